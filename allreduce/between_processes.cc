@@ -56,15 +56,26 @@ Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
   return gather_pieces(sum, place, own.shape().elements());
 }
 
+Output sum_by_mpi(const GradientTable& grads, int first, int last, bool mean) {
+  const Output sum = mpi_all_reduce(sum_here(grads, {0, grads.towers()}, first, last));
+  return mean ? sum / static_cast<double>(grads.graph().process().size * grads.towers()) : sum;
+}
+
+Output sum_by(ProcessSum sum, const GradientTable& grads, int first, int last, bool mean) {
+  switch (sum) {
+    case ProcessSum::kRing: return sum_by_ring(grads, first, last, mean);
+    case ProcessSum::kMpi: return sum_by_mpi(grads, first, last, mean);
+    default: return sum_by_tree(grads, first, last, mean);
+  }
+}
+
 // Of variables [first, last): one tensor each.
 std::vector<Output> combine_by(ProcessSum sum, const GradientTable& grads, int first, int last,
                                bool mean) {
   std::vector<std::int64_t> sizes;
   for (int v = first; v < last; ++v)
     sizes.push_back(known_elements(grads, v, "a sum over processes"));
-  const Output all = sum == ProcessSum::kTree ? sum_by_tree(grads, first, last, mean)
-                                              : sum_by_ring(grads, first, last, mean);
-  std::vector<Output> results = cut(all, sizes);
+  std::vector<Output> results = cut(sum_by(sum, grads, first, last, mean), sizes);
   for (int v = first; v < last; ++v) {
     Output& result = results[static_cast<std::size_t>(v - first)];
     const Output gradient = grads.at(0, v).value;

@@ -7,8 +7,8 @@
 namespace belfry {
 
 // kTree: the canonical sum over the towers of all processes. kRing: process by process along a ring
-// of ranks, each piece from another rank on.
-enum class ProcessSum { kTree, kRing };
+// of ranks, each piece from another rank on. kMpi: in an order that MPI chooses.
+enum class ProcessSum { kTree, kRing, kMpi };
 
 // What Strategy::sum or Strategy::mean returns for a graph of one of several processes: the sum
 // over the towers of all, or its mean. Each process sums what its own towers give first. With

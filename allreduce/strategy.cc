@@ -153,9 +153,9 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   const bool plain = change_nothing(options.weights, options.reduction);
   if (alone && plain) return grads;
   require(!several || (reaches_processes() && plain), at.site.str(),
-          ": the gradients of several processes are combined by collective or ring, with equal "
-          "batches");
-  const std::string why = alone ? "" : refusal(grads.devices());
+          ": the gradients of several processes are combined by collective, ring or mpi, with "
+          "equal batches");
+  const std::string why = alone || several ? "" : refusal(grads.devices());
   require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
   verify_fresh(grads);

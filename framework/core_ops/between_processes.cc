@@ -243,6 +243,28 @@ KernelRun pass_on_kernel(KernelPlan&) {
   return [](const Pointers&) {};
 }
 
+OutputTypes mpi_all_reduce_shape(const ShapeContext& c) {
+  c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64, "MPI adds f32 or f64, not ",
+            name_of(c.dtype()));
+  return {c.input(0)};
+}
+
+Exchange mpi_all_reduce_exchange(const Node& node, const Pointers& p) {
+  const TensorType& type = node.input(0).type();
+  Exchange exchange;
+  exchange.summed = {{.bytes = bytes_at(p.output<void>(), {0, type.shape.elements()}, type.dtype)}};
+  exchange.dtype = type.dtype;
+  return exchange;
+}
+
+// What this process adds.
+KernelRun mpi_all_reduce_kernel(KernelPlan& plan) {
+  return [elements = plan.input(0).shape.elements(), dtype = plan.dtype()](const Pointers& p) {
+    std::ranges::copy(bytes_at(p.input<void>(0), {0, elements}, dtype),
+                      bytes_at(p.output<void>(), {0, elements}, dtype).begin());
+  };
+}
+
 // Another for each exchange of a graph.
 int next_tag(const Graph& graph) { return static_cast<int>(exchanges(graph).size()); }
 
@@ -288,6 +310,14 @@ const Op kPassOn{.name = "PassOn",
                  .reference = pass_on_kernel,
                  .cpu_only = "it moves memory of hosts"};
 
+const Op kMpiAllReduce{.name = "MpiAllReduce",
+                       .inputs = 1,
+                       .shape = mpi_all_reduce_shape,
+                       .no_gradient = kNoGradient,
+                       .exchange = mpi_all_reduce_exchange,
+                       .reference = mpi_all_reduce_kernel,
+                       .cpu_only = "it moves memory of hosts"};
+
 std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
 
 std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
@@ -327,6 +357,10 @@ Output gather_pieces(Output piece, ProcessPlace place, std::int64_t elements, At
   return exchanged(graph, kGatherPieces, {&piece, 1},
                    NodeOptions(GatherOptions{place.rank, place.size, elements, next_tag(graph)}),
                    at);
+}
+
+Output mpi_all_reduce(Output tensor, At at) {
+  return exchanged(tensor.graph(), kMpiAllReduce, {&tensor, 1}, {}, at);
 }
 
 Output gather_over_processes(Output rows, ProcessPlace place, At at) {

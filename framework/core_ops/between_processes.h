@@ -32,12 +32,16 @@ Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at = 
 // The tensor of which each process has its piece.
 Output gather_pieces(Output piece, ProcessPlace place, std::int64_t elements, At at = {});
 
+// The sum of a tensor over all processes, in an order that MPI chooses. Other groups refuse it when
+// the step runs (ProcessGroup::sum).
+Output mpi_all_reduce(Output tensor, At at = {});
+
 // Rows of all processes, by rank: [n, ...] gives [size * n, ...].
 Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
 // The nodes of the graph that send to other processes, in order of creation.
 std::vector<Node*> exchanges(const Graph& graph);
 
-extern const Op kScatterPieces, kAddPieces, kGatherPieces, kPassOn;
+extern const Op kScatterPieces, kAddPieces, kGatherPieces, kPassOn, kMpiAllReduce;
 
 }  // namespace belfry

@@ -90,6 +90,12 @@ std::vector<std::string> parted(const std::string& all, int count) {
 
 }  // namespace
 
+void ProcessGroup::sum(GroupMessage&, DType) {
+  throw CommError(cat(carrier(),
+                      " moves bytes and adds none; start the processes by MPI, or use "
+                      "another strategy than mpi"));
+}
+
 std::string describe_rank(const ProcessGroup& group, int rank) {
   return cat("rank ", rank, ", ", group.host(rank));
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/dtype.h"
+
 namespace belfry {
 
 // Bytes on their way to or from another process. The message and its bytes stay where they are
@@ -33,6 +35,11 @@ class ProcessGroup {
   // Both post a message, and return at once. A receiver expects exactly as many bytes as are sent.
   virtual void send(GroupMessage& message) = 0;
   virtual void receive(GroupMessage& message) = 0;
+  // Posts a sum, and returns at once: the f32 or f64 in message.bytes of all processes are added,
+  // in an order that the group chooses, and the sum replaces them in each. All processes post their
+  // sums in one order; peer and tag are not read. Throws CommError where the group moves bytes
+  // only.
+  virtual void sum(GroupMessage& message, DType dtype);
   // Moves what can be moved without waiting. True if a message is done since the last call. Throws
   // CommError naming the process that failed, ended, or sent another number of bytes.
   virtual bool poll() = 0;

@@ -49,13 +49,20 @@ WatchedGroup::~WatchedGroup() {
 void WatchedGroup::send(GroupMessage& message) {
   require_intact();
   group_->send(message);
-  note(message);
+  note(message, message.peer);
 }
 
 void WatchedGroup::receive(GroupMessage& message) {
   require_intact();
   group_->receive(message);
-  note(message);
+  note(message, message.peer);
+}
+
+void WatchedGroup::sum(GroupMessage& message, DType dtype) {
+  require_intact();
+  group_->sum(message, dtype);
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank()) note(message, peer);
 }
 
 bool WatchedGroup::poll() {
@@ -101,9 +108,9 @@ void WatchedGroup::require_intact() const {
 }
 
 // One that is done at once may be gone at the next turn().
-void WatchedGroup::note(GroupMessage& message) {
+void WatchedGroup::note(GroupMessage& message, int peer) {
   if (message.done) return;
-  UnderWay& under_way = under_way_[static_cast<std::size_t>(message.peer)];
+  UnderWay& under_way = under_way_[static_cast<std::size_t>(peer)];
   if (under_way.messages.empty()) under_way.since = Clock::now();
   under_way.messages.push_back(&message);
 }

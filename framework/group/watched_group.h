@@ -51,6 +51,7 @@ class WatchedGroup final : public ProcessGroup {
   std::string carrier() const override { return group_->carrier(); }
   void send(GroupMessage& message) override;
   void receive(GroupMessage& message) override;
+  void sum(GroupMessage& message, DType dtype) override;
   bool poll() override;
   void end_others(const std::string& why) noexcept override;
 
@@ -75,7 +76,7 @@ class WatchedGroup final : public ProcessGroup {
   };
 
   void require_intact() const;
-  void note(GroupMessage& message);
+  void note(GroupMessage& message, int peer);
   bool turn();
   void look_for_lost();
   void warn_between_steps(int rank);

@@ -65,8 +65,26 @@ class MpiGroup final : public ProcessGroup {
   }
   std::string carrier() const override { return "MPI"; }
 
-  void send(GroupMessage& message) override { post(message, true); }
-  void receive(GroupMessage& message) override { post(message, false); }
+  void send(GroupMessage& message) override {
+    post(message, true, [&](std::span<std::byte> bytes, MPI_Request* request) {
+      return MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, message.peer,
+                       message.tag, all_, request);
+    });
+  }
+  void receive(GroupMessage& message) override {
+    post(message, false, [&](std::span<std::byte> bytes, MPI_Request* request) {
+      return MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, message.peer,
+                       message.tag, all_, request);
+    });
+  }
+
+  void sum(GroupMessage& message, DType dtype) override {
+    const MPI_Datatype type = dtype == DType::kF32 ? MPI_FLOAT : MPI_DOUBLE;
+    post(message, true, [&](std::span<std::byte> bytes, MPI_Request* request) {
+      const int count = static_cast<int>(bytes.size() / size_of(dtype));
+      return MPI_Iallreduce(MPI_IN_PLACE, bytes.data(), count, type, MPI_SUM, all_, request);
+    });
+  }
 
   bool poll() override {
     hear_of_end();
@@ -98,7 +116,7 @@ class MpiGroup final : public ProcessGroup {
   struct Piece {
     GroupMessage* message;
     std::size_t bytes;
-    bool sent;
+    bool whole;  // MPI_Get_count need not be asked
   };
 
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -115,19 +133,17 @@ class MpiGroup final : public ProcessGroup {
     for (const Name& name : names) hosts_.emplace_back(name.data());
   }
 
-  void post(GroupMessage& message, bool sends) {
+  // Piece by piece: start(bytes, &request) returns MPI's error.
+  template <class Start>
+  void post(GroupMessage& message, bool whole, const Start& start) {
     message.done = false;
     for (std::size_t from = 0; from == 0 || from < message.bytes.size(); from += kPiece) {
       const std::size_t size = std::min(kPiece, message.bytes.size() - from);
-      std::byte* const bytes = message.bytes.data() + from;
       MPI_Request request = MPI_REQUEST_NULL;
-      const int count = static_cast<int>(size);
-      const int error =
-          sends ? MPI_Isend(bytes, count, MPI_BYTE, message.peer, message.tag, all_, &request)
-                : MPI_Irecv(bytes, count, MPI_BYTE, message.peer, message.tag, all_, &request);
+      const int error = start(message.bytes.subspan(from, size), &request);
       if (error != MPI_SUCCESS) fail(describe_rank(*this, message.peer).c_str(), error);
       requests_.push_back(request);
-      pieces_.push_back({&message, size, sends});
+      pieces_.push_back({&message, size, whole});
     }
   }
 
@@ -137,8 +153,8 @@ class MpiGroup final : public ProcessGroup {
     if (error == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS)
       fail(peer.c_str(), status.MPI_ERROR);
     int count = 0;
-    if (!piece.sent) MPI_Get_count(&status, MPI_BYTE, &count);
-    require<CommError>(piece.sent || at(count) == piece.bytes, peer, ": sends ", count,
+    if (!piece.whole) MPI_Get_count(&status, MPI_BYTE, &count);
+    require<CommError>(piece.whole || at(count) == piece.bytes, peer, ": sends ", count,
                        " bytes where ", piece.bytes, " are expected (tag ", piece.message->tag,
                        "): the processes do not run the same plan");
     ++ended_[piece.message];

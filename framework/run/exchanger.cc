@@ -13,7 +13,7 @@ using Kind = Command::Kind;
 void Exchanger::begin() {
   next_ = 0;
   under_way_ = {};
-  messages_.clear();
+  exchange_ = {};
 }
 
 Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
@@ -63,17 +63,15 @@ void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
   (*linked.run)(pointers);  // what is this process's own
-  auto [received, sent] = planned.op->exchange(*planned.node, pointers);
-  messages_ = std::move(received);
-  const std::size_t first_sent = messages_.size();
-  messages_.insert(messages_.end(), sent.begin(), sent.end());
-  for (std::size_t i = 0; i < messages_.size(); ++i)
-    i < first_sent ? group.receive(messages_[i]) : group.send(messages_[i]);
+  exchange_ = planned.op->exchange(*planned.node, pointers);
+  for (GroupMessage& message : exchange_.received) group.receive(message);
+  for (GroupMessage& message : exchange_.sent) group.send(message);
+  for (GroupMessage& message : exchange_.summed) group.sum(message, exchange_.dtype);
 }
 
 bool Exchanger::finish(WatchedGroup& group) {
   const bool moved = group.poll();
-  if (!std::ranges::all_of(messages_, &GroupMessage::done)) {
+  if (!exchange_.done()) {
     if (!moved) group.waiting(linked_.node_of(under_way_).describe(), began_);
     return moved;
   }

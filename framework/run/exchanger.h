@@ -32,7 +32,7 @@ class Exchanger final : public Processes::Work {
   RunState& run_;
   std::size_t next_ = 0;                         // of LinkedPlan::exchanges
   LaunchIndex under_way_;                        // or none
-  std::vector<GroupMessage> messages_;           // of that launch
+  Exchange exchange_;                            // of that launch
   std::chrono::steady_clock::time_point began_;  // it was
 };
 

@@ -17,7 +17,7 @@ if(NOT MPI_CXX_FOUND OR BELFRY_MPI STREQUAL OFF)
   return()
 endif()
 
-message(STATUS "MPI: ${MPI_CXX_LIBRARY_VERSION_STRING}")
+message(STATUS "MPI ${MPI_CXX_VERSION}: ${MPI_CXX_LIBRARIES}")
 add_library(belfry_mpi MODULE framework/mpi/mpi_group.cc)
 target_compile_options(belfry_mpi PRIVATE ${belfry_public_options} ${belfry_warnings})
 target_include_directories(belfry_mpi PRIVATE ${CMAKE_BINARY_DIR}/generated)

@@ -60,8 +60,8 @@ TEST(StrategyRegistry, RefusesNamesThatMeanSomethingElseInSpecs) {
 
 TEST(StrategyRegistry, ListsTheMenuWithoutAliases) {
   const std::vector<std::string> names = strategy_names();
-  for (const char* name : {"collective", "colocate", "halving_doubling", "hierarchical", "naive",
-                           "naive_cpu", "nccl", "ring", "shuffle"})
+  for (const char* name : {"collective", "colocate", "halving_doubling", "hierarchical", "mpi",
+                           "naive", "naive_cpu", "nccl", "ring", "shuffle"})
     EXPECT_EQ(std::ranges::count(names, name), 1) << name;
   for (const char* name : {"xring", "rechd", "pscpu", "psgpu", "nccl/xring", "auto"})
     EXPECT_EQ(std::ranges::count(names, name), 0) << name;
@@ -83,7 +83,8 @@ TEST(StrategyRegistry, KnowsWhatAliasesStandFor) {
 TEST(StrategyRegistry, NamesTheNearestStrategy) {
   const std::string message = message_of([] { make_strategy("heirarchical"); });
   EXPECT_THAT(message, HasSubstr("'heirarchical'; did you mean 'hierarchical'?"));
-  EXPECT_THAT(message, HasSubstr("collective, colocate, halving_doubling, hierarchical, naive"));
+  EXPECT_THAT(message,
+              HasSubstr("collective, colocate, halving_doubling, hierarchical, mpi, naive"));
   EXPECT_THAT(message, HasSubstr("aliases: nccl/pscpu"));
 }
 

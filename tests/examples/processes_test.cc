@@ -57,25 +57,56 @@ TEST(Processes, ByTcpGiveTheHashOfOne) {
   }
 }
 
+bool has_mpi() {
+  return shell("command -v mpirun").status == 0 &&
+         std::filesystem::exists(BELFRY_BIN_DIR "/../lib/libbelfry_mpi.so");
+}
+
+// Open MPI leaves memory behind when it ends.
+const std::string kMpirun =
+    "ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --bind-to none --oversubscribe -n ";
+
 TEST(Processes, ByMpiGiveTheHashOfOne) {
-  if (shell("command -v mpirun").status != 0 ||
-      !std::filesystem::exists(BELFRY_BIN_DIR "/../lib/libbelfry_mpi.so"))
-    GTEST_SKIP() << "no MPI here; scripts/setup installs one";
-  // Open MPI leaves memory behind when it ends.
-  const std::string mpirun =
-      "ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --bind-to none --oversubscribe -n ";
+  if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
   const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + arguments()));
   for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all = shell(cat(mpirun, size, " ", kMnist, " --devices=", devices, arguments()));
+    const Finished all =
+        shell(cat(kMpirun, size, " ", kMnist, " --devices=", devices, arguments()));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
   }
 }
 
+// In an order of its own, so that only losses are near.
+TEST(Processes, MpiAddsGradientsToo) {
+  if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
+  const auto report = [](const std::string& command) {
+    const Finished done = shell(command + arguments() + " --json=-");
+    EXPECT_EQ(done.status, 0) << done.errors;
+    return nlohmann::json::parse(done.output);
+  };
+  const auto alone = report(kMnist + " --devices=cpu:3");
+  for (const char* bucket : {" --bucket_mb=0", " --bucket_mb=0.1"}) {
+    const auto sum = report(cat(kMpirun, "3 ", kMnist, " --devices=cpu:1 --allreduce=mpi", bucket));
+    EXPECT_EQ(sum["canonical"], false);
+    EXPECT_EQ(sum["replicas_equal"], true);
+    EXPECT_NEAR(sum["loss"], alone["loss"], 1e-4);
+  }
+}
+
+TEST(Processes, MpiAddsNothingWhereItHasNotStartedThem) {
+  const Finished one = shell(kMnist + " --devices=cpu:2 --allreduce=mpi" + arguments());
+  EXPECT_EQ(one.status, 2);
+  EXPECT_THAT(one.errors, HasSubstr("mpi adds over several processes that MPI has started"));
+  const Finished two =
+      shell(by_tcp(2, " --devices=cpu:1 --allreduce=mpi" + arguments(), free_port()));
+  EXPECT_NE(two.status, 0);
+  EXPECT_THAT(two.errors, HasSubstr("--allreduce=mpi adds by MPI, and TCP carries messages here"));
+}
+
 // Over a link of TCP between two network namespaces.
 TEST(Processes, OnTwoHostsGiveTheHashOfOne) {
-  if (!std::filesystem::exists(BELFRY_BIN_DIR "/../lib/libbelfry_mpi.so"))
-    GTEST_SKIP() << "no MPI here; scripts/setup installs one";
+  if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
   const std::string two_hosts = BELFRY_SOURCE_DIR "/scripts/two_hosts";
   const Finished names = shell(two_hosts + " -- hostname");
   if (names.status == 2) GTEST_SKIP() << names.errors;

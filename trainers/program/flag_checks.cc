@@ -175,7 +175,9 @@ class FlagChecks {
                                : " has no gradients to combine, so it takes no ";
     require<FlagError>(kind_->accepts && kind_->accepts(allreduce), chosen_trainer(), why_not, flag,
                        without_strategy(allreduce));
-    const std::string refusal = chooses ? "" : make_strategy(allreduce)->refusal(trainer_.devices);
+    // Several processes ask again when they have met.
+    const bool asks = !chooses && flags_.launcher.size == 1;
+    const std::string refusal = asks ? make_strategy(allreduce)->refusal(trainer_.devices) : "";
     if (refusal.empty()) return;
     require<FlagError>(trainer_.devices.size() == 1, flag, ": ", refusal, " (",
                        written("--devices"), " has ", trainer_.devices.size(), ")");

@@ -48,7 +48,7 @@ void abandon(const ProcessGroup& group, const std::exception& error, int stall_e
   end_process(is_stall(error) ? stall_exit_code : 1);
 }
 
-void require_possible(const TrainFlags& flags) {
+void require_possible(const TrainFlags& flags, const Processes& processes) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.check_equivalence > 0},
       {"--explain", !flags.explain.empty()},
@@ -64,7 +64,10 @@ void require_possible(const TrainFlags& flags) {
   require<FlagError>(allreduce != "auto" && make_strategy(allreduce)->reaches_processes(),
                      "--allreduce=", allreduce,
                      " combines the gradients of one process, and this is one of several; use "
-                     "collective, or ring");
+                     "collective, ring or mpi");
+  require<FlagError>(allreduce != "mpi" || processes.carrier() == "MPI",
+                     "--allreduce=mpi adds by MPI, and ", processes.carrier(),
+                     " carries messages here; start the processes by mpirun, or use collective");
 }
 
 // Flags that each process may have for itself.
@@ -93,7 +96,7 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
 
 TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   require_agreement(*processes, agreed_flags(flags));
-  require_possible(flags);
+  require_possible(flags, *processes);
   SessionOptions& session = flags.trainer.session;
   if (session.threads == 0) session.threads = share_of_cores(*processes);
   session.processes = std::move(processes);

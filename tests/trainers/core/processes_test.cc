@@ -252,7 +252,7 @@ TEST(Processes, OtherStrategiesAreRefused) {
                   Trainer(find_trainer("replicated"), std::move(options), *data);
                 });
               }),
-              HasSubstr("combined by collective or ring"));
+              HasSubstr("combined by collective, ring or mpi"));
 }
 
 }  // namespace processes_test

@@ -1,0 +1,34 @@
+// mpi: each bucket by one MPI_Iallreduce over the processes of a run.
+#include "belfry/allreduce/between_processes.h"
+#include "belfry/allreduce/strategy.h"
+
+namespace belfry {
+namespace {
+
+constexpr const char* kOneProcess =
+    "mpi adds over several processes that MPI has started, and there is one; use collective";
+
+class Mpi final : public CombiningStrategy {
+ public:
+  explicit Mpi(bool in_one_node = false) : in_one_node_(in_one_node) {}
+
+  // Programs ask it where there is one process.
+  std::string refusal(const std::vector<DeviceSpec>&) const override { return kOneProcess; }
+  bool canonical(int) const override { return false; }
+  bool reaches_processes() const override { return true; }
+  std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Mpi>(true); }
+
+ private:
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
+    return sums_over_processes(grads, reduction == Reduction::kMean, in_one_node_,
+                               ProcessSum::kMpi);
+  }
+
+  bool in_one_node_;
+};
+
+const StrategyRegistration mpi{"mpi", [] { return std::make_unique<Mpi>(); }};
+
+}  // namespace
+}  // namespace belfry
