@@ -85,9 +85,9 @@ TEST(Processes, MpiAddsGradientsToo) {
     EXPECT_EQ(done.status, 0) << done.errors;
     return nlohmann::json::parse(done.output);
   };
-  const auto alone = report(kMnist + " --devices=cpu:3");
+  const auto alone = report(kMnist + " --devices=cpu:2");
   for (const char* bucket : {" --bucket_mb=0", " --bucket_mb=0.1"}) {
-    const auto sum = report(cat(kMpirun, "3 ", kMnist, " --devices=cpu:1 --allreduce=mpi", bucket));
+    const auto sum = report(cat(kMpirun, "2 ", kMnist, " --devices=cpu:1 --allreduce=mpi", bucket));
     EXPECT_EQ(sum["canonical"], false);
     EXPECT_EQ(sum["replicas_equal"], true);
     EXPECT_NEAR(sum["loss"], alone["loss"], 1e-4);
