@@ -75,7 +75,8 @@ bool SignsOfLife::all_left() const {
 }
 
 void SignsOfLife::count_interval() {
-  for (Peer& peer : peers_) ++peer.silent;
+  for (Peer& peer : peers_)
+    if (peer.silent == 0 || !is_stopped(peer.rank)) ++peer.silent;
 }
 
 bool SignsOfLife::is_stopped(int rank) const {

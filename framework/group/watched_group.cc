@@ -139,9 +139,8 @@ void WatchedGroup::look_for_lost() {
       require<CommError>(idle || silent <= kBeatsBehindTheLast, describe_rank(*group_, peer),
                          ": it has ended its part of the training before the others");
     else
-      require<CommError>(silent <= options_.most_silent || signs_.is_stopped(peer),
-                         describe_rank(*group_, peer), ": no sign of life for ",
-                         seconds(silent * options_.beat),
+      require<CommError>(silent <= options_.most_silent, describe_rank(*group_, peer),
+                         ": no sign of life for ", seconds(silent * options_.beat),
                          " s; its process or its machine has ended, or the link to it is down");
     if (!idle && !signs_.in_step()) warn_between_steps(peer);
   }

@@ -1,0 +1,86 @@
+#include "belfry/framework/group/signs_of_life.h"
+
+#include <csignal>
+#include <cstring>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace belfry {
+namespace signs_of_life_test {
+
+// Rank 0 of two. What it sends is kept, and a test answers for rank 1.
+class OneOfTwo final : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  const std::string& host(int) const override { return host_; }
+  std::string carrier() const override { return "test"; }
+  void send(GroupMessage& message) override {
+    sent_.assign(message.bytes.begin(), message.bytes.end());
+    message.done = true;
+  }
+  void receive(GroupMessage& message) override {
+    message.done = false;
+    awaited_ = &message;
+  }
+  bool poll() override { return false; }
+  void end_others(const std::string&) noexcept override {}
+
+  // Rank 1 gives the sign that rank 0 sent last, as a process of this number.
+  void answer(std::uint32_t pid) {
+    std::memcpy(sent_.data(), &pid, sizeof(pid));  // its first member
+    std::ranges::copy(sent_, awaited_->bytes.begin());
+    awaited_->done = true;
+  }
+
+ private:
+  const std::string host_ = "here";
+  std::vector<std::byte> sent_;
+  GroupMessage* awaited_ = nullptr;
+};
+
+// A process that sleeps until it goes.
+struct Child {
+  const pid_t pid = fork();
+  Child() {
+    while (pid == 0) pause();
+  }
+  ~Child() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  // Returns when the system shows it.
+  void stop() const {
+    kill(pid, SIGSTOP);
+    waitpid(pid, nullptr, WUNTRACED);
+  }
+  void go_on() const {
+    kill(pid, SIGCONT);
+    waitpid(pid, nullptr, WCONTINUED);
+  }
+};
+
+TEST(SignsOfLife, AStoppedProcessHasTimeToSpeakWhenItGoesOn) {
+  const Child child;
+  OneOfTwo group;
+  SignsOfLife signs(group, std::chrono::milliseconds(200));
+  signs.send();
+  group.answer(static_cast<std::uint32_t>(child.pid));
+  signs.hear();
+  EXPECT_EQ(signs.silent_intervals(1), 0);
+  child.stop();
+  for (int i = 0; i < 100; ++i) signs.count_interval();
+  EXPECT_TRUE(signs.is_stopped(1));
+  EXPECT_EQ(signs.describe(1), "rank 1, here: is stopped (SIGCONT lets it go on)");
+  EXPECT_EQ(signs.silent_intervals(1), 1);
+  child.go_on();
+  EXPECT_FALSE(signs.is_stopped(1));
+  for (int i = 0; i < 9; ++i) signs.count_interval();
+  EXPECT_EQ(signs.silent_intervals(1), 10);
+  EXPECT_EQ(signs.describe(1), "rank 1, here: no sign of life for 2 s");
+}
+
+}  // namespace signs_of_life_test
+}  // namespace belfry
