@@ -153,6 +153,14 @@ void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
               " steps, before one to trace; train longer by --epochs or --max_steps");
 }
 
+void warn_of_no_traces(const StepRange& asked, const Trainer& trainer) {
+  const std::int64_t before = trainer.steps() - trainer.steps_of_run();
+  if (asked.first <= trainer.steps() && asked.last > before) return;
+  log_warning(
+      "--trace_steps=", asked.first, "-", asked.last, " traced nothing: this run made ",
+      trainer.steps_of_run() == 0 ? "no step" : cat("steps ", before + 1, " to ", trainer.steps()));
+}
+
 // Returns the error of a run that had diverged, which is reported all the same.
 std::exception_ptr run_training(Trainer& trainer, const SaveCheckpoint* save,
                                 const TrainingRun& run) {
@@ -350,6 +358,7 @@ class Program {
   void report_results() {
     if (report_files_.trace && !report_files_.trace->asked_to_write())
       warn_of_no_trace(flags_, *trainer_);
+    if (options_.traced) warn_of_no_traces(*options_.traced, *trainer_);
     algorithms_.write();
     console_.line(to_table(report_));
     if (report_files_.json) report_files_.json->write(to_json(report_).str(2) + "\n");
