@@ -273,8 +273,10 @@ std::string arithmetic_of(std::span<const DeviceSpec> devices) {
   const std::string onednn = onednn_version();
   std::string text =
       cat("Belfry ", BELFRY_VERSION, " with ", set, onednn.empty() ? "" : ", oneDNN ", onednn);
+  // Asking for the backend loads it, with 150 MiB of libraries.
+  if (std::ranges::none_of(devices, &DeviceSpec::is_gpu)) return text;
   const GpuBackend* const backend = gpus().backend();
-  if (!backend || std::ranges::none_of(devices, &DeviceSpec::is_gpu)) return text;
+  if (!backend) return text;
   const GpuVersions versions = backend->versions();
   return cat(text, ", ", backend->info(0).name, ", cuBLASLt ", versions.cublas_lt, ", cuDNN ",
              versions.cudnn);
