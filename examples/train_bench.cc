@@ -182,6 +182,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   });
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
+  add_to_config(wanted.training, wanted.model.optimizer);
   check(parser, wanted.training);
   wanted.compares = !list.names.empty();
   // One device, too, so that a sweep over numbers of devices may begin with it.

@@ -86,8 +86,12 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
 
 // The moments of all towers' batches.
 Moments shared_moments(Tower& tower, Output x, At at) {
-  if (!tower.links().has_peers()) return batch_statistics(std::vector{x}, at.site);
   const Output parts[] = {x, constant(tower.graph(), 1.0, x.dtype(), At("weight", at.site))};
+  if (!tower.links().has_peers()) {
+    // As with peers, so that a run knows its model on other devices.
+    const Node& own = tower.graph().add(kBatchStatistics, parts, at.site);
+    return {own.output(0), own.output(1)};
+  }
   const std::string_view name = tower.graph().scopes().variable_path();
   const Node& all = tower.links().join(
       kBatchStatistics, parts,

@@ -80,6 +80,17 @@ class Installed : public testing::Test {
     return nlohmann::json::parse(text_of(json));
   }
 
+  // --print_config gives a file of which --config makes the same run.
+  static void expect_run_again(const std::string& program, std::vector<std::string> arguments,
+                               const nlohmann::json& first) {
+    arguments.emplace_back("--print_config");
+    const Finished printed = run_program(program, arguments);
+    ASSERT_EQ(printed.status, 0) << printed.errors;
+    const std::string config = root_ + "/config.json";
+    write_text_file(local_file_system(), config, printed.output);
+    EXPECT_EQ(run(program, {"--config=" + config})["state_hash"], first["state_hash"]) << program;
+  }
+
   // Looks at a source without making code of it.
   static Finished compile(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(),
@@ -166,10 +177,13 @@ TEST(OwnProgram, IsShownWholeInTheReadme) {
 
 TEST_F(Installed, LibraryIsEnoughForAProgram) {
   if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
-  const auto report = run(make("own_program", "circle"), {"--devices=cpu:2", "--allreduce=ring"});
+  const std::string program = make("own_program", "circle");
+  const std::vector<std::string> flags{"--devices=cpu:2", "--allreduce=ring"};
+  const auto report = run(program, flags);
   EXPECT_EQ(report["program"], "circle");
   EXPECT_EQ(report["allreduce"], "ring");
   EXPECT_GT(report["test_accuracy"].get<double>(), 0.95);
+  expect_run_again(program, flags, report);
 }
 
 TEST_F(Installed, LibraryIsEnoughToPredictByARun) {
@@ -192,6 +206,7 @@ TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
   EXPECT_EQ(own["replicas_equal"], true);
   EXPECT_GE(own["test_accuracy"].get<double>(), 0.99);
   EXPECT_LT(own["epochs"].get<int>(), 20) << "the callback stops before";
+  expect_run_again(program, {"--devices=cpu:3", "--allreduce=on_first"}, own);
   const auto naive = run(program, {"--devices=cpu:3", "--allreduce=naive"});
   EXPECT_EQ(naive["allreduce"], "naive");
   EXPECT_EQ(naive["params_hash"], own["params_hash"]);

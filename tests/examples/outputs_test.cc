@@ -117,6 +117,41 @@ TEST_F(ShellTest, ALostStandardOutputLosesNoRun) {
   }
 }
 
+TEST_F(ShellTest, AReaderThatGoesIsNoErrorOfATraining) {
+  const Finished done =
+      shell("{ linear_regression --epochs=9; echo $? >status; } | head -n 1 >/dev/null");
+  EXPECT_EQ(text("status"), "0\n");
+  EXPECT_EQ(done.errors, "");
+}
+
+TEST_F(ShellTest, ARunSaysTheExitCodeThatItsProgramHas) {
+  const std::pair<const char*, int> endings[] = {{"| head -n 1 >/dev/null", 0},
+                                                 {"| true", 0},
+                                                 {">/dev/full", 1},
+                                                 {">&-", 1},
+                                                 {"--json=/dev/full", 1},
+                                                 {"--max_time=1 --epochs=9999999 >/dev/full", 143},
+                                                 {"--learning_rate=1e30", 1}};
+  for (const auto& [ending, code] : endings) {
+    SCOPED_TRACE(ending);
+    // In a pipe the last command is another.
+    const std::string command =
+        cat("linear_regression --epochs=5 --run_dir=run ", ending[0] == '|' ? "" : ending);
+    shell(cat("{ ", command, "; echo $? >status; } ", ending[0] == '|' ? ending : ""));
+    EXPECT_EQ(text("status"), cat(code, "\n"));
+    const auto summary = nlohmann::json::parse(text("run/summary.json"));
+    EXPECT_EQ(summary["exit_code"], code);
+    EXPECT_EQ(summary["error"].is_null(), code == 0);
+    const bool is_trained = code == 0 || summary["error"]["code"] == "IO";
+    EXPECT_EQ(summary["finished"], is_trained && code != 143);
+    if (summary["finished"]) {
+      EXPECT_THAT(shell("linear_regression --epochs=5 --run_dir=run").output,
+                  HasSubstr("this run has ended before"));
+    }
+    EXPECT_EQ(shell("rm -r run").status, 0);
+  }
+}
+
 TEST_F(ShellTest, ADashIsStandardOutputForEveryFile) {
   const std::pair<std::string, const char*> commands[] = {
       {"allreduce_bench -b 8 -e 8 -n 1 --csv=-", "strategy,canonical,"},

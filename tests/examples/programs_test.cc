@@ -127,7 +127,9 @@ TEST(Programs, GiveTheSameRunAgainByTheirConfiguration) {
     ASSERT_EQ(printed.status, 0) << printed.errors;
     write_text_file(local_file_system(), config, printed.output);
     EXPECT_EQ(hash({"--config=" + config}), first);
-    EXPECT_NE(hash({"--config=" + config, "--seed=4"}), first);
+    if (program == "linear_regression") {  // which takes no time
+      EXPECT_NE(hash({"--config=" + config, "--seed=4"}), first);
+    }
     EXPECT_EQ(run(program, {"--config=" + config, "--print_config"}).output, printed.output);
   }
   for (const std::string& path : {json, config}) local_file_system().remove(path);
@@ -509,14 +511,18 @@ TEST(Programs, AllreduceBenchSaysWhereItKeepsMeasurements) {
 
 // It takes a while, and much address space.
 TEST(Programs, OnCpusDoNotLoadTheGpuModule) {
-  for (const char* program : {"mnist --max_steps=1", "allreduce_bench -b 8 -e 8 -n 1",
-                              "train_bench --model=mlp --num_batches=2 --num_warmup_batches=1"}) {
+  const std::string run_dir = temporary_path(".run");
+  for (const std::string& program :
+       {std::string("mnist --max_steps=1"), std::string("allreduce_bench -b 8 -e 8 -n 1"),
+        std::string("train_bench --model=mlp --num_batches=2 --num_warmup_batches=1"),
+        "linear_regression --max_steps=1 --run_dir=" + run_dir}) {
     const Finished done =
         run_program("sh", {"-c", cat("LD_DEBUG=files exec ", BELFRY_BIN_DIR, "/", program)});
     ASSERT_EQ(done.status, 0) << program;
     EXPECT_THAT(done.errors, HasSubstr("libbelfry")) << "the linker tells nothing";
     EXPECT_THAT(done.errors, testing::Not(HasSubstr("belfry_cuda"))) << program;
   }
+  remove_tree(local_file_system(), run_dir);
 }
 
 TEST(Programs, AllreduceBenchPutsNothingButTheFileOnStdout) {

@@ -67,7 +67,7 @@ EarlyStop::EarlyStop(EarlyStopOptions options, Console& console)
           "a least improvement of ", options_.least_improvement, "; it is finite and not negative");
 }
 
-void EarlyStop::setup(Trainer& trainer) {
+void EarlyStop::check(Trainer& trainer) const {
   const std::vector<std::string> known = known_metrics(trainer);
   const bool exists = std::ranges::find(known, options_.metric) != known.end();
   if (!exists && !trainer.has_metric(options_.metric)) {
@@ -77,6 +77,9 @@ void EarlyStop::setup(Trainer& trainer) {
         lacks_data ? ", as there are no data to evaluate" : did_you_mean(options_.metric, known),
         "; there are ", join(known)));
   }
+}
+
+void EarlyStop::setup(Trainer& trainer) {
   if (worse_ >= options_.patience) stop(trainer);
 }
 

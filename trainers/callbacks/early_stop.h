@@ -37,6 +37,7 @@ class EarlyStop final : public Callback {
 
   // Throws OptionError for a metric that neither the model nor the evaluation has, nor a callback
   // before this one.
+  void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_evaluation(Trainer& trainer, const StepInfo& info) override;

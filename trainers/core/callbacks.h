@@ -21,6 +21,9 @@ class Trainer;
 // callback writes to variables behind an epoch is in the next checkpoint, not in that of the epoch.
 struct Callback {
   virtual ~Callback() = default;
+  // In front of setup(); programs call it before they write anything for the run, too. Throws for
+  // options that cannot be served.
+  virtual void check(Trainer&) const {}
   // Graph and session exist; before the first step.
   virtual void setup(Trainer&) {}
   // Around step `info.step`, the first being 0; `info.seconds` is then and after it.

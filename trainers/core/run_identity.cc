@@ -11,6 +11,7 @@
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/kernels/onednn.h"
+#include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -31,7 +32,19 @@ class TextHash {
   Fnv1a hash_;
 };
 
+// Without what other towers give to a node of all towers, such as synchronised batch norm: that
+// depends on how many there are.
+std::vector<Output> own_inputs(const Node& node, const TowerRecord& tower) {
+  std::vector<Output> own;
+  for (const Output& input : node.inputs())
+    if (const int made_in = input.node().origin().tower; made_in == 0 || made_in == tower.number)
+      own.push_back(input);
+  return own;
+}
+
 // The nodes of the first tower that its loss and metrics are made of, in the order of the graph.
+// Where several towers normalise together, what follows stands behind the last of them: there the
+// order is that of names.
 std::vector<const Node*> nodes_of_model(const TowerRecord& tower) {
   std::vector<const Node*> open{&tower.loss.node()};
   for (const NamedOutput& metric : tower.metrics) open.push_back(&metric.value.node());
@@ -42,9 +55,13 @@ std::vector<const Node*> nodes_of_model(const TowerRecord& tower) {
     open.pop_back();
     if (!seen.insert(node->id()).second) continue;
     nodes.push_back(node);
-    for (const Output& input : node->inputs()) open.push_back(&input.node());
+    for (const Output& input : own_inputs(*node, tower)) open.push_back(&input.node());
   }
-  std::ranges::sort(nodes, {}, [](const Node* node) { return node->id(); });
+  const auto is_of_all = [](const Node* node) { return &node->op() == &kBatchStatistics; };
+  if (std::ranges::any_of(nodes, is_of_all))
+    std::ranges::sort(nodes, {}, [](const Node* node) { return node->logical_name(); });
+  else
+    std::ranges::sort(nodes, {}, [](const Node* node) { return node->id(); });
   return nodes;
 }
 
@@ -56,20 +73,21 @@ std::string type_text(const Node& node, const TensorType& type) {
   return cat(TensorType{Shape(std::move(dims)), type.dtype});
 }
 
-void add_node(const Node& node, TextHash& hash) {
+void add_node(const Node& node, const TowerRecord& tower, TextHash& hash) {
   hash.add(node.op().name);
   hash.add(node.logical_name());
   // Their options are shapes, which types tell.
   const std::string_view op = node.op().name;
   if (op != "Placeholder" && op != "Reshape") hash.add(node.raw_options().str());
-  for (const Output& input : node.inputs())
+  for (const Output& input : own_inputs(node, tower))
     hash.add(cat(input.node().logical_name(), ":", input.index()));
   for (std::size_t i = 0; i < node.outputs(); ++i) hash.add(type_text(node, node.output_type(i)));
 }
 
 std::string hash_of_model(const Trainer& trainer) {
   TextHash hash;
-  for (const Node* const node : nodes_of_model(trainer.built().towers[0])) add_node(*node, hash);
+  const TowerRecord& tower = trainer.built().towers[0];
+  for (const Node* const node : nodes_of_model(tower)) add_node(*node, tower, hash);
   return hash.str();
 }
 
@@ -255,8 +273,10 @@ std::string arithmetic_of(std::span<const DeviceSpec> devices) {
   const std::string onednn = onednn_version();
   std::string text =
       cat("Belfry ", BELFRY_VERSION, " with ", set, onednn.empty() ? "" : ", oneDNN ", onednn);
+  // Asking for the backend loads it, with 150 MiB of libraries.
+  if (std::ranges::none_of(devices, &DeviceSpec::is_gpu)) return text;
   const GpuBackend* const backend = gpus().backend();
-  if (!backend || std::ranges::none_of(devices, &DeviceSpec::is_gpu)) return text;
+  if (!backend) return text;
   const GpuVersions versions = backend->versions();
   return cat(text, ", ", backend->info(0).name, ", cuBLASLt ", versions.cublas_lt, ", cuDNN ",
              versions.cudnn);

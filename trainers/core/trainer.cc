@@ -189,6 +189,10 @@ void Trainer::call(const F& f) {
   for (const std::shared_ptr<Callback>& callback : options_.callbacks) f(*callback);
 }
 
+void Trainer::check_callbacks() {
+  call([&](Callback& c) { c.check(*this); });
+}
+
 // Where steps come from: the batches of all towers, or towers that take their own.
 struct Trainer::Source {
   std::unique_ptr<Prefetcher> input;
@@ -285,7 +289,10 @@ void Trainer::agree() {
 }
 
 void Trainer::run() {
-  call([&](Callback& c) { c.setup(*this); });
+  call([&](Callback& c) {
+    c.check(*this);
+    c.setup(*this);
+  });
   graph_.freeze();
   agree();
   std::unique_ptr<Source> source = open_source();

@@ -116,6 +116,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  // Has each callback check() its options, for programs that write something before train().
+  void check_callbacks();
   // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
   // threw, when it has told all callbacks (Callback::on_error).
   void train();

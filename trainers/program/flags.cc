@@ -390,39 +390,12 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   return flags;
 }
 
-namespace {
-
-std::vector<std::string> full_names(std::span<const DeviceSpec> devices) {
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : devices) names.push_back(device.str());
-  return names;
-}
-
-}  // namespace
-
 // What --restore_checkpoint says, --resume says, too.
 void TrainFlagSet::read_run(TrainFlags& flags) const {
   check_run_flags(parser_, flags.run, flags.overwrite);
   if (!flags.restore_checkpoint.empty()) flags.run.resume = flags.restore_checkpoint;
   for (const char* const flag : {"--batch_size", "--global_batch_size", "--shards"})
     flags.batch_given = flags.batch_given || parser_.given(flag);
-}
-
-// The flags that were given, and the defaults that another machine or version may have otherwise.
-Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
-  Json config = config_of(parser_);
-  const auto add = [&](const std::string& name, Json value) {
-    if (!config.find(name)) config.set(name, std::move(value));
-  };
-  add("devices", join(full_names(flags.trainer.devices), ","));
-  if (parser_.has("--epochs")) add("epochs", flags.trainer.epochs);
-  add("seed", flags.trainer.seed);
-  if (!config.find("batch_size"))
-    add("global_batch_size", flags.trainer.batch_size * std::ssize(devices_of_all(flags)));
-  for (const OwnFlag& flag : defaults_.own)
-    if (flag.value() != OwnFlag::Value(""))  // which no command line gives
-      std::visit([&](const auto& value) { add(flag.name, Json(value)); }, flag.value());
-  return config;
 }
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {

@@ -60,7 +60,7 @@ struct TrainFlags {
   WatchOptions watch;            // over them
   int stall_exit_code = 75;      // of a run that watch.stall_end, or that of NCCL, ends
   bool batch_given = false;      // --batch_size, --global_batch_size or --shards
-  Json config = Json::object();  // config_of() the command line
+  Json config = Json::object();  // what config.json is to hold: flags, and what was chosen by them
   std::string help;              // not empty if --help was given: print it and do nothing else
 
   // Nothing runs, and GPUs of `devices` need not exist.
@@ -68,6 +68,10 @@ struct TrainFlags {
   // How the trainer async runs; "" for other trainers.
   std::string async() const;
 };
+
+// Adds to flags.config what the program's optimizer says where flags say nothing: the rate, as a
+// flag if it is constant, and the rest as chosen.
+void add_to_config(TrainFlags& flags, const Optimizer& optimizer);
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
 // Throws FlagError for unknown flags (with the nearest name), values that cannot be, and flags that

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <new>
 
+#include <poll.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
@@ -42,6 +44,12 @@ void require_stack() {
                   kLeastStackKib, "; allow it more (ulimit -s 8192)"));
 }
 
+// Of a pipe, a socket, or a terminal that is gone.
+bool has_no_reader(int descriptor) {
+  pollfd end{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  return ::poll(&end, 1, 0) == 1 && (end.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 int status_of(const std::function<int()>& body) {
   try {
     return body();
@@ -70,6 +78,13 @@ std::string program_name(int argc, const char* const* argv) {
   return std::string(text.substr(text.rfind('/') + 1));
 }
 
+std::string standard_output_failure() {
+  const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (is_whole || has_no_reader(STDOUT_FILENO)) return "";
+  return "standard output could not be written to its end (is it closed, or its disk full?); what "
+         "was printed there is not whole";
+}
+
 std::span<const char* const> program_arguments(int argc, const char* const* argv) {
   const std::span all(argv, static_cast<std::size_t>(argc));
   return all.subspan(std::min<std::size_t>(all.size(), 1));
@@ -84,12 +99,9 @@ int run_program(const std::function<int()>& body) {
     require_stack();
     return body();
   });
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const std::string lost = standard_output_failure();
   std::clearerr(stdout);
-  return std::max(code,
-                  fail("standard output could not be written to its end (is it closed, or its "
-                       "disk full?); what was printed there is not whole",
-                       1));
+  return lost.empty() ? code : std::max(code, fail(lost, 1));
 }
 
 int run_program_without_flags(int argc, const char* const* argv, const std::string& description,

@@ -22,16 +22,19 @@ class ExitError : public Error {
   int code_;
 };
 
+// Why standard output lacks some of what was printed: it is closed, say, or its disk is full. "" if
+// it lacks nothing, or if its reader has gone (`| head -n 1`), which wanted no more.
+std::string standard_output_failure();
+
 // What follows argv[0].
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
 // Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard
 // error, and 2 if it was a FlagError, the code of an ExitError, else 1. The line of an OptionError
-// names the option's flag, and "(the option NAME)" in any other becomes "(--NAME)". What could not
-// be printed to standard output becomes such a line, and 1, when body() has ended: a pipe whose
-// reader goes ends no run, as SIGPIPE and SIGXFSZ are ignored from then on. Descriptors 0 to 2 are
-// opened if they are closed, so that no file gets them. A stack that is too small for kernels
-// becomes such a line, and 1, before body().
+// names the option's flag, and "(the option NAME)" in any other becomes "(--NAME)". When body() has
+// ended, standard_output_failure() becomes such a line, and 1 if the code was 0. SIGPIPE and
+// SIGXFSZ are ignored from then on. Descriptors 0 to 2 are opened if they are closed, so that no
+// file gets them. A stack that is too small for kernels becomes such a line, and 1, before body().
 int run_program(const std::function<int()>& body);
 
 // The same for a program without flags: --help prints what it does, and all else is refused.

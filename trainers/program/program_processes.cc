@@ -142,4 +142,10 @@ int run_process(Processes* processes, const TrainFlags& flags,
   std::throw_with_nested(Error(what));
 }
 
+int exit_code_of(const std::exception& error, const TrainFlags& flags) {
+  if (is_stall(error)) return flags.stall_exit_code;
+  const bool is_alone = !flags.trainer.session.processes;
+  return is_alone && dynamic_cast<const FlagError*>(&error) ? 2 : 1;
+}
+
 }  // namespace belfry

@@ -1,5 +1,7 @@
 // A training program as one of several processes: who speaks, and which cores each takes.
 #pragma once
+#include <exception>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,5 +26,8 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 // Runs one of several processes: what it throws ends the others, and says which one it was. A stall
 // becomes an ExitError with the code of `flags`; of a process that is alone (null), too.
 int run_process(Processes* processes, const TrainFlags& flags, const std::function<int()>& body);
+
+// The exit code of a program whose training throws this through run_process() and run_program().
+int exit_code_of(const std::exception& error, const TrainFlags& flags);
 
 }  // namespace belfry

@@ -4,11 +4,16 @@
 #include <cstdio>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/program/program_processes.h"
 
 namespace belfry {
 namespace {
@@ -16,15 +21,29 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // Flags about one call of a program, which another with the same configuration does not share.
-constexpr std::string_view kOfOneCall[] = {"config",        "print_config",
-                                           "run_dir",       "resume",
-                                           "overwrite",     "save_checkpoint",
-                                           "json",          "restore_checkpoint",
-                                           "trace_file",    "trace_steps",
-                                           "memory_report", "dry_run",
-                                           "explain",       "load",
-                                           "algorithms",    "check_equivalence",
+constexpr std::string_view kOfOneCall[] = {"config",
+                                           "print_config",
+                                           "run_dir",
+                                           "resume",
+                                           "overwrite",
+                                           "save_checkpoint",
+                                           "json",
+                                           "restore_checkpoint",
+                                           "trace_file",
+                                           "trace_steps",
+                                           "memory_report",
+                                           "dry_run",
+                                           "explain",
+                                           "load",
+                                           "summary",
+                                           "algorithms",
+                                           "check_equivalence",
                                            "plot"};
+
+// Flags about what a run directory keeps.
+constexpr std::string_view kOfRunDirectory[] = {
+    "save_every_steps", "save_every_epochs", "save_every_minutes", "keep",         "best_metric",
+    "on_save_error",    "hash_every",        "histograms_every",   "memory_every", "trace_steps"};
 
 BestMetric parse_best(const WrittenFlag& flag) {
   const std::size_t colon = flag.value.rfind(':');
@@ -36,10 +55,13 @@ BestMetric parse_best(const WrittenFlag& flag) {
   return {.name = std::string(text.substr(0, colon)), .largest = way == "max"};
 }
 
+constexpr std::pair<OnSaveError, const char*> kOnSaveError[] = {
+    {OnSaveError::kStop, "stop"},
+    {OnSaveError::kRetry, "retry"},
+    {OnSaveError::kContinue, "continue"}};
+
 OnSaveError parse_on_error(const WrittenFlag& flag) {
-  for (const auto& [name, value] : {std::pair("stop", OnSaveError::kStop),
-                                    {"retry", OnSaveError::kRetry},
-                                    {"continue", OnSaveError::kContinue}})
+  for (const auto& [value, name] : kOnSaveError)
     if (flag.value == name) return value;
   throw FlagError(cat(flag.written, " is none of stop, retry and continue"));
 }
@@ -60,6 +82,7 @@ std::vector<std::string> arguments_in(const std::string& path) {
     const Json config = Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     for (const auto& [name, value] : config.members()) {
       require<FlagError>(name != "config", value.where(), "a configuration names no other");
+      if (name == kChosen && value.kind() == Json::Kind::kObject) continue;  // chosen again
       result.push_back(argument_of(name, value));
     }
   } catch (const Error& error) {
@@ -80,6 +103,27 @@ std::optional<std::string> config_path(std::span<const char* const> arguments) {
   return path;
 }
 
+// "batch_size" of "--batch-size=8".
+std::string name_in(std::string_view argument) {
+  std::string name(argument.substr(0, argument.find('=')));
+  std::ranges::replace(name, '-', '_');
+  return name.starts_with("__") ? name.substr(2) : "";
+}
+
+// The configuration of a run with a directory is good for one without, too.
+void leave_out_of_run_directory(const std::string& path, std::vector<std::string>& arguments) {
+  std::vector<std::string> left_out;
+  std::erase_if(arguments, [&](const std::string& argument) {
+    const std::string name = name_in(argument);
+    const bool unused = std::ranges::find(kOfRunDirectory, name) != std::end(kOfRunDirectory);
+    if (unused) left_out.push_back(name);
+    return unused;
+  });
+  if (!left_out.empty())
+    log_warning("--config=", path, ": without --run_dir there is no use for ", join(left_out),
+                left_out.size() == 1 ? ", which is left out" : ", which are left out");
+}
+
 // A number as one, so that people can edit it.
 Json value_of(const std::string& text) {
   try {
@@ -91,6 +135,10 @@ Json value_of(const std::string& text) {
 }
 
 }  // namespace
+
+std::string_view name_of(OnSaveError on_error) {
+  return std::ranges::find(kOnSaveError, on_error, [](auto& entry) { return entry.first; })->second;
+}
 
 StepRange parse_steps(const std::string& written, std::string_view text) {
   const std::size_t dash = std::min(text.find('-'), text.size());
@@ -190,12 +238,11 @@ void add_config_flags(FlagParser& parser, RunFlags& flags) {
 
 void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite) {
   const bool has_directory = !flags.directory.empty();
-  for (const char* const flag :
-       {"--save_every_steps", "--save_every_epochs", "--save_every_minutes", "--keep",
-        "--best_metric", "--on_save_error", "--hash_every", "--histograms_every", "--memory_every",
-        "--trace_steps"})
+  for (const std::string_view name : kOfRunDirectory) {
+    const std::string flag = cat("--", name);
     require<FlagError>(has_directory || !parser.given(flag), parser.flag(flag).written,
                        " is about what a run directory keeps; name one by --run_dir=DIR");
+  }
   require<FlagError>(!(parser.given("--trace_steps") && parser.given("--trace_file")),
                      parser.flag("--trace_steps").written, " and ",
                      parser.flag("--trace_file").written,
@@ -215,15 +262,19 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
 }
 
 std::vector<std::string> with_config(std::span<const char* const> arguments) {
-  std::vector<std::string> all;
-  if (const std::optional<std::string> path = config_path(arguments)) all = arguments_in(*path);
+  const std::optional<std::string> path = config_path(arguments);
+  if (!path) return {arguments.begin(), arguments.end()};
+  std::vector<std::string> all = arguments_in(*path);
   // Of flags that stand for one thing, those of the command line win, too.
   const auto names_batch = [](std::string_view argument) {
-    std::string name(argument.substr(0, argument.find('=')));
-    std::ranges::replace(name, '-', '_');
-    return name == "__batch_size" || name == "__global_batch_size";
+    return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";
   };
   if (std::ranges::any_of(arguments, names_batch)) std::erase_if(all, names_batch);
+  const auto names_run = [](std::string_view argument) {
+    return name_in(argument) == "run_dir" || name_in(argument) == "train_dir";
+  };
+  if (std::ranges::none_of(arguments, names_run) && std::ranges::none_of(all, names_run))
+    leave_out_of_run_directory(*path, all);
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }
@@ -245,6 +296,111 @@ Json config_of(const FlagParser& parser) {
                             : flag.value == "false" ? Json(false)
                                                     : value_of(flag.value));
   return config;
+}
+
+// The configuration of a run has defaults filled in, so that another version or machine, with other
+// defaults, makes the same run of it.
+
+namespace {
+
+std::string full_names(std::span<const DeviceSpec> devices) {
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : devices) names.push_back(device.str());
+  return join(names, ",");
+}
+
+// Flags that were not given, if the program has them.
+class ConfigDefaults {
+ public:
+  ConfigDefaults(Json& config, const FlagParser& parser) : config_(config), parser_(parser) {}
+  void add(const std::string& name, Json value) {
+    if (parser_.has("--" + name) && !config_.find(name)) config_.set(name, std::move(value));
+  }
+
+ private:
+  Json& config_;
+  const FlagParser& parser_;
+};
+
+void add_run(ConfigDefaults& defaults, const RunFlags& run) {
+  const SaveSchedule& schedule = run.schedule;
+  defaults.add("save_every_steps", schedule.every_steps);
+  defaults.add("save_every_epochs", schedule.every_epochs);
+  defaults.add("save_every_minutes", schedule.every_minutes);
+  defaults.add("keep", schedule.keep);
+  defaults.add("on_save_error", name_of(schedule.on_error));
+  defaults.add("hash_every", run.hash_every);
+  defaults.add("histograms_every", run.histograms_every);
+  defaults.add("memory_every", run.memory_every);
+}
+
+// What follows from devices and the flags beside them. As flags they would be in the way of whoever
+// takes the configuration to other devices.
+Json chosen_by(const TrainFlags& flags) {
+  const TrainerOptions& trainer = flags.trainer;
+  const AggregationOptions& aggregation = trainer.aggregation;
+  const TrainerKind& kind = find_trainer(flags.kind);
+  Json chosen = Json::object();
+  chosen.set("trainer", flags.kind);
+  if (!aggregation.allreduce.empty()) chosen.set("allreduce", aggregation.allreduce);
+  if (kind.spreads_variables())
+    chosen.set("parameter_device", trainer.parameters_on_cpu ? "cpu" : "spread");
+  if (kind.packs_gradients)
+    chosen.set("gradient_repacking", aggregation.gradient_repacking)
+        .set("small_tensors_kb", aggregation.small_tensors_kb);
+  if (kind.makes_buckets && aggregation.allreduce != "auto")
+    chosen.set("bucket_mb", aggregation.bucket_mb);
+  if (kind.replicates_variables())
+    chosen.set("fuse_updates", trainer.session.fuse_updates)
+        .set("share_replicas", trainer.session.share_replicas);
+  if (kind.takes_async()) chosen.set("async", flags.async());
+  return chosen;
+}
+
+}  // namespace
+
+Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
+  const TrainerOptions& trainer = flags.trainer;
+  Json config = config_of(parser_);
+  ConfigDefaults defaults(config, parser_);
+  defaults.add("devices", full_names(trainer.devices));
+  if (!defaults_.benchmark) {  // those have other names for them
+    defaults.add("epochs", trainer.epochs);
+    defaults.add("max_steps", trainer.max_steps);
+  }
+  if (!config.find("batch_size"))
+    defaults.add("global_batch_size", trainer.batch_size * std::ssize(devices_of_all(flags)));
+  defaults.add("gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps);
+  defaults.add("uneven", name_of(trainer.batches.uneven));
+  defaults.add("seed", trainer.seed);
+  defaults.add("precision", name_of(trainer.precision));
+  defaults.add("warmup_steps", flags.warmup_steps);
+  defaults.add("clip_norm", trainer.clip_norm);
+  defaults.add("threads", trainer.session.threads);
+  defaults.add("data_workers", trainer.data_workers);
+  defaults.add("check_replicas_every", flags.run.check_replicas_every);
+  if (!flags.run.directory.empty()) add_run(defaults, flags.run);
+  for (const OwnFlag& flag : defaults_.own)
+    if (flag.value() != OwnFlag::Value(""))  // which no command line gives
+      std::visit([&](const auto& value) { defaults.add(flag.name, Json(value)); }, flag.value());
+  config.set(kChosen, chosen_by(flags));
+  return config;
+}
+
+void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
+  Json chosen = flags.config.at(kChosen);
+  const LearningRate& rate = optimizer.rate();
+  if (!flags.learning_rate && rate.is_constant())
+    flags.config.set("learning_rate", rate.at({}));
+  else if (!flags.learning_rate)
+    chosen.set("learning_rate", rate.str());
+  chosen.set("optimizer", optimizer.name());
+  if (!flags.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
+  // Last, as people read it last.
+  Json config = Json::object();
+  for (const auto& [name, value] : flags.config.members())
+    if (name != kChosen) config.set(name, value);
+  flags.config = config.set(kChosen, std::move(chosen));
 }
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/base/json.h"
@@ -35,9 +36,13 @@ void add_config_flags(FlagParser& parser, RunFlags& flags);
 // Throws FlagError for what has no use together.
 void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite);
 
+// A member of configurations: what a run chose by its flags, for people. Another chooses it again.
+inline constexpr char kChosen[] = "chosen";
+
 // The arguments, in front of them those of the file that --config names, whose members are flags:
-// {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line wins. Throws
-// FlagError naming the file and the line.
+// {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line wins. Those
+// about a run directory are left out, with a warning, if no argument names one. Throws FlagError
+// naming the file and the line.
 std::vector<std::string> with_config(std::span<const char* const> arguments);
 
 // FlagParser::parse() of these.
@@ -48,6 +53,9 @@ std::string parse_with_config(FlagParser& parser, std::span<const char* const> a
 Json config_of(const FlagParser& parser);
 // What --print_config prints.
 void print_config(const Json& config);
+
+// As --on_save_error takes it.
+std::string_view name_of(OnSaveError on_error);
 
 // Of "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
 StepRange parse_steps(const std::string& written, std::string_view text);

@@ -1,5 +1,6 @@
 #include "belfry/trainers/program/train.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -152,6 +153,14 @@ void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
               " steps, before one to trace; train longer by --epochs or --max_steps");
 }
 
+void warn_of_no_traces(const StepRange& asked, const Trainer& trainer) {
+  const std::int64_t before = trainer.steps() - trainer.steps_of_run();
+  if (asked.first <= trainer.steps() && asked.last > before) return;
+  log_warning(
+      "--trace_steps=", asked.first, "-", asked.last, " traced nothing: this run made ",
+      trainer.steps_of_run() == 0 ? "no step" : cat("steps ", before + 1, " to ", trainer.steps()));
+}
+
 // Returns the error of a run that had diverged, which is reported all the same.
 std::exception_ptr run_training(Trainer& trainer, const SaveCheckpoint* save,
                                 const TrainingRun& run) {
@@ -299,6 +308,7 @@ class Program {
     run_.restore(*trainer_);
     const std::optional<Json> results = run_.finished(*trainer_);
     if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
+    trainer_->check_callbacks();
     run_.begin(*trainer_, placement_);
     try {
       const std::exception_ptr error = run_training(*trainer_, save_.get(), run_);
@@ -315,7 +325,8 @@ class Program {
       report_.progress.steps = trainer_->steps();
       report_.progress.epochs = trainer_->epochs();
       try {
-        run_.end(*trainer_, to_json(report_), 1, &error);
+        run_.end(*trainer_, to_json(report_),
+                 {.exit_code = exit_code_of(error, flags_), .error = &error, .is_trained = false});
       } catch (const Error& other) {
         log_warning(other.what());
       }
@@ -324,8 +335,18 @@ class Program {
     const int signal = run_.stop().signal();
     const int status = signal == 0 ? 0 : exit_code_of(signal);
     if (signal != 0) say_why_it_ended();
-    run_.end(*trainer_, to_json(report_), status, nullptr);
+    end_run(status);
     return status;
+  }
+
+  // Files that could not be written make the program end with 1 (finish()), and standard output
+  // does if nothing else is amiss (run_program()). The run says the same.
+  void end_run(int status) {
+    const std::string files = report_files_.files.failures();
+    const IoError lost(files.empty() ? standard_output_failure() : files);
+    const bool is_lost = *lost.what() != '\0';
+    const int code = !files.empty() ? 1 : is_lost ? std::max(status, 1) : status;
+    run_.end(*trainer_, to_json(report_), {.exit_code = code, .error = is_lost ? &lost : nullptr});
   }
 
   // Rank 0 alone has the run directory.
@@ -337,6 +358,7 @@ class Program {
   void report_results() {
     if (report_files_.trace && !report_files_.trace->asked_to_write())
       warn_of_no_trace(flags_, *trainer_);
+    if (options_.traced) warn_of_no_traces(*options_.traced, *trainer_);
     algorithms_.write();
     console_.line(to_table(report_));
     if (report_files_.json) report_files_.json->write(to_json(report_).str(2) + "\n");
@@ -360,7 +382,7 @@ class Program {
                       "; nothing was written. Train longer by --epochs or --max_steps."));
     for (const char* const key : {"steps", "epochs", "seconds", "loss", "validation_loss",
                                   "validation_accuracy", "params_hash", "state_hash"})
-      if (const Json* const value = results.find(key))
+      if (const Json* const value = results.find(key); value && value->kind() != Json::Kind::kNull)
         console_.line(
             cat(key, ": ", value->kind() == Json::Kind::kString ? value->text() : value->str()));
     for (const std::shared_ptr<Callback>& callback : options_.callbacks)
@@ -390,12 +412,14 @@ class Program {
 int train(int argc, char** argv, const Recipe& recipe) {
   const auto parse = [&](std::span<const char* const> arguments, const std::string& program) {
     check_recipe(recipe);
-    return parse_flags(arguments, {.program = program,
-                                   .batch_size = recipe.batch_size,
-                                   .global_batch_size = recipe.global_batch_size,
-                                   .epochs = recipe.epochs,
-                                   .reads_files = recipe.data.reads_files(),
-                                   .own = recipe.flags});
+    TrainFlags flags = parse_flags(arguments, {.program = program,
+                                               .batch_size = recipe.batch_size,
+                                               .global_batch_size = recipe.global_batch_size,
+                                               .epochs = recipe.epochs,
+                                               .reads_files = recipe.data.reads_files(),
+                                               .own = recipe.flags});
+    if (flags.help.empty()) add_to_config(flags, recipe.optimizer);
+    return flags;
   };
   const auto run = [&](const TrainFlags& flags) {
     if (flags.run.print_config) {

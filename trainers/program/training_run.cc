@@ -246,17 +246,15 @@ void TrainingRun::write_trace(std::int64_t step, const Trace& trace) try {
   log_warning("the trace of step ", step, " is not kept: ", error.what());
 }
 
-void TrainingRun::end(Trainer& trainer, const Json& report, int exit_code,
-                      const std::exception* error) {
+void TrainingRun::end(Trainer& trainer, const Json& report, const End& end) {
   if (!directory_) return;
   Json summary = report;
-  const bool interrupted = trainer.interrupted();
   Json told;
-  if (error) told = error_json(*error, trainer, saved());
+  if (end.error) told = error_json(*end.error, trainer, saved());
   summary.set("total_steps", trainer.total_steps())
       .set("resumed_from_step", resumed_from_ ? Json(*resumed_from_) : Json())
-      .set("finished", !error && !interrupted)
-      .set("exit_code", exit_code)
+      .set("finished", end.is_trained && !trainer.interrupted())
+      .set("exit_code", end.exit_code)
       .set("error", std::move(told));
   directory_->write(kSummaryFile, summary.str(2) + "\n");
 }

@@ -45,8 +45,15 @@ class TrainingRun {
   // Writes what is known before training, config.json and placement.txt, and removes what the run
   // replaces.
   void begin(Trainer& trainer, const std::string& placement);
-  // Writes summary.json: `report` with how the run ended. `error` is null unless it failed.
-  void end(Trainer& trainer, const Json& report, int exit_code, const std::exception* error);
+  // How a call of the program ends. `error` is null unless it failed: in training, or behind it,
+  // where something could not be written.
+  struct End {
+    int exit_code = 0;
+    const std::exception* error = nullptr;
+    bool is_trained = true;  // to the end, or until it was interrupted
+  };
+  // Writes summary.json: `report` with how the run ended.
+  void end(Trainer& trainer, const Json& report, const End& end);
   // Writes the trace of a step, counted from 1. What cannot be written is a warning.
   void write_trace(std::int64_t step, const Trace& trace);
 

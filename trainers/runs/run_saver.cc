@@ -12,6 +12,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 
@@ -19,13 +20,20 @@ namespace {
 
 constexpr char kLinePositions[] = "line_positions";
 
+// Checkpoints of older versions note each position at a place of its own.
+Json older_positions(const Json& extra) {
+  Json positions = Json::object();
+  if (const Json* const bytes = extra.find("stats_bytes"))
+    positions.set(kStatsFile, bytes->unsigned_integer());
+  const Json* const callbacks = extra.find("callbacks");
+  if (const Json* const hashes = callbacks ? callbacks->find("hash_log") : nullptr)
+    positions.set(kHashesFile, hashes->at("bytes").unsigned_integer());
+  return positions;
+}
+
 }  // namespace
 
-void RunSaver::setup(Trainer& trainer) {
-  trainer.identity();  // reads the data, which no step shall wait for
-  begun_time_ = seconds_now();
-  const std::vector<std::int64_t> there = directory_.checkpoints();
-  if (std::ranges::find(there, trainer.steps()) != there.end()) begun_at_ = trainer.steps();
+void RunSaver::check(Trainer& trainer) const {
   const std::string& best = schedule_.best.name;
   if (best.empty()) return;
   std::vector<std::string> names;
@@ -33,8 +41,16 @@ void RunSaver::setup(Trainer& trainer) {
     if (!trainer.test_data()) names.push_back(metric.name);
     if (trainer.test_data()) names.push_back("validation_" + metric.name);
   }
-  require(std::ranges::find(names, best) != names.end(), "no metric '", best, "'",
-          did_you_mean(best, names), " (there are ", join(names), ")");
+  if (std::ranges::find(names, best) == names.end())
+    throw OptionError(cat("best_metric=", best, ": there is no such metric",
+                          did_you_mean(best, names), "; there are ", join(names)));
+}
+
+void RunSaver::setup(Trainer& trainer) {
+  trainer.identity();  // reads the data, which no step shall wait for
+  begun_time_ = seconds_now();
+  const std::vector<std::int64_t> there = directory_.checkpoints();
+  if (std::ranges::find(there, trainer.steps()) != there.end()) begun_at_ = trainer.steps();
 }
 
 bool RunSaver::is_due(const StepInfo& info) const {
@@ -127,8 +143,7 @@ void RunSaver::prune(std::int64_t newest) try {
 void RunSaver::settle() {
   try {
     if (!saving_.settle()) return;
-    failure_.clear();
-    saved_ = begun_at_;
+    succeed();
   } catch (const Error& error) {
     fail(error);
   }
@@ -137,8 +152,17 @@ void RunSaver::settle() {
 void RunSaver::fail(const Error& error) {
   failure_ = cat("step ", begun_at_, " could not be saved: ", error.what());
   if (schedule_.on_error == OnSaveError::kStop) throw IoError(failure_);
+  if (failed_in_a_row_++ > 0) return;
   log_warning(failure_, saved_ ? cat("; step ", *saved_, " is kept") : "",
-              ", and training goes on");
+              ", and training goes on; failures that follow are not told until a save succeeds");
+}
+
+void RunSaver::succeed() {
+  failure_.clear();
+  saved_ = begun_at_;
+  if (const int failed = std::exchange(failed_in_a_row_, 0); failed > 0)
+    log_warning("step ", *saved_, " is saved, after ", failed,
+                failed == 1 ? " save that failed" : " saves that failed");
 }
 
 // The best is one that was saved: it is looked at behind the save of its step.
@@ -152,6 +176,7 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   best_ = value;
   best_step_ = steps;
   point(kBestLink, steps);
+  prune(steps);  // of the best one before
 }
 
 Json RunSaver::state() const {
@@ -174,11 +199,7 @@ void RunSaver::restore(const Json& state) {
 
 Json line_positions(const CheckpointInfo& info) try {
   const Json* const positions = info.extra.find(kLinePositions);
-  if (!positions) {
-    // Checkpoints of older versions note one position.
-    const Json* const bytes = info.extra.find("stats_bytes");
-    return bytes ? Json::object().set(kStatsFile, bytes->unsigned_integer()) : Json::object();
-  }
+  if (!positions) return older_positions(info.extra);
   for (const auto& [name, bytes] : positions->members()) bytes.unsigned_integer();
   return *positions;
 } catch (const InvalidArgument& error) {

@@ -47,7 +47,8 @@ class RunSaver final : public Callback {
   // The step that was saved last, and is on the disk; none before.
   std::optional<std::int64_t> saved_step() const { return saved_; }
 
-  // Throws InvalidArgument if there is no such metric.
+  // Throws OptionError if there is no such metric.
+  void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
@@ -65,6 +66,7 @@ class RunSaver final : public Callback {
   void prune(std::int64_t newest);
   void settle();
   void fail(const Error& error);
+  void succeed();
   void look_at_best(const Trainer& trainer, std::int64_t steps);
 
   RunDirectory& directory_;
@@ -76,7 +78,9 @@ class RunSaver final : public Callback {
   std::optional<std::int64_t> saved_;
   std::optional<double> best_;
   std::int64_t best_step_ = -1;
-  std::string failure_;    // of the last save; "" if it did not fail
+  std::string failure_;  // of the last save; "" if it did not fail
+  // Saves that have failed since one did not: the first is told, and the end of the spell.
+  int failed_in_a_row_ = 0;
   BackgroundSave saving_;  // last: it uses the others
 };
 

@@ -59,7 +59,9 @@ class OutputFiles {
   void reserve_input(const std::string& written, const std::string& path,
                      const std::vector<std::string>& suffixes = {});
   bool on_stdout() const;
-  // At the end of the run: throws IoError naming each file that could not be written.
+  // Names each file that could not be written so far; "" for none.
+  std::string failures() const;
+  // At the end of the run: throws IoError of these.
   void finish();
 
  private:
@@ -72,7 +74,6 @@ class OutputFiles {
   void take(Use use, std::string written, const std::string& path,
             const std::vector<std::string>& suffixes);
   static void require_apart(const Taken& one, const Taken& other);
-  std::string failures() const;
 
   FileSystem& files_;
   std::vector<Taken> taken_;

@@ -32,6 +32,7 @@ Output normalised_model(Tower& tower, Output x, Output y, bool first, bool secon
 struct Trained {
   std::string hash, state;
   double loss;
+  std::string identity = "";  // of the run
   bool operator==(const Trained&) const = default;
 };
 
@@ -57,7 +58,8 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, double b
                   options_of(devices, processes, bucket_mb, std::move(model)), *data);
   trainer.train();
   return {params_hash(trainer.session(), trainer.graph()),
-          state_hash(trainer.session(), trainer.graph()), trainer.metric("loss")};
+          state_hash(trainer.session(), trainer.graph()), trainer.metric("loss"),
+          trainer.identity().str()};
 }
 
 class Layouts : public testing::TestWithParam<std::tuple<int, int>> {};

@@ -374,6 +374,26 @@ std::vector<Told> told_changes() {
   };
 }
 
+// Its node over all towers is another one on other devices.
+TEST_F(ResumeBits, AreEqualWhereSynchronisedBatchNormGoesOnOnOtherDevices) {
+  const Recipe recipe = recipe_with([](Tower& tower, Output x, Output y) {
+    const Output hidden = dense(tower, "fc0", x, {.units = 8});
+    const Output normal = batch_norm(tower, "bn", hidden, {.synchronised = true});
+    return reduce_mean(square(dense(tower, "fc1", tanh(normal), {.units = 1}) - y));
+  });
+  const std::string hash_of_all = never_stopped({"--global_batch_size=16", "--shards=8"}, recipe);
+  for (const auto& [first, second] : {std::pair(1, 4), {4, 2}, {2, 1}}) {
+    const auto flags = [](int devices) {
+      return Flags{cat("--devices=cpu:", devices), "--global_batch_size=16", "--shards=8"};
+    };
+    EXPECT_EQ(save(flags(first), recipe).code, 0);
+    const TrainResult rest = go_on(flags(second), recipe);
+    EXPECT_EQ(rest.code, 0);
+    EXPECT_THAT(rest.error, testing::Not(HasSubstr("not the same bits"))) << first << second;
+    EXPECT_EQ(hash(), hash_of_all);
+  }
+}
+
 TEST_F(ResumeBits, AreToldToDifferWithTheFirstReason) {
   const std::vector<Told> all = told_changes();
   EXPECT_GE(all.size(), 20u);

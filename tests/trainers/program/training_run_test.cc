@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <set>
 
 #include "belfry/tests/trainers/program/run_support.h"
 
@@ -219,6 +220,15 @@ TEST_F(TrainingRunTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'"));
 }
 
+// Whatever was the best before.
+TEST_F(TrainingRunTest, KeepsNoFormerBest) {
+  EXPECT_EQ(start({"--epochs=6", "--keep=1", "--best_metric=validation_loss:min"}).code, 0);
+  const auto best = std::filesystem::read_symlink(directory_ + "/checkpoints/best").string();
+  const auto latest = std::filesystem::read_symlink(directory_ + "/checkpoints/latest").string();
+  std::set<std::string> expected{"best", "latest", best, latest};
+  EXPECT_THAT(checkpoints(), testing::UnorderedElementsAreArray(expected));
+}
+
 TEST_F(TrainingRunTest, EndsWhenASignalAsksForItAndGoesOn) {
   for (const auto& [signal, code] :
        {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 143}, {SIGUSR2, 0}}) {
@@ -295,7 +305,7 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
   EXPECT_EQ(start(flags).code, 0);
   const std::string hash = report()["state_hash"];
   std::vector<std::string> printing = flags;
-  printing.push_back("--print_config");
+  printing.insert(printing.end(), {"--print_config", "--run_dir=" + directory_});
   EXPECT_EQ(nlohmann::json::parse(run_train(printing).out),
             nlohmann::json::parse(text_in(directory_ + "/config.json")));
   EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--json=" + json_.string()}).code,
@@ -322,6 +332,64 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
   }
   std::filesystem::remove(path(".bad"));
   EXPECT_EQ(run_train({"--config=" + path(".none")}).code, 2);
+}
+
+TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
+  EXPECT_EQ(start({"--devices=cpu:2", "--global_batch_size=8", "--keep=2"}).code, 0);
+  const std::string file = directory_ + "/config.json";
+  const auto config = nlohmann::json::parse(text_in(file));
+  EXPECT_EQ(config["learning_rate"], 0.1);
+  EXPECT_EQ(config["precision"], "f32");
+  EXPECT_EQ(config["uneven"], "drop");
+  EXPECT_EQ(config["max_steps"], 0);
+  EXPECT_EQ(config["keep"], 2);
+  EXPECT_EQ(config["save_every_epochs"], 1);
+  EXPECT_EQ(config["on_save_error"], "retry");
+  EXPECT_EQ(config["chosen"]["trainer"], "replicated");
+  EXPECT_EQ(config["chosen"]["allreduce"], "collective");
+  EXPECT_EQ(config["chosen"]["bucket_mb"], 4);
+  EXPECT_EQ(config["chosen"]["optimizer"], "SGD");
+  const std::string hash = summary()["state_hash"];
+
+  // Without a run directory, on other devices, and by other ways to combine.
+  const auto again = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--config=" + file, "--json=" + json_.string()});
+    return run_train(std::move(flags));
+  };
+  const TrainResult plain = again({});
+  EXPECT_EQ(plain.code, 0);
+  EXPECT_THAT(plain.error, HasSubstr("without --run_dir there is no use for keep, "));
+  EXPECT_EQ(report()["state_hash"], hash);
+  for (const char* flag : {"--trainer=parameter_server", "--allreduce=naive", "--bucket_mb=0"}) {
+    EXPECT_EQ(again({flag}).code, 0) << flag;
+    EXPECT_EQ(report()["state_hash"], hash) << flag;
+  }
+  EXPECT_EQ(again({"--devices=cpu:1"}).code, 0);
+  EXPECT_EQ(report()["trainer"], "simple");
+  EXPECT_EQ(again({"--lr_schedule=linear"}).code, 0);
+  EXPECT_NE(report()["state_hash"], hash);
+  // In a run directory.
+  const std::string second = path(".second");
+  EXPECT_EQ(run_train({"--config=" + file, "--run_dir=" + second}).code, 0);
+  EXPECT_EQ(text_in(second + "/config.json"), text_in(file));
+  std::filesystem::remove_all(second);
+}
+
+// Neither a run that has ended nor its files are touched.
+TEST_F(TrainingRunTest, KnowsItsMetricsBeforeItWritesAnything) {
+  EXPECT_EQ(start().code, 0);
+  const std::string config = text_in(directory_ + "/config.json");
+  const std::string results = text_in(directory_ + "/summary.json");
+  for (const auto& [flag, why] :
+       {std::pair("--best_metric=validation_los:min",
+                  "--best_metric=validation_los: there is no such metric"),
+        {"--early_stop=accuracy:max:2", "--early_stop=accuracy:max:2: there is no metric"}}) {
+    const TrainResult refused = start({"--epochs=3", flag});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.error, HasSubstr(why));
+    EXPECT_EQ(text_in(directory_ + "/config.json"), config) << flag;
+    EXPECT_EQ(text_in(directory_ + "/summary.json"), results) << flag;
+  }
 }
 
 TEST_F(TrainingRunTest, RefusesWhatIsNoRunDirectory) {

@@ -129,11 +129,11 @@ TEST_F(RunErrorTest, NamesTheFileThatCannotBeWritten) {
   std::filesystem::remove(run_ + "/checkpoints");
 }
 
-TEST_F(RunErrorTest, NamesAFlagThatDoesNotFitTheModel) {
-  const nlohmann::json error = error_of({"--early_stop=nothing:min:1"}, small_recipe());
-  EXPECT_EQ(error["code"], "FLAG");
-  EXPECT_THAT(error["what"].get<std::string>(), HasSubstr("early_stop=nothing:min:1"));
-  EXPECT_EQ(error["step"], 0);
+TEST_F(RunErrorTest, AFlagThatDoesNotFitTheModelBeginsNoRun) {
+  const TrainResult refused = run_train({"--early_stop=nothing:min:1", "--run_dir=" + run_});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("--early_stop=nothing:min:1: there is no metric"));
+  EXPECT_FALSE(std::filesystem::exists(run_ + "/summary.json"));
 }
 
 TEST_F(RunErrorTest, AMistakeOnTheCommandLineLeavesTheRunAlone) {

@@ -151,6 +151,37 @@ TEST(RunSaver, DoesAsItIsToldWhenItCannotSave) {
   EXPECT_EQ(went_on, ended);
 }
 
+// A disk that is full for several saves.
+TEST(RunSaver, TellsOnceThatSavesFailAndOnceThatTheySucceedAgain) {
+  const auto count = [](const std::string& text, std::string_view part) {
+    int found = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++found;
+    return found;
+  };
+  int spells = 0;
+  for (int length = 3; length < 40; ++length) {
+    SCOPED_TRACE(length);
+    MemoryFileSystem disk("/disk");
+    int left = length;
+    const std::function<void(MemoryFileSystem&)> full = [&](MemoryFileSystem& here) {
+      if (--left > 0) here.at_call(0, full);
+      throw IoError("no space left on the disk");
+    };
+    disk.at_call(32, full);
+    std::int64_t saved = -1;
+    testing::internal::CaptureStderr();
+    const std::string error =
+        train_on(disk, {.every_steps = 1, .on_error = OnSaveError::kContinue}, saved);
+    const std::string told = testing::internal::GetCapturedStderr();
+    if (!error.empty() || saved != 6) continue;  // it was full to the end
+    const int failures = count(told, "could not be saved: ");
+    EXPECT_LE(failures, 1) << told;
+    EXPECT_EQ(count(told, " is saved, after "), failures) << told;
+    spells += count(told, " saves that failed");
+  }
+  EXPECT_GT(spells, 3) << "so many take longer than a save";
+}
+
 TEST(RunSaver, SavesAgainBetweenTwoSavesThatAreDue) {
   // Step 3 is due, and the lines of its stats cannot be synced: step 4 is saved in its place.
   for (const auto& [on_error, expected] :
@@ -223,6 +254,8 @@ TEST(RunSaver, KeepsTheLinesThatAnOlderCheckpointNotes) {
   CheckpointInfo info;
   info.extra = Json::object().set("stats_bytes", 12);
   EXPECT_EQ(line_positions(info).at("stats.jsonl").integer(), 12);
+  info.extra.set("callbacks", Json::parse(R"({"hash_log": {"bytes": 34}})"));
+  EXPECT_EQ(line_positions(info).at("hashes.jsonl").integer(), 34);
   info.extra.set("stats_bytes", "twelve");
   EXPECT_THROW(line_positions(info), IoError);
   info.extra = Json::object();

@@ -42,6 +42,20 @@ TEST_F(RunWatchTest, TracesStepsByTheirNumberInAllRuns) {
   EXPECT_THAT(traces(), ElementsAre("step-00000005.json"));
 }
 
+TEST_F(RunWatchTest, SaysThatItMadeNoStepToTrace) {
+  const auto told = [&](const std::string& steps, const std::string& most) {
+    const TrainResult done = run_train(
+        {"--devices=cpu:2", "--run_dir=" + run_, "--trace_steps=" + steps, "--max_steps=" + most});
+    EXPECT_EQ(done.code, 0);
+    return done.error;
+  };
+  EXPECT_THAT(told("9-10", "3"),
+              testing::HasSubstr("--trace_steps=9-10 traced nothing: this run made steps 1 to 3"));
+  EXPECT_THAT(told("2-3", "6"), testing::HasSubstr("this run made steps 4 to 6"));
+  EXPECT_THAT(told("6", "7"), testing::HasSubstr("this run made steps 7 to 7"));
+  EXPECT_THAT(told("8-20", "8"), testing::Not(testing::HasSubstr("traced nothing")));
+}
+
 TEST_F(RunWatchTest, NotesMemoryEverySoManySteps) {
   start({"--max_steps=5", "--memory_every=2"});
   std::ifstream file(run_ + "/stats.jsonl");
