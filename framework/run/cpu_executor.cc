@@ -103,16 +103,17 @@ void CpuExecutor::release(std::size_t queue) {
 }
 
 void CpuExecutor::follow(std::size_t queue, int worker) {
-  std::atomic<std::size_t>& moved = progress_[queue].next;
-  const int shard = linked_.queues[queue].shard;
-  while (const Command* const command = next(queue)) {
+  std::atomic<std::size_t>& next = progress_[queue].next;
+  const auto& [commands, shard, first_worker] = linked_.queues[queue];
+  for (std::size_t i = next.load(std::memory_order_relaxed); i < commands.size();
+       next.store(++i, std::memory_order_relaxed)) {
+    const Command& command = commands[i];
     if (run_.failed()) return;
-    if (must_wait(*command)) return release(queue);
-    if (command->kind == Command::Kind::kLaunch)
-      run_launch(command->launch, shard, worker);
-    else if (command->kind == Command::Kind::kSignal)
-      run_.signal(command->strand, command->position, shard);
-    moved.store(moved.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (must_wait(command)) return release(queue);
+    if (command.kind == Command::Kind::kLaunch)
+      run_launch(command.launch, shard, worker);
+    else if (command.kind == Command::Kind::kSignal)
+      run_.signal(command.strand, command.position, shard);
   }
   if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1) run_.gate().wake();
 }
@@ -127,10 +128,8 @@ bool CpuExecutor::stamp_is_awaited() const {
 }
 
 void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
-  const Plan& plan = *linked_.plan;
   const LinkedLaunch& linked = linked_.linked(launch, shard);
-  if (plan.node(plan.launches[launch].node).writes() > 0)
-    run_.has_written.store(true, std::memory_order_relaxed);
+  if (linked.writes) run_.has_written.store(true, std::memory_order_relaxed);
   linked_.guard->before(launch, shard);
   locks_.hold(launch);
   Recording* const recording = run_.recording ? &*run_.recording : nullptr;
@@ -160,7 +159,7 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   const Ticket ticket = shared.ticket.load(std::memory_order_relaxed).opened();
   shared.done.store(0, std::memory_order_relaxed);
   shared.launch.store(launch.value(), std::memory_order_relaxed);
-  shared.ticket.store(ticket, std::memory_order_seq_cst);  // see Gate::sleepers()
+  shared.ticket.store(ticket, std::memory_order_seq_cst);  // see Gate
   run_.gate().wake();
   while (take_part(shared, Ticket::End::kFront)) {
   }
@@ -172,7 +171,7 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
 
 bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
                             std::vector<Recording::Part>* helped) {
-  Ticket ticket = shared.ticket.load(std::memory_order_seq_cst);  // see Gate::sleepers()
+  Ticket ticket = shared.ticket.load(std::memory_order_seq_cst);  // see Gate
   LaunchIndex index;
   do {
     index = LaunchIndex(shared.launch.load(std::memory_order_relaxed));

@@ -87,7 +87,8 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
                       .range = larger ? launch.range_larger : launch.range,
                       .inputs = {},
                       .outputs = {},
-                      .parts = launch.parts()};
+                      .parts = launch.parts(),
+                      .writes = node.writes() > 0};
   if (batch && node.rows > 0)
     linked.first_row =
         node.rows * (plan->batches[at(device)].first + (divided ? samples.begin : 0));

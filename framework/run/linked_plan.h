@@ -20,6 +20,7 @@ struct LinkedLaunch {
   std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
   std::int64_t parts = 1;
+  bool writes = false;  // variables
   std::int64_t first_row = 0;
 
   Pointers pointers(WorkRange of, std::uint64_t step) const {

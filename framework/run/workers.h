@@ -10,30 +10,36 @@
 namespace belfry {
 
 // Where workers sleep when there is nothing to do, and what wakes them.
+//
+// One word has all of its state. It is odd while somebody sleeps or is about to, and each wake
+// makes it even: a number that no sleeper has seen. A sleeper makes the word odd, then looks for
+// news, and then sleeps as long as the word stays what it made of it. A waker stores its news, then
+// reads the word. All of this is sequentially consistent, so one of the two sees the other. Only
+// the first waker after a sleeper calls the system. Who sleeps again after that makes the word odd
+// anew, and then looks: it finds the news of all wakers that found the word even.
 class Gate {
  public:
-  // Wakes all sleepers, so that they look again. Costs a load when nobody sleeps.
+  // Wakes all sleepers, so that they look again. Costs a load when nobody sleeps, or when all who
+  // do have been woken and have not run yet.
   void wake() {
-    if (sleepers() == 0) return;
-    changes_.fetch_add(1, std::memory_order_seq_cst);
-    changes_.notify_all();
+    std::uint32_t seen = word_.load(std::memory_order_seq_cst);
+    if (seen % 2 == 0) return;
+    // It fails only where another waker was faster.
+    if (word_.compare_exchange_strong(seen, seen + 1, std::memory_order_seq_cst))
+      word_.notify_all();
   }
-  // Sleeps until the next wake(), unless ready() holds once the sleeper is known.
+  // Sleeps until the next wake(), unless ready() holds once the sleeper is known. In that case the
+  // next wake() may be in vain.
   template <class Ready>
   void sleep(const Ready& ready) {
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    const std::uint32_t seen = changes_.load(std::memory_order_seq_cst);
-    if (!ready()) changes_.wait(seen, std::memory_order_acquire);
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+    const std::uint32_t seen = word_.fetch_or(1, std::memory_order_seq_cst) | 1;
+    if (!ready()) word_.wait(seen, std::memory_order_acquire);
   }
-  // How many sleep, or are about to. A waker stores its news, then reads this count. A sleeper is
-  // counted, then looks for news. All four are sequentially consistent, so one of the two sees the
-  // other.
-  int sleepers() const { return sleepers_.load(std::memory_order_seq_cst); }
+  // Whether somebody sleeps whom no wake() has called yet, or was about to.
+  bool has_sleepers() const { return word_.load(std::memory_order_seq_cst) % 2 != 0; }
 
  private:
-  std::atomic<std::uint32_t> changes_{0};
-  std::atomic<int> sleepers_{0};
+  std::atomic<std::uint32_t> word_{0};
 };
 
 // A monotonic count of finished launches, on a cache line of its own. Set by one worker, awaited by

@@ -79,9 +79,12 @@ Tensor synthetic(const Output& input, std::mt19937& random) {
   return values;
 }
 
-std::unique_ptr<Session> make_session(const Graph& graph, int devices, int threads) {
-  return std::make_unique<Session>(
-      graph, SessionOptions{.device_count = {{"CPU", devices}}, .threads = threads});
+std::unique_ptr<Session> make_session(const Graph& graph, int devices, int threads,
+                                      int shards_per_device = 1, bool all_workers = false) {
+  return std::make_unique<Session>(graph, SessionOptions{.device_count = {{"CPU", devices}},
+                                                         .threads = threads,
+                                                         .all_workers = all_workers,
+                                                         .shards_per_device = shards_per_device});
 }
 
 std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOptions& options) {
@@ -121,8 +124,11 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
   return made;
 }
 
-// `length` no-ops, each after the one before, taking turns on the devices.
-std::unique_ptr<Case> chain_case(int length, int devices, int threads, const StepOptions& options) {
+// `length` no-ops, each after the one before, taking turns on the devices. With `claims` a worker
+// alone does not merge their strands, but claims one after the other, as it does if there are
+// shards.
+std::unique_ptr<Case> chain_case(int length, int devices, int threads, const StepOptions& options,
+                                 bool claims = false) {
   auto made = std::make_unique<Case>();
   made->model = "launch";
   made->devices = devices;
@@ -133,7 +139,7 @@ std::unique_ptr<Case> chain_case(int length, int devices, int threads, const Ste
     ControlDependencies after(made->graph, last);
     last = {&made->graph.add(kNoOp, {})};
   }
-  made->session = make_session(made->graph, devices, threads);
+  made->session = make_session(made->graph, devices, threads, claims ? 2 : 1, true);
   made->step = &made->session->prepare({Fetch(*last[0])});
   return made;
 }
@@ -192,9 +198,10 @@ struct Results {
   std::vector<double> peak_one, peak_all, scale;  // per round: operations/s, bytes/s
   std::vector<std::unique_ptr<Case>> training;
   std::vector<std::unique_ptr<Case>> averages;
-  std::unique_ptr<Case> single, chain, ping_pong;  // launches; ping_pong needs two workers
+  std::unique_ptr<Case> single, chain, claims, ping_pong;  // launches; ping_pong needs two workers
 
   double ns_per_launch() const { return 1e6 * chain->median_ms() / kChainLength; }
+  double ns_per_claim() const { return 1e6 * claims->median_ms() / kChainLength - ns_per_launch(); }
   double ns_per_edge() const { return 1e6 * ping_pong->median_ms() / kChainLength; }
 };
 
@@ -226,6 +233,7 @@ Results prepare(const StepOptions& options) {
   if (!wants(options, "launch")) return results;
   results.single = chain_case(1, 1, 1, options);
   results.chain = chain_case(kChainLength, 1, 1, options);
+  results.claims = chain_case(kChainLength, 2, 1, options, true);
   if (results.threads > 1) results.ping_pong = chain_case(kChainLength, 2, 2, options);
   return results;
 }
@@ -240,7 +248,7 @@ void run(const StepOptions& options, Results& results) {
     results.scale.push_back(buffer.bandwidth(results.cores));
     for (const auto* cases : {&results.training, &results.averages})
       for (const auto& timed : *cases) measure(*timed, options.warmup);
-    for (const auto* timed : {&results.single, &results.chain, &results.ping_pong})
+    for (const auto* timed : {&results.single, &results.chain, &results.claims, &results.ping_pong})
       if (*timed) measure(**timed, options.warmup);
   }
 }
@@ -285,6 +293,7 @@ void print(const StepOptions& options, const Results& results) {
               1e3 * results.single->median_ms());
   std::printf("  per launch, chain of %d           %9.1f ns\n", kChainLength,
               results.ns_per_launch());
+  std::printf("  per claim, one worker                %9.1f ns\n", results.ns_per_claim());
   if (results.ping_pong)
     std::printf("  per edge between two workers         %9.1f ns\n", results.ns_per_edge());
 }
@@ -310,7 +319,8 @@ std::string to_json(const StepOptions& options, const Results& results) {
   json += cat(",\n  \"averages\": [", join(rows, ","), rows.empty() ? "" : "\n  ", "]");
   if (results.chain)
     json += cat(",\n  \"us_per_step_of_one_launch\": ", 1e3 * results.single->median_ms(),
-                ",\n  \"ns_per_launch\": ", results.ns_per_launch());
+                ",\n  \"ns_per_launch\": ", results.ns_per_launch(),
+                ",\n  \"ns_per_claim\": ", results.ns_per_claim());
   if (results.ping_pong) json += cat(",\n  \"ns_per_cross_worker_edge\": ", results.ns_per_edge());
   return json + "\n}\n";
 }

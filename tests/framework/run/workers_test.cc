@@ -69,16 +69,26 @@ TEST(GpuSpin, IsLongWhereThereAreMoreCoresThanThreads) {
 
 // Without that each would be asleep after a moment.
 TEST(WorkerPool, ThoseOfAPatientRunDoNotSleepBeforeTheNext) {
-  WorkerPool pool(3);
+  WorkerPool pool(2);
   std::atomic<int> calls{0};
   const auto work = [&](int) { ++calls; };
   pool.run(2, work, std::chrono::hours(1));
-  while (pool.gate().sleepers() == 0) std::this_thread::yield();  // the one that had no work
+  pool.gate().wake();  // forgets whoever was about to sleep before the run
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(pool.gate().sleepers(), 1);
-  pool.run(3, work);
-  EXPECT_EQ(calls, 5);
-  while (pool.gate().sleepers() < 2) std::this_thread::yield();
+  EXPECT_FALSE(pool.gate().has_sleepers());
+  pool.run(2, work);
+  EXPECT_EQ(calls, 4);
+  while (!pool.gate().has_sleepers()) std::this_thread::yield();
+}
+
+TEST(WorkerPool, ThoseThatHadNoWorkInAPatientRunSleep) {
+  WorkerPool pool(3);
+  pool.run(
+      2, [](int) {}, std::chrono::hours(1));
+  for (int i = 0; i < 3; ++i) {
+    while (!pool.gate().has_sleepers()) std::this_thread::yield();
+    pool.gate().wake();
+  }
 }
 
 TEST(Await, HelpsBeforeItWaits) {
@@ -99,7 +109,7 @@ TEST(Await, LooksForWorkOnceMoreWhenItIsKnownToSleep) {
   std::atomic<bool> helped{false};
   std::jthread worker([&] {
     await(signal, 1, gate, [&] {
-      if (gate.sleepers() == 0) return false;  // it is opened between the last look and this one
+      if (!gate.has_sleepers()) return false;  // it is opened between the last look and this one
       helped = true;
       signal.set(1, other);  // wakes nobody
       return true;
@@ -142,6 +152,47 @@ TEST(Gate, WakesAllSleepers) {
   signal.set(1, gate);
   for (std::thread& sleeper : sleepers) sleeper.join();
   EXPECT_EQ(awake, 6);
+}
+
+// The sleeper needs no second call of the system, though it may not have run yet.
+TEST(Gate, ForgetsSleepersThatItHasWoken) {
+  Gate gate;
+  EXPECT_FALSE(gate.has_sleepers());
+  std::jthread sleeper([&] { gate.sleep([] { return false; }); });
+  while (!gate.has_sleepers()) std::this_thread::yield();
+  gate.wake();
+  EXPECT_FALSE(gate.has_sleepers());
+}
+
+// Each waker tells all sleepers of each round, and sleeps until all have answered. Nobody spins,
+// and a lost wake-up would hang.
+TEST(Gate, LosesNoWakeUpAmongManyWakersAndSleepers) {
+  constexpr int kWakers = 4, kSleepers = 4, kRounds = 300;
+  Gate gate;
+  std::atomic<int> told{0}, answered{0};
+  const auto sleep_until = [&](const std::atomic<int>& count, int least) {
+    while (count < least) gate.sleep([&] { return count >= least; });
+  };
+  std::vector<std::jthread> threads;
+  for (int waker = 0; waker < kWakers; ++waker)
+    threads.emplace_back([&] {
+      for (int round = 1; round <= kRounds; ++round) {
+        ++told;
+        gate.wake();
+        sleep_until(answered, round * kSleepers);
+      }
+    });
+  for (int sleeper = 0; sleeper < kSleepers; ++sleeper)
+    threads.emplace_back([&] {
+      for (int round = 1; round <= kRounds; ++round) {
+        sleep_until(told, round * kWakers);
+        ++answered;
+        gate.wake();
+      }
+    });
+  threads.clear();  // joins them
+  EXPECT_EQ(told, kWakers * kRounds);
+  EXPECT_EQ(answered, kSleepers * kRounds);
 }
 
 TEST(WorkerPool, RunsEveryActiveWorkerOnceAndWaitsForAll) {
