@@ -161,14 +161,15 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   verify_fresh(grads);
   if (mean) verify_mean(grads);
   const std::size_t first = grads.graph().size();
-  GradientTable combined =
-      !plain ? weighted(grads, options) : verified(grads, mean ? this->mean(grads) : sum(grads));
+  GradientTable combined = plain ? verified(grads, mean ? this->mean(grads) : sum(grads), first)
+                                 : weighted(grads, options);
   require_rounded_once(grads.graph(), first);
   return combined;
 }
 
 GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions& options) const {
   const bool mean = options.reduction == Reduction::kMean, alone = grads.towers() == 1;
+  const std::size_t first = grads.graph().size();
   Weights weights(grads, options.weights);
   std::vector<std::vector<Output>> leaves;
   {
@@ -187,11 +188,11 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
   const GradientTable scaled = grads.with(leaves);
   if (alone) return scaled;
   const std::vector<std::vector<Output>> sums = sum(scaled);
-  if (!mean) return verified(grads, sums);
+  if (!mean) return verified(grads, sums, first);
   NameScope names(grads.graph(), "WeightedMeanGrads");
-  return verified(grads, divided(grads.with(sums), [&](Output total) {
-                    return unweigh(total, weights.total(total.dtype()));
-                  }));
+  const std::vector<std::vector<Output>> means = divided(
+      grads.with(sums), [&](Output total) { return unweigh(total, weights.total(total.dtype())); });
+  return verified(grads, means, first);
 }
 
 std::string Strategy::refusal(const std::vector<DeviceSpec>&) const { return ""; }
