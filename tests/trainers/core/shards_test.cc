@@ -1,8 +1,12 @@
 // Shards of the global batch: how many there are, and that their number alone decides the bits.
+#include <cmath>
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/ops/causal_attention.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/reduce.h"
@@ -11,6 +15,7 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
@@ -70,11 +75,19 @@ TEST(DefaultShards, CountAllRowsOfASample) {
     }
 }
 
-// A convolution, a mask, and a product, so that most rules are met.
-Output convnet(Tower& tower, Output images, Output labels) {
-  Output x = relu(conv2d(tower, "conv0", images, {.filters = 4, .kernel = 3}));
-  x = dropout(tower, flatten(x), 0.5);
-  return reduce_mean(sparse_softmax_cross_entropy(dense(tower, "fc", x, {.units = 5}), labels));
+// A convolution, perhaps a mask, and a product, so that most rules are met.
+Model convnet(double dropped) {
+  return [dropped](Tower& tower, Output images, Output labels) {
+    Output x = relu(conv2d(tower, "conv0", images, {.filters = 4, .kernel = 3}));
+    x = flatten(x);
+    if (dropped > 0) x = dropout(tower, x, dropped);
+    return reduce_mean(sparse_softmax_cross_entropy(dense(tower, "fc", x, {.units = 5}), labels));
+  };
+}
+
+// With statistics of all towers' batches.
+Output resnet(Tower& tower, Output images, Output labels) {
+  return models::resnet20(tower, images, labels, {.batch_norm = BatchNormOver::kSynchronised});
 }
 
 struct Run {
@@ -82,25 +95,36 @@ struct Run {
   std::string allreduce = "collective";
   double bucket_mb = 0;
   bool fuse_updates = true;
+  Model model = convnet(0.5);
+  std::int64_t steps = 4;
+  bool keeps_gradients = false;
 };
 
-std::string hash_of(const Run& run) {
+// The trainer at its end.
+template <class Result>
+Result trained(const Run& run, const std::function<Result(Trainer&)>& result) {
   const auto data =
       synthetic_data({{"image", DType::kF32, {6, 6, 3}}, {"label", DType::kI32, {}}}, 5, 64, 1);
-  TrainerOptions options{.model = convnet,
+  TrainerOptions options{.model = run.model,
                          .optimizer = adam(0.01),
                          .devices = cpus(run.devices),
                          .aggregation = {.allreduce = run.allreduce, .bucket_mb = run.bucket_mb},
                          .batch_size = 16 / run.devices,
                          .shards = run.shards,
-                         .max_steps = 4};
+                         .max_steps = run.steps,
+                         .keeps_gradients = run.keeps_gradients};
   options.session.threads = run.threads;
   options.session.all_workers = true;
   options.session.fuse_updates = run.fuse_updates;
   Trainer trainer(find_trainer(run.devices == 1 ? "simple" : "replicated"), std::move(options),
                   *data);
   trainer.train();
-  return state_hash(trainer.session(), trainer.graph());
+  return result(trainer);
+}
+
+std::string hash_of(const Run& run) {
+  return trained<std::string>(
+      run, [](Trainer& trainer) { return state_hash(trainer.session(), trainer.graph()); });
 }
 
 TEST(Shards, GiveTheSameBitsOnEveryNumberOfDevices) {
@@ -113,6 +137,48 @@ TEST(Shards, GiveTheSameBitsOnEveryNumberOfDevices) {
   EXPECT_EQ(hash_of({.devices = 4, .bucket_mb = 1}), one);
   EXPECT_EQ(hash_of({.devices = 4, .fuse_updates = false}), one);
   EXPECT_EQ(hash_of({.devices = 1, .fuse_updates = false}), one);
+}
+
+// One device has 4 or 8 shards, and workers take turns on the cores.
+TEST(Shards, GiveTheSameBitsToMoreWorkersThanCores) {
+  const int workers = 2 * usable_cores();
+  for (const int shards : {4, 8}) {
+    const std::string one = hash_of({.shards = shards, .threads = 1});
+    for (const int devices : {1, 2})
+      EXPECT_EQ(hash_of({.devices = devices, .shards = shards, .threads = workers}), one)
+          << devices << " devices, " << shards << " shards";
+  }
+}
+
+// Relative to the largest of the variable.
+double largest_difference(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0;
+  for (std::size_t v = 0; v < a.size(); ++v) {
+    EXPECT_EQ(a[v].name, b[v].name);
+    const std::span<const float> x = a[v].value.data<float>(), y = b[v].value.data<float>();
+    double difference = 0, largest = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      difference = std::max<double>(difference, std::abs(x[i] - y[i]));
+      largest = std::max<double>(largest, std::abs(x[i]));
+    }
+    EXPECT_GT(largest, 0) << a[v].name;
+    most = std::max(most, difference / largest);
+  }
+  return most;
+}
+
+// Masks do not depend on the number, either.
+TEST(Shards, OfAllNumbersGiveNearlyTheSameGradients) {
+  for (const Model& model : {convnet(0), convnet(0.5), Model(resnet)}) {
+    const auto gradients = [&](int shards) {
+      return trained<std::vector<NamedTensor>>(
+          {.shards = shards, .model = model, .steps = 1, .keeps_gradients = true},
+          [](Trainer& trainer) { return trainer.gradients(); });
+    };
+    const std::vector<NamedTensor> of_two = gradients(2);
+    for (const int shards : {4, 16}) EXPECT_LT(largest_difference(of_two, gradients(shards)), 1e-5);
+  }
 }
 
 TEST(Shards, OfEachNumberHaveBitsOfTheirOwn) {
