@@ -95,5 +95,27 @@ TEST(SumOverProcesses, IsTheCanonicalSum) {
   }
 }
 
+// Programs add by it under a launcher of MPI (tests/examples/processes_test.cc).
+TEST(MpiAllReduce, IsRefusedWhereTheGroupAddsNothing) {
+  EXPECT_THAT(message_of<CommError>([] {
+                test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+                  Graph graph(1, processes->place());
+                  const Output sum = mpi_all_reduce(constant(graph, floats({1, 2})));
+                  Session session(graph, {.threads = 1, .processes = processes});
+                  session.run({sum});
+                });
+              }),
+              testing::HasSubstr("TCP moves bytes and adds none; start the processes by MPI"));
+}
+
+TEST(MpiAllReduce, IsOfF32AndF64) {
+  Graph graph(1, {0, 2});
+  EXPECT_EQ(mpi_all_reduce(constant(graph, floats({1, 2}))).shape(), Shape({2}));
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                mpi_all_reduce(constant(graph, Tensor({1}, std::vector<std::int32_t>{1})));
+              }),
+              testing::HasSubstr("MPI adds f32 or f64, not i32"));
+}
+
 }  // namespace between_processes_test
 }  // namespace belfry
