@@ -103,6 +103,7 @@ std::vector<std::string> training_programs() {
 }
 
 TEST(Programs, GiveTheSameRunAgainByTheirConfiguration) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers run these programs in other tests";
   EXPECT_THAT(training_programs(),
               testing::IsSupersetOf({"linear_regression", "mnist", "train_bench"}));
   const std::string json = temporary_path(".json"), config = temporary_path(".config");
