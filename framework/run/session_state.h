@@ -1,4 +1,5 @@
-// What a session holds: devices, the values of variables, compiled steps. For session.cc.
+// What a session holds: devices, the values of variables, compiled steps. Its sources are
+// session_state.cc, session_variables.cc and session_sharing.cc; session.cc calls it.
 #pragma once
 #include <map>
 #include <memory>
