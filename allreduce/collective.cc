@@ -1,13 +1,13 @@
 #include "belfry/allreduce/collective.h"
 
-#include "belfry/allreduce/between_processes.h"
 #include "belfry/allreduce/chunked.h"
+#include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {
 
-class Collective final : public Strategy {
+class Collective final : public CombiningStrategy {
  public:
   explicit Collective(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
@@ -21,13 +21,9 @@ class Collective final : public Strategy {
   }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return combine(grads, false);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return combine(grads, true);
-  }
-  std::vector<std::vector<Output>> combine(const GradientTable& grads, bool mean) const {
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
+    const bool mean = reduction == Reduction::kMean;
     return grads.graph().process().size > 1
                ? sums_over_processes(grads, mean, in_one_node_)
                : by_collectives(grads, mean, in_one_node_, all_reduce_bucket);

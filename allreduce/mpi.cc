@@ -1,6 +1,6 @@
 // mpi: each bucket by one MPI_Iallreduce over the processes of a run.
-#include "belfry/allreduce/between_processes.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/allreduce/sums_over_processes.h"
 
 namespace belfry {
 namespace {

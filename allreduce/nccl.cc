@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-class Nccl final : public Strategy {
+class Nccl final : public CombiningStrategy {
  public:
   explicit Nccl(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
@@ -24,11 +24,10 @@ class Nccl final : public Strategy {
   std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Nccl>(true); }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
-    return by_collectives(grads, false, in_one_node_, nccl_all_reduce_bucket);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const override {
-    return by_collectives(grads, true, in_one_node_, nccl_all_reduce_bucket);
+  std::vector<std::vector<Output>> combine(const GradientTable& grads,
+                                           Reduction reduction) const override {
+    return by_collectives(grads, reduction == Reduction::kMean, in_one_node_,
+                          nccl_all_reduce_bucket);
   }
 
   bool in_one_node_;

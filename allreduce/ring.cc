@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "belfry/allreduce/between_processes.h"
 #include "belfry/allreduce/pieces.h"
+#include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/graph/scopes.h"

@@ -45,7 +45,7 @@ class Strategy {
   // over towers in order), and so of every other canonical strategy.
   virtual bool canonical(int towers) const;
 
-  // Whether it combines the gradients of all processes (Graph::place). reduce() refuses others
+  // Whether it combines the gradients of all processes (Graph::process). reduce() refuses others
   // where there are several.
   virtual bool reaches_processes() const { return false; }
 

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "belfry/belfry.h"
-#include "belfry/framework/base/text.h"
 using namespace belfry;
 
 std::unique_ptr<Dataset> samples(bool train) {
@@ -18,7 +17,7 @@ std::unique_ptr<Dataset> samples(bool train) {
   return std::make_unique<TensorDataset>(
       std::vector<TensorDataset::Source>{{"x", Tensor({n, 2}, x), DType::kF32, {2}},
                                          {"y", Tensor({n, 1}, y), DType::kF32, {1}}},
-      cat(n, " samples of 3 x0 - 2 x1 + 1 with noise"));
+      std::to_string(n) + " samples of 3 x0 - 2 x1 + 1 with noise");
 }
 
 Output model(Tower& tower, Output x, Output y) {

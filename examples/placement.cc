@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "belfry/belfry.h"
-#include "belfry/framework/base/text.h"
 using namespace belfry;
 
 // Names GPU i as the program is to see it.
@@ -91,8 +90,8 @@ Fetch least_loaded(Graph& graph, const Gpu& gpu) {
   DeviceScope on(graph, setter);
   std::vector<Output> sums;
   for (const int size : {100, 50, 60, 40, 10})
-    sums.push_back(
-        reduce_sum(variable(graph, cat("v", size), {size}, {.initializer = init::ones()})));
+    sums.push_back(reduce_sum(
+        variable(graph, "v" + std::to_string(size), {size}, {.initializer = init::ones()})));
   return add_n(sums);
 }
 
@@ -104,8 +103,8 @@ Fetch cached_variables(Graph& graph, const Gpu& gpu) {
   DeviceScope on(graph, "/cpu:0");
   std::vector<Output> sums;
   for (const int size : {100, 70000, 80000})
-    sums.push_back(
-        reduce_sum(variable(graph, cat("v", size), {size}, {.initializer = init::ones()})));
+    sums.push_back(reduce_sum(
+        variable(graph, "v" + std::to_string(size), {size}, {.initializer = init::ones()})));
   return add_n(sums);
 }
 
@@ -155,9 +154,11 @@ int place_all() {
     Session plan(
         planned,
         {.device_count = {{"CPU", 1}, {"GPU", 4}}, .dry_run = true, .log_device_placement = true});
-    plan.prepare({program.build(planned, [](int i) { return cat("/device:GPU:", i); })});
+    plan.prepare(
+        {program.build(planned, [](int i) { return "/device:GPU:" + std::to_string(i); })});
     Session session(run, {.device_count = {{"CPU", 5}}});
-    const Fetch result = program.build(run, [](int i) { return cat("/device:CPU:", i + 1); });
+    const Fetch result =
+        program.build(run, [](int i) { return "/device:CPU:" + std::to_string(i + 1); });
     std::printf("%s\n", session.run({result})[0].str().c_str());
   }
   std::printf("\n# a device that is not there\n");

@@ -4,8 +4,8 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
-#include "belfry/ops/kernels/attention.h"
-#include "belfry/ops/kernels/plain_attention.h"
+#include "belfry/ops/kernels/attention/attention.h"
+#include "belfry/ops/kernels/attention/plain_attention.h"
 
 namespace belfry {
 namespace {

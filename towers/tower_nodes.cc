@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/state.h"
 

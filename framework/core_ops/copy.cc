@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "belfry/framework/core_ops/made_by_plans_impl.h"
+#include "belfry/framework/core_ops/made_by_plans.h"
 
 namespace belfry {
 namespace {

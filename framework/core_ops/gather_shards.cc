@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "belfry/framework/core_ops/add_n.h"
-#include "belfry/framework/core_ops/made_by_plans_impl.h"
+#include "belfry/framework/core_ops/made_by_plans.h"
 #include "belfry/framework/kernels/reduce.h"
 
 namespace belfry {

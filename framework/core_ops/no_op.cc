@@ -4,7 +4,7 @@
 #include <map>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/core_ops/identity.h"
 
 namespace belfry {

@@ -1,6 +1,6 @@
 #include "belfry/framework/core_ops/transfer.h"
 
-#include "belfry/framework/core_ops/made_by_plans_impl.h"
+#include "belfry/framework/core_ops/made_by_plans.h"
 
 namespace belfry {
 

@@ -1,6 +1,6 @@
 #include "belfry/framework/device/gpu_streams.h"
 
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 
 namespace belfry {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/graph/scope_stack.h"

@@ -8,7 +8,7 @@
 namespace belfry::kernels {
 
 // SplitMix64's finaliser (Steele et al. 2014).
-BELFRY_HD std::uint64_t scramble(std::uint64_t x) {
+BELFRY_HD constexpr std::uint64_t scramble(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);

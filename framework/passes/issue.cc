@@ -12,7 +12,7 @@
 #include <set>
 #include <utility>
 
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/segments.h"
 

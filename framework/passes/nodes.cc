@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"

@@ -98,14 +98,6 @@ ExecutionSchedule schedule(const PlanGraph& graph, const PlanContext& context);
 void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
                      const PlanContext& context);
 
-// The kernel of a node whose op is `op`: the host's, or the plain one. Throws NotFound if neither
-// serves these types.
-KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference);
-// For tensors of 16 bits, which Op::half does not cover: the reference kernel, on f32.
-KernelRun prepare_half_kernel(const Op& op, KernelPlan& kernel);
-// That of a FusedUpdate: the sum's, then its updates', on parts that fit in a cache.
-KernelRun prepare_fused_update(const PlanGraph& plan, const PlanNode& node, bool reference);
-
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
 // Behind that lie constants of GPUs and FeedSlots.

@@ -3,21 +3,12 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/kernels/widened.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/rank_launch.h"
+#include "belfry/framework/plan_kernels/fused_update_kernel.h"
+#include "belfry/framework/plan_kernels/host_kernel.h"
 
 namespace belfry {
-
-KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
-  if (!op.half && has_half(kernel)) return prepare_half_kernel(op, kernel);
-  if (op.cpu && !(reference && op.reference))
-    if (KernelRun run = op.cpu(kernel)) return run;
-  require<NotFound>(op.reference != nullptr, kernel.node().describe(), ": no host kernel for ",
-                    name_of(kernel.dtype()));
-  kernel.workspace(0);
-  return op.reference(kernel);
-}
 
 namespace {
 

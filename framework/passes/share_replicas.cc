@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/state.h"

@@ -41,10 +41,13 @@ struct Command {
   std::string str() const;
 };
 
-// Launches of one physical GPU, of any of its strands, that follow each other in the global order.
+// Launches of one physical GPU, of any of its strands, in the global order. No other launch of this
+// GPU lies between them; launches of hosts and of other GPUs may.
 struct Segment {
   int gpu;
-  StrandIndex strand;  // in whose stream it is enqueued
+  // In whose stream it is enqueued. All captured segments of a GPU are in one stream: that of the
+  // first launch of the first of them.
+  StrandIndex strand;
   std::vector<LaunchIndex> launches;
   bool writes = false;  // variables
 

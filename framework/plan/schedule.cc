@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 
 namespace belfry {
 

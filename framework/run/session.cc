@@ -1,15 +1,181 @@
 #include "belfry/framework/run/session.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <new>
+#include <set>
 #include <utility>
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/passes/passes.h"
 #include "belfry/framework/run/session_state.h"
 #include "belfry/framework/trace/trace.h"
 
 namespace belfry {
+namespace {
+
+int thread_count(int asked) {
+  require(asked >= 0 && asked <= 1024, "threads must be from 0 (one per usable core) to 1024, not ",
+          asked);
+  const int cores = usable_cores();
+  // The sessions of a program mostly ask alike.
+  if (asked > cores && first_time_logged(cat(asked, " threads on ", cores, " cores")))
+    log_warning(asked, " threads were asked for, but only ", cores,
+                " cores can be used; the run may be slower");
+  return asked == 0 ? cores : asked;
+}
+
+// More workers than there are shards on CPUs would have nothing to do.
+int workers_of_pool(int threads, int shards, const std::vector<std::unique_ptr<Device>>& devices) {
+  const auto cpus = std::ranges::count_if(devices, [](const auto& d) { return !d->on_gpu(); });
+  return static_cast<int>(std::min<std::int64_t>(threads, std::int64_t{cpus} * shards));
+}
+
+// Physical ones that are driven: a thread enqueues the work of each.
+int count_gpus(const std::vector<std::unique_ptr<Device>>& devices) {
+  std::set<int> gpus;
+  for (const auto& device : devices)
+    if (device->backend) gpus.insert(device->gpu);
+  return static_cast<int>(gpus.size());
+}
+
+}  // namespace
+
+Session::State::State(const Graph& g, SessionOptions o)
+    : graph(g),
+      options(std::move(o)),
+      devices(make_devices(options)),
+      threads(thread_count(options.threads)),
+      pool(options.dry_run ? 1 : workers_of_pool(threads, options.shards_per_device, devices),
+           options.dry_run ? 0 : count_gpus(devices)),
+      runtime{
+          devices, pool, [this](const Node& node) { return variables.memory_of(node).data(); }, {}},
+      variables(devices, options.dry_run),
+      steps(options.kept_steps, runtime),
+      use(devices, variables, steps) {
+  runtime.workers = pool.workers() - count_gpus(devices);
+  if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
+  runtime.dry = options.dry_run;
+  runtime.processes = options.processes.get();
+  runtime.all_workers = options.all_workers;
+  require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
+          options.nccl_timeout_s);
+  runtime.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
+  require(options.shards_per_device >= 1, "shards_per_device must be at least 1, not ",
+          options.shards_per_device);
+  require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);
+  require(options.gpu_spin_ms.value_or(0) >= 0, "gpu_spin_ms must not be less than 0, as ",
+          options.gpu_spin_ms.value_or(0), " is");
+  if (options.gpu_spin_ms)
+    runtime.gpu_spin = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double, std::milli>(*options.gpu_spin_ms));
+  if (options.log_device_placement) print(device_mapping(devices));
+}
+
+void Session::State::print(const std::string& lines) const {
+  if (lines.empty()) return;
+  log_debug(lines);
+  if (options.placement_sink) return options.placement_sink(lines);
+  std::fwrite(lines.data(), 1, lines.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Each node once, whichever plan is the first to hold it.
+void Session::State::print_placement(const Plan& plan) {
+  print(placement_lines(plan, devices, printed));
+  for (const Assignment& assignment : plan.assignments) printed.insert(assignment.node);
+}
+
+void Session::State::require_own(const Node& node) const {
+  require(&node.graph() == &graph, node.describe(),
+          ": belongs to another graph than the session's");
+}
+
+const std::shared_ptr<const Placement>& Session::State::placement() {
+  if (placement_ && placement_->current()) return placement_;
+  PlacementContext known{.devices = devices,
+                         .allow_soft_placement = options.allow_soft_placement,
+                         .log_device_placement = options.log_device_placement};
+  for (const auto& [node, kept] : variables.entries()) known.memory.emplace(node, kept.device);
+  return placement_ = std::make_shared<const Placement>(graph, std::move(known));
+}
+
+PlanContext Session::State::context() {
+  return {.devices = devices,
+          .placement = placement(),
+          .reference_kernels = options.reference_kernels,
+          .shards_per_device = options.shards_per_device,
+          .fuse_updates = options.fuse_updates,
+          .share_replicas = options.share_replicas,
+          .sharers = [this](const Node& node) { return variables.sharers(node); },
+          .deterministic = options.deterministic,
+          .capture = options.capture};
+}
+
+std::shared_ptr<Step> Session::State::step_for(std::span<const Fetch> fetches,
+                                               std::span<const FeedType> feeds, LockDuration locks,
+                                               bool held) {
+  if (std::shared_ptr<Step> kept = steps.find(fetches, feeds, locks, held)) return kept;
+  if (!held) steps.make_room();
+  std::unique_ptr<Step::State> built =
+      build(fetches, feeds, {.log_placement = options.log_device_placement, .locks = locks});
+  built->connect();
+  std::shared_ptr<Step> step(new Step(std::move(built)));
+  steps.add(fetches, feeds, locks, held, step);
+  use.note_peak();
+  return step;
+}
+
+std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
+                                                   std::span<const FeedType> feeds,
+                                                   const BuildOptions& how) {
+  for (const Fetch& fetch : fetches) require_own(*fetch.node);
+  try {
+    Plan plan = compile_plan(fetches, feeds, how.locks);
+    if (how.log_placement) print_placement(plan);
+    if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
+    if (options.plan_hook) {
+      options.plan_hook(plan);
+      plan.commands = issue(plan, options.capture);  // of the launches as they are now
+    }
+    make_room(plan, how.kept);
+    initialise(plan);
+    return std::make_unique<Step::State>(std::move(plan), how.runtime ? *how.runtime : runtime,
+                                         how.into);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(cat(fetches.empty() ? std::string("a step") : fetches[0].node->describe(),
+                          ": there was no memory left to compile the step that computes it; use ",
+                          options.shards_per_device > 1
+                              ? "fewer shards (the option shards_per_device), a smaller batch "
+                                "or fewer devices"
+                              : "fewer devices",
+                          ", or allow this process more memory (ulimit -v)"));
+  }
+}
+
+Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                                  LockDuration locks) {
+  for (;;) {
+    PlanContext compiling = context();
+    compiling.locks = locks;
+    Plan plan = compile(fetches, feeds, compiling);
+    if (plan.unshare.empty()) return plan;
+    for (const Node* variable : plan.unshare) unshare(*variable);
+  }
+}
+
+// By the plan, before anything is allocated.
+void Session::State::make_room(const Plan& plan, bool kept) {
+  for (;;) {
+    const std::string text = use.lacking(plan, kept);
+    if (text.empty()) return;
+    // A run that uses a step ends without this thread's help.
+    // The last one in use may become idle between the first two calls.
+    if (!steps.drop_idle() && !steps.await_idle() && !steps.drop_idle()) throw OutOfMemory(text);
+  }
+}
 
 Session::Session(const Graph& graph, SessionOptions options)
     : state_(std::make_unique<State>(graph, std::move(options))) {}
@@ -50,123 +216,6 @@ std::vector<Tensor> Session::run(std::initializer_list<Fetch> fetches,
 Tensor Session::run(Output fetch, std::span<const FeedValue> feeds) {
   const Fetch wanted(fetch);
   return run({&wanted, 1}, feeds).front();
-}
-
-Tensor Session::read(Variable variable) {
-  const std::lock_guard lock(state_->mutex);
-  state_->ensure(variable);
-  const MemoryBlock& memory = state_->variables.memory_of(variable.node());
-  const std::lock_guard no_run(state_->runtime.mutex);
-  Tensor value(variable.shape(), variable.dtype());
-  memory.load(value.mutable_raw());
-  return value;
-}
-
-void Session::write(Variable variable, const Tensor& value) {
-  require(value.shape() == variable.shape() && value.dtype() == variable.dtype(),
-          variable.node().describe(), ": is ", variable.node().output_type(0),
-          ", but was written with ", name_of(value.dtype()), value.shape());
-  const std::lock_guard lock(state_->mutex);
-  state_->ensure(variable);
-  state_->unshare(variable.node());
-  const std::lock_guard no_run(state_->runtime.mutex);
-  state_->variables.memory_of(variable.node()).store(value.raw());
-  state_->runtime.suspects.erase(&variable.node());
-}
-
-bool Session::shared(Variable variable) const {
-  const std::lock_guard lock(state_->mutex);
-  const VariableMemory::Entry* const kept = state_->variables.find(variable.node());
-  return kept && kept->owner;
-}
-
-bool Session::intact() const {
-  const std::lock_guard no_run(state_->runtime.mutex);
-  return state_->runtime.suspects.empty();
-}
-
-void Session::restore(std::span<const VariableBytes> values, std::uint64_t step) {
-  const std::lock_guard lock(state_->mutex);
-  state_->ensure_all(values);
-  std::map<const Node*, std::span<const std::byte>> all;
-  for (const auto& [variable, bytes] : values) {
-    state_->ensure(variable);
-    const std::size_t wanted = state_->variables.memory_of(variable.node()).bytes();
-    require(bytes.size() == wanted, variable.node().describe(), ": has ", wanted,
-            " bytes, but would be restored from ", bytes.size());
-    all.emplace(&variable.node(), bytes);
-  }
-  state_->unshare_unequal(all);
-  std::vector<std::vector<Tensor>> first;  // which `all` refers to
-  std::unique_lock no_run(state_->runtime.mutex);
-  for (;;) {  // runs may fail while the lock is let go
-    std::vector<const Node*> lost;
-    for (const Node* node : state_->runtime.suspects)
-      if (!all.contains(node)) lost.push_back(node);
-    if (lost.empty()) break;
-    no_run.unlock();
-    first.push_back(state_->first_values(lost));
-    for (std::size_t i = 0; i < lost.size(); ++i)
-      all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
-    no_run.lock();
-  }
-  for (const auto& [node, bytes] : all) state_->variables.memory_of(*node).store(bytes.data());
-  state_->runtime.suspects.clear();
-  state_->runtime.step = step;
-}
-
-const Graph& Session::graph() const { return state_->graph; }
-
-DeviceSpec Session::placement(Output output) {
-  const std::lock_guard lock(state_->mutex);
-  state_->require_own(output.node());
-  return state_->devices[at(state_->placement()->device(output))]->spec;
-}
-
-Explanation Session::explain(const Output& output) {
-  const std::lock_guard lock(state_->mutex);
-  state_->require_own(output.node());
-  return explain_placement(output, *state_->placement());
-}
-
-std::vector<DeviceSpec> Session::devices() const {
-  std::vector<DeviceSpec> specs;
-  for (const auto& device : state_->devices) specs.push_back(device->spec);
-  return specs;
-}
-
-std::vector<DeviceUse> Session::device_use() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->use.of_devices();
-}
-
-MemoryReport Session::memory_report() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->use.by_kind();
-}
-
-std::map<std::string, std::int64_t> Session::peak_bytes() const {
-  std::map<std::string, std::int64_t> peaks;
-  for (const DeviceUse& use : device_use()) peaks[use.device.str()] = use.peak_bytes;
-  return peaks;
-}
-
-std::string DeviceUse::str() const {
-  return cat(device, ": ", variables, variables == 1 ? " variable, " : " variables, ",
-             variable_bytes, " bytes, planned peak ", peak_bytes, " bytes",
-             declared ? " without the workspaces of libraries" : "");
-}
-
-int Session::threads() const { return state_->threads; }
-
-std::uint64_t Session::step() const {
-  const std::lock_guard no_run(state_->runtime.mutex);
-  return state_->runtime.step;
-}
-
-void Session::set_step(std::uint64_t step) {
-  const std::lock_guard no_run(state_->runtime.mutex);
-  state_->runtime.step = step;
 }
 
 }  // namespace belfry

@@ -1,5 +1,5 @@
 // What a session holds: devices, the values of variables, compiled steps. Its sources are
-// session_state.cc, session_variables.cc and session_sharing.cc; session.cc calls it.
+// session.cc, session_variables.cc and session_sharing.cc.
 #pragma once
 #include <map>
 #include <memory>

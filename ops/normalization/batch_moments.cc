@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "belfry/framework/core_ops/made_by_plans_impl.h"
+#include "belfry/framework/core_ops/made_by_plans.h"
 #include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 

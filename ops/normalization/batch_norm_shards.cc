@@ -1,7 +1,7 @@
 // What stands in the place of a batch norm where a device cuts its batch into shards.
 #include <cmath>
 
-#include "belfry/framework/core_ops/made_by_plans_impl.h"
+#include "belfry/framework/core_ops/made_by_plans.h"
 #include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_norm.h"

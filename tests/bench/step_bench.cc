@@ -101,14 +101,15 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
   const bool shared = options.allreduce == "colocate";
   const BatchPlan batches(kGlobalBatch, devices, kGlobalBatch / devices, 1);
   made->built = build_training_graph(
-      made->graph, {.model = work.model,
-                    .devices = specs,
-                    .variables = shared ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
-                    .fields = fields,
-                    .forms = batches.forms(),
-                    .update = [&](const GradientTable& gradients, const UpdateForm&) -> Node& {
-                      return apply_gradients(work.optimizer, strategy->reduce(gradients));
-                    }});
+      made->graph,
+      {.model = work.model,
+       .devices = specs,
+       .variables = shared ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
+       .fields = fields,
+       .forms = batches.forms(),
+       .combine = [&](const GradientTable& gradients,
+                      const ReduceOptions& how) { return strategy->reduce(gradients, how); },
+       .optimizer = work.optimizer});
   std::vector<Fetch> fetches{*made->built.forms[0].train_op};
   std::vector<FeedType> feeds;
   std::mt19937 random(1);

@@ -1,7 +1,9 @@
 // Rules over the documents: links lead somewhere, and each folder of sources says what lives there.
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -65,6 +67,28 @@ TEST(Documents, OfEachFolderOfSourcesHaveAtMost60Lines) {
       ASSERT_TRUE(fs::exists(readme)) << readme;
       EXPECT_LE(std::ranges::count(contents(readme), '\n'), 60) << readme;
     }
+}
+
+// Whether `name` stands in the text as a word of its own.
+bool is_named(const std::string& text, const std::string& name) {
+  const auto is_letter = [](char c) { return c == '_' || std::isalnum(c) != 0; };
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1))
+    if ((at == 0 || !is_letter(text[at - 1])) && !is_letter(text[at + name.size()])) return true;
+  return false;
+}
+
+// But for `ops` itself, whose files are called as their ops.
+TEST(Documents, OfEachFolderOfSourcesNameEachOfItsFiles) {
+  for (const char* folder : {"framework", "ops", "towers", "allreduce", "trainers", "examples"})
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+      const fs::path path = entry.path(), parent = path.parent_path();
+      if (!std::set<fs::path>{".cc", ".h", ".cu", ".cuh"}.contains(path.extension())) continue;
+      const fs::path readme = parent / "README.md";
+      if (parent == kRoot / "ops" || !fs::exists(readme)) continue;
+      EXPECT_TRUE(is_named(contents(readme), path.stem())) << readme << " lacks " << path.stem();
+    }
+  EXPECT_TRUE(is_named("`a_b.h` and", "a_b"));
+  EXPECT_FALSE(is_named("`a_bc.h` and x_a_b", "a_b"));
 }
 
 }  // namespace docs_test

@@ -11,7 +11,7 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/variable.h"
 #include "belfry/framework/kernels/half.h"
-#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan_kernels/host_kernel.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/avg_pool.h"
 #include "belfry/ops/concat.h"

@@ -9,6 +9,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan_kernels/host_kernel.h"
 #include "belfry/tests/support/parts.h"
 
 namespace belfry {

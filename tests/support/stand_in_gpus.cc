@@ -9,6 +9,8 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan_kernels/fused_update_kernel.h"
+#include "belfry/framework/plan_kernels/host_kernel.h"
 #include "belfry/tests/support/stand_in_communicators.h"
 #include "belfry/tests/support/stand_in_stream.h"
 

@@ -1,6 +1,5 @@
 #include "belfry/trainers/core/accumulation.h"
 
-#include "belfry/allreduce/verify/gradient_table.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -8,7 +7,6 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/arithmetic.h"
-#include "belfry/trainers/optimizers/clipping.h"
 
 namespace belfry {
 namespace {
@@ -78,21 +76,17 @@ class GradientSums {
 
 }  // namespace
 
-Node& apply_combined(const TrainerOptions& options, const GradientTable& combined,
-                     const UpdateForm& form) {
-  if (!form.accumulation)
-    return apply_gradients(options.optimizer, combined, {}, form.slots,
-                           clipped(combined, options.clip_norm, form.unscaling));
+BatchSums sum_over_batches(const GradientTable& combined, int batches) {
   Graph& graph = combined.graph();
   GradientSums sums(combined);
   const NameScope names(graph, "accumulation");
-  const int batches = options.batches.gradient_accumulation_steps;
-  *form.accumulation = {&sums.begin(), batches > 2 ? &sums.add() : nullptr, sums.rows()[0]};
-  const GradientTable last(sums.rows());
+  Node& begin = sums.begin();
+  Node* const add = batches > 2 ? &sums.add() : nullptr;
   const DeviceScope on(graph, combined.device(0));
-  const Output share = constant(graph, 1.0 / batches, DType::kF32, "share");
-  return apply_gradients(options.optimizer, last, {}, form.slots,
-                         clipped(last, options.clip_norm, {.factor = share}));
+  return {.begin = &begin,
+          .add = add,
+          .of_all = GradientTable(sums.rows()),
+          .share = constant(graph, 1.0 / batches, DType::kF32, "share")};
 }
 
 }  // namespace belfry

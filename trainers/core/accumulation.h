@@ -1,6 +1,8 @@
-// Updates by combined gradients, of one batch or of several.
+// Sums of combined gradients over the batches of a step.
 #pragma once
-#include "belfry/trainers/core/trainer.h"
+#include <string_view>
+
+#include "belfry/allreduce/verify/gradient_table.h"
 
 namespace belfry {
 
@@ -8,11 +10,15 @@ namespace belfry {
 // neither saved nor hashed: between steps they mean nothing.
 inline constexpr std::string_view kGradientSums = "gradient_sums";
 
-// The update of variables by what a trainer has combined: clipped, as the options ask for. If
-// form.accumulation asks for it, the update is by the mean over the batches of a step,
-// ((g1 + g2) + g3) * (1 / 3) for three, and is to be run with the last. The sums, one beside each
-// variable and of its shape, are made here; replicas of a variable have replicas of its sum.
-Node& apply_combined(const TrainerOptions& options, const GradientTable& combined,
-                     const UpdateForm& form);
+struct BatchSums {
+  Node* begin;  // to be run with the first batch: sums become its combined gradients
+  Node* add;    // with each batch between the first and the last: gradients are added to them
+  GradientTable of_all;  // for the last batch: the sums, and its gradients
+  Output share;          // a scalar, f32: 1 / batches
+};
+
+// For steps of so many batches, at least two: (g1 + g2) + g3 for three. Makes the sums, one beside
+// each variable and of its shape; replicas of a variable have replicas of its sum.
+BatchSums sum_over_batches(const GradientTable& combined, int batches);
 
 }  // namespace belfry

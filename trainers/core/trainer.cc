@@ -13,9 +13,8 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/free_towers.h"
-#include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/run_identity.h"
-#include "belfry/trainers/core/trainer_checks_impl.h"
+#include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"
@@ -58,22 +57,28 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
   const std::vector<Dataset::Field> fields = train.signature();
   const std::vector<BatchForm> forms = own_forms();
-  TrainingGraphOptions wanted{
-      .model = options_.model,
-      .devices = options_.devices,
-      .variables = options_.parameters_on_cpu && kind.spreads_variables() ? VariablePolicy::kOnHost
-                                                                          : kind.variables,
-      .fields = fields,
-      .forms = forms,
-      .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
-        if (kind.choose) choice_ += kind.choose(options_, gradients);
-        return kind.update(options_, gradients, form);
-      },
-      .takes_sums = kind.takes_sums,
-      .precision = options_.precision,
-      .loss_scale = options_.loss_scale,
-      .recompute = options_.recompute,
-      .accumulates = batches_.batches_per_step() > 1};
+  TrainingGraphOptions wanted{.model = options_.model,
+                              .devices = options_.devices,
+                              .variables = options_.parameters_on_cpu && kind.spreads_variables()
+                                               ? VariablePolicy::kOnHost
+                                               : kind.variables,
+                              .fields = fields,
+                              .forms = forms,
+                              .precision = options_.precision,
+                              .loss_scale = options_.loss_scale,
+                              .recompute = options_.recompute,
+                              .optimizer = options_.optimizer,
+                              .clip_norm = options_.clip_norm,
+                              .batches_per_step = static_cast<int>(batches_.batches_per_step())};
+  if (kind.combines())
+    wanted.combine = [&](const GradientTable& gradients, const ReduceOptions& how) {
+      if (kind.choose) choice_ += kind.choose(options_, gradients);
+      return kind.combine(options_, gradients, how);
+    };
+  else
+    wanted.update = [&](const GradientTable& gradients, const Unscaling& unscaling) -> Node& {
+      return kind.update(options_, gradients, unscaling);
+    };
   if (trains_apart(options_, kind))
     wanted.update_apart = [&](const GradientTable& gradients) {
       return kind.update_apart(options_, gradients);
@@ -373,95 +378,6 @@ void Trainer::look_at_loss() {
       log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
                   "; a smaller learning rate may help");
   }
-}
-
-const NamedValue* Trainer::find_metric(std::string_view name) const {
-  for (const auto* values : {&step_metrics_, &other_metrics_})
-    for (const NamedValue& value : *values)
-      if (value.name == name) return &value;
-  return nullptr;
-}
-
-double Trainer::metric(std::string_view name) const {
-  if (const NamedValue* found = find_metric(name)) return found->value;
-  std::vector<std::string> names;
-  for (const auto* values : {&step_metrics_, &other_metrics_})
-    for (const NamedValue& value : *values) names.push_back(value.name);
-  throw NotFound(cat("no metric '", name, "'; there are ", join(names)));
-}
-
-void Trainer::set_metric(std::string_view name, double value) {
-  for (NamedValue& known : other_metrics_)
-    if (known.name == name) {
-      known.value = value;
-      return;
-    }
-  require(!find_metric(name), "metric '", name, "' is set by the model");
-  other_metrics_.push_back({std::string(name), value});
-}
-
-std::vector<NamedTensor> Trainer::gradients() const {
-  return last_step_ ? last_step_->gradients() : std::vector<NamedTensor>();
-}
-
-void Trainer::resume_metrics(const std::vector<NamedValue>& values) {
-  for (const NamedValue& value : values) {
-    const auto known = std::ranges::find(step_metrics_, value.name, &NamedValue::name);
-    if (known != step_metrics_.end())
-      known->value = value.value;
-    else
-      set_metric(value.name, value.value);
-  }
-}
-
-std::optional<KeptChoice> Trainer::kept_choice() const {
-  if (choice_.empty()) return {};
-  return KeptChoice{.allreduce = options_.aggregation.allreduce,
-                    .bucket_mb = options_.aggregation.bucket_mb,
-                    .gradient_repacking = options_.aggregation.gradient_repacking,
-                    .small_tensors_kb = options_.aggregation.small_tensors_kb,
-                    .devices = options_.devices,
-                    .from = "an earlier run"};
-}
-
-std::optional<LossScaleState> Trainer::loss_scale() {
-  const LossScale& state = built_.loss_scale;
-  if (!state) return {};
-  return LossScaleState{.scale = session_->read(state.scale).item<float>(),
-                        .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
-}
-
-std::vector<std::shared_ptr<const Plan>> Trainer::plans() const {
-  std::vector<std::shared_ptr<const Plan>> plans;
-  for (const TrainingStep& step : training_steps_) plans.push_back(step.plan());
-  return plans;
-}
-
-std::int64_t Trainer::bytes_moved() const {
-  const auto bytes = [&](std::size_t i) {
-    std::int64_t sum = 0;
-    for (const TransferRecord& transfer : training_steps_[i].plan()->transfers)
-      sum += transfer.bytes;
-    return sum;
-  };
-  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
-    return bytes(0) + (count - 2) * bytes(1) + bytes(training_steps_.size() - 1);
-  // Towers that run free have a plan each; else the first is that of full batches.
-  const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < plans; ++i) sum += bytes(i);
-  return sum;
-}
-
-double Trainer::flops_per_second() const {
-  if (timed_steps_ == 0) return 0;
-  const double flops = 2 * step_multiply_adds(built_, batches_.batches_per_step());
-  return flops * static_cast<double>(timed_steps_) / timed_seconds_;
-}
-
-double Trainer::examples_per_second() const {
-  if (timed_steps_ == 0) return 0;
-  return static_cast<double>(timed_samples_) / timed_seconds_;
 }
 
 }  // namespace belfry

@@ -1,10 +1,11 @@
+#include "belfry/trainers/core/trainer_checks.h"
+
 #include <cmath>
 #include <map>
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -15,16 +16,17 @@ void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
   const std::string refusal = precision_refusal(options.precision, options.devices);
   require(refusal.empty(), "precision ", name, ": ", refusal);
   if (options.precision != Precision::kF16) return;
-  const bool apart = trains_apart(options, kind);
-  require(kind.takes_loss_scale && !apart, "precision ", name,
-          " scales the loss, and this trainer does not take ",
-          apart ? "one scale for towers that run free" : "the scale out of gradients",
-          "; bf16 needs none");
+  require(!trains_apart(options, kind), "precision ", name,
+          " scales the loss, and towers that run free have no scale in common; bf16 needs none");
   require(options.optimizer.takes_loss_scale(), "precision ", name,
           " scales the loss, and the optimizer ", options.optimizer.name(),
           " does not take the scale out of gradients (Optimizer::Rule::takes_loss_scale); bf16 "
           "needs none");
 }
+
+constexpr const char* kCombinesNone =
+    " combines none: each tower updates the variables by its own; leave it out, or use the trainer "
+    "replicated";
 
 // Clipping is a factor, too, and so is what makes a mean of a sum.
 void check_factor(const TrainerOptions& options) {
@@ -125,12 +127,9 @@ void check_clipping(const TrainerOptions& options, const TrainerKind& kind) {
   require<OptionError>(most >= 0 && std::isfinite(most), "clip_norm=", most,
                        " is no finite number >= 0");
   if (most == 0) return;
-  require<OptionError>(
-      kind.takes_clip_norm, "clip_norm=", most, " bounds the norm of combined gradients, and ",
-      kind.takes_async() ? cat("the trainer ", kind.name,
-                               " combines none: each tower updates the variables by its own")
-                         : cat("the trainer ", kind.name, " does not heed it"),
-      "; leave it out, or use the trainer replicated");
+  require<OptionError>(kind.combines(), "clip_norm=", most,
+                       " bounds the norm of combined gradients, and the trainer ", kind.name,
+                       kCombinesNone);
 }
 
 void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) {
@@ -138,12 +137,9 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) 
   if (steps == 1) return;
   const std::string option = cat("gradient_accumulation_steps=", steps);
   require<OptionError>(steps >= 1, option, ": a step takes at least 1 batch");
-  require<OptionError>(kind.takes_accumulation, option, " is the mean of combined gradients, and ",
-                       kind.takes_async()
-                           ? cat("the trainer ", kind.name,
-                                 " combines none: each tower updates the variables by its own")
-                           : cat("the trainer ", kind.name, " does not take it"),
-                       "; leave it out, or use the trainer replicated");
+  require<OptionError>(kind.combines(), option,
+                       " is the mean of combined gradients, and the trainer ", kind.name,
+                       kCombinesNone);
   require<OptionError>(options.precision != Precision::kF16, option,
                        " with the precision f16: a batch whose gradients are not finite would have "
                        "to be left out of the mean; use bf16, which needs no loss scale");
@@ -155,7 +151,8 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
           "Output per field of the data");
   require(static_cast<bool>(options.optimizer),
           "no optimizer was given: TrainerOptions::optimizer is empty; e.g. sgd(0.1)");
-  require(static_cast<bool>(kind.update), "this trainer has no TrainerKind::update");
+  require(kind.combine || kind.update,
+          "this trainer has neither TrainerKind::combine nor TrainerKind::update");
   require(!kind.takes_one_device || options.devices.size() == 1, "the trainer ", kind.name,
           " takes one device, not ", options.devices.size());
   require<OptionError>(!kind.takes_async() || options.async == "ordered" || options.async == "free",
@@ -165,7 +162,7 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
           " epochs and at most ", options.max_steps, " steps (0: no limit)");
   const bool unequal = makes_unequal(options.batches.uneven);
-  require(kind.takes_unequal_batches || (!unequal && options.batches.tower_weights.empty()),
+  require(kind.combines() || (!unequal && options.batches.tower_weights.empty()),
           "this trainer takes batches of one size: no ",
           unequal ? cat("uneven=", name_of(options.batches.uneven)) : "tower_weights");
   require(options.aggregation.allreduce != "auto" || kind.choose,

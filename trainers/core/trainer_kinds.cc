@@ -18,8 +18,8 @@ std::map<std::string, TrainerKind, std::less<>>& registry() {
 }  // namespace
 
 void register_trainer(TrainerKind kind) {
-  require(!kind.name.empty() && kind.update,
-          "a trainer needs a name, and TrainerKind::update, which makes its update");
+  require(!kind.name.empty() && !kind.combine == static_cast<bool>(kind.update),
+          "a trainer needs a name, and either TrainerKind::combine or TrainerKind::update");
   require(!kind.accepts == kind.default_strategy.empty(), "trainer '", kind.name,
           "' needs both `accepts` and a default strategy, or neither");
   require(kind.accepts || !(kind.packs_gradients || kind.makes_buckets), "trainer '", kind.name,

@@ -9,8 +9,8 @@
 
 namespace belfry {
 
-// A way to train: where variables live, how the gradients of the towers become one node that
-// updates them all, and which options it takes. To add one, register it from its own file
+// A way to train: where variables live, how the gradients of the towers change them, and
+// which options it takes. To add one, register it from its own file
 // (trainers/kinds/parameter_server.cc is an example).
 struct TrainerKind {
   std::string name;
@@ -21,31 +21,29 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
   bool (*accepts)(std::string_view spec) = nullptr;
-  // Called before `update`: makes choices that the options leave open (--allreduce=auto). Returns
-  // lines about them for people; "" if none was left.
+  // Called before `combine`: makes choices that the options leave open (--allreduce=auto).
+  // Returns lines about them for people; "" if none was left.
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
-  // Called once per form of steps; the first makes the optimizer's slots.
-  std::function<Node&(const TrainerOptions&, const GradientTable&, const UpdateForm&)> update;
-  // With --async=free, which trainers without it do not take: a node per tower, for towers that run
-  // free of each other.
+  // Combines the towers' gradients, as ReduceOptions ask for. Called once per form of steps. The
+  // results are then clipped and applied (build_training_graph()). Such kinds take --uneven=pad,
+  // --uneven=weight,
+  // --tower_weights, --clip_norm and --gradient_accumulation_steps.
+  std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
+      combine = {};
+  // Instead of `combine`, for kinds whose towers update by their own gradients: one node that makes
+  // all these updates, and heeds Unscaling (--precision=f16).
+  std::function<Node&(const TrainerOptions&, const GradientTable&, const Unscaling&)> update = {};
+  // Beside `update`, for --async=free: a node per tower, for towers that run free of each other.
   std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
   bool packs_gradients = false;  // takes --gradient_repacking and --small_tensors_kb
   bool makes_buckets = false;    // takes --bucket_mb
-  // `update` heeds UpdateForm's weights and slots: takes --uneven=pad, --uneven=weight and
-  // --tower_weights.
-  bool takes_unequal_batches = false;
-  bool takes_sums = false;        // `update` heeds UpdateForm::reduction
-  bool takes_loss_scale = false;  // `update` heeds UpdateForm::unscaling: takes --precision=f16
-  bool takes_clip_norm = false;   // `update` heeds TrainerOptions::clip_norm
-  // `update` fills UpdateForm::accumulation, as apply_combined() does: takes
-  // --gradient_accumulation_steps.
-  bool takes_accumulation = false;
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;
 
   bool spreads_variables() const { return variables == VariablePolicy::kSpread; }
   bool replicates_variables() const { return variables == VariablePolicy::kReplicated; }
+  bool combines() const { return static_cast<bool>(combine); }
   bool takes_async() const { return static_cast<bool>(update_apart); }
 };
 

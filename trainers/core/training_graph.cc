@@ -20,8 +20,10 @@
 #include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
+#include "belfry/trainers/optimizers/clipping.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -130,7 +132,7 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
   const std::size_t towers =
       options.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
-  const bool seeds = options.takes_sums && std::has_single_bit(towers) && alike &&
+  const bool seeds = options.combine && std::has_single_bit(towers) && alike &&
                      options.precision != Precision::kF16;
   return seeds ? 1.0 / static_cast<double>(towers) : 1;
 }
@@ -190,16 +192,8 @@ class Forms {
     } else {
       const std::size_t first = graph_.combined_gradients().size();
       const GradientTable table(joint ? joint_rows(form) : separate_rows(batch));
-      const bool weighted = !equal && !joint;
-      form.train_op =
-          &update(table, batch,
-                  {.weights = weighted ? weights(table, batch) : std::vector<Output>(),
-                   .reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum,
-                   .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
-                   .unscaling = unscaling(table, batch, weighted),
-                   .accumulation = options_.accumulates ? &form.accumulation : nullptr});
-      form.gradients =
-          options_.accumulates ? form.accumulation.sums : combined_gradients(graph_, first, table);
+      update(table, !equal && !joint, form);
+      if (form.gradients.empty()) form.gradients = combined_gradients(graph_, first, table);
       if (equal) plain_ = form.train_op;
       if (equal) plain_gradients_ = form.gradients;
     }
@@ -305,20 +299,35 @@ class Forms {
                         [&](std::size_t t) { return !weighted || batch.samples[t] > 0; });
   }
 
-  Node& update(const GradientTable& table, const BatchForm& batch, const UpdateForm& form) {
-    Node& update = options_.update(table, form);
-    require(!form.accumulation || form.accumulation->begin,
-            "the trainer does not accumulate gradients of several batches");
-    std::vector<Node*> others = other_updates(graph_, built_, updates_, batch, form.unscaling);
+  // Makes what the steps of a form run.
+  void update(const GradientTable& table, bool weighted, TrainingForm& form) {
+    const BatchForm& batch = form.batch;
+    ReduceOptions how{.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum};
+    if (weighted) how.weights = weights(table, batch);
+    const Unscaling unscaling = this->unscaling(table, batch, weighted);
+    Node& update = options_.combine ? apply(options_.combine(table, how), unscaling, form)
+                                    : options_.update(table, unscaling);
+    std::vector<Node*> others = other_updates(graph_, built_, updates_, batch, unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
-                                          form.unscaling.applied,
+                                          unscaling.applied,
                                           {.growth_steps = options_.loss_scale.growth_steps}));
-    if (Accumulation* const several = form.accumulation) {
-      several->begin = &train_step(graph_, *several->begin, others);
-      if (several->add) several->add = &train_step(graph_, *several->add, others);
+    for (Node** const node : {&form.accumulation.begin, &form.accumulation.add})
+      if (*node) *node = &train_step(graph_, **node, others);
+    form.train_op = &train_step(graph_, update, others);
+  }
+
+  Node& apply(GradientTable gradients, Unscaling unscaling, TrainingForm& form) {
+    if (options_.batches_per_step > 1) {
+      const BatchSums sums = sum_over_batches(gradients, options_.batches_per_step);
+      form.accumulation = {sums.begin, sums.add};
+      form.gradients = sums.of_all.row(0);
+      gradients = sums.of_all;
+      unscaling = {.factor = sums.share};
     }
-    return train_step(graph_, update, others);
+    return apply_gradients(options_.optimizer, gradients, {},
+                           built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
+                           clipped(gradients, options_.clip_norm, unscaling));
   }
 
   Graph& graph_;

@@ -17,10 +17,8 @@ namespace belfry {
 
 // How a step takes several batches, one run after another (accumulation.h).
 struct Accumulation {
-  Node* begin = nullptr;  // the run of the first batch: sums become its combined gradients
-  Node* add = nullptr;    // of those between the first and the last: gradients are added to them
-  // In the run of the last batch: with its gradients, by tower 0's variables.
-  std::vector<Gradient> sums = {};
+  Node* begin = nullptr;  // the run of the first batch; null if a step takes one
+  Node* add = nullptr;    // of those between the first and the last; null if there are none
 };
 
 // What one form of steps runs.
@@ -42,17 +40,6 @@ struct TrainingForm {
   std::vector<FeedType> zero_feeds() const;
   // Whether tower t computes anything.
   bool runs(std::size_t t) const { return batch.rows[t] > 0; }
-};
-
-// How one form of steps updates the variables.
-struct UpdateForm {
-  std::vector<Output> weights = {};  // of the towers' gradients (ReduceOptions)
-  // What to make of the towers' gradients: kSum where the losses were seeded with 1 / K.
-  Reduction reduction = Reduction::kMean;
-  OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
-  Unscaling unscaling = {};                      // of gradients of a scaled loss, for the optimizer
-  Accumulation* accumulation =
-      nullptr;  // to be filled where a step takes several batches, else null
 };
 
 // The state of loss scaling, one for all towers. Saved as variables are.
@@ -89,23 +76,28 @@ struct TrainingGraphOptions {
   VariablePolicy variables;
   std::span<const Dataset::Field> fields;
   std::span<const BatchForm> forms;  // of steps
-  std::function<Node&(const GradientTable&, const UpdateForm&)> update;
-  // `update` heeds UpdateForm::reduction: where K is a power of two and all towers count alike,
-  // each tower's loss gradient then starts at 1 / K, which is exact, and sums are not divided.
-  bool takes_sums = false;
-  // Instead of `update`, for towers that train apart: a node per tower. Averages are then moved by
+  // Combines the towers' gradients. Where K is a power of two and all towers count alike, each
+  // tower's loss gradient starts at 1 / K, which is exact, and ReduceOptions ask for the sum.
+  std::function<GradientTable(const GradientTable&, const ReduceOptions&)> combine = {};
+  // Instead of `combine`: a node that updates by the gradients of each tower.
+  std::function<Node&(const GradientTable&, const Unscaling&)> update = {};
+  // Instead of either, for towers that train apart: a node per tower. Averages are then moved by
   // each tower's moments. There must be one form, in which all towers count alike.
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
   // Of towers and predictors: an AutocastScope around the model. Losses are f32 or f64.
   Precision precision = Precision::kF32;
   LossScaleOptions loss_scale = {};         // of f16, which towers that train apart do not take
   std::vector<std::string> recompute = {};  // GradientOptions::recompute
-  bool accumulates = false;  // a step takes several batches: one form, no loss scale, not apart
+  // What is made of combined gradients.
+  Optimizer optimizer = {};
+  double clip_norm = 0;      // TrainerOptions::clip_norm
+  int batches_per_step = 1;  // more: one form, `combine`, and no loss scale
 };
 
 // Builds the model once per device with one placeholder per field, [rows, sample...] with the rows
-// of the forms ("?" if they differ or a form has none); lets `update` turn the gradients of the
-// losses into one node per form, or `update_apart` into one per tower; binds the nodes of
+// of the forms ("?" if they differ or a form has none); lets `combine` combine the gradients of the
+// losses, and the optimizer apply them, once per form; or `update` make one node per form, or
+// `update_apart` one per tower, of them; binds the nodes of
 // kUpdateOps, or of each tower's updates, to them; and builds the predictor with placeholders
 // [?, sample...]. Losses and moments of batch norms are weighted by the samples of a form, or
 // equally if these are equal. Towers that a form feeds no rows are not part of its step. Throws
@@ -113,7 +105,7 @@ struct TrainingGraphOptions {
 // equal, or have one of ":/ ".
 //
 // With f16 the loss is scaled: gradients are checked before they are combined, on the devices where
-// they are, and one node for all towers says whether the update is applied (UpdateForm::unscaling).
+// they are, and one node for all towers says whether the update is applied (Unscaling).
 // A step in which a gradient is not finite, or so large that a sum over towers need not be, leaves
 // variables, slots and moving averages as they are.
 //

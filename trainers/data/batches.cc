@@ -10,7 +10,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {

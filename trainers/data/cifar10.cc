@@ -8,7 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/byte_input.h"
 #include "belfry/trainers/data/generated_images.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry::data {
 namespace {

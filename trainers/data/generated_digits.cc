@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "belfry/trainers/data/digit_glyphs_impl.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry::data {
 namespace {

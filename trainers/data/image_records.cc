@@ -12,7 +12,7 @@
 #include "belfry/trainers/data/generated_images.h"
 #include "belfry/trainers/data/tf_example.h"
 #include "belfry/trainers/data/tf_record.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry {
 namespace {

@@ -3,7 +3,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry {
 namespace {

@@ -6,7 +6,7 @@
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry {
 namespace {

@@ -5,7 +5,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/token_stream.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry {
 namespace {

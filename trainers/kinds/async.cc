@@ -34,9 +34,9 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
 }
 
 Node& update_in_order(const TrainerOptions& options, const GradientTable& gradients,
-                      const UpdateForm& form) {
-  return group(gradients.graph(),
-               updates(options, gradients, UpdateOrder::kOneByOne, form.unscaling), "train_op");
+                      const Unscaling& unscaling) {
+  return group(gradients.graph(), updates(options, gradients, UpdateOrder::kOneByOne, unscaling),
+               "train_op");
 }
 
 std::vector<Node*> update_apart(const TrainerOptions& options, const GradientTable& gradients) {
@@ -49,7 +49,6 @@ const TrainerRegistration kAsync({
     .variables = VariablePolicy::kSpread,
     .update = update_in_order,
     .update_apart = update_apart,
-    .takes_loss_scale = true,
 });
 
 }  // namespace

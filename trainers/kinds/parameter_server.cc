@@ -1,17 +1,15 @@
 #include "belfry/allreduce/bucketed.h"
-#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace {
 
-Node& update_spread(const TrainerOptions& options, const GradientTable& gradients,
-                    const UpdateForm& form) {
+GradientTable combine_at_variables(const TrainerOptions& options, const GradientTable& gradients,
+                                   const ReduceOptions& how) {
   std::unique_ptr<Strategy> strategy = make_strategy("colocate");
   if (options.aggregation.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
-  const GradientTable combined = strategy->reduce(gradients, {form.reduction, form.weights});
-  return apply_combined(options, combined, form);
+  return strategy->reduce(gradients, how);
 }
 
 const TrainerRegistration kParameterServer({
@@ -20,13 +18,8 @@ const TrainerRegistration kParameterServer({
     .variables = VariablePolicy::kSpread,
     .default_strategy = "colocate",
     .accepts = [](std::string_view spec) { return spec == "colocate"; },
-    .update = update_spread,
+    .combine = combine_at_variables,
     .makes_buckets = true,
-    .takes_unequal_batches = true,
-    .takes_sums = true,
-    .takes_loss_scale = true,
-    .takes_clip_norm = true,
-    .takes_accumulation = true,
     .canonical = true,
 });
 

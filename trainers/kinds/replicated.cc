@@ -3,7 +3,6 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/require.h"
-#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -37,11 +36,9 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
   return choose_allreduce(options, gradients, {accepts, assemble});
 }
 
-Node& update_replicas(const TrainerOptions& options, const GradientTable& gradients,
-                      const UpdateForm& form) {
-  const GradientTable combined =
-      assemble(options)->reduce(gradients, {form.reduction, form.weights});
-  return apply_combined(options, combined, form);
+GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
+                               const ReduceOptions& how) {
+  return assemble(options)->reduce(gradients, how);
 }
 
 const TrainerRegistration kReplicated({
@@ -51,14 +48,9 @@ const TrainerRegistration kReplicated({
     .default_strategy = "collective",
     .accepts = accepts,
     .choose = choose,
-    .update = update_replicas,
+    .combine = combine_replicas,
     .packs_gradients = true,
     .makes_buckets = true,
-    .takes_unequal_batches = true,
-    .takes_sums = true,
-    .takes_loss_scale = true,
-    .takes_clip_norm = true,
-    .takes_accumulation = true,
     .canonical = true,
 });
 

@@ -35,7 +35,7 @@ class Optimizer {
   // What one variable's update is built from.
   struct Update {
     Variable variable;
-    std::span<const Variable> slots;  // one per UpdateRule::slots
+    std::span<const Variable> slots;  // one per Rule::slots
     Output gradient;
     Output factor;  // of the gradient (ScaledGradient); empty: 1
     Output rate;    // scalar of the variable's dtype

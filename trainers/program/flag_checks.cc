@@ -6,7 +6,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/trainer_checks_impl.h"
+#include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/flag_checks_impl.h"
@@ -190,7 +190,7 @@ class FlagChecks {
   void check_shapes_of_batches() const {
     const bool unequal = makes_unequal(trainer_.batches.uneven);
     const bool weighted = !trainer_.batches.tower_weights.empty();
-    require<FlagError>(kind_->takes_unequal_batches || (!unequal && !weighted),
+    require<FlagError>(kind_->combines() || (!unequal && !weighted),
                        written(unequal ? "--uneven" : "--tower_weights"),
                        " gives devices batches of different sizes, which ", chosen_trainer(),
                        " does not take");

@@ -7,7 +7,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/vocabulary.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry {
 

@@ -13,7 +13,7 @@
 #include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/callbacks/progress.h"
 #include "belfry/trainers/callbacks/save_checkpoint.h"
-#include "belfry/trainers/core/trainer_checks_impl.h"
+#include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/device_flag.h"

@@ -31,6 +31,13 @@ Json older_positions(const Json& extra) {
   return positions;
 }
 
+// Some file systems have no links. Checkpoints are found without them.
+void point(RunDirectory& directory, const char* link, std::int64_t steps) try {
+  directory.point(link, steps);
+} catch (const IoError& error) {
+  if (first_time_logged(cat("no link: ", directory.path()))) log_warning("no link: ", error.what());
+}
+
 }  // namespace
 
 void RunSaver::check(Trainer& trainer) const {
@@ -115,16 +122,8 @@ void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
   SaveOptions options = training_save_options(true);
   options.refuse_not_finite = true;  // it would take the place of good ones, which are pruned
   snapshot.save(directory_.checkpoint_path(steps), directory_.files(), options);
-  point(kLatestLink, steps);
+  point(directory_, kLatestLink, steps);
   prune(steps);
-}
-
-// Some file systems have no links. Checkpoints are found without them.
-void RunSaver::point(const char* link, std::int64_t steps) try {
-  directory_.point(link, steps);
-} catch (const IoError& error) {
-  if (first_time_logged(cat("no link: ", directory_.path())))
-    log_warning("no link: ", error.what());
 }
 
 // What cannot be removed is no reason to end.
@@ -175,7 +174,7 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   if (!failure_.empty()) return;
   best_ = value;
   best_step_ = steps;
-  point(kBestLink, steps);
+  point(directory_, kBestLink, steps);
   prune(steps);  // of the best one before
 }
 

@@ -62,7 +62,6 @@ class RunSaver final : public Callback {
   bool is_due(const StepInfo& info) const;
   void save(Trainer& trainer, std::int64_t steps);
   void write(const CheckpointSnapshot& snapshot, std::int64_t steps);
-  void point(const char* link, std::int64_t steps);
   void prune(std::int64_t newest);
   void settle();
   void fail(const Error& error);

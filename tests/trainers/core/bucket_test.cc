@@ -34,10 +34,11 @@ Positions positions(const char* strategy, double bucket_mb) {
               .variables = spread ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
               .fields = fields,
               .forms = batches.forms(),
-              .update = [&](const GradientTable& grads, const UpdateForm&) -> Node& {
-                return apply_gradients(sgd(0.1),
-                                       bucketed(make_strategy(strategy), bucket_mb)->reduce(grads));
-              }});
+              .combine =
+                  [&](const GradientTable& grads, const ReduceOptions& how) {
+                    return bucketed(make_strategy(strategy), bucket_mb)->reduce(grads, how);
+                  },
+              .optimizer = sgd(0.1)});
   std::vector<FeedType> feeds;
   for (const TowerRecord& tower : built.towers)
     for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});

@@ -20,7 +20,7 @@ std::string refusal_of(const TrainerKind& kind) {
 
 TEST(TrainerKinds, RefuseWhatContradictsItself) {
   using testing::HasSubstr;
-  TrainerKind kind{.name = "own", .summary = "", .update = find_trainer("simple").update};
+  TrainerKind kind{.name = "own", .summary = "", .combine = find_trainer("simple").combine};
   kind.default_strategy = "naive";
   EXPECT_THAT(refusal_of(kind), HasSubstr("'own' needs both `accepts` and a default strategy"));
   kind.default_strategy = "";
@@ -29,8 +29,11 @@ TEST(TrainerKinds, RefuseWhatContradictsItself) {
   kind.accepts = nullptr;
   kind.packs_gradients = true;
   EXPECT_THAT(refusal_of(kind), HasSubstr("'own' packs or buckets gradients"));
+  kind.update = find_trainer("async").update;
+  EXPECT_THAT(refusal_of(kind), HasSubstr("either TrainerKind::combine or TrainerKind::update"));
+  kind.combine = nullptr;
   kind.update = nullptr;
-  EXPECT_THAT(refusal_of(kind), HasSubstr("and TrainerKind::update"));
+  EXPECT_THAT(refusal_of(kind), HasSubstr("either TrainerKind::combine or TrainerKind::update"));
   kind.name = "";
   EXPECT_THAT(refusal_of(kind), HasSubstr("needs a name"));
   EXPECT_THAT(trainer_names(), testing::Not(testing::Contains("own")));

@@ -30,7 +30,7 @@ std::string built(const std::string& first, const std::string& second) {
                                  .variables = VariablePolicy::kOnOneDevice,
                                  .fields = fields,
                                  .forms = batches.forms(),
-                                 .update = [&](const GradientTable&, const UpdateForm&) -> Node& {
+                                 .update = [&](const GradientTable&, const Unscaling&) -> Node& {
                                    return group(graph, {});
                                  }});
   } catch (const InvalidArgument& error) {
@@ -58,12 +58,11 @@ std::vector<std::string> plan_texts(Uneven uneven, const Model& model = smooth_m
               .variables = VariablePolicy::kOnOneDevice,
               .fields = fields,
               .forms = batches.forms(),
-              .update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
-                return apply_gradients(
-                    sgd(0.1),
-                    make_strategy("colocate")->reduce(gradients, {.weights = form.weights}), {},
-                    form.slots);
-              }});
+              .combine =
+                  [](const GradientTable& gradients, const ReduceOptions& how) {
+                    return make_strategy("colocate")->reduce(gradients, how);
+                  },
+              .optimizer = sgd(0.1)});
   Session session(graph, {.device_count = {{"CPU", 4}}});
   std::vector<std::string> texts;
   for (const TrainingForm& form : built.forms) {

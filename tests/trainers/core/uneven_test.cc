@@ -239,7 +239,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
     int canonical = 0;
     for (const Equivalence::Entry& entry : result.entries) {
       canonical += entry.canonical;
-      EXPECT_EQ(entry.refusal.empty(), find_trainer(entry.mode.trainer).takes_unequal_batches)
+      EXPECT_EQ(entry.refusal.empty(), find_trainer(entry.mode.trainer).combines())
           << entry.mode.name() << ": " << entry.refusal;
     }
     EXPECT_GE(canonical, 20);

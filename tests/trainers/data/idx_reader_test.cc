@@ -5,7 +5,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
-#include "belfry/trainers/util/counter_random_impl.h"
+#include "belfry/trainers/util/counter_random.h"
 
 namespace belfry {
 namespace idx_reader_test {

@@ -3,13 +3,12 @@
 #pragma once
 #include <cstdint>
 
+#include "belfry/framework/kernels/counter.h"
+
 namespace belfry {
 
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
+  return kernels::scramble(x + 0x9E3779B97F4A7C15u);
 }
 
 // A key for a pair, e.g. (seed, epoch): pairs that differ give unrelated streams.

@@ -1,4 +1,4 @@
-#include "belfry/ops/kernels/plain_attention.h"
+#include "belfry/ops/kernels/attention/plain_attention.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
-#include "belfry/ops/kernels/attention.h"
+#include "belfry/ops/kernels/attention/attention.h"
 
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/kernels/attention_blocks.h"
+#include "belfry/ops/kernels/attention/attention_blocks.h"
 
 namespace belfry::kernels {
 namespace {

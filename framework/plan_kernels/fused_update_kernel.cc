@@ -1,10 +1,12 @@
+#include "belfry/framework/plan_kernels/fused_update_kernel.h"
+
 #include <algorithm>
 #include <array>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/assign.h"
-#include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan_kernels/host_kernel.h"
 
 namespace belfry {
 namespace {

@@ -1,4 +1,5 @@
-// How hosts run ops on f16 and bf16 whose kernels do not take them.
+#include "belfry/framework/plan_kernels/host_kernel.h"
+
 #include <atomic>
 #include <memory>
 #include <span>
@@ -7,7 +8,6 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/kernels/widened.h"
-#include "belfry/framework/passes/passes.h"
 
 namespace belfry {
 namespace {
@@ -20,8 +20,9 @@ void say_once(DType dtype) {
              "f32 itself");
 }
 
-// A launch does all of its node's work. In its workspace are widened tensors, then pointers to the
-// tensors of the kernel for f32, then that kernel's workspace.
+// Of f16 and bf16 where an op's kernels do not take them. A launch does all of its node's work. In
+// its workspace are widened tensors, then pointers to the tensors of the kernel for f32, then that
+// kernel's workspace.
 class HalfKernel {
  public:
   HalfKernel(const Op& op, KernelPlan& plan)
@@ -77,9 +78,16 @@ class HalfKernel {
 
 }  // namespace
 
-KernelRun prepare_half_kernel(const Op& op, KernelPlan& plan) {
-  return
-      [kernel = std::make_shared<const HalfKernel>(op, plan)](const Pointers& p) { (*kernel)(p); };
+KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
+  if (!op.half && has_half(kernel))
+    return
+        [half = std::make_shared<const HalfKernel>(op, kernel)](const Pointers& p) { (*half)(p); };
+  if (op.cpu && !(reference && op.reference))
+    if (KernelRun run = op.cpu(kernel)) return run;
+  require<NotFound>(op.reference != nullptr, kernel.node().describe(), ": no host kernel for ",
+                    name_of(kernel.dtype()));
+  kernel.workspace(0);
+  return op.reference(kernel);
 }
 
 }  // namespace belfry

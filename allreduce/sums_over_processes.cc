@@ -1,4 +1,4 @@
-#include "belfry/allreduce/between_processes.h"
+#include "belfry/allreduce/sums_over_processes.h"
 
 #include "belfry/allreduce/pieces.h"
 #include "belfry/framework/core_ops/add_n.h"

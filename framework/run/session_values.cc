@@ -1,0 +1,129 @@
+// What users ask a session beside its runs: values of variables, placement, memory, the step count.
+#include <map>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/framework/run/session_state.h"
+
+namespace belfry {
+
+Tensor Session::read(Variable variable) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ensure(variable);
+  const MemoryBlock& memory = state_->variables.memory_of(variable.node());
+  const std::lock_guard no_run(state_->runtime.mutex);
+  Tensor value(variable.shape(), variable.dtype());
+  memory.load(value.mutable_raw());
+  return value;
+}
+
+void Session::write(Variable variable, const Tensor& value) {
+  require(value.shape() == variable.shape() && value.dtype() == variable.dtype(),
+          variable.node().describe(), ": is ", variable.node().output_type(0),
+          ", but was written with ", name_of(value.dtype()), value.shape());
+  const std::lock_guard lock(state_->mutex);
+  state_->ensure(variable);
+  state_->unshare(variable.node());
+  const std::lock_guard no_run(state_->runtime.mutex);
+  state_->variables.memory_of(variable.node()).store(value.raw());
+  state_->runtime.suspects.erase(&variable.node());
+}
+
+bool Session::shared(Variable variable) const {
+  const std::lock_guard lock(state_->mutex);
+  const VariableMemory::Entry* const kept = state_->variables.find(variable.node());
+  return kept && kept->owner;
+}
+
+bool Session::intact() const {
+  const std::lock_guard no_run(state_->runtime.mutex);
+  return state_->runtime.suspects.empty();
+}
+
+void Session::restore(std::span<const VariableBytes> values, std::uint64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  state_->ensure_all(values);
+  std::map<const Node*, std::span<const std::byte>> all;
+  for (const auto& [variable, bytes] : values) {
+    state_->ensure(variable);
+    const std::size_t wanted = state_->variables.memory_of(variable.node()).bytes();
+    require(bytes.size() == wanted, variable.node().describe(), ": has ", wanted,
+            " bytes, but would be restored from ", bytes.size());
+    all.emplace(&variable.node(), bytes);
+  }
+  state_->unshare_unequal(all);
+  std::vector<std::vector<Tensor>> first;  // which `all` refers to
+  std::unique_lock no_run(state_->runtime.mutex);
+  for (;;) {  // runs may fail while the lock is let go
+    std::vector<const Node*> lost;
+    for (const Node* node : state_->runtime.suspects)
+      if (!all.contains(node)) lost.push_back(node);
+    if (lost.empty()) break;
+    no_run.unlock();
+    first.push_back(state_->first_values(lost));
+    for (std::size_t i = 0; i < lost.size(); ++i)
+      all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
+    no_run.lock();
+  }
+  for (const auto& [node, bytes] : all) state_->variables.memory_of(*node).store(bytes.data());
+  state_->runtime.suspects.clear();
+  state_->runtime.step = step;
+}
+
+const Graph& Session::graph() const { return state_->graph; }
+
+DeviceSpec Session::placement(Output output) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_own(output.node());
+  return state_->devices[at(state_->placement()->device(output))]->spec;
+}
+
+Explanation Session::explain(const Output& output) {
+  const std::lock_guard lock(state_->mutex);
+  state_->require_own(output.node());
+  return explain_placement(output, *state_->placement());
+}
+
+std::vector<DeviceSpec> Session::devices() const {
+  std::vector<DeviceSpec> specs;
+  for (const auto& device : state_->devices) specs.push_back(device->spec);
+  return specs;
+}
+
+std::vector<DeviceUse> Session::device_use() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->use.of_devices();
+}
+
+MemoryReport Session::memory_report() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->use.by_kind();
+}
+
+std::map<std::string, std::int64_t> Session::peak_bytes() const {
+  std::map<std::string, std::int64_t> peaks;
+  for (const DeviceUse& use : device_use()) peaks[use.device.str()] = use.peak_bytes;
+  return peaks;
+}
+
+std::string DeviceUse::str() const {
+  return cat(device, ": ", variables, variables == 1 ? " variable, " : " variables, ",
+             variable_bytes, " bytes, planned peak ", peak_bytes, " bytes",
+             declared ? " without the workspaces of libraries" : "");
+}
+
+int Session::threads() const { return state_->threads; }
+
+std::uint64_t Session::step() const {
+  const std::lock_guard no_run(state_->runtime.mutex);
+  return state_->runtime.step;
+}
+
+void Session::set_step(std::uint64_t step) {
+  const std::lock_guard no_run(state_->runtime.mutex);
+  state_->runtime.step = step;
+}
+
+}  // namespace belfry

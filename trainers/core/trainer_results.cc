@@ -1,0 +1,102 @@
+// What a trainer tells of its steps: metrics, gradients, plans, rates.
+#include <algorithm>
+#include <optional>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/trainers/core/model_summary.h"
+#include "belfry/trainers/core/trainer.h"
+
+namespace belfry {
+
+const NamedValue* Trainer::find_metric(std::string_view name) const {
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values)
+      if (value.name == name) return &value;
+  return nullptr;
+}
+
+double Trainer::metric(std::string_view name) const {
+  if (const NamedValue* found = find_metric(name)) return found->value;
+  std::vector<std::string> names;
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values) names.push_back(value.name);
+  throw NotFound(cat("no metric '", name, "'; there are ", join(names)));
+}
+
+void Trainer::set_metric(std::string_view name, double value) {
+  for (NamedValue& known : other_metrics_)
+    if (known.name == name) {
+      known.value = value;
+      return;
+    }
+  require(!find_metric(name), "metric '", name, "' is set by the model");
+  other_metrics_.push_back({std::string(name), value});
+}
+
+std::vector<NamedTensor> Trainer::gradients() const {
+  return last_step_ ? last_step_->gradients() : std::vector<NamedTensor>();
+}
+
+void Trainer::resume_metrics(const std::vector<NamedValue>& values) {
+  for (const NamedValue& value : values) {
+    const auto known = std::ranges::find(step_metrics_, value.name, &NamedValue::name);
+    if (known != step_metrics_.end())
+      known->value = value.value;
+    else
+      set_metric(value.name, value.value);
+  }
+}
+
+std::optional<KeptChoice> Trainer::kept_choice() const {
+  if (choice_.empty()) return {};
+  return KeptChoice{.allreduce = options_.aggregation.allreduce,
+                    .bucket_mb = options_.aggregation.bucket_mb,
+                    .gradient_repacking = options_.aggregation.gradient_repacking,
+                    .small_tensors_kb = options_.aggregation.small_tensors_kb,
+                    .devices = options_.devices,
+                    .from = "an earlier run"};
+}
+
+std::optional<LossScaleState> Trainer::loss_scale() {
+  const LossScale& state = built_.loss_scale;
+  if (!state) return {};
+  return LossScaleState{.scale = session_->read(state.scale).item<float>(),
+                        .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
+}
+
+std::vector<std::shared_ptr<const Plan>> Trainer::plans() const {
+  std::vector<std::shared_ptr<const Plan>> plans;
+  for (const TrainingStep& step : training_steps_) plans.push_back(step.plan());
+  return plans;
+}
+
+std::int64_t Trainer::bytes_moved() const {
+  const auto bytes = [&](std::size_t i) {
+    std::int64_t sum = 0;
+    for (const TransferRecord& transfer : training_steps_[i].plan()->transfers)
+      sum += transfer.bytes;
+    return sum;
+  };
+  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
+    return bytes(0) + (count - 2) * bytes(1) + bytes(training_steps_.size() - 1);
+  // Towers that run free have a plan each; else the first is that of full batches.
+  const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < plans; ++i) sum += bytes(i);
+  return sum;
+}
+
+double Trainer::flops_per_second() const {
+  if (timed_steps_ == 0) return 0;
+  const double flops = 2 * step_multiply_adds(built_, batches_.batches_per_step());
+  return flops * static_cast<double>(timed_steps_) / timed_seconds_;
+}
+
+double Trainer::examples_per_second() const {
+  if (timed_steps_ == 0) return 0;
+  return static_cast<double>(timed_samples_) / timed_seconds_;
+}
+
+}  // namespace belfry
