@@ -281,11 +281,13 @@ void Trainer::agree() {
   if (!processes) return;
   require_agreement(*processes, agreed_items(*this));
   const std::vector<std::string> arithmetic = processes->gather(arithmetic_of(options_.devices));
-  for (std::size_t r = 1; r < arithmetic.size() && processes->rank() == 0; ++r)
-    if (arithmetic[r] != arithmetic[0])
-      log_warning("rank ", r, " on ", processes->host(static_cast<int>(r)), " computes with ",
-                  arithmetic[r], ", rank 0 with ", arithmetic[0],
-                  ": bits may differ from those of one process");
+  const auto other = std::ranges::find_if(arithmetic, [&](auto& a) { return a != arithmetic[0]; });
+  if (other == arithmetic.end()) return;
+  const auto rank = static_cast<int>(other - arithmetic.begin());
+  mixed_arithmetic_ = cat("rank ", rank, " on ", processes->host(rank), " computes with ", *other,
+                          ", rank 0 with ", arithmetic[0]);
+  if (processes->rank() == 0)
+    log_warning(mixed_arithmetic_, ": bits may differ from those of one process");
 }
 
 void Trainer::run() {

@@ -4,6 +4,7 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -99,12 +100,17 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
   }
 }
 
+int processes_of(const TrainerOptions& options) {
+  return options.session.processes ? options.session.processes->size() : 1;
+}
+
 bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
   return kind.takes_async() && options.async == "free";
 }
 
 void check_shards(const TrainerOptions& options, const TrainerKind& kind) {
-  const auto devices = std::max<std::int64_t>(1, std::ssize(options.devices));
+  const std::int64_t devices =
+      std::max<std::int64_t>(1, std::ssize(options.devices)) * processes_of(options);
   const std::int64_t shards = options.shards, batch = devices * options.batch_size;
   const bool one_each =
       std::ranges::any_of(options.devices, &DeviceSpec::is_gpu) || trains_apart(options, kind);
@@ -160,6 +166,9 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
           " takes one device, not ", options.devices.size());
   require<OptionError>(!kind.takes_async() || options.async == "ordered" || options.async == "free",
                        "async=", options.async, " is neither ordered nor free");
+  require<OptionError>(processes_of(options) == 1 || kind.spans_processes, "the trainer ",
+                       kind.name, " trains in one process, and this is one of ",
+                       processes_of(options), "; use the trainer replicated");
   check_shards(options, kind);
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,

@@ -40,6 +40,9 @@ struct TrainerKind {
   // `update` fills UpdateForm::accumulation, as apply_combined() does: takes
   // --gradient_accumulation_steps.
   bool takes_accumulation = false;
+  // `update` combines the gradients of all processes (Strategy::reaches_processes). Others train in
+  // one.
+  bool spans_processes = false;
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;

@@ -59,6 +59,7 @@ const TrainerRegistration kReplicated({
     .takes_loss_scale = true,
     .takes_clip_norm = true,
     .takes_accumulation = true,
+    .spans_processes = true,
     .canonical = true,
 });
 
