@@ -46,10 +46,14 @@ std::string by_tcp(int size, const std::string& arguments, int port,
   return command;
 }
 
+// Pairs of settings; tests/examples/one_hash tries all. A process of four has 8 of the samples.
+std::string dropout() { return arguments() + " --dropout=0.5 --shards=16"; }
+
 TEST(Processes, ByTcpGiveTheHashOfOne) {
-  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + arguments()));
-  for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all = shell(by_tcp(size, cat(" --devices=", devices, arguments()), free_port()));
+  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + dropout()));
+  for (const auto& [size, flags] : {std::pair(2, " --devices=cpu:2 --bucket_mb=0.05 --threads=2"),
+                                    std::pair(4, " --devices=cpu:1 --bucket_mb=0")}) {
+    const Finished all = shell(by_tcp(size, dropout() + flags, free_port()));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
     // One of them speaks.
@@ -68,10 +72,11 @@ const std::string kMpirun =
 
 TEST(Processes, ByMpiGiveTheHashOfOne) {
   if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
-  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + arguments()));
-  for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all =
-        shell(cat(kMpirun, size, " ", kMnist, " --devices=", devices, arguments()));
+  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + dropout()));
+  for (const auto& [size, flags] :
+       {std::pair(2, " --devices=cpu:2 --bucket_mb=0"),
+        std::pair(4, " --devices=cpu:1 --bucket_mb=0.05 --threads=2")}) {
+    const Finished all = shell(cat(kMpirun, size, " ", kMnist, dropout(), flags));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
   }

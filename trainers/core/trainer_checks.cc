@@ -108,9 +108,8 @@ bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
   return kind.takes_async() && options.async == "free";
 }
 
-void check_shards(const TrainerOptions& options, const TrainerKind& kind) {
-  const std::int64_t devices =
-      std::max<std::int64_t>(1, std::ssize(options.devices)) * processes_of(options);
+void check_shards(const TrainerOptions& options, const TrainerKind& kind, int processes) {
+  const std::int64_t devices = std::max<std::int64_t>(1, std::ssize(options.devices)) * processes;
   const std::int64_t shards = options.shards, batch = devices * options.batch_size;
   const bool one_each =
       std::ranges::any_of(options.devices, &DeviceSpec::is_gpu) || trains_apart(options, kind);
@@ -169,7 +168,7 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require<OptionError>(processes_of(options) == 1 || kind.spans_processes, "the trainer ",
                        kind.name, " trains in one process, and this is one of ",
                        processes_of(options), "; use the trainer replicated");
-  check_shards(options, kind);
+  check_shards(options, kind, processes_of(options));
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
           " epochs and at most ", options.max_steps, " steps (0: no limit)");
