@@ -1,4 +1,5 @@
 // A training of several processes has the bits of one process with as many devices.
+#include <atomic>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -148,23 +149,50 @@ TEST_P(Layouts, TrainAlongARing) {
   }
 }
 
-// The loss of test data that fill no last batch, after each epoch.
-double tested(int devices, const std::shared_ptr<Processes>& processes) {
-  const auto data = smooth_data(2 * kGlobalBatch), test = smooth_data(3 * kGlobalBatch + 1);
+// Counts how often each sample is asked for.
+class CountingData final : public Dataset {
+ public:
+  CountingData(std::unique_ptr<Dataset> data, std::vector<std::atomic<int>>& counts)
+      : data_(std::move(data)), counts_(counts) {}
+  std::vector<Field> signature() const override { return data_->signature(); }
+  std::int64_t size() const override { return data_->size(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    for (const std::int64_t i : indices) ++counts_[static_cast<std::size_t>(i)];
+    data_->gather(indices, out);
+  }
+  std::string describe() const override { return "counted"; }
+
+ private:
+  const std::unique_ptr<Dataset> data_;
+  std::vector<std::atomic<int>>& counts_;
+};
+
+constexpr int kTests = 12 * kGlobalBatch + 5, kTestedEpochs = 2;
+
+// Loss and metric of test data that fill no last batch, after the last epoch.
+std::pair<double, double> tested(int devices, const std::shared_ptr<Processes>& processes,
+                                 std::vector<std::atomic<int>>& counts) {
+  const auto data = smooth_data(2 * kGlobalBatch);
+  const CountingData test(smooth_data(kTests), counts);
   Console console(nullptr);
   TrainerOptions options = options_of(devices, processes, 25, smooth_model);
+  options.epochs = kTestedEpochs;
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
-  Trainer trainer(find_trainer("replicated"), std::move(options), *data, test.get());
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data, &test);
   trainer.train();
-  return trainer.metric("validation_loss");
+  return {trainer.metric("validation_loss"), trainer.metric("validation_mean_x")};
 }
 
 TEST_P(Layouts, EachTestAPartToTheSameLoss) {
   const auto [size, devices] = GetParam();
-  const double alone = tested(size * devices, nullptr);
+  std::vector<std::atomic<int>> alone_counts(kTests), counts(kTests);
+  const auto alone = tested(size * devices, nullptr, alone_counts);
   test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
-    EXPECT_EQ(tested(devices, processes), alone);
+    EXPECT_EQ(tested(devices, processes, counts), alone);
   });
+  // Samples at both ends are part of a checksum, too.
+  for (std::size_t i = 64; i < kTests - 64; ++i) EXPECT_EQ(counts[i], kTestedEpochs);
 }
 
 // 3 x 2 and 2 x 3 have processes whose towers are no node of the tree.
