@@ -239,7 +239,6 @@ class Trainer {
 
  private:
   struct Source;
-  std::vector<BatchForm> own_forms() const;
   TowerSpan own_towers() const;
   std::function<StagedFeeds(const Batch&, std::stop_token)> stager();
   void choose_shards(bool apart);

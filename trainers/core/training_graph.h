@@ -25,7 +25,8 @@ struct Accumulation {
 
 // What one form of steps runs.
 struct TrainingForm {
-  BatchForm batch;
+  BatchForm batch;           // of this process's towers
+  BatchForm all;             // of the towers of all processes
   Node* train_op = nullptr;  // updates of variables, slots and moving averages
   // If a step takes several batches: what is run for those before the last. They move averages.
   Accumulation accumulation = {};
@@ -47,6 +48,7 @@ struct TrainingForm {
 // How one form of steps updates the variables.
 struct UpdateForm {
   std::vector<Output> weights = {};  // of the towers' gradients (ReduceOptions)
+  Output total_weight = {};          // of all processes' towers, if there are several
   // What to make of the towers' gradients: kSum where the losses were seeded with 1 / K.
   Reduction reduction = Reduction::kMean;
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
@@ -88,7 +90,8 @@ struct TrainingGraphOptions {
   std::span<const DeviceSpec> devices;
   VariablePolicy variables;
   std::span<const Dataset::Field> fields;
-  std::span<const BatchForm> forms;  // of steps
+  // Of steps, for the towers of all processes. If there are several, each tower has rows.
+  std::span<const BatchForm> forms;
   std::function<Node&(const GradientTable&, const UpdateForm&)> update;
   // `update` heeds UpdateForm::reduction: where K is a power of two and all towers count alike,
   // each tower's loss gradient then starts at 1 / K, which is exact, and sums are not divided.
@@ -120,7 +123,7 @@ struct TrainingGraphOptions {
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
 // differentiated once, as the mean of all towers' losses by samples; what towers without samples
 // would contribute are TrainingForm::zeros, numbers of samples among them. Towers that train apart
-// cannot have such layers.
+// cannot have such layers, and those of several processes need samples in every form.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 
 }  // namespace belfry

@@ -40,7 +40,7 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
 Node& update_replicas(const TrainerOptions& options, const GradientTable& gradients,
                       const UpdateForm& form) {
   const GradientTable combined =
-      assemble(options)->reduce(gradients, {form.reduction, form.weights});
+      assemble(options)->reduce(gradients, {form.reduction, form.weights, form.total_weight});
   return apply_combined(options, combined, form);
 }
 
