@@ -16,6 +16,7 @@ class SmallTensorsPacked final : public CombiningStrategy {
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     return inner_->refusal(devices);
   }
+  bool reaches_processes() const override { return inner_->reaches_processes(); }
   // Packing only regroups elements.
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 

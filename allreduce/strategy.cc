@@ -102,8 +102,8 @@ std::vector<std::vector<Output>> divided(const GradientTable& sums, const F& div
 // The weights as tensors of the types of gradients, each beside its tower, and their sums.
 class Weights {
  public:
-  Weights(const GradientTable& grads, const std::vector<Output>& weights)
-      : grads_(grads), weights_(weights) {}
+  Weights(const GradientTable& grads, const ReduceOptions& options)
+      : grads_(grads), weights_(options.weights), total_(options.total_weight) {}
 
   Output of(int t, DType dtype) {
     Output& weight = cast_[{t, dtype}];
@@ -118,9 +118,9 @@ class Weights {
     Output& total = cast_[{-1, dtype}];
     if (!total) {
       std::vector<Output> all;
-      for (int t = 0; t < grads_.towers(); ++t) all.push_back(of(t, dtype));
+      for (int t = 0; t < grads_.towers() && !total_; ++t) all.push_back(of(t, dtype));
       DeviceScope on(grads_.graph(), grads_.device(0));
-      total = add_n(all);
+      total = total_ ? cast(total_, dtype) : add_n(all);
     }
     return total;
   }
@@ -128,6 +128,7 @@ class Weights {
  private:
   const GradientTable& grads_;
   const std::vector<Output>& weights_;
+  const Output total_;                            // over all processes, if there are several
   std::map<std::pair<int, DType>, Output> cast_;  // tower -1: the sum
 };
 
@@ -150,11 +151,15 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   const bool several = grads.graph().process().size > 1;
   const bool mean = options.reduction == Reduction::kMean;
   const bool alone = grads.towers() == 1 && !several;
-  const bool plain = change_nothing(options.weights, options.reduction);
+  // Processes do not know each other's weights.
+  const bool plain =
+      several ? options.weights.empty() : change_nothing(options.weights, options.reduction);
   if (alone && plain) return grads;
-  require(!several || (reaches_processes() && plain), at.site.str(),
-          ": the gradients of several processes are combined by collective, ring or mpi, with "
-          "equal batches");
+  require(!several || reaches_processes(), at.site.str(),
+          ": the gradients of several processes are combined by collective, ring or mpi");
+  require(!several || plain || options.total_weight, at.site.str(),
+          ": the weights of towers of several processes need their sum over all "
+          "(ReduceOptions::total_weight)");
   const std::string why = alone || several ? "" : refusal(grads.devices());
   require(why.empty(), why);
   SiteScope site(grads.graph(), at.site);
@@ -168,9 +173,10 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
 }
 
 GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions& options) const {
-  const bool mean = options.reduction == Reduction::kMean, alone = grads.towers() == 1;
+  const bool mean = options.reduction == Reduction::kMean;
+  const bool alone = grads.towers() == 1 && grads.graph().process().size == 1;
   const std::size_t first = grads.graph().size();
-  Weights weights(grads, options.weights);
+  Weights weights(grads, options);
   std::vector<std::vector<Output>> leaves;
   {
     NameScope names(grads.graph(), "WeightedGrads");

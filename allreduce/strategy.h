@@ -20,6 +20,9 @@ struct ReduceOptions {
   // its gradient; the mean is divided by the sum of the weights, or 0 if that is 0. None: all are
   // 1.
   std::vector<Output> weights = {};
+  // In a graph of one of several processes, with weights: their sum over the towers of all, a
+  // scalar.
+  Output total_weight = {};
 };
 
 // To add one: derive, override sum() and, where the result is canonical, canonical(); register it

@@ -137,10 +137,12 @@ void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMomen
   const std::span<const std::int64_t> samples = options.samples;
   for (std::size_t t = 1; t < towers.size(); ++t) require_same_layers(towers[0], towers[t], t);
   if (towers.empty() || towers[0].empty()) return;
-  require<Internal>(samples.empty() || (samples.size() == towers.size() &&
-                                        std::ranges::any_of(samples, [](auto n) { return n > 0; })),
-                    "moving averages of ", towers.size(), " towers with ", samples.size(),
-                    " numbers of samples");
+  const std::size_t all =
+      towers.size() * static_cast<std::size_t>(std::max(1, graph.process().size));
+  require<Internal>(
+      samples.empty() ||
+          (samples.size() == all && std::ranges::any_of(samples, [](auto n) { return n > 0; })),
+      "moving averages of ", all, " towers with ", samples.size(), " numbers of samples");
   NameScope root(graph, "");
   NameScope names(graph, "moving_averages");
   if (graph.process().size == 1) return move_averages(graph, towers, options);

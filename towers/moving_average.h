@@ -21,7 +21,8 @@ struct BatchMoments {
 
 struct AverageOptions {
   std::string_view collection = kUpdateOps;
-  std::span<const std::int64_t> samples = {};  // of the towers; none: they count equally
+  // Of the towers of all processes; none: they count equally.
+  std::span<const std::int64_t> samples = {};
   Output applied = {};  // scalar f32; where it is 0 averages stay as they are. None: they move
 };
 

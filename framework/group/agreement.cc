@@ -41,22 +41,41 @@ std::string digest(std::string_view text) {
 
 std::string told(const std::string& value) { return value.empty() ? "none" : shown(value); }
 
-bool has(std::span<const AgreedItem> items, const std::string& name) {
-  return std::ranges::find(items, name, &AgreedItem::name) != items.end();
+bool has(std::span<const AgreedItem> items, const AgreedItem& item) {
+  return std::ranges::find(items, item.name, &AgreedItem::name) != items.end();
+}
+
+std::string lacking(const AgreedItem& theirs) {
+  return cat("rank 0 lacks ", theirs.name, ", which is ", told(theirs.value), " there");
+}
+std::string lacks(const AgreedItem& ours) {
+  return cat("it lacks ", ours.name, ", which is ", told(ours.value), " in rank 0");
+}
+
+// The first item that only one of them has; "" if there is none.
+std::string only_in_one(std::span<const AgreedItem> first, std::span<const AgreedItem> other) {
+  for (const AgreedItem& ours : first)
+    if (!has(other, ours)) return lacks(ours);
+  for (const AgreedItem& theirs : other)
+    if (!has(first, theirs)) return lacking(theirs);
+  return "";
 }
 
 // "the seed is 2 there, and 1 in rank 0".
 std::string difference(std::span<const AgreedItem> first, std::span<const AgreedItem> other) {
   const auto [ours, theirs] = std::ranges::mismatch(first, other);
-  const bool both = ours != first.end() && theirs != other.end();
-  if (both && ours->name == theirs->name)
+  if (ours == first.end()) return lacking(*theirs);
+  if (theirs == other.end()) return lacks(*ours);
+  if (ours->name == theirs->name)
     return cat(ours->name, " is ", told(theirs->value), " there, and ", told(ours->value),
                " in rank 0");
-  if (theirs != other.end() && !has(first, theirs->name))
-    return cat("rank 0 lacks ", theirs->name, ", which is ", told(theirs->value), " there");
-  if (ours != first.end() && !has(other, ours->name))
-    return cat("it lacks ", ours->name, ", which is ", told(ours->value), " in rank 0");
-  return cat(theirs->name, " comes where rank 0 has ", ours->name);
+  const bool new_here = !has(first, *theirs), new_there = !has(other, *ours);
+  if (new_here != new_there) return new_here ? lacking(*theirs) : lacks(*ours);
+  // Both have both, in another order, which may come of something else.
+  const std::string missing = new_here ? "" : only_in_one(first, other);
+  if (!missing.empty()) return missing;
+  return cat(theirs->name, ", which is ", told(theirs->value), ", comes where rank 0 has ",
+             ours->name, ", which is ", told(ours->value));
 }
 
 }  // namespace

@@ -46,10 +46,14 @@ std::string by_tcp(int size, const std::string& arguments, int port,
   return command;
 }
 
+// Pairs of settings; tests/examples/one_hash tries all. A process of four has 8 of the samples.
+std::string dropout() { return arguments() + " --dropout=0.5 --shards=16"; }
+
 TEST(Processes, ByTcpGiveTheHashOfOne) {
-  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + arguments()));
-  for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all = shell(by_tcp(size, cat(" --devices=", devices, arguments()), free_port()));
+  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + dropout()));
+  for (const auto& [size, flags] : {std::pair(2, " --devices=cpu:2 --bucket_mb=0.05 --threads=2"),
+                                    std::pair(4, " --devices=cpu:1 --bucket_mb=0")}) {
+    const Finished all = shell(by_tcp(size, dropout() + flags, free_port()));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
     // One of them speaks.
@@ -68,10 +72,11 @@ const std::string kMpirun =
 
 TEST(Processes, ByMpiGiveTheHashOfOne) {
   if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
-  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + arguments()));
-  for (const auto& [size, devices] : {std::pair(2, "cpu:2"), std::pair(4, "cpu:1")}) {
-    const Finished all =
-        shell(cat(kMpirun, size, " ", kMnist, " --devices=", devices, arguments()));
+  const std::string alone = hash_in(shell(kMnist + " --devices=cpu:4" + dropout()));
+  for (const auto& [size, flags] :
+       {std::pair(2, " --devices=cpu:2 --bucket_mb=0"),
+        std::pair(4, " --devices=cpu:1 --bucket_mb=0.05 --threads=2")}) {
+    const Finished all = shell(cat(kMpirun, size, " ", kMnist, dropout(), flags));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
   }
@@ -186,15 +191,36 @@ TEST(Processes, OfABenchmarkForOneAreRefused) {
   EXPECT_THAT(all.errors, HasSubstr("WORLD_SIZE=2: allreduce_bench measures the devices of one"));
 }
 
-TEST(Processes, AFlagThatDiffersIsNamed) {
-  const Finished all =
-      shell(cat("p=", free_port(), "; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ",
-                kMnist, arguments(), " --devices=cpu:1 --seed=3 & ",
-                "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$p ", kMnist, arguments(),
-                " --devices=cpu:1; status=$?; wait; exit $status"));
-  EXPECT_EQ(all.status, 1);
-  EXPECT_THAT(all.errors, HasSubstr("rank 1 on "));
-  EXPECT_THAT(all.errors, HasSubstr("--seed"));
+// Two processes, of which the second has something of its own before or behind the command.
+Finished unlike(const std::string& before, const std::string& behind) {
+  const std::string run = cat(kMnist, " --devices=cpu:1", arguments());
+  return shell(cat("export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", free_port(),
+                   "; RANK=1 ", before, " ", run, behind, " & RANK=0 ", run,
+                   " --json=-; status=$?; wait; exit $status"));
+}
+
+TEST(Processes, AFlagOrFileThatDiffersIsNamed) {
+  const test::SmallDigits other(2048);
+  for (const auto& [behind, why] :
+       {std::pair<std::string, const char*>(" --seed=3", "--seed is 3 there, and 1 in rank 0"),
+        {" --data_dir=" + other.path(),
+         "the number of training samples is 2048 there, and 1024 in rank 0"}}) {
+    const Finished all = unlike("", behind);
+    EXPECT_EQ(all.status, 1);
+    EXPECT_THAT(all.errors, HasSubstr("rank 1 on "));
+    EXPECT_THAT(all.errors, HasSubstr(why));
+    EXPECT_THAT(all.errors, testing::Not(HasSubstr("step 1")));
+  }
+}
+
+TEST(Processes, AnotherInstructionSetIsToldAndNotCanonical) {
+  const Finished all = unlike("ONEDNN_MAX_CPU_ISA=SSE41", "");
+  ASSERT_EQ(all.status, 0) << all.errors;
+  EXPECT_THAT(all.errors, HasSubstr("with at most SSE41, rank 0 with "));
+  const nlohmann::json report = nlohmann::json::parse(all.output);
+  EXPECT_EQ(report["canonical"], false);
+  EXPECT_EQ(report["k_independent"], false);
+  EXPECT_THAT(report["k_dependent_because"].get<std::string>(), HasSubstr("SSE41"));
 }
 
 // Two processes that would train for hours. When both do, `then` is run, a script that knows rank

@@ -119,8 +119,12 @@ std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
 }
 
 bool is_canonical(const Mode& mode, const Trainer& trainer) {
-  return trainer.built().canonical &&
-         chosen_mode(mode, trainer).value_or(mode).canonical(trainer.options().devices);
+  const std::vector<DeviceSpec>& own = trainer.options().devices;
+  std::vector<DeviceSpec> all;  // of all processes, which have alike ones
+  while (std::ssize(all) < trainer.batches().towers())
+    all.insert(all.end(), own.begin(), own.end());
+  return trainer.built().canonical && trainer.mixed_arithmetic().empty() &&
+         chosen_mode(mode, trainer).value_or(mode).canonical(all);
 }
 
 bool repeats(const TrainerOptions& options) {

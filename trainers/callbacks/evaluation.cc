@@ -21,6 +21,7 @@ void Evaluation::setup(Trainer& trainer) {
       Evaluator::Options{.global_batch = trainer.batches().global_batch(),
                          .shards = trainer.options().shards,
                          .towers = trainer.batches().towers(),
+                         .processes = trainer.options().session.processes.get(),
                          .data_workers = trainer.options().data_workers});
   is_due_ = trainer.steps() > 0 && trainer.position().samples == 0 &&
             evaluated_at_ != trainer.steps() && knows_;

@@ -1,6 +1,8 @@
 #include "belfry/trainers/callbacks/evaluator.h"
 
+#include <cstring>
 #include <iterator>
+#include <string>
 
 namespace belfry {
 
@@ -22,6 +24,8 @@ Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, 
       data_(data),
       plan_(data.size(), options.global_batch, options.shards, options.towers),
       gatherer_(data, options.data_workers, "the test data"),
+      processes_(options.processes),
+      place_(processes_ ? processes_->place() : ProcessPlace()),
       types_{predictors[0].loss.dtype()} {
   for (const NamedOutput& metric : predictors[0].metrics) types_.push_back(metric.value.dtype());
   for (const EvaluationPlan::Run& run : plan_.runs())
@@ -43,35 +47,71 @@ Evaluator::Shot Evaluator::prepare(Session& session, std::size_t predictors,
   return shot;
 }
 
-// Runs the predictors on samples from `first` on; adds what each gives to `values`, by metric.
-void Evaluator::take(Shot& shot, std::int64_t first, std::vector<std::vector<double>>& values) {
+// Runs the predictors on samples from `first` on; adds what each gives.
+void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
   const std::size_t fields = shot.inputs.size() / shot.predictors;
   for (std::size_t p = 0; p < shot.predictors; ++p)
     gatherer_.gather({}, plan_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
                      std::span(shot.memory).subspan(p * fields, fields));
   shot.step->run(shot.inputs);
-  for (std::size_t p = 0; p < shot.predictors; ++p)
-    for (std::size_t m = 0; m < values.size(); ++m)
-      values[m].push_back(scalar_value(shot.step->fetched(p * values.size() + m)));
+  for (std::size_t i = 0; i < shot.predictors * types_.size(); ++i)
+    values.push_back(scalar_value(shot.step->fetched(i)));
+}
+
+// Processes take turns at blocks that are not divided.
+bool Evaluator::takes(std::size_t process, const EvaluationPlan::Run& run,
+                      std::int64_t block) const {
+  return run.is_divided || block % place_.size == static_cast<std::int64_t>(process);
+}
+
+// Of each block that is divided the part of this process's predictors; of the others some.
+Evaluator::Values Evaluator::take_own(const std::function<void(std::int64_t)>& on_samples) {
+  Values values;
+  for (std::size_t r = 0; r < shots_.size(); ++r) {
+    const EvaluationPlan::Run& run = plan_.runs()[r];
+    const std::int64_t before = run.is_divided ? run.samples / place_.size * place_.rank : 0;
+    for (std::int64_t b = 0; b < run.blocks; ++b) {
+      const std::int64_t begin = run.first + b * run.samples;
+      if (takes(static_cast<std::size_t>(place_.rank), run, b))
+        take(shots_[r], begin + before, values);
+      if (on_samples) on_samples(begin + run.samples);
+    }
+  }
+  return values;
+}
+
+// By process.
+std::vector<Evaluator::Values> Evaluator::of_all(const Values& own) const {
+  if (place_.size == 1) return {own};
+  std::vector<Values> all;
+  const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double));
+  for (const std::string& some : processes_->gather(bytes)) {
+    Values& values = all.emplace_back(some.size() / sizeof(double));
+    std::memcpy(values.data(), some.data(), some.size());
+  }
+  return all;
 }
 
 std::vector<NamedValue> Evaluator::run(const std::function<void(std::int64_t)>& on_samples) {
   std::vector<NamedValue> means{{"loss"}};
   for (const NamedOutput& metric : predictors_[0].metrics) means.push_back({metric.name});
+  const std::vector<Values> all = of_all(take_own(on_samples));
+  std::vector<std::size_t> taken(all.size());  // of each process's values
   for (std::size_t r = 0; r < shots_.size(); ++r) {
     const EvaluationPlan::Run& run = plan_.runs()[r];
-    const auto at_once = static_cast<std::int64_t>(shots_[r].predictors) * shots_[r].batch;
     for (std::int64_t b = 0; b < run.blocks; ++b) {
-      const std::int64_t begin = run.first + b * run.samples, end = begin + run.samples;
-      std::vector<std::vector<double>> values(means.size());
-      for (std::int64_t first = begin; first < end; first += at_once) {
-        take(shots_[r], first, values);
-        if (on_samples) on_samples(first + at_once);
+      Values block;  // of all predictors, in their order
+      for (std::size_t p = 0; p < all.size(); ++p) {
+        if (!takes(p, run, b)) continue;
+        const std::size_t count = shots_[r].predictors * means.size();
+        const auto from = all[p].begin() + static_cast<std::ptrdiff_t>(taken[p]);
+        block.insert(block.end(), from, from + static_cast<std::ptrdiff_t>(count));
+        taken[p] += count;
       }
       for (std::size_t m = 0; m < means.size(); ++m)
-        means[m].value +=
-            static_cast<double>(run.samples) *
-            tower_mean(values[m].size(), types_[m], [&](std::size_t t) { return values[m][t]; });
+        means[m].value += static_cast<double>(run.samples) *
+                          tower_mean(block.size() / means.size(), types_[m],
+                                     [&](std::size_t t) { return block[t * means.size() + m]; });
     }
   }
   for (NamedValue& mean : means) mean.value /= static_cast<double>(plan_.samples());

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/group/processes.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/training_step.h"
 #include "belfry/trainers/data/batches.h"
@@ -21,10 +22,11 @@ Step& prepare_predictors(Session& session, std::span<const TowerRecord> predicto
 class Evaluator {
  public:
   struct Options {
-    std::int64_t global_batch;  // the most samples at once, on all devices
-    std::int64_t shards;        // of it, as the session has them
-    std::int64_t towers;        // of all processes; each process tests everything on its own
-    int data_workers = 1;       // threads that gather a batch
+    std::int64_t global_batch;       // the most samples at once, on all devices
+    std::int64_t shards;             // of it, as the session has them
+    std::int64_t towers;             // of all processes
+    Processes* processes = nullptr;  // which share the work; null: there is one
+    int data_workers = 1;            // threads that gather a batch
   };
 
   // Compiles the predictors for the blocks of an EvaluationPlan. Borrows all.
@@ -32,13 +34,15 @@ class Evaluator {
             const Options& options);
 
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
-  // exactly once. Blocks count by their numbers of samples. For numbers of predictors and shards
-  // that are powers of two, the bits do not depend on the number of predictors. Calls `on_samples`,
-  // if there is one, with how many have been taken, again and again.
+  // exactly once. Blocks count by their numbers of samples. All processes call it, take parts of
+  // the samples, and return the same. P processes of K predictors give the bits of one process of P
+  // * K; for numbers of predictors and shards that are powers of two, the bits do not depend on the
+  // number of predictors. Calls `on_samples`, if there is one, with how many have been taken by
+  // all, again and again.
   std::vector<NamedValue> run(const std::function<void(std::int64_t)>& on_samples = {});
 
  private:
-  // Some of the predictors, compiled for the blocks of a run.
+  // Some of this process's predictors, compiled for the blocks of a run.
   struct Shot {
     std::size_t predictors = 0;
     std::int64_t batch = 0;  // samples of each
@@ -47,13 +51,21 @@ class Evaluator {
     std::vector<std::byte*> memory;  // of inputs
   };
 
+  // Values of predictors, those of each for loss and metrics, block by block.
+  using Values = std::vector<double>;
+
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
-  void take(Shot& shot, std::int64_t first, std::vector<std::vector<double>>& values);
+  void take(Shot& shot, std::int64_t first, Values& values);
+  Values take_own(const std::function<void(std::int64_t)>& on_samples);
+  std::vector<Values> of_all(const Values& own) const;
+  bool takes(std::size_t process, const EvaluationPlan::Run& run, std::int64_t block) const;
 
   std::span<const TowerRecord> predictors_;
   const Dataset& data_;
   EvaluationPlan plan_;
   Gatherer gatherer_;
+  Processes* processes_;
+  ProcessPlace place_;
   std::vector<DType> types_;  // of loss and metrics
   std::vector<Shot> shots_;   // one for each run of the plan
 };

@@ -11,6 +11,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/neg.h"
@@ -31,10 +32,10 @@ bool any_gpu(const TrainerOptions& options) {
   return std::ranges::any_of(options.devices, &DeviceSpec::is_gpu);
 }
 
-std::string of_powers(const TrainerOptions& options) {
-  const auto devices = std::ssize(options.devices);
+std::string of_powers(const Trainer& trainer) {
+  const std::int64_t devices = trainer.batches().towers(), shards = trainer.options().shards;
   if (!is_power_of_two(devices)) return cat(devices, " devices: not a power of two");
-  if (!is_power_of_two(options.shards)) return cat(options.shards, " shards: not a power of two");
+  if (!is_power_of_two(shards)) return cat(shards, " shards: not a power of two");
   return "";
 }
 
@@ -100,8 +101,9 @@ bool is_mean(const Output& loss) {
 }  // namespace
 
 std::string Trainer::k_dependence() const {
-  for (const std::string& because : {of_powers(options_), of_shards(options_, default_shards_),
-                                     of_sums(options_, kind_), tower_dependence()})
+  for (const std::string& because :
+       {of_powers(*this), of_shards(options_, default_shards_), of_sums(options_, kind_),
+        tower_dependence(), mixed_arithmetic_})
     if (!because.empty()) return because;
   return built_.canonical ? ""
                           : "a variable has two uses, or a tower no samples, under layers that are "
@@ -110,7 +112,7 @@ std::string Trainer::k_dependence() const {
 
 std::string Trainer::tower_dependence() const {
   for (const std::string& because :
-       {of_powers(options_), of_batches(batches_.forms(), options_.shards)})
+       {of_powers(*this), of_batches(batches_.forms(), options_.shards)})
     if (!because.empty()) return because;
   if (options_.precision == Precision::kF16) return "f16 scales the loss";
   const Output loss = built_.towers[0].loss;
@@ -126,7 +128,7 @@ int Trainer::shards_for_equal_bits() const {
   const int wanted =
       static_cast<int>(std::max(kDevices, std::bit_ceil(batches_.forms()[0].samples.size())));
   const bool by_default = default_shards_ > 0 && !any_gpu(options_);
-  const bool possible = of_powers(options_).empty() && of_sums(options_, kind_).empty() &&
+  const bool possible = of_powers(*this).empty() && of_sums(options_, kind_).empty() &&
                         tower_dependence().empty() && built_.canonical &&
                         batches_.global_batch() % wanted == 0;
   return by_default && default_shards_ < wanted && possible ? wanted : 0;
@@ -144,7 +146,7 @@ namespace {
 // How gradients are added, where that is not by the canonical sum.
 std::string other_sum(const Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
-  const auto devices = std::ssize(options.devices);
+  const std::int64_t devices = trainer.batches().towers();
   if (devices == 1) return "";
   const std::string where = cat(" over ", devices, " devices");
   if (!trainer.kind().canonical) return cat("the trainer ", trainer.kind().name, where);
@@ -201,7 +203,7 @@ std::string counted(const std::string& number, const char* what) {
 Json bit_sources(const Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
   return Json::object()
-      .set(kDevices, std::ssize(options.devices))
+      .set(kDevices, trainer.batches().towers())
       .set(kShards, options.shards)
       .set(kTypes, types_of(options.devices))
       .set(kArithmetic, arithmetic_of(options.devices))

@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/all_finite.h"
@@ -27,12 +28,18 @@ Variable make_state(Graph& graph, const char* name, DType dtype, double initial)
       {name, {}, {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}}, {});
 }
 
-// Whether all flags of all processes are true: 1 / 0 is not finite.
-Output true_in_all_processes(Graph& graph, std::span<const Output> flags) {
+// Whether all flags are true: 1 / 0 is not finite.
+Output all_true(std::span<const Output> flags) {
   std::vector<Output> row;
   for (const Output& flag : flags) row.push_back(reshape(1.0 / cast(flag, DType::kF32), {1}));
-  const Output all = gather_over_processes(concat(row, 0), graph.process());
-  return all_finite({{all}});
+  return all_finite({{concat(row, 0)}});
+}
+
+// The same of all processes, some of which may have none.
+Output true_in_all_processes(Graph& graph, std::span<const Output> flags) {
+  const Output own =
+      flags.empty() ? constant(graph, 1.0, DType::kF32) : cast(all_true(flags), DType::kF32);
+  return all_finite({{gather_over_processes(reshape(1.0 / own, {1}), graph.process())}});
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace belfry {
 // rows; and with moving averages that move by the form's samples, if these differ, and not at all
 // in steps that `unscaling` skips.
 std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
-                                 const std::vector<Node*>& all, const BatchForm& batch,
+                                 const std::vector<Node*>& all, const TrainingForm& form,
                                  const Unscaling& unscaling);
 
 }  // namespace belfry

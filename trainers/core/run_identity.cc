@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/run_identity.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <span>
 #include <vector>
@@ -10,9 +11,12 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/kernels/onednn.h"
 #include "belfry/ops/normalization/batch_statistics.h"
+#include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -67,18 +71,22 @@ std::vector<const Node*> nodes_of_model(const TowerRecord& tower) {
 
 // But for variables without the first dimension: most have one row per sample, of which each device
 // has its own number.
-std::string type_text(const Node& node, const TensorType& type) {
+std::string type_text(const Node& node, const TensorType& type, std::int64_t rows = 0) {
   std::vector<std::int64_t> dims = type.shape.dims();
-  if (!node.is_variable() && !dims.empty()) dims[0] = 0;
+  if (!node.is_variable() && !dims.empty()) dims[0] = rows;
   return cat(TensorType{Shape(std::move(dims)), type.dtype});
+}
+
+// Those of others are shapes, which types tell.
+bool tells_options(const Node& node) {
+  const std::string_view op = node.op().name;
+  return op != "Placeholder" && op != "Reshape";
 }
 
 void add_node(const Node& node, const TowerRecord& tower, TextHash& hash) {
   hash.add(node.op().name);
   hash.add(node.logical_name());
-  // Their options are shapes, which types tell.
-  const std::string_view op = node.op().name;
-  if (op != "Placeholder" && op != "Reshape") hash.add(node.raw_options().str());
+  if (tells_options(node)) hash.add(node.raw_options().str());
   for (const Output& input : own_inputs(node, tower))
     hash.add(cat(input.node().logical_name(), ":", input.index()));
   for (std::size_t i = 0; i < node.outputs(); ++i) hash.add(type_text(node, node.output_type(i)));
@@ -179,17 +187,53 @@ void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
   }
 }
 
-// What a node sends in parts is its input, and what it puts together its output: those are of one
-// shape in all processes. Pieces on their way around a ring need not be.
-void add_messages(const Graph& graph, std::vector<AgreedItem>& items) {
-  for (const Node* const node : exchanges(graph)) {
-    const bool parts = &node->op() == &kScatterPieces;
-    const TensorType& type = parts ? node->input(0).type() : node->output().type();
-    const bool piece = &node->op() == &kPassOn;
-    items.push_back({cat("message '", node->logical_name(), "'"),
-                     cat(node->op().name, piece ? std::string() : cat(" of ", type), ", built at ",
-                         node->origin().site)});
+// The same parts of nodes as hash_of_model() has, and their lines.
+void add_model(const TowerRecord& tower, std::vector<AgreedItem>& items) {
+  for (const Node* const node : nodes_of_model(tower)) {
+    if (node->is_variable()) continue;  // told with its value
+    std::vector<std::string> inputs, types;
+    for (const Output& input : own_inputs(*node, tower))
+      inputs.push_back(cat("'", input.node().logical_name(), "'"));
+    for (std::size_t i = 0; i < node->outputs(); ++i)
+      types.push_back(type_text(*node, node->output_type(i), kUnknown));
+    items.push_back({cat("node '", node->logical_name(), "'"),
+                     cat("built at ", node->origin().site, ": ", node->op().name,
+                         tells_options(*node) ? node->raw_options().str() : "", "(", join(inputs),
+                         ") -> ", join(types))});
   }
+}
+
+// What a node sends in parts is its input, and what it puts together its output: those are of one
+// shape in all processes. Pieces on their way around a ring need not be, nor moments of shards.
+std::string text_of_message(const PlanGraph& plan, const PlanNode& node) {
+  const bool varies = node.op == &kPassOn || node.op == &kGatherMoments;
+  const TensorType type = node.op == &kScatterPieces ? plan.type(node.inputs[0]) : node.types.at(0);
+  return cat(node.op->name, varies ? std::string() : cat(" of ", type), ", built at ",
+             node.node->origin().site);
+}
+
+// In the order in which the steps send them. A process waits for the first before it sends the
+// second.
+void add_messages(const Trainer& trainer, std::vector<AgreedItem>& items) {
+  for (const std::shared_ptr<const Plan>& plan : trainer.plans())
+    for (const Launch& launch : plan->launches)
+      if (const PlanNode& node = plan->node(launch.node); plan->exchanges(launch.strand))
+        items.push_back(
+            {cat("message '", node.node->logical_name(), "'"), text_of_message(*plan, node)});
+}
+
+std::string text_of_sums(const AggregationOptions& options) {
+  return cat(options.allreduce, ", bucket_mb ", options.bucket_mb, ", gradient_repacking ",
+             options.gradient_repacking, ", small_tensors_kb ", options.small_tensors_kb);
+}
+
+// Each process tests some of the test data.
+void add_test_data(const Dataset* data, std::vector<AgreedItem>& items) {
+  Json found = Json::object();
+  if (data) add_data(*data, found);
+  items.push_back({"the number of test samples", text_in(found, "samples")});
+  for (const char* const key : {"files", "checksum"})
+    items.push_back({"the test data", text_in(found, key)});
 }
 
 }  // namespace
@@ -218,10 +262,14 @@ Json run_identity(const Trainer& trainer, const Dataset& data) {
   return identity;
 }
 
+AgreedItem agreed_version() { return {"the version of Belfry", BELFRY_VERSION}; }
+
 std::vector<AgreedItem> agreed_items(Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
   std::vector<AgreedItem> items{
-      {"the version of Belfry", BELFRY_VERSION},
+      agreed_version(),
+      {"the trainer", trainer.kind().name},
+      {"how gradients are combined", text_of_sums(options.aggregation)},
       {"the number of devices of each process", std::to_string(options.devices.size())},
       {"the number of shards", std::to_string(options.shards)},
       {"the step to begin with", std::to_string(trainer.steps() + 1)},
@@ -229,9 +277,10 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer) {
   const Json& identity = trainer.identity();
   for (const auto& [key, name] : kNames)
     if (key != kModel) items.push_back({std::string(name), text_in(identity, key)});
+  add_test_data(trainer.test_data(), items);
   add_variables(trainer, items);
-  items.push_back({"the model's graph", text_in(identity, kModel)});
-  add_messages(trainer.graph(), items);
+  add_model(trainer.towers()[0], items);
+  add_messages(trainer, items);
   return items;
 }
 
@@ -271,8 +320,11 @@ std::string arithmetic_of(std::span<const DeviceSpec> devices) {
                           : __builtin_cpu_supports("avx2")  ? "AVX2"
                                                             : "SSE";
   const std::string onednn = onednn_version();
+  // It limits what oneDNN takes of the set.
+  const char* const limit = std::getenv("ONEDNN_MAX_CPU_ISA");
   std::string text =
-      cat("Belfry ", BELFRY_VERSION, " with ", set, onednn.empty() ? "" : ", oneDNN ", onednn);
+      cat("Belfry ", BELFRY_VERSION, " with ", set, onednn.empty() ? "" : ", oneDNN ", onednn,
+          onednn.empty() || !limit ? "" : cat(" with at most ", limit));
   // Asking for the backend loads it, with 150 MiB of libraries.
   if (std::ranges::none_of(devices, &DeviceSpec::is_gpu)) return text;
   const GpuBackend* const backend = gpus().backend();

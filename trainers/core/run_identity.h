@@ -19,8 +19,12 @@ struct Dataset;
 // steps. Reads the data: files up to 64 MiB whole, of larger ones the first and the last MiB.
 Json run_identity(const Trainer& trainer, const Dataset& data);
 
-// What the processes of one training must have alike: the version of Belfry, run_identity(), each
-// variable with its line and present value, and what they send to each other. Reads all variables.
+// The version of Belfry, which processes must have alike before they compare anything else.
+AgreedItem agreed_version();
+
+// What the processes of one training must have alike: the version of Belfry, run_identity(), the
+// test data, each variable with its line and present value, each node of the model with its line,
+// and what they send to each other, in order. Reads all variables.
 std::vector<AgreedItem> agreed_items(Trainer& trainer);
 
 // 16 hexadecimal digits: of a file up to 64 MiB, or of the first and the last MiB of a larger one.

@@ -27,6 +27,12 @@ ProcessPlace place_of(const TrainerOptions& options) {
   return options.session.processes ? options.session.processes->place() : ProcessPlace();
 }
 
+// Those of one of several processes have plans like the others'.
+TrainerOptions with_equal_plans(TrainerOptions options) {
+  options.batches.feeds_every_tower = place_of(options).size > 1;
+  return options;
+}
+
 // Of all processes.
 std::int64_t towers_of(const TrainerOptions& options) {
   return std::ssize(options.devices) * place_of(options).size;
@@ -45,7 +51,7 @@ std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
 Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
                  const Dataset* test)
     : kind_(kind),
-      options_(std::move(options)),
+      options_(with_equal_plans(std::move(options))),
       train_(train),
       test_(test),
       batches_(samples_of(options_, train), towers_of(options_), options_.batch_size, options_.seed,
@@ -56,14 +62,13 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   options_.session.device_count = device_count(options_.devices);
   for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
   const std::vector<Dataset::Field> fields = train.signature();
-  const std::vector<BatchForm> forms = own_forms();
   TrainingGraphOptions wanted{.model = options_.model,
                               .devices = options_.devices,
                               .variables = options_.parameters_on_cpu && kind.spreads_variables()
                                                ? VariablePolicy::kOnHost
                                                : kind.variables,
                               .fields = fields,
-                              .forms = forms,
+                              .forms = batches_.forms(),
                               .precision = options_.precision,
                               .loss_scale = options_.loss_scale,
                               .recompute = options_.recompute,
@@ -89,25 +94,14 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   prepare();
 }
 
-// Of the towers of this process.
-std::vector<BatchForm> Trainer::own_forms() const {
-  const std::size_t own = options_.devices.size();
-  std::vector<BatchForm> forms;
-  for (const BatchForm& form : batches_.forms()) {
-    require(graph_.process().size == 1 || form.equal(),
-            "several processes take batches of one size: leave samples out that do not fill one");
-    forms.push_back(form.of_towers(static_cast<std::size_t>(graph_.process().rank) * own, own));
-  }
-  return forms;
-}
-
 void Trainer::choose_shards(bool apart) {
   const auto devices = static_cast<int>(towers_of(options_));
   const bool one_each = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu);
   if (options_.shards == 0) {
-    default_shards_ = one_each ? devices
-                               : default_shards(work_of(built_.towers[0], own_forms()[0].rows[0]),
-                                                batches_.global_batch());
+    default_shards_ = one_each
+                          ? devices
+                          : default_shards(work_of(built_.towers[0], batches_.forms()[0].rows[0]),
+                                           batches_.global_batch());
     options_.shards = (default_shards_ + devices - 1) / devices * devices;
   }
   options_.session.shards_per_device = options_.shards / devices;
@@ -132,12 +126,13 @@ void Trainer::prepare() {
     }
     add(form, options_.keeps_gradients);
   }
-  for (std::size_t t = 0; t < built_.tower_ops.size(); ++t)
+  for (std::size_t t = 0; t < built_.tower_ops.size(); ++t) {
+    const BatchForm own = batches_.forms()[0].of_tower(t);
     training_steps_.emplace_back(
-        *session_,
-        TrainingForm{.batch = batches_.forms()[0].of_tower(t), .train_op = built_.tower_ops[t]},
+        *session_, TrainingForm{.batch = own, .all = own, .train_op = built_.tower_ops[t]},
         std::span(built_.towers).subspan(t, 1), built_.learning_rates,
         PrepareOptions{.locks = LockDuration::kEachVariable});
+  }
 }
 
 std::int64_t Trainer::total_steps() const {
@@ -286,11 +281,13 @@ void Trainer::agree() {
   if (!processes) return;
   require_agreement(*processes, agreed_items(*this));
   const std::vector<std::string> arithmetic = processes->gather(arithmetic_of(options_.devices));
-  for (std::size_t r = 1; r < arithmetic.size() && processes->rank() == 0; ++r)
-    if (arithmetic[r] != arithmetic[0])
-      log_warning("rank ", r, " on ", processes->host(static_cast<int>(r)), " computes with ",
-                  arithmetic[r], ", rank 0 with ", arithmetic[0],
-                  ": bits may differ from those of one process");
+  const auto other = std::ranges::find_if(arithmetic, [&](auto& a) { return a != arithmetic[0]; });
+  if (other == arithmetic.end()) return;
+  const auto rank = static_cast<int>(other - arithmetic.begin());
+  mixed_arithmetic_ = cat("rank ", rank, " on ", processes->host(rank), " computes with ", *other,
+                          ", rank 0 with ", arithmetic[0]);
+  if (processes->rank() == 0)
+    log_warning(mixed_arithmetic_, ": bits may differ from those of one process");
 }
 
 void Trainer::run() {

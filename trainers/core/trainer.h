@@ -207,6 +207,9 @@ class Trainer {
   // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4, 8, ... give the
   // same, with the same global batch and as many shards. docs/numerics.md says what it takes.
   std::string k_dependence() const;
+  // Which of several processes computes with other instructions or libraries than rank 0, from
+  // train() on; "" if none does. Results are not canonical then.
+  const std::string& mixed_arithmetic() const { return mixed_arithmetic_; }
   // The same for a number of shards that does not follow K, and gradients that are added
   // canonically for every K.
   std::string tower_dependence() const;
@@ -236,7 +239,6 @@ class Trainer {
 
  private:
   struct Source;
-  std::vector<BatchForm> own_forms() const;
   TowerSpan own_towers() const;
   std::function<StagedFeeds(const Batch&, std::stop_token)> stager();
   void choose_shards(bool apart);
@@ -258,7 +260,7 @@ class Trainer {
   const TrainerKind& kind_;
   TrainerOptions options_;
   int default_shards_ = 0;  // before they were raised to one per device; 0: options had a number
-  std::string choice_;
+  std::string choice_, mixed_arithmetic_;
   const Dataset& train_;
   const Dataset* test_;
   BatchPlan batches_;

@@ -6,6 +6,7 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -101,12 +102,16 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
   }
 }
 
+int processes_of(const TrainerOptions& options) {
+  return options.session.processes ? options.session.processes->size() : 1;
+}
+
 bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
   return kind.takes_async() && options.async == "free";
 }
 
-void check_shards(const TrainerOptions& options, const TrainerKind& kind) {
-  const auto devices = std::max<std::int64_t>(1, std::ssize(options.devices));
+void check_shards(const TrainerOptions& options, const TrainerKind& kind, int processes) {
+  const std::int64_t devices = std::max<std::int64_t>(1, std::ssize(options.devices)) * processes;
   const std::int64_t shards = options.shards, batch = devices * options.batch_size;
   const bool one_each =
       std::ranges::any_of(options.devices, &DeviceSpec::is_gpu) || trains_apart(options, kind);
@@ -157,7 +162,10 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
           " takes one device, not ", options.devices.size());
   require<OptionError>(!kind.takes_async() || options.async == "ordered" || options.async == "free",
                        "async=", options.async, " is neither ordered nor free");
-  check_shards(options, kind);
+  require<OptionError>(processes_of(options) == 1 || kind.spans_processes, "the trainer ",
+                       kind.name, " trains in one process, and this is one of ",
+                       processes_of(options), "; use the trainer replicated");
+  check_shards(options, kind, processes_of(options));
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
           " epochs and at most ", options.max_steps, " steps (0: no limit)");

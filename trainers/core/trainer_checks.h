@@ -19,8 +19,9 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
 // Whether the towers run free of each other: async "free" of a kind that takes it.
 bool trains_apart(const TrainerOptions& options, const TrainerKind& kind);
 
-// Throws OptionError for a number of shards that the devices, or the batch, cannot have.
-void check_shards(const TrainerOptions& options, const TrainerKind& kind);
+// Throws OptionError for a number of shards that the devices of so many processes, or their batch,
+// cannot have.
+void check_shards(const TrainerOptions& options, const TrainerKind& kind, int processes);
 
 // Throws OptionError for a number of batches per step that cannot be, or that the kind or the
 // precision does not take.

@@ -37,6 +37,9 @@ struct TrainerKind {
   std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
   bool packs_gradients = false;  // takes --gradient_repacking and --small_tensors_kb
   bool makes_buckets = false;    // takes --bucket_mb
+  // `combine` combines the gradients of all processes (Strategy::reaches_processes). Other kinds
+  // train in one.
+  bool spans_processes = false;
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;

@@ -176,9 +176,11 @@ class Forms {
                         std::ranges::all_of(options.forms, every_tower_has_samples);
   }
 
-  void add(const BatchForm& batch) {
-    TrainingForm form{.batch = batch};
-    const bool joint = rows_.empty(), equal = batch.equal();
+  void add(const BatchForm& all) {
+    TrainingForm form{.batch = all.of_towers(first_tower(), towers()), .all = all};
+    const BatchForm& batch = form.batch;
+    const bool joint = rows_.empty(), equal = all.equal();
+    if (graph_.process().size > 1) require_rows(all, joint);
     if (joint) {
       for (std::size_t t = 0; t < built_.towers.size(); ++t)
         if (batch.samples[t] == 0)
@@ -202,6 +204,20 @@ class Forms {
 
  private:
   std::size_t towers() const { return built_.towers.size(); }
+  std::size_t first_tower() const {
+    return static_cast<std::size_t>(graph_.process().rank) * towers();
+  }
+  // So that the plans of all processes are alike, and gradients of layers over all towers have as
+  // many terms as there are towers.
+  static void require_rows(const BatchForm& all, bool joint) {
+    require<Internal>(std::ranges::count(all.rows, 0) == 0,
+                      "a tower of several processes is fed no rows");
+    require<OptionError>(!joint || every_tower_has_samples(all),
+                         "uneven: the last batch of an epoch has ", all.total(), " samples (",
+                         join(all.samples, " + "),
+                         "), and layers that are synchronised over the towers of several processes "
+                         "need some in each; use uneven=drop, or another global_batch_size");
+  }
   bool share_variables() const {
     return towers() > 1 && built_.towers[1].trainables == built_.towers[0].trainables;
   }
@@ -255,18 +271,21 @@ class Forms {
 
   // Not through towers without samples.
   std::vector<Gradient> joint_gradients(const TrainingForm& form, bool shared) {
-    const BatchForm& batch = form.batch;
+    const BatchForm &batch = form.batch, &all = form.all;
     NameScope names(graph_, "all_towers");
     DeviceScope on(graph_, built_.towers[0].device);
-    const auto count = static_cast<double>(towers());
+    const auto count = static_cast<double>(all.samples.size());
+    const bool several = graph_.process().size > 1;
     std::vector<Output> shares;
     std::vector<Variable> variables;
     for (std::size_t t = 0; t < towers(); ++t) {
       const double share =
-          count * static_cast<double>(batch.samples[t]) / static_cast<double>(batch.total());
+          count * static_cast<double>(batch.samples[t]) / static_cast<double>(all.total());
       if (share == 0) continue;
       const TowerRecord& tower = built_.towers[t];
-      shares.push_back(share == 1 ? tower.loss : tower.loss * share);
+      // Processes have plans alike, whatever their shares are.
+      const bool plain = several ? all.equal() : share == 1;
+      shares.push_back(plain ? tower.loss : tower.loss * share);
       if (!shared || variables.empty())
         variables.insert(variables.end(), tower.trainables.begin(), tower.trainables.end());
     }
@@ -289,25 +308,35 @@ class Forms {
     return result;
   }
 
+  // None where there is one process: the weights of its towers are all.
+  Output total_weight(const GradientTable& table, const BatchForm& all) {
+    if (graph_.process().size == 1) return {};
+    NameScope names(graph_, "samples");
+    DeviceScope on(graph_, built_.towers[0].device);
+    return constant(graph_, static_cast<double>(all.total()), table.at(0, 0).value.dtype(), "all");
+  }
+
   // Sums are of as many gradients as there are towers or, with weights, samples.
-  Unscaling unscaling(const GradientTable& table, const BatchForm& batch, bool weighted) {
+  Unscaling unscaling(const GradientTable& table, const TrainingForm& form, bool weighted) {
     Rows rows;
     for (int t = 0; t < table.towers(); ++t) rows.push_back(table.row(t));
     const auto total =
-        static_cast<double>(weighted ? batch.total() : std::ssize(rows) * graph_.process().size);
+        static_cast<double>(weighted ? form.all.total() : std::ssize(rows) * graph_.process().size);
     return unscaling_of(built_.loss_scale, rows, total,
-                        [&](std::size_t t) { return !weighted || batch.samples[t] > 0; });
+                        [&](std::size_t t) { return !weighted || form.batch.samples[t] > 0; });
   }
 
   // Makes what the steps of a form run.
   void update(const GradientTable& table, bool weighted, TrainingForm& form) {
-    const BatchForm& batch = form.batch;
     ReduceOptions how{.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum};
-    if (weighted) how.weights = weights(table, batch);
-    const Unscaling unscaling = this->unscaling(table, batch, weighted);
+    if (weighted) {
+      how.weights = weights(table, form.batch);
+      how.total_weight = total_weight(table, form.all);
+    }
+    const Unscaling unscaling = this->unscaling(table, form, weighted);
     Node& update = options_.combine ? apply(options_.combine(table, how), unscaling, form)
                                     : options_.update(table, unscaling);
-    std::vector<Node*> others = other_updates(graph_, built_, updates_, batch, unscaling);
+    std::vector<Node*> others = other_updates(graph_, built_, updates_, form, unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
                                           unscaling.applied,
@@ -375,7 +404,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   result.loss_scale = make_loss_scale(graph, options);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
-        tower.is_training() ? rows_of_all(options.forms, tower.here()) : kUnknown;
+        tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknown;
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
       const AutocastScope types(graph, autocasting(options.precision));

@@ -23,7 +23,8 @@ struct Accumulation {
 
 // What one form of steps runs.
 struct TrainingForm {
-  BatchForm batch;
+  BatchForm batch;           // of this process's towers
+  BatchForm all;             // of the towers of all processes
   Node* train_op = nullptr;  // updates of variables, slots and moving averages
   // If a step takes several batches: what is run for those before the last. They move averages.
   Accumulation accumulation = {};
@@ -75,7 +76,8 @@ struct TrainingGraphOptions {
   std::span<const DeviceSpec> devices;
   VariablePolicy variables;
   std::span<const Dataset::Field> fields;
-  std::span<const BatchForm> forms;  // of steps
+  // Of steps, for the towers of all processes. If there are several, each tower has rows.
+  std::span<const BatchForm> forms;
   // Combines the towers' gradients. Where K is a power of two and all towers count alike, each
   // tower's loss gradient starts at 1 / K, which is exact, and ReduceOptions ask for the sum.
   std::function<GradientTable(const GradientTable&, const ReduceOptions&)> combine = {};
@@ -96,10 +98,9 @@ struct TrainingGraphOptions {
 
 // Builds the model once per device with one placeholder per field, [rows, sample...] with the rows
 // of the forms ("?" if they differ or a form has none); lets `combine` combine the gradients of the
-// losses, and the optimizer apply them, once per form; or `update` make one node per form, or
-// `update_apart` one per tower, of them; binds the nodes of
-// kUpdateOps, or of each tower's updates, to them; and builds the predictor with placeholders
-// [?, sample...]. Losses and moments of batch norms are weighted by the samples of a form, or
+// losses, and the optimizer apply them, once per form; or `update` make one node per form of them,
+// or `update_apart` one per tower; binds the nodes of kUpdateOps, or of each tower's updates, to
+// these; and builds the predictor with placeholders [?, sample...]. Losses and moments of batch norms are weighted by the samples of a form, or
 // equally if these are equal. Towers that a form feeds no rows are not part of its step. Throws
 // InvalidArgument as Model, replicate() and GradientTable do, and if names of fields are empty,
 // equal, or have one of ":/ ".
@@ -112,7 +113,7 @@ struct TrainingGraphOptions {
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
 // differentiated once, as the mean of all towers' losses by samples; what towers without samples
 // would contribute are TrainingForm::zeros, numbers of samples among them. Towers that train apart
-// cannot have such layers.
+// cannot have such layers, and those of several processes need samples in every form.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 
 }  // namespace belfry

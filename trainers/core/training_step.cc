@@ -55,7 +55,8 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
     : metrics_(1 + towers[0].metrics.size()),
       rates_(rates.size()),
       types_{towers[0].loss.dtype()},
-      equal_(form.batch.equal()),
+      equal_(form.all.equal()),
+      samples_of_all_(form.all.samples.begin(), form.all.samples.end()),
       per_process_(towers.size() * metrics_ + 1) {
   for (const NamedOutput& metric : towers[0].metrics) types_.push_back(metric.value.dtype());
   std::vector<Fetch> fetches{*form.train_op};
@@ -128,14 +129,24 @@ int TrainingStep::requested() const {
   return static_cast<int>(most);
 }
 
-double TrainingStep::metric(std::size_t m) const {
-  if (of_all_ > 0) {
-    const std::span<const double> values = step_->fetched(of_all_).data<double>();
-    const std::size_t own = (per_process_ - 1) / metrics_;
-    return tower_mean(values.size() / per_process_ * own, types_[m], [&](std::size_t t) {
-      return values[t / own * per_process_ + t % own * metrics_ + m];
-    });
+double TrainingStep::metric_of_all(std::size_t m) const {
+  const std::span<const double> values = step_->fetched(of_all_).data<double>();
+  const std::size_t own = (per_process_ - 1) / metrics_;
+  const auto value = [&](std::size_t t) {
+    return values[t / own * per_process_ + t % own * metrics_ + m];
+  };
+  if (equal_) return tower_mean(samples_of_all_.size(), types_[m], value);
+  double sum = 0, weights = 0;
+  for (std::size_t t = 0; t < samples_of_all_.size(); ++t) {
+    if (samples_of_all_[t] == 0) continue;
+    sum += samples_of_all_[t] * value(t);
+    weights += samples_of_all_[t];
   }
+  return sum / weights;
+}
+
+double TrainingStep::metric(std::size_t m) const {
+  if (of_all_ > 0) return metric_of_all(m);
   if (equal_)
     return tower_mean(towers_.size(), types_[m], [&](std::size_t t) {
       return scalar_value(step_->fetched(towers_[t].first + m));

@@ -126,7 +126,8 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
   if (batches_ > 0) forms_.push_back(full);
   if (samples % samples_per_step() > 0 && makes_unequal(options.uneven))
     add_ragged_form(full, options);
-  order_size_ = std::max(samples, options.uneven == Uneven::kPad ? batches_ * global_batch() : 0);
+  const bool fills = options.uneven == Uneven::kPad || options.feeds_every_tower;
+  order_size_ = std::max(samples, fills ? batches_ * global_batch() : 0);
 }
 
 void BatchPlan::check_sizes(const BatchOptions& options) const {
@@ -178,6 +179,7 @@ void BatchPlan::add_ragged_form(const BatchForm& full, const BatchOptions& optio
   BatchForm form{.samples = divide_samples(left, towers_, options.tower_weights)};
   form.rows = form.samples;
   form.begins = begins_of(form.samples);
+  if (options.feeds_every_tower) std::ranges::replace(form.rows, 0, 1);
   forms_.push_back(std::move(form));
 }
 

@@ -55,6 +55,9 @@ struct BatchOptions {
   Uneven uneven = Uneven::kDrop;
   std::vector<double> tower_weights = {};  // shares of the global batch; none: equal
   bool global = false;  // the user gave the global batch size, and errors speak of that
+  // With kWeight: a tower without samples is fed one that does not count, as with kPad. So the
+  // plans of several processes are alike.
+  bool feeds_every_tower = false;
   // Global batches of a step, one after another: 1 or more, and with kPad and kWeight 1.
   int gradient_accumulation_steps = 1;
 };

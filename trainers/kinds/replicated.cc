@@ -51,6 +51,7 @@ const TrainerRegistration kReplicated({
     .combine = combine_replicas,
     .packs_gradients = true,
     .makes_buckets = true,
+    .spans_processes = true,
     .canonical = true,
 });
 

@@ -80,7 +80,7 @@ class FlagChecks {
                      "--allreduce=auto");
     check_links();
     check_shares();
-    as_option([&] { check_shards(trainer_, *kind_); });
+    as_option([&] { check_shards(trainer_, *kind_, flags_.launcher.size); });
     as_option([&] { check_clipping(trainer_, *kind_); });
     as_option([&] { check_accumulation(trainer_, *kind_); });
   }
@@ -272,13 +272,15 @@ class FlagChecks {
   }
 
   void check_shares() const {
-    const auto towers = std::ssize(trainer_.devices);
-    const std::int64_t batch = trainer_.batch_size * static_cast<std::int64_t>(towers);
+    // Of all processes.
+    const std::int64_t towers = std::ssize(trainer_.devices) * flags_.launcher.size;
+    const std::int64_t batch = trainer_.batch_size * towers;
     std::vector<std::int64_t> shares;
     as_option([&] { shares = divide_samples(batch, towers, trainer_.batches.tower_weights); });
     for (std::size_t t = 0; t < shares.size(); ++t)
       require<FlagError>(shares[t] > 0, written("--tower_weights"), " leaves ",
-                         trainer_.devices[t].short_str(), " none of the ", batch, " examples that ",
+                         trainer_.devices[t % trainer_.devices.size()].short_str(), " none of the ",
+                         batch, " examples that ",
                          flags_.global_batch_size > 0
                              ? cat("--global_batch_size=", flags_.global_batch_size)
                              : cat("--batch_size=", trainer_.batch_size),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,8 +13,11 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/agreement.h"
+#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/core_shares.h"
 #include "belfry/trainers/program/program.h"
+#include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -58,7 +62,7 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
     require<FlagError>(!given, what,
                        " is for one process, and this is one of several; --mpi=off "
                        "makes each a training of its own");
-  require<FlagError>(flags.kind == "replicated",
+  require<FlagError>(find_trainer(flags.kind).spans_processes,
                      "several processes train with --trainer=replicated, not ", flags.kind);
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
   require<FlagError>(allreduce != "auto" && make_strategy(allreduce)->reaches_processes(),
@@ -74,12 +78,47 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
 constexpr std::string_view kOwnFlags[] = {"data_dir",        "json",    "memory_report",
                                           "save_checkpoint", "threads", "trace_file"};
 
-std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
-  std::vector<AgreedItem> items;
+// One for 4 and 4.0, and for true and 1.
+std::string text_of(const Json& value) {
+  switch (value.kind()) {
+    case Json::Kind::kString: return value.text();
+    case Json::Kind::kBool: return value.str() == "true" ? "1" : "0";
+    case Json::Kind::kDouble: return cat(value.number());
+    default: return value.str();
+  }
+}
+
+// By name, as command lines may have them in any order: what was given, or else chosen.
+std::map<std::string, std::string> values_of(const TrainFlags& flags) {
+  std::map<std::string, std::string> values;
   for (const auto& [name, value] : flags.config.members())
-    if (std::ranges::find(kOwnFlags, name) == std::end(kOwnFlags))
-      items.push_back(
-          {"--" + name, value.kind() == Json::Kind::kString ? value.text() : value.str()});
+    if (name != kChosen) values["--" + name] = text_of(value);
+  for (const auto& [name, value] : flags.config.at(kChosen).members())
+    values.emplace(name == "optimizer" ? "the optimizer" : "--" + name, text_of(value));
+  // No configuration has these.
+  const RunFlags& run = flags.run;
+  const auto add = [&](const char* name, std::string value) {
+    if (!value.empty()) values.emplace(name, std::move(value));
+  };
+  add("--check_equivalence", flags.check_equivalence > 0 ? cat(flags.check_equivalence) : "");
+  add("--dry_run", flags.dry_run ? "1" : "");
+  add("--explain", flags.explain);
+  add("--load", run.load);
+  add("--overwrite", flags.overwrite ? "1" : "");
+  add("--restore_checkpoint", flags.restore_checkpoint);
+  add("--resume", run.resume);
+  add("--run_dir", run.directory);
+  add("--summary", flags.summary ? "1" : "");
+  for (const std::string_view own : kOwnFlags) values.erase(cat("--", own));
+  return values;
+}
+
+std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
+  std::map<std::string, std::string> values = values_of(flags);
+  std::vector<AgreedItem> items{agreed_version()};
+  for (const char* const first : {"--trainer", "--run_dir"})  // others follow from them
+    if (const auto value = values.extract(first)) items.push_back({value.key(), value.mapped()});
+  for (const auto& [name, value] : values) items.push_back({name, value});
   return items;
 }
 
@@ -98,7 +137,8 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   require_agreement(*processes, agreed_flags(flags));
   require_possible(flags, *processes);
   SessionOptions& session = flags.trainer.session;
-  if (session.threads == 0) session.threads = share_of_cores(*processes);
+  const int share = share_of_cores(*processes);  // all ask, whoever has --threads
+  if (session.threads == 0) session.threads = share;
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
   for (std::string* const file :

@@ -60,7 +60,9 @@ TEST(Agreement, NamesWhatOneOfThemLacks) {
   EXPECT_THAT(told(kItems, first)[0], HasSubstr("it lacks the seed, which is 1 in rank 0"));
   EXPECT_THAT(told(first, kItems)[0], HasSubstr("rank 0 lacks the seed, which is 1 there"));
   const Items turned{kItems[1], kItems[0], kItems[2]};
-  EXPECT_THAT(told(kItems, turned)[0], HasSubstr("variable 'W' comes where rank 0 has the seed"));
+  EXPECT_THAT(
+      told(kItems, turned)[0],
+      HasSubstr("variable 'W', which is f32 [2], comes where rank 0 has the seed, which is 1"));
 }
 
 }  // namespace agreement_test

@@ -1,4 +1,5 @@
 // A training of several processes has the bits of one process with as many devices.
+#include <atomic>
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -148,23 +149,50 @@ TEST_P(Layouts, TrainAlongARing) {
   }
 }
 
-// The loss of test data that fill no last batch, after each epoch.
-double tested(int devices, const std::shared_ptr<Processes>& processes) {
-  const auto data = smooth_data(2 * kGlobalBatch), test = smooth_data(3 * kGlobalBatch + 1);
+// Counts how often each sample is asked for.
+class CountingData final : public Dataset {
+ public:
+  CountingData(std::unique_ptr<Dataset> data, std::vector<std::atomic<int>>& counts)
+      : data_(std::move(data)), counts_(counts) {}
+  std::vector<Field> signature() const override { return data_->signature(); }
+  std::int64_t size() const override { return data_->size(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    for (const std::int64_t i : indices) ++counts_[static_cast<std::size_t>(i)];
+    data_->gather(indices, out);
+  }
+  std::string describe() const override { return "counted"; }
+
+ private:
+  const std::unique_ptr<Dataset> data_;
+  std::vector<std::atomic<int>>& counts_;
+};
+
+constexpr int kTests = 12 * kGlobalBatch + 5, kTestedEpochs = 2;
+
+// Loss and metric of test data that fill no last batch, after the last epoch.
+std::pair<double, double> tested(int devices, const std::shared_ptr<Processes>& processes,
+                                 std::vector<std::atomic<int>>& counts) {
+  const auto data = smooth_data(2 * kGlobalBatch);
+  const CountingData test(smooth_data(kTests), counts);
   Console console(nullptr);
   TrainerOptions options = options_of(devices, processes, 25, smooth_model);
+  options.epochs = kTestedEpochs;
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
-  Trainer trainer(find_trainer("replicated"), std::move(options), *data, test.get());
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data, &test);
   trainer.train();
-  return trainer.metric("validation_loss");
+  return {trainer.metric("validation_loss"), trainer.metric("validation_mean_x")};
 }
 
 TEST_P(Layouts, EachTestAPartToTheSameLoss) {
   const auto [size, devices] = GetParam();
-  const double alone = tested(size * devices, nullptr);
+  std::vector<std::atomic<int>> alone_counts(kTests), counts(kTests);
+  const auto alone = tested(size * devices, nullptr, alone_counts);
   test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
-    EXPECT_EQ(tested(devices, processes), alone);
+    EXPECT_EQ(tested(devices, processes, counts), alone);
   });
+  // Samples at both ends are part of a checksum, too.
+  for (std::size_t i = 64; i < kTests - 64; ++i) EXPECT_EQ(counts[i], kTestedEpochs);
 }
 
 // 3 x 2 and 2 x 3 have processes whose towers are no node of the tree.
@@ -180,66 +208,6 @@ TEST(Processes, AnErrorInOneEndsTheOthers) {
                 });
               }),
               testing::AllOf(HasSubstr("rank 1, "), HasSubstr("no memory")));
-}
-
-// Built by the same lines, whatever is wanted.
-Model varied_model(int units, bool squares) {
-  return [=](Tower& tower, Output x, Output y) {
-    const Output sum = dense(tower, "fc0", x, {.units = units});
-    const Output hidden = squares ? square(sum) : tanh(sum);
-    return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
-  };
-}
-
-// What processes are told of which rank 1 trains with other options, or another model.
-std::string refusal(const std::function<void(TrainerOptions&)>& change) {
-  return message_of<InvalidArgument>([&] {
-    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-      TrainerOptions options = options_of(1, processes, 0, varied_model(5, false));
-      if (processes->rank() == 1) change(options);
-      const auto data = smooth_data(5 * kGlobalBatch);
-      Trainer(find_trainer("replicated"), std::move(options), *data).train();
-    });
-  });
-}
-
-TEST(Processes, ThatDisagreeAreRefusedBeforeTheFirstStep) {
-  const std::pair<const char*, std::function<void(TrainerOptions&)>> changes[] = {
-      {"the seed is 7 there, and 1 in rank 0", [](auto& o) { o.seed = 7; }},
-      {"the optimizer is ", [](auto& o) { o.optimizer = sgd(0.01); }},
-      {"the optimizer is ", [](auto& o) { o.optimizer = adam({.rate = 0.01, .beta1 = 0.5}); }},
-      {"the learning rate is ", [](auto& o) { o.optimizer = adam(0.02); }},
-      {"the global batch is 10 there, and 24 in rank 0", [](auto& o) { o.batch_size = 5; }},
-      {"the last step is 7 there, and 6 in rank 0", [](auto& o) { o.max_steps = 7; }},
-      {"variable 'fc0/W' is f64[4,6]", [](auto& o) { o.model = varied_model(6, false); }},
-      {"the model's graph ", [](auto& o) { o.model = varied_model(5, true); }},
-      {"message 'SumOverProcesses/", [](auto& o) { o.aggregation.bucket_mb = 25; }},
-      {"the number of devices of each process is 2", [](auto& o) {
-         o.devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
-       }}};
-  for (const auto& [why, change] : changes) {
-    const std::string message = refusal(change);
-    EXPECT_THAT(message, HasSubstr("rank 1 on "));
-    EXPECT_THAT(message, HasSubstr(why));
-  }
-}
-
-TEST(Processes, WhoseFirstValuesDifferAreRefused) {
-  const std::string message = message_of<InvalidArgument>([&] {
-    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-      const auto data = smooth_data(5 * kGlobalBatch);
-      Trainer trainer(find_trainer("replicated"), options_of(1, processes, 0, smooth_model), *data);
-      if (processes->rank() == 1) {
-        const Variable w = trainer.graph().variables(kTrainableVariables)[0];
-        Tensor value = trainer.session().read(w);
-        value.mutable_data<double>()[0] += 1;
-        trainer.session().write(w, value);
-      }
-      trainer.train();
-    });
-  });
-  EXPECT_THAT(message, HasSubstr("variable 'fc0/W' is f64"));
-  EXPECT_THAT(message, HasSubstr("with the value"));
 }
 
 TEST(Processes, OtherStrategiesAreRefused) {

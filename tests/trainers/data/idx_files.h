@@ -85,9 +85,9 @@ class TemporaryFolder {
 // which take far less time than the 70,000 that programs generate.
 class SmallDigits : public TemporaryFolder {
  public:
-  SmallDigits() {
-    write("train-images-idx3-ubyte", idx_bytes({1024, 28, 28}, 251));
-    write("train-labels-idx1-ubyte", idx_bytes({1024}, 10));
+  explicit SmallDigits(std::uint32_t train = 1024) {
+    write("train-images-idx3-ubyte", idx_bytes({train, 28, 28}, 251));
+    write("train-labels-idx1-ubyte", idx_bytes({train}, 10));
     write("t10k-images-idx3-ubyte", idx_bytes({64, 28, 28}, 251));
     write("t10k-labels-idx1-ubyte", idx_bytes({64}, 10));
   }

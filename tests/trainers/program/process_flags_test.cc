@@ -1,0 +1,98 @@
+// Processes whose command lines differ are refused, with the flag and both values.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/program/program_processes.h"
+
+namespace belfry {
+namespace process_flags_test {
+
+using ::testing::HasSubstr;
+using Arguments = std::vector<const char*>;
+
+// Of one process: its own memory for the program's own flag.
+class Line {
+ public:
+  explicit Line(Arguments more) {
+    Arguments all{"--devices=cpu:1", "--trainer=replicated"};
+    all.insert(all.end(), more.begin(), more.end());
+    flags_ = parse(all, {.program = "test",
+                         .own = {{.name = "dropout", .variable = &dropout_, .text = "a rate"}}});
+    add_to_config(flags_, sgd(0.1));
+  }
+  const TrainFlags& flags() const { return flags_; }
+
+ private:
+  double dropout_ = 0;
+  TrainFlags flags_;
+};
+
+// What both of two processes are told; "" for nothing.
+std::string told(const Arguments& first, const Arguments& second) {
+  std::vector<std::string> all(2);
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    try {
+      const Line line(processes->rank() == 0 ? first : second);
+      of_process(line.flags(), processes);
+    } catch (const Error& error) {
+      all[static_cast<std::size_t>(processes->rank())] = error.what();
+    }
+  });
+  EXPECT_EQ(all[0], all[1]);
+  return all[0];
+}
+
+TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
+  const std::pair<const char*, const char*> all[] = {
+      {"--seed=3", "--seed is 3 there, and 1 in rank 0"},
+      {"--dropout=0.5", "--dropout is 0.5 there, and 0 in rank 0"},
+      {"--trainer=async", "--trainer is async there, and replicated in rank 0"},
+      {"--devices=cpu:2", "--devices is cpu:2 there, and cpu:1 in rank 0"},
+      {"--allreduce=ring", "--allreduce is ring there, and collective in rank 0"},
+      {"--bucket_mb=1", "--bucket_mb is 1 there, and 4 in rank 0"},
+      {"--gradient_repacking=2", "--bucket_mb is 0 there, and 4 in rank 0"},
+      {"--small_tensors_kb=4", "--small_tensors_kb is 4 there, and 0 in rank 0"},
+      {"--fuse_updates=0", "--fuse_updates is 0 there, and 1 in rank 0"},
+      {"--shards=4", "rank 0 lacks --shards, which is 4 there"},
+      {"--batch_size=16", "rank 0 lacks --batch_size, which is 16 there"},
+      {"--global_batch_size=16", "--global_batch_size is 16 there, and 32 in rank 0"},
+      {"--gradient_accumulation_steps=2", "--gradient_accumulation_steps is 2 there, and 1"},
+      {"--uneven=weight", "--uneven is weight there, and drop in rank 0"},
+      {"--learning_rate=0.5", "--learning_rate is 0.5 there, and 0.1 in rank 0"},
+      {"--lr_schedule=cosine", "rank 0 lacks --lr_schedule, which is cosine there"},
+      {"--warmup_steps=5", "--warmup_steps is 5 there, and 0 in rank 0"},
+      {"--weight_decay=0.1", "--weight_decay is 0.1 there, and 0 in rank 0"},
+      {"--clip_norm=1", "--clip_norm is 1 there, and 0 in rank 0"},
+      {"--moving_average=0.9", "rank 0 lacks --moving_average, which is 0.9 there"},
+      {"--epochs=2", "--epochs is 2 there, and 1 in rank 0"},
+      {"--max_steps=7", "--max_steps is 7 there, and 0 in rank 0"},
+      {"--precision=bf16", "--precision is bf16 there, and f32 in rank 0"},
+      {"--load=other", "rank 0 lacks --load, which is other there"},
+      {"--resume=other", "--resume is other there, and auto in rank 0"},
+      {"--run_dir=other", "rank 0 lacks --run_dir, which is other there"},
+      {"--dry_run", "rank 0 lacks --dry_run, which is 1 there"},
+      {"--summary", "rank 0 lacks --summary, which is 1 there"}};
+  for (const auto& [flag, why] : all) {
+    const std::string message = told({}, {flag});
+    EXPECT_THAT(message, HasSubstr("rank 1 on ")) << flag;
+    EXPECT_THAT(message, HasSubstr(why));
+  }
+  EXPECT_THAT(told({"--load=other"}, {}), HasSubstr("it lacks --load, which is other in rank 0"));
+}
+
+TEST(ProcessFlags, MayComeInAnyOrderAndSayWhatIsTheDefault) {
+  EXPECT_EQ(told({"--seed=3", "--epochs=2"}, {"--epochs=2", "--seed=3"}), "");
+  EXPECT_EQ(told({}, {"--seed=1", "--allreduce=collective", "--fuse_updates=1", "--bucket_mb=4"}),
+            "");
+}
+
+TEST(ProcessFlags, OfFilesAndThreadsAreEachProcesssOwn) {
+  EXPECT_EQ(told({}, {"--data_dir=elsewhere", "--threads=3", "--json=elsewhere"}), "");
+}
+
+}  // namespace process_flags_test
+}  // namespace belfry
