@@ -107,8 +107,7 @@ void check(const FlagParser& parser, const TrainFlags& training) {
             "--strategies", "--mfu"},
            "beside --summary, which measures nothing");
   if (training.dry_run)
-    refuse({"--json", "--plot", "--num_batches", "--num_warmup_batches", "--display_every",
-            "--repetitions"},
+    refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions"},
            "beside --dry_run, which measures nothing");
 }
 
@@ -199,13 +198,14 @@ std::int64_t samples_per_step(const TrainFlags& flags) {
 
 void print_header(Console& console, const BenchFlags& wanted) {
   const TrainerOptions& options = wanted.training.trainer;
+  const int processes = wanted.training.processes;
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
-  console.line(
-      cat("model: ", wanted.model.name, " on ", short_names(devices_of_all(wanted.training)),
-          ", seed ", options.seed,
-          options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
+  console.line(cat(
+      "model: ", wanted.model.name, " on ", short_names(options.devices),
+      processes > 1 ? cat(" of each of ", processes, " processes") : "", ", seed ", options.seed,
+      options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
   const auto towers = std::ssize(devices_of_all(wanted.training));
   const BatchForm batch{.samples = divide_samples(options.batch_size * towers, towers,
                                                   options.batches.tower_weights)};
@@ -213,13 +213,34 @@ void print_header(Console& console, const BenchFlags& wanted) {
                    join(fields), ", one batch again and again"));
 }
 
+// What --dry_run tells of a mode: to_json(PlannedStep) and more.
+Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
+  Json json = to_json(plan.step);
+  json.set("model", wanted.model.name)
+      .set("strategy", plan.mode.allreduce)
+      .set("global_batch_size", plan.shards.global_batch)
+      .set("shards", plan.shards.shards)
+      .set("planned_bytes", plan.bytes)
+      .set("note", note_of_plan(wanted.training));
+  return json;
+}
+
+void print_plan(const ModePlan& plan, const BenchFlags& wanted, Console& console) {
+  console.line(cat(wanted.compares ? cat(plan.mode.name(), ": ") : "",
+                   without_line_break(shards_text(plan.shards))));
+  if (wanted.training.processes == 1) return;
+  console.line(without_line_break(to_text(plan.step)));
+  if (const std::string note = note_of_plan(wanted.training); !note.empty()) console.line(note);
+}
+
 // Prints what each mode needs and moves those that refuse into `refused`. What `auto` chose is kept
 // in `training`.
 std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const Dataset& data,
-                       Console& console, std::vector<ModePlan>& refused, OutputFile* memory) {
+                       Console& console, std::vector<ModePlan>& refused, OutputFile* json,
+                       OutputFile* memory) {
   const std::int64_t available = host_memory();
   std::vector<Mode> modes;
-  Json memories = Json::array();
+  Json memories = Json::array(), plans = Json::array();
   console.line(cat("memory: this machine has ", byte_text(available)));
   for (const Mode& mode : wanted.modes) {
     ModePlan planned = plan_mode(mode, training, data, memory != nullptr);
@@ -237,16 +258,21 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
     console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
                      " with its input; planned peaks: ", join(peaks)));
-    if (wanted.training.dry_run)
-      console.line(cat(wanted.compares ? cat(mode.name(), ": ") : "",
-                       without_line_break(shards_text(planned.shards))));
+    if (wanted.training.dry_run) {
+      print_plan(planned, wanted, console);
+      plans.push(plan_json(planned, wanted));
+    }
     if (memory)
       memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
-    require_memory(planned, available);
+    // Other hosts have memory of their own.
+    if (!wanted.training.dry_run || wanted.training.processes == 1)
+      require_memory(planned, available);
     modes.push_back(mode);
   }
   if (memory && !modes.empty())
     memory->write((wanted.compares ? memories : memories.items().front()).str(2) + "\n");
+  if (json && wanted.training.dry_run && !modes.empty())
+    json->write((wanted.compares ? plans : plans.items().front()).str(2) + "\n");
   // One device, in a sweep over their number, may have no use for any.
   require<FlagError>(
       !modes.empty() || wanted.training.trainer.devices.size() == 1,
@@ -336,7 +362,7 @@ int train_bench(const BenchFlags& wanted) {
     return 0;
   }
   std::vector<ModePlan> refused;
-  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, memory);
+  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, json, memory);
   if (flags.check_equivalence > 0) {
     const int status = report_equivalence(training, *data, flags.check_equivalence, console, json);
     algorithms.write();
@@ -373,9 +399,9 @@ int run(const BenchFlags& wanted) {
   }
   const std::shared_ptr<Processes> processes = join_processes(wanted.training);
   return run_process(processes.get(), wanted.training, [&] {
-    if (!processes) return train_bench(wanted);
     BenchFlags own = wanted;
-    own.training = of_process(wanted.training, processes);
+    own.training =
+        processes ? of_process(wanted.training, processes) : of_planned_process(wanted.training);
     if (!speaks(own.training)) own.plot.clear();
     return train_bench(own);
   });

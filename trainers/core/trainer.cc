@@ -24,13 +24,9 @@
 namespace belfry {
 namespace {
 
-ProcessPlace place_of(const TrainerOptions& options) {
-  return options.session.processes ? options.session.processes->place() : ProcessPlace();
-}
-
 // Of all processes.
 std::int64_t towers_of(const TrainerOptions& options) {
-  return std::ssize(options.devices) * place_of(options).size;
+  return std::ssize(options.devices) * process_place(options.session).size;
 }
 
 // What the plan of batches is made for.
@@ -51,7 +47,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       test_(test),
       batches_(samples_of(options_, train), towers_of(options_), options_.batch_size, options_.seed,
                options_.batches),
-      graph_(options_.seed, place_of(options_)) {
+      graph_(options_.seed, process_place(options_.session)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
   options_.session.device_count = device_count(options_.devices);
@@ -438,19 +434,21 @@ std::vector<std::shared_ptr<const Plan>> Trainer::plans() const {
 }
 
 std::int64_t Trainer::bytes_moved() const {
-  const auto bytes = [&](std::size_t i) {
-    std::int64_t sum = 0;
-    for (const TransferRecord& transfer : training_steps_[i].plan()->transfers)
-      sum += transfer.bytes;
-    return sum;
-  };
-  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
-    return bytes(0) + (count - 2) * bytes(1) + bytes(training_steps_.size() - 1);
-  // Towers that run free have a plan each; else the first is that of full batches.
-  const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < plans; ++i) sum += bytes(i);
+  for (const auto& [plan, runs] : plans_of_step())
+    for (const TransferRecord& transfer : plan->transfers) sum += runs * transfer.bytes;
   return sum;
+}
+
+std::vector<Trainer::PlanOfStep> Trainer::plans_of_step() const {
+  const auto plan = [&](std::size_t i) { return training_steps_[i].plan(); };
+  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
+    return {{plan(0), 1}, {plan(1), count - 2}, {plan(training_steps_.size() - 1), 1}};
+  // Towers that run free have a plan each; else the first is that of full batches.
+  std::vector<PlanOfStep> plans;
+  const std::size_t count = built_.tower_ops.empty() ? 1 : training_steps_.size();
+  for (std::size_t i = 0; i < count; ++i) plans.push_back({plan(i), 1});
+  return plans;
 }
 
 double Trainer::flops_per_second() const {

@@ -48,12 +48,16 @@ void abandon(const ProcessGroup& group, const std::exception& error, int stall_e
   end_process(is_stall(error) ? stall_exit_code : 1);
 }
 
-void require_possible(const TrainFlags& flags, const Processes& processes) {
+bool on_gpus(const TrainFlags& flags) {
+  return std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu);
+}
+
+// What several processes can neither run nor plan.
+void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.check_equivalence > 0},
       {"--explain", !flags.explain.empty()},
-      {"--trainer=async", !flags.async().empty()},
-      {"a device on a GPU", std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu)}};
+      {"--trainer=async", !flags.async().empty()}};
   for (const auto& [what, given] : refused)
     require<FlagError>(!given, what,
                        " is for one process, and this is one of several; --mpi=off "
@@ -65,6 +69,15 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
                      "--allreduce=", allreduce,
                      " combines the gradients of one process, and this is one of several; use "
                      "collective, ring or mpi");
+}
+
+void require_possible(const TrainFlags& flags, const Processes& processes) {
+  require_plannable(flags);
+  require<FlagError>(flags.plans() || !on_gpus(flags),
+                     "a device on a GPU is for one process, and this is one of several: no ",
+                     "collective of NCCL reaches other processes yet; --mpi=off makes each a ",
+                     "training of its own, and --dry_run plans");
+  const std::string& allreduce = flags.trainer.aggregation.allreduce;
   require<FlagError>(allreduce != "mpi" || processes.carrier() == "MPI",
                      "--allreduce=mpi adds by MPI, and ", processes.carrier(),
                      " carries messages here; start the processes by mpirun, or use collective");
@@ -108,18 +121,29 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   return flags;
 }
 
+TrainFlags of_planned_process(TrainFlags flags) {
+  if (flags.processes > 1) require_plannable(flags);
+  flags.trainer.session.planned_place = {0, flags.processes};
+  return flags;
+}
+
+std::string note_of_plan(const TrainFlags& flags) {
+  if (flags.processes == 1 || !on_gpus(flags)) return "";
+  return "several processes do not run on GPUs yet, as no collective of NCCL reaches other "
+         "processes; this plan takes sums to other hosts through memory of the host";
+}
+
 bool speaks(const TrainFlags& flags) {
   const std::shared_ptr<Processes>& processes = flags.trainer.session.processes;
   return !processes || processes->rank() == 0;
 }
 
 std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
-  const std::shared_ptr<Processes>& processes = flags.trainer.session.processes;
-  if (!processes) return flags.trainer.devices;
+  const int processes = process_place(flags.trainer.session).size;
   std::vector<DeviceSpec> all;
-  for (int r = 0; r < processes->size(); ++r)
+  for (int r = 0; r < processes; ++r)
     for (const DeviceSpec& device : flags.trainer.devices)
-      all.push_back(device.of_process({r, processes->size()}));
+      all.push_back(device.of_process({r, processes}));
   return all;
 }
 

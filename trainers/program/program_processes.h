@@ -3,6 +3,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "belfry/framework/group/processes.h"
@@ -17,6 +18,12 @@ std::shared_ptr<Processes> join_processes(const TrainFlags& flags);
 // one host share its cores. Throws FlagError for what several processes cannot do yet, and
 // InvalidArgument for flags that differ.
 TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes);
+
+// The flags of a program that is alone: with --processes, of rank 0 of so many, whose step a dry
+// run plans. Throws FlagError for what several processes cannot do.
+TrainFlags of_planned_process(TrainFlags flags);
+// What keeps several processes from running a plan; "" for nothing.
+std::string note_of_plan(const TrainFlags& flags);
 
 // Rank 0 of several processes does, and one that is alone.
 bool speaks(const TrainFlags& flags);

@@ -429,7 +429,9 @@ int train(int argc, char** argv, const Recipe& recipe) {
     const std::string name = program_name(argc, argv);
     const std::shared_ptr<Processes> processes = join_processes(flags);
     return run_process(processes.get(), flags, [&] {
-      return Program(name, processes ? of_process(flags, processes) : flags, recipe).run();
+      return Program(name, processes ? of_process(flags, processes) : of_planned_process(flags),
+                     recipe)
+          .run();
     });
   };
   return run_program(argc, argv, parse, run);

@@ -190,6 +190,19 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
               HasSubstr("1001 CPU and 31 GPU devices"));
 }
 
+TEST(Flags, TakeANumberOfProcessesForDryRunsAlone) {
+  const TrainFlags flags =
+      parse({"--dry_run", "--processes=128", "--devices=gpu:8", "--global_batch_size=2048"});
+  EXPECT_EQ(flags.processes, 128);
+  EXPECT_EQ(flags.trainer.batch_size, 2);
+  EXPECT_EQ(parse({"--dry_run", "--processes=2", "--devices=cpu:1"}).kind, "replicated");
+  EXPECT_EQ(parse({}).processes, 1);
+  EXPECT_THAT(refusal({"--processes=4"}),
+              HasSubstr("--processes=4 needs --dry_run, which plans one of so many; a run has the "
+                        "processes that a launcher starts: mpirun -n 4, or belfry run -n 4"));
+  EXPECT_THAT(refusal({"--dry_run", "--processes=0"}), HasSubstr("--processes=0"));
+}
+
 TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
   EXPECT_EQ(parse({"--batch-size=8"}).trainer.batch_size, 8);
   EXPECT_EQ(parse({"--batch_size", "8"}).trainer.batch_size, 8);
