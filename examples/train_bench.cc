@@ -99,6 +99,8 @@ void check(const FlagParser& parser, const TrainFlags& training) {
     refuse({"--allreduce"}, "beside --strategies, which names them all");
   else
     refuse({"--repetitions", "--plot"}, "without --strategies");
+  if (parser.given("--strategies"))
+    refuse({"--trace_file"}, "beside --strategies, which runs several trainings");
   if (training.check_equivalence > 0)
     refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
            "beside --check_equivalence, which runs its steps in every mode");
@@ -109,6 +111,13 @@ void check(const FlagParser& parser, const TrainFlags& training) {
   if (training.dry_run)
     refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions"},
            "beside --dry_run, which measures nothing");
+}
+
+// The last step that is not timed is traced.
+void check_trace(const FlagParser& parser, const BenchFlags& wanted) {
+  require<FlagError>(wanted.training.trace_file.empty() || wanted.num_warmup_batches > 0,
+                     parser.flag("--trace_file").written, " records the last warm-up step, and ",
+                     parser.flag("--num_warmup_batches").written, " makes none");
 }
 
 // The trainer for a strategy: the one asked for, else the replicated one, else the one that takes
@@ -183,6 +192,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   add_to_config(wanted.training, wanted.model.optimizer);
   check(parser, wanted.training);
+  check_trace(parser, wanted);
   wanted.compares = !list.names.empty();
   // One device, too, so that a sweep over numbers of devices may begin with it.
   wanted.lists_refusals = list.all || wanted.training.check_equivalence > 0 ||
@@ -293,7 +303,8 @@ BenchedModel benched(const BenchFlags& wanted, const Dataset& data, std::optiona
           wanted.label_smoothing,
           options.batches.gradient_accumulation_steps,
           data.tokens(),
-          peak};
+          peak,
+          hosts_of(options.session.processes.get())};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
@@ -347,6 +358,8 @@ int train_bench(const BenchFlags& wanted) {
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
   OutputFile* const memory = outputs.open("--memory_report", wanted.training.memory_report);
+  OutputFile* const trace =
+      outputs.open("--trace_file", speaks(wanted.training) ? wanted.training.trace_file : "");
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,
                             wanted.training.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
@@ -373,8 +386,19 @@ int train_bench(const BenchFlags& wanted) {
     outputs.finish();
     return 0;
   }
-  const std::vector<BenchResult> results =
-      modes.empty() ? std::vector<BenchResult>() : measure(wanted, training, modes, *data, console);
+  Communication communication;
+  if (!flags.trace_file.empty()) {
+    training.traced = {wanted.num_warmup_batches, wanted.num_warmup_batches};
+    training.on_trace = [&](const Trace& made) {
+      const TraceFile file = trace_of_all(training.session.processes.get(), made);
+      communication = file.communication;
+      if (trace) trace->write(file.text);
+    };
+  }
+  std::vector<BenchResult> results;
+  if (!modes.empty()) results = measure(wanted, training, modes, *data, console);
+  for (BenchResult& result : results)
+    result.communication_hidden_share = communication.hidden_share();
   algorithms.write();
   report(wanted, results, refused, *data, console, json, plot);
   outputs.finish();

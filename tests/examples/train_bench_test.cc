@@ -333,6 +333,10 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=./f"}), HasSubstr("overwrite"));
   EXPECT_THAT(refusal({"--dry_run", "--num_batches=3"}),
               HasSubstr("--num_batches=3 has no use beside --dry_run"));
+  EXPECT_THAT(refusal({"--strategies=naive", "--trace_file=t"}),
+              HasSubstr("--trace_file=t has no use beside --strategies"));
+  EXPECT_THAT(refusal({"--num_warmup_batches=0", "--trace_file=t"}),
+              HasSubstr("--trace_file=t records the last warm-up step"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--num_batches=3"}), HasSubstr("--num_batches"));
   EXPECT_THAT(refusal({"--logical_gpus=4"}), HasSubstr("names no GPU"));
   EXPECT_THAT(refusal({"--epochs=2"}), HasSubstr("unknown flag --epochs"));

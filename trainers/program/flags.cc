@@ -306,9 +306,11 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
     parser.add(
         "--explain", flags_.explain, "NODE",
         "print why this node is on its device, and exit; takes GPUs as --dry_run does [none]");
-    parser.add("--trace_file", flags_.trace_file, "FILE",
-               "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
   }
+  parser.add(
+      "--trace_file", flags_.trace_file, "FILE",
+      cat("record ", defaults_.benchmark ? "the last warm-up step" : "step 2 (or the only one)",
+          " for Perfetto or chrome://tracing, of several processes all in one [none]"));
   parser.add("--memory_report", flags_.memory_report, "FILE",
              "write there what the planned memory is for, by kind and device, and its largest "
              "tensors, as one JSON object; with --dry_run, too [none]");

@@ -84,8 +84,8 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
 }
 
 // Flags that each process may have for itself.
-constexpr std::string_view kOwnFlags[] = {"data_dir",        "json",    "memory_report",
-                                          "save_checkpoint", "threads", "trace_file"};
+constexpr std::string_view kOwnFlags[] = {"data_dir", "json", "memory_report", "save_checkpoint",
+                                          "threads"};
 
 std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
   std::vector<AgreedItem> items;
@@ -93,6 +93,10 @@ std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
     if (std::ranges::find(kOwnFlags, name) == std::end(kOwnFlags))
       items.push_back(
           {"--" + name, value.kind() == Json::Kind::kString ? value.text() : value.str()});
+  // Traces are made by all together.
+  const std::optional<StepRange>& traced = flags.run.traced;
+  items.push_back({"--trace_file", flags.trace_file.empty() ? "not given" : "given"});
+  items.push_back({"--trace_steps", traced ? cat(traced->first, "-", traced->last) : "not given"});
   return items;
 }
 
@@ -114,10 +118,8 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   if (session.threads == 0) session.threads = share_of_cores(*processes);
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
-  for (std::string* const file :
-       {&flags.json, &flags.memory_report, &flags.trace_file, &flags.save_checkpoint})
+  for (std::string* const file : {&flags.json, &flags.memory_report, &flags.save_checkpoint})
     file->clear();
-  flags.run.traced.reset();
   return flags;
 }
 
@@ -145,6 +147,12 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
     for (const DeviceSpec& device : flags.trainer.devices)
       all.push_back(device.of_process({r, processes}));
   return all;
+}
+
+std::vector<std::string> hosts_of(const Processes* processes) {
+  std::vector<std::string> hosts;
+  for (int r = 0; processes && r < processes->size(); ++r) hosts.push_back(processes->host(r));
+  return hosts;
 }
 
 int run_process(Processes* processes, const TrainFlags& flags,

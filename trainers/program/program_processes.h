@@ -14,9 +14,9 @@ namespace belfry {
 // Joins the processes that the environment names; null if this one is alone.
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags);
 
-// The flags of one of several processes: rank 0 alone writes files, and without --threads those of
-// one host share its cores. Throws FlagError for what several processes cannot do yet, and
-// InvalidArgument for flags that differ.
+// The flags of one of several processes: rank 0 alone writes files (of --trace_file for all), and
+// without --threads those of one host share its cores. Throws FlagError for what several processes
+// cannot do yet, and InvalidArgument for flags that differ.
 TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes);
 
 // The flags of a program that is alone: with --processes, of rank 0 of so many, whose step a dry
@@ -29,6 +29,9 @@ std::string note_of_plan(const TrainFlags& flags);
 bool speaks(const TrainFlags& flags);
 // Those of all processes, each of which has as many.
 std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
+
+// The host of each process; none for one that is alone (null).
+std::vector<std::string> hosts_of(const Processes* processes);
 
 // Runs one of several processes: what it throws ends the others, and says which one it was. A stall
 // becomes an ExitError with the code of `flags`; of a process that is alone (null), too.
