@@ -422,13 +422,16 @@ int run(const BenchFlags& wanted) {
     return 0;
   }
   const std::shared_ptr<Processes> processes = join_processes(wanted.training);
-  return run_process(processes.get(), wanted.training, [&] {
-    BenchFlags own = wanted;
-    own.training =
-        processes ? of_process(wanted.training, processes) : of_planned_process(wanted.training);
-    if (!speaks(own.training)) own.plot.clear();
-    return train_bench(own);
-  });
+  return run_process(
+      processes.get(),
+      [&] {
+        BenchFlags own = wanted;
+        own.training = processes ? of_process(wanted.training, processes)
+                                 : of_planned_process(wanted.training);
+        if (!speaks(own.training)) own.plot.clear();
+        return train_bench(own);
+      },
+      wanted.training.stall_exit_code);
 }
 
 int main(int argc, char** argv) { return run_program(argc, argv, parse, run); }

@@ -19,18 +19,6 @@
 namespace belfry {
 namespace {
 
-// Processes that may use the same cores share them; others have all of their own.
-int share_of_cores(Processes& processes) {
-  const ProcessCores own = own_cores(processes.host(processes.rank()));
-  std::vector<ProcessCores> all;
-  for (const std::string& text : processes.gather(own.str()))
-    all.push_back(ProcessCores::read(text));
-  for (const std::string& narrow : narrow_processes(all))
-    if (!narrow.empty() && processes.rank() == 0)
-      log_warning(narrow, "; mpirun --bind-to none lets it use all");
-  return belfry::share_of_cores(all, processes.rank());
-}
-
 bool is_stall(const std::exception& error) {
   if (dynamic_cast<const StallError*>(&error)) return true;
   try {
@@ -149,18 +137,28 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
   return all;
 }
 
+int share_of_cores(Processes& processes) {
+  const ProcessCores own = own_cores(processes.host(processes.rank()));
+  std::vector<ProcessCores> all;
+  for (const std::string& text : processes.gather(own.str()))
+    all.push_back(ProcessCores::read(text));
+  for (const std::string& narrow : narrow_processes(all))
+    if (!narrow.empty() && processes.rank() == 0)
+      log_warning(narrow, "; mpirun --bind-to none lets it use all");
+  return belfry::share_of_cores(all, processes.rank());
+}
+
 std::vector<std::string> hosts_of(const Processes* processes) {
   std::vector<std::string> hosts;
   for (int r = 0; processes && r < processes->size(); ++r) hosts.push_back(processes->host(r));
   return hosts;
 }
 
-int run_process(Processes* processes, const TrainFlags& flags,
-                const std::function<int()>& body) try {
+int run_process(Processes* processes, const std::function<int()>& body, int stall_exit_code) try {
   return body();
 } catch (const std::exception& error) {
   if (!processes) {
-    if (is_stall(error)) throw ExitError(flags.stall_exit_code, error.what());
+    if (is_stall(error)) throw ExitError(stall_exit_code, error.what());
     throw;
   }
   try {
@@ -170,7 +168,7 @@ int run_process(Processes* processes, const TrainFlags& flags,
   }
   const std::string what = cat("[rank ", processes->rank(), ", ",
                                processes->host(processes->rank()), "] ", error.what());
-  if (is_stall(error)) throw ExitError(flags.stall_exit_code, what);
+  if (is_stall(error)) throw ExitError(stall_exit_code, what);
   std::throw_with_nested(Error(what));
 }
 

@@ -33,9 +33,15 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 // The host of each process; none for one that is alone (null).
 std::vector<std::string> hosts_of(const Processes* processes);
 
+// The workers that this process is to start: processes that may use the same cores share them.
+// All processes call it; rank 0 warns of those that may use fewer cores than their part.
+int share_of_cores(Processes& processes);
+
 // Runs one of several processes: what it throws ends the others, and says which one it was. A stall
-// becomes an ExitError with the code of `flags`; of a process that is alone (null), too.
-int run_process(Processes* processes, const TrainFlags& flags, const std::function<int()>& body);
+// becomes an ExitError with this code; of a process that is alone (null), too.
+inline constexpr int kStallExitCode = 75;
+int run_process(Processes* processes, const std::function<int()>& body,
+                int stall_exit_code = kStallExitCode);
 
 // The exit code of a program whose training throws this through run_process() and run_program().
 int exit_code_of(const std::exception& error, const TrainFlags& flags);

@@ -434,11 +434,14 @@ int train(int argc, char** argv, const Recipe& recipe) {
     }
     const std::string name = program_name(argc, argv);
     const std::shared_ptr<Processes> processes = join_processes(flags);
-    return run_process(processes.get(), flags, [&] {
-      return Program(name, processes ? of_process(flags, processes) : of_planned_process(flags),
-                     recipe)
-          .run();
-    });
+    return run_process(
+        processes.get(),
+        [&] {
+          return Program(name, processes ? of_process(flags, processes) : of_planned_process(flags),
+                         recipe)
+              .run();
+        },
+        flags.stall_exit_code);
   };
   return run_program(argc, argv, parse, run);
 }
