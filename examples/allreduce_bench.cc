@@ -10,6 +10,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/framework/group/agreement.h"
 #include "belfry/framework/group/launcher.h"
 #include "belfry/trainers/bench/mode_bench.h"
 #include "belfry/trainers/bench/models.h"
@@ -20,6 +21,7 @@
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/program/tf_spellings.h"
 #include "belfry/trainers/util/busy.h"
@@ -32,6 +34,7 @@ namespace {
 
 struct Flags {
   std::string help;  // what --help prints, if it was asked for
+  LauncherFound launcher;
   ReductionBenchOptions bench;
   StrategyList strategies;
   std::int64_t least = 0, most = 0;  // bytes per device, whole elements
@@ -154,11 +157,24 @@ void define(FlagParser& parser, Flags& flags) {
 void check_strategies(Flags& flags) {
   const StrategyList& list = flags.strategies;
   // One device, too, so that a sweep over numbers of devices may begin with it.
-  flags.bench.list_refused = list.all || flags.bench.devices.size() == 1;
+  flags.bench.list_refused = list.all || flags.bench.towers() == 1;
   check_auto_flags(flags.automatic, flags.bench.auto_any, list.automatic,
                    "auto among --strategies");
   require<FlagError>(!flags.updates || !list.automatic,
                      "--update times strategies by their names; leave auto out");
+}
+
+// Of one of several processes.
+void check_processes(const Flags& flags, const FlagParser& parser) {
+  const std::string& evidence = flags.launcher.evidence;
+  const auto refuse = [&](const std::string& flag, const char* why) {
+    throw FlagError(cat(flag, " ", why, ", and this is one of several (", evidence, ")"));
+  };
+  if (flags.updates) refuse(parser.flag("--update").written, "times the update of one process");
+  if (flags.strategies.automatic)
+    refuse("auto among --strategies", "predicts for the devices of one process");
+  if (std::ranges::any_of(flags.bench.devices, &DeviceSpec::is_gpu))
+    refuse(parser.flag("--devices").written, "names GPUs, which one process alone can use yet");
 }
 
 // What is reduced, one table row each: the tensors of one device.
@@ -239,9 +255,8 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   define(parser, flags);
   flags.help = parser.parse(arguments);
   if (!flags.help.empty()) return flags;
-  const LauncherFound launcher = find_launcher(environment_variable);
-  require<FlagError>(launcher.size == 1, launcher.evidence, ": ", program,
-                     " measures the devices of one process; train_bench runs as several");
+  flags.launcher = find_launcher(environment_variable);
+  flags.bench.place.size = flags.launcher.size;
   check_types(flags, parser);
   read_sizes(flags, parser);
   require<FlagError>(!flags.updates || flags.bench.aggregate == 1,
@@ -249,16 +264,26 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
                      " has no use beside --update, which times one step of training at a time");
   check_devices(parser, device_flags(flags), false);
   check_strategies(flags);
+  if (flags.launcher.size > 1) check_processes(flags, parser);
   const Busy busy("planning the strategies");
   refuse_unfit(flags);
   require_memory(flags, parser);
   return flags;
 }
 
+std::string hosts_text(const Processes* processes) {
+  if (!processes) return "";
+  std::string text = cat("# ", processes->size(), " processes by ", processes->carrier(), ":");
+  for (int r = 0; r < processes->size(); ++r)
+    text += cat(r == 0 ? " " : ", ", "rank ", r, " on ", processes->host(r));
+  return text + "; times are those of the slowest\n";
+}
+
 std::string header(const Flags& flags) {
   const ReductionBenchOptions& bench = flags.bench;
-  return cat(flags.model.empty() ? "" : cat("# gradients of ", flags.model, "\n"),
-             "# devices: ", short_names(bench.devices),
+  return cat(hosts_text(bench.processes.get()),
+             flags.model.empty() ? "" : cat("# gradients of ", flags.model, "\n"),
+             "# devices: ", short_names(bench.devices), bench.processes ? " of each" : "",
              "; threads: ", bench.threads ? bench.threads : usable_cores(),
              "; warmup iters: ", bench.warmup, " iters: ", bench.iterations,
              " agg iters: ", bench.aggregate, " validation: ", bench.check ? 1 : 0, "\n");
@@ -325,7 +350,7 @@ class Benchmark {
   Json records_ = Json::array();
 };
 
-int run(const Flags& flags) {
+int measure(const Flags& flags) {
   OutputFiles outputs(local_file_system());
   outputs.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
   OutputFile* const csv = outputs.open("--csv", flags.csv);
@@ -333,7 +358,8 @@ int run(const Flags& flags) {
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
                             flags.bench.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
-  Benchmark benchmark(flags, outputs.on_stdout() ? stderr : stdout);
+  const bool speaks = flags.bench.place.rank == 0;
+  Benchmark benchmark(flags, !speaks ? nullptr : outputs.on_stdout() ? stderr : stdout);
   const auto write = [&] {
     if (csv) csv->write(to_csv(benchmark.records()));
     if (json) json->write(benchmark.records().str(2) + "\n");
@@ -349,6 +375,41 @@ int run(const Flags& flags) {
   algorithms.write();
   outputs.finish();
   return wrong == 0 ? 0 : 1;
+}
+
+// Sizes, types and strategies decide which messages are sent.
+std::vector<AgreedItem> agreed_items(const Flags& flags) {
+  const ReductionBenchOptions& bench = flags.bench;
+  return {{"--devices", short_names(bench.devices)},
+          {"--strategies", join(flags.strategies.names)},
+          {"--model", flags.model},
+          {"--minbytes", cat(flags.least)},
+          {"--maxbytes", cat(flags.most)},
+          {"--stepfactor", cat(flags.factor)},
+          {"--datatype", std::string(name_of(bench.dtype))},
+          {"--op", bench.reduction == Reduction::kSum ? "sum" : "avg"},
+          {"--iters", cat(bench.iterations)},
+          {"--warmup_iters", cat(bench.warmup)},
+          {"--agg_iters", cat(bench.aggregate)},
+          {"--check", cat(bench.check)}};
+}
+
+// One of several processes, or the only one. Rank 0 prints and writes.
+int run(const Flags& flags) {
+  const std::shared_ptr<Processes> processes = join_processes(flags.launcher);
+  return run_process(processes.get(), [&] {
+    if (!processes) return measure(flags);
+    require_agreement(*processes, agreed_items(flags));
+    Flags own = flags;
+    own.bench.processes = processes;
+    own.bench.place = processes->place();
+    if (own.bench.threads == 0) own.bench.threads = share_of_cores(*processes);
+    if (processes->rank() > 0) {
+      own.csv.clear();
+      own.json.clear();
+    }
+    return measure(own);
+  });
 }
 
 }  // namespace

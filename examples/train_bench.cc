@@ -99,6 +99,8 @@ void check(const FlagParser& parser, const TrainFlags& training) {
     refuse({"--allreduce"}, "beside --strategies, which names them all");
   else
     refuse({"--repetitions", "--plot"}, "without --strategies");
+  if (parser.given("--strategies"))
+    refuse({"--trace_file"}, "beside --strategies, which runs several trainings");
   if (training.check_equivalence > 0)
     refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
            "beside --check_equivalence, which runs its steps in every mode");
@@ -107,9 +109,15 @@ void check(const FlagParser& parser, const TrainFlags& training) {
             "--strategies", "--mfu"},
            "beside --summary, which measures nothing");
   if (training.dry_run)
-    refuse({"--json", "--plot", "--num_batches", "--num_warmup_batches", "--display_every",
-            "--repetitions"},
+    refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions"},
            "beside --dry_run, which measures nothing");
+}
+
+// The last step that is not timed is traced.
+void check_trace(const FlagParser& parser, const BenchFlags& wanted) {
+  require<FlagError>(wanted.training.trace_file.empty() || wanted.num_warmup_batches > 0,
+                     parser.flag("--trace_file").written, " records the last warm-up step, and ",
+                     parser.flag("--num_warmup_batches").written, " makes none");
 }
 
 // The trainer for a strategy: the one asked for, else the replicated one, else the one that takes
@@ -184,6 +192,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   add_to_config(wanted.training, wanted.model.optimizer);
   check(parser, wanted.training);
+  check_trace(parser, wanted);
   wanted.compares = !list.names.empty();
   // One device, too, so that a sweep over numbers of devices may begin with it.
   wanted.lists_refusals = list.all || wanted.training.check_equivalence > 0 ||
@@ -199,13 +208,14 @@ std::int64_t samples_per_step(const TrainFlags& flags) {
 
 void print_header(Console& console, const BenchFlags& wanted) {
   const TrainerOptions& options = wanted.training.trainer;
+  const int processes = wanted.training.processes;
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
-  console.line(
-      cat("model: ", wanted.model.name, " on ", short_names(devices_of_all(wanted.training)),
-          ", seed ", options.seed,
-          options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
+  console.line(cat(
+      "model: ", wanted.model.name, " on ", short_names(options.devices),
+      processes > 1 ? cat(" of each of ", processes, " processes") : "", ", seed ", options.seed,
+      options.precision == Precision::kF32 ? "" : cat(", ", name_of(options.precision))));
   const auto towers = std::ssize(devices_of_all(wanted.training));
   const BatchForm batch{.samples = divide_samples(options.batch_size * towers, towers,
                                                   options.batches.tower_weights)};
@@ -213,13 +223,34 @@ void print_header(Console& console, const BenchFlags& wanted) {
                    join(fields), ", one batch again and again"));
 }
 
+// What --dry_run tells of a mode: to_json(PlannedStep) and more.
+Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
+  Json json = to_json(plan.step);
+  json.set("model", wanted.model.name)
+      .set("strategy", plan.mode.allreduce)
+      .set("global_batch_size", plan.shards.global_batch)
+      .set("shards", plan.shards.shards)
+      .set("planned_bytes", plan.bytes)
+      .set("note", note_of_plan(wanted.training));
+  return json;
+}
+
+void print_plan(const ModePlan& plan, const BenchFlags& wanted, Console& console) {
+  console.line(cat(wanted.compares ? cat(plan.mode.name(), ": ") : "",
+                   without_line_break(shards_text(plan.shards))));
+  if (wanted.training.processes == 1) return;
+  console.line(without_line_break(to_text(plan.step)));
+  if (const std::string note = note_of_plan(wanted.training); !note.empty()) console.line(note);
+}
+
 // Prints what each mode needs and moves those that refuse into `refused`. What `auto` chose is kept
 // in `training`.
 std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const Dataset& data,
-                       Console& console, std::vector<ModePlan>& refused, OutputFile* memory) {
+                       Console& console, std::vector<ModePlan>& refused, OutputFile* json,
+                       OutputFile* memory) {
   const std::int64_t available = host_memory();
   std::vector<Mode> modes;
-  Json memories = Json::array();
+  Json memories = Json::array(), plans = Json::array();
   console.line(cat("memory: this machine has ", byte_text(available)));
   for (const Mode& mode : wanted.modes) {
     ModePlan planned = plan_mode(mode, training, data, memory != nullptr);
@@ -237,16 +268,21 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
     console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
                      " with its input; planned peaks: ", join(peaks)));
-    if (wanted.training.dry_run)
-      console.line(cat(wanted.compares ? cat(mode.name(), ": ") : "",
-                       without_line_break(shards_text(planned.shards))));
+    if (wanted.training.dry_run) {
+      print_plan(planned, wanted, console);
+      plans.push(plan_json(planned, wanted));
+    }
     if (memory)
       memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
-    require_memory(planned, available);
+    // Other hosts have memory of their own.
+    if (!wanted.training.dry_run || wanted.training.processes == 1)
+      require_memory(planned, available);
     modes.push_back(mode);
   }
   if (memory && !modes.empty())
     memory->write((wanted.compares ? memories : memories.items().front()).str(2) + "\n");
+  if (json && wanted.training.dry_run && !modes.empty())
+    json->write((wanted.compares ? plans : plans.items().front()).str(2) + "\n");
   // One device, in a sweep over their number, may have no use for any.
   require<FlagError>(
       !modes.empty() || wanted.training.trainer.devices.size() == 1,
@@ -267,7 +303,8 @@ BenchedModel benched(const BenchFlags& wanted, const Dataset& data, std::optiona
           wanted.label_smoothing,
           options.batches.gradient_accumulation_steps,
           data.tokens(),
-          peak};
+          peak,
+          hosts_of(options.session.processes.get())};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
@@ -321,6 +358,8 @@ int train_bench(const BenchFlags& wanted) {
   OutputFile* const json = outputs.open("--json", wanted.training.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
   OutputFile* const memory = outputs.open("--memory_report", wanted.training.memory_report);
+  OutputFile* const trace =
+      outputs.open("--trace_file", speaks(wanted.training) ? wanted.training.trace_file : "");
   AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,
                             wanted.training.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
@@ -336,7 +375,7 @@ int train_bench(const BenchFlags& wanted) {
     return 0;
   }
   std::vector<ModePlan> refused;
-  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, memory);
+  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, json, memory);
   if (flags.check_equivalence > 0) {
     const int status = report_equivalence(training, *data, flags.check_equivalence, console, json);
     algorithms.write();
@@ -347,8 +386,19 @@ int train_bench(const BenchFlags& wanted) {
     outputs.finish();
     return 0;
   }
-  const std::vector<BenchResult> results =
-      modes.empty() ? std::vector<BenchResult>() : measure(wanted, training, modes, *data, console);
+  Communication communication;
+  if (!flags.trace_file.empty()) {
+    training.traced = {wanted.num_warmup_batches, wanted.num_warmup_batches};
+    training.on_trace = [&](const Trace& made) {
+      const TraceFile file = trace_of_all(training.session.processes.get(), made);
+      communication = file.communication;
+      if (trace) trace->write(file.text);
+    };
+  }
+  std::vector<BenchResult> results;
+  if (!modes.empty()) results = measure(wanted, training, modes, *data, console);
+  for (BenchResult& result : results)
+    result.communication_hidden_share = communication.hidden_share();
   algorithms.write();
   report(wanted, results, refused, *data, console, json, plot);
   outputs.finish();
@@ -372,13 +422,16 @@ int run(const BenchFlags& wanted) {
     return 0;
   }
   const std::shared_ptr<Processes> processes = join_processes(wanted.training);
-  return run_process(processes.get(), wanted.training, [&] {
-    if (!processes) return train_bench(wanted);
-    BenchFlags own = wanted;
-    own.training = of_process(wanted.training, processes);
-    if (!speaks(own.training)) own.plot.clear();
-    return train_bench(own);
-  });
+  return run_process(
+      processes.get(),
+      [&] {
+        BenchFlags own = wanted;
+        own.training = processes ? of_process(wanted.training, processes)
+                                 : of_planned_process(wanted.training);
+        if (!speaks(own.training)) own.plot.clear();
+        return train_bench(own);
+      },
+      wanted.training.stall_exit_code);
 }
 
 int main(int argc, char** argv) { return run_program(argc, argv, parse, run); }

@@ -117,6 +117,48 @@ std::vector<std::vector<BatchMoments>> of_all_processes(
   return all;
 }
 
+// What a tower sends where every batch counts alike: layer by layer mean, variance and a count of
+// one, as CombineGathered takes them.
+std::optional<Output> counted_row_of(std::span<const BatchMoments> tower) {
+  Graph& graph = tower[0].mean.graph();
+  std::vector<Output> moments;
+  for (const BatchMoments& layer : tower) {
+    if (layer.synchronised) continue;
+    const Output one = reshape(constant(graph, 1.0, layer.mean.dtype()), {1});
+    moments.insert(moments.end(), {layer.mean, layer.variance, one});
+  }
+  if (moments.empty()) return {};
+  const Output all = concat(moments, 0);
+  return reshape(all, {1, all.shape().elements()});
+}
+
+// The same averages as those by of_all_processes(), by one node for each layer, however many towers
+// other processes have.
+void move_averages_by_rows(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
+                           const AverageOptions& options) {
+  HostScope host(graph, towers[0][0].mean_average.device());
+  std::vector<Output> rows;
+  for (const std::vector<BatchMoments>& tower : towers)
+    if (const std::optional<Output> row = counted_row_of(tower)) rows.push_back(*row);
+  Output gathered;
+  if (!rows.empty()) gathered = gather_over_processes(concat(rows, 0), graph.process());
+  std::int64_t taken = 0;
+  for (const BatchMoments& layer : towers[0]) {
+    SiteScope site(graph, layer.site);
+    HostScope beside(graph, layer.mean_average.device());
+    Moments batch{layer.mean, layer.variance};
+    if (!layer.synchronised) {
+      const std::int64_t columns = 2 * layer.mean.shape()[0] + 1;
+      const Output of_layer = slice(gathered, {0, taken}, {gathered.shape()[0], columns});
+      const Node& all = graph.add(kCombineGathered, {of_layer});
+      batch = {all.output(0), all.output(1)};
+      taken += columns;
+    }
+    move_average(layer.mean_average, batch.mean, layer.momentum, options);
+    move_average(layer.variance_average, batch.variance, layer.momentum, options);
+  }
+}
+
 // Moves the averages of all layers.
 void move_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
                    const AverageOptions& options) {
@@ -146,6 +188,7 @@ void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMomen
   NameScope root(graph, "");
   NameScope names(graph, "moving_averages");
   if (graph.process().size == 1) return move_averages(graph, towers, options);
+  if (samples.empty()) return move_averages_by_rows(graph, towers, options);
   move_averages(graph, of_all_processes(towers), options);
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/exchange.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/kernels/reduce.h"
 
 namespace belfry {
@@ -268,8 +270,20 @@ KernelRun mpi_all_reduce_kernel(KernelPlan& plan) {
 // Another for each exchange of a graph.
 int next_tag(const Graph& graph) { return static_cast<int>(exchanges(graph).size()); }
 
+// Messages are memory of hosts: what lies on a GPU is copied there before, and back behind.
+class MessageScope {
+ public:
+  MessageScope(Graph& graph, const DeviceSpec& device) {
+    if (device.is_gpu()) host_.emplace(graph, device);
+  }
+
+ private:
+  std::optional<HostScope> host_;
+};
+
 Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, NodeOptions options,
                  At at) {
+  const MessageScope on(graph, inputs[0].device());
   Node& node = graph.add(op, inputs, at, std::move(options));
   graph.add_to_collection(kCollection, node);
   return node.output();
@@ -330,6 +344,7 @@ Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int t
                           At at) {
   Graph& graph = own[0].graph();
   const std::int64_t elements = own[0].shape().elements();
+  const MessageScope on(graph, own[0].device());
   const Output pieces =
       exchanged(graph, kScatterPieces, own,
                 NodeOptions(ScatterOptions{place.rank, place.size, towers, next_tag(graph)}), at);

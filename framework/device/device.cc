@@ -107,6 +107,16 @@ bool Device::reaches(const Device& other) const {
   return backend && other.backend && backend->peer_access(gpu, other.gpu);
 }
 
+ProcessPlace process_place(const SessionOptions& options) {
+  if (options.processes) return options.processes->place();
+  const ProcessPlace place = options.planned_place;
+  require(place.size == 1 || options.dry_run, "planned_place: ", place.size,
+          " processes can be planned by a dry run alone; a run has those that a launcher starts");
+  require(0 <= place.rank && place.rank < place.size, "planned_place: there is no rank ",
+          place.rank, " of ", place.size);
+  return place;
+}
+
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options) {
   Counts counts = count_devices(options.device_count);
   const int logical = options.logical_gpus;
@@ -122,8 +132,7 @@ std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options)
   std::vector<DeviceSpec> specs;
   for (int i = 0; i < counts.cpus; ++i) specs.push_back(DeviceSpec::local("CPU", i));
   for (int i = 0; i < counts.gpus; ++i) specs.push_back(DeviceSpec::local("GPU", i));
-  if (options.processes)
-    for (DeviceSpec& spec : specs) spec = spec.of_process(options.processes->place());
+  for (DeviceSpec& spec : specs) spec = spec.of_process(process_place(options));
   std::vector<std::int64_t> limits(specs.size(), 0);
   for (const auto& [name, bytes] : options.memory_limit) {
     const DeviceSpec limited(name);

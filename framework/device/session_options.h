@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "belfry/framework/group/process_place.h"
+
 namespace belfry {
 
 class Processes;
@@ -83,8 +85,14 @@ struct SessionOptions {
   // The processes that train one model together; null: this one alone. Devices of rank r are
   // /job:worker/replica:0/task:r/....
   std::shared_ptr<Processes> processes = {};
+  // Of a dry run without `processes`: it plans what this one of so many would run.
+  ProcessPlace planned_place = {};
   // Called with each plan before it is given memory: where tests look at plans and inject faults.
   std::function<void(Plan&)> plan_hook = {};
 };
+
+// That of `processes`, else the planned one. Throws InvalidArgument for a planned one of several
+// without dry_run, or a rank that is not below the size.
+ProcessPlace process_place(const SessionOptions& options);
 
 }  // namespace belfry

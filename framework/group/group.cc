@@ -25,7 +25,7 @@ std::span<std::byte> bytes_of(std::vector<T>& values) {
 }
 
 // Rank 0 receives the text of each other process.
-std::vector<std::string> collect(ProcessGroup& group, const std::string& own) {
+std::vector<std::string> receive_all(ProcessGroup& group, const std::string& own) {
   std::vector<std::string> all(static_cast<std::size_t>(group.size()));
   all[0] = own;
   std::vector<std::uint64_t> sizes(all.size());
@@ -116,14 +116,17 @@ void finish(ProcessGroup& group, std::span<GroupMessage> messages) {
   }
 }
 
+std::vector<std::string> collect(ProcessGroup& group, const std::string& own) {
+  if (group.rank() == 0) return receive_all(group, own);
+  std::string sent = own;
+  send_sized(group, 0, sent);
+  return {};
+}
+
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own) {
   if (group.size() == 1) return {own};
-  if (group.rank() > 0) {
-    std::string sent = own;
-    send_sized(group, 0, sent);
-    return parted(receive_sized(group, 0), group.size());
-  }
   const std::vector<std::string> all = collect(group, own);
+  if (group.rank() > 0) return parted(receive_sized(group, 0), group.size());
   std::string sent = joined(all);
   for (int r = 1; r < group.size(); ++r) send_sized(group, r, sent);
   return all;

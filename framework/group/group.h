@@ -57,6 +57,9 @@ void finish(ProcessGroup& group, std::span<GroupMessage> messages);
 // order.
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
 
+// The same, and rank 0 alone gets them; others get none.
+std::vector<std::string> collect(ProcessGroup& group, const std::string& own);
+
 // Sleeps longer and longer while nothing moves, so that a thread that polls leaves the cores to
 // those that compute.
 class Backoff {

@@ -65,6 +65,18 @@ std::vector<std::string> Processes::gather(const std::string& own) {
   return all;
 }
 
+std::vector<std::string> Processes::collect(const std::string& own) {
+  std::vector<std::string> all;
+  call([&](ProcessGroup& group) { all = belfry::collect(group, own); });
+  return all;
+}
+
+std::vector<ClockOffset> Processes::clock_offsets() {
+  std::vector<ClockOffset> offsets;
+  call([&](ProcessGroup& group) { offsets = belfry::clock_offsets(group); });
+  return offsets;
+}
+
 void Processes::end_others(const std::string& why) {
   call([&](ProcessGroup& group) { group.end_others(why); });
 }

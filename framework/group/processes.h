@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "belfry/framework/group/clock_offsets.h"
 #include "belfry/framework/group/group.h"
 #include "belfry/framework/group/process_place.h"
 #include "belfry/framework/group/watched_group.h"
@@ -48,8 +49,10 @@ class Processes {
   // threw. One work at a time.
   void begin(Work& work);
   void wait();
-  // gather() of group.h.
+  // gather() and collect() of group.h, and clock_offsets().
   std::vector<std::string> gather(const std::string& own);
+  std::vector<std::string> collect(const std::string& own);
+  std::vector<ClockOffset> clock_offsets();
   // The other processes throw CommError with `why`, and this one can do nothing with them any more.
   void end_others(const std::string& why);
 

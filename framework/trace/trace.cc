@@ -1,175 +1,121 @@
 #include "belfry/framework/trace/trace.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/framework/trace/recording.h"
-#include "belfry/framework/trace/timeline.h"
+#include "belfry/framework/trace/trace_content.h"
 
 namespace belfry {
 namespace {
 
-// Nanoseconds as microseconds: "12.500".
-std::string micros(std::int64_t nanoseconds) {
-  const std::string digits = std::to_string(1000 + nanoseconds % 1000);
-  return cat(nanoseconds / 1000, ".", std::string_view(digits).substr(1));
+std::string file_of(std::int64_t transferred_bytes, const Json& transfers,
+                    const std::string& more_data, const std::string& events) {
+  return cat(
+      "{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"transferred_bytes\":", transferred_bytes,
+      ",\"transfers\":", transfers.str(), more_data, "},\n\"traceEvents\":[\n", events, "\n]}\n");
 }
 
-// Prints a timeline. Processes are numbered from 1 in the order of devices, `workers` last; tracks
-// go on from there, because a viewer takes the thread with its process's number for the main one.
-class TracePrinter {
- public:
-  TracePrinter(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
-               const Timeline& timeline)
-      : plan_(plan), devices_(devices), timeline_(timeline) {}
+Json to_json(std::span<const Trace::Transfer> transfers) {
+  Json list = Json::array();
+  for (const auto& [name, from, to, bytes] : transfers)
+    list.push(Json::object().set("name", name).set("from", from).set("to", to).set("bytes", bytes));
+  return list;
+}
 
-  // All events: metadata, then the rest in order of time, one per line.
-  std::string run() {
-    name_processes();
-    name_tracks();
-    for (const Timeline::Slice& slice : timeline_.slices) add_slice(slice);
-    for (std::size_t a = 0; a < timeline_.arrows.size(); ++a) add_arrow(a);
-    add_levels();
-    std::ranges::stable_sort(events_, {}, &Event::time);
-    std::string text;
-    for (const Event& event : events_) text += cat(text.empty() ? "" : ",\n", event.text);
-    return text;
+std::int64_t nanoseconds(Recording::Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+// What rank 0 needs of each process: a line of numbers, one of transfers, then events.
+struct PartOfAll {
+  std::int64_t transferred = 0;
+  Communication communication;
+  Json transfers;
+  std::string_view events;
+
+  static PartOfAll read(std::string_view text) {
+    PartOfAll part;
+    const std::size_t first = text.find('\n'), second = text.find('\n', first + 1);
+    const Json numbers = Json::parse(text.substr(0, first));
+    part.transferred = numbers.at("transferred").integer();
+    part.communication = {numbers.at("under_way").integer(), numbers.at("hidden").integer()};
+    part.transfers = Json::parse(text.substr(first + 1, second - first - 1));
+    part.events = text.substr(second + 1);
+    return part;
   }
-
- private:
-  struct Event {
-    std::int64_t time;
-    std::string text;
-  };
-
-  int process(int device) const {
-    return device == Timeline::kWorkers ? static_cast<int>(devices_.size()) + 1 : device + 1;
-  }
-
-  void name_processes() {
-    const auto name = [&](int device, const std::string& text) {
-      const std::string where = cat(R"("pid":)", process(device));
-      add_metadata("process_name", where, "name", text);
-      add_metadata("process_sort_index", where, "sort_index", process(device));
-    };
-    for (std::size_t d = 0; d < devices_.size(); ++d)
-      name(static_cast<int>(d), devices_[d]->spec.str());
-    if (!timeline_.tracks.empty() && timeline_.tracks.back().device == Timeline::kWorkers)
-      name(Timeline::kWorkers, "workers");
-  }
-
-  void name_tracks() {
-    for (std::size_t t = 0; t < timeline_.tracks.size(); ++t) {
-      const Timeline::Track& track = timeline_.tracks[t];
-      const char* const kind = track.device == Timeline::kWorkers ? "worker " : "strand ";
-      add_metadata("thread_name", where(static_cast<int>(t)), "name", cat(kind, track.index));
-      add_metadata("thread_sort_index", where(static_cast<int>(t)), "sort_index", track.index);
-    }
-  }
-
-  std::string where(int track) const {
-    return cat(R"("pid":)", process(timeline_.tracks[at(track)].device), R"(,"tid":)",
-               process(Timeline::kWorkers) + 1 + track);
-  }
-
-  void add_metadata(const char* what, const std::string& where, const char* key, Json value) {
-    Json args = Json::object();
-    args.set(key, std::move(value));
-    events_.push_back(
-        {-1, cat(R"({"ph":"M","name":")", what, "\",", where, R"(,"args":)", args.str(), "}")});
-  }
-
-  void add_slice(const Timeline::Slice& slice) {
-    const PlanNode& node = plan_.node(slice.node);
-    events_.push_back(
-        {slice.start,
-         cat(R"({"ph":"X","cat":"Op","name":)", Json(node.op->name).str(), ",", where(slice.track),
-             R"(,"ts":)", micros(slice.start), R"(,"dur":)", micros(slice.end - slice.start),
-             R"(,"args":)", (slice.is_part ? part_args(slice) : args(slice)).str(), "}")});
-  }
-
-  Json args(const Timeline::Slice& slice) const {
-    const PlanNode& node = plan_.node(slice.node);
-    Json args = Json::object();
-    args.set("name", node.name());
-    args.set("op", node.op->name);
-    args.set("device", devices_[at(timeline_.tracks[at(slice.track)].device)]->spec.str());
-    for (std::size_t i = 0; i < node.inputs.size(); ++i)
-      args.set(cat("input", i), plan_.name(node.inputs[i]));
-    Json bytes = Json::array();
-    for (const TensorType& type : node.types) bytes.push(type.bytes());
-    args.set("output_bytes", std::move(bytes));
-    args.set("line", node.node->origin().site.str());
-    if (const Node* forward = node.node->origin().forward) args.set("forward", forward->name());
-    if (slice.enqueued >= 0) args.set("enqueued", micros(slice.enqueued));
-    return args;
-  }
-
-  Json part_args(const Timeline::Slice& slice) const {
-    Json args = Json::object();
-    args.set("name", plan_.node(slice.node).name());
-    args.set("op", plan_.node(slice.node).op->name);
-    args.set("begin", slice.range.begin);
-    args.set("end", slice.range.end);
-    return args;
-  }
-
-  void add_arrow(std::size_t a) {
-    const Timeline::Arrow& arrow = timeline_.arrows[a];
-    const Timeline::Slice& from = timeline_.slices[at(arrow.from)];
-    const Timeline::Slice& to = timeline_.slices[at(arrow.to)];
-    const std::string name =
-        cat(plan_.name(arrow.value), ": ", plan_.type(arrow.value).bytes(), " bytes");
-    const std::string common =
-        cat(R"("cat":"DataFlow","name":)", Json(name).str(), R"(,"id":)", a + 1, ",");
-    const std::int64_t leaves = from.end - 1, arrives = to.start + 1;
-    events_.push_back({leaves, cat(R"({"ph":"s",)", common, where(from.track), R"(,"ts":)",
-                                   micros(leaves), "}")});
-    events_.push_back({arrives, cat(R"({"ph":"f","bp":"e",)", common, where(to.track), R"(,"ts":)",
-                                    micros(arrives), "}")});
-  }
-
-  void add_levels() {
-    std::vector<std::int64_t> variables(devices_.size());
-    for (const BufferRecord& buffer : plan_.buffers)
-      if (buffer.kind == BufferKind::kState) variables[at(buffer.device)] += buffer.bytes;
-    for (const Timeline::Level& level : timeline_.levels)
-      events_.push_back({level.time, cat(R"({"ph":"C","cat":"Memory","name":"memory","pid":)",
-                                         process(level.device), R"(,"ts":)", micros(level.time),
-                                         R"(,"args":{"arena":)", level.bytes, R"(,"variables":)",
-                                         variables[at(level.device)], "}}")});
-  }
-
-  const Plan& plan_;
-  const std::vector<std::unique_ptr<Device>>& devices_;
-  const Timeline& timeline_;
-  std::vector<Event> events_;
 };
+
+std::string part_text(const Trace& trace, const std::string& events) {
+  const auto& [under_way, hidden] = trace.communication();
+  return cat(Json::object()
+                 .set("transferred", trace.transferred_bytes())
+                 .set("under_way", under_way)
+                 .set("hidden", hidden)
+                 .str(),
+             "\n", to_json(trace.transfers()).str(), "\n", events);
+}
+
+// Of otherData: how the times of each process were brought onto the clock of rank 0.
+Json clocks_json(const Processes& processes, const std::vector<ClockOffset>& offsets) {
+  Json clocks = Json::array();
+  for (std::size_t r = 0; r < offsets.size(); ++r)
+    clocks.push(Json::object()
+                    .set("rank", r)
+                    .set("host", processes.host(static_cast<int>(r)))
+                    .set("offset_ns", offsets[r].offset)
+                    .set("error_ns", offsets[r].error));
+  return clocks;
+}
+
+// What to add to times of this process, so that those of all count from the earliest start of the
+// step, by the clock of rank 0.
+std::int64_t shift_here(Processes& processes, const std::vector<ClockOffset>& offsets,
+                        Recording::Clock::time_point zero) {
+  const auto rank = static_cast<std::size_t>(processes.rank());
+  const std::int64_t own = nanoseconds(zero) - offsets[rank].offset;
+  std::int64_t first = own;
+  for (const std::string& start : processes.gather(cat(own)))
+    first = std::min<std::int64_t>(first, std::stoll(start));
+  return own - first;
+}
+
+TraceFile joined(Processes& processes, const std::vector<ClockOffset>& offsets,
+                 const std::vector<std::string>& parts) {
+  TraceFile file;
+  std::int64_t transferred = 0;
+  Json transfers = Json::array();
+  std::string events;
+  for (const std::string& text : parts) {
+    const PartOfAll part = PartOfAll::read(text);
+    transferred += part.transferred;
+    file.communication += part.communication;
+    for (const Json& transfer : part.transfers.items()) transfers.push(transfer);
+    events += cat(events.empty() ? "" : ",\n", part.events);
+  }
+  const std::optional<double> share = file.communication.hidden_share();
+  const std::string more =
+      cat(",\"clocks\":", clocks_json(processes, offsets).str(),
+          ",\"communication_hidden_share\":", (share ? Json(*share) : Json()).str());
+  file.text = file_of(transferred, transfers, more, events);
+  return file;
+}
 
 }  // namespace
 
 Trace::Trace(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
-             const Recording& recording) {
-  Json list = Json::array();
-  for (const TransferRecord& record : plan.transfers) {
+             const Recording& recording)
+    : content_(std::make_shared<const TraceContent>(trace_content(plan, devices, recording))) {
+  for (const TransferRecord& record : plan.transfers)
     transfers_.push_back({record.name, devices[at(record.from)]->spec.str(),
                           devices[at(record.to)]->spec.str(), record.bytes});
-    Json transfer = Json::object();
-    transfer.set("name", record.name);
-    transfer.set("from", transfers_.back().from);
-    transfer.set("to", transfers_.back().to);
-    transfer.set("bytes", record.bytes);
-    list.push(std::move(transfer));
-  }
-  const Timeline timeline = make_timeline(plan, recording);
-  text_ = cat("{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"transferred_bytes\":",
-              transferred_bytes(), ",\"transfers\":", list.str(), "},\n\"traceEvents\":[\n",
-              TracePrinter(plan, devices, timeline).run(), "\n]}\n");
 }
 
 std::int64_t Trace::transferred_bytes() const {
@@ -178,14 +124,33 @@ std::int64_t Trace::transferred_bytes() const {
   return bytes;
 }
 
-const std::string& Trace::str() const {
+const TraceContent& Trace::content() const {
   require(!empty(),
           "the trace is empty; give it to a run: session.run({y}, {}, {.trace = &trace})");
-  return text_;
+  return *content_;
+}
+
+const Communication& Trace::communication() const { return content().communication; }
+
+std::string Trace::str() const {
+  return file_of(transferred_bytes(), to_json(transfers_), "", events_text(content(), {}));
 }
 
 void Trace::save(const std::string& path, FileSystem& files) const {
   write_text_file(files, path, str());
+}
+
+TraceFile trace_of_all(Processes* processes, const Trace& trace) {
+  if (!processes) return {trace.str(), trace.communication()};
+  const TraceContent& content = trace.content();
+  const std::vector<ClockOffset> offsets = processes->clock_offsets();
+  const TraceView view{.rank = processes->rank(),
+                       .processes = processes->size(),
+                       .host = processes->host(processes->rank()),
+                       .shift = shift_here(*processes, offsets, content.zero)};
+  const std::vector<std::string> parts =
+      processes->collect(part_text(trace, events_text(content, view)));
+  return parts.empty() ? TraceFile() : joined(*processes, offsets, parts);
 }
 
 }  // namespace belfry

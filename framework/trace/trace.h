@@ -4,6 +4,8 @@
 //   session.run({y}, {}, {.trace = &trace});
 //   trace.save("step.json");
 //
+// trace_of_all() makes one file of the traces of several processes.
+//
 // The file is Chrome's JSON object form. Times are microseconds with three decimals since the start
 // of the run, by the monotonic clock. There is
 // * one process per device, named by its full name, with one track per strand. A slice is a launch:
@@ -30,12 +32,15 @@
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/trace/communication.h"
 
 namespace belfry {
 
 struct Device;
+class Processes;
 struct Plan;
 struct Recording;
+struct TraceContent;
 
 // Of one run: the next run that it is given to replaces it. A run that throws leaves it empty.
 // Keeps nothing of its session.
@@ -54,19 +59,37 @@ class Trace {
   Trace(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
         const Recording& recording);
 
-  bool empty() const { return text_.empty(); }
+  bool empty() const { return !content_; }
   std::span<const Transfer> transfers() const { return transfers_; }
   // Of all transfers.
   std::int64_t transferred_bytes() const;
 
-  // The content of the file. Throws InvalidArgument if the trace is empty.
-  const std::string& str() const;
+  // Each throws InvalidArgument if the trace is empty. str() is the content of the file.
+  std::string str() const;
+  const Communication& communication() const;
+  const TraceContent& content() const;
   // Throws InvalidArgument if the trace is empty, IoError naming the file if it cannot be written.
   void save(const std::string& path, FileSystem& files = local_file_system()) const;
 
  private:
   std::vector<Transfer> transfers_;
-  std::string text_;
+  std::shared_ptr<const TraceContent> content_;
 };
+
+// What a trace is written to, and what it tells.
+struct TraceFile {
+  std::string text;
+  Communication communication;
+};
+
+// The traces of one step in all processes as one: they call it together, behind that step. Rank 0
+// gets the file, others one that is empty. In the file
+// * each process of the run is one process, "rank 1, host", with the strands of its devices as
+//   tracks, and its workers;
+// * times are by the clock of rank 0, since the first process began the step. otherData.clocks has
+//   for each rank the offset of its clock, and how far from the true one that may be, in ns;
+// * otherData.communication_hidden_share is Communication::hidden_share() over all, or null.
+// Of a process that is alone (null), its own.
+TraceFile trace_of_all(Processes* processes, const Trace& trace);
 
 }  // namespace belfry

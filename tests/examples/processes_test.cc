@@ -185,10 +185,99 @@ TEST(Processes, AreInTheReport) {
   EXPECT_EQ(report["global_batch_size"], 32);
 }
 
-TEST(Processes, OfABenchmarkForOneAreRefused) {
-  const Finished all = shell(by_tcp(2, " -e 4K", free_port(), BELFRY_BIN_DIR "/allreduce_bench"));
-  EXPECT_NE(all.status, 0);
-  EXPECT_THAT(all.errors, HasSubstr("WORLD_SIZE=2: allreduce_bench measures the devices of one"));
+const std::string kAllReduce = BELFRY_BIN_DIR "/allreduce_bench";
+
+// The rows of the table: strategies, and what is wrong in and out of place.
+void expect_rows(const Finished& done, const std::string& strategies) {
+  EXPECT_EQ(done.status, 0) << done.errors;
+  const nlohmann::json records = nlohmann::json::parse(done.output);
+  std::string seen;
+  for (const auto& record : records) {
+    EXPECT_EQ(record["devices"], 4);
+    EXPECT_EQ(record["processes"], 2);
+    EXPECT_EQ(record["wrong"], 0);
+    EXPECT_GT(record["busbw"], 0);
+    if (record["in_place"] == true) seen += record["strategy"].get<std::string>() + " ";
+  }
+  EXPECT_EQ(seen, strategies);
+}
+
+TEST(Processes, AreTimedAsTheyReduceTogether) {
+  const std::string sizes = " --devices=cpu:2 -b 4K -e 4K -n 2 -w 0 --threads=1";
+  const Finished table =
+      shell(by_tcp(2, sizes + " --strategies=collective", free_port(), kAllReduce));
+  EXPECT_EQ(table.status, 0) << table.errors;
+  EXPECT_THAT(table.output, testing::AllOf(HasSubstr("# 2 processes by TCP: rank 0 on "),
+                                           HasSubstr("  algbw   busbw #wrong"),
+                                           HasSubstr("# Out of bounds values : 0 OK")));
+  EXPECT_EQ(table.output.find("# devices"), table.output.rfind("# devices")) << "one speaks";
+  expect_rows(
+      shell(by_tcp(2, sizes + " --strategies=collective,ring --json=-", free_port(), kAllReduce)),
+      "collective ring ");
+  if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
+  expect_rows(shell(cat(kMpirun, "2 ", kAllReduce, sizes, " --strategies=mpi,ring --json=-")),
+              "mpi ring ");
+}
+
+TEST(Processes, AreNotTimedByWhatOneProcessDoes) {
+  for (const auto& [flags, why] :
+       {std::pair(" --strategies=naive", "--strategies=naive: it combines what one process has"),
+        std::pair(" --update=momentum", "--update=momentum times the update of one process"),
+        std::pair(" --strategies=auto",
+                  "auto among --strategies predicts for the devices of one")}) {
+    const Finished all =
+        shell(by_tcp(2, cat(" --devices=cpu:1 -b 4K -e 4K", flags), free_port(), kAllReduce));
+    EXPECT_EQ(all.status, 2);
+    EXPECT_THAT(all.errors, HasSubstr(why));
+  }
+}
+
+// A benchmark's rates are of all processes, and its trace is one file.
+TEST(Processes, OfABenchmarkAreInItsReportAndItsTrace) {
+  const std::string trace = temporary_path(".trace");
+  const Finished all = shell(by_tcp(
+      2,
+      cat(" --model=mlp --image_size=8 --devices=cpu:2 --batch_size=2 --num_batches=2 --threads=1 "
+          "--num_warmup_batches=1 --json=- --trace_file=",
+          trace),
+      free_port(), BELFRY_BIN_DIR "/train_bench"));
+  ASSERT_EQ(all.status, 0) << all.errors;
+  const nlohmann::json report = nlohmann::json::parse(all.output);
+  EXPECT_EQ(report["processes"], 2);
+  EXPECT_EQ(report["hosts"].size(), 2u);
+  EXPECT_EQ(report["devices"], 4);
+  EXPECT_EQ(report["global_batch_size"], 8);
+  EXPECT_GE(report["communication_hidden_share"], 0);
+  EXPECT_LE(report["communication_hidden_share"], 1);
+  const Finished checked = check_traces({trace});
+  EXPECT_NE(checked.status, 1) << checked.output << checked.errors;
+  std::filesystem::remove(trace);
+}
+
+TEST(Processes, OfARunTraceTheSameSteps) {
+  const std::string trace = temporary_path(".trace");
+  const Finished all = shell(
+      by_tcp(2, cat(" --devices=cpu:1 --json=- --trace_file=", trace, arguments()), free_port()));
+  ASSERT_EQ(all.status, 0) << all.errors;
+  EXPECT_TRUE(nlohmann::json::parse(all.output)["communication_hidden_share"].is_number());
+  const Finished checked = check_traces({trace});
+  EXPECT_NE(checked.status, 1) << checked.output << checked.errors;
+  std::filesystem::remove(trace);
+}
+
+TEST(Processes, ArePlannedWithoutBeingStarted) {
+  const Finished plan = run_program(
+      kMnist, {"--dry_run", "--processes=3", "--devices=cpu:2", "--batch_size=2", "--json=-"});
+  ASSERT_EQ(plan.status, 0) << plan.errors;
+  const nlohmann::json step = nlohmann::json::parse(plan.output)["step"];
+  EXPECT_EQ(step["processes"], 3);
+  EXPECT_EQ(step["between_hosts"]["links"].size(), 2u);
+  EXPECT_THAT(plan.errors, HasSubstr("this is the plan of rank 0 of 3 processes"));
+  const Finished other =
+      shell(by_tcp(2, " --dry_run --processes=3 --devices=cpu:2" + data(), free_port()));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.errors,
+              HasSubstr("--processes=3, but a launcher has started 2 (WORLD_SIZE=2)"));
 }
 
 // Two processes, of which the second has something of its own before or behind the command.

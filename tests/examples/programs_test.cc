@@ -379,10 +379,11 @@ TEST(Programs, AllreduceBenchPrintsItsTableAndWritesJsonAndCsv) {
                                      "even number of"));
   EXPECT_THAT(done.output, HasSubstr("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "));
   const auto records = nlohmann::json::parse(text_of(json));
-  EXPECT_THAT(text_of(csv), testing::StartsWith(
-                                "strategy,canonical,devices,device_type,dtype,redop,bytes,in_place,"
-                                "time_us,algbw,busbw,wrong,limit_us,agg_iters,"
-                                "deterministic\n"));
+  EXPECT_THAT(
+      text_of(csv),
+      testing::StartsWith("strategy,canonical,devices,processes,device_type,dtype,redop,bytes,"
+                          "in_place,time_us,algbw,busbw,wrong,limit_us,agg_iters,"
+                          "deterministic\n"));
   local_file_system().remove(json);
   local_file_system().remove(csv);
   ASSERT_GE(records.size(), 8u);
@@ -550,7 +551,7 @@ TEST(Programs, AllreduceBenchKeepsWhatItMeasuredBeforeAnError) {
   const auto records = nlohmann::json::parse(text_of(json));
   EXPECT_EQ(records.size(), 2u);
   EXPECT_EQ(records[0]["bytes"], 1024);
-  EXPECT_THAT(text_of(csv), HasSubstr("\ncollective,true,4,cpu,f32,sum,1024,true,"));
+  EXPECT_THAT(text_of(csv), HasSubstr("\ncollective,true,4,1,cpu,f32,sum,1024,true,"));
   local_file_system().remove(json);
   local_file_system().remove(csv);
 }

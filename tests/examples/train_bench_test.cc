@@ -133,7 +133,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   for (const char* strategy : {"collective", "naive", "colocate"}) {
     ASSERT_TRUE(results.contains(strategy)) << strategy;
     const auto& result = results[strategy];
-    EXPECT_EQ(result.size(), 31u);
+    EXPECT_EQ(result.size(), 34u);
     EXPECT_EQ(result["devices"], 3);
     EXPECT_EQ(result["shards"], 3);
     EXPECT_EQ(result["canonical"], true) << strategy;
@@ -239,6 +239,25 @@ TEST(TrainBench, PlansForGpusThatAreNotThere) {
       << "two replicas in one storage";
 }
 
+TEST(TrainBench, PlansOneOfManyProcesses) {
+  const std::string json = temporary_path(".json");
+  const Finished done = bench({"--model=mlp", "--image_size=8", "--devices=gpu:8",
+                               "--processes=128", "--batch_size=2", "--dry_run", "--json=" + json});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output,
+              AllOf(HasSubstr("GPU:7 of each of 128 processes"), HasSubstr("2048 in all"),
+                    HasSubstr("several processes do not run on GPUs yet")));
+  const auto plan = nlohmann::json::parse(take(json));
+  EXPECT_EQ(plan["global_batch_size"], 2048);
+  EXPECT_EQ(plan["devices"].size(), 9u) << "and the host";
+  EXPECT_EQ(plan["devices"][8]["tower"], 7);
+  const auto& between = plan["between_hosts"];
+  EXPECT_EQ(between["links"].size(), 127u);
+  std::int64_t sent = 0;
+  for (const auto& link : between["links"]) sent += link["sent_bytes"].get<std::int64_t>();
+  EXPECT_EQ(between["sent_bytes"], sent);
+}
+
 TEST(TrainBench, ChecksTheEquivalenceOfAllModes) {
   if (kSanitized) GTEST_SKIP() << "too slow under sanitizers; CheckEquivalence does it in small";
   const std::string json = temporary_path(".json");
@@ -312,8 +331,12 @@ TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--strategies=naive", "--trainer=parameter_server"}),
               HasSubstr("--trainer=parameter_server does not take naive; leave one of them out"));
   EXPECT_THAT(refusal({"--strategies=all", "--plot=f", "--json=./f"}), HasSubstr("overwrite"));
-  EXPECT_THAT(refusal({"--dry_run", "--json=f"}),
-              HasSubstr("--json=f has no use beside --dry_run"));
+  EXPECT_THAT(refusal({"--dry_run", "--num_batches=3"}),
+              HasSubstr("--num_batches=3 has no use beside --dry_run"));
+  EXPECT_THAT(refusal({"--strategies=naive", "--trace_file=t"}),
+              HasSubstr("--trace_file=t has no use beside --strategies"));
+  EXPECT_THAT(refusal({"--num_warmup_batches=0", "--trace_file=t"}),
+              HasSubstr("--trace_file=t records the last warm-up step"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--num_batches=3"}), HasSubstr("--num_batches"));
   EXPECT_THAT(refusal({"--logical_gpus=4"}), HasSubstr("names no GPU"));
   EXPECT_THAT(refusal({"--epochs=2"}), HasSubstr("unknown flag --epochs"));

@@ -47,6 +47,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
          .canonical = mode.canonical(model.devices),
          .deterministic = model.deterministic,
          .devices = devices,
+         .hosts = model.hosts,
          .batch_size = model.batch_size,
          .gradient_accumulation_steps = model.gradient_accumulation_steps,
          .shards = run.shards,
@@ -84,6 +85,8 @@ Json to_json(const BenchResult& result) {
   json.set("canonical", result.canonical)
       .set("deterministic", result.deterministic)
       .set("devices", result.devices)
+      .set("processes", std::max<std::int64_t>(1, std::ssize(result.hosts)))
+      .set("hosts", Json::array(result.hosts))
       .set("batch_size", result.batch_size)
       .set("global_batch_size", result.batch_size * result.devices)
       .set("gradient_accumulation_steps", result.gradient_accumulation_steps)
@@ -109,6 +112,8 @@ Json to_json(const BenchResult& result) {
       .set("images_per_second_per_device", result.images_per_second_per_device)
       .set("tokens_per_second", result.tokens_per_second ? Json(*result.tokens_per_second) : Json())
       .set("mfu", result.mfu ? Json(*result.mfu) : Json())
+      .set("communication_hidden_share",
+           result.communication_hidden_share ? Json(*result.communication_hidden_share) : Json())
       .set("uncertainty", result.uncertainty)
       .set("jitter", result.jitter)
       .set("ratio", result.ratio)

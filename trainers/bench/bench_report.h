@@ -20,7 +20,8 @@ struct BenchResult {
   double bucket_mb = 0;       // of that
   bool canonical = false;
   bool deterministic = false;           // as in SessionOptions
-  int devices = 0;                      // K
+  int devices = 0;                      // K, of all processes
+  std::vector<std::string> hosts = {};  // of each process; empty for one alone
   int batch_size = 0;                   // per device, on average
   int gradient_accumulation_steps = 1;  // batches of a step
   int shards = 1;                       // of the global batch
@@ -34,11 +35,12 @@ struct BenchResult {
   double images_per_second_per_device = 0;
   std::optional<double> tokens_per_second = {};  // of all devices, of samples of tokens; or null
   std::optional<double> mfu = {};                // share of the measured peak, or null
-  double uncertainty = 0, jitter = 0;            // of all steps, as in statistics.h
-  double ratio = 1;                              // to the reference, the median over rounds
-  double ratio_spread = 0;                       // the largest ratio of a round less the smallest
-  double startup_seconds = 0;                    // as ModeRuns has it
-  ProcessMemory memory = {};                     // a member per field
+  std::optional<double> communication_hidden_share = {};  // of a traced step, or null
+  double uncertainty = 0, jitter = 0;                     // of all steps, as in statistics.h
+  double ratio = 1;            // to the reference, the median over rounds
+  double ratio_spread = 0;     // the largest ratio of a round less the smallest
+  double startup_seconds = 0;  // as ModeRuns has it
+  ProcessMemory memory = {};   // a member per field
   std::string params_hash, state_hash;
 };
 
@@ -52,13 +54,15 @@ struct BenchedModel {
   double weight_decay = 0, clip_norm = 0, label_smoothing = 0;  // 0: none
   int gradient_accumulation_steps = 1;                          // batches of a step
   std::int64_t tokens = 0;                                      // of a sample, or 0
-  std::optional<double> peak = {};  // measure_peak(), of the devices of this process
+  std::optional<double> peak = {};      // measure_peak(), of the devices of this process
+  std::vector<std::string> hosts = {};  // of each process; none: one alone
 };
 
 // One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.
 std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<const ModeRuns> runs,
                                        std::size_t reference);
 
+// A member per field, and processes.
 Json to_json(const BenchResult& result);
 
 // Strategies against each other. Differences are in per cent of the reference, with half their

@@ -15,8 +15,10 @@ namespace belfry {
 namespace {
 
 std::int64_t planned_bytes(Trainer& trainer, const Dataset& train) {
-  return host_bytes(trainer.session().device_use()) +
-         kBatchesHeld * bytes_of_batch(train, trainer.batches().global_batch());
+  const std::int64_t batch = trainer.batches().global_batch();
+  // The data set has a batch of all processes, the Prefetcher has the samples of this one.
+  return host_bytes(trainer.session().device_use()) + bytes_of_batch(train, batch) +
+         Prefetcher::kSlots * bytes_of_batch(train, batch / trainer.graph().process().size);
 }
 
 // `first`: nothing ran before it.
@@ -70,6 +72,7 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   plan.kept = trainer->kept_choice();
   plan.shards = shard_report(*trainer);
   plan.use = trainer->session().device_use();
+  plan.step = planned_step(*trainer);
   if (tells_memory) plan.memory = trainer->session().memory_report();
   plan.bytes = planned_bytes(*trainer, train);
   return plan;

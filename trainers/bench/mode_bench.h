@@ -12,6 +12,7 @@
 #include "belfry/trainers/callbacks/step_timer.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/core/planned_step.h"
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/statistics.h"
@@ -29,8 +30,9 @@ struct ModePlan {
   std::optional<KeptChoice> kept = {};  // that choice
   ShardReport shards = {};
   std::vector<DeviceUse> use;  // per device
-  MemoryReport memory = {};    // if it was asked for
-  std::int64_t bytes = 0;      // of the host: the peaks of its devices, and the batches in flight
+  PlannedStep step = {};
+  MemoryReport memory = {};  // if it was asked for
+  std::int64_t bytes = 0;    // of the host: the peaks of its devices, and the batches in flight
 };
 
 // Plans a training step in a dry run.

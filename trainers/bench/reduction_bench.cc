@@ -4,6 +4,7 @@
 
 #include "belfry/allreduce/choice.h"
 #include "belfry/allreduce/cost_model.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/run/session.h"
@@ -30,6 +31,18 @@ struct Entry {
   int in_place_way = -1, out_of_place_way = -1;  // of Interleaved
 };
 
+// Why it cannot combine what these devices, of all processes, have.
+std::string refusal_of(const std::string& name, const ReductionBenchOptions& options) {
+  const std::unique_ptr<Strategy> strategy = make_strategy(name);
+  if (options.place.size == 1) return strategy->refusal(options.devices);
+  if (name == "mpi" && options.processes && options.processes->carrier() != "MPI")
+    return cat("it adds by MPI, and ", options.processes->carrier(),
+               " carries messages here; start the processes by mpirun");
+  if (strategy->reaches_processes()) return "";
+  return cat("it combines what one process has, and this is one of ", options.place.size,
+             "; use collective, ring or mpi");
+}
+
 class Bench {
  public:
   Bench(const std::vector<Shape>& shapes, const ReductionBenchOptions& options,
@@ -42,9 +55,10 @@ class Bench {
       const auto busy = saying_that("building", entry.result);
       resolve(entry.result);
       const std::unique_ptr<Strategy> made = make_strategy(entry.result.resolved);
-      const std::string refusal = made->refusal(options_.devices);  // reduce() takes one of any
+      const std::string refusal =
+          refusal_of(entry.result.resolved, options_);  // reduce() takes one of any
       require(refusal.empty(), refusal);
-      entry.result.canonical = made->canonical(graph_.towers());
+      entry.result.canonical = made->canonical(options_.towers());
       entry.nodes = graph_.add(*made);
     });
     show("built ", strategy);
@@ -55,6 +69,7 @@ class Bench {
     if (options_.check) check();
     ReductionBench bench{.elements = graph_.elements(), .bytes = graph_.bytes()};
     time(bench);
+    if (options_.processes) combine(*options_.processes, bench);
     for (Entry& entry : entries_) bench.results.push_back(std::move(entry.result));
     return bench;
   }
@@ -164,6 +179,7 @@ class Bench {
 
   void time(ReductionBench& bench) {
     Interleaved ways;
+    if (options_.processes) ways.count_alike();
     const TimedLimit limit(ways, options_, bench.bytes,
                            std::min(session_->threads(), graph_.towers()));
     for (Entry& entry : entries_) {
@@ -181,12 +197,37 @@ class Bench {
     }
   }
 
+  // The times of the slowest process, and the wrong elements of all.
+  void combine(Processes& processes, ReductionBench& bench) {
+    Json own = Json::array();
+    own.push(bench.limit_seconds);
+    for (const Entry& entry : entries_)
+      for (const ReductionTiming* timing : {&entry.result.out_of_place, &entry.result.in_place})
+        own.push(timing->seconds).push(timing->wrong.value_or(0));
+    const std::vector<std::string> all = processes.gather(own.str());
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (static_cast<int>(r) == processes.rank()) continue;
+      const Json other = Json::parse(all[r]);
+      auto next = other.items().begin();
+      const auto slower = [&](double& seconds) { seconds = std::max(seconds, (next++)->number()); };
+      slower(bench.limit_seconds);
+      for (Entry& entry : entries_)
+        for (ReductionTiming* timing : {&entry.result.out_of_place, &entry.result.in_place}) {
+          slower(timing->seconds);
+          const std::int64_t wrong = (next++)->integer();
+          if (timing->wrong) *timing->wrong += wrong;
+        }
+    }
+  }
+
   SessionOptions session_options() const {
     return {.device_count = device_count(options_.devices),
             .logical_gpus = options_.logical_gpus,
             .dry_run = dry_run_,
             .threads = options_.threads,
-            .deterministic = options_.deterministic};
+            .deterministic = options_.deterministic,
+            .processes = options_.processes,
+            .planned_place = dry_run_ ? options_.place : ProcessPlace()};
   }
 
   const ReductionBenchOptions& options_;
@@ -218,9 +259,13 @@ std::int64_t reduction_memory(const std::vector<Shape>& shapes,
 std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view strategy,
                               const ReductionBenchOptions& options) {
   const std::unique_ptr<Strategy> made = make_strategy(strategy);
-  std::string why = made->refusal(options.devices);
+  std::string why = refusal_of(std::string(strategy), options);
   if (!why.empty()) return why;
   try {
+    if (options.place.size > 1) {
+      ReductionGraph(shapes, options).add(*made);
+      return "";
+    }
     std::vector<TensorType> types;
     for (const Shape& shape : shapes) types.push_back({shape, options.dtype});
     const MachineDescription machine{.devices = options.devices, .bandwidth = {{1, 1, 1}}};

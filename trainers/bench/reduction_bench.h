@@ -1,18 +1,24 @@
 // Times aggregation strategies against each other and against the memory: what allreduce_bench
 // prints.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "belfry/allreduce/machine.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/trainers/util/console.h"
 
 namespace belfry {
 
 struct ReductionBenchOptions {
-  std::vector<DeviceSpec> devices;
+  std::vector<DeviceSpec> devices;  // of each process
+  // Several that reduce together, each with `devices`; null: this one alone. A dry run of one of so
+  // many takes `place` instead.
+  std::shared_ptr<Processes> processes = {};
+  ProcessPlace place = {};
   int logical_gpus = 1;        // as in SessionOptions
   int threads = 0;             // 0: one per usable core
   bool deterministic = false;  // as in SessionOptions
@@ -30,10 +36,14 @@ struct ReductionBenchOptions {
   bool auto_any = false;  // "auto" may take strategies that are not canonical
   // Where it shows how far it is, whenever that is due; borrowed, may be null.
   Console* console = nullptr;
+
+  // Of all processes.
+  int towers() const { return static_cast<int>(devices.size()) * place.size; }
 };
 
 struct ReductionTiming {
-  double seconds = 0;                 // of a reduction: the median step over options.aggregate
+  double seconds = 0;                 // of a reduction: the median step over options.aggregate; of
+                                      // several processes that of the slowest
   std::optional<double> predicted;    // seconds, on options.machine
   std::optional<std::int64_t> wrong;  // elements on all towers, if checked
 };
@@ -50,8 +60,8 @@ struct ReductionResult {
 
 struct ReductionBench {
   std::int64_t elements = 0, bytes = 0;  // per tower
-  // Of scaling the same buffers in place on the same threads, in the faster of two forms; on GPUs,
-  // of copying them within the memory of each.
+  // In the slowest process: of scaling the same buffers in place on the same threads, in the faster
+  // of two forms; on GPUs, of copying them within the memory of each.
   double limit_seconds = 0;
   std::vector<ReductionResult> results;  // in the order asked for
 };
@@ -59,13 +69,14 @@ struct ReductionBench {
 // Reduces tensors of these shapes, one set per tower, by Step::run: in place is assign(v[t],
 // sum[t]) for variables on the towers' devices, out of place the sums for their effect alone.
 // Strategies, forms and the limit take turns (Interleaved). Throws what strategies and sessions
-// throw.
+// throw. Several processes call it together; each returns the results of all.
 ReductionBench bench_reduction(const std::vector<Shape>& shapes,
                                const std::vector<std::string>& strategies,
                                const ReductionBenchOptions& options);
 
-// Why a strategy cannot reduce tensors of these shapes and options.dtype on options.devices, at one
-// device, too; "" if it can. Plans it and runs nothing.
+// Why a strategy cannot reduce tensors of these shapes and options.dtype on options.devices, or
+// over processes as options.place says, at one device, too; "" if it can. Plans it and runs
+// nothing.
 std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view strategy,
                               const ReductionBenchOptions& options);
 

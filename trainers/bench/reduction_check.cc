@@ -8,13 +8,14 @@ ReductionCheck::ReductionCheck(const ReductionGraph& graph, const ReductionBench
                                Show show)
     : graph_(graph), show_(std::move(show)) {
   for (const TensorType& type : graph.types())
-    oracles_.emplace_back(type.shape, type.dtype, graph.towers(), options.reduction);
+    oracles_.emplace_back(type.shape, type.dtype, options.towers(), options.reduction);
 }
 
 void ReductionCheck::write_inputs(Session& session) const {
   for (std::size_t n = 0; n < oracles_.size(); ++n)
     for (int t = 0; t < graph_.towers(); ++t) {
-      session.write(graph_.buffer(t, static_cast<int>(n)), oracles_[n].input(t));
+      session.write(graph_.buffer(t, static_cast<int>(n)),
+                    oracles_[n].input(graph_.towers_before() + t));
       show_("writing what is summed", "");
     }
 }

@@ -16,6 +16,12 @@ std::vector<TensorType> tensor_types(const std::vector<Shape>& shapes, DType dty
   return types;
 }
 
+std::vector<DeviceSpec> own_devices(const ReductionBenchOptions& options) {
+  std::vector<DeviceSpec> devices = options.devices;
+  for (DeviceSpec& device : devices) device = device.of_process(options.place);
+  return devices;
+}
+
 std::vector<Node*> nodes_behind(const std::vector<Output>& outputs) {
   std::vector<Node*> nodes;
   for (const Output& output : outputs) nodes.push_back(&output.node());
@@ -28,7 +34,8 @@ ReductionGraph::ReductionGraph(const std::vector<Shape>& shapes,
                                const ReductionBenchOptions& options)
     : options_(options),
       types_(tensor_types(shapes, options.dtype)),
-      rows_(tower_buffers(graph_, types_, options.devices)) {
+      graph_(1, options.place),
+      rows_(tower_buffers(graph_, types_, own_devices(options))) {
   for (const Shape& shape : shapes) elements_ += shape.elements();
 }
 
@@ -70,7 +77,7 @@ std::vector<std::vector<Gradient>> ReductionGraph::rows_behind(const std::vector
   for (std::size_t t = 0; t < rows.size(); ++t)
     for (std::size_t n = 0; n < rows[t].size(); ++n) {
       Node* const before = nodes[n * rows.size() + t];
-      const DeviceScope on(graph_, options_.devices[t]);
+      const DeviceScope on(graph_, options_.devices[t].of_process(options_.place));
       const ControlDependencies behind(graph_, std::span(&before, 1));
       rows[t][n].value = rows[t][n].variable.read();
     }

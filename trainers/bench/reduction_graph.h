@@ -31,7 +31,9 @@ class ReductionGraph {
   const std::vector<TensorType>& types() const { return types_; }
   std::int64_t elements() const { return elements_; }  // per tower
   std::int64_t bytes() const;                          // per tower
+  // Of this process, and how many come before these.
   int towers() const { return static_cast<int>(rows_.size()); }
+  int towers_before() const { return graph_.process().rank * towers(); }
   // What tower t has of tensor n.
   Variable buffer(int t, int n) const {
     return rows_[static_cast<std::size_t>(t)][static_cast<std::size_t>(n)].variable;

@@ -78,7 +78,8 @@ Json subject(const std::string& strategy, bool canonical, bool in_place, std::in
   Json json = Json::object();
   json.set("strategy", strategy)
       .set("canonical", canonical)
-      .set("devices", static_cast<int>(options.devices.size()))
+      .set("devices", options.towers())
+      .set("processes", options.place.size)
       .set("device_type", lower(options.devices[0].type.value_or("").str()))
       .set("dtype", name_of(options.dtype))
       .set("redop", name_of(options.reduction))
@@ -90,7 +91,7 @@ Json subject(const std::string& strategy, bool canonical, bool in_place, std::in
 // Its time, and what follows from that.
 void set_times(Json& json, std::int64_t bytes, double seconds, double limit_seconds,
                std::optional<std::int64_t> wrong, const ReductionBenchOptions& options) {
-  const auto devices = static_cast<int>(options.devices.size());
+  const int devices = options.towers();
   json.set("time_us", seconds * 1e6)
       .set("algbw", algorithm_bandwidth(bytes, seconds))
       .set("busbw", bus_bandwidth(bytes, seconds, devices) / 1e9)
@@ -126,7 +127,7 @@ std::string ReductionTable::head() const {
 }
 
 std::string ReductionTable::lines(const ReductionBench& bench) {
-  const auto devices = static_cast<int>(options_.devices.size());
+  const int devices = options_.towers();
   std::string text;
   for (const ReductionResult& result : bench.results) {
     if (!result.refusal.empty()) {

@@ -43,10 +43,10 @@ class ReductionTable {
 };
 
 // Adds to a list two objects for each strategy that was timed, out of place and in place: strategy,
-// canonical, devices (K), device_type, dtype, redop, bytes (per device), in_place, time_us, algbw,
-// busbw (GB/s of 1e9), wrong (null if it was not checked), limit_us, agg_iters (reductions in a
-// timed step; the times are of one); with a machine also resolved (what "auto" chose) and
-// predicted_us.
+// canonical, devices (K, of all processes), processes, device_type, dtype, redop, bytes (per
+// device), in_place, time_us, algbw, busbw (GB/s of 1e9), wrong (null if it was not checked),
+// limit_us, agg_iters (reductions in a timed step; the times are of one); with a machine also
+// resolved (what "auto" chose) and predicted_us.
 void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list);
 
 // The four cells of `strategy` as lines, below heads that begin with '#': size, count, type, redop,

@@ -23,19 +23,15 @@
 namespace belfry {
 namespace {
 
-ProcessPlace place_of(const TrainerOptions& options) {
-  return options.session.processes ? options.session.processes->place() : ProcessPlace();
-}
-
 // Those of one of several processes have plans like the others'.
 TrainerOptions with_equal_plans(TrainerOptions options) {
-  options.batches.feeds_every_tower = place_of(options).size > 1;
+  options.batches.feeds_every_tower = process_place(options.session).size > 1;
   return options;
 }
 
 // Of all processes.
 std::int64_t towers_of(const TrainerOptions& options) {
-  return std::ssize(options.devices) * place_of(options).size;
+  return std::ssize(options.devices) * process_place(options.session).size;
 }
 
 // What the plan of batches is made for.
@@ -56,7 +52,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       test_(test),
       batches_(samples_of(options_, train), towers_of(options_), options_.batch_size, options_.seed,
                options_.batches),
-      graph_(options_.seed, place_of(options_)) {
+      graph_(options_.seed, process_place(options_.session)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
   options_.session.device_count = device_count(options_.devices);

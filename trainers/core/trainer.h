@@ -223,7 +223,13 @@ class Trainer {
   // Of the training steps: one for each form of batches, or one for each tower that runs free.
   std::vector<std::shared_ptr<const Plan>> plans() const;
 
-  // Bytes that cross devices in one training step, by its plans; in one with full batches.
+  // Those of one training step with full batches, and how often it runs each.
+  struct PlanOfStep {
+    std::shared_ptr<const Plan> plan;
+    std::int64_t runs;
+  };
+  std::vector<PlanOfStep> plans_of_step() const;
+  // Bytes that cross devices in one such step, by its plans.
   std::int64_t bytes_moved() const;
 
   // Training samples of all towers per second of training: without the first step, evaluations and

@@ -73,19 +73,21 @@ std::vector<std::shared_ptr<const Plan>> Trainer::plans() const {
 }
 
 std::int64_t Trainer::bytes_moved() const {
-  const auto bytes = [&](std::size_t i) {
-    std::int64_t sum = 0;
-    for (const TransferRecord& transfer : training_steps_[i].plan()->transfers)
-      sum += transfer.bytes;
-    return sum;
-  };
-  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
-    return bytes(0) + (count - 2) * bytes(1) + bytes(training_steps_.size() - 1);
-  // Towers that run free have a plan each; else the first is that of full batches.
-  const std::size_t plans = built_.tower_ops.empty() ? 1 : training_steps_.size();
   std::int64_t sum = 0;
-  for (std::size_t i = 0; i < plans; ++i) sum += bytes(i);
+  for (const auto& [plan, runs] : plans_of_step())
+    for (const TransferRecord& transfer : plan->transfers) sum += runs * transfer.bytes;
   return sum;
+}
+
+std::vector<Trainer::PlanOfStep> Trainer::plans_of_step() const {
+  const auto plan = [&](std::size_t i) { return training_steps_[i].plan(); };
+  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
+    return {{plan(0), 1}, {plan(1), count - 2}, {plan(training_steps_.size() - 1), 1}};
+  // Towers that run free have a plan each; else the first is that of full batches.
+  std::vector<PlanOfStep> plans;
+  const std::size_t count = built_.tower_ops.empty() ? 1 : training_steps_.size();
+  for (std::size_t i = 0; i < count; ++i) plans.push_back({plan(i), 1});
+  return plans;
 }
 
 double Trainer::flops_per_second() const {

@@ -122,7 +122,7 @@ class FlagChecks {
   // One device has nothing to combine, so what says how is left out. No error, as it would end
   // every sweep over numbers of devices.
   void leave_out_combining() {
-    if (trainer_.devices.size() != 1 || flags_.launcher.size > 1 || given("--trainer") ||
+    if (trainer_.devices.size() != 1 || flags_.processes > 1 || given("--trainer") ||
         flags_.check_equivalence > 0)
       return;
     if (given("--allreduce"))
@@ -149,7 +149,7 @@ class FlagChecks {
   }
 
   void choose_trainer() {
-    const auto towers = std::ssize(trainer_.devices) * flags_.launcher.size;
+    const auto towers = std::ssize(trainer_.devices) * flags_.processes;
     flags_.kind = given("--trainer") ? underscores_in_names(flags_.kind)
                   : towers == 1      ? "simple"
                                      : "replicated";
@@ -176,7 +176,7 @@ class FlagChecks {
     require<FlagError>(kind_->accepts && kind_->accepts(allreduce), chosen_trainer(), why_not, flag,
                        without_strategy(allreduce));
     // Several processes ask again when they have met.
-    const bool asks = !chooses && flags_.launcher.size == 1;
+    const bool asks = !chooses && flags_.processes == 1;
     const std::string refusal = asks ? make_strategy(allreduce)->refusal(trainer_.devices) : "";
     if (refusal.empty()) return;
     require<FlagError>(trainer_.devices.size() == 1, flag, ": ", refusal, " (",
@@ -297,9 +297,24 @@ class FlagChecks {
 
 }  // namespace
 
+void count_processes(TrainFlags& flags, const FlagParser& parser) {
+  if (!parser.given("--processes")) {
+    flags.processes = flags.launcher.size;
+    return;
+  }
+  const std::string written = parser.flag("--processes").written;
+  const int wanted = flags.processes, started = flags.launcher.size;
+  require<FlagError>(flags.dry_run, written, " needs --dry_run, which plans one of so many; a run ",
+                     "has the processes that a launcher starts: mpirun -n ", wanted,
+                     ", or belfry run -n ", wanted);
+  require<FlagError>(started == 1 || started == wanted, written, ", but a launcher has started ",
+                     started, " (", flags.launcher.evidence,
+                     "); leave the flag out, or plan without the launcher");
+}
+
 void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   if (flags.global_batch_size == 0) return;
-  const auto devices = static_cast<int>(flags.trainer.devices.size()) * flags.launcher.size;
+  const auto devices = static_cast<int>(flags.trainer.devices.size()) * flags.processes;
   const std::string given =
       parser.given("--global_batch_size")
           ? parser.flag("--global_batch_size").written

@@ -24,6 +24,7 @@ constexpr int kMost = std::numeric_limits<int>::max();
 constexpr int kMostThreads = 1024;
 constexpr double kMostStallSeconds = 1e9;
 constexpr int kMostExitCode = 255;
+constexpr int kMostPlannedProcesses = 1 << 12;
 
 std::string alternatives(const std::vector<std::string>& names) { return join(names, "|"); }
 
@@ -288,6 +289,10 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
              cat("print the ", defaults_.benchmark ? "" : "device of every node and the ",
                  "memory planned per device, and exit; reads no data; --devices may name GPUs "
                  "that this machine lacks [false]"));
+  parser.add("--processes", flags_.processes, 1, kMostPlannedProcesses, "N",
+             "with --dry_run: plan one of N processes with --devices each, without starting any; "
+             "prints what crosses links within its host and between hosts [those that a launcher "
+             "started]");
   parser.add(
       "--summary", flags_.summary,
       "print layers with output shapes, parameters, multiply-adds and bytes, and exit; reads "
@@ -301,9 +306,11 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
     parser.add(
         "--explain", flags_.explain, "NODE",
         "print why this node is on its device, and exit; takes GPUs as --dry_run does [none]");
-    parser.add("--trace_file", flags_.trace_file, "FILE",
-               "record step 2 (or the only one) for Perfetto or chrome://tracing [none]");
   }
+  parser.add(
+      "--trace_file", flags_.trace_file, "FILE",
+      cat("record ", defaults_.benchmark ? "the last warm-up step" : "step 2 (or the only one)",
+          " for Perfetto or chrome://tracing, of several processes all in one [none]"));
   parser.add("--memory_report", flags_.memory_report, "FILE",
              "write there what the planned memory is for, by kind and device, and its largest "
              "tensors, as one JSON object; with --dry_run, too [none]");
@@ -380,6 +387,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
     flags.global_batch_size = defaults_.global_batch_size;
   check_devices(parser_, device_flags(flags), flags.plans());
   flags.launcher = find_launcher(environment_variable, !flags.without_mpi);
+  count_processes(flags, parser_);
   divide_global_batch(flags, parser_);
   check_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;

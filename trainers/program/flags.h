@@ -57,6 +57,7 @@ struct TrainFlags {
   RunFlags run;
   bool without_mpi = false;      // --mpi=off
   LauncherFound launcher;        // of several processes
+  int processes = 1;             // that it has started, or that a dry run plans one of
   WatchOptions watch;            // over them
   int stall_exit_code = 75;      // of a run that watch.stall_end, or that of NCCL, ends
   bool batch_given = false;      // --batch_size, --global_batch_size or --shards

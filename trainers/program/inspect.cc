@@ -7,8 +7,10 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/callbacks/evaluator.h"
 #include "belfry/trainers/core/model_summary.h"
+#include "belfry/trainers/core/planned_step.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
+#include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
@@ -170,6 +172,12 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
     devices = print_device_use(trainer.session(), console);
     if (flags.trainer.session.logical_gpus > 1)
       physical = print_physical_use(trainer.session(), console);
+    if (flags.processes > 1) {
+      const PlannedStep step = planned_step(trainer);
+      console.line(without_line_break(to_text(step)));
+      if (const std::string note = note_of_plan(flags); !note.empty()) console.line(note);
+      json.set("step", to_json(step).set("note", note_of_plan(flags)));
+    }
   }
   if (node) {
     Explanation explanation = trainer.session().explain(node->output());

@@ -57,12 +57,6 @@ Report::Progress progress_report(const Trainer& trainer, std::optional<double> p
   return progress;
 }
 
-std::vector<std::string> hosts_of(const Processes* processes) {
-  std::vector<std::string> hosts;
-  for (int r = 0; processes && r < processes->size(); ++r) hosts.push_back(processes->host(r));
-  return hosts;
-}
-
 // All processes call it. Whether they end with the same values.
 bool equal_in_all(Processes* processes, const std::string& hash) {
   if (!processes) return true;

@@ -23,18 +23,6 @@
 namespace belfry {
 namespace {
 
-// Processes that may use the same cores share them; others have all of their own.
-int share_of_cores(Processes& processes) {
-  const ProcessCores own = own_cores(processes.host(processes.rank()));
-  std::vector<ProcessCores> all;
-  for (const std::string& text : processes.gather(own.str()))
-    all.push_back(ProcessCores::read(text));
-  for (const std::string& narrow : narrow_processes(all))
-    if (!narrow.empty() && processes.rank() == 0)
-      log_warning(narrow, "; mpirun --bind-to none lets it use all");
-  return belfry::share_of_cores(all, processes.rank());
-}
-
 bool is_stall(const std::exception& error) {
   if (dynamic_cast<const StallError*>(&error)) return true;
   try {
@@ -52,12 +40,16 @@ void abandon(const ProcessGroup& group, const std::exception& error, int stall_e
   end_process(is_stall(error) ? stall_exit_code : 1);
 }
 
-void require_possible(const TrainFlags& flags, const Processes& processes) {
+bool on_gpus(const TrainFlags& flags) {
+  return std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu);
+}
+
+// What several processes can neither run nor plan.
+void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.check_equivalence > 0},
       {"--explain", !flags.explain.empty()},
-      {"--trainer=async", !flags.async().empty()},
-      {"a device on a GPU", std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu)}};
+      {"--trainer=async", !flags.async().empty()}};
   for (const auto& [what, given] : refused)
     require<FlagError>(!given, what,
                        " is for one process, and this is one of several; --mpi=off "
@@ -69,14 +61,23 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
                      "--allreduce=", allreduce,
                      " combines the gradients of one process, and this is one of several; use "
                      "collective, ring or mpi");
+}
+
+void require_possible(const TrainFlags& flags, const Processes& processes) {
+  require_plannable(flags);
+  require<FlagError>(flags.plans() || !on_gpus(flags),
+                     "a device on a GPU is for one process, and this is one of several: no ",
+                     "collective of NCCL reaches other processes yet; --mpi=off makes each a ",
+                     "training of its own, and --dry_run plans");
+  const std::string& allreduce = flags.trainer.aggregation.allreduce;
   require<FlagError>(allreduce != "mpi" || processes.carrier() == "MPI",
                      "--allreduce=mpi adds by MPI, and ", processes.carrier(),
                      " carries messages here; start the processes by mpirun, or use collective");
 }
 
 // Flags that each process may have for itself.
-constexpr std::string_view kOwnFlags[] = {"data_dir",        "json",    "memory_report",
-                                          "save_checkpoint", "threads", "trace_file"};
+constexpr std::string_view kOwnFlags[] = {"data_dir", "json", "memory_report", "save_checkpoint",
+                                          "threads"};
 
 // One for 4 and 4.0, and for true and 1.
 std::string text_of(const Json& value) {
@@ -110,6 +111,10 @@ std::map<std::string, std::string> values_of(const TrainFlags& flags) {
   add("--run_dir", run.directory);
   add("--summary", flags.summary ? "1" : "");
   for (const std::string_view own : kOwnFlags) values.erase(cat("--", own));
+  // Traces are made by all together, and written by rank 0.
+  const std::optional<StepRange>& traced = run.traced;
+  values["--trace_file"] = flags.trace_file.empty() ? "not given" : "given";
+  values["--trace_steps"] = traced ? cat(traced->first, "-", traced->last) : "not given";
   return values;
 }
 
@@ -141,11 +146,21 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   if (session.threads == 0) session.threads = share;
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
-  for (std::string* const file :
-       {&flags.json, &flags.memory_report, &flags.trace_file, &flags.save_checkpoint})
+  for (std::string* const file : {&flags.json, &flags.memory_report, &flags.save_checkpoint})
     file->clear();
-  flags.run.traced.reset();
   return flags;
+}
+
+TrainFlags of_planned_process(TrainFlags flags) {
+  if (flags.processes > 1) require_plannable(flags);
+  flags.trainer.session.planned_place = {0, flags.processes};
+  return flags;
+}
+
+std::string note_of_plan(const TrainFlags& flags) {
+  if (flags.processes == 1 || !on_gpus(flags)) return "";
+  return "several processes do not run on GPUs yet, as no collective of NCCL reaches other "
+         "processes; this plan takes sums to other hosts through memory of the host";
 }
 
 bool speaks(const TrainFlags& flags) {
@@ -154,21 +169,36 @@ bool speaks(const TrainFlags& flags) {
 }
 
 std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
-  const std::shared_ptr<Processes>& processes = flags.trainer.session.processes;
-  if (!processes) return flags.trainer.devices;
+  const int processes = process_place(flags.trainer.session).size;
   std::vector<DeviceSpec> all;
-  for (int r = 0; r < processes->size(); ++r)
+  for (int r = 0; r < processes; ++r)
     for (const DeviceSpec& device : flags.trainer.devices)
-      all.push_back(device.of_process({r, processes->size()}));
+      all.push_back(device.of_process({r, processes}));
   return all;
 }
 
-int run_process(Processes* processes, const TrainFlags& flags,
-                const std::function<int()>& body) try {
+int share_of_cores(Processes& processes) {
+  const ProcessCores own = own_cores(processes.host(processes.rank()));
+  std::vector<ProcessCores> all;
+  for (const std::string& text : processes.gather(own.str()))
+    all.push_back(ProcessCores::read(text));
+  for (const std::string& narrow : narrow_processes(all))
+    if (!narrow.empty() && processes.rank() == 0)
+      log_warning(narrow, "; mpirun --bind-to none lets it use all");
+  return belfry::share_of_cores(all, processes.rank());
+}
+
+std::vector<std::string> hosts_of(const Processes* processes) {
+  std::vector<std::string> hosts;
+  for (int r = 0; processes && r < processes->size(); ++r) hosts.push_back(processes->host(r));
+  return hosts;
+}
+
+int run_process(Processes* processes, const std::function<int()>& body, int stall_exit_code) try {
   return body();
 } catch (const std::exception& error) {
   if (!processes) {
-    if (is_stall(error)) throw ExitError(flags.stall_exit_code, error.what());
+    if (is_stall(error)) throw ExitError(stall_exit_code, error.what());
     throw;
   }
   try {
@@ -178,7 +208,7 @@ int run_process(Processes* processes, const TrainFlags& flags,
   }
   const std::string what = cat("[rank ", processes->rank(), ", ",
                                processes->host(processes->rank()), "] ", error.what());
-  if (is_stall(error)) throw ExitError(flags.stall_exit_code, what);
+  if (is_stall(error)) throw ExitError(stall_exit_code, what);
   std::throw_with_nested(Error(what));
 }
 

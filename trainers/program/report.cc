@@ -77,6 +77,9 @@ Json to_json(const Report& report) {
       .set("tokens_per_second",
            report.progress.tokens_per_second ? Json(*report.progress.tokens_per_second) : Json())
       .set("mfu", report.progress.mfu ? Json(*report.progress.mfu) : Json())
+      .set("communication_hidden_share", report.progress.communication_hidden_share
+                                             ? Json(*report.progress.communication_hidden_share)
+                                             : Json())
       .set("loss", report.losses.loss ? Json(*report.losses.loss) : Json())
       .set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable))
@@ -103,6 +106,8 @@ std::string to_table(const Report& report) {
     table += row("tokens/s", rounded(*tokens, 0));
   if (const std::optional<double> mfu = report.progress.mfu)
     table += row("share of peak", rounded(100 * *mfu, 1) + " %");
+  if (const std::optional<double> share = report.progress.communication_hidden_share)
+    table += row("messages hidden", rounded(100 * *share, 1) + " %");
   if (report.losses.loss) table += row("loss", significant(*report.losses.loss));
   if (report.losses.validation_accuracy)
     table +=

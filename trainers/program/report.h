@@ -66,6 +66,8 @@ struct Report {
     double examples_per_second = 0;
     std::optional<double> tokens_per_second;  // none unless samples are rows of tokens
     std::optional<double> mfu;                // share of the measured peak; none without --mfu
+    // Communication of the traced steps; none without a trace, or messages.
+    std::optional<double> communication_hidden_share;
   } progress;
 
   struct Losses {
@@ -86,8 +88,8 @@ struct Report {
 // One JSON object with a member per field above, groups left out; `flags` is an object. What does
 // not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss,
 // first_nonfinite_step, nonfinite_variable, validation_loss, validation_accuracy,
-// tokens_per_second, mfu, k_dependent_because), and numbers that are not finite, are null.
-// `test_accuracy` is an older name of validation_accuracy.
+// tokens_per_second, mfu, communication_hidden_share, k_dependent_because), and numbers that are
+// not finite, are null. `test_accuracy` is an older name of validation_accuracy.
 Json to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -21,24 +21,12 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // Flags about one call of a program, which another with the same configuration does not share.
-constexpr std::string_view kOfOneCall[] = {"config",
-                                           "print_config",
-                                           "run_dir",
-                                           "resume",
-                                           "overwrite",
-                                           "save_checkpoint",
-                                           "json",
-                                           "restore_checkpoint",
-                                           "trace_file",
-                                           "trace_steps",
-                                           "memory_report",
-                                           "dry_run",
-                                           "explain",
-                                           "load",
-                                           "summary",
-                                           "algorithms",
-                                           "check_equivalence",
-                                           "plot"};
+constexpr std::string_view kOfOneCall[] = {
+    "config",     "print_config",      "run_dir",       "resume",
+    "overwrite",  "save_checkpoint",   "json",          "restore_checkpoint",
+    "trace_file", "trace_steps",       "memory_report", "dry_run",
+    "processes",  "explain",           "load",          "summary",
+    "algorithms", "check_equivalence", "plot"};
 
 // Flags about what a run directory keeps.
 constexpr std::string_view kOfRunDirectory[] = {

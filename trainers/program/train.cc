@@ -204,7 +204,7 @@ struct ReportFiles {
       : files(local_file_system()),
         json((reserve_inputs(flags), files.open("--json", flags.json))),
         memory(files.open("--memory_report", flags.memory_report)),
-        trace(files.open("--trace_file", flags.trace_file)) {
+        trace(files.open("--trace_file", speaks(flags) ? flags.trace_file : "")) {
     files.reserve("--save_checkpoint", flags.save_checkpoint, {kOldCheckpoint, kCheckpointLock});
   }
   void reserve_inputs(const TrainFlags& flags) {
@@ -274,16 +274,20 @@ class Program {
     session.log_device_placement = prints || !flags_.run.directory.empty();
     options_.say = [this](std::string_view line) { console_.line(line); };
     save_ = add_callbacks(options_, flags_, recipe_, console_, run_, peak_);
-    if (report_files_.trace)
-      options_.on_trace = [this](const Trace& trace) { report_files_.trace->write(trace.str()); };
     options_.traced = flags_.run.traced;
-    if (options_.traced)
-      options_.on_trace = [this](const Trace& trace) {
-        run_.write_trace(trainer_->steps() + 1, trace);
-      };
+    if (options_.traced || !flags_.trace_file.empty())
+      options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.adopt(options_);
     if (run_.found())
       naming(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
+  }
+
+  // All processes call it behind the same step, and one of them writes.
+  void keep(const Trace& trace) {
+    const TraceFile file = trace_of_all(options_.session.processes.get(), trace);
+    communication_ += file.communication;
+    if (report_files_.trace) report_files_.trace->write(file.text);
+    if (options_.traced && speaks(flags_)) run_.write_trace(trainer_->steps() + 1, file.text);
   }
 
   int compare() {
@@ -315,6 +319,7 @@ class Program {
       report_ = make_report(name_, flags_, recipe_, *trainer_, peak_);
       report_.progress.startup_seconds = startup_seconds;
       report_.progress.seconds = seconds_now() - began;
+      report_.progress.communication_hidden_share = communication_.hidden_share();
       report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan, saves(flags_));
       report_results();
       if (error) std::rethrow_exception(error);
@@ -358,7 +363,7 @@ class Program {
   void report_results() {
     if (report_files_.trace && !report_files_.trace->asked_to_write())
       warn_of_no_trace(flags_, *trainer_);
-    if (options_.traced) warn_of_no_traces(*options_.traced, *trainer_);
+    if (options_.traced && speaks(flags_)) warn_of_no_traces(*options_.traced, *trainer_);
     algorithms_.write();
     console_.line(to_table(report_));
     if (report_files_.json) report_files_.json->write(to_json(report_).str(2) + "\n");
@@ -404,7 +409,8 @@ class Program {
   std::unique_ptr<Dataset> train_data_, test_data_;
   std::unique_ptr<Trainer> trainer_;
   Report report_;
-  std::optional<double> peak_;  // with --mfu
+  std::optional<double> peak_;   // with --mfu
+  Communication communication_;  // in all traced steps
 };
 
 }  // namespace
@@ -428,9 +434,14 @@ int train(int argc, char** argv, const Recipe& recipe) {
     }
     const std::string name = program_name(argc, argv);
     const std::shared_ptr<Processes> processes = join_processes(flags);
-    return run_process(processes.get(), flags, [&] {
-      return Program(name, processes ? of_process(flags, processes) : flags, recipe).run();
-    });
+    return run_process(
+        processes.get(),
+        [&] {
+          return Program(name, processes ? of_process(flags, processes) : of_planned_process(flags),
+                         recipe)
+              .run();
+        },
+        flags.stall_exit_code);
   };
   return run_program(argc, argv, parse, run);
 }

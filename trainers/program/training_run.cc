@@ -240,8 +240,8 @@ std::string TrainingRun::saved() const {
   return cat("step ", *saver_->saved_step(), " is saved in ", directory_->path());
 }
 
-void TrainingRun::write_trace(std::int64_t step, const Trace& trace) try {
-  directory_->write_trace(step, trace.str());
+void TrainingRun::write_trace(std::int64_t step, const std::string& trace) try {
+  directory_->write_trace(step, trace);
 } catch (const IoError& error) {
   log_warning("the trace of step ", step, " is not kept: ", error.what());
 }

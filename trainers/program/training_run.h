@@ -55,7 +55,7 @@ class TrainingRun {
   // Writes summary.json: `report` with how the run ended.
   void end(Trainer& trainer, const Json& report, const End& end);
   // Writes the trace of a step, counted from 1. What cannot be written is a warning.
-  void write_trace(std::int64_t step, const Trace& trace);
+  void write_trace(std::int64_t step, const std::string& trace);
 
   const StopOnRequest& stop() const { return *stop_; }
   // For people: what was saved last; "" for nothing, or without a run directory.

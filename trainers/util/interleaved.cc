@@ -46,10 +46,13 @@ void Interleaved::run(int warmup, int iterations, double seconds) {
   for (int round = 0; round < rounds; ++round) {
     const int calls = iterations / rounds + (round < iterations % rounds ? 1 : 0);
     for (Way& way : ways_) {
-      settle(way.work);
+      if (counts_alike_)
+        way.work();
+      else
+        settle(way.work);
       std::vector<double>& samples = way.samples.emplace_back();
       double spent = 0;
-      for (int i = 0; i < calls && spent * rounds <= seconds; ++i) {
+      for (int i = 0; i < calls && (counts_alike_ || spent * rounds <= seconds); ++i) {
         const double start = seconds_now();
         way.work();
         spent += samples.emplace_back(seconds_now() - start);

@@ -11,6 +11,10 @@ namespace belfry {
 // the machine hit all alike.
 class Interleaved {
  public:
+  // Ways of several processes work together, so each must be called equally often in all: no number
+  // of calls depends on time then.
+  void count_alike() { counts_alike_ = true; }
+
   // Adds a way; `work` does it once. Returns its number, from 0.
   int add(std::function<void()> work);
 
@@ -20,7 +24,8 @@ class Interleaved {
   // Calls each `warmup` times, then times `iterations` calls of each, in up to five rounds. In a
   // round each is called before the first timed call until its data are in the caches and the
   // workers of the others asleep: once, or for 100 us. Timed calls of a way that together take more
-  // than `seconds` are fewer, at least one in each round. Throws what `work` throws.
+  // than `seconds` are fewer, at least one in each round; after count_alike() neither depends on
+  // time. Throws what `work` throws.
   void run(int warmup, int iterations, double seconds = std::numeric_limits<double>::infinity());
 
   // Of one call, in seconds: the median over all calls, and that of each round.
@@ -35,6 +40,7 @@ class Interleaved {
   void note_call();
 
   std::vector<Way> ways_;
+  bool counts_alike_ = false;
   std::function<void(std::int64_t, std::int64_t)> on_call_;
   std::int64_t made_ = 0, all_ = 0;  // calls of the current run; none to settle a round
 };

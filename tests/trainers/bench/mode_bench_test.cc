@@ -192,7 +192,7 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
                            .clip_norm = 2,
                            .label_smoothing = 0.125};
   const auto json = nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 31u);
+  EXPECT_EQ(json.size(), 34u);
   EXPECT_EQ(json["weight_decay"], 0.25);
   EXPECT_EQ(json["clip_norm"], 2);
   EXPECT_EQ(json["label_smoothing"], 0.125);
@@ -202,6 +202,9 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
   EXPECT_EQ(json["strategy"], "colocate");
   EXPECT_EQ(json["canonical"], true);
   EXPECT_EQ(json["devices"], 2);
+  EXPECT_EQ(json["processes"], 1);
+  EXPECT_EQ(json["hosts"], nlohmann::json::array());
+  EXPECT_TRUE(json["communication_hidden_share"].is_null());
   EXPECT_EQ(json["batch_size"], 4);
   EXPECT_EQ(json["global_batch_size"], 8);
   EXPECT_EQ(json["shards"], 1);

@@ -1,5 +1,7 @@
 #include "belfry/trainers/bench/reduction_bench.h"
 
+#include <mutex>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +11,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/operand.h"
+#include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/tests/trainers/util/watched.h"
@@ -306,6 +309,59 @@ TEST(ReductionBench, CountsBusBandwidthAsNcclTestsDo) {
   EXPECT_EQ(bus_bandwidth(1000, 1, 2), 1000);
   EXPECT_EQ(bus_bandwidth(1000, 0.5, 8), 3500);
   EXPECT_EQ(bus_bandwidth(1000, 1, 1), 0);
+}
+
+// Of two processes with two devices each.
+TEST(ReductionBench, OfSeveralProcessesChecksTheSumOverAllTowers) {
+  std::mutex mutex;
+  std::vector<ReductionBench> all;
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    ReductionBenchOptions several = options("cpu:2");
+    several.threads = 1;
+    several.processes = processes;
+    several.place = processes->place();
+    const ReductionBench bench =
+        bench_reduction({Shape{5000}, Shape{3}}, {"collective", "ring"}, several);
+    const std::lock_guard lock(mutex);
+    all.push_back(bench);
+  });
+  ASSERT_EQ(all.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ReductionResult &one = all[0].results[i], &other = all[1].results[i];
+    EXPECT_EQ(one.in_place.wrong, 0) << one.strategy;
+    EXPECT_EQ(one.out_of_place.wrong, 0) << one.strategy;
+    EXPECT_EQ(one.canonical, one.strategy == "collective");
+    EXPECT_EQ(one.in_place.seconds, other.in_place.seconds) << "of the slowest, in both";
+    EXPECT_GT(one.in_place.seconds, 0);
+  }
+}
+
+TEST(ReductionBench, OfSeveralProcessesRefusesWhatCannotReachThem) {
+  ReductionBenchOptions several = options("cpu:1");
+  several.place = {0, 2};
+  EXPECT_EQ(reduction_refusal({Shape{4}}, "collective", several), "");
+  EXPECT_EQ(reduction_refusal({Shape{4}}, "ring", several), "");
+  EXPECT_THAT(reduction_refusal({Shape{4}}, "naive", several),
+              HasSubstr("it combines what one process has, and this is one of 2; use collective, "
+                        "ring or mpi"));
+  several.dtype = DType::kI32;
+  EXPECT_THAT(reduction_refusal({Shape{4}}, "collective", several),
+              HasSubstr("sums over processes are of f32 or f64, not of i32"));
+}
+
+TEST(ReductionBench, OfProcessesByTcpRefusesMpi) {
+  std::string why;
+  try {
+    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+      ReductionBenchOptions several = options("cpu:1");
+      several.processes = processes;
+      several.place = processes->place();
+      bench_reduction({Shape{4}}, {"mpi"}, several);
+    });
+  } catch (const InvalidArgument& error) {
+    why = error.what();
+  }
+  EXPECT_THAT(why, HasSubstr("it adds by MPI, and TCP carries messages here"));
 }
 
 }  // namespace reduction_bench_test

@@ -111,6 +111,7 @@ TEST(ReductionReport, WritesTwoRecordsForEachStrategyThatWasTimed) {
   EXPECT_EQ(first.at("strategy").text(), "naive");
   EXPECT_EQ(first.at("canonical").str(), "true");
   EXPECT_EQ(first.at("devices").integer(), 4);
+  EXPECT_EQ(first.at("processes").integer(), 1);
   EXPECT_EQ(first.at("device_type").text(), "cpu");
   EXPECT_EQ(first.at("dtype").text(), "f32");
   EXPECT_EQ(first.at("redop").text(), "avg");
@@ -155,11 +156,12 @@ TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
             "               0     16.00    2.00     N/A\n");
   Json list = Json::array();
   append_json(bench, "collective", options, list);
-  EXPECT_EQ(to_csv(list),
-            "strategy,canonical,devices,device_type,dtype,redop,bytes,in_place,fuse_updates,"
-            "share_replicas,time_us,algbw,busbw,wrong,limit_us,agg_iters,deterministic,ratio\n"
-            "collective,true,2,cpu,f32,sum,32,true,false,false,32.0,0.001,0.001,0,5.0,1,false,1.0\n"
-            "collective,true,2,cpu,f32,sum,32,true,true,false,16.0,0.002,0.002,,5.0,1,false,2.0\n");
+  EXPECT_EQ(
+      to_csv(list),
+      "strategy,canonical,devices,processes,device_type,dtype,redop,bytes,in_place,fuse_updates,"
+      "share_replicas,time_us,algbw,busbw,wrong,limit_us,agg_iters,deterministic,ratio\n"
+      "collective,true,2,1,cpu,f32,sum,32,true,false,false,32.0,0.001,0.001,0,5.0,1,false,1.0\n"
+      "collective,true,2,1,cpu,f32,sum,32,true,true,false,16.0,0.002,0.002,,5.0,1,false,2.0\n");
 }
 
 }  // namespace reduction_report_test

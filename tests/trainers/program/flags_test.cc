@@ -148,10 +148,10 @@ TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
   const char* const help[] = {"--help"};
   const std::string text = parser.parse(help);
   for (const char* flag : {"--batch_size", "--learning_rate", "--dry_run", "--check_equivalence",
-                           "--threads", "--json", "[the model's]"})
+                           "--threads", "--json", "--trace_file", "[the model's]"})
     EXPECT_THAT(text, HasSubstr(flag));
   for (const char* flag : {"--epochs", "--max_steps", "--data_dir", "--save_checkpoint",
-                           "--restore_checkpoint", "--explain", "--trace_file"})
+                           "--restore_checkpoint", "--explain"})
     EXPECT_THAT(text, testing::Not(HasSubstr(flag)));
 }
 
@@ -188,6 +188,19 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
   EXPECT_THAT(refusal({"--dry_run", "--devices=tpu:8"}), HasSubstr("no TPU devices"));
   EXPECT_THAT(refusal({"--dry_run", "--devices=/cpu:1000,/gpu:30"}),
               HasSubstr("1001 CPU and 31 GPU devices"));
+}
+
+TEST(Flags, TakeANumberOfProcessesForDryRunsAlone) {
+  const TrainFlags flags =
+      parse({"--dry_run", "--processes=128", "--devices=gpu:8", "--global_batch_size=2048"});
+  EXPECT_EQ(flags.processes, 128);
+  EXPECT_EQ(flags.trainer.batch_size, 2);
+  EXPECT_EQ(parse({"--dry_run", "--processes=2", "--devices=cpu:1"}).kind, "replicated");
+  EXPECT_EQ(parse({}).processes, 1);
+  EXPECT_THAT(refusal({"--processes=4"}),
+              HasSubstr("--processes=4 needs --dry_run, which plans one of so many; a run has the "
+                        "processes that a launcher starts: mpirun -n 4, or belfry run -n 4"));
+  EXPECT_THAT(refusal({"--dry_run", "--processes=0"}), HasSubstr("--processes=0"));
 }
 
 TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {

@@ -48,7 +48,8 @@ Report example() {
                        .seconds = 12.5,
                        .examples_per_second = 1000.25,
                        .tokens_per_second = 64016,
-                       .mfu = 0.375},
+                       .mfu = 0.375,
+                       .communication_hidden_share = 0.625},
           .losses = {.loss = 0.125,
                      .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
                      .validation_loss = 0.25,
@@ -62,7 +63,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
-  EXPECT_EQ(json.size(), 54u);
+  EXPECT_EQ(json.size(), 55u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
@@ -101,6 +102,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["examples_per_second"], 1000.25);
   EXPECT_EQ(json["tokens_per_second"], 64016);
   EXPECT_EQ(json["mfu"], 0.375);
+  EXPECT_EQ(json["communication_hidden_share"], 0.625);
   EXPECT_EQ(json["gradient_accumulation_steps"], 3);
   EXPECT_EQ(json["recompute"], "a,b*");
   EXPECT_EQ(json["loss"], 0.125);

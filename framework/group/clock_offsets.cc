@@ -1,0 +1,92 @@
+#include "belfry/framework/group/clock_offsets.h"
+
+#include <chrono>
+#include <limits>
+#include <sstream>
+#include <thread>
+
+#include "belfry/framework/group/clock_offsets_impl.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kClockTag = (1 << 20) + 3;  // which no step, gather() or sign of life uses
+constexpr int kPings = 32;
+
+using NanosecondClock = std::function<std::int64_t()>;
+
+std::int64_t steady_nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// A nap would count as time on the way.
+void await(ProcessGroup& group, const GroupMessage& message) {
+  while (!message.done)
+    if (!group.poll()) std::this_thread::yield();
+}
+
+GroupMessage message_of(int peer, std::int64_t& time) {
+  return {peer, kClockTag, std::as_writable_bytes(std::span(&time, 1))};
+}
+
+// The answer was given between the question and now, so half of that time is the most that the
+// clocks can differ from its middle.
+ClockOffset ask_once(ProcessGroup& group, int peer, const NanosecondClock& clock) {
+  std::int64_t question = 0, answer = 0;
+  GroupMessage received = message_of(peer, answer), sent = message_of(peer, question);
+  group.receive(received);
+  const std::int64_t before = clock();
+  group.send(sent);
+  await(group, received);
+  const std::int64_t after = clock();
+  await(group, sent);
+  const std::int64_t half = (after - before) / 2;
+  return {answer - (before + half), half + 1};
+}
+
+ClockOffset ask(ProcessGroup& group, int peer, const NanosecondClock& clock) {
+  ClockOffset best{0, std::numeric_limits<std::int64_t>::max()};
+  for (int i = 0; i < kPings; ++i) {
+    const ClockOffset found = ask_once(group, peer, clock);
+    if (found.error < best.error) best = found;
+  }
+  return best;
+}
+
+void answer(ProcessGroup& group, const NanosecondClock& clock) {
+  for (int i = 0; i < kPings; ++i) {
+    std::int64_t question = 0, time = 0;
+    GroupMessage received = message_of(0, question), sent = message_of(0, time);
+    group.receive(received);
+    // The first question comes when rank 0 has asked those before.
+    if (i == 0)
+      finish(group, {&received, 1});
+    else
+      await(group, received);
+    time = clock();
+    group.send(sent);
+    await(group, sent);
+  }
+}
+
+}  // namespace
+
+std::vector<ClockOffset> clock_offsets_by(ProcessGroup& group, const NanosecondClock& clock) {
+  std::vector<ClockOffset> offsets(static_cast<std::size_t>(group.size()));
+  if (group.rank() > 0) answer(group, clock);
+  for (int r = 1; r < group.size() && group.rank() == 0; ++r)
+    offsets[static_cast<std::size_t>(r)] = ask(group, r, clock);
+  std::ostringstream own;
+  for (const auto& [offset, error] : offsets) own << offset << ' ' << error << ' ';
+  std::istringstream told(gather(group, own.str())[0]);
+  for (auto& [offset, error] : offsets) told >> offset >> error;
+  return offsets;
+}
+
+std::vector<ClockOffset> clock_offsets(ProcessGroup& group) {
+  return clock_offsets_by(group, steady_nanoseconds);
+}
+
+}  // namespace belfry

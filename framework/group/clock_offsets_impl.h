@@ -1,0 +1,15 @@
+// clock_offsets() by other clocks than the steady one. For its source and its test.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "belfry/framework/group/clock_offsets.h"
+
+namespace belfry {
+
+// `clock` gives nanoseconds, and never goes back.
+std::vector<ClockOffset> clock_offsets_by(ProcessGroup& group,
+                                          const std::function<std::int64_t()>& clock);
+
+}  // namespace belfry

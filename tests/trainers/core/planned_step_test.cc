@@ -1,0 +1,112 @@
+// What a dry run says of one of several processes.
+#include "belfry/trainers/core/planned_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+
+namespace belfry {
+namespace planned_step_test {
+
+using ::testing::HasSubstr;
+
+// Of smooth_model in f64, all gradients of which travel as one row.
+PlannedStep planned(ProcessPlace place, const char* type, int devices,
+                    const std::string& allreduce = "collective") {
+  TrainerOptions options{.model = smooth_model,
+                         .optimizer = sgd(0.1),
+                         .aggregation = {.allreduce = allreduce, .bucket_mb = 4},
+                         .batch_size = 4,
+                         .session = {.dry_run = true, .planned_place = place}};
+  options.devices.clear();
+  for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local(type, d));
+  const auto data = smooth_data(64);
+  Trainer trainer(find_trainer("replicated"), options, *data);
+  return planned_step(trainer);
+}
+
+constexpr std::int64_t kGradients = 4 * 5 + 5 + 5 + 1;  // elements
+
+// Besides gradients, each process sends of each tower its loss and metric, and a request.
+std::int64_t bytes_of_values(int towers) { return 8 * (2 * towers + 1); }
+
+TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
+  for (const ProcessPlace place : {ProcessPlace{0, 4}, ProcessPlace{2, 4}}) {
+    const PlannedStep step = planned(place, "CPU", 2);
+    const std::vector<std::int64_t> pieces = piece_sizes(kGradients, 4);
+    ASSERT_EQ(step.messages.size(), 4u);
+    const std::int64_t own = pieces[static_cast<std::size_t>(place.rank)];
+    for (int r = 0; r < 4; ++r) {
+      const auto& [sent, received] = step.messages[static_cast<std::size_t>(r)];
+      const std::int64_t theirs = pieces[static_cast<std::size_t>(r)];
+      // A piece of its sum goes to r, and the piece that it has added.
+      EXPECT_EQ(sent, r == place.rank ? 0 : 8 * (theirs + own) + bytes_of_values(2));
+      EXPECT_EQ(received, sent) << "towers are aligned, so each has one covering node";
+    }
+  }
+}
+
+TEST(PlannedStep, NumbersTowersOverAllProcessesAndCountsLaunches) {
+  const PlannedStep step = planned({2, 4}, "CPU", 2);
+  ASSERT_EQ(step.devices.size(), 2u);
+  EXPECT_EQ(step.devices[0].tower, 4);
+  EXPECT_EQ(step.devices[1].tower, 5);
+  EXPECT_EQ(step.devices[1].use.device.str(), "/job:worker/replica:0/task:2/device:CPU:1");
+  for (const PlannedStep::OnDevice& device : step.devices) {
+    EXPECT_GT(device.launches, 5);
+    EXPECT_GT(device.use.peak_bytes, 0);
+  }
+  EXPECT_GT(step.links.size(), 0u);
+}
+
+// GPUs are declared. Their sums cross memory of the host, and so the bytes between hosts are those
+// of CPUs.
+TEST(PlannedStep, OfGpusTakesSumsThroughTheHost) {
+  const PlannedStep gpus = planned({0, 128}, "GPU", 8), cpus = planned({0, 128}, "CPU", 8);
+  EXPECT_EQ(gpus.all_messages().sent, cpus.all_messages().sent);
+  EXPECT_GT(gpus.all_messages().sent, 0);
+  const auto crosses = [&](const char* from, const char* to) {
+    return std::ranges::any_of(gpus.links, [&](const PlannedStep::Link& link) {
+      return link.from.short_str() == from && link.to.short_str() == to;
+    });
+  };
+  EXPECT_TRUE(crosses("GPU:0", "CPU:0"));
+  EXPECT_TRUE(crosses("CPU:0", "GPU:0"));
+  const std::string text = to_text(gpus);
+  EXPECT_THAT(text, HasSubstr("this is the plan of rank 0 of 128 processes"));
+  EXPECT_THAT(text, HasSubstr("GPU:7: tower 7, "));
+  EXPECT_THAT(text, HasSubstr("to each of 127 others "));
+}
+
+TEST(PlannedStep, OfMpiKnowsWhatIsSummedAndNotItsWay) {
+  const PlannedStep step = planned({0, 2}, "CPU", 1, "mpi");
+  EXPECT_EQ(step.summed, 8 * kGradients);
+  EXPECT_EQ(step.all_messages().sent, bytes_of_values(1));
+}
+
+TEST(PlannedStep, OfOneProcessHasNoMessages) {
+  const Json json = to_json(planned({}, "CPU", 2));
+  EXPECT_EQ(json.at("processes").integer(), 1);
+  EXPECT_EQ(json.at("devices").items().size(), 2u);
+  EXPECT_EQ(json.at("between_hosts").at("sent_bytes").integer(), 0);
+  EXPECT_EQ(json.at("between_hosts").at("links").items().size(), 0u);
+}
+
+TEST(PlannedStep, NeedsADryRunAndARankThatThereIs) {
+  EXPECT_THAT(message_of<InvalidArgument>([] {
+                process_place({.planned_place = {0, 2}});
+              }),
+              HasSubstr("2 processes can be planned by a dry run alone"));
+  EXPECT_THAT(message_of<InvalidArgument>([] {
+                process_place({.dry_run = true, .planned_place = {2, 2}});
+              }),
+              HasSubstr("there is no rank 2 of 2"));
+}
+
+}  // namespace planned_step_test
+}  // namespace belfry
