@@ -4,6 +4,7 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/core/trainer_checks_impl.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -149,6 +150,15 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) 
                        "to be left out of the mean; use bf16, which needs no loss scale");
 }
 
+void check_partition(const TrainerOptions& options, const TrainerKind& kind) {
+  if (!options.aggregation.partition_updates) return;
+  require<OptionError>(kind.takes_partition,
+                       "partition_updates is of the trainer replicated, and this one is ",
+                       kind.name);
+  const std::string refusal = partition_refusal(options);
+  require<OptionError>(refusal.empty(), refusal);
+}
+
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),
           "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
@@ -173,6 +183,7 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   check_precision(options, kind);
   check_clipping(options, kind);
   check_accumulation(options, kind);
+  check_partition(options, kind);
   check_factor(options);
 }
 

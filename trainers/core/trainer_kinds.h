@@ -40,6 +40,7 @@ struct TrainerKind {
   // `update` fills UpdateForm::accumulation, as apply_combined() does: takes
   // --gradient_accumulation_steps.
   bool takes_accumulation = false;
+  bool takes_partition = false;  // `update` heeds AggregationOptions::partition_updates
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;

@@ -108,7 +108,7 @@ bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variabl
 // What was made of the gradients of all towers, as the graph notes it from entry `first` on.
 std::vector<Gradient> combined_gradients(const Graph& graph, std::size_t first,
                                          const GradientTable& table) {
-  if (table.towers() == 1) return table.row(0);
+  if (table.towers() == 1 && graph.process().size == 1) return table.row(0);
   std::vector<Gradient> result;
   for (const CombinedGradient& combined : graph.combined_gradients().subspan(first)) {
     const auto known = std::ranges::find(result, combined.variables[0], &Gradient::variable);

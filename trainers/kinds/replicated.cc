@@ -4,6 +4,7 @@
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/accumulation.h"
+#include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -39,6 +40,8 @@ std::string choose(TrainerOptions& options, const GradientTable& gradients) {
 
 Node& update_replicas(const TrainerOptions& options, const GradientTable& gradients,
                       const UpdateForm& form) {
+  if (options.aggregation.partition_updates && gradients.graph().process().size > 1)
+    return update_parts(options, gradients, form);
   const GradientTable combined =
       assemble(options)->reduce(gradients, {form.reduction, form.weights});
   return apply_combined(options, combined, form);
@@ -59,6 +62,7 @@ const TrainerRegistration kReplicated({
     .takes_loss_scale = true,
     .takes_clip_norm = true,
     .takes_accumulation = true,
+    .takes_partition = true,
     .canonical = true,
 });
 

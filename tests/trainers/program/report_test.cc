@@ -62,7 +62,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
-  EXPECT_EQ(json.size(), 54u);
+  EXPECT_EQ(json.size(), 55u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
@@ -78,6 +78,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["gradient_repacking"], 2);
   EXPECT_EQ(json["small_tensors_kb"], 16);
   EXPECT_EQ(json["fuse_updates"], true);
+  EXPECT_EQ(json["partition_updates"], false);
   EXPECT_EQ(json["share_replicas"], true);
   EXPECT_EQ(json["deterministic"], true);
   EXPECT_EQ(json["canonical"], false);
