@@ -71,9 +71,12 @@ std::unique_ptr<Strategy> bucketed(std::unique_ptr<Strategy> inner, double megab
   require(inner != nullptr, "bucketed() needs a strategy to apply");
   require(std::isfinite(megabytes) && megabytes > 0, "buckets of ", megabytes,
           " MiB are not possible; give a size above 0");
+  return std::make_unique<Bucketed>(std::move(inner), bucket_bytes(megabytes));
+}
+
+std::int64_t bucket_bytes(double megabytes) {
   constexpr double kMost = 1e18;
-  return std::make_unique<Bucketed>(
-      std::move(inner), static_cast<std::int64_t>(std::min(megabytes * (1 << 20), kMost)));
+  return static_cast<std::int64_t>(std::min(megabytes * (1 << 20), kMost));
 }
 
 }  // namespace belfry

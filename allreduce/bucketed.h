@@ -22,5 +22,6 @@ std::vector<Bucket> cut_buckets(const GradientTable& grads, std::int64_t bytes);
 // variables. Nothing is copied, and no element is summed otherwise than without buckets. Throws
 // InvalidArgument unless megabytes is finite and above 0.
 std::unique_ptr<Strategy> bucketed(std::unique_ptr<Strategy> inner, double megabytes);
+std::int64_t bucket_bytes(double megabytes);
 
 }  // namespace belfry

@@ -29,14 +29,20 @@ Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last
   return join_flat(rows);
 }
 
-// The canonical sum or mean of rows of all processes.
-Output sum_by_tree(const GradientTable& grads, int first, int last, bool mean) {
+// Of this process's nodes of the canonical tree.
+std::vector<Output> sums_of_nodes(const GradientTable& grads, int first, int last) {
   const ProcessPlace place = grads.graph().process();
   const int towers = grads.towers(), before = place.rank * towers;
   std::vector<Output> own;
   for (const TreeNode& node : covering_nodes({before, before + towers}, place.size * towers))
     own.push_back(sum_here(grads, {node.begin - before, node.end - before}, first, last));
-  return sum_over_processes(own, place, towers, mean);
+  return own;
+}
+
+// The canonical sum or mean of rows of all processes.
+Output sum_by_tree(const GradientTable& grads, int first, int last, bool mean) {
+  return sum_over_processes(sums_of_nodes(grads, first, last), grads.graph().process(),
+                            grads.towers(), mean);
 }
 
 // The same along a ring of processes: hop h brings the sum of piece rank - h - 1 over the processes
@@ -44,7 +50,8 @@ Output sum_by_tree(const GradientTable& grads, int first, int last, bool mean) {
 Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
   const ProcessPlace place = grads.graph().process();
   const Output own = sum_here(grads, {0, grads.towers()}, first, last);
-  const std::vector<std::int64_t> sizes = piece_sizes(own.shape().elements(), place.size);
+  const Cuts cuts = even_cuts(own.shape().elements(), place.size);
+  const std::vector<std::int64_t> sizes = piece_sizes(cuts);
   const std::vector<Output> pieces = cut(own, sizes);
   const auto piece_at = [&](int hop) {
     return static_cast<std::size_t>((place.rank - hop + place.size - 1) % place.size);
@@ -53,7 +60,7 @@ Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
   for (int hop = 1; hop < place.size; ++hop)
     sum = add_n({pass_on(sum, place, sizes[piece_at(hop)]), pieces[piece_at(hop)]});
   if (mean) sum = sum / static_cast<double>(place.size * grads.towers());
-  return gather_pieces(sum, place, own.shape().elements());
+  return gather_pieces(sum, place, cuts);
 }
 
 Output sum_by_mpi(const GradientTable& grads, int first, int last, bool mean) {
@@ -85,6 +92,12 @@ std::vector<Output> combine_by(ProcessSum sum, const GradientTable& grads, int f
 }
 
 }  // namespace
+
+Output own_piece_of_sum(const GradientTable& grads, int first, int last, bool mean,
+                        const Cuts& cuts) {
+  return scatter_sum(sums_of_nodes(grads, first, last), grads.graph().process(), grads.towers(),
+                     mean, cuts);
+}
 
 std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
                                                      bool together, ProcessSum sum) {

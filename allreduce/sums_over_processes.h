@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/core_ops/between_processes.h"
 
 namespace belfry {
 
@@ -17,5 +18,10 @@ enum class ProcessSum { kTree, kRing, kMpi };
 std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
                                                      bool together,
                                                      ProcessSum sum = ProcessSum::kTree);
+
+// Of variables [first, last) laid end to end: this process's piece of the canonical sum, or of the
+// mean. The other processes keep theirs.
+Output own_piece_of_sum(const GradientTable& grads, int first, int last, bool mean,
+                        const Cuts& cuts);
 
 }  // namespace belfry

@@ -38,7 +38,7 @@ std::vector<StoredVariable> stored(Session& session, bool trainable) {
            .description = variable.describe(),
            .device = session.placement(variable.ref()).str(),
            .dtype = variable.dtype(),
-           .shape = variable.shape(),
+           .shape = variable.whole_shape(),
            .value = [&session, variable = variable] { return session.read(variable); }});
   return result;
 }
@@ -145,7 +145,7 @@ std::string how_different(const Manifest& manifest, const CheckpointVariables& v
     const TensorType stored{entry.shape, entry.dtype};
     if (found == variables.end())
       return cat("it has '", shown(name), "', ", stored, ", which this graph lacks");
-    const TensorType now{found->second.shape(), found->second.dtype()};
+    const TensorType now{found->second.whole_shape(), found->second.dtype()};
     if (now != stored)
       return cat("its '", shown(name), "' is ", stored, ", that of this graph is ", now);
   }

@@ -71,6 +71,8 @@ Sources find_sources(const Graph& graph, const std::string& directory,
   return sources;
 }
 
+TensorType type_of_whole(Variable variable) { return {variable.whole_shape(), variable.dtype()}; }
+
 // What each variable and each copy of it shall hold.
 std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
   std::vector<VariableBytes> values;
@@ -80,10 +82,11 @@ std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
     const auto source = sources.find(&original_of(node));
     if (source == sources.end()) continue;
     const auto [content, tensor] = source->second;
-    const TensorType type{tensor->shape, tensor->dtype};
-    require(node.output_type(0) == type, node.describe(), ": is ", node.output_type(0), ", but ",
-            content->file(), " has ", type, " at byte ", tensor->begin);
-    values.push_back({Variable(node), content->values(*tensor)});
+    const Variable variable(node);
+    const TensorType type{tensor->shape, tensor->dtype}, own = type_of_whole(variable);
+    require(own == type, node.describe(), ": is ", own, ", but ", content->file(), " has ", type,
+            " at byte ", tensor->begin);
+    values.push_back({variable, content->values(*tensor)});
   }
   return values;
 }
@@ -93,7 +96,8 @@ std::vector<std::string> take_out_unlike(Sources& sources) {
   std::vector<std::string> unlike;
   std::erase_if(sources, [&](const auto& source) {
     const StoredTensor& tensor = *source.second.second;
-    const TensorType stored{tensor.shape, tensor.dtype}, now = source.first->output_type(0);
+    const TensorType stored{tensor.shape, tensor.dtype},
+        now = type_of_whole(Variable(const_cast<Node&>(*source.first)));
     if (stored == now) return false;
     unlike.push_back(cat(shown(tensor.name), " (", stored, " there, ", now, " here)"));
     return true;

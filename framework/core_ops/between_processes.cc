@@ -19,6 +19,7 @@ struct ScatterOptions {
   int rank, size;
   int towers;  // of each process
   int tag;
+  Cuts cuts;
 };
 struct AddOptions {
   int size, towers;
@@ -26,8 +27,8 @@ struct AddOptions {
 };
 struct GatherOptions {
   int rank, size;
-  std::int64_t elements;  // of all pieces of one tensor; -1: rows, equally many of each process
   int tag;
+  Cuts cuts;  // of a row; none: rows of a tensor, equally many of each process
 };
 
 struct PassOnOptions {
@@ -36,12 +37,9 @@ struct PassOnOptions {
   int tag;
 };
 
-// What process `rank` adds of a tensor: whole cache lines, if it is large.
-WorkRange piece_of(std::int64_t elements, int rank, int size) {
-  constexpr std::int64_t kUnit = 16;
-  const std::int64_t units = (elements + kUnit - 1) / kUnit;
-  const auto begin = [&](int r) { return std::min(elements, units * r / size * kUnit); };
-  return {begin(rank), begin(rank + 1)};
+WorkRange piece_of(const Cuts& cuts, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  return {cuts[r], cuts[r + 1]};
 }
 
 void add_covering(TreeNode node, TreeNode range, std::vector<TreeNode>& found) {
@@ -75,7 +73,7 @@ std::span<std::byte> bytes_at(const void* tensor, WorkRange elements, DType dtyp
 }
 
 OutputTypes scatter_shape(const ShapeContext& c) {
-  const auto& [rank, size, towers, tag] = c.options<ScatterOptions>();
+  const auto& [rank, size, towers, tag, cuts] = c.options<ScatterOptions>();
   c.require_same_dtype();
   c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64,
             "sums over processes are of f32 or f64, not of ", name_of(c.dtype()));
@@ -85,15 +83,17 @@ OutputTypes scatter_shape(const ShapeContext& c) {
             "takes tensors of one dimension "
             "whose size is known, not ",
             c.input(0));
-  const std::int64_t own = piece_of(c.input(0)[0], rank, size).size();
-  return {Shape{static_cast<std::int64_t>(all_covering_nodes(size, towers).size()), own}};
+  c.require(cuts.back() == c.input(0)[0], "cuts ", cuts.back(), " elements, but has ",
+            c.input(0)[0]);
+  return {Shape{static_cast<std::int64_t>(all_covering_nodes(size, towers).size()),
+                piece_of(cuts, rank).size()}};
 }
 
 // Each row of the output is a covering node's piece of this process.
 Exchange scatter_exchange(const Node& node, const Pointers& p) {
-  const auto& [rank, size, towers, tag] = node.options<ScatterOptions>();
+  const auto& [rank, size, towers, tag, cuts] = node.options<ScatterOptions>();
   const TensorType& type = node.input(0).type();
-  const std::int64_t length = piece_of(type.shape[0], rank, size).size();
+  const std::int64_t length = piece_of(cuts, rank).size();
   Exchange exchange;
   std::int64_t row = 0;
   for (int r = 0; r < size; ++r) {
@@ -104,15 +104,14 @@ Exchange scatter_exchange(const Node& node, const Pointers& p) {
            bytes_at(p.output<void>(), {(row + i) * length, (row + i + 1) * length}, type.dtype)});
     row += nodes;
     for (std::size_t i = 0; i < p.inputs() && r != rank; ++i)
-      exchange.sent.push_back(
-          {r, tag, bytes_at(p.input<void>(i), piece_of(type.shape[0], r, size), type.dtype)});
+      exchange.sent.push_back({r, tag, bytes_at(p.input<void>(i), piece_of(cuts, r), type.dtype)});
   }
   return exchange;
 }
 
 KernelRun scatter_kernel(KernelPlan& plan) {
-  const auto& [rank, size, towers, tag] = plan.options<ScatterOptions>();
-  const WorkRange own = piece_of(plan.input(0).shape[0], rank, size);
+  const auto& [rank, size, towers, tag, cuts] = plan.options<ScatterOptions>();
+  const WorkRange own = piece_of(cuts, rank);
   std::int64_t before = 0;
   for (int r = 0; r < rank; ++r) before += std::ssize(covering_nodes_of(r, size, towers));
   return [own, before, dtype = plan.dtype()](const Pointers& p) {
@@ -187,13 +186,13 @@ KernelRun add_kernel(KernelPlan& plan) {
 
 // Where a process's piece lies in the output.
 WorkRange gathered_piece(const GatherOptions& options, std::int64_t own, int rank) {
-  return options.elements < 0 ? WorkRange{rank * own, (rank + 1) * own}
-                              : piece_of(options.elements, rank, options.size);
+  return options.cuts.empty() ? WorkRange{rank * own, (rank + 1) * own}
+                              : piece_of(options.cuts, rank);
 }
 
 OutputTypes gather_shape(const ShapeContext& c) {
   const auto& options = c.options<GatherOptions>();
-  if (options.elements >= 0) return {Shape{options.elements}};
+  if (!options.cuts.empty()) return {Shape{options.cuts.back()}};
   c.require(c.input(0).rank() > 0 && c.input(0).is_fully_known(),
             "takes rows, of which the number is known, not ", c.input(0));
   Shape shape = c.input(0);
@@ -340,24 +339,35 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
   return found;
 }
 
-Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
-                          At at) {
-  Graph& graph = own[0].graph();
-  const std::int64_t elements = own[0].shape().elements();
-  const MessageScope on(graph, own[0].device());
-  const Output pieces =
-      exchanged(graph, kScatterPieces, own,
-                NodeOptions(ScatterOptions{place.rank, place.size, towers, next_tag(graph)}), at);
-  const Output sum =
-      graph.add(kAddPieces, {pieces}, at, NodeOptions(AddOptions{place.size, towers, mean}))
-          .output();
-  return gather_pieces(sum, place, elements, at);
+Cuts even_cuts(std::int64_t elements, int size) {
+  constexpr std::int64_t kUnit = 16;
+  const std::int64_t units = (elements + kUnit - 1) / kUnit;
+  Cuts cuts;
+  for (int r = 0; r <= size; ++r) cuts.push_back(std::min(elements, units * r / size * kUnit));
+  return cuts;
 }
 
-std::vector<std::int64_t> piece_sizes(std::int64_t elements, int size) {
+std::vector<std::int64_t> piece_sizes(const Cuts& cuts) {
   std::vector<std::int64_t> sizes;
-  for (int r = 0; r < size; ++r) sizes.push_back(piece_of(elements, r, size).size());
+  for (std::size_t r = 0; r + 1 < cuts.size(); ++r) sizes.push_back(cuts[r + 1] - cuts[r]);
   return sizes;
+}
+
+Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                   const Cuts& cuts, At at) {
+  Graph& graph = own[0].graph();
+  const MessageScope on(graph, own[0].device());
+  const Output pieces = exchanged(
+      graph, kScatterPieces, own,
+      NodeOptions(ScatterOptions{place.rank, place.size, towers, next_tag(graph), cuts}), at);
+  return graph.add(kAddPieces, {pieces}, at, NodeOptions(AddOptions{place.size, towers, mean}))
+      .output();
+}
+
+Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                          At at) {
+  const Cuts cuts = even_cuts(own[0].shape().elements(), place.size);
+  return gather_pieces(scatter_sum(own, place, towers, mean, cuts, at), place, cuts, at);
 }
 
 Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at) {
@@ -367,11 +377,10 @@ Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at) {
                    at);
 }
 
-Output gather_pieces(Output piece, ProcessPlace place, std::int64_t elements, At at) {
+Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at) {
   Graph& graph = piece.graph();
   return exchanged(graph, kGatherPieces, {&piece, 1},
-                   NodeOptions(GatherOptions{place.rank, place.size, elements, next_tag(graph)}),
-                   at);
+                   NodeOptions(GatherOptions{place.rank, place.size, next_tag(graph), cuts}), at);
 }
 
 Output mpi_all_reduce(Output tensor, At at) {
@@ -381,7 +390,7 @@ Output mpi_all_reduce(Output tensor, At at) {
 Output gather_over_processes(Output rows, ProcessPlace place, At at) {
   Graph& graph = rows.graph();
   return exchanged(graph, kGatherPieces, {&rows, 1},
-                   NodeOptions(GatherOptions{place.rank, place.size, -1, next_tag(graph)}), at);
+                   NodeOptions(GatherOptions{place.rank, place.size, next_tag(graph), {}}), at);
 }
 
 }  // namespace belfry

@@ -18,19 +18,27 @@ struct TreeNode {
 // The largest nodes of the tree over `leaves` that lie in [begin, end), in order.
 std::vector<TreeNode> covering_nodes(TreeNode range, int leaves);
 
+// Where the pieces of a row begin, by rank, and where the last one ends: piece r is [cuts[r],
+// cuts[r + 1]). Pieces may be empty.
+using Cuts = std::vector<std::int64_t>;
+// Pieces of nearly equal size: whole cache lines, if the row is long.
+Cuts even_cuts(std::int64_t elements, int size);
+std::vector<std::int64_t> piece_sizes(const Cuts& cuts);
+
 // The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
 // process's covering nodes, one each, 1-D tensors of one type, of `towers` towers here. Each
 // process adds one piece of all, and sends it to the others. Returns the same tensor in all.
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
+// The same, of which each process keeps its own piece alone.
+Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                   const Cuts& cuts, At at = {});
 
-// The elements of each process's piece of a tensor.
-std::vector<std::int64_t> piece_sizes(std::int64_t elements, int size);
 // Sends a piece to the next process of the ring by rank, and returns what comes from the one
 // before, of `arriving` elements.
 Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at = {});
-// The tensor of which each process has its piece.
-Output gather_pieces(Output piece, ProcessPlace place, std::int64_t elements, At at = {});
+// The row of which each process has its piece.
+Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at = {});
 
 // The sum of a tensor over all processes, in an order that MPI chooses. Other groups refuse it when
 // the step runs (ProcessGroup::sum).

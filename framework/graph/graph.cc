@@ -189,6 +189,7 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   info->trainable = options.trainable;
   info->local = std::ranges::find(collections, kGlobalVariables) == collections.end();
   info->copy_of = options.copy_of;
+  info->part = options.part;
   if (!options.caching_device.empty())
     info->caching_device = enclosing_device(*this).merged_with(options.caching_device);
   const VariableNodeOptions type{request.shape, options.dtype.value_or(DType::kF32)};

@@ -66,14 +66,22 @@ struct DeviceReason {
   std::map<std::string, std::int64_t> load;
 };
 
+// What a variable holds of a tensor that several processes hold together: elements [cuts[rank],
+// cuts[rank + 1]), as a row. Checkpoints and hashes have the whole tensor.
+struct VariablePart {
+  Shape whole;
+  std::vector<std::int64_t> cuts;  // size + 1 of them, from 0 to the elements of the whole
+};
+
 // What only variables have.
 struct VariableInfo {
   bool trainable = true;
-  bool local = false;         // not in kGlobalVariables: a replica or otherwise not saved
-  Output initial;             // computes the first value
-  Node* copy_of = nullptr;    // a replica starts as a copy of this variable
-  Output default_read;        // made at first use
-  DeviceSpec caching_device;  // where default_read is; empty: beside the variable
+  bool local = false;                // not in kGlobalVariables: a replica or otherwise not saved
+  Output initial;                    // computes the first value
+  Node* copy_of = nullptr;           // a replica starts as a copy of this variable
+  Output default_read;               // made at first use
+  DeviceSpec caching_device;         // where default_read is; empty: beside the variable
+  std::optional<VariablePart> part;  // none: it holds all of a tensor
 };
 
 // Where a node was built: its line, and what the scopes around it said.

@@ -39,6 +39,11 @@ Output Variable::read(At at) const {
       .output();
 }
 
+const Shape& Variable::whole_shape() const {
+  const std::optional<VariablePart>& part = node().variable().part;
+  return part ? part->whole : shape();
+}
+
 TensorText Variable::describe() const {
   return {logical_name(), node().output_type(0), node().origin().site};
 }

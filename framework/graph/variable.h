@@ -34,6 +34,8 @@ class Variable {
   // Without the prefix of its tower: the key in checkpoints and hashes.
   std::string_view logical_name() const { return node().logical_name(); }
   const Shape& shape() const { return node().output_type(0).shape; }
+  // Of the tensor that it is a part of, or its own.
+  const Shape& whole_shape() const;
   DType dtype() const { return node().output_type(0).dtype; }
   const DeviceSpec& device() const { return node().device(); }
   bool trainable() const { return node().variable().trainable; }
@@ -66,7 +68,8 @@ struct VariableOptions {
   // Where it is listed, besides kTrainableVariables if it is trained; empty: {kGlobalVariables}.
   // What is not in kGlobalVariables is local: checkpoints leave it out.
   std::vector<std::string> collections = {};
-  Node* copy_of = nullptr;  // start as a copy of this variable, as replicas do
+  Node* copy_of = nullptr;                // start as a copy of this variable, as replicas do
+  std::optional<VariablePart> part = {};  // the variable is a row of so many elements
 };
 
 // Gets the variable `name` (below the current variable scope; name scopes do not count), or creates

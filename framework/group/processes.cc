@@ -10,6 +10,8 @@ namespace {
 
 // How often an idle thread looks whether the others live.
 constexpr std::chrono::milliseconds kIdleBeat{50};
+// The same while others ask for one part after the other.
+constexpr std::chrono::milliseconds kAskedBeat{1};
 
 // A function as work that ends at once.
 class Call final : public Processes::Work {
@@ -59,6 +61,30 @@ void Processes::wait() {
     std::rethrow_exception(error);
 }
 
+void Processes::publish(std::uint64_t key, std::span<const std::byte> bytes) {
+  const std::lock_guard lock(published_mutex_);
+  published_[key] = {bytes, {}};
+}
+
+void Processes::withdraw(std::uint64_t key) {
+  const std::lock_guard lock(published_mutex_);
+  Published& published = published_[key];
+  published.kept.assign(published.bytes.begin(), published.bytes.end());
+  published.bytes = published.kept;
+}
+
+std::optional<std::vector<std::byte>> Processes::find(std::uint64_t key) {
+  const std::lock_guard lock(published_mutex_);
+  const auto found = published_.find(key);
+  if (found == published_.end()) return {};
+  const std::span<const std::byte> bytes = found->second.bytes;
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+void Processes::fetch(std::uint64_t key, std::span<const std::span<std::byte>> parts) {
+  call([&](ProcessGroup& group) { fetch_parts(group, key, parts); });
+}
+
 std::vector<std::string> Processes::gather(const std::string& own) {
   std::vector<std::string> all;
   call([&](ProcessGroup& group) { all = belfry::gather(group, own); });
@@ -90,7 +116,8 @@ void Processes::call(const std::function<void(ProcessGroup&)>& what) {
 void Processes::serve(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
-    const bool wanted = changed_.wait_for(lock, stop, kIdleBeat, [&] { return work_ != nullptr; });
+    const auto beat = group_ && group_->asked_lately() ? kAskedBeat : kIdleBeat;
+    const bool wanted = changed_.wait_for(lock, stop, beat, [&] { return work_ != nullptr; });
     lock.unlock();
     if (!wanted) {
       if (group_) group_->beat();
@@ -129,7 +156,9 @@ void Processes::abandon_in_time() {
 }
 
 void Processes::run(Work& work) {
-  if (!group_) group_ = std::make_unique<WatchedGroup>(open_(), watch_);
+  if (!group_)
+    group_ = std::make_unique<WatchedGroup>(open_(), watch_,
+                                            [this](std::uint64_t key) { return find(key); });
   group_->signs().tell([&work] { return work.doing(); });
   Backoff backoff;
   for (;;) {

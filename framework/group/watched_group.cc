@@ -31,10 +31,12 @@ bool poll(ProcessGroup& group) {
 
 }  // namespace
 
-WatchedGroup::WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options)
+WatchedGroup::WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options,
+                           PartServer::Find find)
     : group_(std::move(group)),
       options_(options),
       signs_(*group_, options_.beat),
+      parts_(*group_, std::move(find)),
       under_way_(static_cast<std::size_t>(group_->size())),
       next_beat_(Clock::now()) {}
 
@@ -121,6 +123,7 @@ bool WatchedGroup::turn() {
   for (UnderWay& under_way : under_way_)
     std::erase_if(under_way.messages, [](const GroupMessage* message) { return message->done; });
   signs_.hear();
+  parts_.serve();
   if (const Clock::time_point now = Clock::now(); now >= next_beat_) {
     next_beat_ = now + options_.beat;
     if (!leaving_) signs_.send();
@@ -164,7 +167,8 @@ void WatchedGroup::leave() {
   signs_.tell({});
   while (!signs_.all_sent()) look();
   signs_.send(true);
-  while (!signs_.all_sent() || !signs_.all_left()) look();
+  parts_.end();
+  while (!signs_.all_sent() || !signs_.all_left() || !parts_.all_ended()) look();
 }
 
 }  // namespace belfry

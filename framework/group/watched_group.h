@@ -9,6 +9,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/group/group.h"
+#include "belfry/framework/group/part_server.h"
 #include "belfry/framework/group/signs_of_life.h"
 
 namespace belfry {
@@ -39,7 +40,9 @@ struct WatchOptions {
 // while messages to or from it are under way. The first error is thrown again by all later calls.
 class WatchedGroup final : public ProcessGroup {
  public:
-  explicit WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options = {});
+  // `find`: what it answers to others (part_server.h); null: nobody asks.
+  explicit WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options = {},
+                        PartServer::Find find = nullptr);
   // Waits until all others leave, too, if nothing has failed.
   ~WatchedGroup() override;
   WatchedGroup(const WatchedGroup&) = delete;
@@ -58,6 +61,8 @@ class WatchedGroup final : public ProcessGroup {
   // poll() for those who wait for no message: the next call of another function throws what it
   // would throw. Call it at least every 100 ms.
   void beat() noexcept;
+  // Whether others ask this process for parts, and wait for beat() to answer.
+  bool asked_lately() const { return parts_.asked_lately(); }
   // What this process tells the others, and what they told.
   SignsOfLife& signs() { return signs_; }
   // To be called while messages of `what` wait, since `began`: warns once, or throws StallError,
@@ -85,6 +90,7 @@ class WatchedGroup final : public ProcessGroup {
   std::unique_ptr<ProcessGroup> group_;
   const WatchOptions options_;
   SignsOfLife signs_;
+  PartServer parts_;
   std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;
   Clock::time_point warned_ = {};  // of a wait that began then

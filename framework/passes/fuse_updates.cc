@@ -20,11 +20,13 @@
 namespace belfry {
 namespace {
 
-bool is_update(const PlanNode& node) {
+// Of whole variables.
+bool is_update(const PlanGraph& plan, const PlanNode& node) {
   const Op& op = *node.op;
   if (is_half(node.types.empty() ? DType::kF32 : node.types[0].dtype) && !op.half) return false;
   return op.elementwise_input >= op.writes && op.writes > 0 && op.split == WorkSplit::kElements &&
-         at(op.writes) == node.types.size() && node.inputs.size() <= FusedTensors::kMostInputs;
+         at(op.writes) == node.types.size() && node.inputs.size() <= FusedTensors::kMostInputs &&
+         plan.type(node.inputs[at(op.elementwise_input)]) == node.types[0];
 }
 
 // What a member takes, in the order of the fused node's inputs.
@@ -128,7 +130,7 @@ class UpdateFuser {
   }
 
   bool is_grouped(const PlanNode& node) const {
-    return is_update(node) && space_of(node.devices) > 0 && node.op->fuses_on_gpus &&
+    return is_update(plan_, node) && space_of(node.devices) > 0 && node.op->fuses_on_gpus &&
            node.op != &kAssign && node.types[0].dtype == DType::kF32;
   }
 
@@ -158,7 +160,7 @@ class UpdateFuser {
 
   // `space`: of the sum.
   bool applies(const PlanNode& user, NodeIndex sum, int space) const {
-    return is_update(user) && user.inputs[at(user.op->elementwise_input)].node == sum &&
+    return is_update(plan_, user) && user.inputs[at(user.op->elementwise_input)].node == sum &&
            space_of(user.devices) == space;
   }
 

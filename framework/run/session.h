@@ -145,7 +145,9 @@ class Session {
                    std::span(feeds.begin(), feeds.size()), options);
   }
 
-  // Values of variables, between steps.
+  // Values of variables, between steps. Where several processes hold parts of a tensor
+  // (VariablePart), read() asks the others for theirs, which any process may do alone, and write()
+  // and restore() take the whole and keep the part of this process.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
   // False after a run that failed when it had begun to write variables, until they are restored.

@@ -1,5 +1,5 @@
 // What a session holds: devices, the values of variables, compiled steps. Its sources are
-// session.cc, session_variables.cc and session_sharing.cc.
+// session.cc, session_variables.cc, session_sharing.cc and variable_parts.cc.
 #pragma once
 #include <map>
 #include <memory>
@@ -18,8 +18,12 @@
 
 namespace belfry {
 
+// Of the bytes of a whole tensor, those that this process holds: all of a variable without parts.
+std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byte> whole);
+
 struct Session::State {
   State(const Graph& g, SessionOptions o);
+  ~State() { withdraw_parts(); }
 
   // Throws InvalidArgument for nodes of other graphs.
   void require_own(const Node& node) const;
@@ -52,6 +56,14 @@ struct Session::State {
   std::vector<Tensor> first_values(std::span<const Node* const> variables,
                                    std::span<void* const> into = {});
 
+  // What this process holds of a variable.
+  Tensor read_own(Variable variable);
+  // The tensor that it and the parts of other processes make up (variable_parts.cc).
+  Tensor whole_of(Variable variable, const Tensor& own) const;
+  // Lets other processes read the parts of tensors that this one holds.
+  void publish_parts();
+  void withdraw_parts();
+
   // Gives all that share the variable's storage their own, with the same value, and compiles the
   // steps again. Nothing if nobody shares it. Throws OutOfMemory, and changes nothing, beyond the
   // limit of a device.
@@ -68,8 +80,9 @@ struct Session::State {
   VariableMemory variables;
   KeptSteps steps;
   MemoryUse use;
-  std::set<const Node*> printed;  // by log_device_placement
-  std::mutex mutex;               // over variables and steps
+  std::set<const Node*> printed;      // by log_device_placement
+  std::set<std::uint64_t> published;  // keys of parts
+  std::mutex mutex;                   // over variables and steps
 
  private:
   class Apart;

@@ -10,24 +10,20 @@
 namespace belfry {
 
 Tensor Session::read(Variable variable) {
-  const std::lock_guard lock(state_->mutex);
-  state_->ensure(variable);
-  const MemoryBlock& memory = state_->variables.memory_of(variable.node());
-  const std::lock_guard no_run(state_->runtime.mutex);
-  Tensor value(variable.shape(), variable.dtype());
-  memory.load(value.mutable_raw());
-  return value;
+  const Tensor own = state_->read_own(variable);
+  return variable.node().variable().part ? state_->whole_of(variable, own) : own;
 }
 
 void Session::write(Variable variable, const Tensor& value) {
-  require(value.shape() == variable.shape() && value.dtype() == variable.dtype(),
-          variable.node().describe(), ": is ", variable.node().output_type(0),
+  require(value.shape() == variable.whole_shape() && value.dtype() == variable.dtype(),
+          variable.node().describe(), ": is ", TensorType{variable.whole_shape(), variable.dtype()},
           ", but was written with ", name_of(value.dtype()), value.shape());
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   state_->unshare(variable.node());
   const std::lock_guard no_run(state_->runtime.mutex);
-  state_->variables.memory_of(variable.node()).store(value.raw());
+  state_->variables.memory_of(variable.node())
+      .store(own_bytes(variable, {value.raw(), value.bytes()}).data());
   state_->runtime.suspects.erase(&variable.node());
 }
 
@@ -48,10 +44,11 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   std::map<const Node*, std::span<const std::byte>> all;
   for (const auto& [variable, bytes] : values) {
     state_->ensure(variable);
-    const std::size_t wanted = state_->variables.memory_of(variable.node()).bytes();
+    const TensorType whole{variable.whole_shape(), variable.dtype()};
+    const auto wanted = static_cast<std::size_t>(whole.bytes());
     require(bytes.size() == wanted, variable.node().describe(), ": has ", wanted,
             " bytes, but would be restored from ", bytes.size());
-    all.emplace(&variable.node(), bytes);
+    all.emplace(&variable.node(), own_bytes(variable, bytes));
   }
   state_->unshare_unequal(all);
   std::vector<std::vector<Tensor>> first;  // which `all` refers to

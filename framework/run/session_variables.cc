@@ -65,6 +65,7 @@ void Session::State::initialise(const Plan& plan) {
     variables.remove(fresh);
     throw;
   }
+  publish_parts();
   if (!fresh.empty()) use.note_peak();
   if (options.allow_soft_placement) warn_of_moved(fresh, variables, *plan.placement);
 }
@@ -108,6 +109,16 @@ std::vector<Tensor> Session::State::first_values(std::span<const Node* const> no
   if (crew) no_run.lock();  // else the step does
   step->run(step->stage({}), {});
   return step->fetched;
+}
+
+Tensor Session::State::read_own(Variable variable) {
+  const std::lock_guard lock(mutex);
+  ensure(variable);
+  const MemoryBlock& memory = variables.memory_of(variable.node());
+  const std::lock_guard no_run(runtime.mutex);
+  Tensor value(variable.shape(), variable.dtype());
+  memory.load(value.mutable_raw());
+  return value;
 }
 
 void Session::State::ensure(Variable variable) {

@@ -16,7 +16,7 @@ OutputTypes adam_shape(const ShapeContext& c) {
     c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
   c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
   kernels::require_decay(c, options.weight_decay);
-  OutputTypes types = kernels::update_types(c, 3, 4, 5);
+  OutputTypes types = kernels::update_types(c, 3, 4, 5, options.part);
   c.require(c.dtype(3) == DType::kI64 && c.input(3).rank() == 0, "the step is ", c.type(3),
             ", but a scalar i64 is needed");
   return types;
@@ -55,12 +55,14 @@ using Step = void (*)(std::int64_t, std::int64_t, kernels::AdamStep<T>, const T*
 template <class T>
 KernelRun adam_kernel(const KernelPlan& plan, Step<T> step) {
   const Node* const node = &plan.node();
-  return [node, options = plan.options<AdamUpdateOptions>(), step](const Pointers& p) {
+  return [node, options = plan.options<AdamUpdateOptions>(), step,
+          size = plan.input(4).shape.elements()](const Pointers& p) {
     const T factor = kernels::factor_of<T>(p, 6);
     if (factor == 0) return;
-    step(p.begin(), p.end(),
+    const kernels::UpdateRange range(p, options.part, size);
+    step(range.begin, range.end,
          checked_step(*node, options, *p.input<std::int64_t>(3), *p.input<T>(5), factor),
-         p.input<T>(4), p.written<T>(0), p.written<T>(1), p.written<T>(2));
+         p.input<T>(4), p.written<T>(0) + range.first, p.written<T>(1), p.written<T>(2));
   };
 }
 

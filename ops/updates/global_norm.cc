@@ -15,6 +15,7 @@ namespace belfry {
 namespace {
 
 constexpr const char* kAboutGradients = "it is about gradients";
+constexpr const char* kAboutProcesses = "it serves sums over processes, which hosts make";
 
 OutputTypes sums_of_squares_shape(const ShapeContext& c) {
   const auto& [positions, count] = c.options<SumsOfSquaresOptions>();
@@ -58,6 +59,64 @@ double squares_in_tree(const T* x, std::int64_t n) {
         squares_of_part(x + first, std::min(kernels::kSquarePart, n - first));
   }
   return fold_squares(lanes);
+}
+
+OutputTypes squares_of_blocks_shape(const ShapeContext& c) {
+  std::int64_t blocks = 0;
+  for (std::size_t i = 0; i < c.inputs(); ++i) {
+    c.require_floating(i);
+    c.require_rank(i, 1);
+    blocks += kernels::square_parts(c.input(i)[0]);
+  }
+  return {{Shape{blocks}, DType::kF64}};
+}
+
+KernelRun squares_of_blocks_kernel(KernelPlan& plan) {
+  using Sums = std::function<double*(const Pointers&, double*)>;
+  std::vector<Sums> all;
+  for (std::size_t i = 0; i < plan.inputs(); ++i)
+    all.push_back(visit_floating(plan.input(i).dtype, [&]<class T>(T) -> Sums {
+      return [i, n = plan.input(i).shape.elements()](const Pointers& p, double* sum) {
+        for (std::int64_t first = 0; first < n; first += kernels::kSquarePart)
+          *sum++ =
+              squares_of_part(p.input<T>(i) + first, std::min(kernels::kSquarePart, n - first));
+        return sum;
+      };
+    }));
+  return [all](const Pointers& p) {
+    double* sum = p.output<double>();
+    for (const Sums& sums : all) sum = sums(p, sum);
+  };
+}
+
+OutputTypes sums_of_blocks_shape(const ShapeContext& c) {
+  const auto& options = c.options<SumsOfBlocksOptions>();
+  c.require(c.dtype() == DType::kF64 && c.input(0).rank() == 1, "takes a vector f64, not ",
+            c.type(0));
+  c.require(options.first.size() == options.tensor.size() &&
+                options.blocks.size() == options.tensor.size(),
+            "takes as many tensors as first blocks and numbers of blocks");
+  for (std::size_t i = 0; i < options.tensor.size(); ++i)
+    c.require(options.tensor[i] >= 0 && options.tensor[i] < options.count &&
+                  options.first[i] >= 0 && options.blocks[i] >= 0 &&
+                  options.first[i] + options.blocks[i] <= c.input(0)[0],
+              "has no blocks ", options.first[i], " to ", options.first[i] + options.blocks[i],
+              " of tensor ", options.tensor[i]);
+  return {{Shape{options.count}, DType::kF64}};
+}
+
+// Adds blocks as squares_in_tree() does.
+KernelRun sums_of_blocks_kernel(KernelPlan& plan) {
+  return [options = plan.options<SumsOfBlocksOptions>()](const Pointers& p) {
+    for (int tensor = 0; tensor < options.count; ++tensor) {
+      double lanes[kernels::kSquareLanes] = {};
+      std::int64_t block = 0;
+      for (std::size_t i = 0; i < options.tensor.size(); ++i)
+        for (std::int64_t b = 0; options.tensor[i] == tensor && b < options.blocks[i]; ++b)
+          lanes[block++ % kernels::kSquareLanes] += p.input<double>(0)[options.first[i] + b];
+      p.output<double>()[tensor] = fold_squares(lanes);
+    }
+  };
 }
 
 template <class T>
@@ -134,6 +193,18 @@ const Op kSumsOfSquares{.name = "SumsOfSquares",
                         .no_gradient = kAboutGradients,
                         .cpu = sums_of_squares_kernel<false>,
                         .reference = sums_of_squares_kernel<true>};
+const Op kSquaresOfBlocks{.name = "SquaresOfBlocks",
+                          .inputs = kVariadic,
+                          .shape = squares_of_blocks_shape,
+                          .no_gradient = kAboutGradients,
+                          .reference = squares_of_blocks_kernel,
+                          .cpu_only = kAboutProcesses};
+const Op kSumsOfBlocks{.name = "SumsOfBlocks",
+                       .inputs = 1,
+                       .shape = sums_of_blocks_shape,
+                       .no_gradient = kAboutGradients,
+                       .reference = sums_of_blocks_kernel,
+                       .cpu_only = kAboutProcesses};
 const Op kGlobalNorm{.name = "GlobalNorm",
                      .inputs = kVariadic,
                      .shape = global_norm_shape,
@@ -160,6 +231,18 @@ Output global_norm(std::span<const Output> xs, At at) {
     sums.push_back(graph.add(kSumsOfSquares, own, At(at.site), NodeOptions(options)).output());
   }
   return graph.add(kGlobalNorm, sums, at).output();
+}
+
+Output squares_of_blocks(std::span<const Output> rows, At at) {
+  require(!rows.empty(), "squares_of_blocks (", at.site, "): needs at least one row");
+  return rows[0].graph().add(kSquaresOfBlocks, rows, at).output();
+}
+
+Output norm_of_blocks(Output blocks, SumsOfBlocksOptions options, At at) {
+  Graph& graph = blocks.graph();
+  const Output sums =
+      graph.add(kSumsOfBlocks, {blocks}, At(at.site), NodeOptions(std::move(options))).output();
+  return graph.add(kGlobalNorm, {sums}, at).output();
 }
 
 Output clip_factor(Output norm, double max_norm, Output times, At at) {

@@ -18,8 +18,21 @@ struct SumsOfSquaresOptions {
 // Tensors f16, bf16, f32 or f64 -> f64 [count]: at their positions the sums of their squares, 0
 // elsewhere. Each is added in f64 along one tree, so its bits do not depend on devices or threads.
 extern const Op kSumsOfSquares;
+// Rows f16, bf16, f32 or f64 -> f64: the sum of squares of each block of kernels::kSquarePart
+// elements of a row, row by row; the last block of a row may be shorter. A tensor that is cut
+// between blocks has the blocks of its parts.
+extern const Op kSquaresOfBlocks;
+// f64 -> f64 [count]: what kSumsOfSquares gives for tensors whose blocks these are.
+extern const Op kSumsOfBlocks;
 // One or more vectors f64 [count] -> f64 scalar, the root of the sum of all their elements.
 extern const Op kGlobalNorm;
+
+// Blocks [first[i], first[i] + blocks[i]) belong to tensor[i], behind those that it has so far.
+struct SumsOfBlocksOptions {
+  std::vector<int> tensor;
+  std::vector<std::int64_t> first, blocks;
+  int count = 0;  // of tensors
+};
 
 struct ClipFactorOptions {
   double max_norm = 1;  // finite, > 0
@@ -32,6 +45,11 @@ extern const Op kClipFactor;
 // where. Each tensor is squared on its own device. Its bits depend on the values and the order of
 // xs alone. Infinite or NaN if an element is. Throws InvalidArgument for an empty list.
 Output global_norm(std::span<const Output> xs, At at = {});
+
+// The same in two steps, for tensors that processes have in parts: the sums of blocks of rows here,
+// and the norm by those of all.
+Output squares_of_blocks(std::span<const Output> rows, At at = {});
+Output norm_of_blocks(Output blocks, SumsOfBlocksOptions options, At at = {});
 
 // What to multiply gradients by so that their norm is at most max_norm: min(1, max_norm / norm),
 // and NaN if that is infinite or NaN, as in TensorFlow. `times`: a factor that they get anyway

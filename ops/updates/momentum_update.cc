@@ -11,7 +11,7 @@ OutputTypes momentum_shape(const ShapeContext& c) {
   c.require(options.momentum >= 0 && options.momentum < 1, "momentum must be in [0, 1), not ",
             options.momentum);
   kernels::require_decay(c, options.weight_decay);
-  return kernels::update_types(c, 2, 2, 3);
+  return kernels::update_types(c, 2, 2, 3, options.part);
 }
 
 template <class T>
@@ -23,26 +23,30 @@ BELFRY_KERNEL void momentum_steps(std::int64_t begin, std::int64_t end,
 
 KernelRun momentum_cpu(KernelPlan& plan) {
   const auto& options = plan.options<MomentumUpdateOptions>();
-  return visit_floating(plan.dtype(), [options]<class T>(T) -> KernelRun {
-    return [options](const Pointers& p) {
+  const std::int64_t size = plan.input(2).shape.elements();
+  return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
+    return [options, size](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
-      momentum_steps<T>(p.begin(), p.end(),
+      const kernels::UpdateRange range(p, options.part, size);
+      momentum_steps<T>(range.begin, range.end,
                         kernels::MomentumStep<T>::of(options, *p.input<T>(3), factor),
-                        p.input<T>(2), p.written<T>(0), p.written<T>(1));
+                        p.input<T>(2), p.written<T>(0) + range.first, p.written<T>(1));
     };
   });
 }
 
 KernelRun momentum_reference(KernelPlan& plan) {
   const auto& options = plan.options<MomentumUpdateOptions>();
-  return visit_floating(plan.dtype(), [options]<class T>(T) -> KernelRun {
-    return [options](const Pointers& p) {
+  const std::int64_t size = plan.input(2).shape.elements();
+  return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
+    return [options, size](const Pointers& p) {
       const T momentum = static_cast<T>(options.momentum);
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
-      for (std::int64_t i = p.begin(); i < p.end(); ++i) {
-        T &x = p.written<T>(0)[i], &sum = p.written<T>(1)[i];
+      const kernels::UpdateRange range(p, options.part, size);
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        T &x = p.written<T>(0)[range.first + i], &sum = p.written<T>(1)[i];
         T g = factor * p.input<T>(2)[i];
         if (options.weight_decay != 0) g += static_cast<T>(options.weight_decay) * x;
         sum = momentum * sum + g;

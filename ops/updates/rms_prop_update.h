@@ -10,6 +10,7 @@ struct RmsPropUpdateOptions {
   double epsilon = 1e-8;
   double momentum = 0;
   double weight_decay = 0;  // finite, >= 0
+  std::int64_t part = 0;    // as of SgdUpdateOptions
 };
 
 // With g = gradient + weight_decay * variable:

@@ -8,7 +8,7 @@ namespace {
 
 OutputTypes sgd_shape(const ShapeContext& c) {
   kernels::require_decay(c, c.options<SgdUpdateOptions>().weight_decay);
-  return kernels::update_types(c, 1, 1, 2);
+  return kernels::update_types(c, 1, 1, 2, c.options<SgdUpdateOptions>().part);
 }
 
 template <class T>
@@ -19,25 +19,29 @@ BELFRY_KERNEL void sgd_steps(std::int64_t begin, std::int64_t end, kernels::SgdS
 }
 
 KernelRun sgd_cpu(KernelPlan& plan) {
-  const double decay = plan.options<SgdUpdateOptions>().weight_decay;
-  return visit_floating(plan.dtype(), [decay]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay)](const Pointers& p) {
+  const auto& [decay, part] = plan.options<SgdUpdateOptions>();
+  const std::int64_t size = plan.input(1).shape.elements();
+  return visit_floating(plan.dtype(), [decay, part, size]<class T>(T) -> KernelRun {
+    return [decay = static_cast<T>(decay), part, size](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      sgd_steps<T>(p.begin(), p.end(), {*p.input<T>(2), factor, decay}, p.input<T>(1),
-                   p.written<T>(0));
+      const kernels::UpdateRange range(p, part, size);
+      sgd_steps<T>(range.begin, range.end, {*p.input<T>(2), factor, decay}, p.input<T>(1),
+                   p.written<T>(0) + range.first);
     };
   });
 }
 
 KernelRun sgd_reference(KernelPlan& plan) {
-  const double decay = plan.options<SgdUpdateOptions>().weight_decay;
-  return visit_floating(plan.dtype(), [decay]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay)](const Pointers& p) {
+  const auto& [decay, part] = plan.options<SgdUpdateOptions>();
+  const std::int64_t size = plan.input(1).shape.elements();
+  return visit_floating(plan.dtype(), [decay, part, size]<class T>(T) -> KernelRun {
+    return [decay = static_cast<T>(decay), part, size](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      for (std::int64_t i = p.begin(); i < p.end(); ++i) {
-        T& x = p.written<T>(0)[i];
+      const kernels::UpdateRange range(p, part, size);
+      for (std::int64_t i = range.begin; i < range.end; ++i) {
+        T& x = p.written<T>(0)[range.first + i];
         T g = factor * p.input<T>(1)[i];
         if (decay != 0) g += decay * x;
         x -= *p.input<T>(2) * g;

@@ -7,6 +7,9 @@ namespace belfry {
 
 struct SgdUpdateOptions {
   double weight_decay = 0;  // finite, >= 0
+  // 0: the whole variable. Else the part of it from element part - 1 on, of which gradient and
+  // slots are rows.
+  std::int64_t part = 0;
 };
 
 // variable -= rate * (gradient + weight_decay * variable), as PyTorch's. rate is a scalar; all are

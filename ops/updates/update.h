@@ -1,9 +1,11 @@
 // What optimizer updates share.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <vector>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/framework/graph/op.h"
 
@@ -13,17 +15,23 @@ inline constexpr const char* kUpdateHasNoGradient = "it changes a variable";
 
 // Requires inputs 0, .., slots and `gradient` to be of one shape and type, f32 or f64, and `rate`
 // to be a scalar of that type. It is the last input, or the last but a factor (ScaledGradient).
-// Returns the types of the variables.
+// `part`: of SgdUpdateOptions. Returns the types of the variables.
 inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, std::size_t gradient,
-                                std::size_t rate) {
+                                std::size_t rate, std::int64_t part) {
   c.require(c.inputs() == rate + 1 || c.inputs() == rate + 2, "takes ", rate + 1,
             " inputs, and perhaps a factor, not ", c.inputs());
   c.require_floating(0);
   c.require(!is_half(c.dtype(0)), "the variable is ", c.type(0),
             ", but those that are updated are f32 or f64; keep it in f32 and cast what is read");
+  const auto fits = [&](std::size_t i) {
+    if (part == 0) return c.input(i).compatible(c.input(0));
+    return c.input(i).rank() == 1 && c.input(i) == c.input(gradient) &&
+           part - 1 + c.input(i)[0] <= c.input(0).elements();
+  };
   const auto like_variable = [&](std::size_t i, const char* what) {
-    c.require(c.dtype(i) == c.dtype(0) && c.input(i).compatible(c.input(0)), "the variable is ",
-              c.type(0), ", but its ", what, " is ", c.type(i));
+    c.require(c.dtype(i) == c.dtype(0) && fits(i), "the variable is ", c.type(0),
+              part == 0 ? std::string() : cat(", updated from element ", part - 1, " on"),
+              ", but its ", what, " is ", c.type(i));
   };
   for (std::size_t i = 1; i < variables; ++i) like_variable(i, "slot");
   like_variable(gradient, "gradient");
@@ -33,7 +41,7 @@ inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, st
     c.require(c.dtype(rate + 1) == DType::kF32 && c.input(rate + 1).rank() == 0, "the factor is ",
               c.type(rate + 1), ", but a scalar f32 is needed");
   OutputTypes types;
-  for (std::size_t i = 0; i < variables; ++i) types.emplace_back(c.type(0));
+  for (std::size_t i = 0; i < variables; ++i) types.emplace_back(c.type(i));
   return types;
 }
 
@@ -48,6 +56,19 @@ inline std::vector<Output> update_inputs(std::initializer_list<Output> inputs, O
   if (factor) result.push_back(factor);
   return result;
 }
+
+// The elements of its gradient that a launch updates. Those of the variable begin at `first`.
+struct UpdateRange {
+  std::int64_t begin, end, first;
+
+  // `part`: of SgdUpdateOptions; `gradient`: its elements.
+  UpdateRange(const Pointers& p, std::int64_t part, std::int64_t gradient)
+      : begin(p.begin()), end(p.end()), first(std::max<std::int64_t>(part - 1, 0)) {
+    if (part == 0) return;
+    begin = std::max(begin - first, std::int64_t{0});
+    end = std::min(end - first, gradient);
+  }
+};
 
 // The factor, which may be input i; 0: write nothing.
 template <class T>

@@ -13,6 +13,7 @@ namespace {
 template <class T>
 struct Sgd {
   using Step = kernels::SgdStep<T>;
+  using Options = SgdUpdateOptions;
   static constexpr std::size_t kVariables = 1, kGradient = 1;
   T decay;
   const T* rate;
@@ -31,6 +32,7 @@ struct Sgd {
 template <class T>
 struct Momentum {
   using Step = kernels::MomentumStep<T>;
+  using Options = MomentumUpdateOptions;
   static constexpr std::size_t kVariables = 2, kGradient = 2;
   MomentumUpdateOptions options;
   const T* rate;
@@ -50,6 +52,7 @@ struct Momentum {
 template <class T>
 struct RmsProp {
   using Step = kernels::RmsPropStep<T>;
+  using Options = RmsPropUpdateOptions;
   static constexpr std::size_t kVariables = 3, kGradient = 3;
   RmsPropUpdateOptions options;
   const T* rate;
@@ -69,6 +72,7 @@ struct RmsProp {
 template <class T>
 struct Adam {
   using Step = kernels::AdamStep<T>;
+  using Options = AdamUpdateOptions;
   static constexpr std::size_t kVariables = 3, kGradient = 4;
   AdamUpdateOptions options;
   const std::int64_t* count;

@@ -109,6 +109,53 @@ TEST(Processes, MpiAddsNothingWhereItHasNotStartedThem) {
   EXPECT_THAT(two.errors, HasSubstr("--allreduce=mpi adds by MPI, and TCP carries messages here"));
 }
 
+std::int64_t optimizer_bytes(const std::string& memory_report) {
+  const std::string text = shell("cat " + memory_report).output;
+  std::int64_t bytes = 0;
+  for (const auto& device : nlohmann::json::parse(text)["devices"])
+    bytes += device["kinds"]["optimizer"].get<std::int64_t>();
+  return bytes;
+}
+
+// What rank 0 keeps is within a block of the norm's tree of half.
+TEST(Processes, KeepSlotsInPartsToTheHashOfOne) {
+  const test::TemporaryFolder folder;
+  const auto with_report = [&](const char* name) {
+    return cat(arguments(), " --clip_norm=0.1 --json=- --memory_report=", folder.path(), "/", name);
+  };
+  const Finished alone = shell(kMnist + " --devices=cpu:2" + with_report("alone"));
+  const Finished parts = shell(
+      by_tcp(2, " --devices=cpu:1 --partition_updates=1" + with_report("parts"), free_port()));
+  ASSERT_EQ(parts.status, 0) << parts.errors;
+  const auto expected = nlohmann::json::parse(alone.output);
+  const auto report = nlohmann::json::parse(parts.output);
+  EXPECT_EQ(expected["partition_updates"], false);
+  EXPECT_EQ(report["partition_updates"], true);
+  for (const char* hash : {"params_hash", "state_hash"}) EXPECT_EQ(report[hash], expected[hash]);
+  EXPECT_EQ(report["replicas_equal"], true);
+  EXPECT_NEAR(static_cast<double>(optimizer_bytes(folder.path() + "/parts")),
+              static_cast<double>(optimizer_bytes(folder.path() + "/alone")) / 2, 2 * 4 * 4096.0);
+}
+
+// A run that two processes begin, each with a part of the slots, ends in one process.
+TEST(Processes, SaveWholeSlotsWhereEachHasAPart) {
+  if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
+  const test::TemporaryFolder folder;
+  const auto part = [&](const std::string& start, int steps, const std::string& run_dir) {
+    return shell(cat(start, kMnist, data(),
+                     " --global_batch_size=32 --threads=1 --max_steps=", steps, run_dir));
+  };
+  const std::string run = cat(" --run_dir=", folder.path(), "/run");
+  const std::string alone = hash_in(part("", 5, " --devices=cpu:2"));
+  const Finished begun =
+      part(kMpirun + "2 ", 3, " --devices=cpu:1 --zero_stage=1 --save_every_steps=2" + run);
+  EXPECT_EQ(begun.status, 0) << begun.errors;
+  const Finished ended = part("", 5, " --devices=cpu:2 --zero_stage=1" + run);
+  EXPECT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(ended.errors, HasSubstr("--zero_stage=1 changes nothing: one process"));
+  EXPECT_EQ(hash_in(ended), alone);
+}
+
 // Over a link of TCP between two network namespaces.
 TEST(Processes, OnTwoHostsGiveTheHashOfOne) {
   if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";

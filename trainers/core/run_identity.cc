@@ -109,10 +109,17 @@ std::string without_last_zeros(std::string options) {
 // Its ops and their options, as updates of the variables have them; rates are told apart.
 std::string hash_of_optimizer(const Graph& graph) {
   std::set<std::string> updates;
+  std::set<const Node*> gathered;  // writes of values of all processes, and what they write
+  for (const Node* node : graph.nodes(kGatheredValues))
+    gathered.insert({node, &node->input(0).node()});
   for (std::size_t id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (node.op().writes > 0)
-      updates.insert(cat(node.op().name, without_last_zeros(node.raw_options().str())));
+    if (node.op().writes == 0 || gathered.contains(&node)) continue;
+    std::string options = node.raw_options().str();
+    // The last option of an update says where its part begins, if it is of one.
+    if (gathered.contains(&node.input(0).node()))
+      options = cat(options.substr(0, options.rfind(',')), ",0}");
+    updates.insert(cat(node.op().name, without_last_zeros(options)));
   }
   TextHash hash;
   for (const std::string& update : updates) hash.add(update);
@@ -181,9 +188,13 @@ std::string hash_of(const Tensor& tensor) {
 void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
   for (const Variable variable : original_variables(trainer.graph())) {
     const Node& node = variable.node();
-    items.push_back({cat("variable '", variable.logical_name(), "'"),
-                     cat(node.output().type(), ", built at ", node.origin().site,
-                         ", with the value ", hash_of(trainer.session().read(variable)))});
+    const std::optional<VariablePart>& part = node.variable().part;
+    items.push_back(
+        {cat("variable '", variable.logical_name(), "'"),
+         cat(TensorType{variable.whole_shape(), variable.dtype()}, ", built at ",
+             node.origin().site,
+             part ? cat(", in parts from ", join(part->cuts))
+                  : cat(", with the value ", hash_of(trainer.session().read(variable))))});
   }
 }
 

@@ -13,6 +13,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/free_towers.h"
+#include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/data/prefetch.h"
@@ -71,14 +72,19 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                               .optimizer = options_.optimizer,
                               .clip_norm = options_.clip_norm,
                               .batches_per_step = static_cast<int>(batches_.batches_per_step())};
-  if (kind.combines())
+  wanted.takes_sums = kind.combines();
+  if (options_.aggregation.partition_updates && graph_.process().size > 1)
+    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+      return update_parts(options_, gradients, form);
+    };
+  else if (kind.combines())
     wanted.combine = [&](const GradientTable& gradients, const ReduceOptions& how) {
       if (kind.choose) choice_ += kind.choose(options_, gradients);
       return kind.combine(options_, gradients, how);
     };
   else
-    wanted.update = [&](const GradientTable& gradients, const Unscaling& unscaling) -> Node& {
-      return kind.update(options_, gradients, unscaling);
+    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+      return kind.update(options_, gradients, form.unscaling);
     };
   if (trains_apart(options_, kind))
     wanted.update_apart = [&](const GradientTable& gradients) {

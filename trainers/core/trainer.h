@@ -37,6 +37,9 @@ struct AggregationOptions {
   int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
   // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
   double bucket_mb = 0;
+  // Of several processes each keeps slots of a part of every variable, and updates that part. Same
+  // bits. One process updates whole variables.
+  bool partition_updates = false;
 };
 
 // Each option is here or in the options of what uses it, which are members.

@@ -7,6 +7,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/processes.h"
+#include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -150,6 +151,19 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) 
                        "to be left out of the mean; use bf16, which needs no loss scale");
 }
 
+void check_partition(const TrainerOptions& options, const TrainerKind& kind) {
+  if (!options.aggregation.partition_updates) return;
+  require<OptionError>(kind.takes_partition,
+                       "partition_updates is of the trainer replicated, and this one is ",
+                       kind.name);
+  require<OptionError>(
+      !makes_unequal(options.batches.uneven) && options.batches.tower_weights.empty(),
+      "partition_updates takes batches of one size: no uneven=", name_of(options.batches.uneven),
+      " and no tower_weights");
+  const std::string refusal = partition_refusal(options);
+  require<OptionError>(refusal.empty(), refusal);
+}
+
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require(static_cast<bool>(options.model),
           "there is no model: TrainerOptions::model is empty; it is a function of a tower and one "
@@ -178,6 +192,7 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   check_precision(options, kind);
   check_clipping(options, kind);
   check_accumulation(options, kind);
+  check_partition(options, kind);
   check_factor(options);
 }
 

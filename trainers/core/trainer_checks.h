@@ -30,6 +30,9 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind);
 // Throws OptionError for a clip_norm that cannot be, or that the kind does not take.
 void check_clipping(const TrainerOptions& options, const TrainerKind& kind);
 
+// Throws OptionError for partition_updates with what it cannot be combined with.
+void check_partition(const TrainerOptions& options, const TrainerKind& kind);
+
 // Throws InvalidArgument for what is missing in `options` or does not fit the kind of trainer.
 void check_options(const TrainerOptions& options, const TrainerKind& kind);
 

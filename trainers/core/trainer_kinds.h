@@ -40,6 +40,8 @@ struct TrainerKind {
   // `combine` combines the gradients of all processes (Strategy::reaches_processes). Other kinds
   // train in one.
   bool spans_processes = false;
+  bool takes_partition =
+      false;  // takes --partition_updates: the trainer then combines by update_parts()
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;

@@ -110,7 +110,7 @@ bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variabl
 // What was made of the gradients of all towers, as the graph notes it from entry `first` on.
 std::vector<Gradient> combined_gradients(const Graph& graph, std::size_t first,
                                          const GradientTable& table) {
-  if (table.towers() == 1) return table.row(0);
+  if (table.towers() == 1 && graph.process().size == 1) return table.row(0);
   std::vector<Gradient> result;
   for (const CombinedGradient& combined : graph.combined_gradients().subspan(first)) {
     const auto known = std::ranges::find(result, combined.variables[0], &Gradient::variable);
@@ -132,8 +132,8 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
   const std::size_t towers =
       options.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
-  const bool seeds = options.combine && std::has_single_bit(towers) && alike &&
-                     options.precision != Precision::kF16;
+  const bool seeds = (options.combine || options.takes_sums) && std::has_single_bit(towers) &&
+                     alike && options.precision != Precision::kF16;
   return seeds ? 1.0 / static_cast<double>(towers) : 1;
 }
 
@@ -328,25 +328,27 @@ class Forms {
 
   // Makes what the steps of a form run.
   void update(const GradientTable& table, bool weighted, TrainingForm& form) {
-    ReduceOptions how{.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum};
+    UpdateForm how{.how = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
+                   .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
+                   .unscaling = unscaling(table, form, weighted)};
     if (weighted) {
-      how.weights = weights(table, form.batch);
-      how.total_weight = total_weight(table, form.all);
+      how.how.weights = weights(table, form.batch);
+      how.how.total_weight = total_weight(table, form.all);
     }
-    const Unscaling unscaling = this->unscaling(table, form, weighted);
-    Node& update = options_.combine ? apply(options_.combine(table, how), unscaling, form)
-                                    : options_.update(table, unscaling);
-    std::vector<Node*> others = other_updates(graph_, built_, updates_, form, unscaling);
+    Node& update = options_.combine ? apply(options_.combine(table, how.how), how, form)
+                                    : options_.update(table, how);
+    std::vector<Node*> others = other_updates(graph_, built_, updates_, form, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
-                                          unscaling.applied,
+                                          how.unscaling.applied,
                                           {.growth_steps = options_.loss_scale.growth_steps}));
     for (Node** const node : {&form.accumulation.begin, &form.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     form.train_op = &train_step(graph_, update, others);
   }
 
-  Node& apply(GradientTable gradients, Unscaling unscaling, TrainingForm& form) {
+  Node& apply(GradientTable gradients, const UpdateForm& how, TrainingForm& form) {
+    Unscaling unscaling = how.unscaling;
     if (options_.batches_per_step > 1) {
       const BatchSums sums = sum_over_batches(gradients, options_.batches_per_step);
       form.accumulation = {sums.begin, sums.add};
@@ -354,8 +356,7 @@ class Forms {
       gradients = sums.of_all;
       unscaling = {.factor = sums.share};
     }
-    return apply_gradients(options_.optimizer, gradients, {},
-                           built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
+    return apply_gradients(options_.optimizer, gradients, {}, how.slots,
                            clipped(gradients, options_.clip_norm, unscaling));
   }
 

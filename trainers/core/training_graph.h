@@ -43,6 +43,13 @@ struct TrainingForm {
   bool runs(std::size_t t) const { return batch.rows[t] > 0; }
 };
 
+// How one form of steps updates the variables.
+struct UpdateForm {
+  ReduceOptions how = {};                        // of the towers' gradients
+  OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
+  Unscaling unscaling = {};                      // of gradients of a scaled loss
+};
+
 // The state of loss scaling, one for all towers. Saved as variables are.
 struct LossScale {
   Variable scale, good_steps, skipped_steps;  // ops/loss_scale.h
@@ -81,8 +88,9 @@ struct TrainingGraphOptions {
   // Combines the towers' gradients. Where K is a power of two and all towers count alike, each
   // tower's loss gradient starts at 1 / K, which is exact, and ReduceOptions ask for the sum.
   std::function<GradientTable(const GradientTable&, const ReduceOptions&)> combine = {};
-  // Instead of `combine`: a node that updates by the gradients of each tower.
-  std::function<Node&(const GradientTable&, const Unscaling&)> update = {};
+  // Instead of `combine`: a node that updates by the gradients of the towers.
+  std::function<Node&(const GradientTable&, const UpdateForm&)> update = {};
+  bool takes_sums = false;  // `update` heeds ReduceOptions::reduction, as `combine` does
   // Instead of either, for towers that train apart: a node per tower. Averages are then moved by
   // each tower's moments. There must be one form, in which all towers count alike.
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
@@ -100,10 +108,10 @@ struct TrainingGraphOptions {
 // of the forms ("?" if they differ or a form has none); lets `combine` combine the gradients of the
 // losses, and the optimizer apply them, once per form; or `update` make one node per form of them,
 // or `update_apart` one per tower; binds the nodes of kUpdateOps, or of each tower's updates, to
-// these; and builds the predictor with placeholders [?, sample...]. Losses and moments of batch norms are weighted by the samples of a form, or
-// equally if these are equal. Towers that a form feeds no rows are not part of its step. Throws
-// InvalidArgument as Model, replicate() and GradientTable do, and if names of fields are empty,
-// equal, or have one of ":/ ".
+// these; and builds the predictor with placeholders [?, sample...]. Losses and moments of batch
+// norms are weighted by the samples of a form, or equally if these are equal. Towers that a form
+// feeds no rows are not part of its step. Throws InvalidArgument as Model, replicate() and
+// GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
 // With f16 the loss is scaled: gradients are checked before they are combined, on the devices where
 // they are, and one node for all towers says whether the update is applied (Unscaling).

@@ -52,6 +52,7 @@ const TrainerRegistration kReplicated({
     .packs_gradients = true,
     .makes_buckets = true,
     .spans_processes = true,
+    .takes_partition = true,
     .canonical = true,
 });
 

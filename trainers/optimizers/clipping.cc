@@ -31,7 +31,10 @@ Unscaling clipped(const GradientTable& combined, double max_norm, const Unscalin
   Graph& graph = combined.graph();
   const NameScope names(graph, "clip_norm");
   const DeviceScope on(graph, combined.device(0));
-  const Output norm = global_norm(one_of_each(combined), "norm");
+  return clipped_by(global_norm(one_of_each(combined), "norm"), max_norm, unscaling);
+}
+
+Unscaling clipped_by(Output norm, double max_norm, const Unscaling& unscaling) {
   return {clip_factor(norm, max_norm, unscaling.factor, "factor"), unscaling.applied};
 }
 

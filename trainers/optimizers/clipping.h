@@ -11,5 +11,7 @@ class GradientTable;
 // norm is that of gradients after `unscaling`. Towers that have variables of their own share the
 // work. So no update is fused with the sum of its gradient.
 Unscaling clipped(const GradientTable& combined, double max_norm, const Unscaling& unscaling);
+// The same by a norm that is known: an f64 scalar, of gradients before `unscaling`.
+Unscaling clipped_by(Output norm, double max_norm, const Unscaling& unscaling);
 
 }  // namespace belfry

@@ -21,7 +21,8 @@ namespace {
 
 // A variable that goes wherever `beside` is, and is a replica if that is one.
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
-                      At at, OptimizerSlots slots, Initializer initial = init::zeros()) {
+                      At at, OptimizerSlots slots, Initializer initial = init::zeros(),
+                      const VariablePart* part = nullptr) {
   Graph& graph = beside.node().graph();
   const std::string prefix(beside.node().origin().prefix);
   const std::string name = prefix + logical_name;
@@ -31,6 +32,7 @@ Variable state_beside(Variable beside, const std::string& logical_name, Shape sh
           existing ? cat(" (built at ", existing.node().origin().site, ")") : "", ", so ", at.site,
           " cannot make it: give the optimizer another name");
   VariableOptions options{.dtype = dtype, .initializer = std::move(initial), .trainable = false};
+  if (part) options.part = *part;
   if (beside.node().variable().local) options.collections = {std::string(kLocalVariables)};
   if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
     options.copy_of = &main.node();
@@ -124,6 +126,7 @@ struct Optimizer::Shared {
   UpdateOrder order;
   OptimizerSlots state;
   const Unscaling& unscaling;
+  const UpdatedParts* parts = nullptr;
   std::map<DType, Output> rates = {};
   Variable counter = {};
   Variable update_counter = {};                             // of averages that count
@@ -137,6 +140,16 @@ Node& Optimizer::apply(std::span<const Gradient> all, At at, OptimizerSlots slot
                        const Unscaling& unscaling) const {
   const std::vector<Gradient> row(all.begin(), all.end());
   return *apply_each({&row, 1}, UpdateOrder::kOneByOne, at, slots, unscaling)[0];
+}
+
+Node& Optimizer::apply_parts(std::span<const Gradient> gradients, const UpdatedParts& parts, At at,
+                             OptimizerSlots slots, const Unscaling& unscaling) const {
+  require(rule_.takes_parts && gradients.size() == parts.parts.size(), "the optimizer ", rule_.name,
+          " (built at ", at.site, ") updates whole variables, not parts of ", parts.parts.size(),
+          " (.takes_parts)");
+  Shared shared{
+      .order = UpdateOrder::kOneByOne, .state = slots, .unscaling = unscaling, .parts = &parts};
+  return apply_row({gradients.begin(), gradients.end()}, shared, at);
 }
 
 std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> rows,
@@ -182,24 +195,39 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
   const bool averages = averages_ && !first.node().variable().copy_of;
   if (averages) begin_averages(gradients, shared, at);
   std::vector<Node*> updates;
-  for (const auto& [value, variable] : gradients) {
-    const auto [found, is_new] = shared.slots.try_emplace(&variable.node());
-    std::vector<Variable>& slots = found->second;
-    for (std::size_t s = 0; is_new && s < rule_.slots.size(); ++s)
-      slots.push_back(state_beside(variable, cat(variable.logical_name(), "/", rule_.slots[s]),
-                                   variable.shape(), variable.dtype(), at, shared.state));
-    const NameScope update(graph, cat("update_", variable.logical_name()));
-    const ColocateWith with(variable.ref(), at.site);
-    const ControlDependencies after(graph, shared.before(variable));
-    updates.push_back(
-        &rule_.update({variable, slots, value, shared.unscaling.factor,
-                       shared.rates[variable.dtype()], step, rule_.weight_decay, At(at.site)}));
-    if (averages) updates.push_back(&average(variable, *updates.back(), shared, at));
-    shared.last[&variable.node()] = {updates.back()};
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    updates.push_back(&update(gradients[i], i, step, shared, at));
+  if (shared.parts) updates = shared.parts->gather(updates);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const Variable variable = gradients[i].variable;
+    if (averages) updates.push_back(&average(variable, *updates[i], shared, at));
+    shared.last[&variable.node()] = {averages ? updates.back() : updates[i]};
   }
   Node& all_updates = group(graph, updates, At(names.path(), at.site));
   graph.add_to_collection(kTrainOp, all_updates);
   return all_updates;
+}
+
+// Of variable i of a row, with its slots.
+Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Shared& shared,
+                        At at) const {
+  const Variable variable = gradient.variable;
+  Graph& graph = variable.node().graph();
+  const VariablePart* const part = shared.parts ? &shared.parts->parts[i] : nullptr;
+  const auto rank = static_cast<std::size_t>(graph.process().rank);
+  const auto [found, is_new] = shared.slots.try_emplace(&variable.node());
+  std::vector<Variable>& slots = found->second;
+  for (std::size_t s = 0; is_new && s < rule_.slots.size(); ++s)
+    slots.push_back(
+        state_beside(variable, cat(variable.logical_name(), "/", rule_.slots[s]),
+                     part ? Shape{part->cuts[rank + 1] - part->cuts[rank]} : variable.shape(),
+                     variable.dtype(), at, shared.state, init::zeros(), part));
+  const NameScope names(graph, cat("update_", variable.logical_name()));
+  const ColocateWith with(variable.ref(), at.site);
+  const ControlDependencies after(graph, shared.before(variable));
+  return rule_.update({variable, slots, gradient.value, shared.unscaling.factor,
+                       shared.rates[variable.dtype()], step, rule_.weight_decay,
+                       part ? part->cuts[rank] + 1 : 0, At(at.site)});
 }
 
 // What all averages of a row are moved by.
@@ -235,23 +263,30 @@ Node& Optimizer::average(Variable variable, Node& update, Shared& shared, At at)
                       shared.unscaling.factor);
 }
 
-Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,
-                      OptimizerSlots slots, const Unscaling& unscaling) {
+Node& apply_to_towers(const GradientTable& gradients, At at,
+                      const std::function<Node&(int, At)>& apply) {
   Graph& graph = gradients.graph();
   const std::string_view name = at.name.empty() ? "train_op" : at.name;
-  const auto apply = [&](int t, std::string_view part) -> Node& {
+  const auto apply_on = [&](int t, std::string_view part) -> Node& {
     const DeviceScope on(graph, gradients.device(t), at.site);
-    return optimizer.apply(gradients.row(t), At(part, at.site), slots, unscaling);
+    return apply(t, At(part, at.site));
   };
   const bool shared =
       gradients.towers() == 1 || gradients.at(1, 0).variable == gradients.at(0, 0).variable;
-  if (shared) return apply(0, name);
+  if (shared) return apply_on(0, name);
   // Below it in each tower's own names, so that the towers' logical names are equal.
   const NameScope all(graph, name, at.site), root(graph, "", at.site);
   const std::string part = all.path() + "apply_gradients";
   std::vector<Node*> towers;
-  for (int t = 0; t < gradients.towers(); ++t) towers.push_back(&apply(t, part));
+  for (int t = 0; t < gradients.towers(); ++t) towers.push_back(&apply_on(t, part));
   return group(graph, towers, At(all.path(), at.site));
+}
+
+Node& apply_gradients(const Optimizer& optimizer, const GradientTable& gradients, At at,
+                      OptimizerSlots slots, const Unscaling& unscaling) {
+  return apply_to_towers(gradients, at, [&](int t, At of_tower) -> Node& {
+    return optimizer.apply(gradients.row(t), of_tower, slots, unscaling);
+  });
 }
 
 }  // namespace belfry

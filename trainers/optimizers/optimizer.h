@@ -23,10 +23,22 @@ enum class OptimizerSlots { kMake, kReuse };
 // graph feeds them LearningRate::at() of each step.
 inline constexpr std::string_view kLearningRates = "learning_rates";
 
+// Collection of the nodes that write the values of all parts (UpdatedParts::gather).
+inline constexpr std::string_view kGatheredValues = "gathered_values";
+
 // How several updates of the same variables follow each other.
 enum class UpdateOrder {
   kOneByOne,  // each update of a variable waits for the one before: they may be parts of one run
   kApart,     // nothing orders them: each is for runs of its own
+};
+
+// What one process updates where each process updates a part of every variable.
+struct UpdatedParts {
+  // Of each variable, in the order of gradients.
+  std::vector<VariablePart> parts;
+  // Called with a node per variable that has updated the part of this process, in place. Returns a
+  // node per variable that has written the parts of all processes.
+  std::function<std::vector<Node*>(std::span<Node* const>)> gather;
 };
 
 // A value: copies are equal. The same optimizer may serve several graphs.
@@ -42,6 +54,9 @@ class Optimizer {
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
     double weight_decay;  // Rule::weight_decay
+    // 0: the whole variable. Else slots and gradient are rows, which belong to its elements from
+    // part - 1 on; of a rule that takes_parts alone.
+    std::int64_t part;
     At at;
   };
   struct Rule {
@@ -54,6 +69,8 @@ class Optimizer {
     // Heeds Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
+    // Heeds Update::part: element i of a variable changes by element i of gradient and slots alone.
+    bool takes_parts = false;
     // Returns a node that waits for all that it adds. If it needs the variable's value it asks
     // Variable::read(), which sees what updates before it have written.
     std::function<Node&(const Update&)> update;
@@ -69,6 +86,8 @@ class Optimizer {
   const std::string& name() const { return rule_.name; }
   // Can apply gradients of a scaled loss (Rule::takes_loss_scale).
   bool takes_loss_scale() const { return rule_.takes_loss_scale; }
+  // Can update parts of variables (Rule::takes_parts).
+  bool takes_parts() const { return rule_.takes_parts; }
   double weight_decay() const { return rule_.weight_decay; }
   // The same rule with another rate.
   Optimizer with_rate(LearningRate rate) const;
@@ -100,6 +119,12 @@ class Optimizer {
   Node& apply(std::span<const Gradient> gradients, At at = {},
               OptimizerSlots slots = OptimizerSlots::kMake, const Unscaling& unscaling = {}) const;
 
+  // As apply(), where each process updates parts of variables: gradients are the rows of the parts
+  // of this process, and slots are as long. Throws InvalidArgument for a rule that takes no parts.
+  Node& apply_parts(std::span<const Gradient> gradients, const UpdatedParts& parts, At at = {},
+                    OptimizerSlots slots = OptimizerSlots::kMake,
+                    const Unscaling& unscaling = {}) const;
+
   // Several updates of the same variables, one per row of gradients: as apply() each, but with one
   // set of slots, and one counter that moves once per update. Returns a node per row. Gradients
   // that read variables in the usual way, Output(v), see the values before the first update. At's
@@ -111,6 +136,7 @@ class Optimizer {
  private:
   struct Shared;
   Node& apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
+  Node& update(const Gradient& gradient, std::size_t i, Output step, Shared& shared, At at) const;
   void begin_averages(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
   Node& average(Variable variable, Node& update, Shared& shared, At at) const;
 
@@ -179,6 +205,11 @@ struct LambOptions {
 // variable has a ratio of its own (trust_ratio.h), of norms whose bits do not depend on devices
 // (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
 Optimizer lamb(LearningRate rate, LambOptions options = {});
+
+// Calls `apply` with a tower and the name of its update, as apply_gradients() does: once per tower
+// of the table, or for tower 0 alone if all share their variables.
+Node& apply_to_towers(const GradientTable& gradients, At at,
+                      const std::function<Node&(int, At)>& apply);
 
 // Applies a table of combined gradients: once per tower, on the tower's device, if each has its own
 // variables; once if all towers share them. Returns one node that waits for all updates, named as

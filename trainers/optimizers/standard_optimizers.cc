@@ -16,9 +16,10 @@ Optimizer sgd(LearningRate rate, SgdOptions options) {
                     .takes_loss_scale = true,
                     .takes_weight_decay = true,
                     .weight_decay = options.weight_decay,
+                    .takes_parts = true,
                     .update = [](const Optimizer::Update& u) -> Node& {
                       return sgd_update(u.variable, {u.gradient, u.factor}, u.rate,
-                                        {.weight_decay = u.weight_decay}, u.at);
+                                        {.weight_decay = u.weight_decay, .part = u.part}, u.at);
                     }});
 }
 
@@ -31,10 +32,12 @@ Optimizer momentum(LearningRate rate, MomentumOptions options) {
        .takes_loss_scale = true,
        .takes_weight_decay = true,
        .weight_decay = options.weight_decay,
+       .takes_parts = true,
        .update = [momentum = options.momentum, form](const Optimizer::Update& u) -> Node& {
          return momentum_update(
              u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
-             {.momentum = momentum, .weight_decay = u.weight_decay, .form = form}, u.at);
+             {.momentum = momentum, .weight_decay = u.weight_decay, .form = form, .part = u.part},
+             u.at);
        }});
 }
 
@@ -50,9 +53,11 @@ Optimizer rms_prop(LearningRate rate, RmsPropOptions options) {
                     .takes_loss_scale = true,
                     .takes_weight_decay = true,
                     .weight_decay = options.weight_decay,
+                    .takes_parts = true,
                     .update = [factors](const Optimizer::Update& u) -> Node& {
                       RmsPropUpdateOptions own = factors;
                       own.weight_decay = u.weight_decay;
+                      own.part = u.part;
                       return rms_prop_update(u.variable, u.slots[0], u.slots[1],
                                              {u.gradient, u.factor}, u.rate, own, u.at);
                     }});
@@ -65,9 +70,12 @@ Optimizer adam(AdamOptions options) {
                     .slots = {options.name, options.name + "_1"},
                     .counts_steps = true,
                     .takes_loss_scale = true,
+                    .takes_parts = true,
                     .update = [factors](const Optimizer::Update& u) -> Node& {
+                      AdamUpdateOptions own = factors;
+                      own.part = u.part;
                       return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
-                                         {u.gradient, u.factor}, u.rate, factors, u.at);
+                                         {u.gradient, u.factor}, u.rate, own, u.at);
                     }});
 }
 
@@ -85,9 +93,11 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                     .takes_loss_scale = true,
                     .takes_weight_decay = true,
                     .weight_decay = options.weight_decay,
+                    .takes_parts = true,
                     .update = [factors](const Optimizer::Update& u) -> Node& {
                       AdamUpdateOptions own = factors;
                       if (u.variable.shape().rank() >= 2) own.weight_decay = u.weight_decay;
+                      own.part = u.part;
                       return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
                                          {u.gradient, u.factor}, u.rate, own, u.at);
                     }});

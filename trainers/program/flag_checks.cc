@@ -63,6 +63,7 @@ class FlagChecks {
     leave_out_combining();
     choose_trainer();
     choose_strategy();
+    leave_out_partition();
     check_shapes_of_batches();
     check_replicas();
     check_packing();
@@ -83,6 +84,7 @@ class FlagChecks {
     as_option([&] { check_shards(trainer_, *kind_, flags_.launcher.size); });
     as_option([&] { check_clipping(trainer_, *kind_); });
     as_option([&] { check_accumulation(trainer_, *kind_); });
+    as_option([&] { check_partition(trainer_, *kind_); });
   }
 
  private:
@@ -185,6 +187,14 @@ class FlagChecks {
                 ", as one device has nothing to combine; --allreduce=", kind_->default_strategy,
                 " takes its place");
     allreduce = kind_->default_strategy;
+  }
+
+  // No error, as a run may go on with fewer processes.
+  void leave_out_partition() {
+    if (!aggregation_.partition_updates || flags_.launcher.size > 1) return;
+    log_warning(written("--partition_updates"),
+                " changes nothing: one process keeps all slots, and updates whole variables");
+    aggregation_.partition_updates = false;
   }
 
   void check_shapes_of_batches() const {

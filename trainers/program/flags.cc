@@ -116,6 +116,9 @@ void TrainFlagSet::add_devices_and_gradients(FlagParser& parser) {
           "others are being computed; 0: each by itself [",
           kDefaultBucketMb,
           "; 0 with --gradient_repacking; what is fastest with --allreduce=auto]"));
+  parser.add("--partition_updates", aggregation.partition_updates, "0|1",
+             "of several processes each keeps the optimizer's slots of a part of every variable, "
+             "and updates that part; with --allreduce=collective; the same bits [0]");
   parser.add("--fuse_updates", trainer.session.fuse_updates, "0|1",
              "combine gradients and update variables in one pass over memory, on GPUs also several "
              "variables in one launch; the same bits [1]");
@@ -376,7 +379,9 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   add_execution(parser);
   FlagSpelling alias = renamed("nccl_timeout_s", "X", "stall_abort_seconds");
   alias.text.clear();
-  parser.add_spellings({std::move(alias)});
+  FlagSpelling stage = renamed("zero_stage", "0|1", "partition_updates");
+  stage.text.clear();
+  parser.add_spellings({std::move(alias), std::move(stage)});
   parser.add_spellings(tf_spellings(defaults_));
 }
 

@@ -33,6 +33,7 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .async = flags.async(),
           .fuse_updates = made.session.fuse_updates,
           .share_replicas = made.session.share_replicas,
+          .partition_updates = aggregation.partition_updates,
           .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
 }
 

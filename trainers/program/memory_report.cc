@@ -104,7 +104,7 @@ std::string memory_line(const MemoryReport& report, std::int64_t batches_held, s
 std::int64_t bytes_of_snapshot(const Graph& graph) {
   std::int64_t bytes = 0;
   for (const Variable variable : originals(graph.variables()))
-    bytes += variable.node().output_type(0).bytes();
+    bytes += TensorType{variable.whole_shape(), variable.dtype()}.bytes();
   return bytes;
 }
 

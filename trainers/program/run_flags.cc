@@ -339,7 +339,8 @@ Json chosen_by(const TrainFlags& flags) {
   if (kind.makes_buckets && aggregation.allreduce != "auto")
     chosen.set("bucket_mb", aggregation.bucket_mb);
   if (kind.replicates_variables())
-    chosen.set("fuse_updates", trainer.session.fuse_updates)
+    chosen.set("partition_updates", aggregation.partition_updates)
+        .set("fuse_updates", trainer.session.fuse_updates)
         .set("share_replicas", trainer.session.share_replicas);
   if (kind.takes_async()) chosen.set("async", flags.async());
   return chosen;

@@ -3,6 +3,7 @@
 //   template <class T>
 //   struct Sgd {
 //     using Step = kernels::SgdStep<T>;  // what it computes with
+//     using Options = SgdUpdateOptions;  // of its nodes
 //     static constexpr std::size_t kVariables = 1;  // it writes: its inputs 0..
 //     static constexpr std::size_t kGradient = 1;   // the input
 //     const T* rate;
@@ -107,15 +108,17 @@ struct UpdateKernel {
 template <template <class> class U>
 QueueRun update(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [make = U<T>::maker(plan.node())](const Pointers& p, Queue& queue) {
+    return [make = U<T>::maker(plan.node()), part = plan.options<typename U<T>::Options>().part,
+            size = plan.input(U<T>::kGradient).shape.elements()](const Pointers& p, Queue& queue) {
+      const WorkRange range = part == 0 ? WorkRange{p.begin(), p.end()} : WorkRange{0, size};
       UpdateKernel<U<T>, T> kernel{make(Operands(p), queue),
-                                   p.end() - p.begin(),
+                                   range.size(),
                                    true,
-                                   p.input<T>(U<T>::kGradient) + p.begin(),
+                                   p.input<T>(U<T>::kGradient) + range.begin,
                                    {}};
       kernel.packed = on_16_bytes(kernel.gradient);
       for (std::size_t k = 0; k < U<T>::kVariables; ++k) {
-        kernel.variable[k] = p.written<T>(k) + p.begin();
+        kernel.variable[k] = p.written<T>(k) + range.begin + (k == 0 && part > 0 ? part - 1 : 0);
         kernel.packed = kernel.packed && on_16_bytes(kernel.variable[k]);
       }
       launch(queue, kernel, grid_of_packs<T>(kernel.count));

@@ -49,6 +49,34 @@ TEST(GlobalNorm, IsNearTheExactOneForEverySize) {
   }
 }
 
+// A tensor of 9,000 elements in two parts, cut between blocks; the second one comes first.
+TEST(SquaresOfBlocks, AddUpToTheBitsOfTheNorm) {
+  const Tensor values = to(random_values({9000}), DType::kF32);
+  const std::vector<float> all(values.data<float>().begin(), values.data<float>().end());
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    return vector({all.begin() + static_cast<std::ptrdiff_t>(begin),
+                   all.begin() + static_cast<std::ptrdiff_t>(end)});
+  };
+  const Tensor other = vector({3, 4});
+  const double expected = norm_of({vector(all), other});
+  const Tensor norm = compute(
+      [](Inputs x) {
+        return norm_of_blocks(
+            squares_of_blocks(x),
+            {.tensor = {0, 1, 0}, .first = {2, 1, 0}, .blocks = {2, 1, 1}, .count = 2});
+      },
+      {part(8192, 9000), other, part(0, 8192)});
+  EXPECT_EQ(norm.item<double>(), expected);
+}
+
+TEST(SumsOfBlocks, AreOfBlocksThatThereAre) {
+  expect_refused(
+      [](Inputs x) {
+        return norm_of_blocks(x[0], {{0}, {1}, {2}, 1});
+      },
+      {{{2}, DType::kF64}}, "has no blocks 1 to 3 of tensor 0");
+}
+
 TEST(GlobalNorm, KeepsItsContract) {
   check_op({.build = [](Inputs x) { return global_norm(x); },
             .inputs = {random_values({5, 7}), random_values({3}, -1, 1, 2)},

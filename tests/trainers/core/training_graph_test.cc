@@ -30,7 +30,7 @@ std::string built(const std::string& first, const std::string& second) {
                                  .variables = VariablePolicy::kOnOneDevice,
                                  .fields = fields,
                                  .forms = batches.forms(),
-                                 .update = [&](const GradientTable&, const Unscaling&) -> Node& {
+                                 .update = [&](const GradientTable&, const UpdateForm&) -> Node& {
                                    return group(graph, {});
                                  }});
   } catch (const InvalidArgument& error) {

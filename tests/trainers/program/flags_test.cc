@@ -293,19 +293,57 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
   EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
 }
 
+// No error, as a run may go on with fewer processes.
+TEST(Flags, OfUpdatesInPartsChangeNothingInOneProcess) {
+  for (const char* flag : {"--partition_updates=1", "--zero_stage=1", "--zero_stage=0"})
+    EXPECT_FALSE(parse({flag, "--devices=cpu:2"}).trainer.aggregation.partition_updates) << flag;
+  EXPECT_THAT(refusal({"--zero_stage=2"}), HasSubstr("--zero_stage=2"));
+}
+
 // Whatever is typed, errors are ours: they name the flag as it was written.
 TEST(Flags, NameThemselvesInEveryError) {
-  const char* const flags[] = {
-      "--devices",        "--logical_gpus",   "--trainer",        "--allreduce",
-      "--bucket_mb",      "--fuse_updates",   "--share_replicas", "--gradient_repacking",
-      "--batch_size",     "--nccl_timeout_s", "--uneven",         "--small_tensors_kb",
-      "--epochs",         "--max_steps",      "--tower_weights",  "--learning_rate",
-      "--precision",      "--seed",           "--threads",        "--check_equivalence",
-      "--async",          "--dry_run",        "--deterministic",  "--parameter_device",
-      "--num_gpus",       "--device",         "--num_epochs",     "--variable_update",
-      "--num_batches",    "--use_fp16",       "--remeasure",      "--all_reduce_spec",
-      "--tf_random_seed", "--lr_schedule",    "--warmup_steps",   "--early_stop",
-      "--moving_average", "--weight_decay",   "--clip_norm",      "--gradient_accumulation_steps"};
+  const char* const flags[] = {"--devices",
+                               "--logical_gpus",
+                               "--trainer",
+                               "--allreduce",
+                               "--bucket_mb",
+                               "--fuse_updates",
+                               "--share_replicas",
+                               "--gradient_repacking",
+                               "--batch_size",
+                               "--nccl_timeout_s",
+                               "--uneven",
+                               "--small_tensors_kb",
+                               "--epochs",
+                               "--max_steps",
+                               "--tower_weights",
+                               "--learning_rate",
+                               "--precision",
+                               "--seed",
+                               "--threads",
+                               "--check_equivalence",
+                               "--async",
+                               "--dry_run",
+                               "--deterministic",
+                               "--parameter_device",
+                               "--num_gpus",
+                               "--device",
+                               "--num_epochs",
+                               "--variable_update",
+                               "--num_batches",
+                               "--use_fp16",
+                               "--remeasure",
+                               "--all_reduce_spec",
+                               "--tf_random_seed",
+                               "--lr_schedule",
+                               "--warmup_steps",
+                               "--early_stop",
+                               "--moving_average",
+                               "--weight_decay",
+                               "--clip_norm",
+                               "--gradient_accumulation_steps",
+                               "--partition_updates",
+                               "--zero_stage"};
   for (const char* flag : flags)
     for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
       const std::string argument = cat(flag, "=", value);

@@ -79,6 +79,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["gradient_repacking"], 2);
   EXPECT_EQ(json["small_tensors_kb"], 16);
   EXPECT_EQ(json["fuse_updates"], true);
+  EXPECT_EQ(json["partition_updates"], false);
   EXPECT_EQ(json["share_replicas"], true);
   EXPECT_EQ(json["deterministic"], true);
   EXPECT_EQ(json["canonical"], false);

@@ -1,0 +1,82 @@
+#include "belfry/framework/group/part_server.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace belfry {
+namespace {
+
+// Which neither steps, nor gather(), nor signs of life use.
+constexpr int kAskTag = (1 << 20) + 3, kAnswerTag = kAskTag + 1;
+
+template <class T>
+std::span<std::byte> bytes_in(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+}  // namespace
+
+PartServer::PartServer(ProcessGroup& group, Find find)
+    : group_(group), find_(std::move(find)), peers_(static_cast<std::size_t>(group.size())) {
+  for (int r = 0; r < group.size(); ++r) {
+    Peer& peer = peers_[static_cast<std::size_t>(r)];
+    peer.asked = {r, kAskTag, bytes_in(peer.in)};
+    peer.answer = {r, kAnswerTag, {}, true};
+    peer.ending = {r, kAskTag, bytes_in(peer.out), true};
+    peer.ended = r == group.rank();
+    if (!peer.ended) group.receive(peer.asked);
+  }
+}
+
+void PartServer::serve() {
+  for (Peer& peer : peers_) {
+    if (peer.ended || !peer.asked.done || !peer.answer.done) continue;
+    if (peer.in.ends != 0) {
+      peer.ended = true;
+      continue;
+    }
+    last_ = std::chrono::steady_clock::now();
+    std::optional<std::vector<std::byte>> found = find_(peer.in.key);
+    if (!found) continue;
+    peer.bytes = *std::move(found);
+    peer.answer.bytes = peer.bytes;
+    group_.receive(peer.asked);
+    group_.send(peer.answer);
+  }
+}
+
+bool PartServer::asked_lately() const {
+  return std::chrono::steady_clock::now() - last_ < std::chrono::milliseconds(100);
+}
+
+void PartServer::end() {
+  for (Peer& peer : peers_) {
+    if (&peer == &peers_[static_cast<std::size_t>(group_.rank())]) continue;
+    peer.out = {.ends = 1};
+    group_.send(peer.ending);
+  }
+}
+
+bool PartServer::all_ended() const {
+  return std::ranges::all_of(
+      peers_, [](const Peer& peer) { return peer.ended && peer.answer.done && peer.ending.done; });
+}
+
+void fetch_parts(ProcessGroup& group, std::uint64_t key,
+                 std::span<const std::span<std::byte>> parts) {
+  PartServer::Ask ask{.key = key};
+  std::vector<GroupMessage> messages;
+  for (int r = 0; r < group.size(); ++r) {
+    const std::span<std::byte> part = parts[static_cast<std::size_t>(r)];
+    if (r == group.rank() || part.empty()) continue;
+    messages.push_back({r, kAnswerTag, part});
+    messages.push_back({r, kAskTag, bytes_in(ask)});
+  }
+  for (std::size_t i = 0; i < messages.size(); i += 2) {
+    group.receive(messages[i]);
+    group.send(messages[i + 1]);
+  }
+  finish(group, messages);
+}
+
+}  // namespace belfry

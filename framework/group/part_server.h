@@ -1,0 +1,60 @@
+// Bytes that any process may ask of the others while these do something else: their parts of
+// tensors that all hold together.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "belfry/framework/group/group.h"
+
+namespace belfry {
+
+// Answers what other processes ask. Uses tags of its own. The group outlives it.
+class PartServer {
+ public:
+  // A copy of what this process holds under a key; none: nothing yet, so the answer waits.
+  using Find = std::function<std::optional<std::vector<std::byte>>(std::uint64_t key)>;
+
+  PartServer(ProcessGroup& group, Find find);
+  PartServer(const PartServer&) = delete;
+  PartServer& operator=(const PartServer&) = delete;
+
+  // Takes what has come, and answers what can be answered.
+  void serve();
+  // Whether somebody has asked within the last 100 ms, and so may ask again.
+  bool asked_lately() const;
+
+  // This process asks for nothing any more.
+  void end();
+  // Nobody does, and all is answered.
+  bool all_ended() const;
+
+ private:
+  struct Ask {
+    std::uint64_t key = 0;
+    std::uint64_t ends = 0;  // it asks for nothing, now and later
+  };
+  struct Peer {
+    Ask in, out;
+    GroupMessage asked, answer, ending;
+    std::vector<std::byte> bytes;  // of the answer
+    bool ended = false;
+  };
+  friend void fetch_parts(ProcessGroup& group, std::uint64_t key,
+                          std::span<const std::span<std::byte>> parts);
+
+  ProcessGroup& group_;
+  const Find find_;
+  std::vector<Peer> peers_;  // by rank
+  std::chrono::steady_clock::time_point last_ = {};
+};
+
+// Asks each process for its part under a key, and waits for it: parts[rank] is where it goes. That
+// of this process, and empty ones, are left alone.
+void fetch_parts(ProcessGroup& group, std::uint64_t key,
+                 std::span<const std::span<std::byte>> parts);
+
+}  // namespace belfry

@@ -1,0 +1,75 @@
+// Variables of which each process holds a part.
+#include <algorithm>
+
+#include "belfry/framework/base/fnv1a.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/graph.h"
+#include "belfry/framework/group/processes.h"
+#include "belfry/framework/run/session_state.h"
+
+namespace belfry {
+namespace {
+
+// Of the part of process `rank`, in the whole tensor.
+WorkRange byte_range(Variable variable, std::size_t rank) {
+  const std::vector<std::int64_t>& cuts = variable.node().variable().part->cuts;
+  const auto size = static_cast<std::int64_t>(size_of(variable.dtype()));
+  return {cuts[rank] * size, cuts[rank + 1] * size};
+}
+
+std::size_t own_rank(Variable variable) {
+  return static_cast<std::size_t>(variable.node().graph().process().rank);
+}
+
+// Under which parts are published.
+std::uint64_t key_of_parts(Variable variable) {
+  Fnv1a hash;
+  hash.add(std::as_bytes(std::span(variable.logical_name())));
+  return hash.value();
+}
+
+}  // namespace
+
+std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byte> whole) {
+  if (!variable.node().variable().part) return whole;
+  const WorkRange own = byte_range(variable, own_rank(variable));
+  return whole.subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
+}
+
+Tensor Session::State::whole_of(Variable variable, const Tensor& own) const {
+  Processes* const processes = options.processes.get();
+  require(processes != nullptr, variable.node().describe(),
+          ": other processes hold parts of it, and this session knows none "
+          "(SessionOptions::processes)");
+  Tensor whole(variable.whole_shape(), variable.dtype());
+  const std::span<std::byte> bytes(whole.mutable_raw(), whole.bytes());
+  std::vector<std::span<std::byte>> parts;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(processes->size()); ++r) {
+    const WorkRange range = byte_range(variable, r);
+    parts.push_back(bytes.subspan(static_cast<std::size_t>(range.begin),
+                                  static_cast<std::size_t>(range.size())));
+  }
+  std::ranges::copy(std::span(own.raw(), own.bytes()), parts[own_rank(variable)].begin());
+  processes->fetch(key_of_parts(variable), parts);
+  return whole;
+}
+
+void Session::State::publish_parts() {
+  if (!options.processes || options.dry_run) return;
+  for (const auto& [node, kept] : variables.entries()) {
+    const VariableInfo& info = node->variable();
+    if (!info.part || info.copy_of) continue;
+    const MemoryBlock& memory = variables.memory_of(*node);
+    require(memory.on_host(), node->describe(),
+            ": other processes read its part, which must lie on a CPU");
+    const std::uint64_t key = key_of_parts(Variable(const_cast<Node&>(*node)));
+    options.processes->publish(key, {static_cast<const std::byte*>(memory.data()), memory.bytes()});
+    published.insert(key);
+  }
+}
+
+void Session::State::withdraw_parts() {
+  for (const std::uint64_t key : published) options.processes->withdraw(key);
+}
+
+}  // namespace belfry

@@ -1,0 +1,64 @@
+#include "belfry/framework/group/part_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/tests/support/process_threads.h"
+
+namespace belfry {
+namespace part_server_test {
+
+using ::testing::ElementsAre;
+
+std::vector<std::byte> bytes_of(int rank, std::size_t count) {
+  return std::vector<std::byte>(count, static_cast<std::byte>(rank + 1));
+}
+
+// What process `rank` gets under `key`: its own place is left alone.
+std::vector<int> fetched(Processes& processes, std::uint64_t key, std::size_t each) {
+  std::vector<std::byte> all(each * static_cast<std::size_t>(processes.size()));
+  std::vector<std::span<std::byte>> parts;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(processes.size()); ++r)
+    parts.push_back(std::span(all).subspan(r * each, each));
+  processes.fetch(key, parts);
+  std::vector<int> firsts;
+  for (const std::span<std::byte> part : parts) firsts.push_back(static_cast<int>(part[0]));
+  return firsts;
+}
+
+TEST(PartServer, AnswersWhileItsProcessDoesSomethingElse) {
+  test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {
+    const std::vector<std::byte> own = bytes_of(processes->rank(), 5000);
+    processes->publish(7, own);
+    if (processes->rank() == 0) {
+      EXPECT_THAT(fetched(*processes, 7, 5000), ElementsAre(0, 2, 3));
+      EXPECT_THAT(fetched(*processes, 7, 5000), ElementsAre(0, 2, 3));
+    }
+    processes->withdraw(7);
+  });
+}
+
+TEST(PartServer, AnswersProcessesThatAskEachOther) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    const std::vector<std::byte> own = bytes_of(processes->rank(), 100);
+    processes->publish(1, own);
+    EXPECT_EQ(fetched(*processes, 1, 100)[1 - processes->rank()], 2 - processes->rank());
+    processes->withdraw(1);
+  });
+}
+
+// Rank 1 publishes when rank 0 has asked already, or soon will.
+TEST(PartServer, WaitsForWhatIsPublishedLater) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    if (processes->rank() == 1) {
+      const std::vector<std::byte> own = bytes_of(1, 3);
+      processes->publish(2, own);
+      processes->withdraw(2);  // and keeps a copy
+    } else {
+      EXPECT_THAT(fetched(*processes, 2, 3), ElementsAre(0, 2));
+    }
+  });
+}
+
+}  // namespace part_server_test
+}  // namespace belfry

@@ -1,0 +1,199 @@
+// Updates of which each process makes a part have the bits of whole updates.
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/plan/memory_kinds.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace partition_test {
+
+using ::testing::HasSubstr;
+
+constexpr int kGlobalBatch = 12, kSteps = 4;
+constexpr std::int64_t kElements = 4 * 3000 + 3000 + 3000 + 1;
+
+// The first weights have three blocks of the tree of squares, the last bias has one element.
+Output wide_model(Tower& tower, Output x, Output y) {
+  const Output hidden = tanh(dense(tower, "fc0", x, {.units = 3000}));
+  return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
+}
+
+TrainerOptions options_of(int devices, const std::shared_ptr<Processes>& processes,
+                          Optimizer optimizer) {
+  const int towers = devices * (processes ? processes->size() : 1);
+  TrainerOptions options{
+      .model = wide_model,
+      .optimizer = std::move(optimizer),
+      .devices = cpus(devices),
+      .aggregation = {.bucket_mb = 25, .partition_updates = processes != nullptr},
+      .batch_size = kGlobalBatch / towers,
+      .epochs = 4,
+      .max_steps = kSteps,
+      .session = {.threads = 1, .processes = processes}};
+  return options;
+}
+
+struct Trained {
+  std::string hash, state, identity;
+  double loss;
+  bool operator==(const Trained&) const = default;
+};
+
+Trained result_of(Trainer& trainer) {
+  return {params_hash(trainer.session(), trainer.graph()),
+          state_hash(trainer.session(), trainer.graph()), trainer.identity().str(),
+          trainer.metric("loss")};
+}
+
+Trained train(TrainerOptions options) {
+  const auto data = smooth_data(5 * kGlobalBatch);
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  trainer.train();
+  return result_of(trainer);
+}
+
+// What each process ends with, partitioned.
+void expect_in_all(int size, int devices, const Optimizer& optimizer, const Trained& expected,
+                   const std::function<void(TrainerOptions&)>& change) {
+  test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+    TrainerOptions options = options_of(devices, processes, optimizer);
+    change(options);
+    EXPECT_EQ(train(std::move(options)), expected)
+        << size << " x " << devices << ", rank " << processes->rank();
+  });
+}
+
+class Optimizers : public testing::TestWithParam<Optimizer> {};
+
+TEST_P(Optimizers, HaveTheBitsOfWholeUpdates) {
+  for (const double clip_norm : {0.0, 0.05}) {
+    const auto change = [&](TrainerOptions& options) { options.clip_norm = clip_norm; };
+    TrainerOptions alone = options_of(6, nullptr, GetParam());
+    change(alone);
+    const Trained expected = train(std::move(alone));
+    expect_in_all(2, 3, GetParam(), expected, change);
+    expect_in_all(3, 2, GetParam(), expected, [&](TrainerOptions& options) {
+      change(options);
+      options.aggregation.bucket_mb = 0;
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Partition, Optimizers,
+                         testing::Values(sgd(0.05, {.weight_decay = 0.01}),
+                                         momentum(0.05, {.nesterov = true}), rms_prop(0.01),
+                                         adam(0.01), adamw(0.01), sgd(0.05).with_averages({})),
+                         [](const auto& one) {
+                           return cat(one.param.name(), one.param.averages() ? "WithAverages" : "");
+                         });
+
+TEST(Partition, GivesReplicasThatShareNoStorageTheSameBits) {
+  const Trained expected = train(options_of(4, nullptr, adam(0.01)));
+  expect_in_all(2, 2, adam(0.01), expected,
+                [](TrainerOptions& options) { options.session.share_replicas = false; });
+}
+
+std::int64_t optimizer_bytes(const Session& session) {
+  std::int64_t bytes = 0;
+  for (const MemoryReport::Device& device : session.memory_report().devices)
+    bytes += device.bytes[MemoryKind::kOptimizer];
+  return bytes;
+}
+
+// The rest is cut between blocks of 4,096 elements, so no process is further from its share.
+TEST(Partition, LeavesEachProcessItsShareOfTheSlots) {
+  for (const int size : {2, 3}) {
+    std::mutex mutex;
+    std::int64_t all = 0;
+    test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+      const auto data = smooth_data(5 * kGlobalBatch);
+      Trainer trainer(find_trainer("replicated"), options_of(1, processes, adam(0.01)), *data);
+      trainer.train();
+      constexpr std::int64_t kEach = 2 * sizeof(double), kCounter = sizeof(std::int64_t);
+      const std::int64_t bytes = optimizer_bytes(trainer.session()) - kCounter;
+      EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(kElements * kEach / size),
+                  4096.0 * kEach);
+      const std::lock_guard lock(mutex);
+      all += bytes;
+    });
+    EXPECT_EQ(all, kElements * 2 * static_cast<std::int64_t>(sizeof(double)));
+  }
+}
+
+// Goes on from `path`, to the end.
+Trained go_on(TrainerOptions options, const std::string& path) {
+  const auto data = smooth_data(5 * kGlobalBatch);
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  restore_training(trainer, path, OtherRuns::kRefuse);
+  trainer.train();
+  return result_of(trainer);
+}
+
+TEST(Partition, LeavesCheckpointsThatAnyNumberOfProcessesGoesOnFrom) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/checkpoint";
+  const Trained expected = train(options_of(4, nullptr, adamw(0.01)));
+  test::run_processes(4, [&](const std::shared_ptr<Processes>& processes) {
+    TrainerOptions options = options_of(1, processes, adamw(0.01));
+    options.max_steps = 2;
+    const auto data = smooth_data(5 * kGlobalBatch);
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+    trainer.train();
+    if (processes->rank() == 0) save_training(trainer, path);
+  });
+  EXPECT_EQ(go_on(options_of(4, nullptr, adamw(0.01)), path), expected);
+  for (const bool partitioned : {true, false})
+    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+      TrainerOptions options = options_of(2, processes, adamw(0.01));
+      options.aggregation.partition_updates = partitioned;
+      EXPECT_EQ(go_on(std::move(options), path), expected);
+    });
+}
+
+std::string refusal(const std::function<void(TrainerOptions&)>& change,
+                    const char* kind = "replicated") {
+  TrainerOptions options = options_of(2, nullptr, adam(0.01));
+  options.aggregation.partition_updates = true;
+  change(options);
+  const auto data = smooth_data(5 * kGlobalBatch);
+  return message_of<InvalidArgument>(
+      [&] { Trainer(find_trainer(kind), std::move(options), *data); });
+}
+
+TEST(Partition, SaysWhatItCannotBeCombinedWith) {
+  EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "ring"; }),
+              HasSubstr("allreduce is ring; use collective"));
+  EXPECT_THAT(refusal([](auto& o) { o.optimizer = lamb(0.01); }),
+              HasSubstr("LAMB scales it by the norm of the whole update; use adamw"));
+  EXPECT_THAT(refusal([](auto& o) { o.batches.gradient_accumulation_steps = 2; }),
+              HasSubstr("gradient_accumulation_steps keeps sums of whole gradients"));
+  EXPECT_THAT(refusal([](auto& o) { o.aggregation.small_tensors_kb = 4; }),
+              HasSubstr("small_tensors_kb lays gradients out anew"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.optimizer = Optimizer(
+                    {.name = "Own", .rate = 0.1, .update = [](const Optimizer::Update& u) -> Node& {
+                       return u.variable.node();
+                     }});
+              }),
+              HasSubstr("Own does not say that an element changes by its own gradient"));
+  EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "colocate"; }, "parameter_server"),
+              HasSubstr("partition_updates is of the trainer replicated"));
+}
+
+TEST(Partition, OfOneProcessIsAWholeUpdate) {
+  TrainerOptions options = options_of(2, nullptr, adam(0.01));
+  options.aggregation.partition_updates = true;
+  EXPECT_EQ(train(std::move(options)), train(options_of(2, nullptr, adam(0.01))));
+}
+
+}  // namespace partition_test
+}  // namespace belfry

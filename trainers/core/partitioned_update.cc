@@ -1,0 +1,118 @@
+#include "belfry/trainers/core/partitioned_update.h"
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/slice.h"
+#include "belfry/trainers/optimizers/clipping.h"
+#include "belfry/trainers/optimizers/scattered_gradients.h"
+
+namespace belfry {
+namespace {
+
+// The towers of one process, one after the other.
+class PartUpdates {
+ public:
+  PartUpdates(const TrainerOptions& options, const GradientTable& gradients, const UpdateForm& form)
+      : options_(options),
+        gradients_(gradients),
+        form_(form),
+        graph_(gradients.graph()),
+        sums_(gradients, form.how.reduction == Reduction::kMean, options.aggregation.bucket_mb),
+        unscaling_(clip()) {
+    for (int v = 0; v < gradients.variables(); ++v)
+      parts_.push_back({gradients.at(0, v).variable.shape(), sums_.cuts(v)});
+  }
+
+  Node& apply_to(int tower, At at) {
+    std::vector<Gradient> row;
+    for (int v = 0; v < gradients_.variables(); ++v)
+      row.push_back({sums_.part(v), gradients_.at(tower, v).variable});
+    const auto gather = [&](std::span<Node* const> updates) {
+      if (values_.empty()) values_ = gather_values(row, updates);
+      return assign_values(row, updates);
+    };
+    return options_.optimizer.apply_parts(row, {parts_, gather}, at, form_.slots, unscaling_);
+  }
+
+ private:
+  Unscaling clip() const {
+    if (options_.clip_norm == 0) return form_.unscaling;
+    const NameScope names(graph_, "clip_norm");
+    const DeviceScope on(graph_, gradients_.device(0));
+    return clipped_by(sums_.norm("norm"), options_.clip_norm, form_.unscaling);
+  }
+
+  // Of all processes, from the first tower of each.
+  std::vector<Output> gather_values(const std::vector<Gradient>& row,
+                                    std::span<Node* const> updates) const {
+    const auto rank = static_cast<std::size_t>(graph_.process().rank);
+    const EagerScope eager(graph_);
+    std::vector<Output> own;
+    for (std::size_t v = 0; v < row.size(); ++v) {
+      const ControlDependencies after(graph_, std::vector<Node*>{updates[v]});
+      const Output whole = row[v].variable.read("updated");
+      const std::vector<std::int64_t>& cuts = parts_[v].cuts;
+      own.push_back(slice(reshape(whole, {whole.shape().elements()}), {cuts[rank]},
+                          {cuts[rank + 1] - cuts[rank]}));
+    }
+    return sums_.gather(own);
+  }
+
+  std::vector<Node*> assign_values(const std::vector<Gradient>& row,
+                                   std::span<Node* const> updates) const {
+    std::vector<Node*> assigned;
+    for (std::size_t v = 0; v < row.size(); ++v) {
+      const ControlDependencies after(graph_, std::vector<Node*>{updates[v]});
+      assigned.push_back(&assign(row[v].variable, values_[v], "gathered"));
+      graph_.add_to_collection(kGatheredValues, *assigned.back());
+    }
+    return assigned;
+  }
+
+  const TrainerOptions& options_;
+  const GradientTable& gradients_;
+  const UpdateForm& form_;
+  Graph& graph_;
+  const ScatteredGradients sums_;
+  const Unscaling unscaling_;
+  std::vector<VariablePart> parts_;
+  std::vector<Output> values_;  // of all variables
+};
+
+}  // namespace
+
+std::string partition_refusal(const TrainerOptions& options) {
+  const AggregationOptions& aggregation = options.aggregation;
+  if (!aggregation.partition_updates) return "";
+  if (aggregation.allreduce != "collective")
+    return cat(
+        "partition_updates scatters gradients by the strategy collective alone, and "
+        "allreduce is ",
+        aggregation.allreduce, "; use collective");
+  if (aggregation.gradient_repacking > 0 || aggregation.small_tensors_kb > 0)
+    return cat("partition_updates cuts buckets into parts, and ",
+               aggregation.gradient_repacking > 0 ? "gradient_repacking" : "small_tensors_kb",
+               " lays gradients out anew; leave one of them out");
+  if (options.batches.gradient_accumulation_steps > 1)
+    return "partition_updates scatters the gradients of each batch, and "
+           "gradient_accumulation_steps keeps sums of whole gradients; leave one of them out";
+  if (options.optimizer && !options.optimizer.takes_parts())
+    return cat("partition_updates cuts the update of a variable into parts, and the optimizer ",
+               options.optimizer.name(),
+               options.optimizer.name() == "LAMB"
+                   ? " scales it by the norm of the whole update; use adamw"
+                   : " does not say that an element changes by its own gradient and slots alone "
+                     "(Optimizer::Rule::takes_parts)");
+  return "";
+}
+
+Node& update_parts(const TrainerOptions& options, const GradientTable& gradients,
+                   const UpdateForm& form) {
+  PartUpdates updates(options, gradients, form);
+  return apply_to_towers(gradients, {},
+                         [&](int t, At at) -> Node& { return updates.apply_to(t, at); });
+}
+
+}  // namespace belfry

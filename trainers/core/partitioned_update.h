@@ -1,0 +1,18 @@
+// Updates of which each process makes a part (AggregationOptions::partition_updates).
+#pragma once
+#include "belfry/trainers/core/trainer.h"
+
+namespace belfry {
+
+// Why updates cannot be made in parts with these options, as a sentence that names the option; ""
+// if they can, or are not asked for.
+std::string partition_refusal(const TrainerOptions& options);
+
+// The update of variables by the gradients of all towers of all processes: combined as strategy
+// `collective` does, clipped as the options ask for, applied part by part. Each process has slots
+// of its own parts alone (Variable::whole_shape()), updates these parts in place, and gives their
+// values to the others. All bits are those of updates of whole variables.
+Node& update_parts(const TrainerOptions& options, const GradientTable& gradients,
+                   const UpdateForm& form);
+
+}  // namespace belfry

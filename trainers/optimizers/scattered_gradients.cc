@@ -1,0 +1,142 @@
+#include "belfry/trainers/optimizers/scattered_gradients.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "belfry/allreduce/between_processes.h"
+#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/pieces.h"
+#include "belfry/allreduce/verify/verify.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/concat.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/slice.h"
+#include "belfry/ops/updates/global_norm.h"
+#include "belfry/ops/updates/square_tree.h"
+
+namespace belfry {
+namespace {
+
+// Elements [begin, end) of a row, by a node even where these are all, or none: the graphs of all
+// processes are alike.
+Output elements_of(Output row, std::int64_t begin, std::int64_t end) {
+  return slice(row, {begin}, {end - begin});
+}
+
+// Of the places where a tensor at [begin, begin + size) may be cut, the nearest.
+std::int64_t nearest_cut(std::int64_t wanted, std::int64_t begin, std::int64_t size) {
+  const std::int64_t inside = std::clamp(wanted - begin, std::int64_t{0}, size);
+  const std::int64_t below = inside / kernels::kSquarePart * kernels::kSquarePart;
+  const std::int64_t above = std::min(below + kernels::kSquarePart, size);
+  return begin + (inside - below <= above - inside ? below : above);
+}
+
+std::vector<Bucket> buckets_of(const GradientTable& grads, double bucket_mb) {
+  if (bucket_mb > 0) return cut_buckets(grads, bucket_bytes(bucket_mb));
+  std::vector<Bucket> each;
+  for (int v = grads.variables(); v-- > 0;) each.emplace_back(v, v + 1);
+  return each;
+}
+
+}  // namespace
+
+Cuts cut_between_blocks(std::span<const std::int64_t> sizes, int processes) {
+  std::int64_t total = 0;
+  for (const std::int64_t size : sizes) total += size;
+  Cuts cuts{0};
+  for (int r = 1; r < processes; ++r) {
+    const std::int64_t wanted = total / processes * r + total % processes * r / processes;
+    std::int64_t best = cuts.back(), begin = 0;
+    for (const std::int64_t size : sizes) {
+      const std::int64_t cut = nearest_cut(wanted, begin, size);
+      if (cut >= cuts.back() && std::abs(cut - wanted) < std::abs(best - wanted)) best = cut;
+      begin += size;
+    }
+    cuts.push_back(best);
+  }
+  cuts.push_back(total);
+  return cuts;
+}
+
+ScatteredGradients::ScatteredGradients(const GradientTable& grads, bool mean, double bucket_mb)
+    : graph_(grads.graph()), variables_(static_cast<std::size_t>(grads.variables())) {
+  verify_fresh(grads);
+  if (mean) verify_mean(grads);
+  const NameScope names(graph_, "ScatterGrads");
+  const DeviceScope on(graph_, grads.device(0));
+  const EagerScope eager(graph_);
+  for (const auto& [first, last] : buckets_of(grads, bucket_mb)) scatter(grads, first, last, mean);
+}
+
+void ScatteredGradients::scatter(const GradientTable& grads, int first, int last, bool mean) {
+  const ProcessPlace place = graph_.process();
+  std::vector<std::int64_t> sizes;
+  for (int v = first; v < last; ++v)
+    sizes.push_back(known_elements(grads, v, "an update of parts"));
+  const Cuts cuts = cut_between_blocks(sizes, place.size);
+  const Output sum = own_piece_of_sum(grads, first, last, mean, cuts);
+  const auto rank = static_cast<std::size_t>(place.rank);
+  std::int64_t begin = 0;
+  for (int v = first; v < last; ++v) {
+    Part& variable = variables_[static_cast<std::size_t>(v)];
+    const std::int64_t size = sizes[static_cast<std::size_t>(v - first)];
+    for (const std::int64_t cut : cuts)
+      variable.cuts.push_back(std::clamp(cut - begin, std::int64_t{0}, size));
+    const std::int64_t in_piece = begin + variable.cuts[rank] - cuts[rank];
+    const std::int64_t from = std::clamp(in_piece, std::int64_t{0}, cuts[rank + 1] - cuts[rank]);
+    variable.part = elements_of(sum, from, from + variable.cuts[rank + 1] - variable.cuts[rank]);
+    variable.whole = grads.at(0, v).variable.shape();
+    begin += size;
+  }
+  sums_.push_back({first, last, cuts});
+}
+
+std::vector<Output> ScatteredGradients::gather(std::span<const Output> rows) const {
+  const NameScope names(graph_, "GatherValues");
+  const EagerScope eager(graph_);
+  std::vector<Output> wholes(variables_.size());
+  for (const auto& [first, last, cuts] : sums_) {
+    const auto of_sum =
+        rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+    const Output own = concat({of_sum.begin(), of_sum.end()}, 0);
+    const Output row = gather_pieces(own, graph_.process(), cuts);
+    std::int64_t begin = 0;
+    for (int v = first; v < last; ++v) {
+      const std::int64_t end = begin + of(v).cuts.back();
+      wholes[static_cast<std::size_t>(v)] = reshape(elements_of(row, begin, end), of(v).whole);
+      begin = end;
+    }
+  }
+  return wholes;
+}
+
+// Each process adds the squares of its blocks; rank by rank, sum by sum, they lie in one row.
+Output ScatteredGradients::norm(At at) const {
+  const ProcessPlace place = graph_.process();
+  std::vector<Output> own;
+  Cuts cuts{0};
+  SumsOfBlocksOptions blocks{.count = variables()};
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> of_variable(variables_.size());
+  for (std::size_t r = 0; r < static_cast<std::size_t>(place.size); ++r) {
+    std::int64_t next = cuts.back();
+    for (std::size_t v = 0; v < variables_.size(); ++v) {
+      const Cuts& parts = variables_[v].cuts;
+      const std::int64_t count = kernels::square_parts(parts[r + 1] - parts[r]);
+      of_variable[v].emplace_back(next, count);
+      next += count;
+    }
+    cuts.push_back(next);
+  }
+  for (std::size_t v = 0; v < variables_.size(); ++v) {
+    own.push_back(variables_[v].part);
+    for (const auto& [first, count] : of_variable[v]) {
+      blocks.tensor.push_back(static_cast<int>(v));
+      blocks.first.push_back(first);
+      blocks.blocks.push_back(count);
+    }
+  }
+  const Output sums = gather_pieces(squares_of_blocks(own), place, cuts);
+  return norm_of_blocks(sums, std::move(blocks), at);
+}
+
+}  // namespace belfry

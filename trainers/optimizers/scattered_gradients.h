@@ -1,0 +1,56 @@
+// Gradients of which each process keeps the sum of a part (TrainerOptions, partition_updates).
+#pragma once
+#include <span>
+#include <vector>
+
+#include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/core_ops/between_processes.h"
+
+namespace belfry {
+
+// Where a row of tensors laid end to end is cut into `processes` parts of nearly equal size:
+// between two tensors, or between two blocks of the tree of squares in one
+// (ops/updates/square_tree.h), so that norms keep their bits. `sizes`: elements of each tensor.
+Cuts cut_between_blocks(std::span<const std::int64_t> sizes, int processes);
+
+// The sums, or means, over the towers of all processes: the bits of strategy `collective`. Scatters
+// them bucket by bucket, as soon as gradients exist; all processes add the same nodes, some of them
+// with tensors without elements.
+class ScatteredGradients {
+ public:
+  // Buckets of at most `bucket_mb` MiB; 0: one per variable. Throws InvalidArgument as
+  // Strategy::reduce does.
+  ScatteredGradients(const GradientTable& grads, bool mean, double bucket_mb);
+
+  int variables() const { return static_cast<int>(variables_.size()); }
+  // Of variable v: where the parts of all processes lie, as elements of its own.
+  const Cuts& cuts(int v) const { return of(v).cuts; }
+  // The sum of the part of variable v that is this process's: a row, perhaps without elements.
+  Output part(int v) const { return of(v).part; }
+
+  // `rows`: what this process has for its part of each variable. Returns the tensors of which all
+  // processes have the parts, in the shapes of the variables.
+  std::vector<Output> gather(std::span<const Output> rows) const;
+  // The norm of all gradients, with the bits of global_norm().
+  Output norm(At at = {}) const;
+
+ private:
+  struct Part {
+    Shape whole;
+    Cuts cuts;
+    Output part;
+  };
+  struct Sum {
+    int first, last;  // variables
+    Cuts cuts;        // of these, end to end
+  };
+
+  void scatter(const GradientTable& grads, int first, int last, bool mean);
+  const Part& of(int v) const { return variables_[static_cast<std::size_t>(v)]; }
+
+  Graph& graph_;
+  std::vector<Part> variables_;
+  std::vector<Sum> sums_;
+};
+
+}  // namespace belfry
