@@ -223,7 +223,8 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
                           .packed_form = grad_input_form,
-                          .reference = grad_input_reference};
+                          .reference = grad_input_reference,
+                          .autocast = Autocast::kCompute};
 
 const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .inputs = 2,

@@ -35,7 +35,8 @@ Conv2dGradOptions conv2d_grad_options(const Conv2dOptions& options, std::int64_t
 // Of the convolution whose gradient it is.
 Conv2dOptions conv2d_options(const Conv2dGradOptions& options);
 
-// dy [n, h', w', out], filter -> dx [n, height, width, in].
+// dy [n, h', w', out], filter -> dx [n, height, width, in]. Models have it, too:
+// conv2d_transpose().
 extern const Op kConv2dGradInput;
 // x, dy -> the gradient of the filter [out, height, width, in / groups]. A part is a range of
 // images; partial gradients are added.
