@@ -20,13 +20,26 @@ void require_channels(const ShapeContext& c, std::int64_t actual, std::int64_t w
             " differ: ", c.input(0), " and ", c.input(1));
 }
 
+// Channels of a group.
+std::int64_t of_group(const ShapeContext& c, std::int64_t channels, int groups, const char* what) {
+  c.require(groups >= 1, "groups must be at least 1, not ", groups);
+  if (channels == kUnknown) return kUnknown;
+  c.require(channels % groups == 0, channels, " channels of ", what,
+            " cannot be divided into groups of one size; ", groups, " groups are asked for");
+  return channels / groups;
+}
+
 OutputTypes conv2d_shape(const ShapeContext& c) {
   require_images(c);
   const Shape &x = c.input(0), &filter = c.input(1);
-  const auto [stride, padding] = c.options<Conv2dOptions>();
-  require_channels(c, x[3], filter[3], "channels of image [n,h,w,in] and filter [out,kh,kw,in]");
-  return {Shape{x[0], window_output(c, "height", x[1], filter[1], stride, padding),
-                window_output(c, "width", x[2], filter[2], stride, padding), filter[0]}};
+  const auto [stride, padding, dilation, groups] = c.options<Conv2dOptions>();
+  of_group(c, filter[0], groups, "the output");
+  require_channels(
+      c, of_group(c, x[3], groups, "the image"), filter[3],
+      groups == 1 ? "channels of image [n,h,w,in] and filter [out,kh,kw,in]"
+                  : "channels of a group of image [n,h,w,in] and filter [out,kh,kw,in/groups]");
+  return {Shape{x[0], window_output(c, "height", x[1], filter[1], stride, padding, dilation),
+                window_output(c, "width", x[2], filter[2], stride, padding, dilation), filter[0]}};
 }
 
 void require_size(const ShapeContext& c, const Conv2dGradOptions& options) {
@@ -38,35 +51,36 @@ void require_size(const ShapeContext& c, const Conv2dGradOptions& options) {
 OutputTypes grad_input_shape(const ShapeContext& c) {
   require_images(c);
   const auto& options = c.options<Conv2dGradOptions>();
+  const Shape &dy = c.input(0), &filter = c.input(1);
   require_size(c, options);
-  require_channels(c, c.input(0)[3], c.input(1)[0], "channels of gradient and filter");
-  return {Shape{c.input(0)[0], options.height, options.width, c.input(1)[3]}};
+  require_channels(c, dy[3], filter[0], "channels of gradient and filter");
+  of_group(c, filter[0], options.groups, "the gradient");
+  const std::int64_t channels = filter[3] == kUnknown ? kUnknown : filter[3] * options.groups;
+  return {Shape{dy[0], options.height, options.width, channels}};
 }
 
 OutputTypes grad_filter_shape(const ShapeContext& c) {
   require_images(c);
   const auto& options = c.options<Conv2dGradOptions>();
+  const Shape &x = c.input(0), &dy = c.input(1);
   require_size(c, options);
-  require_channels(c, c.input(0)[0], c.input(1)[0], "numbers of images and gradients");
-  return {Shape{c.input(1)[3], options.height, options.width, c.input(0)[3]}};
+  require_channels(c, x[0], dy[0], "numbers of images and gradients");
+  of_group(c, dy[3], options.groups, "the gradient");
+  return {
+      Shape{dy[3], options.height, options.width, of_group(c, x[3], options.groups, "the image")}};
 }
 
-// Sizes that are unknown become 0, which the shape functions refuse.
-Output grad_input(Output dy, Output filter, Conv2dOptions options, const Shape& image) {
+Output grad_input(Output dy, Output filter, const Conv2dOptions& options, const Shape& image) {
   return dy.graph()
       .add(kConv2dGradInput, {dy, filter}, {},
-           NodeOptions(Conv2dGradOptions{options.stride, options.padding,
-                                         std::max<std::int64_t>(0, image[1]),
-                                         std::max<std::int64_t>(0, image[2])}))
+           NodeOptions(conv2d_grad_options(options, image[1], image[2])))
       .output();
 }
 
-Output grad_filter(Output x, Output dy, Conv2dOptions options, const Shape& filter) {
+Output grad_filter(Output x, Output dy, const Conv2dOptions& options, const Shape& filter) {
   return x.graph()
       .add(kConv2dGradFilter, {x, dy}, {},
-           NodeOptions(Conv2dGradOptions{options.stride, options.padding,
-                                         std::max<std::int64_t>(0, filter[1]),
-                                         std::max<std::int64_t>(0, filter[2])}))
+           NodeOptions(conv2d_grad_options(options, filter[1], filter[2])))
       .output();
 }
 
@@ -79,15 +93,13 @@ std::vector<Output> conv2d_gradient(const Node& node, std::span<const Output> gr
 
 // Both gradients are linear in each input, so theirs are convolutions again.
 std::vector<Output> grad_input_gradient(const Node& node, std::span<const Output> grads) {
-  const auto& o = node.options<Conv2dGradOptions>();
-  const Conv2dOptions options{o.stride, o.padding};
+  const Conv2dOptions options = conv2d_options(node.options<Conv2dGradOptions>());
   return {conv2d(grads[0], node.input(1), options),
           grad_filter(grads[0], node.input(0), options, node.input(1).shape())};
 }
 
 std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Output> grads) {
-  const auto& o = node.options<Conv2dGradOptions>();
-  const Conv2dOptions options{o.stride, o.padding};
+  const Conv2dOptions options = conv2d_options(node.options<Conv2dGradOptions>());
   return {grad_input(node.input(1), grads[0], options, node.input(0).shape()),
           conv2d(node.input(0), grads[0], options)};
 }
@@ -178,6 +190,20 @@ constexpr decltype(Op::packed_form) conv2d_form = nullptr, grad_input_form = nul
 
 }  // namespace
 
+Conv2dGradOptions conv2d_grad_options(const Conv2dOptions& options, std::int64_t height,
+                                      std::int64_t width) {
+  return {.stride = options.stride,
+          .padding = options.padding,
+          .height = std::max<std::int64_t>(0, height),
+          .width = std::max<std::int64_t>(0, width),
+          .dilation = options.dilation,
+          .groups = options.groups};
+}
+
+Conv2dOptions conv2d_options(const Conv2dGradOptions& options) {
+  return {options.stride, options.padding, options.dilation, options.groups};
+}
+
 const Op kConv2d{.name = "Conv2d",
                  .inputs = 2,
                  .shape = conv2d_shape,
@@ -197,7 +223,8 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
                           .packed_form = grad_input_form,
-                          .reference = grad_input_reference};
+                          .reference = grad_input_reference,
+                          .autocast = Autocast::kCompute};
 
 const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .inputs = 2,

@@ -24,21 +24,23 @@ struct Prepared {
 };
 
 std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvShape& s) {
-  const WindowAxis &v = s.vertical, &h = s.horizontal;
+  const kernels::FilterAxis &v = s.vertical, &h = s.horizontal;
   const bool copied = !even(v) || !even(h);
   const std::int64_t height = v.in + (copied ? v.before + v.after : 0);
   const std::int64_t width = h.in + (copied ? h.before + h.after : 0);
   const auto x = shape_ints({s.images, height, width, s.in});
-  const auto filter = shape_ints({s.out, v.window, h.window, s.in});
+  const auto filter = shape_ints({s.out, v.taps, h.taps, s.group_in()});
   const auto y = shape_ints({s.images, v.out, h.out, s.out});
-  const auto strides = shape_ints({1, 1, v.stride, h.stride});
+  const auto strides = shape_ints({v.stride, h.stride, v.dilation, h.dilation});
   if (!x || !filter || !y || !strides) return {};
   Prepared prepared{};
   Convolution& c = prepared.convolution;
   c = {.kind = kind, .dtype = plan.dtype(), .x = *x, .filter = *filter, .y = *y};
   if (plan.node().origin().tf32 && c.dtype == DType::kF32) c.compute = Compute::kTf32;
   if (!copied) c.padding = {static_cast<int>(v.before), static_cast<int>(h.before)};
-  c.stride = {(*strides)[2], (*strides)[3]};
+  c.stride = {(*strides)[0], (*strides)[1]};
+  c.dilation = {(*strides)[2], (*strides)[3]};
+  c.groups = static_cast<int>(s.groups);
   const auto element = static_cast<std::int64_t>(size_of(plan.dtype()));
   prepared.copied = copied;
   prepared.pad = {s.images, v.in, h.in, height, width, -v.before, -h.before, s.in * element};

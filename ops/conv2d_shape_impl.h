@@ -6,10 +6,15 @@
 namespace belfry::kernels {
 
 // Of the images in the plan's range.
-inline ConvShape conv_shape(const KernelPlan& plan, const Shape& x, const Shape& filter, int stride,
-                            Padding padding) {
-  return {plan.range().size(), x[3], filter[0], WindowAxis(x[1], filter[1], stride, padding),
-          WindowAxis(x[2], filter[2], stride, padding)};
+inline ConvShape conv_shape(const KernelPlan& plan, const Shape& x, const Shape& filter,
+                            const Conv2dOptions& options) {
+  const auto& [stride, padding, dilation, groups] = options;
+  return {plan.range().size(),
+          x[3],
+          filter[0],
+          groups,
+          FilterAxis(x[1], filter[1], stride, padding, dilation),
+          FilterAxis(x[2], filter[2], stride, padding, dilation)};
 }
 
 // Also of one whose filter is packed, which is of rank 1.
@@ -19,17 +24,15 @@ inline const Shape& filter_shape(const KernelPlan& plan) {
 }
 
 inline ConvShape forward_shape(const KernelPlan& plan) {
-  const auto [stride, padding] = plan.options<Conv2dOptions>();
-  return conv_shape(plan, plan.input(0).shape, filter_shape(plan), stride, padding);
+  return conv_shape(plan, plan.input(0).shape, filter_shape(plan), plan.options<Conv2dOptions>());
 }
 inline ConvShape grad_input_shape(const KernelPlan& plan) {
-  const auto& options = plan.options<Conv2dGradOptions>();
-  return conv_shape(plan, plan.output().shape, filter_shape(plan), options.stride, options.padding);
+  return conv_shape(plan, plan.output().shape, filter_shape(plan),
+                    conv2d_options(plan.options<Conv2dGradOptions>()));
 }
 inline ConvShape grad_filter_shape(const KernelPlan& plan) {
-  const auto& options = plan.options<Conv2dGradOptions>();
-  return conv_shape(plan, plan.input(0).shape, plan.output().shape, options.stride,
-                    options.padding);
+  return conv_shape(plan, plan.input(0).shape, plan.output().shape,
+                    conv2d_options(plan.options<Conv2dGradOptions>()));
 }
 
 }  // namespace belfry::kernels

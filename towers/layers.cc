@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/causal_attention.h"
+#include "belfry/ops/conv2d_transpose.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/normalization/batch_norm.h"
@@ -99,20 +100,45 @@ Moments shared_moments(Tower& tower, Output x, At at) {
   return {all.output(0), all.output(1)};
 }
 
+using ConvolutionOp = Output (*)(Output x, Output filter, Conv2dOptions options, At at);
+
+// W, of shape [from,kernel,kernel,to/groups], and b around an op.
+Output convolution_layer(Tower& tower, std::string_view what, std::string_view name, Output x,
+                         const ConvLayer& layer, ConvolutionOp op, At at) {
+  require_channels(what, name, x, 4, at.site);
+  require_layer(
+      layer.filters > 0 && layer.kernel > 0, what, name, at.site,
+      cat("needs filters and a kernel of at least 1, not ", layer.filters, " and ", layer.kernel));
+  const std::int64_t channels = x.shape().back();
+  require_layer(
+      layer.groups > 0 && channels % layer.groups == 0 && layer.filters % layer.groups == 0, what,
+      name, at.site,
+      cat("groups must divide the ", channels, " channels of x and the ", layer.filters,
+          " filters, which ", layer.groups, " does not"));
+  LayerScope scope(tower, what, name, at);
+  const bool transposed = op == ConvolutionOp{conv2d_transpose};
+  const std::int64_t from = transposed ? channels : layer.filters;
+  const std::int64_t to = transposed ? layer.filters : channels;
+  const Variable w =
+      variable(tower.graph(), "W", {from, layer.kernel, layer.kernel, to / layer.groups},
+               {.dtype = variable_dtype(x), .initializer = layer.init}, at.site);
+  const Output y = op(x, cast(w, x.dtype()),
+                      {.stride = layer.stride,
+                       .padding = layer.padding,
+                       .dilation = layer.dilation,
+                       .groups = layer.groups},
+                      at.site);
+  return layer.bias ? add_bias(tower, y, at.site) : y;
+}
+
 }  // namespace
 
 Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at) {
-  require_channels("conv2d", name, x, 4, at.site);
-  require_layer(
-      layer.filters > 0 && layer.kernel > 0, "conv2d", name, at.site,
-      cat("needs filters and a kernel of at least 1, not ", layer.filters, " and ", layer.kernel));
-  LayerScope scope(tower, "conv2d", name, at);
-  const Variable w =
-      variable(tower.graph(), "W", {layer.filters, layer.kernel, layer.kernel, x.shape().back()},
-               {.dtype = variable_dtype(x), .initializer = layer.init}, at.site);
-  const Output y =
-      conv2d(x, cast(w, x.dtype()), {.stride = layer.stride, .padding = layer.padding}, at.site);
-  return layer.bias ? add_bias(tower, y, at.site) : y;
+  return convolution_layer(tower, "conv2d", name, x, layer, conv2d, at.site);
+}
+
+Output conv2d_transpose(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at) {
+  return convolution_layer(tower, "conv2d_transpose", name, x, layer, conv2d_transpose, at.site);
 }
 
 Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At at) {

@@ -8,64 +8,86 @@
 
 namespace belfry::kernels {
 
-// A convolution of `images` images. Pointers in the functions below are to the first of them.
-struct ConvShape {
-  std::int64_t images, in, out;  // channels
-  WindowAxis vertical, horizontal;
+// The taps of a filter along one axis. The window reaches from the first to the last.
+struct FilterAxis : WindowAxis {
+  std::int64_t taps = 0, dilation = 1;  // pixels from one tap to the next
+
+  FilterAxis(std::int64_t in_size, std::int64_t filter_taps, std::int64_t filter_stride,
+             Padding padding, std::int64_t filter_dilation)
+      : WindowAxis(in_size, dilated(filter_taps, filter_dilation), filter_stride, padding),
+        taps(filter_taps),
+        dilation(filter_dilation) {}
+
+  // Those that lie inside the image at output position o.
+  BELFRY_HD WorkRange taps_inside(std::int64_t o) const {
+    const WorkRange pixels = inside(o);
+    return {(pixels.begin + dilation - 1) / dilation, (pixels.end + dilation - 1) / dilation};
+  }
+  // The pixel of the image under a tap, which is inside.
+  BELFRY_HD std::int64_t pixel(std::int64_t o, std::int64_t tap) const {
+    return o * stride - before + tap * dilation;
+  }
 };
 
-// Plain loops: tap(x, w, y) for every pixel of y and every pixel of the filter that meets the
-// image, with offsets of the vectors over channels: x [in], y [out] and w, for the first output
-// channel.
-template <class Tap>
-void for_each_tap(const ConvShape& s, const Tap& tap) {
-  const WindowAxis &v = s.vertical, &h = s.horizontal;
+// A convolution of `images` images. Pointers in the functions below are to the first of them.
+struct ConvShape {
+  std::int64_t images, in, out, groups;  // in, out: channels
+  FilterAxis vertical, horizontal;
+
+  // Channels of a group.
+  BELFRY_HD std::int64_t group_in() const { return in / groups; }
+  BELFRY_HD std::int64_t group_out() const { return out / groups; }
+  // Elements of the filter of one output channel.
+  BELFRY_HD std::int64_t filter_size() const {
+    return vertical.taps * horizontal.taps * group_in();
+  }
+};
+
+// Plain loops: multiply(x, w, y) for every product of an element of x and one of the filter that is
+// part of an element of y, with their offsets.
+template <class Multiply>
+void for_each_product(const ConvShape& s, const Multiply& multiply) {
+  const FilterAxis &v = s.vertical, &h = s.horizontal;
+  const std::int64_t in = s.group_in(), out = s.group_out(), filter_size = s.filter_size();
+  const auto tap = [&](std::int64_t x, std::int64_t w, std::int64_t y) {
+    for (std::int64_t group = 0; group < s.groups; ++group, x += in)
+      for (std::int64_t o = 0; o < out; ++o, ++y, w += filter_size)
+        for (std::int64_t c = 0; c < in; ++c) multiply(x + c, w + c, y);
+  };
   std::int64_t y = 0;
   for (std::int64_t image = 0; image < s.images; ++image)
     for (std::int64_t row = 0; row < v.out; ++row)
       for (std::int64_t column = 0; column < h.out; ++column, y += s.out) {
-        const WorkRange rows = v.inside(row), columns = h.inside(column);
+        const WorkRange rows = v.taps_inside(row), columns = h.taps_inside(column);
         for (std::int64_t i = rows.begin; i < rows.end; ++i)
           for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-            const std::int64_t x_row = image * v.in + row * v.stride - v.before + i;
-            const std::int64_t x = (x_row * h.in + column * h.stride - h.before + j) * s.in;
-            tap(x, (i * h.window + j) * s.in, y);
+            const std::int64_t x_row = image * v.in + v.pixel(row, i);
+            tap((x_row * h.in + h.pixel(column, j)) * s.in, (i * h.taps + j) * in, y);
           }
       }
-}
-
-// Distance between the filters of two output channels.
-inline std::int64_t filter_size(const ConvShape& s) {
-  return s.vertical.window * s.horizontal.window * s.in;
 }
 
 template <class T>
 void conv2d_plain(const ConvShape& s, const T* x, const T* filter, T* y) {
   std::fill_n(y, s.images * s.vertical.out * s.horizontal.out * s.out, T(0));
-  for_each_tap(s, [&](std::int64_t at_x, std::int64_t at_w, std::int64_t at_y) {
-    for (std::int64_t o = 0; o < s.out; ++o)
-      for (std::int64_t c = 0; c < s.in; ++c)
-        y[at_y + o] += x[at_x + c] * filter[o * filter_size(s) + at_w + c];
+  for_each_product(s, [&](std::int64_t at_x, std::int64_t at_w, std::int64_t at_y) {
+    y[at_y] += x[at_x] * filter[at_w];
   });
 }
 
 template <class T>
 void conv2d_grad_input_plain(const ConvShape& s, const T* dy, const T* filter, T* dx) {
   std::fill_n(dx, s.images * s.vertical.in * s.horizontal.in * s.in, T(0));
-  for_each_tap(s, [&](std::int64_t at_x, std::int64_t at_w, std::int64_t at_y) {
-    for (std::int64_t o = 0; o < s.out; ++o)
-      for (std::int64_t c = 0; c < s.in; ++c)
-        dx[at_x + c] += dy[at_y + o] * filter[o * filter_size(s) + at_w + c];
+  for_each_product(s, [&](std::int64_t at_x, std::int64_t at_w, std::int64_t at_y) {
+    dx[at_x] += dy[at_y] * filter[at_w];
   });
 }
 
 template <class T>
 void conv2d_grad_filter_plain(const ConvShape& s, const T* x, const T* dy, T* filter) {
-  std::fill_n(filter, s.out * filter_size(s), T(0));
-  for_each_tap(s, [&](std::int64_t at_x, std::int64_t at_w, std::int64_t at_y) {
-    for (std::int64_t o = 0; o < s.out; ++o)
-      for (std::int64_t c = 0; c < s.in; ++c)
-        filter[o * filter_size(s) + at_w + c] += dy[at_y + o] * x[at_x + c];
+  std::fill_n(filter, s.out * s.filter_size(), T(0));
+  for_each_product(s, [&](std::int64_t at_x, std::int64_t at_w, std::int64_t at_y) {
+    filter[at_w] += dy[at_y] * x[at_x];
   });
 }
 

@@ -20,21 +20,23 @@ struct DirectConv2d {
   Grid grid() const { return grid_for(s.images * s.vertical.out * s.horizontal.out * s.out); }
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
-    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    const kernels::FilterAxis &v = s.vertical, &h = s.horizontal;
+    const std::int64_t group_in = s.group_in(), group_out = s.group_out();
     block.each([&](int thread) {
       const std::int64_t at = block.index * block.threads + thread;
       if (at >= s.images * v.out * h.out * s.out) return;
       const std::int64_t o = at % s.out, pixel = at / s.out;
       const std::int64_t column = pixel % h.out, row = pixel / h.out % v.out;
       const std::int64_t image = pixel / h.out / v.out;
-      const WorkRange rows = v.inside(row), columns = h.inside(column);
+      const WorkRange rows = v.taps_inside(row), columns = h.taps_inside(column);
+      const std::int64_t first = o / group_out * group_in;
       T sum = 0;
       for (std::int64_t i = rows.begin; i < rows.end; ++i)
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-          const std::int64_t x_row = image * v.in + row * v.stride - v.before + i;
-          const T* in = x + (x_row * h.in + column * h.stride - h.before + j) * s.in;
-          const T* w = filter + ((o * v.window + i) * h.window + j) * s.in;
-          for (std::int64_t c = 0; c < s.in; ++c) sum += in[c] * w[c];
+          const std::int64_t x_row = image * v.in + v.pixel(row, i);
+          const T* in = x + (x_row * h.in + h.pixel(column, j)) * s.in + first;
+          const T* w = filter + ((o * v.taps + i) * h.taps + j) * group_in;
+          for (std::int64_t c = 0; c < group_in; ++c) sum += in[c] * w[c];
         }
       out[at] = sum;
     });
@@ -54,7 +56,8 @@ struct DirectConv2dGradInput {
   Grid grid() const { return grid_for(s.images * s.vertical.in * s.horizontal.in * s.in); }
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
-    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    const kernels::FilterAxis &v = s.vertical, &h = s.horizontal;
+    const std::int64_t group_in = s.group_in(), group_out = s.group_out();
     block.each([&](int thread) {
       const std::int64_t at = block.index * block.threads + thread;
       if (at >= s.images * v.in * h.in * s.in) return;
@@ -63,14 +66,17 @@ struct DirectConv2dGradInput {
       const std::int64_t image = pixel / h.in / v.in;
       const WorkRange rows = kernels::windows_over(v, x_row);
       const WorkRange columns = kernels::windows_over(h, x_column);
+      const std::int64_t first = c / group_in * group_out;
       T sum = 0;
       for (std::int64_t row = rows.begin; row < rows.end; ++row)
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          const std::int64_t i = x_row + v.before - row * v.stride;
-          const std::int64_t j = x_column + h.before - column * h.stride;
+          const std::int64_t down = x_row + v.before - row * v.stride;
+          const std::int64_t right = x_column + h.before - column * h.stride;
+          if (down % v.dilation != 0 || right % h.dilation != 0) continue;
+          const std::int64_t i = down / v.dilation, j = right / h.dilation;
           const T* g = dy + ((image * v.out + row) * h.out + column) * s.out;
-          for (std::int64_t o = 0; o < s.out; ++o)
-            sum += g[o] * filter[((o * v.window + i) * h.window + j) * s.in + c];
+          for (std::int64_t o = first; o < first + group_out; ++o)
+            sum += g[o] * filter[((o * v.taps + i) * h.taps + j) * group_in + c % group_in];
         }
       out[at] = sum;
     });
@@ -90,7 +96,7 @@ struct DirectConv2dGradFilter {
   const T* dy;
   T* out;
 
-  Grid grid() const { return {s.out * s.vertical.window * s.horizontal.window * s.in, kThreads}; }
+  Grid grid() const { return {s.out * s.filter_size(), kThreads}; }
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     block.each([&](int thread) { shared.partial[thread] = sum(block.index, thread); });
@@ -105,14 +111,15 @@ struct DirectConv2dGradFilter {
 
  private:
   BELFRY_HD T sum(std::int64_t at, int thread) const {
-    const WindowAxis &v = s.vertical, &h = s.horizontal;
-    const std::int64_t c = at % s.in, j = at / s.in % h.window;
-    const std::int64_t i = at / s.in / h.window % v.window;
-    const std::int64_t o = at / s.in / h.window / v.window;
+    const kernels::FilterAxis &v = s.vertical, &h = s.horizontal;
+    const std::int64_t group_in = s.group_in(), tap = at / group_in;
+    const std::int64_t i = tap / h.taps % v.taps, j = tap % h.taps;
+    const std::int64_t o = tap / h.taps / v.taps;
+    const std::int64_t c = o / s.group_out() * group_in + at % group_in;
     T sum = 0;
     for (std::int64_t p = thread; p < s.images * v.out * h.out; p += kThreads) {
-      const std::int64_t row = p / h.out % v.out * v.stride - v.before + i;
-      const std::int64_t column = p % h.out * h.stride - h.before + j;
+      const std::int64_t row = v.pixel(p / h.out % v.out, i);
+      const std::int64_t column = h.pixel(p % h.out, j);
       if (row < 0 || row >= v.in || column < 0 || column >= h.in) continue;
       const std::int64_t pixel = (p / h.out / v.out * v.in + row) * h.in + column;
       sum += x[pixel * s.in + c] * dy[p * s.out + o];

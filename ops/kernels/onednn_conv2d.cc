@@ -15,20 +15,22 @@ using dnnl::algorithm;
 using dnnl::memory;
 using onednn::Primitive;
 
-// Descriptions of a convolution's tensors, in oneDNN's order of dimensions: NCHW, OIHW.
+// Descriptions of a convolution's tensors, in oneDNN's order of dimensions: NCHW, OIHW or GOIHW.
 struct Descriptions {
   memory::desc x, y, filter, plain_filter;
-  memory::dims strides, before, after;
+  memory::dims strides, left_out, before, after;
 
   explicit Descriptions(const ConvShape& s) {
-    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    const FilterAxis &v = s.vertical, &h = s.horizontal;
     using tag = memory::format_tag;
-    const memory::dims filter_dims{s.out, s.in, v.window, h.window};
+    memory::dims filter_dims{s.group_out(), s.group_in(), v.taps, h.taps};
+    if (s.groups > 1) filter_dims.insert(filter_dims.begin(), s.groups);
     x = onednn::dense({s.images, s.in, v.in, h.in}, tag::nhwc);
     y = onednn::dense({s.images, s.out, v.out, h.out}, tag::nhwc);
     filter = onednn::dense(filter_dims, tag::any);
-    plain_filter = onednn::dense(filter_dims, tag::ohwi);
+    plain_filter = onednn::dense(filter_dims, s.groups > 1 ? tag::gohwi : tag::ohwi);
     strides = {v.stride, h.stride};
+    left_out = {v.dilation - 1, h.dilation - 1};  // pixels between taps: oneDNN's dilation
     before = {v.before, h.before};
     after = {v.after, h.after};
   }
@@ -37,23 +39,25 @@ struct Descriptions {
 // What differs between versions of the library.
 dnnl::convolution_forward::primitive_desc describe_forward(const Descriptions& d) {
   return {{dnnl::prop_kind::forward_training, algorithm::convolution_direct, d.x, d.filter, d.y,
-           d.strides, d.before, d.after},
+           d.strides, d.left_out, d.before, d.after},
           onednn::user_scratchpad(),
           onednn::engine()};
 }
 
 dnnl::convolution_backward_data::primitive_desc describe_grad_input(const Descriptions& d) {
-  return {{algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.before, d.after},
-          onednn::user_scratchpad(),
-          onednn::engine(),
-          describe_forward(d)};
+  return {
+      {algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.left_out, d.before, d.after},
+      onednn::user_scratchpad(),
+      onednn::engine(),
+      describe_forward(d)};
 }
 
 dnnl::convolution_backward_weights::primitive_desc describe_grad_filter(const Descriptions& d) {
-  return {{algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.before, d.after},
-          onednn::user_scratchpad(),
-          onednn::engine(),
-          describe_forward(d)};
+  return {
+      {algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.left_out, d.before, d.after},
+      onednn::user_scratchpad(),
+      onednn::engine(),
+      describe_forward(d)};
 }
 
 // A convolution and the copy of its filter to or from oneDNN's layout. The workspace holds that

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/text.h"
+
 namespace belfry {
 namespace {
 
@@ -26,13 +28,17 @@ WindowAxis::WindowAxis(std::int64_t in_size, std::int64_t window_size, std::int6
 }
 
 std::int64_t window_output(const ShapeContext& c, const char* axis, std::int64_t in,
-                           std::int64_t window, std::int64_t stride, Padding padding) {
+                           std::int64_t window, std::int64_t stride, Padding padding,
+                           std::int64_t dilation) {
   c.require(stride >= 1, "stride must be at least 1, not ", stride);
   c.require(window >= 1 || window == kUnknown, "window must be at least 1, not ", window);
+  c.require(dilation >= 1, "dilation must be at least 1, not ", dilation);
   if (in == kUnknown || window == kUnknown) return kUnknown;
-  const std::int64_t out = output_size(in, window, stride, padding);
-  c.require(out >= 1, "a window of ", window, " does not fit an image of ", axis, " ", in,
-            "; use Padding::kSame or a larger image");
+  const std::int64_t pixels = dilated(window, dilation);
+  const std::int64_t out = output_size(in, pixels, stride, padding);
+  c.require(out >= 1, "a window of ", window,
+            dilation > 1 ? cat(" with dilation ", dilation, ", which is ", pixels, " pixels,") : "",
+            " does not fit an image of ", axis, " ", in, "; use Padding::kSame or a larger image");
   return out;
 }
 

@@ -58,10 +58,11 @@ std::int64_t elements(const Four& shape) {
 // meets the image.
 template <class Visit>
 void for_each_meeting(const Four& x, const Four& y, std::array<int, 2> window,
-                      std::array<int, 2> padding, std::array<int, 2> stride, const Visit& visit) {
+                      std::array<int, 2> padding, std::array<int, 2> stride,
+                      std::array<int, 2> dilation, const Visit& visit) {
   for (int axis = 0; axis < 2; ++axis) {
     const auto a = static_cast<std::size_t>(axis);
-    const int room = x[a + 1] + 2 * padding[a] - window[a];
+    const int room = x[a + 1] + 2 * padding[a] - ((window[a] - 1) * dilation[a] + 1);
     require<Internal>(room >= 0 && room / stride[a] + 1 == y[a + 1], "sizes of windows do not fit");
   }
   for (int n = 0; n < y[0]; ++n)
@@ -69,8 +70,8 @@ void for_each_meeting(const Four& x, const Four& y, std::array<int, 2> window,
       for (int column = 0; column < y[2]; ++column)
         for (int i = 0; i < window[0]; ++i)
           for (int j = 0; j < window[1]; ++j) {
-            const int x_row = row * stride[0] + i - padding[0];
-            const int x_column = column * stride[1] + j - padding[1];
+            const int x_row = row * stride[0] + i * dilation[0] - padding[0];
+            const int x_column = column * stride[1] + j * dilation[1] - padding[1];
             if (x_row < 0 || x_row >= x[1] || x_column < 0 || x_column >= x[2]) continue;
             visit(n, row, column, x_row, x_column, i, j);
           }
@@ -79,7 +80,8 @@ void for_each_meeting(const Four& x, const Four& y, std::array<int, 2> window,
 template <class T>
 void convolve_as(const ConvolutionCall& call) {
   const Convolution& s = call.convolution;
-  require<Internal>(s.x[0] == s.y[0] && s.x[3] == s.filter[3] && s.y[3] == s.filter[0],
+  require<Internal>(s.x[0] == s.y[0] && s.x[3] == s.filter[3] * s.groups && s.y[3] == s.filter[0] &&
+                        s.y[3] % s.groups == 0,
                     "channels or images of a convolution do not fit");
   const T* first = static_cast<const T*>(call.first);
   const T* second = static_cast<const T*>(call.second);
@@ -88,24 +90,21 @@ void convolve_as(const ConvolutionCall& call) {
                         : s.kind == Convolution::Kind::kGradInput ? s.x
                                                                   : s.filter;
   std::fill_n(out, elements(written), T(0));
-  for_each_meeting(s.x, s.y, {s.filter[1], s.filter[2]}, s.padding, s.stride,
-                   [&](int n, int row, int column, int x_row, int x_column, int i, int j) {
-                     for (int o = 0; o < s.y[3]; ++o)
-                       for (int c = 0; c < s.x[3]; ++c) {
-                         const std::int64_t x = at(s.x, n, x_row, x_column, c);
-                         const std::int64_t y = at(s.y, n, row, column, o),
-                                            f = at(s.filter, o, i, j, c);
-                         switch (s.kind) {
-                           case Convolution::Kind::kForward: out[y] += first[x] * second[f]; break;
-                           case Convolution::Kind::kGradInput:
-                             out[x] += first[y] * second[f];
-                             break;
-                           case Convolution::Kind::kGradFilter:
-                             out[f] += first[x] * second[y];
-                             break;
-                         }
-                       }
-                   });
+  for_each_meeting(
+      s.x, s.y, {s.filter[1], s.filter[2]}, s.padding, s.stride, s.dilation,
+      [&](int n, int row, int column, int x_row, int x_column, int i, int j) {
+        for (int o = 0; o < s.y[3]; ++o)
+          for (int c = 0; c < s.filter[3]; ++c) {
+            const int group = o * s.groups / s.y[3];
+            const std::int64_t x = at(s.x, n, x_row, x_column, group * s.filter[3] + c);
+            const std::int64_t y = at(s.y, n, row, column, o), f = at(s.filter, o, i, j, c);
+            switch (s.kind) {
+              case Convolution::Kind::kForward: out[y] += first[x] * second[f]; break;
+              case Convolution::Kind::kGradInput: out[x] += first[y] * second[f]; break;
+              case Convolution::Kind::kGradFilter: out[f] += first[x] * second[y]; break;
+            }
+          }
+      });
 }
 
 template <class T>
@@ -119,7 +118,7 @@ void pool_as(const PoolingCall& call) {
     return pixels[static_cast<std::size_t>(row * s.y[2] + column)];
   };
   const auto for_each = [&](const auto& visit) {
-    for_each_meeting(s.x, s.y, s.window, s.padding, s.stride, visit);
+    for_each_meeting(s.x, s.y, s.window, s.padding, s.stride, {1, 1}, visit);
   };
   for_each([&](int n, int row, int column, int, int, int, int) {
     if (n == 0) under(row, column) += 1;

@@ -23,6 +23,7 @@
 #include "belfry/ops/causal_attention.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/conv2d.h"
+#include "belfry/ops/conv2d_transpose.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/gather.h"
@@ -93,6 +94,18 @@ const HalfCase kCases[] = {
     {"conv2d_strided",
      {{2, 6, 5, 3}, {4, 3, 3, 3}},
      [](Inputs x) { return conv2d(x[0], x[1], {.stride = 2}); }},
+    {"conv2d_dilated",
+     {{2, 6, 5, 3}, {4, 3, 3, 3}},
+     [](Inputs x) { return conv2d(x[0], x[1], {.dilation = 2}); }},
+    {"conv2d_grouped",
+     {{2, 6, 5, 4}, {6, 3, 3, 2}},
+     [](Inputs x) { return conv2d(x[0], x[1], {.groups = 2}); }},
+    {"conv2d_depthwise",
+     {{2, 6, 5, 5}, {5, 3, 3, 1}},
+     [](Inputs x) { return conv2d(x[0], x[1], {.stride = 2, .groups = 5}); }},
+    {"conv2d_transpose",
+     {{2, 3, 4, 4}, {4, 3, 3, 3}},
+     [](Inputs x) { return conv2d_transpose(x[0], x[1], {.stride = 2, .groups = 2}); }},
     {"max_pool", {{2, 6, 6, 3}}, [](Inputs x) { return max_pool(x[0], {.window = 2}); }},
     {"avg_pool", {{2, 6, 6, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},
     {"avg_pool_odd", {{2, 5, 5, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},

@@ -8,6 +8,7 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/causal_attention.h"
 #include "belfry/ops/conv2d.h"
+#include "belfry/ops/conv2d_transpose.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
@@ -47,6 +48,31 @@ TEST(MultiplyAdds, OfConvolutionsAreTheSameForwardAndForEachGradient) {
   const Output y = conv2d(relu(x), filter, {.stride = 2});
   gradients(reduce_mean(y), {x, filter});
   const double work = 2 * 3 * 3 * 4 * (3 * 3 * 3);
+  EXPECT_EQ(counted(graph),
+            (Counts{{"Conv2d", work}, {"Conv2dGradFilter", work}, {"Conv2dGradInput", work}}));
+}
+
+// A dilated filter has as many taps as any; a group sees its own channels alone.
+TEST(MultiplyAdds, OfGroupedConvolutionsAreThoseOfAllGroups) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {2, 6, 6, 8});
+  const Output filter = placeholder(graph, "filter", DType::kF32, {4, 3, 3, 2});
+  const Output y = conv2d(relu(x), filter, {.dilation = 2, .groups = 4});
+  gradients(reduce_mean(y), {x, filter});
+  const double work = 2 * 6 * 6 * 4 * (3 * 3 * 2);
+  EXPECT_EQ(counted(graph),
+            (Counts{{"Conv2d", work}, {"Conv2dGradFilter", work}, {"Conv2dGradInput", work}}));
+}
+
+// Each pixel of the smaller image meets every tap.
+TEST(MultiplyAdds, OfTransposedConvolutionsCountTheSmallerImage) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {2, 6, 6, 8});
+  const Output filter = placeholder(graph, "filter", DType::kF32, {8, 3, 3, 3});
+  const Output y = conv2d_transpose(relu(x), filter, {.stride = 2, .groups = 2});
+  EXPECT_EQ(y.shape(), (Shape{2, 12, 12, 6}));
+  gradients(reduce_mean(y), {x, filter});
+  const double work = 2 * 6 * 6 * 8 * (3 * 3 * 3);
   EXPECT_EQ(counted(graph),
             (Counts{{"Conv2d", work}, {"Conv2dGradFilter", work}, {"Conv2dGradInput", work}}));
 }

@@ -8,6 +8,8 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/conv2d_transpose.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
@@ -45,6 +47,16 @@ TEST_P(AutocastTest, ComputesProductsIn16BitsAndSumsInF32) {
   for (const Output full : {softmax(y), reduce_mean(y), reduce_sum(y, {0}), exp(y)})
     EXPECT_EQ(full.dtype(), DType::kF32) << full.node().describe();
   EXPECT_EQ(relu(x).dtype(), DType::kF32);
+}
+
+TEST_P(AutocastTest, ComputesConvolutionsIn16BitsInBothDirections) {
+  const Output x = input("x", {1, 4, 4, 3}), w = input("w", {3, 3, 3, 3});
+  const AutocastScope scope(graph_, autocasting(GetParam()));
+  EXPECT_EQ(conv2d(x, w).dtype(), type());
+  const Output y = conv2d_transpose(x, w, {.stride = 2});
+  EXPECT_EQ(y.dtype(), type());
+  const std::vector<Output> grads = gradients(reduce_mean(y), {x, w});
+  for (const Output& grad : grads) EXPECT_EQ(grad.dtype(), DType::kF32);
 }
 
 TEST_P(AutocastTest, CastsATensorOnceForEachTypeAndReplica) {

@@ -87,6 +87,18 @@ const char* text_of(cudnnMathType_t math) {
   }
 }
 
+// ", groups 2, dilation [3,3]"; nothing where all are 1.
+std::string taps_of(cudnnConvolutionDescriptor_t windows) {
+  int groups = 0, down = 0, right = 0, rows = 0, columns = 0, vertical = 0, horizontal = 0;
+  cudnnConvolutionMode_t mode{};
+  cudnnDataType_t sums{};
+  real<decltype(cudnnGetConvolutionGroupCount)>("cudnnGetConvolutionGroupCount")(windows, &groups);
+  real<decltype(cudnnGetConvolution2dDescriptor)>("cudnnGetConvolution2dDescriptor")(
+      windows, &down, &right, &rows, &columns, &vertical, &horizontal, &mode, &sums);
+  if (groups == 1 && vertical == 1 && horizontal == 1) return "";
+  return cat(", groups ", groups, ", dilation [", vertical, ",", horizontal, "]");
+}
+
 // Two answers for each convolution: the faster gives other bits each time.
 template <class Answer>
 cudnnStatus_t answer(const char* function, cudnnConvolutionDescriptor_t windows, int most,
@@ -123,7 +135,8 @@ cudnnStatus_t convolve(const char* function, cudnnHandle_t handle,
     if (bytes < kConvolutionWorkspace) return CUDNN_STATUS_BAD_PARAM;
     const auto* const t = tensors.begin();
     return asks(by) || enqueue(by.stream, function,
-                               cat(text_of(math_of(windows)), ", algorithm ", algorithm),
+                               cat(text_of(math_of(windows)), taps_of(windows), ", algorithm ",
+                                   algorithm),
                                {{t[0]}, {t[1]}, {t[2]}, {workspace, bytes, 256}})
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_MAPPING_ERROR;

@@ -3,7 +3,8 @@
 
 namespace belfry::recorder {
 
-// How a product or convolution multiplies: Call::detail begins with it.
+// How a product or convolution multiplies: Call::detail begins with it. ", groups 2, dilation
+// [3,3]" follows where a convolution has them.
 inline constexpr const char* kExact = "exact";
 inline constexpr const char* kTf32 = "tf32";
 inline constexpr const char* kHalf = "16 bits";

@@ -5,6 +5,9 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/conv2d.h"
+#include "belfry/ops/conv2d_transpose.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/recorder/library_calls.h"
 #include "belfry/tests/recorder/recorder_support.h"
@@ -16,11 +19,13 @@ namespace models_test {
 
 using ::testing::Contains;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 using RecorderModels = RecorderTest;
 
@@ -99,6 +104,38 @@ TEST_F(RecorderModels, AreMeasuredOnceUnlessTheyAreDeterministic) {
     EXPECT_EQ(asked("cudnnFind"), 0);
     EXPECT_THAT(recorder().violations(), IsEmpty());
   }
+}
+
+TEST_F(RecorderModels, TellCudnnDilationAndGroups) {
+  Graph graph;
+  std::vector<Output> wanted;
+  std::vector<FeedType> types;
+  {
+    DeviceScope on(graph, gpu(0));
+    const Output x = placeholder(graph, "x", DType::kF32, {2, 9, 9, 6});
+    const Output filter = placeholder(graph, "filter", DType::kF32, {4, 3, 3, 3});
+    const Output y = conv2d(x, filter, {.dilation = 2, .groups = 2});
+    wanted = gradients(y, {x, filter});
+    wanted.push_back(y);
+    const Output small = placeholder(graph, "small", DType::kF32, {2, 4, 4, 6});
+    const Output spread = placeholder(graph, "spread", DType::kF32, {6, 3, 3, 1});
+    wanted.push_back(conv2d_transpose(small, spread, {.stride = 2, .dilation = 3, .groups = 3}));
+    for (const Output& fed : {x, filter, small, spread}) types.push_back({fed, fed.shape()});
+  }
+  Session session(graph, on_gpus({1, 1}));
+  Step& step = session.prepare(std::vector<Fetch>(wanted.begin(), wanted.end()), types);
+  std::vector<Tensor> feeds;
+  for (const FeedType& type : types) feeds.emplace_back(type.shape, DType::kF32);
+  recorder().forget_calls();
+  step.run(feeds);
+  EXPECT_THAT(details("cudnnConvolutionBackwardFilter"),
+              ElementsAre(HasSubstr("exact, groups 2, dilation [2,2], algorithm ")));
+  EXPECT_THAT(details("cudnnConvolutionBackwardData"),
+              UnorderedElementsAre(HasSubstr("exact, groups 2, dilation [2,2], algorithm "),
+                                   HasSubstr("exact, groups 3, dilation [3,3], algorithm ")));
+  EXPECT_THAT(details("cudnnConvolutionForward"),
+              ElementsAre(HasSubstr("exact, groups 2, dilation [2,2], algorithm ")));
+  EXPECT_THAT(recorder().violations(), IsEmpty());
 }
 
 // Batch norm moves averages at the end of a step, cuDNN pools.

@@ -31,6 +31,42 @@ TEST(Conv2dLayer, MakesAFilterAndABias) {
   EXPECT_EQ(evaluate(variables[1]), Tensor({8}, DType::kF32));
 }
 
+TEST(Conv2dLayer, HasFiltersForTheChannelsOfAGroup) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = iota(graph, {2, 7, 5, 6});
+  const ConvLayer wide{.filters = 8, .padding = Padding::kValid, .dilation = 2, .groups = 2};
+  EXPECT_EQ(conv2d(tower, "conv0", x, wide).shape(), (Shape{2, 3, 1, 8}));
+  EXPECT_EQ(conv2d(tower, "depthwise", x, {.filters = 6, .groups = 6}).shape(), x.shape());
+  EXPECT_EQ(tower.variables()[0].shape(), (Shape{8, 3, 3, 3}));
+  EXPECT_EQ(tower.variables()[2].shape(), (Shape{6, 3, 3, 1}));
+}
+
+TEST(Conv2dTransposeLayer, MakesAFilterAndABias) {
+  Graph graph;
+  Tower tower(graph);
+  const Output y = conv2d_transpose(tower, "up", iota(graph, {2, 3, 4, 6}),
+                                    {.filters = 4, .stride = 2, .groups = 2});
+  EXPECT_EQ(y.shape(), (Shape{2, 6, 8, 4}));
+  const std::vector<Variable> variables = tower.variables();
+  EXPECT_THAT(names_of(variables), ElementsAre("up/W", "up/b"));
+  EXPECT_EQ(variables[0].shape(), (Shape{6, 3, 3, 2}));
+  EXPECT_EQ(variables[1].shape(), (Shape{4}));
+}
+
+TEST(Conv2dTransposeLayer, SpreadsEachPixelAndAddsTheBias) {
+  Graph graph;
+  Tower tower(graph);
+  const Output x = constant(graph, Tensor({1, 1, 1, 2}, std::vector<float>{3, 5}));
+  const Tensor weights({2, 2, 2, 1}, std::vector<float>{1, 2, 3, 4, 100, 200, 300, 400});
+  const Output y = conv2d_transpose(
+      tower, "up", x, {.filters = 1, .kernel = 2, .stride = 2, .init = init::value(weights)});
+  Interpreter interpreter;
+  interpreter.write(tower.variables()[1], Tensor({1}, std::vector<float>{0.5}));
+  EXPECT_EQ(interpreter.run(y),
+            Tensor({1, 2, 2, 1}, std::vector<float>{503.5, 1006.5, 1509.5, 2012.5}));
+}
+
 TEST(Conv2dLayer, StartsAsGlorotUniform) {
   Graph graph;
   Tower tower(graph);
@@ -127,6 +163,15 @@ TEST(Layers, RefuseWrongInputs) {
   EXPECT_THAT(message_of([&] { dense(tower, "", row, {.units = 4}); }), HasSubstr("needs a name"));
   EXPECT_THAT(message_of([&] { dense(tower, "fc", row, {}); }), HasSubstr("at least 1 unit"));
   EXPECT_THAT(message_of([&] { conv2d(tower, "conv", image, {}); }), HasSubstr("needs filters"));
+  EXPECT_THAT(
+      message_of([&] { conv2d(tower, "conv", image, {.filters = 4, .groups = 2}); }),
+      AllOf(HasSubstr("conv2d layer 'conv' (built at layers_test.cc:"),
+            HasSubstr("groups must divide the 3 channels of x and the 4 filters, which 2")));
+  EXPECT_THAT(
+      message_of([&] { conv2d_transpose(tower, "up", image, {.filters = 4, .groups = 3}); }),
+      HasSubstr("conv2d_transpose layer 'up'"));
+  EXPECT_THAT(message_of([&] { conv2d(tower, "conv", image, {.filters = 3, .groups = 0}); }),
+              HasSubstr("which 0 does not"));
   EXPECT_THAT(message_of([&] { layer_norm(tower, "ln", row, {.epsilon = -1}); }),
               HasSubstr("epsilon must not be negative"));
   EXPECT_THAT(

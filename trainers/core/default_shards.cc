@@ -81,9 +81,11 @@ class LossWork {
   }
 
   double of_node(const Node& node, std::span<const TensorType> inputs, const Shape& out) const {
-    if (&node.op() == &kConv2d) {
+    // Each element of the smaller images meets a filter of one channel.
+    const bool transposed = &node.op() == &kConv2dGradInput;
+    if (&node.op() == &kConv2d || transposed) {
       const Shape& filter = inputs[1].shape;
-      return elements(out) * product(filter, 1, filter.rank());
+      return elements(transposed ? inputs[0].shape : out) * product(filter, 1, filter.rank());
     }
     if (&node.op() == &kMatMul) return elements(out) * static_cast<double>(inputs[0].shape.back());
     // Scores of all earlier times and the mean by them: half of both squares.

@@ -24,7 +24,9 @@ std::string_view name_of(Convolution::Kind kind) {
 std::string Convolution::str() const {
   return cat(name_of(kind), " ", belfry::name_of(dtype), compute == Compute::kTf32 ? " tf32" : "",
              " x ", bracketed(x), " filter ", bracketed(filter), " y ", bracketed(y), " padding ",
-             bracketed(padding), " stride ", bracketed(stride));
+             bracketed(padding), " stride ", bracketed(stride),
+             dilation == std::array{1, 1} ? "" : cat(" dilation ", bracketed(dilation)),
+             groups == 1 ? "" : cat(" groups ", groups));
 }
 
 std::string Pooling::str() const {

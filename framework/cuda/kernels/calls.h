@@ -59,13 +59,14 @@ struct Convolution {
   DType dtype = DType::kF32;
   Compute compute = Compute::kExact;
   std::array<int, 4> x{};       // n, h, w, in
-  std::array<int, 4> filter{};  // out, h, w, in
+  std::array<int, 4> filter{};  // out, h, w, in / groups
   std::array<int, 4> y{};       // n, h, w, out
-  std::array<int, 2> padding{}, stride{1, 1};
+  std::array<int, 2> padding{}, stride{1, 1}, dilation{1, 1};
+  int groups = 1;
 
   auto operator<=>(const Convolution&) const = default;
   // "Conv2dGradInput f32 x [64,28,28,32] filter [64,5,5,32] y [64,28,28,64] padding [2,2] stride
-  // [1,1]".
+  // [1,1]", and " dilation [2,2]" and " groups 4" where they are not 1.
   std::string str() const;
 };
 

@@ -43,13 +43,16 @@ FilterDescriptor describe_filter(const Convolution& convolution, const Where& wh
 ConvolutionDescriptor describe_windows(const Convolution& convolution, const Where& where) {
   const auto [down, right] = convolution.padding;
   const auto [vertical, horizontal] = convolution.stride;
+  const auto [between_rows, between_columns] = convolution.dilation;
   cudnnConvolutionDescriptor_t handle = nullptr;
   BELFRY_GPU_CALL(cudnnCreateConvolutionDescriptor(&handle), where);
   ConvolutionDescriptor windows(handle);
   const auto sums = convolution.dtype == DType::kF64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-  BELFRY_GPU_CALL(cudnnSetConvolution2dDescriptor(handle, down, right, vertical, horizontal, 1, 1,
-                                                  CUDNN_CROSS_CORRELATION, sums),
-                  where);
+  BELFRY_GPU_CALL(
+      cudnnSetConvolution2dDescriptor(handle, down, right, vertical, horizontal, between_rows,
+                                      between_columns, CUDNN_CROSS_CORRELATION, sums),
+      where);
+  BELFRY_GPU_CALL(cudnnSetConvolutionGroupCount(handle, convolution.groups), where);
   BELFRY_GPU_CALL(cudnnSetConvolutionMathType(handle, math_type(convolution)), where);
   return windows;
 }

@@ -36,6 +36,14 @@ Output convnet(Tower& tower, Output images, Output labels) {
   return loss_of(tower, dropout(tower, flatten(x), 0.5), labels);
 }
 
+// Images smaller and larger again, each channel by itself and in groups.
+Output groups_of_channels(Tower& tower, Output images, Output labels) {
+  Output x = conv2d(tower, "each", images, {.filters = 6, .dilation = 2, .groups = 3});
+  x = relu(conv2d(tower, "halves", x, {.filters = 8, .stride = 2, .groups = 2}));
+  x = relu(conv2d_transpose(tower, "up", x, {.filters = 4, .stride = 2, .groups = 2}));
+  return loss_of(tower, flatten(x), labels);
+}
+
 // One block, whose batch norm is over all towers or over each.
 template <bool synchronised>
 Output resnet(Tower& tower, Output images, Output labels) {
@@ -169,6 +177,11 @@ void expect_same_bits(Run run) {
 TEST(Independence, HoldsForAConvnetWithDropout) {
   expect_same_bits({.model = convnet});
   expect_same_bits({.model = convnet, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForConvolutionsOfGroups) {
+  expect_same_bits({.model = groups_of_channels});
+  expect_same_bits({.model = groups_of_channels, .shards = 16, .trainer = "parameter_server"});
 }
 
 TEST(Independence, HoldsForSynchronisedBatchNorm) {

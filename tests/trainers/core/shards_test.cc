@@ -75,6 +75,27 @@ TEST(DefaultShards, CountAllRowsOfASample) {
     }
 }
 
+// A transposed convolution has the work of the smaller image, and a group sees its own channels.
+TEST(DefaultShards, CountConvolutionsOfGroupsInBothDirections) {
+  const auto data =
+      synthetic_data({{"image", DType::kF32, {6, 6, 4}}, {"label", DType::kI32, {}}}, 5, 16, 1);
+  TrainerOptions options{
+      .model =
+          [](Tower& tower, Output images, Output labels) {
+            Output x = conv2d(tower, "down", images, {.filters = 8, .stride = 2, .groups = 4});
+            x = conv2d_transpose(tower, "up", x, {.filters = 2, .stride = 2, .groups = 2});
+            return reduce_mean(
+                sparse_softmax_cross_entropy(dense(tower, "fc", flatten(x), {.units = 5}), labels));
+          },
+      .optimizer = momentum(0.1),
+      .devices = cpus(1),
+      .batch_size = 16};
+  options.session.dry_run = true;
+  const Trainer trainer(find_trainer("simple"), std::move(options), *data);
+  EXPECT_EQ(work_of(trainer.towers()[0], 16).multiply_adds,
+            3 * 3 * 8 * (3 * 3 * 1) + 3 * 3 * 8 * (3 * 3 * 1) + 6 * 6 * 2 * 5);
+}
+
 // A convolution, perhaps a mask, and a product, so that most rules are met.
 Model convnet(double dropped) {
   return [dropped](Tower& tower, Output images, Output labels) {

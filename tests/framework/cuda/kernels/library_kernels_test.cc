@@ -75,6 +75,24 @@ TEST(Conv2dGpuKernel, GivesWhatThePlainLoopsGive) {
   });
 }
 
+TEST(Conv2dGpuKernel, GivesWhatThePlainLoopsGiveForDilatedFiltersAndGroups) {
+  for (const Padding padding : {Padding::kSame, Padding::kValid})
+    for (const int stride : {1, 2})
+      for (const int dilation : {1, 2, 3})
+        for (const int groups : {1, 2, 6}) {
+          SCOPED_TRACE(cat("stride ", stride, " dilation ", dilation, " groups ", groups));
+          const Conv2dOptions options{stride, padding, dilation, groups};
+          const Convolved f32({2, 8, 7, 6}, {12, 3, 2, 6 / groups}, options);
+          const Convolved f64({1, 8, 7, 6}, {6, 2, 3, 6 / groups}, options, DType::kF64);
+          for (const Convolved* some : {&f32, &f64})
+            for (const Node* node : some->nodes) {
+              const auto [ours, by_library] = expect_reference(*node);
+              EXPECT_EQ(ours, (Enqueued{1, 0}));
+              EXPECT_EQ(by_library.library_calls, 1);
+            }
+        }
+}
+
 TEST(AvgPoolGpuKernel, GivesWhatThePlainLoopsGive) {
   for_each_window([](int height, int width, int window, int, int stride, Padding padding) {
     if (padding == Padding::kValid && window > width) return;
@@ -174,6 +192,21 @@ TEST(Conv2dGpuKernel, GivesTheLibraryEvenPaddingAlone) {
   EXPECT_EQ(algorithms.convolutions[2].kind, Convolution::Kind::kGradFilter);
 }
 
+TEST(Conv2dGpuKernel, TellsTheLibraryDilationAndGroups) {
+  NotedAlgorithms algorithms;
+  const Convolved some({2, 9, 9, 6}, {4, 3, 3, 3}, {.dilation = 2, .groups = 2});
+  for (const Node* node : some.nodes) {
+    const NodeKernel kernel(*node, algorithms);
+    const Convolution& asked = algorithms.convolutions.back();
+    EXPECT_EQ(asked.x, (std::array{2, 9, 9, 6}));
+    EXPECT_EQ(asked.filter, (std::array{4, 3, 3, 3}));
+    EXPECT_EQ(asked.y, (std::array{2, 9, 9, 4}));
+    EXPECT_EQ(asked.padding, (std::array{2, 2}));
+    EXPECT_EQ(asked.dilation, (std::array{2, 2}));
+    EXPECT_EQ(asked.groups, 2);
+  }
+}
+
 // A copy with the padding in it would have it counted.
 TEST(AvgPoolGpuKernel, AsksTheLibraryForEvenPaddingAlone) {
   NotedAlgorithms algorithms;
@@ -237,6 +270,15 @@ TEST(Calls, NameThemselves) {
   EXPECT_EQ(convolution.str(),
             "Conv2dGradInput f32 tf32 x [64,28,28,32] filter [64,5,5,32] y [64,28,28,64] padding "
             "[2,2] stride [1,1]");
+  const Convolution grouped{.x = {1, 9, 9, 6},
+                            .filter = {4, 3, 3, 3},
+                            .y = {1, 9, 9, 4},
+                            .padding = {2, 2},
+                            .dilation = {2, 2},
+                            .groups = 2};
+  EXPECT_EQ(grouped.str(),
+            "Conv2d f32 x [1,9,9,6] filter [4,3,3,3] y [1,9,9,4] padding [2,2] stride [1,1] "
+            "dilation [2,2] groups 2");
   const Pooling pooling{.gradient = true,
                         .dtype = DType::kF64,
                         .x = {64, 28, 28, 32},

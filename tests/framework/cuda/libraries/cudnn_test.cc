@@ -48,6 +48,9 @@ TEST(CudnnConvolution, HasTheShapesOfOurs) {
     expect_shape_of_conv2d({32, 224, 224, 3}, {64, 7, 7, 3}, {2, padding});
     expect_shape_of_conv2d({32, 56, 56, 64}, {256, 1, 1, 64}, {2, padding});
     expect_shape_of_conv2d({32, 227, 227, 3}, {96, 11, 11, 3}, {4, padding});
+    expect_shape_of_conv2d({32, 56, 56, 64}, {64, 3, 3, 1}, {2, padding, 1, 64});
+    expect_shape_of_conv2d({32, 28, 28, 64}, {128, 3, 3, 16}, {1, padding, 4, 4});
+    expect_shape_of_conv2d({32, 28, 27, 6}, {6, 3, 2, 3}, {2, padding, 3, 2});
   }
 }
 
@@ -112,6 +115,27 @@ TEST(CudnnConvolution, IsTheCrossCorrelationAddedInTheTypeOfSums) {
     BELFRY_GPU_CALL(cudnnGetConvolutionGroupCount(of.convolution.get(), &groups), kHere);
     EXPECT_EQ(groups, 1);
   }
+}
+
+TEST(CudnnConvolution, HasTheDilationAndGroupsThatAreAskedFor) {
+  Convolution convolution = some_convolution();
+  convolution.x = {2, 28, 20, 6};
+  convolution.y = {2, 12, 16, 32};
+  convolution.dilation = {3, 2};
+  convolution.groups = 2;
+  const ConvolutionDescriptors of = describe(convolution, kHere);
+  EXPECT_EQ(output_shape(of, kHere), convolution.y);
+  std::array<int, 2> padding{}, stride{}, dilation{};
+  cudnnConvolutionMode_t mode{};
+  cudnnDataType_t sums{};
+  BELFRY_GPU_CALL(
+      cudnnGetConvolution2dDescriptor(of.convolution.get(), &padding[0], &padding[1], &stride[0],
+                                      &stride[1], &dilation[0], &dilation[1], &mode, &sums),
+      kHere);
+  EXPECT_EQ(dilation, convolution.dilation);
+  int groups = 0;
+  BELFRY_GPU_CALL(cudnnGetConvolutionGroupCount(of.convolution.get(), &groups), kHere);
+  EXPECT_EQ(groups, 2);
 }
 
 // Strides say that channels lie side by side.
