@@ -1,21 +1,20 @@
 #include "belfry/framework/passes/arena_packer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 #include <set>
 
 namespace belfry {
+namespace {
+
+constexpr std::size_t kMostSpans = 128;  // of a run
+
+}  // namespace
 
 std::int64_t ArenaPacker::put(std::int64_t bytes, const std::vector<LaunchIndex>& uses) {
   const int number = number_of(uses);
-  compare(number);
-  const std::vector<char>& conflicts = lifetimes_[at(number)].conflicts;
-  std::int64_t offset = 0;
-  for (const Span& span : spans_) {
-    if (!conflicts[at(span.lifetime)]) continue;
-    if (span.begin - offset >= bytes) break;
-    offset = std::max(offset, span.end);
-  }
+  const std::int64_t offset = free_offset(bytes, lifetimes_[at(number)]);
   take({offset, offset + bytes, number});
   end_ = std::max(end_, offset + bytes);
   return offset;
@@ -31,15 +30,28 @@ int ArenaPacker::number_of(const std::vector<LaunchIndex>& uses) {
   return found->second;
 }
 
-// With all lifetimes that came since it was asked for last.
-void ArenaPacker::compare(int number) {
-  Lifetime& own = lifetimes_[at(number)];
-  for (int other = static_cast<int>(own.conflicts.size()); other < std::ssize(lifetimes_); ++other)
-    own.conflicts.push_back(other == number || conflict(own, lifetimes_[at(other)]));
+// Spans that conflict with the block are passed over. In a run of which each span is used at some
+// time between the first and the last use of the block, all do.
+std::int64_t ArenaPacker::free_offset(std::int64_t bytes, const Lifetime& own) const {
+  std::int64_t offset = 0;
+  for (const Run& run : runs_) {
+    const bool all = own.first <= run.earliest_last && run.latest_first <= own.last.front();
+    if (all && run.gap < bytes) {
+      if (run.spans.front().begin - offset >= bytes) return offset;
+      offset = std::max(offset, run.end);
+      continue;
+    }
+    for (const Span& span : run.spans) {
+      if (!all && !conflict(own, lifetimes_[at(span.lifetime)])) continue;
+      if (span.begin - offset >= bytes) return offset;
+      offset = std::max(offset, span.end);
+    }
+  }
+  return offset;
 }
 
 bool ArenaPacker::conflict(const Lifetime& a, const Lifetime& b) const {
-  return !(all_before(a, b.first) || all_before(b, a.first));
+  return &a == &b || !(all_before(a, b.first) || all_before(b, a.first));
 }
 
 bool ArenaPacker::all_before(const Lifetime& a, LaunchIndex launch) const {
@@ -49,13 +61,44 @@ bool ArenaPacker::all_before(const Lifetime& a, LaunchIndex launch) const {
 }
 
 void ArenaPacker::take(Span span) {
+  if (runs_.empty()) {
+    runs_.push_back({.spans = {span}});
+    return sum_up(runs_.front());
+  }
+  const auto behind = std::ranges::upper_bound(
+      runs_, span.begin, {}, [](const Run& run) { return run.spans.front().begin; });
+  const auto run = behind == runs_.begin() ? behind : std::prev(behind);
   // Blocks of one lifetime often come behind each other.
-  for (Span& other : spans_)
-    if (other.lifetime == span.lifetime && other.end == span.begin) {
-      other.end = span.end;
-      return;
-    }
-  spans_.insert(std::ranges::upper_bound(spans_, span.begin, {}, &Span::begin), span);
+  const auto before = std::ranges::find_if(run->spans, [&](const Span& other) {
+    return other.lifetime == span.lifetime && other.end == span.begin;
+  });
+  if (before != run->spans.end())
+    before->end = span.end;
+  else
+    run->spans.insert(std::ranges::upper_bound(run->spans, span.begin, {}, &Span::begin), span);
+  if (run->spans.size() <= kMostSpans) return sum_up(*run);
+  Run rest;
+  const auto middle = run->spans.begin() + kMostSpans / 2;
+  rest.spans.assign(middle, run->spans.end());
+  run->spans.erase(middle, run->spans.end());
+  sum_up(*run);
+  sum_up(rest);
+  runs_.insert(std::next(run), std::move(rest));
+}
+
+void ArenaPacker::sum_up(Run& run) const {
+  const Lifetime& any = lifetimes_[at(run.spans.front().lifetime)];
+  run.end = run.spans.front().end;
+  run.gap = 0;
+  run.latest_first = any.first;
+  run.earliest_last = any.last.front();
+  for (const Span& span : run.spans) {
+    const Lifetime& lifetime = lifetimes_[at(span.lifetime)];
+    run.gap = std::max(run.gap, span.begin - run.end);
+    run.end = std::max(run.end, span.end);
+    run.latest_first = std::max(run.latest_first, lifetime.first);
+    run.earliest_last = std::min(run.earliest_last, lifetime.last.front());
+  }
 }
 
 }  // namespace belfry

@@ -21,28 +21,38 @@ class ArenaPacker {
   std::int64_t end() const { return end_; }
 
  private:
+  struct Lifetime {
+    LaunchIndex first;
+    std::vector<LaunchIndex> last = {};  // uses of each strand; the latest of all comes first
+  };
+
   // Where blocks of one lifetime lie without a gap.
   struct Span {
     std::int64_t begin, end;
     int lifetime;
   };
 
-  struct Lifetime {
-    LaunchIndex first;
-    std::vector<LaunchIndex> last = {};  // uses of each strand; the latest of all comes first
-    std::vector<char> conflicts = {};    // by number: with its own, and others as far as compared
+  // Spans that follow each other, by where they begin. The arena of a host may hold small tensors
+  // of every tower, all used at one time: a block passes over those run by run.
+  struct Run {
+    std::vector<Span> spans;
+    std::int64_t end = 0;      // of all spans
+    std::int64_t gap = 0;      // the largest between them
+    LaunchIndex latest_first;  // of their lifetimes
+    LaunchIndex earliest_last;
   };
 
   int number_of(const std::vector<LaunchIndex>& uses);
   bool conflict(const Lifetime& a, const Lifetime& b) const;
   bool all_before(const Lifetime& a, LaunchIndex launch) const;
-  void compare(int number);
+  std::int64_t free_offset(std::int64_t bytes, const Lifetime& own) const;
   void take(Span span);
+  void sum_up(Run& run) const;
 
   const ExecutionSchedule& schedule_;
   std::map<std::vector<LaunchIndex>, int> numbers_;  // by uses
   std::vector<Lifetime> lifetimes_;
-  std::vector<Span> spans_;  // by where they begin
+  std::vector<Run> runs_;  // in order
   std::int64_t end_ = 0;
 };
 

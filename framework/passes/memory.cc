@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/passes/arena_packer.h"
+#include "belfry/framework/passes/packed_arenas.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
@@ -31,7 +33,7 @@ class MemoryPlanner {
  public:
   MemoryPlanner(const PlanGraph& graph, const ExecutionSchedule& schedule,
                 const PlanContext& context)
-      : graph_(graph), schedule_(schedule), context_(context) {}
+      : graph_(graph), schedule_(schedule), context_(context), arenas_(schedule) {}
 
   MemoryLayout run() {
     made_.fetch_bytes.assign(context_.devices.size(), 0);
@@ -146,15 +148,37 @@ class MemoryPlanner {
     return graph_.rows_of(node.types[i], node.device(), graph_.most_samples(node.device())).bytes();
   }
 
-  // users_[root]: the launching nodes that use a value, aliases followed.
+  // The launches that use each value, aliases followed.
   void find_users() {
     launch_of_.resize(graph_.nodes.size());
     for (const LaunchIndex l : schedule_.launches.indices())
       launch_of_[schedule_.launches[l].node] = l;
+    std::size_t values = 0;
+    for (const PlanNode& node : graph_.nodes) {
+      first_value_.push_back(values);
+      values += node.types.size();
+    }
+    users_end_.resize(values + 1);
+    each_use([&](std::size_t value, LaunchIndex) { ++users_end_[value + 1]; });
+    std::partial_sum(users_end_.begin(), users_end_.end(), users_end_.begin());
+    users_.resize(users_end_.back());
+    each_use([&](std::size_t value, LaunchIndex l) { users_[users_end_[value]++] = l; });
+  }
+
+  // From now on users_end_[v] is where the users of v end, and those of v + 1 begin.
+  std::span<const LaunchIndex> launches_using(Value root) const {
+    const std::size_t value = number_of(root);
+    const std::size_t begin = value == 0 ? 0 : users_end_[value - 1];
+    return std::span(users_).subspan(begin, users_end_[value] - begin);
+  }
+
+  std::size_t number_of(Value value) const { return first_value_[value.node] + at(value.index); }
+
+  void each_use(const auto& f) const {
     for (const NodeIndex n : graph_.nodes.indices())
       if (launch_of_[n])
         for (const Value& input : graph_.nodes[n].inputs)
-          users_[root_of(graph_, input)].push_back(launch_of_[n]);
+          f(number_of(root_of(graph_, input)), launch_of_[n]);
   }
 
   // The buffer that output i may be written over, or none: an input in the same arena, of the same
@@ -183,9 +207,7 @@ class MemoryPlanner {
   // No other launch uses what is in the buffer, at the same time or later.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
     for (const Value value : values_in_[buffer]) {
-      const auto users = users_.find(value);
-      if (users == users_.end()) continue;
-      for (const LaunchIndex user : users->second)
+      for (const LaunchIndex user : launches_using(value))
         if (user != launch && !schedule_.happens_before(user, launch)) return false;
     }
     return true;
@@ -246,10 +268,12 @@ class MemoryPlanner {
   // Returns where the last one ends.
   std::int64_t pack(std::vector<Block>& blocks) {
     std::ranges::stable_sort(blocks, std::greater(), &Block::bytes);
-    ArenaPacker packer(schedule_);
-    for (const Block& block : blocks)
-      made_.buffers[block.buffer].offset = packer.put(block.bytes, uses_[block.buffer]);
-    return packer.end();
+    std::vector<ArenaBlock> used;
+    for (const Block& block : blocks) used.push_back({block.bytes, &uses_[block.buffer]});
+    const PackedArena& packed = arenas_.pack(used);
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      made_.buffers[blocks[i].buffer].offset = packed.offsets[i];
+    return packed.bytes;
   }
 
   // What outlives runs lies behind what does not: constants of GPUs.
@@ -285,10 +309,14 @@ class MemoryPlanner {
   MemoryLayout made_;
   Indexed<PlanNode, LaunchIndex> launch_of_;
   std::unordered_map<Value, NodeIndex> fetched_as_;  // the copy in whose fetch a value is made
-  std::unordered_map<Value, std::vector<LaunchIndex>> users_;
+  // Values are numbered by node and output; the users of each lie behind each other.
+  Indexed<PlanNode, std::size_t> first_value_;
+  std::vector<std::size_t> users_end_;
+  std::vector<LaunchIndex> users_;
   Indexed<BufferRecord, std::vector<Value>> values_in_;
   Indexed<BufferRecord, std::vector<LaunchIndex>> uses_;
   std::map<int, BufferIndex> equal_in_;  // by memory space: of the last tensor of a collective
+  PackedArenas arenas_;
   NodeIndex fed_node_;
   std::map<BufferIndex, int> fed_;  // how often that node takes each
 };

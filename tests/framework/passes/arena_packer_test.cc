@@ -1,5 +1,8 @@
 #include "belfry/framework/passes/arena_packer.h"
 
+#include <algorithm>
+#include <random>
+
 #include <gtest/gtest.h>
 
 namespace belfry {
@@ -58,6 +61,44 @@ TEST_F(ArenaPackerTest, SmallBlocksFillGaps) {
   EXPECT_EQ(put(64, {2, 3}), 0);
   EXPECT_EQ(put(64, {2, 3}), 64);
   EXPECT_EQ(put(64, {2, 3}), 256) << "the gap is full";
+}
+
+// Far more blocks than the packer looks at one by one. Each goes where a search through all blocks
+// before it, by the rule itself, puts it.
+TEST_F(ArenaPackerTest, ManyBlocksLieWhereASearchThroughAllPutsThem) {
+  struct Block {
+    std::int64_t begin, end;
+    std::vector<LaunchIndex> uses;
+  };
+  // Strand 1 follows strand 0 three launches later.
+  for (int l = 6; l < 60; ++l) {
+    add(l % 2);
+    if (l % 2 == 1)
+      schedule_.launches.back().clock =
+          schedule_.clocks.with(Clocks::kNothing, StrandIndex(0), l / 2 - 2);
+  }
+  std::vector<Block> placed;
+  const auto before = [&](const Block& a, const Block& b) {
+    return std::ranges::all_of(a.uses, [&](LaunchIndex use) {
+      return use < b.uses.front() && schedule_.happens_before(use, b.uses.front());
+    });
+  };
+  std::mt19937 random(7);
+  for (int i = 0; i < 800; ++i) {
+    Block block{0, 64 * static_cast<std::int64_t>(1 + random() % 4), {}};
+    const int first = static_cast<int>(random() % 60);
+    const int last = std::min(59, first + static_cast<int>(random() % 20));
+    for (int l = first; l <= last; ++l) block.uses.emplace_back(l);
+    const std::int64_t bytes = block.end;
+    for (const Block& other : placed) {
+      if (before(block, other) || before(other, block)) continue;
+      if (other.begin - block.begin >= bytes) break;
+      block.begin = std::max(block.begin, other.end);
+    }
+    block.end = block.begin + bytes;
+    ASSERT_EQ(packer_.put(bytes, block.uses), block.begin) << "block " << i;
+    placed.insert(std::ranges::upper_bound(placed, block.begin, {}, &Block::begin), block);
+  }
 }
 
 }  // namespace arena_packer_test

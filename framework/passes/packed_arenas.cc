@@ -1,0 +1,80 @@
+#include "belfry/framework/passes/packed_arenas.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/passes/arena_packer.h"
+
+namespace belfry {
+
+const PackedArena& PackedArenas::pack(std::span<const ArenaBlock> blocks) {
+  const auto [found, fresh] = packed_.try_emplace(form_of(blocks));
+  PackedArena& arena = found->second;
+  if (!fresh) return arena;
+  ArenaPacker packer(schedule_);
+  arena.offsets.reserve(blocks.size());
+  for (const ArenaBlock& block : blocks)
+    arena.offsets.push_back(packer.put(block.bytes, *block.uses));
+  arena.bytes = packer.end();
+  return arena;
+}
+
+PackedArenas::Form PackedArenas::form_of(std::span<const ArenaBlock> blocks) {
+  std::vector<LaunchIndex> launches;
+  for (const ArenaBlock& block : blocks)
+    launches.insert(launches.end(), block.uses->begin(), block.uses->end());
+  sort_unique(launches);
+  for (std::size_t i = 0; i < launches.size(); ++i) ranks_[launches[i]] = static_cast<int>(i);
+  Form form{std::ssize(blocks)};
+  for (const ArenaBlock& block : blocks) {
+    form.push_back(block.bytes);
+    form.push_back(std::ssize(*block.uses));
+    for (const LaunchIndex use : *block.uses) form.push_back(ranks_[use]);
+  }
+  append_order(form, launches);
+  return form;
+}
+
+// Each launch's strand, and how many of `launches` have run on the other strands when it starts. A
+// launch with the clock of the one before it on its strand adds nothing.
+void PackedArenas::append_order(Form& form, std::span<const LaunchIndex> launches) {
+  struct OnStrand {
+    StrandIndex strand;
+    Clocks::Clock clock;
+    std::vector<int> positions;
+  };
+  std::vector<OnStrand> strands;
+  for (const LaunchIndex l : launches) {
+    const Launch& launch = schedule_.launches[l];
+    int& number = numbers_[launch.strand];
+    if (number < 0) {
+      number = static_cast<int>(strands.size());
+      strands.push_back({launch.strand, Clocks::kNothing, {}});
+    }
+    strands[static_cast<std::size_t>(number)].positions.push_back(launch.position);
+  }
+  for (const LaunchIndex l : launches) {
+    const Launch& launch = schedule_.launches[l];
+    const int number = numbers_[launch.strand];
+    OnStrand& own = strands[static_cast<std::size_t>(number)];
+    const bool has_waited = std::exchange(own.clock, launch.clock) != launch.clock;
+    form.push_back(2 * number + has_waited);
+    if (!has_waited) continue;
+    for (const OnStrand& other : strands) {
+      if (&other == &own) continue;
+      const int count = schedule_.have_run(other.strand, l);
+      const auto& positions = other.positions;
+      form.push_back(std::ranges::lower_bound(positions, count) - positions.begin());
+    }
+  }
+  for (const OnStrand& strand : strands) numbers_[strand.strand] = -1;
+}
+
+std::size_t PackedArenas::HashForm::operator()(const Form& form) const {
+  return std::hash<std::string_view>()(
+      {reinterpret_cast<const char*>(form.data()), form.size() * sizeof(form[0])});
+}
+
+}  // namespace belfry

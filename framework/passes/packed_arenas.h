@@ -1,0 +1,54 @@
+// The arenas of a plan, of which most are alike.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "belfry/framework/plan/schedule.h"
+
+namespace belfry {
+
+// A tensor that an arena is to hold, and the launches that touch it, in order.
+struct ArenaBlock {
+  std::int64_t bytes;
+  const std::vector<LaunchIndex>* uses;
+};
+
+struct PackedArena {
+  std::vector<std::int64_t> offsets;  // of the blocks
+  std::int64_t bytes = 0;             // where the last block ends
+};
+
+// Packs arenas (ArenaPacker). Devices with equal towers have equal arenas: blocks of the same
+// sizes, whose uses are ordered in the same way. Such arenas are packed once.
+class PackedArenas {
+ public:
+  explicit PackedArenas(const ExecutionSchedule& schedule)
+      : schedule_(schedule),
+        ranks_(schedule.launches.size()),
+        numbers_(schedule.strands.size(), -1) {}
+
+  // Puts the blocks in the given order, each at the lowest offset that is free for it.
+  const PackedArena& pack(std::span<const ArenaBlock> blocks);
+  // How many different arenas there were.
+  std::size_t packed() const { return packed_.size(); }
+
+ private:
+  // All that decides where blocks lie: their sizes, the launches that use them, and which of these
+  // launches happen before which. Launches and strands are numbered as they come.
+  using Form = std::vector<std::int64_t>;
+  struct HashForm {
+    std::size_t operator()(const Form& form) const;
+  };
+
+  Form form_of(std::span<const ArenaBlock> blocks);
+  void append_order(Form& form, std::span<const LaunchIndex> launches);
+
+  const ExecutionSchedule& schedule_;
+  std::unordered_map<Form, PackedArena, HashForm> packed_;
+  Indexed<Launch, int> ranks_;    // scratch: among the launches that use some block
+  Indexed<Strand, int> numbers_;  // scratch: among the strands of these; -1 between calls
+};
+
+}  // namespace belfry
