@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "belfry/framework/base/sort_unique_impl.h"
+#include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/passes/arena_packer.h"
 
 namespace belfry {

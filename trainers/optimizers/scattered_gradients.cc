@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "belfry/allreduce/between_processes.h"
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/pieces.h"
+#include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/concat.h"
