@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
+constexpr std::string_view kOfGradient = "the gradient of ";
+
 using Hashes = std::vector<std::pair<std::string, std::string>>;  // by variable or gradient
 
 Json hashes_of(std::vector<NamedTensor> tensors) {
@@ -45,7 +47,7 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
       hashes.clear();  // of a run that made this step again
       if (const Json* const gradients = json.find("gradients"))
         for (const auto& [name, hash] : gradients->members())
-          hashes.emplace_back("the gradient of " + name, hash.text());
+          hashes.emplace_back(cat(kOfGradient, name), hash.text());
       for (const auto& [name, hash] : json.at("variables").members())
         hashes.emplace_back(name, hash.text());
     } catch (const InvalidArgument& error) {
@@ -54,9 +56,16 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
   return steps;
 }
 
-// Also those that only one of them has.
-std::vector<std::string> differing(const Hashes& a, const Hashes& b) {
+bool is_of_gradient(const Hashes::value_type& hash) { return hash.first.starts_with(kOfGradient); }
+
+// Also those that only one of them has. Runs whose processes update parts have hashes of no
+// gradient: then variables count alone.
+std::vector<std::string> differing(Hashes a, Hashes b) {
   std::vector<std::string> names;
+  if (std::ranges::none_of(a, is_of_gradient) || std::ranges::none_of(b, is_of_gradient)) {
+    std::erase_if(a, is_of_gradient);
+    std::erase_if(b, is_of_gradient);
+  }
   for (const auto& variable : a)
     if (std::ranges::find(b, variable) == b.end()) names.push_back(variable.first);
   for (const auto& [name, hash] : b)

@@ -26,7 +26,7 @@ TEST(CutBetweenBlocks, CutsBetweenTensorsAndInThem) {
 
 TEST(CutBetweenBlocks, LeavesPartsEmptyWhereThereIsNoPlaceToCut) {
   EXPECT_THAT(cut({5}, 2), ElementsAre(0, 0, 5));
-  EXPECT_THAT(cut({1, 1}, 3), ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(cut({1, 1}, 3), ElementsAre(0, 0, 1, 2));
   EXPECT_THAT(cut({}, 2), ElementsAre(0, 0, 0));
 }
 

@@ -50,6 +50,29 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   for (const char* name : {".a", ".b", ".c", ".d"}) std::filesystem::remove_all(path(name));
 }
 
+// Of a run whose processes update parts: none has the whole of a gradient.
+TEST_F(RunHashTest, ComparesVariablesAloneWhereOneRunHasNoGradients) {
+  const std::vector<std::string> flags{"--devices=cpu:1", "--batch_size=4", "--hash_every=8",
+                                       "--run_dir=" + path(".e")};
+  EXPECT_EQ(run_train(flags, small_recipe()).code, 0);
+  const auto without_gradients = [&](const char* name, const std::string& replaced) {
+    std::ifstream all(path(".e") + "/" + kHashesFile);
+    std::ofstream bare(path(name));
+    for (std::string line; std::getline(all, line);) {
+      const std::size_t begin = line.find("\"gradients\":{") + 13;
+      line.erase(begin, line.find('}') - begin);
+      if (const std::size_t at = line.find(replaced); !replaced.empty() && at != line.npos)
+        line[at + replaced.size()] ^= 1;
+      bare << line << "\n";
+    }
+    return path(name);
+  };
+  EXPECT_FALSE(find_parting(path(".e"), without_gradients(".f", "")).differs);
+  EXPECT_THAT(find_parting(path(".e"), without_gradients(".g", "\"fc0/b\":\"")).variables,
+              ElementsAre("fc0/b"));
+  for (const char* name : {".e", ".f", ".g"}) std::filesystem::remove_all(path(name));
+}
+
 TEST_F(RunHashTest, NotesTheSameGradientsInEachCanonicalWay) {
   const std::vector<std::vector<std::string>> ways{
       {"--devices=cpu:1", "--shards=2"},
