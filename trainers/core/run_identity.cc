@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
+#include "belfry/ops/conv2d.h"
 #include "belfry/ops/kernels/onednn.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/trainers/core/trainer.h"
@@ -73,12 +74,23 @@ std::string type_text(const Node& node, const TensorType& type) {
   return cat(TensorType{Shape(std::move(dims)), type.dtype});
 }
 
+// A convolution that is neither dilated nor grouped has the text that it had before it could be, so
+// that older runs go on.
+std::string options_of(const Node& node) {
+  constexpr std::string_view kPlain = ",1,1}";
+  std::string options = node.raw_options().str();
+  const bool convolution = &node.op() == &kConv2d || &node.op() == &kConv2dGradInput;
+  if (convolution && options.ends_with(kPlain))
+    options.replace(options.size() - kPlain.size(), kPlain.size(), "}");
+  return options;
+}
+
 void add_node(const Node& node, const TowerRecord& tower, TextHash& hash) {
   hash.add(node.op().name);
   hash.add(node.logical_name());
   // Their options are shapes, which types tell.
   const std::string_view op = node.op().name;
-  if (op != "Placeholder" && op != "Reshape") hash.add(node.raw_options().str());
+  if (op != "Placeholder" && op != "Reshape") hash.add(options_of(node));
   for (const Output& input : own_inputs(node, tower))
     hash.add(cat(input.node().logical_name(), ":", input.index()));
   for (std::size_t i = 0; i < node.outputs(); ++i) hash.add(type_text(node, node.output_type(i)));
