@@ -7,13 +7,13 @@
 #include "belfry/belfry.h"
 using namespace belfry;
 
-constexpr std::int64_t kBatch = 64;  // of each tower
-constexpr std::int64_t kPixels = 28 * 28, kNoise = 64;
+constexpr std::int64_t kBatch = 64, kPixels = 28 * 28, kNoise = 64;  // kBatch: of each tower
 
 Output generator(Tower& tower, Output noise) {
   const VariableScope scope(tower.graph(), "gen");
-  Output x = relu(dense(tower, "fc0", noise, {.units = 128}));
-  return sigmoid(dense(tower, "fc1", x, {.units = kPixels}));
+  Output x = reshape(relu(dense(tower, "fc0", noise, {.units = 7 * 7 * 32})), {kBatch, 7, 7, 32});
+  x = relu(conv2d_transpose(tower, "up0", x, {.filters = 16, .kernel = 5, .stride = 2}));
+  return sigmoid(flatten(conv2d_transpose(tower, "up1", x, {.filters = 1, .stride = 2})));
 }
 
 // Twice per tower: on real digits, and on made ones by the same variables.

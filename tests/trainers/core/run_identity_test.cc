@@ -1,11 +1,24 @@
 #include "belfry/trainers/core/run_identity.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/ops/accuracy.h"
+#include "belfry/ops/max_pool.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/towers/layers.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
 
 namespace belfry {
 namespace run_identity_test {
+
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
@@ -42,6 +55,35 @@ TEST(ChecksumOfFile, ReadsAllOfAFileUpTo64MiB) {
   bytes[kMiB + kMiB / 2] = std::byte{1};
   write(disk, bytes);
   EXPECT_NE(checksum_of_file(disk, "/disk/data"), before);
+}
+
+// The model of the program mnist. Its runs of before convolutions had dilation and groups go on.
+TEST(RunIdentity, OfPlainConvolutionsIsWhatItWas) {
+  const auto model_of = [](ConvLayer first) {
+    const auto data =
+        synthetic_data({{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}}, 10, 8, 1);
+    TrainerOptions options{.model =
+                               [&](Tower& tower, Output image, Output label) {
+                                 Output x = max_pool(relu(conv2d(tower, "conv0", image, first)),
+                                                     {.window = 2});
+                                 x = relu(conv2d(tower, "conv1", x, {.filters = 64, .kernel = 3}));
+                                 x = flatten(max_pool(x, {.window = 2}));
+                                 x = relu(dense(tower, "fc0", x, {.units = 128}));
+                                 const Output logits = dense(tower, "fc1", x, {.units = 10});
+                                 tower.output("logits", logits);
+                                 tower.metric("accuracy", accuracy(logits, label));
+                                 return cross_entropy(logits, label);
+                               },
+                           .optimizer = momentum(0.1),
+                           .devices = cpus(1),
+                           .batch_size = 8};
+    options.session.dry_run = true;
+    const Trainer trainer(find_trainer("simple"), std::move(options), *data);
+    return run_identity(trainer, *data).str();
+  };
+  constexpr const char* kBefore = "5e695aa74e3b43c5";
+  EXPECT_THAT(model_of({.filters = 32}), HasSubstr(kBefore));
+  EXPECT_THAT(model_of({.filters = 32, .dilation = 2}), Not(HasSubstr(kBefore)));
 }
 
 }  // namespace run_identity_test
