@@ -27,7 +27,10 @@ Graph::Graph(std::uint64_t seed, ProcessPlace process)
   all_ops();  // a build with an incomplete op fails here, with all names
 }
 
-Graph::~Graph() = default;
+// Newest first: what was allocated last is freed first.
+Graph::~Graph() {
+  while (!nodes_.empty()) nodes_.pop_back();
+}
 
 Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, NodeOptions options) {
   return append(op, autocast(op, inputs, at), at, std::move(options), nullptr);

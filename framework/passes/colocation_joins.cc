@@ -4,7 +4,7 @@
 // nothing.
 #include <algorithm>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
@@ -142,21 +142,23 @@ class Joiner {
     return {};
   }
 
+  // A group is named after a node, which is a member, too.
   void join_groups() {
-    constexpr int kNone = -1;
-    std::unordered_map<std::string_view, int> first;  // member of each group
+    constexpr int kNoGroup = -2, kNobody = -1;
+    std::vector<int> first(graph_.size(), kNoGroup);  // member of the group named after each node
+    const auto group_of = [&](std::string_view name) -> int& {
+      return first[at(graph_.find(name).id())];
+    };
     for (std::size_t i = 0; i < graph_.size(); ++i)
-      for (const std::string& group : graph_.node(i).colocation()) first.emplace(group, kNone);
+      for (const std::string& group : graph_.node(i).colocation()) group_of(group) = kNobody;
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& member = graph_.node(i);
-      const auto join = [&](std::string_view group) {
-        const auto known = first.find(group);
-        if (known == first.end()) return;  // of the node alone
-        if (known->second == kNone) known->second = member.id();
-        join_group(member.id(), group, known->second);
+      const auto join = [&](std::string_view group, int& of_group) {
+        if (of_group == kNobody) of_group = member.id();
+        join_group(member.id(), group, of_group);
       };
-      for (const std::string& group : member.colocation()) join(group);
-      join(member.name());
+      for (const std::string& group : member.colocation()) join(group, group_of(group));
+      if (first[i] != kNoGroup) join(member.name(), first[i]);
     }
   }
 

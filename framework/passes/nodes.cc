@@ -162,20 +162,21 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   return sorted;
 }
 
-// Without nodes that were used, are so no longer, and write nothing.
+// Without nodes that are gone, and those that were used, are so no longer, and write nothing.
 std::vector<NodeIndex> without_unused(const PlanGraph& plan,
-                                      const Indexed<PlanNode, char>& was_used) {
+                                      const Indexed<PlanNode, char>& was_used,
+                                      Indexed<PlanNode, char> gone) {
   Indexed<PlanNode, std::size_t> uses(plan.nodes.size());
   const auto each_before = [&](NodeIndex n, const auto& f) {
     for (const Value& input : plan.nodes[n].inputs) f(input.node);
     for (const NodeIndex before : plan.nodes[n].after) f(before);
   };
-  for (const NodeIndex n : plan.nodes.indices()) each_before(n, [&](NodeIndex b) { ++uses[b]; });
-  Indexed<PlanNode, char> gone(plan.nodes.size());
+  for (const NodeIndex n : plan.nodes.indices())
+    if (!gone[n]) each_before(n, [&](NodeIndex b) { ++uses[b]; });
   std::vector<NodeIndex> open;
   const auto drop = [&](NodeIndex n) {
     const PlanNode& node = plan.nodes[n];
-    if (uses[n] > 0 || !was_used[n] || node.writes() > 0 || node.op->storage) return;
+    if (gone[n] || uses[n] > 0 || !was_used[n] || node.writes() > 0 || node.op->storage) return;
     gone[n] = true;
     open.push_back(n);
   };
@@ -215,36 +216,58 @@ void sort_nodes(PlanGraph& plan) {
 
 namespace {
 
-NodeIndex stand_in(const Replacements& replacements, NodeIndex n) {
-  const auto found = replacements.nodes.find(n);
-  return found == replacements.nodes.end() ? n : found->second;
-}
+// What replaces each node and value, or themselves. Most are not replaced: those need no look-up.
+class StandIns {
+ public:
+  StandIns(const PlanGraph& plan, const Replacements& replacements)
+      : replacements_(replacements), gives_another_(plan.nodes.size()) {
+    for (const NodeIndex n : plan.nodes.indices()) nodes_.push_back(n);
+    for (const auto& [replaced, by] : replacements.nodes) nodes_[replaced] = by;
+    for (const auto& [replaced, by] : replacements.values) gives_another_[replaced.node] = true;
+  }
 
-Value stand_in(const Replacements& replacements, const Value& value) {
-  const auto found = replacements.values.find(value);
-  return found == replacements.values.end() ? value : found->second;
-}
+  NodeIndex of(NodeIndex n) const { return nodes_[n]; }
+  Value of(const Value& value) const {
+    if (!gives_another_[value.node]) return value;
+    const auto found = replacements_.values.find(value);
+    return found == replacements_.values.end() ? value : found->second;
+  }
+  bool replaced(NodeIndex n) const { return nodes_[n] != n; }
+
+ private:
+  const Replacements& replacements_;
+  Indexed<PlanNode, NodeIndex> nodes_;
+  Indexed<PlanNode, char> gives_another_;  // some value of the node is replaced
+};
 
 // Whether nodes would wait for themselves, were they replaced.
-bool would_close_cycle(const PlanGraph& plan, const Replacements& replacements) {
-  NodeLists consumers(plan.nodes.size());
-  Indexed<PlanNode, int> missing(plan.nodes.size());
-  const auto add = [&](NodeIndex before, NodeIndex n) {
-    if (before == n) return;
-    consumers[before].push_back(n);
-    ++missing[n];
-  };
-  for (const NodeIndex own : plan.nodes.indices()) {
-    const PlanNode& node = plan.nodes[own];
-    const NodeIndex by = stand_in(replacements, own);
-    for (const NodeIndex before : node.after) add(stand_in(replacements, before), by);
-    if (by != own) continue;
-    for (const Value& input : node.inputs) {
-      const NodeIndex giver = stand_in(replacements, input).node;
-      if (giver == own) return true;
-      add(giver, own);
+bool would_close_cycle(const PlanGraph& plan, const StandIns& stand_ins) {
+  bool own_input = false;
+  const auto each_new_edge = [&](const auto& f) {
+    const auto add = [&](NodeIndex before, NodeIndex n) {
+      if (before != n) f(before, n);
+    };
+    for (const NodeIndex own : plan.nodes.indices()) {
+      const PlanNode& node = plan.nodes[own];
+      for (const NodeIndex before : node.after) add(stand_ins.of(before), stand_ins.of(own));
+      if (stand_ins.replaced(own)) continue;
+      for (const Value& input : node.inputs) {
+        const NodeIndex giver = stand_ins.of(input).node;
+        own_input = own_input || giver == own;
+        add(giver, own);
+      }
     }
-  }
+  };
+  Indexed<PlanNode, std::size_t> counts(plan.nodes.size());
+  Indexed<PlanNode, int> missing(plan.nodes.size());
+  each_new_edge([&](NodeIndex before, NodeIndex n) {
+    ++counts[before];
+    ++missing[n];
+  });
+  if (own_input) return true;
+  NodeLists consumers(plan.nodes.size());
+  for (const NodeIndex n : plan.nodes.indices()) consumers[n].reserve(counts[n]);
+  each_new_edge([&](NodeIndex before, NodeIndex n) { consumers[before].push_back(n); });
   std::vector<NodeIndex> ready;
   for (const NodeIndex n : plan.nodes.indices())
     if (missing[n] == 0) ready.push_back(n);
@@ -257,30 +280,26 @@ bool would_close_cycle(const PlanGraph& plan, const Replacements& replacements) 
 }  // namespace
 
 bool replace_nodes(PlanGraph& plan, const Replacements& replacements) {
-  if (would_close_cycle(plan, replacements)) return false;
-  Indexed<PlanNode, char> was_used(plan.nodes.size());
+  const StandIns stand_ins(plan, replacements);
+  if (would_close_cycle(plan, stand_ins)) return false;
+  Indexed<PlanNode, char> was_used(plan.nodes.size()), gone(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) {
     for (const Value& input : node.inputs) was_used[input.node] = true;
     for (const NodeIndex before : node.after) was_used[before] = true;
   }
   for (const auto& [replaced, by] : replacements.nodes) {
+    gone[replaced] = true;
     const std::vector<NodeIndex> after = std::exchange(plan.nodes[replaced].after, {});
     std::vector<NodeIndex>& to = plan.nodes[by].after;
     to.insert(to.end(), after.begin(), after.end());
   }
   for (const NodeIndex n : plan.nodes.indices()) {
     PlanNode& node = plan.nodes[n];
-    for (Value& input : node.inputs) input = stand_in(replacements, input);
-    for (NodeIndex& before : node.after) before = stand_in(replacements, before);
+    for (Value& input : node.inputs) input = stand_ins.of(input);
+    for (NodeIndex& before : node.after) before = stand_ins.of(before);
     std::erase(node.after, n);
   }
-  std::vector<NodeIndex> kept;
-  for (const NodeIndex n : plan.nodes.indices())
-    if (!replacements.nodes.contains(n)) kept.push_back(n);
-  Indexed<PlanNode, char> used;
-  for (const NodeIndex n : kept) used.push_back(was_used[n]);
-  keep_nodes(plan, kept);
-  keep_nodes(plan, without_unused(plan, used));
+  keep_nodes(plan, without_unused(plan, was_used, std::move(gone)));
   sort_nodes(plan);
   return true;
 }

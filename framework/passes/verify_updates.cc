@@ -3,8 +3,9 @@
 // did not: training goes on, and the copies drift apart. So the pass follows each gradient to the
 // writes that depend on it, and compares these from tower to tower.
 #include <algorithm>
-#include <map>
-#include <memory>
+#include <deque>
+#include <iterator>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,22 +25,59 @@ struct Part {
   auto operator<=>(const Part&) const = default;
 };
 
-// Sorted. Shared, as most nodes depend on what one of their inputs does.
-using Parts = std::shared_ptr<const std::vector<Part>>;
+// Sorted. Shared, as most nodes depend on what one of their inputs does. Null: none.
+using Parts = const std::vector<Part>*;
 
-Parts united(const Parts& a, const Parts& b) {
-  if (!a || !b || a == b) return a ? a : b;
-  if (std::ranges::includes(*a, *b)) return a;
-  if (std::ranges::includes(*b, *a)) return b;
-  auto both = std::make_shared<std::vector<Part>>();
-  std::ranges::set_union(*a, *b, std::back_inserter(*both));
-  return both;
-}
+// Owns them.
+class PartLists {
+ public:
+  Parts one(const Part& part) { return &lists_.emplace_back(1, part); }
+  Parts united(Parts a, Parts b) {
+    if (!a || !b || a == b) return a ? a : b;
+    if (std::ranges::includes(*a, *b)) return a;
+    if (std::ranges::includes(*b, *a)) return b;
+    std::vector<Part>& both = lists_.emplace_back();
+    std::ranges::set_union(*a, *b, std::back_inserter(both));
+    return &both;
+  }
+
+ private:
+  std::deque<std::vector<Part>> lists_;
+};
+
+// Of the outputs of nodes.
+class PartsOf {
+ public:
+  explicit PartsOf(std::size_t nodes) : first_(nodes, kNone) {}
+
+  bool has(std::size_t node) const { return first_[node] != kNone; }
+  // Made, all null, if there are none yet.
+  std::span<Parts> make(std::size_t node, std::size_t outputs) {
+    if (!has(node)) {
+      first_[node] = parts_.size();
+      parts_.resize(parts_.size() + outputs);
+    }
+    return std::span(parts_).subspan(first_[node], outputs);
+  }
+  // Null if none were made.
+  Parts at_output(std::size_t node, std::size_t output) const {
+    return has(node) ? parts_[first_[node] + output] : nullptr;
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> first_;
+  std::vector<Parts> parts_;
+};
 
 class UpdateChecks {
  public:
   explicit UpdateChecks(const PlanGraph& plan)
-      : plan_(plan), all_(plan.nodes[0].node->graph().combined_gradients()), applied_(all_.size()) {
+      : plan_(plan),
+        all_(plan.nodes[0].node->graph().combined_gradients()),
+        ends_(plan.nodes[0].node->graph().size()),
+        parts_(plan.nodes.size()),
+        applied_(all_.size()) {
     for (std::size_t g = 0; g < all_.size(); ++g)
       for (std::size_t t = 0; t < all_[g].towers(); ++t) {
         places_[&all_[g].variables[t].node()].emplace_back(g, t);
@@ -49,11 +87,10 @@ class UpdateChecks {
   }
 
   void run() {
-    parts_.resize(plan_.nodes.size());
     for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& planned = plan_.nodes[n];
       if (planned.op->writes == 0) {
-        follow(planned, parts_[n]);
+        follow(planned, parts_.make(at(n.value()), planned.types.size()));
         continue;
       }
       written_.insert(target(planned));
@@ -67,16 +104,15 @@ class UpdateChecks {
   using Places = std::vector<std::pair<std::size_t, std::size_t>>;  // gradient, tower
 
   void add(Output output, Part part) {
-    Parts& end = ends_[output];
-    end = united(end, std::make_shared<const std::vector<Part>>(1, part));
+    Parts& end = ends_.make(at(output.node().id()), output.node().outputs())[at(output.index())];
+    end = lists_.united(end, lists_.one(part));
   }
 
   const Node* target(const PlanNode& write) const { return plan_.node(write.inputs[0].node).node; }
 
   // What the outputs depend on; an end depends on itself alone, a new value of a variable on
   // nothing.
-  void follow(const PlanNode& planned, std::vector<Parts>& outputs) const {
-    outputs.resize(planned.types.size());
+  void follow(const PlanNode& planned, std::span<Parts> outputs) {
     bool all_ends = true;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       outputs[i] = end_at(planned, i);
@@ -91,17 +127,16 @@ class UpdateChecks {
   // Null for outputs that are no ends.
   Parts end_at(const PlanNode& planned, std::size_t i) const {
     if (planned.fetch() >= 0) return nullptr;
-    const auto end = ends_.find(planned.feed() >= 0 ? plan_.feeds[at(planned.feed())].where
-                                                    : planned.node->output(i));
-    return end == ends_.end() ? nullptr : end->second;
+    if (planned.feed() < 0) return ends_.at_output(at(planned.node->id()), i);
+    const Output fed = plan_.feeds[at(planned.feed())].where;
+    return ends_.at_output(at(fed.node().id()), at(fed.index()));
   }
 
-  Parts read_by(const PlanNode& planned) const {
-    Parts all;
+  Parts read_by(const PlanNode& planned) {
+    Parts all = nullptr;
     for (std::size_t i = at(planned.op->writes); i < planned.inputs.size(); ++i) {
       const Value input = planned.inputs[i];
-      if (const auto& outputs = parts_[input.node]; !outputs.empty())
-        all = united(all, outputs[at(input.index)]);
+      all = lists_.united(all, parts_.at_output(at(input.node.value()), at(input.index)));
     }
     return all;
   }
@@ -161,10 +196,13 @@ class UpdateChecks {
             combined.variables[missing.empty() ? 0 : missing[0]].name(),
             "), which would differ from then on; run the updates of all towers");
     const std::string options = update->raw_options().str();
+    const std::vector<Part> of_first = sources(update_of(g, done[0]));
     for (const std::size_t t : done) {
       check_alike(g, done[0], options, t);
-      check_sources(g, done[0], t);
-      check_sources(g, t, done[0]);
+      const std::vector<Part> of_t = sources(update_of(g, t));
+      if (of_t == of_first) continue;
+      check_sources(g, done[0], of_first, t, of_t);
+      check_sources(g, t, of_t, done[0], of_first);
     }
   }
 
@@ -199,8 +237,8 @@ class UpdateChecks {
   }
 
   // What the update of tower t depends on, that of tower u does, too.
-  void check_sources(std::size_t g, std::size_t t, std::size_t u) const {
-    const std::vector<Part> of_t = sources(update_of(g, t)), of_u = sources(update_of(g, u));
+  void check_sources(std::size_t g, std::size_t t, const std::vector<Part>& of_t, std::size_t u,
+                     const std::vector<Part>& of_u) const {
     for (const Part& part : of_t) {
       if (std::ranges::binary_search(of_u, part)) continue;
       const CombinedGradient& used = all_[part.gradient];
@@ -215,7 +253,7 @@ class UpdateChecks {
   }
 
   // The gradients that an update depends on; whose copy of a combined one makes no difference.
-  std::vector<Part> sources(const PlanNode& write) const {
+  std::vector<Part> sources(const PlanNode& write) {
     std::vector<Part> parts = *read_by(write);
     for (Part& part : parts)
       if (part.combined) part.tower = 0;
@@ -248,8 +286,9 @@ class UpdateChecks {
   // Of variables, by logical name.
   std::unordered_map<std::string_view, std::vector<const Node*>> copies_;
   std::unordered_map<const Node*, Places> places_;  // of variables
-  std::unordered_map<Output, Parts> ends_;
-  Indexed<PlanNode, std::vector<Parts>> parts_;  // of outputs; empty for writes
+  PartLists lists_;
+  PartsOf ends_;   // by id of the graph's node
+  PartsOf parts_;  // by plan node; none of writes
   // [gradient][variable]: the write that applies it.
   std::vector<std::unordered_map<const Node*, const PlanNode*>> applied_;
 };

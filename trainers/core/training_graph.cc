@@ -10,19 +10,16 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
-#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/cast.h"
-#include "belfry/ops/concat.h"
 #include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/reshape.h"
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
+#include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/optimizers/clipping.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -135,29 +132,6 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
   const bool seeds = (options.combine || options.takes_sums) && std::has_single_bit(towers) &&
                      alike && options.precision != Precision::kF16;
   return seeds ? 1.0 / static_cast<double>(towers) : 1;
-}
-
-// TrainingForm::of_all_towers.
-Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output request) {
-  std::vector<Output> values;
-  for (const TowerRecord& tower : towers) {
-    values.push_back(reshape(cast(tower.loss, DType::kF64), {1}));
-    for (const NamedOutput& metric : tower.metrics)
-      values.push_back(reshape(cast(metric.value, DType::kF64), {1}));
-  }
-  values.push_back(reshape(request, {1}));
-  return gather_over_processes(concat(values, 0), graph.process());
-}
-
-void add_values_of_all(Graph& graph, TrainingGraph& built) {
-  NameScope names(graph, "values_of_all_towers");
-  const DeviceScope on(graph, built.towers[0].device);
-  const Output request = placeholder(graph, "request", DType::kF64, {});
-  const Output values = losses_of_all(graph, built.towers, request);
-  for (TrainingForm& form : built.forms) {
-    form.of_all_towers = values;
-    form.request = request;
-  }
 }
 
 // Builds the steps of one graph whose towers exist.

@@ -1,0 +1,11 @@
+// What processes tell each other of a step.
+#pragma once
+#include "belfry/trainers/core/training_graph.h"
+
+namespace belfry {
+
+// For one of several processes: fills TrainingForm::of_all_towers and TrainingForm::request of each
+// form.
+void add_values_of_all(Graph& graph, TrainingGraph& built);
+
+}  // namespace belfry
