@@ -238,6 +238,20 @@ TEST(Uneven, IsKnownByItsNames) {
 }
 
 // "first:samples x blocks" of each run, "one" behind those that a single device takes.
+// So that the plans of several processes are alike.
+TEST(BatchPlan, FeedsTowersWithoutSamplesOneThatDoesNotCount) {
+  const BatchPlan plan(26, 4, 6, 1, {.uneven = Uneven::kWeight, .feeds_every_tower = true});
+  ASSERT_EQ(plan.forms().size(), 2u);
+  const BatchForm& last = plan.forms()[1];
+  EXPECT_THAT(last.samples, ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(last.rows, ElementsAre(1, 1, 1, 1));
+  EXPECT_EQ(last.total(), 2);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(plan.order_size()));
+  plan.shuffle(0, order);
+  for (const std::int64_t tower : {2, 3})
+    EXPECT_THAT(plan.rows(order, 1, tower), ElementsAre(order[0]));
+}
+
 std::string text_of(const EvaluationPlan& plan) {
   std::string text;
   for (const EvaluationPlan::Run& run : plan.runs())
