@@ -1,13 +1,15 @@
 // The order of axes in which files hold weights.
 //
 // Belfry keeps the kernel of a convolution as [out, height, width, in] and the matrix of a dense
-// layer as [in, out] (towers/layers.h). PyTorch has [out, in, height, width] and [out, in].
+// layer as [in, out] (towers/layers.h). PyTorch has [out, in, height, width] and [out, in]. Kernels
+// of transposed convolutions have `in` first in both.
 //
-// Which variables these are, a checkpoint does not say; names do. The layers conv2d and dense call
-// theirs <layer>/W, and nothing else that Belfry makes has that name. So what moves is a trainable
-// variable whose name is W, or ends with /W, of rank 4 or 2, and its slots, which are <layer>/W/...
-// and have its shape. All else stays: biases, batch norm, and variables of a program's own, such as
-// the table of an embedding, unless they are called W.
+// Which variables these are, a checkpoint does not say; names do. The layers conv2d,
+// conv2d_transpose and dense call theirs <layer>/W, and nothing else that Belfry makes has that
+// name. So what moves is a trainable variable whose name is W, or ends with /W, of rank 4 or 2, and
+// its slots, which are <layer>/W/... and have its shape. All else stays: biases,
+// batch norm, and variables of a program's own, such as the table of an embedding, unless they are
+// called W.
 #pragma once
 #include <cstddef>
 #include <span>

@@ -15,12 +15,12 @@ namespace passes_pack_weights_test {
 
 // Two convolutions of one image each over a batch, and a step of gradient descent.
 struct Net {
-  Net() {
+  explicit Net(int groups = 1) {
     x = placeholder(graph, "x", DType::kF32, {kUnknown, 8, 8, 16});
     const VariableOptions options{.initializer = init::normal(0.1)};
-    w = {variable(graph, "w0", {32, 3, 3, 16}, options),
-         variable(graph, "w1", {32, 3, 3, 32}, options)};
-    y = conv2d(relu(conv2d(x, w[0])), w[1]);
+    w = {variable(graph, "w0", {32, 3, 3, 16 / groups}, options),
+         variable(graph, "w1", {32, 3, 3, 32 / groups}, options)};
+    y = conv2d(relu(conv2d(x, w[0], {.groups = groups})), w[1], {.groups = groups});
     gradient = gradients(reduce_sum(y * y), std::vector<Output>{x, w[0], w[1]});
     update = &assign_sub(w[1], gradient[2] * 1e-3);
   }
@@ -67,8 +67,8 @@ TEST(PackWeights, OfOneUseStaysWithTheKernel) {
 }
 
 // Four shards of two images have the bits of four batches of two.
-TEST(PackWeights, ChangesNoBit) {
-  Net net;
+void expect_the_bits_of_batches(int groups) {
+  Net net(groups);
   Session packed(net.graph, {.threads = 2, .all_workers = true, .shards_per_device = 4}),
       plain(net.graph, {.threads = 1});
   for (const Variable& w : net.w) plain.write(w, packed.read(w));
@@ -85,6 +85,20 @@ TEST(PackWeights, ChangesNoBit) {
       EXPECT_TRUE(std::ranges::equal(got, want)) << "output " << i << ", shard " << shard;
     }
   }
+}
+
+TEST(PackWeights, ChangesNoBit) { expect_the_bits_of_batches(1); }
+
+TEST(PackWeights, ChangesNoBitOfGroups) {
+  for (const int groups : {2, 16}) expect_the_bits_of_batches(groups);
+}
+
+TEST(PackWeights, TakesFiltersOfGroups) {
+  if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
+  Net net(2);
+  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
+  const Plan plan = *session.prepare({net.y}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
+  EXPECT_GE(count(plan, kPackWeights), 1);
 }
 
 // A step that writes the weights packs what it found, and the next one what that left.
