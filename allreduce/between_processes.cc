@@ -1,6 +1,7 @@
 #include "belfry/allreduce/between_processes.h"
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/graph/scopes.h"
@@ -85,6 +86,14 @@ std::vector<Output> combine_by(ProcessSum sum, const GradientTable& grads, int f
 }
 
 }  // namespace
+
+std::string refusal_of_gpus(std::string_view name, const std::vector<DeviceSpec>& devices) {
+  for (std::size_t t = 0; t < devices.size(); ++t)
+    if (devices[t].is_gpu())
+      return cat(name, " sends memory of hosts from process to process, but tower ", t, " is on ",
+                 devices[t].short_str(), "; between GPUs of several processes use nccl");
+  return "";
+}
 
 std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
                                                      bool together, ProcessSum sum) {

@@ -12,7 +12,9 @@ class Collective final : public Strategy {
   explicit Collective(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
   bool canonical(int) const override { return true; }
-  bool reaches_processes() const override { return true; }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return refusal_of_gpus("collective", devices);
+  }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
     return chunked(std::make_unique<Collective>(), chunks);
   }

@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/concat.h"
@@ -29,6 +30,7 @@ Variable make_state(Graph& graph, const char* name, DType dtype, double initial)
 
 // Whether all flags of all processes are true: 1 / 0 is not finite.
 Output true_in_all_processes(Graph& graph, std::span<const Output> flags) {
+  const HostScope on(graph, flags[0].device());  // messages are memory of hosts
   std::vector<Output> row;
   for (const Output& flag : flags) row.push_back(reshape(1.0 / cast(flag, DType::kF32), {1}));
   const Output all = gather_over_processes(concat(row, 0), graph.process());

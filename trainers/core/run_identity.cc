@@ -192,6 +192,19 @@ void add_messages(const Graph& graph, std::vector<AgreedItem>& items) {
   }
 }
 
+// Those of ranks, which wait for the ranks of all processes.
+void add_collectives(const Graph& graph, std::vector<AgreedItem>& items) {
+  for (std::size_t id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (!node.op().ranks) continue;
+    std::vector<std::string> types;
+    for (std::size_t i = 0; i < node.outputs(); ++i) types.push_back(cat(node.output_type(i)));
+    items.push_back({cat("collective '", node.logical_name(), "'"),
+                     cat(node.op().name, node.raw_options().str(), " of ", join(types),
+                         ", built at ", node.origin().site)});
+  }
+}
+
 }  // namespace
 
 Json run_identity(const Trainer& trainer, const Dataset& data) {
@@ -232,6 +245,7 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer) {
   add_variables(trainer, items);
   items.push_back({"the model's graph", text_in(identity, kModel)});
   add_messages(trainer.graph(), items);
+  add_collectives(trainer.graph(), items);
   return items;
 }
 

@@ -13,6 +13,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/agreement.h"
 #include "belfry/trainers/machine/core_shares.h"
+#include "belfry/trainers/machine/gpu_shares.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/util/flag_values.h"
 
@@ -29,6 +30,25 @@ int share_of_cores(Processes& processes) {
     if (!narrow.empty() && processes.rank() == 0)
       log_warning(narrow, "; mpirun --bind-to none lets it use all");
   return belfry::share_of_cores(all, processes.rank());
+}
+
+// Processes that see the same GPUs divide them; others have all that they see.
+void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
+  const auto wanted = std::ranges::count_if(flags.trainer.devices, &DeviceSpec::is_gpu);
+  if (wanted == 0) return;
+  const int rank = processes.rank();
+  std::vector<ProcessGpus> all;
+  for (const std::string& text : processes.gather(own_gpus(processes.host(rank)).str()))
+    all.push_back(ProcessGpus::read(text));
+  const bool several_ranks = gpus().backend() && gpus().backend()->nccl().several_ranks;
+  const std::vector<int> share = share_of_gpus(all, rank, several_ranks);
+  SessionOptions& session = flags.trainer.session;
+  require<FlagError>(
+      wanted <= std::ssize(share) * session.logical_gpus, "--devices asks for ", wanted,
+      " GPUs in each process, and rank ", rank, " on ", processes.host(rank), " has ", share.size(),
+      " of ", all[static_cast<std::size_t>(rank)].uuids.size(),
+      "; --devices counts the devices of each process (--logical_gpus divides GPUs)");
+  session.visible_devices = join(share, ",");
 }
 
 bool is_stall(const std::exception& error) {
@@ -53,7 +73,7 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
       {"--check_equivalence", flags.check_equivalence > 0},
       {"--explain", !flags.explain.empty()},
       {"--trainer=async", !flags.async().empty()},
-      {"a device on a GPU", std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu)}};
+      {"--allreduce=auto", flags.trainer.aggregation.allreduce == "auto"}};
   for (const auto& [what, given] : refused)
     require<FlagError>(!given, what,
                        " is for one process, and this is one of several; --mpi=off "
@@ -61,10 +81,8 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
   require<FlagError>(flags.kind == "replicated",
                      "several processes train with --trainer=replicated, not ", flags.kind);
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
-  require<FlagError>(allreduce != "auto" && make_strategy(allreduce)->reaches_processes(),
-                     "--allreduce=", allreduce,
-                     " combines the gradients of one process, and this is one of several; use "
-                     "collective, ring or mpi");
+  const std::string why = make_strategy(allreduce)->refusal_of_processes(flags.trainer.devices);
+  require<FlagError>(why.empty(), "--allreduce=", allreduce, ": ", why);
   require<FlagError>(allreduce != "mpi" || processes.carrier() == "MPI",
                      "--allreduce=mpi adds by MPI, and ", processes.carrier(),
                      " carries messages here; start the processes by mpirun, or use collective");
@@ -99,6 +117,7 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   require_possible(flags, *processes);
   SessionOptions& session = flags.trainer.session;
   if (session.threads == 0) session.threads = share_of_cores(*processes);
+  take_share_of_gpus(flags, *processes);
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
   for (std::string* const file :
