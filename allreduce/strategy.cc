@@ -200,7 +200,7 @@ std::string Strategy::refusal(const std::vector<DeviceSpec>&) const { return "";
 
 std::string Strategy::refusal_of_processes(const std::vector<DeviceSpec>& devices) const {
   return cat(
-      "it combines the gradients of one process, and this is one of several; use ",
+      "the strategy combines the gradients of one process, and this is one of several; use ",
       std::ranges::any_of(devices, &DeviceSpec::is_gpu) ? "nccl" : "collective, ring or mpi");
 }
 

@@ -55,6 +55,7 @@ Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, GpuExecutor* gpus)
 void Exchanger::begin(bool messages) {
   ended_.store(false, std::memory_order_relaxed);
   next_look_ = {};
+  connects_ = !messages;
   next_ = messages ? 0 : linked_.exchanges.size();
   under_way_ = {};
   exchange_ = {};
@@ -83,6 +84,7 @@ Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
 }
 
 std::string Exchanger::doing() const {
+  if (connects_) return "connects its GPUs";
   if (next_ == linked_.exchanges.size())
     return ranks_ ? host_work(linked_, run_, *gpus_) : "ends its step";
   if (under_way_) return cat("sends and receives ", linked_.node_of(under_way_).describe());

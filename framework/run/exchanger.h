@@ -47,6 +47,7 @@ class Exchanger final : public Processes::Work {
   GpuExecutor* const gpus_;
   Ranks* const ranks_;  // null if they are of this process alone
   std::atomic<bool> ended_{false};
+  bool connects_ = false;                            // instead of a run
   std::int64_t counted_ = 0;                         // of Ranks::enqueued()
   std::chrono::steady_clock::time_point next_look_;  // at ranks that wait
   std::size_t next_ = 0;                             // of LinkedPlan::exchanges

@@ -35,7 +35,7 @@ int share_of_cores(Processes& processes) {
 // Processes that see the same GPUs divide them; others have all that they see.
 void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
   const auto wanted = std::ranges::count_if(flags.trainer.devices, &DeviceSpec::is_gpu);
-  if (wanted == 0) return;
+  if (wanted == 0 || flags.plans()) return;
   const int rank = processes.rank();
   std::vector<ProcessGpus> all;
   for (const std::string& text : processes.gather(own_gpus(processes.host(rank)).str()))

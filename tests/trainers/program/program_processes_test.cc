@@ -47,6 +47,16 @@ TEST(ProgramProcesses, AskForNoGpusOnCpus) {
   });
 }
 
+TEST(ProgramProcesses, PlanForGpusThatAreNotThere) {
+  const test::StandInGpus gpus(0);
+  const test::UseGpus use(gpus);
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const TrainFlags flags =
+        of_process(parse({"--dry_run", "--devices=gpu:2", "--allreduce=nccl"}), processes);
+    EXPECT_EQ(flags.trainer.session.visible_devices, "");
+  });
+}
+
 TEST(ProgramProcesses, AreRefusedMoreDevicesThanTheirShareOfTheGpus) {
   const test::StandInGpus gpus(3);
   const test::UseGpus use(gpus);
