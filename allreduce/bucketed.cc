@@ -23,7 +23,9 @@ class Bucketed final : public CombiningStrategy {
     return inner_->refusal(devices);
   }
   bool canonical(int towers) const override { return inner_->canonical(towers); }
-  bool reaches_processes() const override { return inner_->reaches_processes(); }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal_of_processes(devices);
+  }
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,

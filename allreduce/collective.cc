@@ -12,7 +12,7 @@ class Collective final : public CombiningStrategy {
   explicit Collective(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
   bool canonical(int) const override { return true; }
-  bool reaches_processes() const override { return true; }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override { return ""; }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
     return chunked(std::make_unique<Collective>(), chunks);
   }

@@ -15,7 +15,7 @@ class Mpi final : public CombiningStrategy {
   // Programs ask it where there is one process.
   std::string refusal(const std::vector<DeviceSpec>&) const override { return kOneProcess; }
   bool canonical(int) const override { return false; }
-  bool reaches_processes() const override { return true; }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override { return ""; }
   std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Mpi>(true); }
 
  private:

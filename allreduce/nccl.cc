@@ -21,6 +21,9 @@ class Nccl final : public CombiningStrategy {
     const NcclInfo here = gpus().backend()->nccl();
     return here.version > 0 ? "" : cat("there is no NCCL: ", here.why_not, "; use collective");
   }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return refusal(devices);
+  }
   std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Nccl>(true); }
 
  private:

@@ -26,7 +26,7 @@ class Ring final : public CombiningStrategy {
   // Of two towers the order is that of the tree, but for which of two NaNs is kept; so it promises
   // nothing for any K.
   bool canonical(int) const override { return false; }
-  bool reaches_processes() const override { return true; }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override { return ""; }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
     return std::make_unique<Ring>(chunks);
   }

@@ -16,7 +16,9 @@ class SmallTensorsPacked final : public CombiningStrategy {
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     return inner_->refusal(devices);
   }
-  bool reaches_processes() const override { return inner_->reaches_processes(); }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal_of_processes(devices);
+  }
   // Packing only regroups elements.
   bool canonical(int towers) const override { return inner_->canonical(towers); }
 

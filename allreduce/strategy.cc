@@ -155,13 +155,13 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   const bool plain =
       several ? options.weights.empty() : change_nothing(options.weights, options.reduction);
   if (alone && plain) return grads;
-  require(!several || reaches_processes(), at.site.str(),
-          ": the gradients of several processes are combined by collective, ring or mpi");
   require(!several || plain || options.total_weight, at.site.str(),
           ": the weights of towers of several processes need their sum over all "
           "(ReduceOptions::total_weight)");
-  const std::string why = alone || several ? "" : refusal(grads.devices());
-  require(why.empty(), why);
+  const std::string why = several ? refusal_of_processes(grads.devices())
+                          : alone ? ""
+                                  : refusal(grads.devices());
+  require(why.empty(), several ? at.site.str() + ": " : "", why);
   SiteScope site(grads.graph(), at.site);
   verify_fresh(grads);
   if (mean) verify_mean(grads);
@@ -202,6 +202,12 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
 }
 
 std::string Strategy::refusal(const std::vector<DeviceSpec>&) const { return ""; }
+
+std::string Strategy::refusal_of_processes(const std::vector<DeviceSpec>& devices) const {
+  return cat(
+      "the strategy combines the gradients of one process, and this is one of several; use ",
+      std::ranges::any_of(devices, &DeviceSpec::is_gpu) ? "nccl" : "collective, ring or mpi");
+}
 
 bool Strategy::canonical(int) const { return false; }
 

@@ -48,9 +48,9 @@ class Strategy {
   // over towers in order), and so of every other canonical strategy.
   virtual bool canonical(int towers) const;
 
-  // Whether it combines the gradients of all processes (Graph::process). reduce() refuses others
-  // where there are several.
-  virtual bool reaches_processes() const { return false; }
+  // The same where there are several processes (Graph::process), whose gradients it has to combine,
+  // and `devices` are those of one. By default it combines those of one process.
+  virtual std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const;
 
   // The same strategy with each tensor cut into `chunks` >= 2 pieces: `name#chunks` of a spec.
   // nullptr, the default: it takes no number of chunks.

@@ -1,5 +1,7 @@
 // How the gradients of all processes are combined (framework/core_ops/between_processes.h).
 #pragma once
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"

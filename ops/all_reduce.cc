@@ -16,7 +16,8 @@ namespace {
 int participants(const Node& node) { return node.options<AllReduceOptions>().participants; }
 
 int all_reduce_divisor(const Node& node) {
-  return node.options<AllReduceOptions>().mean ? participants(node) : 1;
+  const AllReduceOptions& options = node.options<AllReduceOptions>();
+  return options.mean ? options.participants * options.processes : 1;
 }
 
 // Of one tensor, or with options.participants of several.
@@ -24,6 +25,7 @@ std::vector<Output> reduce_with(const Op& op, std::span<const Output> xs, AllRed
                                 At at) {
   require(!xs.empty(), at.site.str(), ": all_reduce of no tensors");
   if (options.participants == 0) options.participants = static_cast<int>(xs.size());
+  options.processes = op.ranks ? xs[0].graph().process().size : 1;
   Node& node = xs[0].graph().add(op, xs, at, NodeOptions(options));
   std::vector<Output> sums;
   for (std::size_t i = 0; i < xs.size(); ++i) sums.push_back(node.output(i));
@@ -230,7 +232,8 @@ AllReduceShare::AllReduceShare(const KernelPlan& plan) {
   const auto all = static_cast<std::size_t>(collective_size(node));
   // Of a fused collective a kernel is given one tensor; one by ranks is not fused.
   participants = node.op().ranks ? all * plan.inputs() / node.inputs().size() : all;
-  divisor = participants == all ? all_reduce_divisor(node) : 1;
+  const bool sums_all = participants == all && node.options<AllReduceOptions>().processes == 1;
+  divisor = sums_all ? all_reduce_divisor(node) : 1;
 }
 
 std::vector<Output> all_reduce(std::span<const Output> xs, AllReduceOptions options, At at) {

@@ -17,6 +17,8 @@ extern const Op kAllReduce;
 // The same by NCCL: no canonical sum, and on GPUs alone. Each physical GPU sums, canonically, what
 // its own participants give and is one rank of a communicator, which sums in an order of NCCL's own
 // choice; 16-bit types are rounded at every addition there. The mean divides once, at the end.
+// In a graph of one of several processes (Graph::process) the communicator has the GPUs of all, and
+// each process builds the same nodes in one order.
 // Compiling throws InvalidArgument if a participant is not on a GPU. On hosts, where tests run its
 // kernels, it is kAllReduce.
 extern const Op kNcclAllReduce;
@@ -24,6 +26,9 @@ extern const Op kNcclAllReduce;
 struct AllReduceOptions {
   bool mean = false;     // divides by K once at the end; floating types only
   int participants = 0;  // K; 0: as many as there are tensors
+  // Whose participants are summed, K of each: by kNcclAllReduce those of the graph, which builders
+  // set. Then the mean divides by their product.
+  int processes = 1;
 };
 
 // One tensor of K participants; with options.participants, as many as xs has, tensor-major.
@@ -38,7 +43,8 @@ std::vector<std::vector<Output>> all_reduce_bucket(std::span<const std::vector<O
 std::vector<std::vector<Output>> nccl_all_reduce_bucket(
     std::span<const std::vector<Output>> tensors, AllReduceOptions options = {}, At at = {});
 
-// For kernels of both: how many participants' tensors a launch is given, and what it divides by.
+// For kernels of both: how many participants' tensors a launch is given, and what it divides by; 1
+// where ranks sum what it gives.
 struct AllReduceShare {
   explicit AllReduceShare(const KernelPlan& plan);
   std::size_t participants;

@@ -133,6 +133,13 @@ struct RankTensors {
   std::span<void* const> to;  // may be the same
 };
 
+// Which ranks of a communicator over several processes are those of this one.
+struct RankWorld {
+  int first = 0;        // the first of them; the others follow
+  int size = 0;         // ranks of all processes; 0: this process is alone
+  std::string id = {};  // GpuBackend::communicator_id() of one process, the same in all
+};
+
 // Communicators of NCCL, one per rank. They end before the streams that they worked in, and after
 // all that refers to them; gently, unless they were aborted.
 class GpuCommunicators {
@@ -182,6 +189,8 @@ class GpuBackend : public GpuKernelMaker {
   // One line of why there are none, and what to do; "" if there are.
   virtual std::string why_none() const = 0;
   virtual GpuInfo info(int gpu) const = 0;
+  // The same in all processes that see the GPU, as "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
+  virtual std::string uuid(int gpu) const = 0;
   // Why no kernel of the module runs on that GPU; "" if they do. Makes a CUDA context there.
   virtual std::string refusal(int gpu) const = 0;
   // Whether `from` can read and write the memory of `to`.
@@ -210,10 +219,15 @@ class GpuBackend : public GpuKernelMaker {
   // The calling thread enqueues in streams of this GPU from now on.
   virtual void use(int gpu) const = 0;
 
-  // Rank r is on gpus[r]; their GPUs differ unless nccl().several_ranks. No call stays in progress
-  // for longer than `limit`. Throws CommError.
+  // By which the processes of communicators find each other: another at each call. Throws
+  // CommError.
+  virtual std::string communicator_id() const = 0;
+  // Rank r of this process is on gpus[r]; their GPUs differ unless nccl().several_ranks. All
+  // processes of a world make their communicators in one order, and wait for each other. No call
+  // stays in progress for longer than `limit`, or once `failed` is set. Throws CommError.
   virtual std::unique_ptr<GpuCommunicators> make_communicators(
-      std::span<const int> gpus, std::chrono::duration<double> limit) const = 0;
+      std::span<const int> gpus, std::chrono::duration<double> limit, const RankWorld& world,
+      const std::atomic<bool>& failed) const = 0;
 };
 
 // The type and the name of the one function that a module exports with C linkage. Sets `own` to the

@@ -101,6 +101,10 @@ bool SignsOfLife::any_computes_late() const {
       peers_, [&](const Peer& peer) { return is_late(peer) && peer.last.doing[0] != '\0'; });
 }
 
+bool SignsOfLife::any_late() const {
+  return std::ranges::any_of(peers_, [&](const Peer& peer) { return is_late(peer); });
+}
+
 std::string SignsOfLife::late_processes() const {
   std::string all;
   for (const Peer& peer : peers_) {

@@ -43,8 +43,10 @@ class SignsOfLife {
   // "rank 3, node7: is stopped".
   std::string describe(int rank) const;
 
-  // Whether a process is in a step and has begun the messages of fewer launches than this one.
+  // Whether a process has begun the messages of fewer launches than this one, and is in a step.
   bool any_computes_late() const;
+  // Also between two steps.
+  bool any_late() const;
   // Those that have begun fewer: "rank 2, node7: computes 'fc0/MatMul' (built at mnist.cc:30);
   // ...".
   std::string late_processes() const;

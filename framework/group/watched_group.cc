@@ -31,6 +31,8 @@ bool poll(ProcessGroup& group) {
 
 }  // namespace
 
+std::string stalled_run(const std::string& what) { return cat(kStalled, what); }
+
 WatchedGroup::WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options,
                            PartServer::Find find)
     : group_(std::move(group)),
@@ -100,7 +102,7 @@ void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
     return cat(what, " has waited ", seconds(waited), " s; late: ", signs_.late_processes());
   };
   if (options_.stall_end.count() > 0 && waited >= options_.stall_end && signs_.any_computes_late())
-    throw StallError(cat(kStalled, told()));
+    throw StallError(stalled_run(told()));
   if (!warns || std::exchange(warned_, began) == began) return;
   log_warning(told());
 }

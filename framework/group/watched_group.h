@@ -20,6 +20,10 @@ class StallError : public CommError {
   using CommError::CommError;
 };
 
+// How a process tells the others that it ends them because of a stall: there, too, that is a
+// StallError.
+std::string stalled_run(const std::string& what);
+
 struct WatchOptions {
   std::chrono::milliseconds beat{200};  // from one sign of life to the next
   // A process is lost that gives no sign of life in so many beats of the one that listens. So a

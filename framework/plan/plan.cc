@@ -12,6 +12,10 @@
 
 namespace belfry {
 
+bool Rank::alone(const Node& collective) const {
+  return devices.size() == 1 && collective.graph().process().size == 1;
+}
+
 int PlanNode::participants() const {
   if (rank()) return static_cast<int>(rank()->members.size());
   if (fusion()) {

@@ -104,11 +104,15 @@ inline bool draws(const PlanNode& node) {
 }
 
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
-// participants there. Its results depend on the parts of all ranks. Only NCCL waits for those.
+// participants there. Its results depend on the parts of all ranks, also those of other processes.
+// Only NCCL waits for those.
 struct Rank {
-  int number = 0;
-  std::vector<int> devices;  // of each rank: whose strand for communication it works in
+  int number = 0;            // in this process
+  std::vector<int> devices;  // of each rank of it: whose strand for communication it works in
   std::vector<int> members;  // participants of the collective, in order
+
+  // Whether no other rank takes part in the collective, of this process or of another.
+  bool alone(const Node& collective) const;
 };
 
 // A tensor that goes to another device: one record per tensor and destination device. Devices of

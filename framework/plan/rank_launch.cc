@@ -52,8 +52,8 @@ RankLaunch::RankLaunch(const PlanNode& node, GpuRun sum)
   for (std::size_t i = 0; i < node.types.size(); i += here)
     what_.elements.push_back(node.types[i].shape.elements());
   results_.resize(what_.elements.size());
-  // Where all participants are on one GPU, `sum` divides.
-  if (here < at(all)) what_.divisor = node.op->ranks(*node.node);
+  // Where all participants are on one GPU of one process, `sum` divides.
+  if (here < at(all) || !rank_->alone(*node.node)) what_.divisor = node.op->ranks(*node.node);
 }
 
 RankTensors RankLaunch::in_outputs(const Pointers& p, GpuStream& stream) {

@@ -5,13 +5,58 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/run/failed_launch.h"
+#include "belfry/framework/run/gpu_executor.h"
 
 namespace belfry {
 
 using Kind = Command::Kind;
 
-void Exchanger::begin() {
-  next_ = 0;
+namespace {
+
+Ranks* ranks_of_processes(const LinkedPlan& linked, const GpuExecutor* gpus) {
+  if (!gpus || !gpus->ranks()) return nullptr;
+  return linked.plan->nodes[NodeIndex(0)].node->graph().process().size > 1 ? gpus->ranks()
+                                                                           : nullptr;
+}
+
+// Why the others end: of a stall they tell, too.
+std::string told_to_others(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const StallError& stall) {
+    return stalled_run(stall.what());
+  } catch (...) {
+  }
+  return "a step has failed there";
+}
+
+// What a host computes that GPUs or others wait for.
+std::string host_work(const LinkedPlan& linked, const RunState& run, const GpuExecutor& gpus) {
+  const Plan& plan = *linked.plan;
+  const auto has_run = [&](const Wait& wait) {
+    return plan.on_gpu(wait.strand) ? gpus.reached(wait.strand, wait.position)
+                                    : run.reached(wait.strand, wait.position);
+  };
+  for (const Launch& launch : plan.launches)
+    for (const Wait& wait : launch.waits) {
+      if (plan.on_gpu(wait.strand) || plan.exchanges(wait.strand) || has_run(wait)) continue;
+      const LaunchIndex awaited = plan.awaited(wait);
+      if (std::ranges::all_of(plan.launches[awaited].waits, has_run))
+        return cat("computes ", linked.node_of(awaited).describe());
+    }
+  return "waits for its GPUs";
+}
+
+}  // namespace
+
+Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, GpuExecutor* gpus)
+    : linked_(linked), run_(run), gpus_(gpus), ranks_(ranks_of_processes(linked, gpus)) {}
+
+void Exchanger::begin(bool messages) {
+  ended_.store(false, std::memory_order_relaxed);
+  next_look_ = {};
+  connects_ = !messages;
+  next_ = messages ? 0 : linked_.exchanges.size();
   under_way_ = {};
   exchange_ = {};
 }
@@ -19,11 +64,18 @@ void Exchanger::begin() {
 Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
   try {
     if (run_.failed()) {
-      group.end_others("a step has failed there");
+      group.end_others(told_to_others(run_.error()));
       return Progress::kEnded;
     }
-    const bool moved = under_way_ ? finish(group) : follow(group);
-    if (!under_way_ && next_ == linked_.exchanges.size()) return Progress::kEnded;
+    const bool ended = ended_.load(std::memory_order_acquire);
+    bool moved = false;
+    if (under_way_)
+      moved = finish(group);
+    else if (next_ < linked_.exchanges.size())
+      moved = follow(group);
+    if (ranks_) watch_ranks(group);
+    const bool done = !under_way_ && next_ == linked_.exchanges.size();
+    if (done && (!ranks_ || (ended && !run_.failed()))) return Progress::kEnded;
     return moved ? Progress::kSome : Progress::kNone;
   } catch (...) {
     run_.fail();
@@ -32,10 +84,16 @@ Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
 }
 
 std::string Exchanger::doing() const {
-  if (next_ == linked_.exchanges.size()) return "ends its step";
+  if (connects_) return "connects its GPUs";
+  if (next_ == linked_.exchanges.size())
+    return ranks_ ? host_work(linked_, run_, *gpus_) : "ends its step";
   if (under_way_) return cat("sends and receives ", linked_.node_of(under_way_).describe());
   const Command& next = linked_.exchanges[next_];
-  if (next.kind != Kind::kWait) return "is about to send";
+  if (next.kind != Kind::kWait && next.kind != Kind::kWaitStamp) return "is about to send";
+  if (next.kind == Kind::kWaitStamp) {
+    const LaunchIndex awaited = linked_.plan->strands[next.strand].launches[at(next.position)];
+    return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
+  }
   // The first launch of that strand that has not run.
   int run = 0;
   while (run < next.position && run_.reached(next.strand, run)) ++run;
@@ -46,11 +104,30 @@ std::string Exchanger::doing() const {
 // Up to a launch, or to what must wait.
 bool Exchanger::follow(WatchedGroup& group) {
   const Command& command = linked_.exchanges[next_];
-  if (command.kind == Kind::kWait && !run_.reached(command.strand, command.position)) return false;
+  if (!is_reached(command)) return false;
   if (command.kind == Kind::kLaunch) start(command.launch, group);
   if (command.kind == Kind::kSignal) run_.signal(command.strand, command.position);
   ++next_;
   return true;
+}
+
+// What a command waits for; nothing, if it is no wait.
+bool Exchanger::is_reached(const Command& wait) const {
+  if (wait.kind == Kind::kWaitStamp) return gpus_->reached(wait.strand, wait.position);
+  return wait.kind != Kind::kWait || run_.reached(wait.strand, wait.position);
+}
+
+// A process that is late is one whose host has enqueued fewer parts.
+void Exchanger::watch_ranks(WatchedGroup& group) {
+  constexpr std::chrono::milliseconds kBetweenLooks{20};
+  if (group.failure()) std::rethrow_exception(group.failure());
+  for (const std::int64_t enqueued = ranks_->enqueued(); counted_ < enqueued; ++counted_)
+    group.signs().count_launch();
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_) return;
+  next_look_ = now + kBetweenLooks;
+  ranks_->await_others(group.signs().any_late());
+  if (const auto waiting = ranks_->waiting()) group.waiting(waiting->what, waiting->since);
 }
 
 void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {

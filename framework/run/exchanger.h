@@ -1,6 +1,8 @@
 // What the thread between processes does in a run: it follows the command list of the strand of
-// messages, launch by launch.
+// messages, launch by launch. Where ranks of GPUs wait for other processes, it also looks whether
+// these live and come in time, until the other threads of the run have ended.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -12,13 +14,23 @@
 
 namespace belfry {
 
+class GpuExecutor;
+class Ranks;
+
 class Exchanger final : public Processes::Work {
  public:
-  Exchanger(const LinkedPlan& linked, RunState& run) : linked_(linked), run_(run) {}
+  // `gpus`: for whose launches it may wait; null if the plan has none.
+  Exchanger(const LinkedPlan& linked, RunState& run, GpuExecutor* gpus);
 
-  // Before a run.
-  void begin();
-  // Ends when the list is done, or the run has failed. Throws nothing: RunState::fail().
+  // Whether the plan needs other processes at all, and whether its ranks do.
+  bool needed() const { return ranks_ || !linked_.exchanges.empty(); }
+  bool by_ranks() const { return ranks_ != nullptr; }
+  // Before a run; without messages, before ranks connect.
+  void begin(bool messages = true);
+  // The other threads have ended.
+  void end() { ended_.store(true, std::memory_order_release); }
+  // Ends when the list is done, and with ranks after end(), or when the run has failed. Throws
+  // nothing: RunState::fail().
   Progress advance(WatchedGroup& group) override;
   std::string doing() const override;
 
@@ -26,14 +38,22 @@ class Exchanger final : public Processes::Work {
   // Each returns whether it came further.
   bool follow(WatchedGroup& group);
   bool finish(WatchedGroup& group);
+  bool is_reached(const Command& wait) const;
+  void watch_ranks(WatchedGroup& group);
   void start(LaunchIndex launch, WatchedGroup& group);
 
   const LinkedPlan& linked_;
   RunState& run_;
-  std::size_t next_ = 0;                         // of LinkedPlan::exchanges
-  LaunchIndex under_way_;                        // or none
-  Exchange exchange_;                            // of that launch
-  std::chrono::steady_clock::time_point began_;  // it was
+  GpuExecutor* const gpus_;
+  Ranks* const ranks_;  // null if they are of this process alone
+  std::atomic<bool> ended_{false};
+  bool connects_ = false;                            // instead of a run
+  std::int64_t counted_ = 0;                         // of Ranks::enqueued()
+  std::chrono::steady_clock::time_point next_look_;  // at ranks that wait
+  std::size_t next_ = 0;                             // of LinkedPlan::exchanges
+  LaunchIndex under_way_;                            // or none
+  Exchange exchange_;                                // of that launch
+  std::chrono::steady_clock::time_point began_;      // it was
 };
 
 }  // namespace belfry

@@ -47,6 +47,8 @@ class GpuExecutor {
   void nap();
   // After a failure, when all threads are parked.
   void recover();
+  // Null if the plan has no part of a rank.
+  Ranks* ranks() const { return ranks_.get(); }
   // Before communicators end: segments may refer to them.
   void forget_captures();
 

@@ -1,16 +1,21 @@
 // How steps use NCCL: each rank's part of a collective is a launch on a strand for communication.
 // The thread that enqueues for its GPU hands the part to the communicators. A thread that polls
 // stamps also watches the ranks. A failure aborts the communicators; the next run makes them anew.
+//
+// The ranks of a graph of one of several processes are those of all. They number the ranks by
+// process. Before a step connects, they compare its collectives, and rank 0 hands out an id for
+// each communicator, in the order in which the plan uses them. So all make them in one order.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/agreement.h"
 #include "belfry/framework/group/watched_group.h"
 #include "belfry/framework/plan/rank_launch.h"
 #include "belfry/framework/run/linked_plan.h"
@@ -30,18 +35,36 @@ class NcclRanks final : public Ranks {
   void check() override;
   void fail() noexcept override;
   void end() noexcept override;
+  std::optional<Waiting> waiting() override;
+  std::int64_t enqueued() const override { return enqueued_.load(std::memory_order_acquire); }
+  void await_others(bool late) override { others_late_.store(late, std::memory_order_relaxed); }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // Communicators that the plan uses.
+  struct Joined {
+    Communicators* all;
+    int made = 0;         // Communicators::made at connect()
+    std::string id = {};  // of several processes
+  };
   // The watch over a strand: how long what was enqueued there has not finished.
   struct Watched {
     StrandIndex strand = {};
     Stamp finished = {};
     std::atomic<std::int64_t> enqueued{0};  // epoch
     std::int64_t seen = -1;                 // epoch that had been finished at the last look
-    std::chrono::steady_clock::time_point since = {};
+    Clock::time_point since = {};
+
+    bool waits() const { return seen >= 0; }
   };
-  void make(Communicators& communicators);
+  const GpuBackend& backend() const;
+  void meet_processes();
+  std::vector<AgreedItem> collectives() const;
+  bool make_all();
+  void make(Joined& of);
   void connect_collectives(int thread);
+  void look(Clock::time_point now);
   // The first collective that was enqueued and has not finished, and where; "" if there is none.
   std::string unfinished() const;
 
@@ -50,11 +73,18 @@ class NcclRanks final : public Ranks {
   RunState& run_;
   Runtime& runtime_;
   const RankStrands strands_;
-  std::vector<Watched> watched_;          // strands that communicate
-  std::map<Communicators*, int> joined_;  // that the plan uses; Communicators::made at connect()
-  std::mutex watching_;                   // over watched_, but for `enqueued`
-  bool failed_ = false;                   // since the last end()
+  const ProcessPlace place_;
+  Processes* const processes_;    // null in a graph of one process
+  std::vector<Watched> watched_;  // strands of GPUs that communicate
+  std::vector<Joined> joined_;    // in the order in which the plan uses them first
+  std::mutex making_;             // over joined_, while threads connect
+  std::mutex watching_;           // over watched_, but for `enqueued`
+  std::atomic<std::int64_t> enqueued_{0};
+  std::atomic<bool> others_late_{false};
+  bool failed_ = false;  // since the last end()
 };
+
+bool communicates_by_gpu(const Strand& strand) { return strand.communicates && strand.gpu >= 0; }
 
 NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime, RankStrands strands)
     : linked_(linked),
@@ -62,38 +92,96 @@ NcclRanks::NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime, 
       run_(run),
       runtime_(runtime),
       strands_(std::move(strands)),
-      watched_(at(std::ranges::count(plan_.strands, true, &Strand::communicates))) {
+      place_(plan_.nodes[NodeIndex(0)].node->graph().process()),
+      processes_(place_.size > 1 ? runtime.processes : nullptr),
+      watched_(at(std::ranges::count_if(plan_.strands, communicates_by_gpu))) {
+  require(place_.size == 1 || processes_,
+          "the graph is of one of several processes, and the session of none; set "
+          "SessionOptions::processes");
   auto next = watched_.begin();
   for (const StrandIndex s : plan_.strands.indices()) {
-    if (!plan_.strands[s].communicates) continue;
+    if (!communicates_by_gpu(plan_.strands[s])) continue;
     next->strand = s;
     (next++)->finished = strands_.stamp(s);
   }
   for (const Launch& launch : plan_.launches) {
     if (!launch.rank) continue;
     launch.rank->join(runtime.gpus->communicators(launch.rank->rank().devices), run.failure());
-    joined_[&launch.rank->communicators()] = 0;
+    Communicators* const all = &launch.rank->communicators();
+    if (std::ranges::find(joined_, all, &Joined::all) == joined_.end())
+      joined_.push_back({.all = all});
   }
+}
+
+const GpuBackend& NcclRanks::backend() const {
+  return *runtime_.devices[at(plan_.strands[watched_[0].strand].device)]->backend;
 }
 
 // Whether communicators have been made, for this step or another, since this step connected last.
 bool NcclRanks::begin() {
-  bool connected = true;
-  for (auto& [communicators, made] : joined_) {
-    if (!communicators->live) make(*communicators);
-    connected = connected && communicators->made == made;
-    made = communicators->made;
-  }
+  const bool connected = std::ranges::all_of(
+      joined_, [](const Joined& of) { return of.all->live && of.all->made == of.made; });
+  others_late_.store(processes_ != nullptr, std::memory_order_relaxed);
+  if (!connected && processes_) meet_processes();
   return !connected;
 }
 
-void NcclRanks::make(Communicators& communicators) {
-  const Device& first = *runtime_.devices[at(plan_.strands[watched_[0].strand].device)];
-  communicators.live = first.backend->make_communicators(communicators.gpus, runtime_.nccl_timeout);
-  ++communicators.made;
+// All processes come here for the same steps in the same order.
+void NcclRanks::meet_processes() {
+  require_agreement(*processes_, collectives());
+  for (Joined& of : joined_)
+    if (!of.all->live)
+      of.id = processes_->gather(place_.rank == 0 ? backend().communicator_id() : "")[0];
+}
+
+// What all processes must have alike: NCCL waits for ever, or adds up what does not belong
+// together, where one has another collective next.
+std::vector<AgreedItem> NcclRanks::collectives() const {
+  std::vector<AgreedItem> items;
+  for (const Joined& of : joined_)
+    items.push_back(
+        {cat("communicator ", &of - joined_.data(), " of the step"),
+         cat(of.all->gpus.size(), " GPUs in each process", of.all->live ? "" : ", to be made")});
+  for (const Launch& launch : plan_.launches) {
+    if (!launch.rank || launch.rank->rank().number > 0) continue;
+    const RankReduction& what = launch.rank->reduction();
+    const auto used =
+        std::ranges::find(joined_, &launch.rank->communicators(), &Joined::all) - joined_.begin();
+    items.push_back({cat("collective ", items.size() - joined_.size(), " of the step"),
+                     cat(what.node->op().name, " '", what.node->logical_name(), "' of ",
+                         join(what.elements), " elements of ", name_of(what.dtype), ", divided by ",
+                         what.divisor, ", by communicator ", used)});
+  }
+  return items;
+}
+
+// One thread does it, and the others wait. False if the run has failed.
+bool NcclRanks::make_all() {
+  const std::lock_guard lock(making_);
+  if (run_.failed()) return false;
+  try {
+    for (Joined& of : joined_) {
+      if (!of.all->live) make(of);
+      of.made = of.all->made;
+    }
+  } catch (...) {
+    run_.fail();
+    return false;
+  }
+  return true;
+}
+
+void NcclRanks::make(Joined& of) {
+  const auto here = static_cast<int>(of.all->gpus.size());
+  RankWorld world;
+  if (processes_) world = {place_.rank * here, place_.size * here, of.id};
+  of.all->live =
+      backend().make_communicators(of.all->gpus, runtime_.nccl_timeout, world, run_.failure());
+  ++of.all->made;
 }
 
 void NcclRanks::connect(int thread) {
+  if (!make_all()) return;
   connect_collectives(thread);
   const int device = linked_.program(thread).device;
   const int gpu = runtime_.devices[at(device)]->gpu;
@@ -137,6 +225,7 @@ void NcclRanks::connect_collectives(int thread) {
 }
 
 void NcclRanks::expect(StrandIndex strand, std::int64_t epoch) {
+  enqueued_.fetch_add(1, std::memory_order_release);
   std::ranges::find(watched_, strand, &Watched::strand)
       ->enqueued.store(epoch, std::memory_order_release);
 }
@@ -145,25 +234,44 @@ void NcclRanks::check() {
   const std::unique_lock lock(watching_, std::try_to_lock);
   if (!lock) return;
   try {
-    for (const auto& [communicators, made] : joined_) communicators->live->check();
+    for (const Joined& of : joined_) of.all->live->check();
   } catch (const CommError& error) {
     const std::string what = unfinished();
     throw CommError(cat(error.what(), what.empty() ? "" : "; it failed ", what));
   }
-  const auto now = std::chrono::steady_clock::now();
+  const Clock::time_point now = Clock::now();
+  look(now);
+  if (others_late_.load(std::memory_order_relaxed)) return;
+  for (const Watched& watched : watched_)
+    if (watched.waits() && now - watched.since > runtime_.nccl_timeout)
+      throw StallError(cat(unfinished(), " has not finished within ", runtime_.nccl_timeout.count(),
+                           processes_ ? " s, and no process is late with it" : " s",
+                           ": not all GPUs take part, or they do not reach each other "
+                           "(NCCL_DEBUG=INFO says what NCCL does); steps that take longer need a "
+                           "larger nccl_timeout_s"));
+}
+
+// Since when each strand waits for what it waits for now.
+void NcclRanks::look(Clock::time_point now) {
   for (Watched& watched : watched_) {
     const std::int64_t finished = watched.finished.value();
     const bool waits = watched.enqueued.load(std::memory_order_acquire) > finished;
-    if (!waits || watched.seen != finished) {
-      watched.seen = waits ? finished : -1;
-      watched.since = now;
-    } else if (now - watched.since > runtime_.nccl_timeout) {
-      throw StallError(cat(unfinished(), " has not finished within ", runtime_.nccl_timeout.count(),
-                           " s: not all GPUs take part, or they do not reach each other "
-                           "(NCCL_DEBUG=INFO says what NCCL does); steps that take longer need a "
-                           "larger nccl_timeout_s"));
-    }
+    if (waits && watched.seen == finished) continue;
+    watched.seen = waits ? finished : -1;
+    watched.since = now;
   }
+}
+
+std::optional<Ranks::Waiting> NcclRanks::waiting() {
+  constexpr std::chrono::milliseconds kWorthTelling{100};
+  const std::lock_guard lock(watching_);
+  const Clock::time_point now = Clock::now();
+  look(now);
+  std::optional<Clock::time_point> since;
+  for (const Watched& watched : watched_)
+    if (watched.waits() && (!since || watched.since < *since)) since = watched.since;
+  if (!since || now - *since < kWorthTelling) return std::nullopt;
+  return Waiting{unfinished(), *since};
 }
 
 std::string NcclRanks::unfinished() const {
@@ -186,8 +294,8 @@ std::string NcclRanks::unfinished() const {
 }
 
 void NcclRanks::fail() noexcept {
-  for (const auto& [communicators, made] : joined_)
-    if (communicators->live) communicators->live->abort_all();
+  for (const Joined& of : joined_)
+    if (of.all->live) of.all->live->abort_all();
   failed_ = true;
   for (Watched& watched : watched_) {
     watched.seen = -1;
@@ -197,7 +305,7 @@ void NcclRanks::fail() noexcept {
 
 void NcclRanks::end() noexcept {
   if (!std::exchange(failed_, false)) return;
-  for (const auto& [communicators, made] : joined_) communicators->live.reset();
+  for (const Joined& of : joined_) of.all->live.reset();
 }
 
 }  // namespace

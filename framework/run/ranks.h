@@ -2,9 +2,12 @@
 // own. All ranks see the same reductions in the same order, and no reduction ends before all ranks
 // have begun it.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan/schedule.h"
@@ -19,10 +22,11 @@ class Ranks {
  public:
   virtual ~Ranks() = default;
 
-  // Before a run: whether each thread must call connect() first.
+  // Before a run: whether each thread must call connect() first. Processes that must compare their
+  // collectives, and exchange what they need to meet: InvalidArgument if they differ.
   virtual bool begin() = 0;
-  // Runs each collective of a thread's ranks once, with whatever is in its outputs, so that all
-  // connections are made.
+  // Makes communicators, which waits for all processes. Then runs each collective of a thread's
+  // ranks once, with whatever is in its outputs, so that all connections are made.
   virtual void connect(int thread) = 0;
   // A part is about to be enqueued. It has finished when the strand has counted to `epoch`.
   virtual void expect(StrandIndex strand, std::int64_t epoch) = 0;
@@ -32,6 +36,19 @@ class Ranks {
   virtual void fail() noexcept = 0;
   // After a run, when its streams are idle. After fail(), the next begin() starts anew.
   virtual void end() noexcept = 0;
+
+  // For the watch over other processes, by its thread: what has been enqueued for a while and has
+  // not finished, if there is something.
+  struct Waiting {
+    std::string what;
+    std::chrono::steady_clock::time_point since;
+  };
+  virtual std::optional<Waiting> waiting() = 0;
+  // How many parts have been enqueued in all runs.
+  virtual std::int64_t enqueued() const = 0;
+  // Whether other processes have enqueued fewer: then check() throws for nothing that waits, as
+  // these may be between two steps. At first they may have.
+  virtual void await_others(bool late) = 0;
 };
 
 // What ranks use of the strands that they communicate on.

@@ -29,6 +29,11 @@ void RunState::fail() noexcept {
   poison();
 }
 
+std::exception_ptr RunState::error() {
+  const std::lock_guard lock(error_mutex_);
+  return error_;
+}
+
 void RunState::poison() {
   for (std::vector<Signal>& shards : signals_)
     for (Signal& signal : shards) signal.set(Signal::kPoison, gate_);

@@ -54,6 +54,8 @@ class RunState {
   const std::atomic<bool>& failure() const { return failed_; }
   // Call it in a handler: keeps the exception if it is the first. Ends all waits.
   void fail() noexcept;
+  // The first error of a run that has failed.
+  std::exception_ptr error();
   // Ends all waits. Each thread that stops early does this last, so that no later signal of its own
   // hides it.
   void poison();

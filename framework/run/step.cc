@@ -49,7 +49,7 @@ Step::State::Executor::Executor(std::shared_ptr<const Plan> plan, State& step)
                ? nullptr
                : std::make_unique<GpuExecutor>(linked, run, step.runtime, step.staging_)),
       cpus(linked, run, step.runtime, gpus.get()),
-      exchanger(linked, run),
+      exchanger(linked, run, gpus.get()),
       work([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
 }
 
@@ -120,10 +120,11 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   run.step = initial ? 0 : step;
   run.begin();
   cpus.begin();
-  Processes* const processes = linked.exchanges.empty() ? nullptr : runtime.processes;
+  Processes* const processes = exchanger.needed() ? runtime.processes : nullptr;
   exchanger.begin();
   if (processes) processes->begin(exchanger);
   pool().run(linked.threads(), work, linked.spin);
+  exchanger.end();
   if (processes) processes->wait();
   check_failure();
   staging_.end(run.slot);
@@ -163,9 +164,14 @@ void Step::State::make_connections() {
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   if (!gpus || !gpus->must_connect()) return;
   run.rebase();
+  Processes* const processes = exchanger.by_ranks() ? runtime.processes : nullptr;
+  exchanger.begin(false);
+  if (processes) processes->begin(exchanger);
   pool().run(linked.threads(), [&](int thread) {
     if (thread >= linked.workers) gpus->connect(thread);
   });
+  exchanger.end();
+  if (processes) processes->wait();
   check_failure();
 }
 

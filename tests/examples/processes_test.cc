@@ -210,7 +210,8 @@ TEST(Processes, GoOnFromARunDirectory) {
 
 TEST(Processes, WhatTheyCannotDoIsNamed) {
   for (const auto& [flag, why] :
-       {std::pair(" --allreduce=naive", "--allreduce=naive combines the gradients of one process"),
+       {std::pair(" --allreduce=naive",
+                  "--allreduce=naive: the strategy combines the gradients of one process"),
         std::pair(" --trainer=parameter_server", "--trainer=replicated, not parameter_server")}) {
     const Finished all = shell(by_tcp(2, cat(" --devices=cpu:1", arguments(), flag), free_port()));
     EXPECT_NE(all.status, 0);

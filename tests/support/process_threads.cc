@@ -10,7 +10,8 @@ TcpGroupOptions local_processes(int size) {
   return {.size = size, .port = free_port(), .token = "test", .timeout = std::chrono::seconds(30)};
 }
 
-void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body) {
+void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body,
+                   const WatchOptions& watch) {
   TcpGroupOptions options = local_processes(size);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   {
@@ -19,7 +20,7 @@ void run_processes(int size, const std::function<void(std::shared_ptr<Processes>
       options.rank = rank;
       threads.emplace_back([&, options, rank] {
         try {
-          body(std::make_shared<Processes>([options] { return connect_tcp(options); }));
+          body(std::make_shared<Processes>([options] { return connect_tcp(options); }, watch));
         } catch (...) {
           errors[static_cast<std::size_t>(rank)] = std::current_exception();
         }

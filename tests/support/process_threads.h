@@ -13,6 +13,7 @@ TcpGroupOptions local_processes(int size);
 
 // Calls body() in a thread for each of `size` processes, and waits for all. Rethrows what the one
 // of the lowest rank threw.
-void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body);
+void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body,
+                   const WatchOptions& watch = {});
 
 }  // namespace belfry::test

@@ -33,16 +33,62 @@ void add_up(const RankReduction& what, const std::vector<std::vector<const std::
 
 }  // namespace
 
-StandInCommunicators::StandInCommunicators(const StandInGpus& gpus, std::span<const int> ranks)
+bool RankMeetings::join(std::size_t ranks, const std::atomic<bool>& failed) {
+  std::unique_lock lock(mutex_);
+  joined_ += ranks;
+  changed_.notify_all();
+  while (joined_ < ranks_ && !failed.load(std::memory_order_acquire))
+    changed_.wait_for(lock, std::chrono::milliseconds(1));
+  return joined_ >= ranks_;
+}
+
+void RankMeetings::meet(std::size_t rank, std::int64_t number, const RankReduction& what,
+                        std::vector<const std::byte*> from, std::vector<std::byte*> to, bool stalls,
+                        const bool& aborted) {
+  std::unique_lock lock(mutex_);
+  if (stalls) changed_.wait(lock, [&] { return aborted; });
+  Meeting& meeting = meetings_[number];
+  if (meeting.came == 0) {
+    meeting.node = what.node->logical_name();
+    meeting.what = what;
+    meeting.from.resize(ranks_);
+    meeting.to.resize(ranks_);
+  }
+  require<CommError>(
+      meeting.node == what.node->logical_name() && meeting.what.elements == what.elements,
+      "ranks meet with ", meeting.node, " and ", what.node->logical_name());
+  meeting.from[rank] = std::move(from);
+  meeting.to[rank] = std::move(to);
+  if (++meeting.came == ranks_ && !broken_) {  // else others may have gone on
+    add_up(what, meeting.from, meeting.to);
+    meeting.done = true;
+    changed_.notify_all();
+  }
+  changed_.wait(lock, [&] { return aborted || meeting.done; });
+  if (++meeting.left == ranks_) meetings_.erase(number);
+}
+
+void RankMeetings::abort(bool& aborted) {
+  const std::lock_guard lock(mutex_);
+  aborted = broken_ = true;
+  changed_.notify_all();
+}
+
+StandInCommunicators::StandInCommunicators(const StandInGpus& gpus, std::span<const int> ranks,
+                                           std::shared_ptr<RankMeetings> all, int first,
+                                           const std::atomic<bool>& failed)
     : gpus_(gpus),
       gpu_of_(ranks.begin(), ranks.end()),
       enqueued_(ranks.size()),
-      busy_(ranks.size()) {
+      busy_(ranks.size()),
+      all_(std::move(all)),
+      first_(static_cast<std::size_t>(first)) {
   require<CommError>(!gpus.nccl_faults().fails_to_make, "ncclCommInitRankConfig failed: in a test");
   for (std::size_t r = 0; r < ranks.size(); ++r)
     for (std::size_t s = 0; s < r; ++s)
       require<CommError>(gpus.nccl().several_ranks || ranks[s] != ranks[r], "GPU ", ranks[r],
                          " is two ranks");
+  require<CommError>(all_->join(ranks.size(), failed), "the run has failed meanwhile");
   ++gpus.nccl_faults().made;
   ++gpus.nccl_faults().alive;
 }
@@ -55,7 +101,7 @@ StandInCommunicators::~StandInCommunicators() {
 void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                                       const std::atomic<bool>& failed) {
   NcclFaults& faults = gpus_.nccl_faults();
-  if (capturing && gpu_of_.size() > 1)
+  if (capturing && all_->ranks() > 1)
     capturing->refuse(
         cat(what.node->name(), ": several ranks, which wait for each other, are captured"));
   for (const RankTensors& of : ranks) {
@@ -84,9 +130,11 @@ void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const
     }
     const bool stalls = call == faults.stall_at;
     dynamic_cast<StandInStream&>(*of.stream)
-        .enqueue([=, this, number = enqueued_[r]++,
-                  held = capturing ? held_ : nullptr] { meet(r, number, what, from, to, stalls); },
-                 std::move(accesses));
+        .enqueue(
+            [=, this, number = enqueued_[r]++, held = capturing ? held_ : nullptr] {
+              all_->meet(first_ + r, number, what, from, to, stalls, aborted_);
+            },
+            std::move(accesses));
     if (call == faults.fail_later_at) broken_ = true;
     busy_[r] = false;
   }
@@ -99,38 +147,13 @@ void StandInCommunicators::stay_in_progress(const std::atomic<bool>& failed) con
   gpus_.nccl_faults().heard += failed;
 }
 
-void StandInCommunicators::meet(std::size_t rank, std::int64_t number, const RankReduction& what,
-                                std::vector<const std::byte*> from, std::vector<std::byte*> to,
-                                bool stalls) {
-  std::unique_lock lock(mutex_);
-  if (stalls) changed_.wait(lock, [&] { return aborted_; });
-  Meeting& meeting = meetings_[number];
-  if (meeting.came == 0) {
-    meeting.what = what;
-    meeting.from.resize(gpu_of_.size());
-    meeting.to.resize(gpu_of_.size());
-  }
-  require<CommError>(meeting.what.node == what.node && meeting.what.elements == what.elements,
-                     "ranks meet with ", meeting.what.node->name(), " and ", what.node->name());
-  meeting.from[rank] = std::move(from);
-  meeting.to[rank] = std::move(to);
-  if (++meeting.came == gpu_of_.size()) {
-    if (!aborted_) add_up(what, meeting.from, meeting.to);  // else others may have gone on
-    changed_.notify_all();
-  }
-  changed_.wait(lock, [&] { return aborted_ || meeting.came == gpu_of_.size(); });
-  if (++meeting.left == gpu_of_.size()) meetings_.erase(number);
-}
-
 void StandInCommunicators::check() {
   if (broken_) throw CommError("a collective failed: in a test");
 }
 
 void StandInCommunicators::abort_all() noexcept {
-  const std::lock_guard lock(mutex_);
-  aborted_ = true;
+  all_->abort(aborted_);
   ++gpus_.nccl_faults().aborted;
-  changed_.notify_all();
 }
 
 }  // namespace belfry::test

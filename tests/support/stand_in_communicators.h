@@ -28,9 +28,46 @@ struct NcclFaults {
   }
 };
 
+// Where the ranks of all processes meet.
+class RankMeetings {
+ public:
+  explicit RankMeetings(std::size_t ranks) : ranks_(ranks) {}
+
+  std::size_t ranks() const { return ranks_; }
+  // Waits until all ranks have come, as making communicators does. False if `failed` is set first.
+  bool join(std::size_t ranks, const std::atomic<bool>& failed);
+  // The part of a rank in all-reduce `number`: waits for those of all, or until `aborted`.
+  void meet(std::size_t rank, std::int64_t number, const RankReduction& what,
+            std::vector<const std::byte*> from, std::vector<std::byte*> to, bool stalls,
+            const bool& aborted);
+  // Sets the flag, which meet() looks at. Ranks of other processes wait on, for one that is gone.
+  void abort(bool& aborted);
+
+ private:
+  // One all-reduce. Ranks are told apart by what they bring.
+  struct Meeting {
+    std::string node;
+    RankReduction what;
+    std::vector<std::vector<const std::byte*>> from = {};  // by rank; empty: has not come
+    std::vector<std::vector<std::byte*>> to = {};
+    std::size_t came = 0, left = 0;
+    bool done = false;
+  };
+
+  const std::size_t ranks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t joined_ = 0;
+  bool broken_ = false;                       // a rank is gone
+  std::map<std::int64_t, Meeting> meetings_;  // by number
+};
+
 class StandInCommunicators final : public GpuCommunicators {
  public:
-  StandInCommunicators(const StandInGpus& gpus, std::span<const int> ranks);
+  // Those of `ranks`, the first of which is rank `first` of all that meet.
+  StandInCommunicators(const StandInGpus& gpus, std::span<const int> ranks,
+                       std::shared_ptr<RankMeetings> all, int first,
+                       const std::atomic<bool>& failed);
   ~StandInCommunicators() override;
 
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
@@ -39,25 +76,14 @@ class StandInCommunicators final : public GpuCommunicators {
   void abort_all() noexcept override;
 
  private:
-  // One all-reduce. Ranks are told apart by what they bring.
-  struct Meeting {
-    RankReduction what;
-    std::vector<std::vector<const std::byte*>> from;  // by rank; empty: has not come
-    std::vector<std::vector<std::byte*>> to;
-    std::size_t came = 0, left = 0;
-  };
-
   void stay_in_progress(const std::atomic<bool>& failed) const;
-  void meet(std::size_t rank, std::int64_t number, const RankReduction& what,
-            std::vector<const std::byte*> from, std::vector<std::byte*> to, bool stalls);
 
   const StandInGpus& gpus_;
   std::vector<int> gpu_of_;             // by rank
   std::vector<std::int64_t> enqueued_;  // by rank: how many all-reduces
   std::vector<std::atomic<bool>> busy_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::int64_t, Meeting> meetings_;                                 // by number
+  const std::shared_ptr<RankMeetings> all_;
+  const std::size_t first_;
   const std::shared_ptr<const char> held_ = std::make_shared<const char>();  // by segments
   bool aborted_ = false;
   std::atomic<bool> broken_{false};

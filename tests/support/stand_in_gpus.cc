@@ -253,9 +253,23 @@ std::chrono::nanoseconds StandInGpus::elapsed(const GpuEvent& from, const GpuEve
   return b.time() - a.time();
 }
 
+std::string StandInGpus::communicator_id() const {
+  const std::lock_guard lock(mutex_);
+  return cat("id ", ids_++);
+}
+
 std::unique_ptr<GpuCommunicators> StandInGpus::make_communicators(
-    std::span<const int> gpus, std::chrono::duration<double>) const {
-  return std::make_unique<StandInCommunicators>(*this, gpus);
+    std::span<const int> gpus, std::chrono::duration<double>, const RankWorld& world,
+    const std::atomic<bool>& failed) const {
+  const bool alone = world.size == 0;
+  std::shared_ptr<RankMeetings> all;
+  {
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<RankMeetings>& known = met_[alone ? cat("alone ", ids_++) : world.id];
+    all = known.lock();
+    if (!all) known = all = std::make_shared<RankMeetings>(alone ? gpus.size() : world.size);
+  }
+  return std::make_unique<StandInCommunicators>(*this, gpus, std::move(all), world.first, failed);
 }
 
 void StandInGpus::use(int gpu) const { used = gpu; }

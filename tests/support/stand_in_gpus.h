@@ -35,6 +35,7 @@
 namespace belfry::test {
 
 struct NcclFaults;
+class RankMeetings;
 
 class StandInGpus final : public FakeGpus {
  public:
@@ -94,8 +95,10 @@ class StandInGpus final : public FakeGpus {
   std::chrono::nanoseconds elapsed(const GpuEvent& from, const GpuEvent& to) const override;
   void use(int gpu) const override;
   NcclInfo nccl() const override { return nccl_; }
+  std::string communicator_id() const override;
   std::unique_ptr<GpuCommunicators> make_communicators(
-      std::span<const int> gpus, std::chrono::duration<double> limit) const override;
+      std::span<const int> gpus, std::chrono::duration<double> limit, const RankWorld& world,
+      const std::atomic<bool>& failed) const override;
   GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
   GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const override;
 
@@ -144,6 +147,8 @@ class StandInGpus final : public FakeGpus {
   mutable std::vector<InFlight> in_flight_;
   mutable std::map<int, int> waits_;  // by GPU
   std::map<int, int> lost_wait_;
+  mutable int ids_ = 0;                                             // of communicators, given out
+  mutable std::map<std::string, std::weak_ptr<RankMeetings>> met_;  // by such an id
   mutable std::mutex idling_;
   mutable std::condition_variable released_;
   mutable bool held_ = false;

@@ -38,9 +38,7 @@ std::string refusal_of(const std::string& name, const ReductionBenchOptions& opt
   if (name == "mpi" && options.processes && options.processes->carrier() != "MPI")
     return cat("it adds by MPI, and ", options.processes->carrier(),
                " carries messages here; start the processes by mpirun");
-  if (strategy->reaches_processes()) return "";
-  return cat("it combines what one process has, and this is one of ", options.place.size,
-             "; use collective, ring or mpi");
+  return strategy->refusal_of_processes(options.devices);
 }
 
 class Bench {

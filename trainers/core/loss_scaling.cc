@@ -9,6 +9,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/concat.h"
@@ -36,7 +37,9 @@ Output all_true(std::span<const Output> flags) {
 }
 
 // The same of all processes, some of which may have none.
-Output true_in_all_processes(Graph& graph, std::span<const Output> flags) {
+Output true_in_all_processes(Graph& graph, const DeviceSpec& device,
+                             std::span<const Output> flags) {
+  const HostScope on(graph, device);  // messages are memory of hosts
   const Output own =
       flags.empty() ? constant(graph, 1.0, DType::kF32) : cast(all_true(flags), DType::kF32);
   return all_finite({{gather_over_processes(reshape(1.0 / own, {1}), graph.process())}});
@@ -85,7 +88,8 @@ Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradi
     }
   }
   const ColocateWith with(scale.scale.ref());
-  if (graph.process().size > 1) finite = {true_in_all_processes(graph, finite)};
+  if (graph.process().size > 1)
+    finite = {true_in_all_processes(graph, scale.scale.ref().device(), finite)};
   return unscale(scale.scale, finite);
 }
 

@@ -37,7 +37,7 @@ struct TrainerKind {
   std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
   bool packs_gradients = false;  // takes --gradient_repacking and --small_tensors_kb
   bool makes_buckets = false;    // takes --bucket_mb
-  // `combine` combines the gradients of all processes (Strategy::reaches_processes). Other kinds
+  // `combine` combines the gradients of all processes (Strategy::refusal_of_processes). Other kinds
   // train in one.
   bool spans_processes = false;
   bool takes_partition =

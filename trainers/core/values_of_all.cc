@@ -26,7 +26,7 @@ Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output r
 
 void add_values_of_all(Graph& graph, TrainingGraph& built) {
   NameScope names(graph, "values_of_all_towers");
-  const DeviceScope on(graph, built.towers[0].device);
+  const HostScope on(graph, built.towers[0].device);  // messages are memory of hosts
   const Output request = placeholder(graph, "request", DType::kF64, {});
   const Output values = losses_of_all(graph, built.towers, request);
   for (TrainingForm& form : built.forms) {

@@ -16,12 +16,32 @@
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/core_shares.h"
+#include "belfry/trainers/machine/gpu_shares.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {
+
+// Processes that see the same GPUs divide them; others have all that they see.
+void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
+  const auto wanted = std::ranges::count_if(flags.trainer.devices, &DeviceSpec::is_gpu);
+  if (wanted == 0 || flags.plans()) return;
+  const int rank = processes.rank();
+  std::vector<ProcessGpus> all;
+  for (const std::string& text : processes.gather(own_gpus(processes.host(rank)).str()))
+    all.push_back(ProcessGpus::read(text));
+  const bool several_ranks = gpus().backend() && gpus().backend()->nccl().several_ranks;
+  const std::vector<int> share = share_of_gpus(all, rank, several_ranks);
+  SessionOptions& session = flags.trainer.session;
+  require<FlagError>(
+      wanted <= std::ssize(share) * session.logical_gpus, "--devices asks for ", wanted,
+      " GPUs in each process, and rank ", rank, " on ", processes.host(rank), " has ", share.size(),
+      " of ", all[static_cast<std::size_t>(rank)].uuids.size(),
+      "; --devices counts the devices of each process (--logical_gpus divides GPUs)");
+  session.visible_devices = join(share, ",");
+}
 
 bool is_stall(const std::exception& error) {
   if (dynamic_cast<const StallError*>(&error)) return true;
@@ -49,7 +69,8 @@ void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.check_equivalence > 0},
       {"--explain", !flags.explain.empty()},
-      {"--trainer=async", !flags.async().empty()}};
+      {"--trainer=async", !flags.async().empty()},
+      {"--allreduce=auto", flags.trainer.aggregation.allreduce == "auto"}};
   for (const auto& [what, given] : refused)
     require<FlagError>(!given, what,
                        " is for one process, and this is one of several; --mpi=off "
@@ -57,18 +78,12 @@ void require_plannable(const TrainFlags& flags) {
   require<FlagError>(find_trainer(flags.kind).spans_processes,
                      "several processes train with --trainer=replicated, not ", flags.kind);
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
-  require<FlagError>(allreduce != "auto" && make_strategy(allreduce)->reaches_processes(),
-                     "--allreduce=", allreduce,
-                     " combines the gradients of one process, and this is one of several; use "
-                     "collective, ring or mpi");
+  const std::string why = make_strategy(allreduce)->refusal_of_processes(flags.trainer.devices);
+  require<FlagError>(why.empty(), "--allreduce=", allreduce, ": ", why);
 }
 
 void require_possible(const TrainFlags& flags, const Processes& processes) {
   require_plannable(flags);
-  require<FlagError>(flags.plans() || !on_gpus(flags),
-                     "a device on a GPU is for one process, and this is one of several: no ",
-                     "collective of NCCL reaches other processes yet; --mpi=off makes each a ",
-                     "training of its own, and --dry_run plans");
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
   require<FlagError>(allreduce != "mpi" || processes.carrier() == "MPI",
                      "--allreduce=mpi adds by MPI, and ", processes.carrier(),
@@ -144,6 +159,7 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   SessionOptions& session = flags.trainer.session;
   const int share = share_of_cores(*processes);  // all ask, whoever has --threads
   if (session.threads == 0) session.threads = share;
+  take_share_of_gpus(flags, *processes);
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
   for (std::string* const file : {&flags.json, &flags.memory_report, &flags.save_checkpoint})

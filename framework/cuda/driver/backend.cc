@@ -29,6 +29,12 @@ class CudaBackend final : public DrivingBackend {
             .minor = properties.minor};
   }
 
+  std::string uuid(int gpu) const override {
+    need(gpu);
+    cudaDeviceProp properties{};
+    BELFRY_GPU_CALL(cudaGetDeviceProperties(&properties, gpu), "asking about GPU ", gpu);
+    return uuid_text(properties.uuid);
+  }
   std::string refusal(int gpu) const override {
     const GpuInfo about = info(gpu);
     const DeviceGuard guard = enter(gpu);

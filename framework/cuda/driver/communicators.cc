@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/driver/communicators.h"
 
+#include <cstring>
 #include <thread>
 
 #include "belfry/framework/base/require.h"
@@ -68,35 +69,49 @@ class Communicators::Group {
   bool open_ = true;
 };
 
+std::string new_id(const NcclLibrary& nccl) {
+  require<CommError>(nccl.version > 0, nccl.why_not);
+  ncclUniqueId id{};
+  const ncclResult_t status = nccl.ncclGetUniqueId(&id);
+  if (status != ncclSuccess) fail(nccl, status, "ncclGetUniqueId", "for a new communicator");
+  return {id.internal, sizeof(id.internal)};
+}
+
 Communicators::Communicators(const NcclLibrary& nccl, std::span<const int> gpus,
-                             std::chrono::duration<double> limit, std::function<void(int)> use)
-    : nccl_(nccl), limit_(limit), use_(std::move(use)) {
+                             std::chrono::duration<double> limit, std::function<void(int)> use,
+                             RankWorld world, const std::atomic<bool>* failed)
+    : nccl_(nccl), limit_(limit), use_(std::move(use)), world_(std::move(world)) {
   require<CommError>(nccl_.version > 0, nccl_.why_not);
   for (const int gpu : gpus) ranks_.emplace_back(gpu);
+  if (world_.size == 0) world_ = {0, static_cast<int>(gpus.size()), new_id(nccl)};
   try {
-    make();
+    make(failed);
   } catch (...) {
     abort_all();
     throw;
   }
 }
 
-void Communicators::make() {
+void Communicators::make(const std::atomic<bool>* failed) {
   ncclUniqueId id{};
-  need(nccl_.ncclGetUniqueId(&id), "ncclGetUniqueId", ranks_[0], nullptr);
+  require<CommError>(world_.id.size() == sizeof(id.internal), "an id of NCCL has ",
+                     sizeof(id.internal), " bytes, not ", world_.id.size());
+  std::memcpy(id.internal, world_.id.data(), sizeof(id.internal));
   {
     Group group(nccl_);
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       use_(ranks_[r].gpu);
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
       config.blocking = 0;
-      need(nccl_.ncclCommInitRankConfig(&ranks_[r].comm, static_cast<int>(ranks_.size()), id,
-                                        static_cast<int>(r), &config),
+      need(nccl_.ncclCommInitRankConfig(&ranks_[r].comm, world_.size, id,
+                                        world_.first + static_cast<int>(r), &config),
            "ncclCommInitRankConfig", ranks_[r], nullptr);
     }
     need(group.end(), "ncclGroupEnd", ranks_[0], nullptr);
   }
-  for (Rank& rank : ranks_) await_ready(rank, "ncclCommInitRankConfig", nullptr, nullptr);
+  for (Rank& rank : ranks_)
+    require<CommError>(await_ready(rank, "ncclCommInitRankConfig", nullptr, failed),
+                       "communicators of NCCL were not made: the run has failed meanwhile");
 }
 
 Communicators::~Communicators() {
@@ -196,8 +211,8 @@ void Communicators::need(ncclResult_t status, std::string_view call, const Rank&
 std::string Communicators::context(const Rank& rank, const Node* node) const {
   std::size_t number = 0;
   while (&ranks_[number] != &rank) ++number;
-  return cat(node ? cat("for ", node->describe(), " ") : "", "on GPU ", rank.gpu, ", rank ", number,
-             " of ", ranks_.size());
+  return cat(node ? cat("for ", node->describe(), " ") : "", "on GPU ", rank.gpu, ", rank ",
+             static_cast<std::size_t>(world_.first) + number, " of ", world_.size);
 }
 
 }  // namespace belfry::cuda

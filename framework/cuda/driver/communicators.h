@@ -1,4 +1,4 @@
-// Communicators of NCCL, one per rank, of this process alone. None blocks: what NCCL has in
+// Communicators of NCCL, one per rank of this process. None blocks: what NCCL has in
 // progress is asked for until it is done, or the limit is over.
 #pragma once
 #include <deque>
@@ -11,12 +11,16 @@
 
 namespace belfry::cuda {
 
+// The bytes of a new ncclUniqueId. Throws CommError.
+std::string new_id(const NcclLibrary& nccl);
+
 class Communicators final : public GpuCommunicators {
  public:
   // Ready for use; `use` makes a GPU the thread's current one. Throws CommError, and leaves none,
-  // if one cannot be made.
+  // if one cannot be made, or when `failed` is set meanwhile (null: never).
   Communicators(const NcclLibrary& nccl, std::span<const int> gpus,
-                std::chrono::duration<double> limit, std::function<void(int)> use);
+                std::chrono::duration<double> limit, std::function<void(int)> use,
+                RankWorld world = {}, const std::atomic<bool>* failed = nullptr);
   // Finalizes and destroys them; those that cannot be finalized are aborted.
   ~Communicators() override;
 
@@ -38,7 +42,7 @@ class Communicators final : public GpuCommunicators {
   class RankLocks;
   class Group;
 
-  void make();
+  void make(const std::atomic<bool>* failed);
   void enqueue(const RankReduction& what, std::span<const RankTensors> ranks);
   bool finalize() noexcept;
   // What a communicator has come to.
@@ -52,6 +56,7 @@ class Communicators final : public GpuCommunicators {
   const NcclLibrary& nccl_;
   std::chrono::duration<double> limit_;
   std::function<void(int)> use_;
+  RankWorld world_;
   std::deque<Rank> ranks_;  // they do not move
 };
 

@@ -143,12 +143,15 @@ void DrivingBackend::use(int gpu) const {
   BELFRY_GPU_CALL(cudaSetDevice(gpu), "to enqueue work of GPU ", gpu);
 }
 
+std::string DrivingBackend::communicator_id() const { return new_id(nccl_library()); }
+
 std::unique_ptr<GpuCommunicators> DrivingBackend::make_communicators(
-    std::span<const int> gpus, std::chrono::duration<double> limit) const {
+    std::span<const int> gpus, std::chrono::duration<double> limit, const RankWorld& world,
+    const std::atomic<bool>& failed) const {
   for (const int gpu : gpus) need(gpu);
   const DeviceGuard guard(gpus[0]);
-  return std::make_unique<Communicators>(nccl_library(), gpus, limit,
-                                         [this](int gpu) { use(gpu); });
+  return std::make_unique<Communicators>(
+      nccl_library(), gpus, limit, [this](int gpu) { use(gpu); }, world, &failed);
 }
 
 GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) const {

@@ -27,8 +27,10 @@ class DrivingBackend : public GpuBackend {
   std::unique_ptr<GpuEvent> make_timer(int gpu) const override;
   std::chrono::nanoseconds elapsed(const GpuEvent& from, const GpuEvent& to) const override;
   void use(int gpu) const override;
+  std::string communicator_id() const override;
   std::unique_ptr<GpuCommunicators> make_communicators(
-      std::span<const int> gpus, std::chrono::duration<double> limit) const override;
+      std::span<const int> gpus, std::chrono::duration<double> limit, const RankWorld& world,
+      const std::atomic<bool>& failed) const override;
   GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const override;
   GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const override;
   std::string algorithms(bool deterministic) const override;

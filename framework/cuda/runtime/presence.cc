@@ -31,6 +31,18 @@ std::string why_none(const Presence& found) {
   return cat("no GPU is visible: CUDA_VISIBLE_DEVICES is '", shown(*found.visible), "'");
 }
 
+std::string uuid_text(const cudaUUID_t& uuid) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(uuid.bytes[i]);
+    text += kDigits[byte / 16];
+    text += kDigits[byte % 16];
+  }
+  return text;
+}
+
 std::string cuda_version(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
 
 }  // namespace belfry::cuda

@@ -21,6 +21,9 @@ Presence find_devices();
 // "" if there are GPUs.
 std::string why_none(const Presence& found);
 
+// As nvidia-smi writes it: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
+std::string uuid_text(const cudaUUID_t& uuid);
+
 // "13.0" of 13000.
 std::string cuda_version(int version);
 

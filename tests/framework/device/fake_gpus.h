@@ -16,6 +16,7 @@ class FakeGpus : public GpuBackend {
     require(gpu >= 0 && gpu < count_, "no GPU ", gpu);
     return {.name = "Fake", .memory_bytes = 1 << 30, .major = 9, .minor = 0};
   }
+  std::string uuid(int gpu) const override { return "GPU-" + std::to_string(gpu); }
   std::string refusal(int) const override { return ""; }
   bool peer_access(int from, int to) const override { return from != to; }
   GpuVersions versions() const override { return {}; }
@@ -32,8 +33,11 @@ class FakeGpus : public GpuBackend {
   std::unique_ptr<GpuEvent> make_timer(int) const override { return nullptr; }
   std::chrono::nanoseconds elapsed(const GpuEvent&, const GpuEvent&) const override { return {}; }
   void use(int) const override {}
-  std::unique_ptr<GpuCommunicators> make_communicators(
-      std::span<const int>, std::chrono::duration<double>) const override {
+  std::string communicator_id() const override { return ""; }
+  std::unique_ptr<GpuCommunicators> make_communicators(std::span<const int>,
+                                                       std::chrono::duration<double>,
+                                                       const RankWorld&,
+                                                       const std::atomic<bool>&) const override {
     return nullptr;
   }
   GpuRun prepare(int, KernelPlan&, bool) const override { return {}; }

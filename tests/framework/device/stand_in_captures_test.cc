@@ -226,12 +226,14 @@ TEST_F(StandInCapturesTest, ServesARankAloneAndRefusesSeveral) {
   const RankReduction what{.node = &node, .dtype = DType::kF32, .elements = {4}};
   void* const memory[] = {gpus.allocate(0, 16)};
   const RankTensors tensors{0, a.get(), {memory, 1}, {memory, 1}};
-  const auto alone = gpus.make_communicators(std::vector<int>{0}, std::chrono::seconds(1));
+  const auto alone =
+      gpus.make_communicators(std::vector<int>{0}, std::chrono::seconds(1), {}, failed);
   begin(*a);
   alone->all_reduce(what, {&tensors, 1}, failed);
   a->launch(*a->end_capture());
   a->drain();
-  const auto two = gpus.make_communicators(std::vector<int>{0, 1}, std::chrono::seconds(1));
+  const auto two =
+      gpus.make_communicators(std::vector<int>{0, 1}, std::chrono::seconds(1), {}, failed);
   begin(*a);
   EXPECT_THAT(refusal([&] {
                 two->all_reduce(what, {&tensors, 1}, failed);

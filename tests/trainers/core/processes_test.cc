@@ -222,7 +222,7 @@ TEST(Processes, OtherStrategiesAreRefused) {
                   Trainer(find_trainer("replicated"), std::move(options), *data);
                 });
               }),
-              HasSubstr("combined by collective, ring or mpi"));
+              HasSubstr("use collective, ring or mpi"));
 }
 
 }  // namespace processes_test

@@ -54,12 +54,12 @@ constexpr ncclResult_t kErrors[] = {ncclUnhandledCudaError, ncclSystemError,  nc
 // Some ranks on GPUs 10, 11 and so on, each with tensors of 3, 0 and 2 elements.
 class Ranks {
  public:
-  explicit Ranks(const FakeNccl& nccl, int count = 2, double limit = 10) {
+  explicit Ranks(const FakeNccl& nccl, int count = 2, double limit = 10, RankWorld world = {}) {
     for (int r = 0; r < count; ++r) gpus_.push_back(10 + r);
     streams_ = std::vector<HostStream>(gpus_.size());
-    made =
-        std::make_unique<Communicators>(nccl.library(), gpus_, std::chrono::duration<double>(limit),
-                                        [this](int gpu) { used.push_back(gpu); });
+    made = std::make_unique<Communicators>(
+        nccl.library(), gpus_, std::chrono::duration<double>(limit),
+        [this](int gpu) { used.push_back(gpu); }, std::move(world));
     what_ = {.node = &constant(graph_, {1}, {1}, "bucket").node(),
              .dtype = DType::kF32,
              .elements = {3, 0, 2}};
@@ -167,6 +167,56 @@ TEST(Communicators, SumSixteenBitsInTheirTypeAndDivideOnce) {
   };
   expect_sums(kernels::F16{}, DType::kF16, 2048);
   expect_sums(kernels::BF16{}, DType::kBF16, 256);
+}
+
+// The stand-in lets each process go on at once, and sums when all have asked.
+TEST(Communicators, OfSeveralProcessesSumOverTheRanksOfAll) {
+  FakeNccl nccl;
+  {
+    const std::string id = new_id(nccl.library());
+    EXPECT_EQ(id.size(), sizeof(ncclUniqueId));
+    Ranks first(nccl, 2, 10, {.first = 0, .size = 3, .id = id});
+    Ranks second(nccl, 1, 10, {.first = 2, .size = 3, .id = id});
+    EXPECT_EQ(nccl.called("ncclGetUniqueId"), 1);
+    first.reduce();
+    EXPECT_EQ(first.value(0), 1) << "one rank is missing";
+    second.reduce();
+    EXPECT_EQ(first.value(0), 1 + 2 + 1);
+    EXPECT_EQ(first.value(1), 4);
+    EXPECT_EQ(second.value(0), 4);
+  }
+  EXPECT_EQ(nccl.finalized(), 3);
+  EXPECT_EQ(nccl.misuse(), "");
+}
+
+TEST(Communicators, NameTheRankAmongThoseOfAllProcesses) {
+  FakeNccl nccl;
+  const std::string id = new_id(nccl.library());
+  nccl.fail("ncclCommInitRankConfig", ncclSystemError, 1);
+  EXPECT_THAT(error_of([&] { Ranks(nccl, 2, 10, {.first = 2, .size = 4, .id = id}); }),
+              HasSubstr("on GPU 11, rank 3 of 4"));
+  EXPECT_EQ(nccl.alive(), 0);
+}
+
+TEST(Communicators, AreNotMadeOnceTheRunHasFailed) {
+  FakeNccl nccl;
+  nccl.stall("ncclCommInitRankConfig");  // the other process does not come
+  const std::atomic<bool> failed{true};
+  EXPECT_THAT(error_of([&] {
+                const RankWorld world{.first = 0, .size = 2, .id = new_id(nccl.library())};
+                Communicators(
+                    nccl.library(), std::vector<int>{10}, std::chrono::seconds(60), [](int) {},
+                    world, &failed);
+              }),
+              HasSubstr("the run has failed meanwhile"));
+  EXPECT_EQ(nccl.aborted(), 1);
+  EXPECT_EQ(nccl.alive(), 0);
+}
+
+TEST(Communicators, RefuseAnIdThatIsNone) {
+  FakeNccl nccl;
+  EXPECT_THAT(error_of([&] { Ranks(nccl, 1, 10, {.first = 0, .size = 2, .id = "short"}); }),
+              HasSubstr("an id of NCCL has 128 bytes, not 5"));
 }
 
 TEST(Communicators, ServeRanksOfSeveralThreads) {
@@ -331,8 +381,10 @@ TEST(Communicators, SumOnGpus) {
                            .elements = {kElements},
                            .divisor = 3 * count};
   {
-    const auto made = backend.make_communicators(all, std::chrono::seconds(60));
     const std::atomic<bool> failed{false};
+    // As one of several processes does.
+    const RankWorld world{.first = 0, .size = count, .id = backend.communicator_id()};
+    const auto made = backend.make_communicators(all, std::chrono::seconds(60), world, failed);
     std::vector<RankTensors> ranks;
     for (const int gpu : all) {
       const auto r = static_cast<std::size_t>(gpu);
@@ -367,7 +419,7 @@ TEST(Communicators, OfARankAloneAreCapturedOnAGpu) {
   const RankTensors tensors{0, stream.get(), {from.data(), 1}, to};
   const std::atomic<bool> failed{false};
   {
-    const auto made = backend.make_communicators(gpu, std::chrono::seconds(60));
+    const auto made = backend.make_communicators(gpu, std::chrono::seconds(60), {}, failed);
     made->all_reduce(what, {&tensors, 1}, failed);
     stream->begin_capture(node, node);
     made->all_reduce(what, {&tensors, 1}, failed);

@@ -61,6 +61,12 @@ TEST(Presence, IsAskedWithoutLeavingAnErrorBehind) {
   }
 }
 
+TEST(Presence, WritesUuidsAsNvidiaSmiDoes) {
+  cudaUUID_t uuid{};
+  for (int i = 0; i < 16; ++i) uuid.bytes[i] = static_cast<char>(0xf0 - 15 * i);
+  EXPECT_EQ(uuid_text(uuid), "GPU-f0e1d2c3-b4a5-9687-7869-5a4b3c2d1e0f");
+}
+
 TEST(Presence, WritesVersionsOfCuda) {
   EXPECT_EQ(cuda_version(13000), "13.0");
   EXPECT_EQ(cuda_version(12040), "12.4");

@@ -1,0 +1,224 @@
+// Steps with NCCL over several processes, which are threads here; NCCL is stood in for.
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "belfry/framework/group/watched_group.h"
+#include "belfry/framework/plan/plan.h"
+#include "belfry/tests/framework/run/gpu_test_support.h"
+#include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/tests/support/stand_in_communicators.h"
+
+namespace belfry {
+namespace gpu_processes_test {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr double kTimeout = kSanitized ? 1.5 : 0.5;
+using Group = std::shared_ptr<Processes>;
+
+// A process's share of the GPUs of one host.
+SessionOptions share_of(const Group& processes, Layout layout) {
+  SessionOptions options = on_gpus(layout);
+  options.processes = processes;
+  for (int g = 0; g < layout.physical; ++g)
+    options.visible_devices += cat(g > 0 ? "," : "", processes->rank() * layout.physical + g);
+  return options;
+}
+
+// What each process says that throws CommError, by rank.
+template <class F>
+std::vector<std::string> failures(int size, const F& body, WatchOptions watch = {}) {
+  std::vector<std::string> said(at(size));
+  test::run_processes(
+      size,
+      [&](const Group& processes) {
+        said[at(processes->rank())] = message_of<CommError>([&] { body(processes); });
+      },
+      watch);
+  return said;
+}
+
+// One process's graph: each of its towers gives its number among those of all, plus the index of
+// the element, to a sum by NCCL. With `apart` another sum takes the first tower's alone.
+struct Sums {
+  Sums(const ProcessPlace& place, int towers, bool mean, bool apart = false,
+       const std::string& name = "sum")
+      : graph(1, place) {
+    std::vector<Output> values;
+    for (int t = 0; t < towers; ++t) {
+      const DeviceScope on(graph, gpu(t).of_process(place));
+      Tensor value({5}, DType::kF32);
+      for (int i = 0; i < 5; ++i)
+        value.mutable_data<float>()[i] = static_cast<float>(place.rank * towers + t + i);
+      values.push_back(constant(graph, value));
+    }
+    for (const auto& of : nccl_all_reduce_bucket({{values}}, {.mean = mean}, At(name)))
+      fetches.insert(fetches.end(), of.begin(), of.end());
+    if (!apart) return;
+    values.resize(1);
+    fetches.emplace_back(nccl_all_reduce_bucket({{values}}, {}, At("apart"))[0][0]);
+  }
+  Graph graph;
+  std::vector<Fetch> fetches;
+};
+
+struct Case {
+  int size;
+  Layout layout;
+};
+constexpr Case kCases[] = {{2, {1, 1}}, {2, {2, 1}}, {3, {1, 2}}, {2, {2, 2}}};
+
+TEST(GpuProcesses, SumOverTheTowersOfAll) {
+  for (const auto& [size, layout] : kCases)
+    for (const bool mean : {false, true}) {
+      const int towers = layout.devices(), all = size * towers;
+      const test::StandInGpus gpus(size * layout.physical);
+      const test::UseGpus use(gpus);
+      test::run_processes(size, [&](const Group& processes) {
+        const Sums sums(processes->place(), towers, mean);
+        Session session(sums.graph, share_of(processes, layout));
+        for (int run = 0; run < 3; ++run)
+          for (const Tensor& sum : session.run(sums.fetches, std::span<const FeedValue>()))
+            for (int i = 0; i < 5; ++i) {
+              const auto wanted = static_cast<float>(all * (all - 1) / 2 + all * i);
+              EXPECT_EQ(sum.data<float>()[at(i)], mean ? wanted / static_cast<float>(all) : wanted);
+            }
+      });
+      EXPECT_EQ(gpus.nccl_faults().made, size);
+      EXPECT_EQ(gpus.nccl_faults().aborted, 0);
+      EXPECT_EQ(gpus.nccl_faults().alive, 0);
+    }
+}
+
+TEST(GpuProcesses, MakeTheirCommunicatorsInOneOrder) {
+  const test::StandInGpus gpus(4);
+  const test::UseGpus use(gpus);
+  test::run_processes(2, [&](const Group& processes) {
+    const Sums sums(processes->place(), 2, false, true);
+    Session session(sums.graph, share_of(processes, {2, 1}));
+    const std::vector<Tensor> got = session.run(sums.fetches, std::span<const FeedValue>());
+    EXPECT_EQ(got[0].data<float>()[0], 0 + 1 + 2 + 3);
+    EXPECT_EQ(got[2].data<float>()[0], 0 + 2);
+  });
+  EXPECT_EQ(gpus.nccl_faults().made, 4);
+}
+
+TEST(GpuProcesses, AreRefusedWhereTheirCollectivesDiffer) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  test::run_processes(2, [&](const Group& processes) {
+    const Sums sums(processes->place(), 1, processes->rank() == 1);
+    Session session(sums.graph, share_of(processes, {1, 1}));
+    EXPECT_THAT(message_of<InvalidArgument>(
+                    [&] { session.run(sums.fetches, std::span<const FeedValue>()); }),
+                AllOf(HasSubstr("rank 1"), HasSubstr("collective 0 of the step"),
+                      HasSubstr("divided by 2"), HasSubstr("NcclAllReduce 'sum'")));
+  });
+  EXPECT_EQ(gpus.nccl_faults().made, 0);
+}
+
+// The other process waits in its stream for a rank that does not come.
+TEST(GpuProcesses, EndTogetherWhenACollectiveOfOneFails) {
+  for (const Layout layout : {Layout{1, 1}, {2, 1}}) {
+    const test::StandInGpus gpus(2 * layout.physical);
+    const test::UseGpus use(gpus);
+    test::NcclFaults& faults = gpus.nccl_faults();
+    faults.fail_at = 2 * layout.physical;  // the first behind those that connect
+    const auto said = failures(2, [&](const Group& processes) {
+      const Sums sums(processes->place(), layout.devices(), false);
+      Session session(sums.graph, share_of(processes, layout));
+      session.run(sums.fetches, std::span<const FeedValue>());
+    });
+    EXPECT_THAT(said, Contains(AllOf(HasSubstr("ncclAllReduce failed: in a test"),
+                                     HasSubstr("it failed NcclAllReduce 'sum'"))));
+    EXPECT_THAT(said, Contains(AllOf(HasSubstr("rank "), HasSubstr("a step has failed there"))));
+    EXPECT_EQ(faults.aborted, 2);
+    EXPECT_EQ(faults.alive, 0);
+  }
+}
+
+TEST(GpuProcesses, EndWhenAnotherHasEndedThem) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const auto said = failures(2, [&](const Group& processes) {
+    const Sums sums(processes->place(), 1, false);
+    Session session(sums.graph, share_of(processes, {1, 1}));
+    Step& step = session.prepare(sums.fetches);
+    step.run();
+    if (processes->rank() == 0) return step.run();
+    processes->end_others("its data are gone");
+    throw CommError("gone");
+  });
+  EXPECT_THAT(said[0], AllOf(HasSubstr("rank 1"), HasSubstr("its data are gone")));
+  EXPECT_EQ(gpus.nccl_faults().aborted, 1);
+}
+
+// All have enqueued it: so NCCL itself hangs, which a clock tells.
+TEST(GpuProcesses, NameACollectiveThatHangsInNccl) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  gpus.nccl_faults().stall_at = 2;
+  std::vector<std::string> said(2);
+  test::run_processes(2, [&](const Group& processes) {
+    said[at(processes->rank())] = message_of<StallError>([&] {
+      const Sums sums(processes->place(), 1, false);
+      SessionOptions options = share_of(processes, {1, 1});
+      options.nccl_timeout_s = kTimeout;
+      Session session(sums.graph, options);
+      session.run(sums.fetches, std::span<const FeedValue>());
+    });
+  });
+  EXPECT_THAT(said, Each(HasSubstr("NcclAllReduce 'sum'")));
+  EXPECT_THAT(said, Each(HasSubstr("no process is late with it")));
+  EXPECT_EQ(gpus.nccl_faults().aborted, 2);
+}
+
+// Rank 1 computes on its host before it has anything to sum.
+TEST(GpuProcesses, NameTheProcessThatIsLateAndWhatItComputes) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  std::atomic<bool> ended{false};
+  std::vector<std::string> said(2);
+  const WatchOptions watch{.stall_warn = std::chrono::milliseconds(0),
+                           .stall_end = std::chrono::milliseconds(kSanitized ? 1500 : 400)};
+  test::run_processes(
+      2,
+      [&](const Group& processes) {
+        Graph graph(1, processes->place());
+        Output x, late;
+        {
+          const DeviceScope on(graph, cpu(0).of_process(processes->place()));
+          x = placeholder(graph, "x", DType::kF32, {4});
+          late = tanh(x, At("late_op"));
+        }
+        const DeviceScope on(graph, gpu(0).of_process(processes->place()));
+        const std::vector<Output> values{late + 0.0};
+        const Fetch sum(nccl_all_reduce_bucket({{values}}, {}, At("sum"))[0][0]);
+        SessionOptions options = share_of(processes, {1, 1});
+        options.plan_hook = [&](Plan& plan) {
+          for (Launch& launch : plan.launches)
+            if (processes->rank() == 1 && plan.node(launch.node).name() == "late_op")
+              launch.run = [&, run = launch.run](const Pointers& p) {
+                while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                run(p);
+              };
+        };
+        Session session(graph, options);
+        Step& step = session.prepare({&sum, 1}, std::vector<FeedType>{{x, {4}}});
+        said[at(processes->rank())] = message_of<StallError>(
+            [&] { step.run(std::vector<Tensor>{Tensor({4}, DType::kF32)}); });
+        if (processes->rank() == 0) processes->end_others(said[0]);  // as programs do
+        ended = true;
+      },
+      watch);
+  EXPECT_THAT(said[0], AllOf(HasSubstr("NcclAllReduce 'sum'"), HasSubstr("late: rank 1"),
+                             HasSubstr("computes Tanh 'late_op'")));
+}
+
+}  // namespace gpu_processes_test
+}  // namespace belfry

@@ -1,0 +1,123 @@
+// Trainings of several processes on GPUs, by NCCL: both are stood in for.
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/ops/cast.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace gpu_processes_training_test {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr int kGlobalBatch = 24, kSteps = 4;
+using Group = std::shared_ptr<Processes>;
+
+// In f32, as f64 is not rounded to 16 bits; with averages, which live on hosts.
+Output normalised_model(Tower& tower, Output x, Output y) {
+  const Output wide = dense(tower, "fc0", cast(x, DType::kF32), {.units = 5});
+  const Output hidden = tanh(batch_norm(tower, "bn", wide));
+  const Output error = dense(tower, "fc1", hidden, {.units = 1}) - cast(y, DType::kF32);
+  return reduce_mean(square(error));
+}
+
+TrainerOptions options_of(int devices, const Group& processes, double bucket_mb,
+                          const std::string& allreduce = "nccl") {
+  const ProcessPlace place = processes ? processes->place() : ProcessPlace();
+  TrainerOptions options{.model = normalised_model,
+                         .optimizer = adam(0.01),
+                         .aggregation = {.allreduce = allreduce, .bucket_mb = bucket_mb},
+                         .batch_size = kGlobalBatch / (devices * place.size),
+                         .epochs = 4,
+                         .max_steps = kSteps,
+                         .session = {.threads = 1, .processes = processes}};
+  options.devices.clear();
+  for (int d = 0; d < devices; ++d) {
+    options.devices.push_back(DeviceSpec::local("GPU", d));
+    options.session.visible_devices += cat(d > 0 ? "," : "", place.rank * devices + d);
+  }
+  return options;
+}
+
+std::string trained(TrainerOptions options) {
+  const auto data = smooth_data(5 * kGlobalBatch);
+  Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+  trainer.train();
+  return cat(params_hash(trainer.session(), trainer.graph()), " ",
+             state_hash(trainer.session(), trainer.graph()), " ", trainer.metric("loss"));
+}
+
+// NCCL promises no order; its stand-in adds all ranks in one, however they are spread.
+TEST(GpuProcessesTraining, EndsAsOneProcessWithAllGpusDoes) {
+  for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}, {3, 1}})
+    for (const auto& [precision, bucket_mb] :
+         {std::pair(Precision::kF32, 0.0), {Precision::kF32, 25.0}, {Precision::kF16, 25.0}}) {
+      const test::StandInGpus gpus(size * devices);
+      const test::UseGpus use(gpus);
+      const auto with = [&, precision = precision, mb = bucket_mb](int own,
+                                                                   const Group& processes) {
+        TrainerOptions options = options_of(own, processes, mb);
+        options.precision = precision;
+        options.loss_scale.initial = 0x1p20;  // overflows, so that steps are skipped
+        return trained(std::move(options));
+      };
+      const std::string alone = with(size * devices, nullptr);
+      test::run_processes(size, [&, own = devices](const Group& processes) {
+        EXPECT_EQ(with(own, processes), alone);
+      });
+    }
+}
+
+std::string refusal(int devices, const std::string& allreduce) {
+  const test::StandInGpus gpus(2 * devices);
+  const test::UseGpus use(gpus);
+  std::mutex mutex;
+  std::vector<std::string> said;
+  test::run_processes(2, [&](const Group& processes) {
+    const std::string one = message_of<InvalidArgument>(
+        [&] { trained(options_of(devices, processes, 25, allreduce)); });
+    const std::lock_guard lock(mutex);
+    said.push_back(one);
+  });
+  EXPECT_THAT(said, Each(said[0]));
+  return said[0];
+}
+
+// Through memory of hosts, in the order of the canonical tree.
+TEST(GpuProcessesTraining, ByCollectiveEndsAsOneProcessWithAllGpusDoes) {
+  for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}}) {
+    const test::StandInGpus gpus(size * devices);
+    const test::UseGpus use(gpus);
+    const std::string alone = trained(options_of(size * devices, nullptr, 25, "collective"));
+    test::run_processes(size, [&, own = devices](const Group& processes) {
+      EXPECT_EQ(trained(options_of(own, processes, 25, "collective")), alone);
+    });
+  }
+}
+
+TEST(GpuProcessesTraining, IsRefusedForStrategiesOfOneProcess) {
+  EXPECT_THAT(refusal(2, "naive"), HasSubstr("gradients of one process"));
+  EXPECT_THAT(refusal(2, "naive"), HasSubstr("use nccl"));
+}
+
+TEST(GpuProcessesTraining, IsRefusedForNcclOnCpus) {
+  test::run_processes(2, [&](const Group& processes) {
+    TrainerOptions options = options_of(1, processes, 25);
+    options.devices = {DeviceSpec::local("CPU", 0)};
+    EXPECT_THAT(message_of<InvalidArgument>([&] { trained(std::move(options)); }),
+                AllOf(HasSubstr("NCCL needs GPUs"), HasSubstr("use collective")));
+  });
+}
+
+}  // namespace gpu_processes_training_test
+}  // namespace belfry

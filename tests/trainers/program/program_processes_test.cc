@@ -1,0 +1,82 @@
+// A training program as one of several processes, which are threads here, on GPUs that are stood in
+// for.
+#include "belfry/trainers/program/program_processes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/util/flag_values.h"
+
+namespace belfry {
+namespace program_processes_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string refusal_in_processes(int size, const std::vector<const char*>& arguments) {
+  std::vector<std::string> said(static_cast<std::size_t>(size));
+  test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+    said[static_cast<std::size_t>(processes->rank())] =
+        message_of<Error>([&] { of_process(parse(arguments), processes); });
+  });
+  EXPECT_THAT(said, testing::Each(testing::Not("")));
+  return said[0];
+}
+
+TEST(ProgramProcesses, DivideTheGpusOfAHost) {
+  const test::StandInGpus gpus(5);
+  const test::UseGpus use(gpus);
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const TrainFlags flags = of_process(parse({"--devices=gpu:2", "--allreduce=nccl"}), processes);
+    EXPECT_EQ(flags.trainer.session.visible_devices, processes->rank() == 0 ? "0,1" : "2,3");
+  });
+}
+
+TEST(ProgramProcesses, AskForNoGpusOnCpus) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const TrainFlags flags =
+        of_process(parse({"--devices=cpu:1", "--trainer=replicated"}), processes);
+    EXPECT_EQ(flags.trainer.session.visible_devices, "");
+  });
+}
+
+TEST(ProgramProcesses, PlanForGpusThatAreNotThere) {
+  const test::StandInGpus gpus(0);
+  const test::UseGpus use(gpus);
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const TrainFlags flags =
+        of_process(parse({"--dry_run", "--devices=gpu:2", "--allreduce=nccl"}), processes);
+    EXPECT_EQ(flags.trainer.session.visible_devices, "");
+  });
+}
+
+TEST(ProgramProcesses, AreRefusedMoreDevicesThanTheirShareOfTheGpus) {
+  const test::StandInGpus gpus(3);
+  const test::UseGpus use(gpus);
+  EXPECT_THAT(refusal_in_processes(2, {"--devices=gpu:2", "--allreduce=nccl"}),
+              AllOf(HasSubstr("--devices asks for 2 GPUs in each process"), HasSubstr("rank 0"),
+                    HasSubstr("has 1 of 3")));
+}
+
+TEST(ProgramProcesses, AreRefusedOneGpuForTwoOfThem) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  EXPECT_THAT(
+      refusal_in_processes(2, {"--devices=gpu:1", "--trainer=replicated", "--allreduce=nccl"}),
+      AllOf(HasSubstr("2 processes on "), HasSubstr("would share 1 GPUs (GPU-0)")));
+}
+
+TEST(ProgramProcesses, AreRefusedStrategiesThatCannotServeTheirDevices) {
+  EXPECT_THAT(refusal_in_processes(2, {"--devices=cpu:2", "--allreduce=naive"}),
+              AllOf(HasSubstr("--allreduce=naive"), HasSubstr("use collective, ring or mpi")));
+}
+
+}  // namespace program_processes_test
+}  // namespace belfry
