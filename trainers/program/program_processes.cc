@@ -174,9 +174,11 @@ TrainFlags of_planned_process(TrainFlags flags) {
 }
 
 std::string note_of_plan(const TrainFlags& flags) {
-  if (flags.processes == 1 || !on_gpus(flags)) return "";
-  return "several processes do not run on GPUs yet, as no collective of NCCL reaches other "
-         "processes; this plan takes sums to other hosts through memory of the host";
+  if (flags.processes == 1 || !on_gpus(flags) || flags.trainer.aggregation.allreduce == "nccl")
+    return "";
+  return "sums go to other hosts through memory of the host; --allreduce=nccl sends them from GPU "
+         "to "
+         "GPU";
 }
 
 bool speaks(const TrainFlags& flags) {
