@@ -26,8 +26,8 @@ struct ReduceOptions {
 };
 
 // To add one: derive, override sum() and, where the result is canonical, canonical(); register it
-// from a file of its own (naive.cc is an example). Strategies that wrap others hand refusal() and
-// canonical() on.
+// from a file of its own (naive.cc is an example). Strategies that wrap others hand refusal(),
+// refusal_of_processes() and canonical() on.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -43,14 +43,13 @@ class Strategy {
   // strategy and no flag; "" if they can. reduce() refuses with it, and programs do before they
   // build anything. One tower is asked about, too, though reduce() has nothing to do for it.
   virtual std::string refusal(const std::vector<DeviceSpec>& devices) const;
+  // The same where there are several processes (Graph::process), whose gradients it has to combine,
+  // and `devices` are those of one. By default it combines those of one process.
+  virtual std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const;
 
   // Whether sums over this many towers are promised to have the bits of the canonical tree (add_n
   // over towers in order), and so of every other canonical strategy.
   virtual bool canonical(int towers) const;
-
-  // The same where there are several processes (Graph::process), whose gradients it has to combine,
-  // and `devices` are those of one. By default it combines those of one process.
-  virtual std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const;
 
   // The same strategy with each tensor cut into `chunks` >= 2 pieces: `name#chunks` of a spec.
   // nullptr, the default: it takes no number of chunks.
@@ -94,8 +93,8 @@ using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
 // Whether a name is one of the menu, or stands for something that the menu has.
 enum class StrategyName { kMain, kAlias };
 
-// Makes a strategy known by name. Throws InvalidArgument if the name is taken, empty, "auto", or
-// has a character that specs give a meaning (':', '#', ',' and white space).
+// Makes a strategy known by name. Throws InvalidArgument if the name is taken, empty, "auto" or
+// "all", or has a character that specs give a meaning (':', '#', ',', '-' and white space).
 void register_strategy(std::string name, StrategyFactory factory,
                        StrategyName kind = StrategyName::kMain);
 // A second name for one of the menu. Throws InvalidArgument as above.

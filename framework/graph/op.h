@@ -2,9 +2,10 @@
 // written once, and error prefixes, labels and registry keys derive from it.
 //
 //   // relu.cc
-//   const Op kRelu{.name = "Relu", .inputs = 1, .shape = same_as_input, .gradient = relu_gradient,
-//                  .split = WorkSplit::kElements, .in_place = InPlace::kFirst, .cpu = relu_cpu,
-//                  .reference = relu_reference};
+//   const Op kRelu{.name = "Relu", .inputs = 1, .shape = floating_pointwise,
+//                  .gradient = relu_gradient, .split = WorkSplit::kElements,
+//                  .shards = pointwise_shards, .in_place = InPlace::kFirst,
+//                  .cpu = unary<functors::Relu>, .reference = plain_unary<PlainRelu>};
 //   Output relu(Output x, At at) { return x.graph().add(kRelu, {x}, at).output(); }
 #pragma once
 #include <memory>

@@ -27,7 +27,7 @@ int thread_count(int asked) {
   return asked == 0 ? cores : asked;
 }
 
-// More workers than there are shards on CPUs would have nothing to do.
+// More workers than there are shards on CPUs would have little to do.
 int workers_of_pool(int threads, int shards, const std::vector<std::unique_ptr<Device>>& devices) {
   const auto cpus = std::ranges::count_if(devices, [](const auto& d) { return !d->on_gpu(); });
   return static_cast<int>(std::min<std::int64_t>(threads, std::int64_t{cpus} * shards));

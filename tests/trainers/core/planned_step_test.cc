@@ -38,7 +38,7 @@ std::int64_t bytes_of_values(int towers) { return 8 * (2 * towers + 1); }
 TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
   for (const ProcessPlace place : {ProcessPlace{0, 4}, ProcessPlace{2, 4}}) {
     const PlannedStep step = planned(place, "CPU", 2);
-    const std::vector<std::int64_t> pieces = piece_sizes(kGradients, 4);
+    const std::vector<std::int64_t> pieces = piece_sizes(even_cuts(kGradients, 4));
     ASSERT_EQ(step.messages.size(), 4u);
     const std::int64_t own = pieces[static_cast<std::size_t>(place.rank)];
     for (int r = 0; r < 4; ++r) {
