@@ -367,6 +367,7 @@ Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, 
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at) {
   const Cuts cuts = even_cuts(own[0].shape().elements(), place.size);
+  const MessageScope on(own[0].graph(), own[0].device());
   return gather_pieces(scatter_sum(own, place, towers, mean, cuts, at), place, cuts, at);
 }
 

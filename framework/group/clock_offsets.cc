@@ -6,11 +6,11 @@
 #include <thread>
 
 #include "belfry/framework/group/clock_offsets_impl.h"
+#include "belfry/framework/group/tags_impl.h"
 
 namespace belfry {
 namespace {
 
-constexpr int kClockTag = (1 << 20) + 3;  // which no step, gather() or sign of life uses
 constexpr int kPings = 32;
 
 using NanosecondClock = std::function<std::int64_t()>;

@@ -8,12 +8,10 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/tags_impl.h"
 
 namespace belfry {
 namespace {
-
-// Tags of gather(), which no step uses.
-constexpr int kSizes = 1 << 20, kContents = kSizes + 1;
 
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
@@ -32,14 +30,14 @@ std::vector<std::string> receive_all(ProcessGroup& group, const std::string& own
   std::vector<GroupMessage> messages;
   for (int r = 1; r < group.size(); ++r) {
     const auto at = static_cast<std::size_t>(r);
-    messages.push_back({r, kSizes, std::as_writable_bytes(std::span(&sizes[at], 1))});
+    messages.push_back({r, kSizesTag, std::as_writable_bytes(std::span(&sizes[at], 1))});
   }
   for (GroupMessage& message : messages) group.receive(message);
   finish(group, messages);
   for (GroupMessage& message : messages) {
     std::string& text = all[static_cast<std::size_t>(message.peer)];
     text.resize(sizes[static_cast<std::size_t>(message.peer)]);
-    message = {message.peer, kContents, bytes_of(text)};
+    message = {message.peer, kContentsTag, bytes_of(text)};
     group.receive(message);
   }
   finish(group, messages);
@@ -48,19 +46,19 @@ std::vector<std::string> receive_all(ProcessGroup& group, const std::string& own
 
 void send_sized(ProcessGroup& group, int peer, std::string& text) {
   std::uint64_t size = text.size();
-  GroupMessage messages[] = {{peer, kSizes, std::as_writable_bytes(std::span(&size, 1))},
-                             {peer, kContents, bytes_of(text)}};
+  GroupMessage messages[] = {{peer, kSizesTag, std::as_writable_bytes(std::span(&size, 1))},
+                             {peer, kContentsTag, bytes_of(text)}};
   for (GroupMessage& message : messages) group.send(message);
   finish(group, messages);
 }
 
 std::string receive_sized(ProcessGroup& group, int peer) {
   std::uint64_t size = 0;
-  GroupMessage message{peer, kSizes, std::as_writable_bytes(std::span(&size, 1))};
+  GroupMessage message{peer, kSizesTag, std::as_writable_bytes(std::span(&size, 1))};
   group.receive(message);
   finish(group, {&message, 1});
   std::string text(size, '\0');
-  message = {peer, kContents, bytes_of(text)};
+  message = {peer, kContentsTag, bytes_of(text)};
   group.receive(message);
   finish(group, {&message, 1});
   return text;

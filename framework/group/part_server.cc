@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "belfry/framework/group/tags_impl.h"
+
 namespace belfry {
 namespace {
 
 // Which neither steps, nor gather(), nor signs of life use.
-constexpr int kAskTag = (1 << 20) + 3, kAnswerTag = kAskTag + 1;
 
 template <class T>
 std::span<std::byte> bytes_in(T& value) {

@@ -8,11 +8,10 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/tags_impl.h"
 
 namespace belfry {
 namespace {
-
-constexpr int kSignTag = (1 << 20) + 2;  // which no step and no gather() uses
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {

@@ -269,7 +269,7 @@ TEST(Processes, AreTimedAsTheyReduceTogether) {
 
 TEST(Processes, AreNotTimedByWhatOneProcessDoes) {
   for (const auto& [flags, why] :
-       {std::pair(" --strategies=naive", "--strategies=naive: it combines what one process has"),
+       {std::pair(" --strategies=naive", "--strategies=naive: the strategy combines the gradients of one process"),
         std::pair(" --update=momentum", "--update=momentum times the update of one process"),
         std::pair(" --strategies=auto",
                   "auto among --strategies predicts for the devices of one")}) {

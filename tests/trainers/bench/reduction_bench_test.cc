@@ -342,8 +342,8 @@ TEST(ReductionBench, OfSeveralProcessesRefusesWhatCannotReachThem) {
   EXPECT_EQ(reduction_refusal({Shape{4}}, "collective", several), "");
   EXPECT_EQ(reduction_refusal({Shape{4}}, "ring", several), "");
   EXPECT_THAT(reduction_refusal({Shape{4}}, "naive", several),
-              HasSubstr("it combines what one process has, and this is one of 2; use collective, "
-                        "ring or mpi"));
+              HasSubstr("combines the gradients of one process, and this is one of several; use "
+                        "collective, ring or mpi"));
   several.dtype = DType::kI32;
   EXPECT_THAT(reduction_refusal({Shape{4}}, "collective", several),
               HasSubstr("sums over processes are of f32 or f64, not of i32"));

@@ -63,7 +63,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
-  EXPECT_EQ(json.size(), 55u);
+  EXPECT_EQ(json.size(), 56u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
