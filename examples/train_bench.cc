@@ -231,7 +231,7 @@ Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
       .set("global_batch_size", plan.shards.global_batch)
       .set("shards", plan.shards.shards)
       .set("planned_bytes", plan.bytes)
-      .set("note", note_of_plan(wanted.training));
+      .set("note", note_of_plan(wanted.training, plan.mode.allreduce));
   return json;
 }
 
@@ -240,7 +240,8 @@ void print_plan(const ModePlan& plan, const BenchFlags& wanted, Console& console
                    without_line_break(shards_text(plan.shards))));
   if (wanted.training.processes == 1) return;
   console.line(without_line_break(to_text(plan.step)));
-  if (const std::string note = note_of_plan(wanted.training); !note.empty()) console.line(note);
+  const std::string note = note_of_plan(wanted.training, plan.mode.allreduce);
+  if (!note.empty()) console.line(note);
 }
 
 // Prints what each mode needs and moves those that refuse into `refused`. What `auto` chose is kept

@@ -175,8 +175,9 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
     if (flags.processes > 1) {
       const PlannedStep step = planned_step(trainer);
       console.line(without_line_break(to_text(step)));
-      if (const std::string note = note_of_plan(flags); !note.empty()) console.line(note);
-      json.set("step", to_json(step).set("note", note_of_plan(flags)));
+      const std::string note = note_of_plan(flags, trainer.options().aggregation.allreduce);
+      if (!note.empty()) console.line(note);
+      json.set("step", to_json(step).set("note", note));
     }
   }
   if (node) {

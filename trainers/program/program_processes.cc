@@ -173,12 +173,10 @@ TrainFlags of_planned_process(TrainFlags flags) {
   return flags;
 }
 
-std::string note_of_plan(const TrainFlags& flags) {
-  if (flags.processes == 1 || !on_gpus(flags) || flags.trainer.aggregation.allreduce == "nccl")
-    return "";
-  return "sums go to other hosts through memory of the host; --allreduce=nccl sends them from GPU "
-         "to "
-         "GPU";
+std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce) {
+  if (flags.processes == 1 || !on_gpus(flags)) return "";
+  if (allreduce == "nccl") return "what NCCL sends to other hosts is not counted";
+  return "gradients go to other hosts through memory of the host; nccl sends them from GPU to GPU";
 }
 
 bool speaks(const TrainFlags& flags) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/group/processes.h"
@@ -22,8 +23,9 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes);
 // The flags of a program that is alone: with --processes, of rank 0 of so many, whose step a dry
 // run plans. Throws FlagError for what several processes cannot do.
 TrainFlags of_planned_process(TrainFlags flags);
-// What keeps several processes from running a plan; "" for nothing.
-std::string note_of_plan(const TrainFlags& flags);
+// How a plan of several processes that combines gradients so takes them from GPUs to other hosts;
+// "" for plans of CPUs.
+std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce);
 
 // Rank 0 of several processes does, and one that is alone.
 bool speaks(const TrainFlags& flags);
