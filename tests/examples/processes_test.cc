@@ -110,9 +110,9 @@ TEST(Processes, MpiAddsNothingWhereItHasNotStartedThem) {
 }
 
 std::int64_t optimizer_bytes(const std::string& memory_report) {
-  const std::string text = shell("cat " + memory_report).output;
+  const nlohmann::json report = nlohmann::json::parse(shell("cat " + memory_report).output);
   std::int64_t bytes = 0;
-  for (const auto& device : nlohmann::json::parse(text)["devices"])
+  for (const auto& device : report["devices"])
     bytes += device["kinds"]["optimizer"].get<std::int64_t>();
   return bytes;
 }
@@ -269,7 +269,8 @@ TEST(Processes, AreTimedAsTheyReduceTogether) {
 
 TEST(Processes, AreNotTimedByWhatOneProcessDoes) {
   for (const auto& [flags, why] :
-       {std::pair(" --strategies=naive", "--strategies=naive: the strategy combines the gradients of one process"),
+       {std::pair(" --strategies=naive",
+                  "--strategies=naive: the strategy combines the gradients of one process"),
         std::pair(" --update=momentum", "--update=momentum times the update of one process"),
         std::pair(" --strategies=auto",
                   "auto among --strategies predicts for the devices of one")}) {
