@@ -147,10 +147,11 @@ std::vector<AgreedItem> NcclRanks::collectives() const {
     const RankReduction& what = launch.rank->reduction();
     const auto used =
         std::ranges::find(joined_, &launch.rank->communicators(), &Joined::all) - joined_.begin();
-    items.push_back({cat("collective ", items.size() - joined_.size(), " of the step"),
-                     cat(what.node->op().name, " '", what.node->logical_name(), "' of ",
-                         join(what.elements), " elements of ", name_of(what.dtype), ", divided by ",
-                         what.divisor, ", by communicator ", used)});
+    items.push_back(
+        {cat("collective ", items.size() - joined_.size(), " of the step"),
+         cat(what.node->op().name, " '", what.node->logical_name(), "' of ", join(what.elements),
+             " elements of ", name_of(what.dtype), ", divided by ", what.divisor,
+             ", by communicator ", used, ", built at ", what.node->origin().site)});
   }
   return items;
 }

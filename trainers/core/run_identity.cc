@@ -259,19 +259,6 @@ void add_test_data(const Dataset* data, std::vector<AgreedItem>& items) {
     items.push_back({"the test data", text_in(found, key)});
 }
 
-// Those of ranks, which wait for the ranks of all processes.
-void add_collectives(const Graph& graph, std::vector<AgreedItem>& items) {
-  for (std::size_t id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    if (!node.op().ranks) continue;
-    std::vector<std::string> types;
-    for (std::size_t i = 0; i < node.outputs(); ++i) types.push_back(cat(node.output_type(i)));
-    items.push_back({cat("collective '", node.logical_name(), "'"),
-                     cat(node.op().name, node.raw_options().str(), " of ", join(types),
-                         ", built at ", node.origin().site)});
-  }
-}
-
 }  // namespace
 
 Json run_identity(const Trainer& trainer, const Dataset& data) {
@@ -317,7 +304,6 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer) {
   add_variables(trainer, items);
   add_model(trainer.towers()[0], items);
   add_messages(trainer, items);
-  add_collectives(trainer.graph(), items);
   return items;
 }
 
