@@ -16,11 +16,6 @@ namespace docs_test {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-std::string text_of(const std::string& path) {
-  const std::vector<std::byte> bytes = local_file_system().read(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // The lines of its blocks of code.
 std::vector<std::string> commands(const std::string& document) {
   std::vector<std::string> lines;
@@ -36,7 +31,7 @@ std::vector<std::string> commands(const std::string& document) {
 
 TEST(TrainingRuns, DoWhatTheirDocumentSays) {
   if (kSanitized) GTEST_SKIP() << "sanitizers run these programs in other tests";
-  const std::string document = text_of(cat(BELFRY_SOURCE_DIR, "/docs/training_runs.md"));
+  const std::string document = text_of_file(cat(BELFRY_SOURCE_DIR, "/docs/training_runs.md"));
   const std::string folder = temporary_path(".runs");
   std::vector<std::string> outputs;
   for (std::string command : commands(document)) {
@@ -55,7 +50,7 @@ TEST(TrainingRuns, DoWhatTheirDocumentSays) {
   }
   ASSERT_THAT(outputs, SizeIs(testing::Ge(4u)));
   const auto results = [&](const char* run) {
-    return nlohmann::json::parse(text_of(cat(folder, "/runs/", run, "/summary.json")));
+    return nlohmann::json::parse(text_of_file(cat(folder, "/runs/", run, "/summary.json")));
   };
   EXPECT_EQ(results("first")["resumed_from_step"], 30);
   EXPECT_EQ(results("first")["steps"], 60);

@@ -20,18 +20,13 @@ using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
 
-std::string text_of(const std::string& path) {
-  const std::vector<std::byte> bytes = local_file_system().read(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::string example(const char* path) { return cat(BELFRY_SOURCE_DIR, "/examples/", path); }
 
 const std::string kBuildDir = cat(BELFRY_BIN_DIR, "/..");
 
 // What this build was configured with.
 std::string configured(std::string_view name) {
-  const std::string cache = text_of(kBuildDir + "/CMakeCache.txt");
+  const std::string cache = text_of_file(kBuildDir + "/CMakeCache.txt");
   for (const std::string_view line : split(cache, '\n'))
     if (line.starts_with(cat(name, ":"))) return std::string(line.substr(line.find('=') + 1));
   ADD_FAILURE() << "CMakeCache.txt has no " << name;
@@ -77,7 +72,7 @@ class Installed : public testing::Test {
     const std::string json = root_ + "/result.json";
     arguments.push_back("--json=" + json);
     succeed(program, arguments);
-    return nlohmann::json::parse(text_of(json));
+    return nlohmann::json::parse(text_of_file(json));
   }
 
   // --print_config gives a file of which --config makes the same run.
@@ -110,7 +105,7 @@ const std::vector<std::string> kPublic = {"belfry.h", "framework/graph/op.h",
 // What a header below `folder` includes of ours, without "belfry/".
 std::vector<std::string> included_by(const std::string& folder, const std::string& header) {
   std::vector<std::string> names;
-  for (const std::string& include : test::includes(text_of(cat(folder, "/", header))))
+  for (const std::string& include : test::includes(text_of_file(cat(folder, "/", header))))
     if (include.starts_with("\"belfry/")) names.push_back(include.substr(8, include.size() - 9));
   return names;
 }
@@ -169,8 +164,8 @@ TEST_F(Installed, NamesOfProgramsAreNotTaken) {
 }
 
 TEST(OwnProgram, IsShownWholeInTheReadme) {
-  const std::string readme = text_of(cat(BELFRY_SOURCE_DIR, "/README.md"));
-  const auto source = [](const char* file) { return text_of(example(file)); };
+  const std::string readme = text_of_file(cat(BELFRY_SOURCE_DIR, "/README.md"));
+  const auto source = [](const char* file) { return text_of_file(example(file)); };
   EXPECT_THAT(readme, HasSubstr("```cmake\n" + source("own_program/CMakeLists.txt") + "```\n"));
   EXPECT_THAT(readme, HasSubstr("```cpp\n" + source("own_program/main.cc") + "```\n"));
 }

@@ -14,9 +14,9 @@ namespace belfry {
 namespace {
 
 std::string take_text(const std::string& path) {
-  const std::vector<std::byte> bytes = local_file_system().read(path);
+  std::string text = text_of_file(path);
   local_file_system().remove(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return text;
 }
 
 }  // namespace
@@ -45,6 +45,15 @@ Finished run_program(const std::string& path, const std::vector<std::string>& ar
   int status = 0;
   EXPECT_EQ(waitpid(child, &status, 0), child);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, take_text(output), take_text(errors)};
+}
+
+Finished run_built(const std::string& program, const std::vector<std::string>& arguments) {
+  return run_program(cat(BELFRY_BIN_DIR, "/", program), arguments);
+}
+
+std::string text_of_file(const std::string& path) {
+  const std::vector<std::byte> bytes = local_file_system().read(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 Finished check_traces(const std::vector<std::string>& files) {

@@ -14,6 +14,12 @@ struct Finished {
 // `path` is looked for on PATH if it has no slash.
 Finished run_program(const std::string& path, const std::vector<std::string>& arguments);
 
+// The same of a program of this build.
+Finished run_built(const std::string& program, const std::vector<std::string>& arguments);
+
+// All that a file holds.
+std::string text_of_file(const std::string& path);
+
 // Of scripts/check_trace, the independent checker. Status -1 if there is no python3, which
 // scripts/setup installs.
 Finished check_traces(const std::vector<std::string>& files);

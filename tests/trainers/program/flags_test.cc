@@ -1,5 +1,7 @@
 #include "belfry/trainers/program/flags.h"
 
+#include <sstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -190,19 +192,6 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
               HasSubstr("1001 CPU and 31 GPU devices"));
 }
 
-TEST(Flags, TakeANumberOfProcessesForDryRunsAlone) {
-  const TrainFlags flags =
-      parse({"--dry_run", "--processes=128", "--devices=gpu:8", "--global_batch_size=2048"});
-  EXPECT_EQ(flags.processes, 128);
-  EXPECT_EQ(flags.trainer.batch_size, 2);
-  EXPECT_EQ(parse({"--dry_run", "--processes=2", "--devices=cpu:1"}).kind, "replicated");
-  EXPECT_EQ(parse({}).processes, 1);
-  EXPECT_THAT(refusal({"--processes=4"}),
-              HasSubstr("--processes=4 needs --dry_run, which plans one of so many; a run has the "
-                        "processes that a launcher starts: mpirun -n 4, or belfry run -n 4"));
-  EXPECT_THAT(refusal({"--dry_run", "--processes=0"}), HasSubstr("--processes=0"));
-}
-
 TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
   EXPECT_EQ(parse({"--batch-size=8"}).trainer.batch_size, 8);
   EXPECT_EQ(parse({"--batch_size", "8"}).trainer.batch_size, 8);
@@ -293,58 +282,18 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
   EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
 }
 
-// No error, as a run may go on with fewer processes.
-TEST(Flags, OfUpdatesInPartsChangeNothingInOneProcess) {
-  for (const char* flag : {"--partition_updates=1", "--zero_stage=1", "--zero_stage=0"})
-    EXPECT_FALSE(parse({flag, "--devices=cpu:2"}).trainer.aggregation.partition_updates) << flag;
-  EXPECT_THAT(refusal({"--zero_stage=2"}), HasSubstr("--zero_stage=2"));
-}
-
 // Whatever is typed, errors are ours: they name the flag as it was written.
 TEST(Flags, NameThemselvesInEveryError) {
-  const char* const flags[] = {"--devices",
-                               "--logical_gpus",
-                               "--trainer",
-                               "--allreduce",
-                               "--bucket_mb",
-                               "--fuse_updates",
-                               "--share_replicas",
-                               "--gradient_repacking",
-                               "--batch_size",
-                               "--nccl_timeout_s",
-                               "--uneven",
-                               "--small_tensors_kb",
-                               "--epochs",
-                               "--max_steps",
-                               "--tower_weights",
-                               "--learning_rate",
-                               "--precision",
-                               "--seed",
-                               "--threads",
-                               "--check_equivalence",
-                               "--async",
-                               "--dry_run",
-                               "--deterministic",
-                               "--parameter_device",
-                               "--num_gpus",
-                               "--device",
-                               "--num_epochs",
-                               "--variable_update",
-                               "--num_batches",
-                               "--use_fp16",
-                               "--remeasure",
-                               "--all_reduce_spec",
-                               "--tf_random_seed",
-                               "--lr_schedule",
-                               "--warmup_steps",
-                               "--early_stop",
-                               "--moving_average",
-                               "--weight_decay",
-                               "--clip_norm",
-                               "--gradient_accumulation_steps",
-                               "--partition_updates",
-                               "--zero_stage"};
-  for (const char* flag : flags)
+  std::istringstream flags(
+      "--devices --logical_gpus --trainer --allreduce --bucket_mb --fuse_updates "
+      "--share_replicas --gradient_repacking --batch_size --nccl_timeout_s --uneven "
+      "--small_tensors_kb --epochs --max_steps --tower_weights --learning_rate --precision "
+      "--seed --threads --check_equivalence --async --dry_run --deterministic "
+      "--parameter_device --num_gpus --device --num_epochs --variable_update --num_batches "
+      "--use_fp16 --remeasure --all_reduce_spec --tf_random_seed --lr_schedule "
+      "--warmup_steps --early_stop --moving_average --weight_decay --clip_norm "
+      "--gradient_accumulation_steps --partition_updates --zero_stage");
+  for (std::string flag; flags >> flag;)
     for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
       const std::string argument = cat(flag, "=", value);
       const std::string why = refusal({argument.c_str()});

@@ -1,4 +1,5 @@
-// Processes whose command lines differ are refused, with the flag and both values.
+// Flags of several processes. Those whose command lines differ are refused, with the flag and both
+// values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,6 +93,26 @@ TEST(ProcessFlags, MayComeInAnyOrderAndSayWhatIsTheDefault) {
 
 TEST(ProcessFlags, OfFilesAndThreadsAreEachProcesssOwn) {
   EXPECT_EQ(told({}, {"--data_dir=elsewhere", "--threads=3", "--json=elsewhere"}), "");
+}
+
+TEST(Flags, TakeANumberOfProcessesForDryRunsAlone) {
+  const TrainFlags flags =
+      parse({"--dry_run", "--processes=128", "--devices=gpu:8", "--global_batch_size=2048"});
+  EXPECT_EQ(flags.processes, 128);
+  EXPECT_EQ(flags.trainer.batch_size, 2);
+  EXPECT_EQ(parse({"--dry_run", "--processes=2", "--devices=cpu:1"}).kind, "replicated");
+  EXPECT_EQ(parse({}).processes, 1);
+  EXPECT_THAT(refusal({"--processes=4"}),
+              HasSubstr("--processes=4 needs --dry_run, which plans one of so many; a run has the "
+                        "processes that a launcher starts: mpirun -n 4, or belfry run -n 4"));
+  EXPECT_THAT(refusal({"--dry_run", "--processes=0"}), HasSubstr("--processes=0"));
+}
+
+// No error, as a run may go on with fewer processes.
+TEST(Flags, OfUpdatesInPartsChangeNothingInOneProcess) {
+  for (const char* flag : {"--partition_updates=1", "--zero_stage=1", "--zero_stage=0"})
+    EXPECT_FALSE(parse({flag, "--devices=cpu:2"}).trainer.aggregation.partition_updates) << flag;
+  EXPECT_THAT(refusal({"--zero_stage=2"}), HasSubstr("--zero_stage=2"));
 }
 
 }  // namespace process_flags_test

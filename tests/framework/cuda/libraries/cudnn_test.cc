@@ -96,24 +96,35 @@ TEST(CudnnConvolution, MultipliesF32ExactlyUnlessTf32IsAskedFor) {
   EXPECT_EQ(math(DType::kBF16, Compute::kExact), CUDNN_TENSOR_OP_MATH);
 }
 
+// What cuDNN says of a descriptor of a convolution.
+struct Described {
+  std::array<int, 2> padding{}, stride{}, dilation{};
+  cudnnConvolutionMode_t mode{};
+  cudnnDataType_t sums{};
+  int groups = 0;
+};
+
+Described described_by(const ConvolutionDescriptors& of) {
+  Described made;
+  BELFRY_GPU_CALL(
+      cudnnGetConvolution2dDescriptor(of.convolution.get(), &made.padding[0], &made.padding[1],
+                                      &made.stride[0], &made.stride[1], &made.dilation[0],
+                                      &made.dilation[1], &made.mode, &made.sums),
+      kHere);
+  BELFRY_GPU_CALL(cudnnGetConvolutionGroupCount(of.convolution.get(), &made.groups), kHere);
+  return made;
+}
+
 TEST(CudnnConvolution, IsTheCrossCorrelationAddedInTheTypeOfSums) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
     const ConvolutionDescriptors of = describe(some_convolution(dtype), kHere);
-    std::array<int, 2> padding{}, stride{}, dilation{};
-    cudnnConvolutionMode_t mode{};
-    cudnnDataType_t sums{};
-    BELFRY_GPU_CALL(
-        cudnnGetConvolution2dDescriptor(of.convolution.get(), &padding[0], &padding[1], &stride[0],
-                                        &stride[1], &dilation[0], &dilation[1], &mode, &sums),
-        kHere);
-    EXPECT_EQ(padding, (std::array{1, 2}));
-    EXPECT_EQ(stride, (std::array{2, 1}));
-    EXPECT_EQ(dilation, (std::array{1, 1}));
-    EXPECT_EQ(mode, CUDNN_CROSS_CORRELATION);
-    EXPECT_EQ(sums, dtype == DType::kF64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
-    int groups = 0;
-    BELFRY_GPU_CALL(cudnnGetConvolutionGroupCount(of.convolution.get(), &groups), kHere);
-    EXPECT_EQ(groups, 1);
+    const Described made = described_by(of);
+    EXPECT_EQ(made.padding, (std::array{1, 2}));
+    EXPECT_EQ(made.stride, (std::array{2, 1}));
+    EXPECT_EQ(made.dilation, (std::array{1, 1}));
+    EXPECT_EQ(made.mode, CUDNN_CROSS_CORRELATION);
+    EXPECT_EQ(made.sums, dtype == DType::kF64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+    EXPECT_EQ(made.groups, 1);
   }
 }
 
@@ -125,17 +136,9 @@ TEST(CudnnConvolution, HasTheDilationAndGroupsThatAreAskedFor) {
   convolution.groups = 2;
   const ConvolutionDescriptors of = describe(convolution, kHere);
   EXPECT_EQ(output_shape(of, kHere), convolution.y);
-  std::array<int, 2> padding{}, stride{}, dilation{};
-  cudnnConvolutionMode_t mode{};
-  cudnnDataType_t sums{};
-  BELFRY_GPU_CALL(
-      cudnnGetConvolution2dDescriptor(of.convolution.get(), &padding[0], &padding[1], &stride[0],
-                                      &stride[1], &dilation[0], &dilation[1], &mode, &sums),
-      kHere);
-  EXPECT_EQ(dilation, convolution.dilation);
-  int groups = 0;
-  BELFRY_GPU_CALL(cudnnGetConvolutionGroupCount(of.convolution.get(), &groups), kHere);
-  EXPECT_EQ(groups, 2);
+  const Described made = described_by(of);
+  EXPECT_EQ(made.dilation, convolution.dilation);
+  EXPECT_EQ(made.groups, 2);
 }
 
 // Strides say that channels lie side by side.
