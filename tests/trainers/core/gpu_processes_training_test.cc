@@ -93,16 +93,34 @@ std::string refusal(int devices, const std::string& allreduce) {
   return said[0];
 }
 
+// What all of so many processes end with; one has no group.
+std::string trained_by(int size, int devices, const std::string& allreduce) {
+  const test::StandInGpus gpus(size * devices);
+  const test::UseGpus use(gpus);
+  const auto train = [&](const Group& processes) {
+    return trained(options_of(devices, processes, 25, allreduce));
+  };
+  if (size == 1) return train(nullptr);
+  std::mutex mutex;
+  std::vector<std::string> all;
+  test::run_processes(size, [&](const Group& processes) {
+    const std::string own = train(processes);
+    const std::lock_guard lock(mutex);
+    all.push_back(own);
+  });
+  EXPECT_THAT(all, Each(all[0]));
+  return all[0];
+}
+
 // Through memory of hosts, in the order of the canonical tree.
 TEST(GpuProcessesTraining, ByCollectiveEndsAsOneProcessWithAllGpusDoes) {
-  for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}}) {
-    const test::StandInGpus gpus(size * devices);
-    const test::UseGpus use(gpus);
-    const std::string alone = trained(options_of(size * devices, nullptr, 25, "collective"));
-    test::run_processes(size, [&, own = devices](const Group& processes) {
-      EXPECT_EQ(trained(options_of(own, processes, 25, "collective")), alone);
-    });
-  }
+  for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}})
+    EXPECT_EQ(trained_by(size, devices, "collective"), trained_by(1, size * devices, "collective"));
+}
+
+// Of two processes a ring has the order of the tree.
+TEST(GpuProcessesTraining, ByRingOfTwoEndsAsByCollective) {
+  EXPECT_EQ(trained_by(2, 1, "ring"), trained_by(2, 1, "collective"));
 }
 
 TEST(GpuProcessesTraining, IsRefusedForStrategiesOfOneProcess) {
