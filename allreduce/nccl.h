@@ -6,9 +6,8 @@
 namespace belfry {
 
 // Each physical GPU sums what its towers give, then NCCL sums these, over the GPUs of all processes
-// of a run: no canonical order. Throws
-// InvalidArgument if a tower is not on a GPU; there is no silent fallback. nccl/xring, nccl/rechd,
-// nccl/pscpu and pscpu/pscpu of specs are refused because they need several processes.
+// of a run: no canonical order. Throws InvalidArgument if a tower is not on a GPU; there is no
+// silent fallback. nccl/xring, nccl/rechd, nccl/pscpu and pscpu/pscpu of specs cannot be built.
 GradientTable allreduce_nccl(const GradientTable& grads, Reduction reduction = Reduction::kMean,
                              At at = {});
 

@@ -118,7 +118,8 @@ class Weights {
     Output& total = cast_[{-1, dtype}];
     if (!total) {
       std::vector<Output> all;
-      for (int t = 0; t < grads_.towers() && !total_; ++t) all.push_back(of(t, dtype));
+      if (!total_)
+        for (int t = 0; t < grads_.towers(); ++t) all.push_back(of(t, dtype));
       DeviceScope on(grads_.graph(), grads_.device(0));
       total = total_ ? cast(total_, dtype) : add_n(all);
     }
@@ -204,9 +205,9 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
 std::string Strategy::refusal(const std::vector<DeviceSpec>&) const { return ""; }
 
 std::string Strategy::refusal_of_processes(const std::vector<DeviceSpec>& devices) const {
-  return cat(
-      "the strategy combines the gradients of one process, and this is one of several; use ",
-      std::ranges::any_of(devices, &DeviceSpec::is_gpu) ? "nccl" : "collective, ring or mpi");
+  return cat("the strategy combines the gradients of one process, and this is one of several; use ",
+             std::ranges::any_of(devices, &DeviceSpec::is_gpu) ? "nccl, collective, ring or mpi"
+                                                               : "collective, ring or mpi");
 }
 
 bool Strategy::canonical(int) const { return false; }

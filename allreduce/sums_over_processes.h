@@ -1,7 +1,5 @@
 // How the gradients of all processes are combined (framework/core_ops/between_processes.h).
 #pragma once
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"

@@ -8,8 +8,6 @@
 namespace belfry {
 namespace {
 
-// Which neither steps, nor gather(), nor signs of life use.
-
 template <class T>
 std::span<std::byte> bytes_in(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));

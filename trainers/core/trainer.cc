@@ -72,8 +72,8 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                               .optimizer = options_.optimizer,
                               .clip_norm = options_.clip_norm,
                               .batches_per_step = static_cast<int>(batches_.batches_per_step())};
-  wanted.takes_sums = kind.combines();
-  if (options_.aggregation.partition_updates && graph_.process().size > 1)
+  wanted.takes_sums = options_.aggregation.partition_updates && graph_.process().size > 1;
+  if (wanted.takes_sums)
     wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
       return update_parts(options_, gradients, form);
     };

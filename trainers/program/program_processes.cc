@@ -24,14 +24,20 @@
 namespace belfry {
 namespace {
 
+// What each process has, by rank; as text on the way.
+template <class T>
+std::vector<T> of_all(Processes& processes, const T& own) {
+  std::vector<T> all;
+  for (const std::string& text : processes.gather(own.str())) all.push_back(T::read(text));
+  return all;
+}
+
 // Processes that see the same GPUs divide them; others have all that they see.
 void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
   const auto wanted = std::ranges::count_if(flags.trainer.devices, &DeviceSpec::is_gpu);
   if (wanted == 0 || flags.plans()) return;
   const int rank = processes.rank();
-  std::vector<ProcessGpus> all;
-  for (const std::string& text : processes.gather(own_gpus(processes.host(rank)).str()))
-    all.push_back(ProcessGpus::read(text));
+  const std::vector<ProcessGpus> all = of_all(processes, own_gpus(processes.host(rank)));
   const bool several_ranks = gpus().backend() && gpus().backend()->nccl().several_ranks;
   const std::vector<int> share = share_of_gpus(all, rank, several_ranks);
   SessionOptions& session = flags.trainer.session;
@@ -194,10 +200,8 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
 }
 
 int share_of_cores(Processes& processes) {
-  const ProcessCores own = own_cores(processes.host(processes.rank()));
-  std::vector<ProcessCores> all;
-  for (const std::string& text : processes.gather(own.str()))
-    all.push_back(ProcessCores::read(text));
+  const std::vector<ProcessCores> all =
+      of_all(processes, own_cores(processes.host(processes.rank())));
   for (const std::string& narrow : narrow_processes(all))
     if (!narrow.empty() && processes.rank() == 0)
       log_warning(narrow, "; mpirun --bind-to none lets it use all");
