@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <random>
 #include <sstream>
 
 #include <sys/socket.h>
@@ -393,7 +394,21 @@ class Meeting {
 
 }  // namespace
 
-int free_port() { return Socket::listen_on(0).port(); }
+int free_port() {
+  // Below the ports that the system gives to sockets which ask for any port: one of those could
+  // take the port before rank 0 listens.
+  constexpr int kFirst = 10'000, kLast = 32'767, kTries = 100;
+  std::random_device random;
+  std::uniform_int_distribution<int> ports(kFirst, kLast);
+  for (int i = 0; i < kTries; ++i) {
+    const int port = ports(random);
+    try {
+      return Socket::listen_on(port).port();
+    } catch (const CommError&) {  // somebody listens there
+    }
+  }
+  throw CommError(cat("of ", kTries, " ports between ", kFirst, " and ", kLast, " none is free"));
+}
 
 std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options) {
   require(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "rank ",

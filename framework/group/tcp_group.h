@@ -19,7 +19,8 @@ struct TcpGroupOptions {
   std::chrono::seconds timeout{60};  // for all processes to arrive
 };
 
-// A port of this machine that nobody listens at now.
+// A port of this machine that nobody listens at now, and that no socket gets unasked. Throws
+// CommError if it finds none.
 int free_port();
 
 // Every process connects to every other one. Returns when all are connected. Throws CommError, in

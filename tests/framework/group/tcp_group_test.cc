@@ -1,5 +1,6 @@
 #include "belfry/framework/group/tcp_group.h"
 
+#include <fstream>
 #include <numeric>
 #include <thread>
 
@@ -133,6 +134,14 @@ TEST(TcpGroup, WhoAbortsSaysWhy) {
                 }),
                 AllOf(HasSubstr("rank 0, "), HasSubstr("the disk is full")));
   });
+}
+
+// A process that calls rank 0 before rank 0 listens must not get the port of rank 0 as its own.
+TEST(TcpGroup, AFreePortIsNoneThatTheSystemGivesToAnySocket) {
+  int first = 0, last = 0;
+  if (!(std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last) || first < 32'768)
+    GTEST_SKIP() << "the system gives other ports than by default";
+  for (int i = 0; i < 20; ++i) EXPECT_LT(free_port(), first);
 }
 
 TEST(TcpGroup, WhoIsMissingIsNamed) {
