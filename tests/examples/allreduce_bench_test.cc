@@ -174,9 +174,11 @@ TEST(AllreduceBench, KeepsWhatItMeasuredBeforeAnError) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need the address space";
   const std::string json = temporary_path(".json"), csv = temporary_path(".csv");
   const Finished done = run_program(
-      "sh", {"-c", cat("ulimit -v 700000; exec ", BELFRY_BIN_DIR,
-                       "/allreduce_bench -b 1K -e 128M -f 131072 -c 0 -n 1 --devices=cpu:4 --json=",
-                       json, " --csv=", csv)});
+      "sh",
+      {"-c",
+       cat("ulimit -v 700000; exec ", BELFRY_BIN_DIR,
+           "/allreduce_bench -b 1K -e 128M -f 131072 -c 0 -n 1 --devices=cpu:4 --threads=2 --json=",
+           json, " --csv=", csv)});
   EXPECT_EQ(done.status, 1) << done.errors;
   EXPECT_THAT(done.errors, HasSubstr("cannot allocate"));
   const auto records = nlohmann::json::parse(text_of_file(json));

@@ -82,9 +82,9 @@ TEST(PeakBench, RefusesWhatTheMachineHasNoMemoryFor) {
 // The matrices do not fit into the address space that it may have.
 TEST(PeakBench, KeepsWhatItMeasuredBeforeAnError) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need the address space";
-  const Finished done =
-      run_program("sh", {"-c", cat("ulimit -v 700000; exec ", BELFRY_BIN_DIR,
-                                   "/peak_bench -b 1K -n 1 --devices=cpu:1 --size=8192 --json=-")});
+  const Finished done = run_program(
+      "sh", {"-c", cat("ulimit -v 700000; exec ", BELFRY_BIN_DIR,
+                       "/peak_bench -b 1K -n 1 --devices=cpu:1 --threads=2 --size=8192 --json=-")});
   EXPECT_EQ(done.status, 1) << done.errors;
   EXPECT_THAT(done.errors, HasSubstr("error: --size=8192: "));
   const auto report = nlohmann::json::parse(done.output);

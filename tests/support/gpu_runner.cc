@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/device/gpu_streams.h"
@@ -48,12 +49,12 @@ struct GpuRunner::State {
   void reserve(std::size_t bytes) {
     if (bytes <= capacity) return;
     release();
-    capacity = std::max(2 * capacity, bytes);
-    arena = static_cast<std::byte*>(backend.allocate(gpu, capacity));
-    sent = static_cast<std::byte*>(backend.allocate_pinned(capacity));
-    received = static_cast<std::byte*>(backend.allocate_pinned(capacity));
-    require<OutOfMemory>(arena && sent && received, "no ", capacity, " bytes for a test on GPU ",
-                         gpu);
+    const std::size_t most = std::max(2 * std::exchange(capacity, 0), bytes);
+    arena = static_cast<std::byte*>(backend.allocate(gpu, most));
+    sent = static_cast<std::byte*>(backend.allocate_pinned(most));
+    received = static_cast<std::byte*>(backend.allocate_pinned(most));
+    require<OutOfMemory>(arena && sent && received, "no ", most, " bytes for a test on GPU ", gpu);
+    capacity = most;
   }
 
   void await() {

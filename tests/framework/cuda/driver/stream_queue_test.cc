@@ -153,6 +153,7 @@ TEST(StreamQueue, ThrowsWhatKernelsHaveNotedUntilItIsForgotten) {
   Fault noted;
   note(&noted, 7, -3);
   BELFRY_GPU_CALL(cudaMemcpy(fault, &noted, sizeof noted, cudaMemcpyHostToDevice), "in a test");
+  BELFRY_GPU_CALL(cudaDeviceSynchronize(), "in a test");  // cudaMemcpy may return before the copy
   told();
   EXPECT_THROW(queue.raise_fault(), InvalidArgument);
   queue.forget_faults();
