@@ -1,6 +1,6 @@
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
-#include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/pack.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/ops/kernels/max_pool.h"
 #include "belfry/ops/kernels/windows_over.h"
 #include "belfry/ops/max_pool.h"
@@ -46,10 +46,11 @@ BELFRY_HD Pixel pixel_at(std::int64_t i, std::int64_t height, std::int64_t width
                          : pixel_of(i, height, width, lanes);
 }
 
-// W values of y per thread.
+// W values of y per thread. What is F16 or BF16 is compared in f32.
 template <class T, int W>
 struct MaxPool {
   using Shared = Nothing;
+  using S = Stored<T>;
   MaxPooling s;
   std::int64_t count;  // of y's elements
   const T* x;
@@ -65,13 +66,15 @@ struct MaxPool {
       const WorkRange rows = v.inside(at.row), columns = h.inside(at.column);
       const std::int64_t top = at.image * v.in + at.row * v.stride - v.before;
       const std::int64_t left = at.column * h.stride - h.before;
-      Candidate<T> best[W] = {};
+      Candidate<typename S::Type> best[W] = {};
       bool first = true;
       for (std::int64_t i = rows.begin; i < rows.end; ++i)
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
           const auto in = load<W>(x + ((top + i) * h.in + left + j) * s.channels + at.channel * W);
           for (int k = 0; k < W; ++k) {
-            const Candidate<T> next{in.at[k], static_cast<kernels::Wide<T>>(i * h.window + j)};
+            const Candidate<typename S::Type> next{
+                S::widen(in.at[k]),
+                static_cast<kernels::Wide<typename S::Type>>(i * h.window + j)};
             best[k] = first ? next : kernels::larger(best[k], next);
           }
           first = false;
@@ -79,7 +82,7 @@ struct MaxPool {
       Lanes<T, W> values;
       Lanes<Place, W> places;
       for (int k = 0; k < W; ++k) {
-        values.at[k] = best[k].value;
+        values.at[k] = S::narrow(best[k].value);
         places.at[k] = static_cast<Place>(best[k].place);
       }
       store<W>(values, y + item * W);
@@ -92,6 +95,7 @@ struct MaxPool {
 template <class T, int W>
 struct MaxPoolGrad {
   using Shared = Nothing;
+  using S = Stored<T>;
   MaxPooling s;
   std::int64_t count;  // of dx's elements
   const T* dy;
@@ -106,7 +110,7 @@ struct MaxPoolGrad {
       const Pixel at = pixel_at(item, v.in, h.in, s.channels / W);
       const WorkRange rows = kernels::windows_over(v, at.row);
       const WorkRange columns = kernels::windows_over(h, at.column);
-      Lanes<T, W> sum{};
+      typename S::Type sum[W] = {};
       for (std::int64_t row = rows.begin; row < rows.end; ++row)
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {
           const std::int64_t i = at.row + v.before - row * v.stride;
@@ -116,9 +120,11 @@ struct MaxPoolGrad {
           const auto gradient = load<W>(dy + from);
           const auto places = load<W>(place + from);
           for (int k = 0; k < W; ++k)
-            sum.at[k] += places.at[k] == i * h.window + j ? gradient.at[k] : T(0);
+            sum[k] += places.at[k] == i * h.window + j ? S::widen(gradient.at[k]) : 0;
         }
-      store<W>(sum, dx + item * W);
+      Lanes<T, W> rounded;
+      for (int k = 0; k < W; ++k) rounded.at[k] = S::narrow(sum[k]);
+      store<W>(rounded, dx + item * W);
     });
   }
 };
@@ -142,7 +148,7 @@ void pool_grad(Queue& queue, const MaxPooling& s, std::int64_t count, const Poin
 }
 
 QueueRun max_pool(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+  return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
       if (packed<T>(s, p.input<T>(0), p.output<T>(), p.output<Place>(1)))
@@ -154,7 +160,7 @@ QueueRun max_pool(KernelPlan& plan) {
 }
 
 QueueRun max_pool_grad(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+  return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::gradient(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
       if (packed<T>(s, p.input<T>(0), p.output<T>(), p.input<Place>(1)))
@@ -165,7 +171,8 @@ QueueRun max_pool_grad(KernelPlan& plan) {
   });
 }
 
-const GpuKernel kernels_of_ops[] = {{kMaxPool, max_pool}, {kMaxPoolGrad, max_pool_grad}};
+const GpuKernel kernels_of_ops[] = {{kMaxPool, max_pool, kTakesHalf},
+                                    {kMaxPoolGrad, max_pool_grad, kTakesHalf}};
 
 }  // namespace
 }  // namespace belfry::cuda

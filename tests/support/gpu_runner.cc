@@ -138,6 +138,7 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
   std::vector<std::int64_t> inputs, outputs;
   for (std::size_t i = 0; i < plan.inputs(); ++i) inputs.push_back(plan.input(i).bytes());
   for (std::size_t i = 0; i < plan.outputs(); ++i) outputs.push_back(plan.output(i).bytes());
+  state_->stream->serve(plan.node());  // errors name it; the node served before may be gone
   state_->stream->get_ready(run);
   return [&state = *state_, &node = plan.node(), run = std::move(run), inputs, outputs,
           workspace = plan.workspace_bytes()](const Pointers& p) {
