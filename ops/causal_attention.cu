@@ -1,11 +1,13 @@
-// Causal attention: a block takes a tile of queries, or of keys, and goes through tiles of the
-// other. Scores are added up in shared memory, sums over tiles in the outputs. What is summed by a
-// thread is summed in the order of times, so that results do not depend on the GPU.
+// Causal attention. 16 bits and tf32 are computed by products of matrices (by_products.cuh). Of f32
+// and f64 a block takes a tile of queries, or of keys, and goes through tiles of the other. Scores
+// are added up in shared memory, sums over tiles in the outputs. What is summed by a thread is
+// summed in the order of times, so that results do not depend on the GPU.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/causal_attention.h"
+#include "belfry/ops/kernels/attention/by_products.cuh"
 
 namespace belfry::cuda {
 namespace {
@@ -286,7 +288,12 @@ struct AttentionGradKeys {
   }
 };
 
-QueueRun attention(KernelPlan& plan) {
+bool rounds(const KernelPlan& plan) {
+  return is_half(plan.dtype()) || (plan.dtype() == DType::kF32 && plan.node().origin().tf32);
+}
+
+QueueRun attention(KernelPlan& plan, Algorithms& algorithms) {
+  if (rounds(plan)) return by_products::prepare<by_products::Attention>(plan, algorithms);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [heads = Heads<T>(plan, plan.input(0).shape)](const Pointers& p, Queue& queue) {
       launch(queue,
@@ -325,7 +332,8 @@ void launch_gradients(const Heads<T>& heads, const Pointers& p, Queue& queue) {
   launch(queue, AttentionGradKeys<T>{in, p.output<T>(1), p.output<T>(2)}, heads.grid(kTileKeys));
 }
 
-QueueRun attention_grad(KernelPlan& plan) {
+QueueRun attention_grad(KernelPlan& plan, Algorithms& algorithms) {
+  if (rounds(plan)) return by_products::prepare<by_products::AttentionGrad>(plan, algorithms);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Heads<T> heads(plan, plan.input(1).shape);
     plan.workspace(heads.rows() * static_cast<std::int64_t>(sizeof(T)));

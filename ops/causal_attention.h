@@ -15,7 +15,8 @@ struct CausalAttentionOptions {
 // Position t of a head of y is the mean of rows v[s], s <= t, with weights e^(scale * (q[t] .
 // k[s])). The second output is the logarithm of the sum of these weights. It has no gradient. f16,
 // bf16, f32 and f64; 16 bits are computed with in f32. Memory beside the tensors grows with the
-// time, not with its square. What lies behind a position does not reach it, NaN neither.
+// time, not with its square. What lies behind a position does not reach it, NaN neither; but on
+// GPUs in 16 bits and tf32 NaN and infinities reach up to 127 positions before.
 extern const Op kCausalAttention;
 // Throws InvalidArgument if shapes differ, or heads do not divide the width.
 Output causal_attention(Output q, Output k, Output v, CausalAttentionOptions options = {},

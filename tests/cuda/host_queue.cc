@@ -16,8 +16,8 @@ void spoil(std::byte* workspace, std::int64_t bytes) {
 
 using kernels::Stored;
 
-// Elements of 16 bits are multiplied and added in f32.
-template <class T>
+// Elements of 16 bits are multiplied and added in f32. C is the type of c.
+template <class T, class C = T>
 void multiply(const MatMulCall& call) {
   using S = Stored<T>;
   const MatMul& s = call.matmul;
@@ -32,14 +32,15 @@ void multiply(const MatMulCall& call) {
   for (std::int64_t batch = 0; batch < s.count; ++batch) {
     const T* a = static_cast<const T*>(call.a) + batch * s.a.step;
     const T* b = static_cast<const T*>(call.b) + batch * s.b.step;
-    T* c = static_cast<T*>(call.c) + batch * s.c.step;
+    C* c = static_cast<C*>(call.c) + batch * s.c.step;
     for (std::int64_t j = 0; j < n; ++j)
       for (std::int64_t i = 0; i < m; ++i) {
-        typename S::Type sum = 0;
+        C& to = c[j * s.c.leading + i];
+        typename S::Type sum = s.added ? Stored<C>::widen(to) : 0;
         for (std::int64_t p = 0; p < k; ++p)
           sum += S::widen(a[s.transpose_a ? i * s.a.leading + p : p * s.a.leading + i]) *
                  S::widen(b[s.transpose_b ? p * s.b.leading + j : j * s.b.leading + p]);
-        c[j * s.c.leading + i] = S::narrow(sum);
+        to = Stored<C>::narrow(sum);
       }
   }
 }
@@ -184,7 +185,11 @@ void pool_half(PoolingCall call) {
 
 void HostQueue::matmul(const MatMulCall& call) {
   spoil(call.workspace, call.algorithm.workspace_bytes);
-  const auto run = [&]<class T>(T) { multiply<T>(call); };
+  const auto run = [&]<class T>(T) {
+    if constexpr (sizeof(T) == 2)
+      if (call.matmul.wide) return multiply<T, float>(call);
+    multiply<T>(call);
+  };
   kernels::visit_half_or(
       call.matmul.dtype, [](DType dtype, const auto& f) { visit_floating(dtype, f); }, run);
 }

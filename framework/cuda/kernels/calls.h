@@ -32,6 +32,8 @@ struct MatMul {
   std::int64_t count = 1;
   ColumnMajor a, b, c;
   bool transpose_a = false, transpose_b = false;
+  bool wide = false;   // c is of f32, a and b of 16 bits
+  bool added = false;  // the product is added to what c is
 
   auto operator<=>(const MatMul&) const = default;
 };

@@ -31,12 +31,13 @@ cublasComputeType_t compute_type(const MatMul& matmul) {
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-MatrixLayout describe_matrix(const ColumnMajor& matrix, const MatMul& matmul, const Where& where) {
+MatrixLayout describe_matrix(const ColumnMajor& matrix, DType dtype, const MatMul& matmul,
+                             const Where& where) {
   cublasLtMatrixLayout_t handle = nullptr;
-  BELFRY_GPU_CALL(cublasLtMatrixLayoutCreate(
-                      &handle, data_type(matmul.dtype), static_cast<std::uint64_t>(matrix.rows),
-                      static_cast<std::uint64_t>(matrix.columns), matrix.leading),
-                  where);
+  BELFRY_GPU_CALL(
+      cublasLtMatrixLayoutCreate(&handle, data_type(dtype), static_cast<std::uint64_t>(matrix.rows),
+                                 static_cast<std::uint64_t>(matrix.columns), matrix.leading),
+      where);
   MatrixLayout layout(handle);
   const auto count = static_cast<std::int32_t>(matmul.count);
   BELFRY_GPU_CALL(cublasLtMatrixLayoutSetAttribute(handle, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
@@ -91,9 +92,9 @@ MatMulDescriptors describe(const MatMul& matmul, const Where& where) {
   require<DeviceError>(matmul.count <= std::numeric_limits<std::int32_t>::max(), "a product of ",
                        matmul.count, " matrices is more than cuBLASLt computes, ", where);
   return {.product = describe_product(matmul, where),
-          .a = describe_matrix(matmul.a, matmul, where),
-          .b = describe_matrix(matmul.b, matmul, where),
-          .c = describe_matrix(matmul.c, matmul, where)};
+          .a = describe_matrix(matmul.a, matmul.dtype, matmul, where),
+          .b = describe_matrix(matmul.b, matmul.dtype, matmul, where),
+          .c = describe_matrix(matmul.c, matmul.wide ? DType::kF32 : matmul.dtype, matmul, where)};
 }
 
 void CublasLt::get_ready(const Where& where) {
@@ -132,6 +133,7 @@ void CublasLt::matmul(const MatMulCall& call, cudaStream_t stream, const Where& 
   const bool doubles = call.matmul.dtype == DType::kF64;
   const void* alpha = doubles ? static_cast<const void*>(&one64) : &one;
   const void* beta = doubles ? static_cast<const void*>(&zero64) : &zero;
+  if (call.matmul.added) beta = alpha;
   BELFRY_GPU_CALL(
       cublasLtMatmul(handle_.get(), d.product.get(), alpha, call.a, d.a.get(), call.b, d.b.get(),
                      beta, call.c, d.c.get(), call.c, d.c.get(), &algorithm, call.workspace,

@@ -1,0 +1,479 @@
+// Causal attention by products of matrices, which tensor cores compute: for 16 bits and tf32, whose
+// inputs are rounded anyway. Heads are moved apart, to [batch * heads, time, head_dim]. Then a
+// block of queries of all heads at a time is multiplied with the keys up to its end, so memory
+// grows with the time alone. Scores and sums over blocks are of f32, weights have the type of the
+// tensors.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/kernels/math.h"
+#include "belfry/ops/causal_attention.h"
+
+namespace belfry::cuda::by_products {
+
+constexpr std::int64_t kQueries = 128;  // of a block of queries
+constexpr int kLanes = 16;              // threads that share a row
+constexpr int kRows = 8;                // rows of a block of threads
+
+struct HeadSizes {
+  HeadSizes(const KernelPlan& plan, const Shape& q)
+      : batch(q[0]),
+        time(q[1]),
+        heads(plan.options<CausalAttentionOptions>().heads),
+        columns(q[2] / heads),
+        scale(
+            static_cast<float>(attention_scale(plan.options<CausalAttentionOptions>(), columns))) {}
+
+  BELFRY_HD std::int64_t count() const { return batch * heads; }
+  BELFRY_HD std::int64_t elements() const { return count() * time * columns; }
+  // Of row `row` = head * time + t of all heads apart, where heads lie side by side.
+  BELFRY_HD std::int64_t beside(std::int64_t row) const {
+    const std::int64_t head = row / time;
+    return (head / heads * time + row % time) * heads * columns + head % heads * columns;
+  }
+
+  std::int64_t batch, time, heads, columns;
+  float scale;
+};
+
+// Moves heads apart, or side by side again, W elements per thread.
+template <class From, class To, int W, bool kApart>
+struct MoveHeads {
+  using Shared = Nothing;
+  HeadSizes heads;
+  const From* from;
+  To* to;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = (block.index * block.threads + thread) * W;
+      if (i >= heads.elements()) return;
+      const std::int64_t there = heads.beside(i / heads.columns) + i % heads.columns;
+      const From* const in = from + (kApart ? there : i);
+      To* const out = to + (kApart ? i : there);
+      if constexpr (W > 1) {
+        *reinterpret_cast<Pack<To>*>(out) = *reinterpret_cast<const Pack<From>*>(in);
+      } else {
+        *out = Stored<To>::narrow(Stored<From>::widen(*in));
+      }
+    });
+  }
+};
+
+template <bool kApart, class From, class To>
+void move_heads(Queue& queue, const HeadSizes& heads, const From* from, To* to) {
+  if constexpr (std::is_same_v<From, To>) {
+    constexpr int kSize = Pack<To>::kSize;
+    if (heads.columns % kSize == 0 && on_16_bytes(from) && on_16_bytes(to))
+      return launch(queue, MoveHeads<From, To, kSize, kApart>{heads, from, to},
+                    grid_for(heads.elements() / kSize));
+  }
+  launch(queue, MoveHeads<From, To, 1, kApart>{heads, from, to}, grid_for(heads.elements()));
+}
+
+// A block of queries of all heads, and the keys that it sees. Its matrices have a row per query,
+// one head after another.
+struct QueryBlock {
+  std::int64_t first, rows, keys, leading;  // leading: elements from row to row, a multiple of 8
+
+  Grid grid(std::int64_t heads) const {
+    return {.blocks = (heads * rows + kRows - 1) / kRows, .threads = kRows * kLanes};
+  }
+};
+
+inline std::vector<QueryBlock> query_blocks(std::int64_t time) {
+  std::vector<QueryBlock> blocks;
+  for (std::int64_t first = 0; first < time; first += kQueries) {
+    const std::int64_t rows = std::min(kQueries, time - first), keys = first + rows;
+    blocks.push_back({first, rows, keys, (keys + 7) / 8 * 8});
+  }
+  return blocks;
+}
+
+// A thread's part of a row of a QueryBlock.
+struct RowLane {
+  BELFRY_HD RowLane(const Block& block, int thread, const QueryBlock& of, std::int64_t time)
+      : row(block.index * kRows + thread / kLanes),
+        lane(thread % kLanes),
+        group(thread - lane),
+        query(of.first + row % of.rows),
+        at(row * of.leading),
+        all(row / of.rows * time + query) {}
+
+  // f(s) for its keys up to the query, one in kLanes.
+  template <class F>
+  BELFRY_HD void each_seen(const F& f) const {
+    for (std::int64_t s = lane; s <= query; s += kLanes) f(s);
+  }
+
+  std::int64_t row;
+  int lane, group;       // group: the first thread of the row
+  std::int64_t query;    // its time
+  std::int64_t at, all;  // the row's first score; the row among those of all times
+};
+
+struct LaneShared {
+  float largest[kRows * kLanes], sums[kRows * kLanes];
+
+  // Of the lanes of the row whose first thread is `group`.
+  BELFRY_HD float largest_of(int group) const {
+    float result = largest[group];
+    for (int i = 1; i < kLanes; ++i) result = larger(result, largest[group + i]);
+    return result;
+  }
+  BELFRY_HD float sum_of(int group) const {
+    float result = sums[group];
+    for (int i = 1; i < kLanes; ++i) result += sums[group + i];
+    return result;
+  }
+  BELFRY_HD static float larger(float a, float b) { return a > b ? a : b; }
+};
+
+// Weights of scores, zero for keys behind the query, and the logarithms of their sums. `weights`
+// may be `scores` where both are of one type.
+template <class T>
+struct WeighQueries {
+  using Shared = LaneShared;
+  HeadSizes heads;
+  QueryBlock of;
+  const float* scores;
+  T* weights;
+  float* log_sums;
+
+  BELFRY_HD static float shift(float largest) {
+    return largest == -math::Format<float>::kInfinity ? 0 : largest;
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t rows = heads.count() * of.rows;
+    const auto each_row = [&](const auto& f) {
+      block.each([&](int thread) {
+        const RowLane row(block, thread, of, heads.time);
+        if (row.row < rows) f(thread, row);
+      });
+    };
+    each_row([&](int thread, const RowLane& row) {
+      float largest = -math::Format<float>::kInfinity;
+      row.each_seen([&](std::int64_t s) {
+        largest = Shared::larger(largest, scores[row.at + s] * heads.scale);
+      });
+      shared.largest[thread] = largest;
+    });
+    each_row([&](int thread, const RowLane& row) {
+      const float base = shift(shared.largest_of(row.group));
+      float sum = 0;
+      row.each_seen(
+          [&](std::int64_t s) { sum += math::exp(scores[row.at + s] * heads.scale - base); });
+      shared.sums[thread] = sum;
+    });
+    each_row([&](int, const RowLane& row) {
+      const float largest = shared.largest_of(row.group), sum = shared.sum_of(row.group);
+      row.each_seen([&](std::int64_t s) {
+        const float weight = math::exp(scores[row.at + s] * heads.scale - shift(largest)) / sum;
+        weights[row.at + s] = Stored<T>::narrow(weight);
+      });
+      zero_behind(row, of.keys, weights);
+      if (row.lane == 0) log_sums[row.all] = largest + math::log(sum);
+    });
+  }
+
+  BELFRY_HD static void zero_behind(const RowLane& row, std::int64_t keys, T* of_row) {
+    const std::int64_t steps = row.query < row.lane ? 0 : (row.query - row.lane) / kLanes + 1;
+    for (std::int64_t s = row.lane + steps * kLanes; s < keys; s += kLanes)
+      of_row[row.at + s] = Stored<T>::narrow(0);
+  }
+};
+
+// The products of rows of y and dy, heads side by side.
+template <class T>
+struct RowProducts {
+  using Shared = LaneShared;
+  HeadSizes heads;
+  const T *y, *dy;
+  float* products;
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t rows = heads.count() * heads.time;
+    block.each([&](int thread) {
+      const std::int64_t row = block.index * kRows + thread / kLanes;
+      if (row >= rows) return;
+      const std::int64_t at = heads.beside(row);
+      float sum = 0;
+      for (std::int64_t c = thread % kLanes; c < heads.columns; c += kLanes)
+        sum += Stored<T>::widen(y[at + c]) * Stored<T>::widen(dy[at + c]);
+      shared.sums[thread] = sum;
+    });
+    block.each([&](int thread) {
+      const std::int64_t row = block.index * kRows + thread / kLanes;
+      if (row < rows && thread % kLanes == 0) products[row] = shared.sum_of(thread);
+    });
+  }
+};
+
+// From scores and the gradients of weights: the weights, and the gradients of scores times the
+// scale. These may lie where those lay, where they are of one type.
+template <class T>
+struct ScoreGradients {
+  using Shared = Nothing;
+  HeadSizes heads;
+  QueryBlock of;
+  const float *scores, *grads, *log_sums, *products;
+  T *weights, *score_grads;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const RowLane row(block, thread, of, heads.time);
+      if (row.row >= heads.count() * of.rows) return;
+      row.each_seen([&](std::int64_t s) {
+        const std::int64_t i = row.at + s;
+        const float weight = math::exp(scores[i] * heads.scale - log_sums[row.all]);
+        const float grad = weight * (grads[i] - products[row.all]) * heads.scale;
+        weights[i] = Stored<T>::narrow(weight);
+        score_grads[i] = Stored<T>::narrow(grad);
+      });
+      WeighQueries<T>::zero_behind(row, of.keys, weights);
+      WeighQueries<T>::zero_behind(row, of.keys, score_grads);
+    });
+  }
+};
+
+// Matrices of all heads, row after row.
+struct RowMajor {
+  std::int64_t rows, columns, leading, step;
+
+  ColumnMajor transposed() const { return {columns, rows, leading, step}; }
+};
+
+// c = op(a) op(b) for each head.
+struct Product {
+  MatMul matmul;
+  MatMulAlgorithm algorithm;
+
+  void enqueue(Queue& queue, const void* a, const void* b, void* c, std::byte* workspace) const {
+    queue.matmul({.matmul = matmul,
+                  .algorithm = algorithm,
+                  .a = b,  // as in matmul.cu: the transpose of c is asked for
+                  .b = a,
+                  .c = c,
+                  .workspace = workspace});
+  }
+};
+
+// Parts of the workspace, at multiples of 256 bytes.
+class Layout {
+ public:
+  std::int64_t add(std::int64_t bytes) {
+    const std::int64_t at = bytes_;
+    bytes_ += (bytes + 255) / 256 * 256;
+    return at;
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_ = 0;
+};
+
+// What both passes know. T is the type of the tensors.
+template <class T>
+class ByProducts {
+ public:
+  ByProducts(KernelPlan& plan, Algorithms& algorithms, const Shape& q)
+      : heads_(plan, q), blocks_(query_blocks(heads_.time)), algorithms_(algorithms) {
+    matmul_.dtype = plan.dtype();
+    matmul_.compute = is_half(plan.dtype()) ? Compute::kExact : Compute::kTf32;
+    matmul_.count = heads_.count();
+  }
+
+ protected:
+  static constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+
+  RowMajor rows_of(std::int64_t rows) const {
+    return {rows, heads_.columns, heads_.columns, heads_.time * heads_.columns};
+  }
+  static RowMajor scores_of(const QueryBlock& of) {
+    return {of.rows, of.keys, of.leading, of.rows * of.leading};
+  }
+  Product product(const RowMajor& a, bool transpose_a, const RowMajor& b, bool transpose_b,
+                  const RowMajor& c) {
+    MatMul matmul = matmul_;
+    matmul.a = b.transposed();
+    matmul.b = a.transposed();
+    matmul.c = c.transposed();
+    matmul.transpose_a = transpose_b;
+    matmul.transpose_b = transpose_a;
+    return chosen(matmul);
+  }
+  // The product is of f32, and perhaps added to what is there.
+  Product in_f32(Product of, bool added = false) {
+    of.matmul.wide = is_half(of.matmul.dtype);
+    of.matmul.added = added;
+    return chosen(of.matmul);
+  }
+  Product times_transposed(const QueryBlock& of) {  // queries with keys, say
+    return in_f32(product(rows_of(of.rows), false, rows_of(of.keys), true, scores_of(of)));
+  }
+  Product times(const QueryBlock& of) {  // weights with values, say
+    return product(scores_of(of), false, rows_of(of.keys), false, rows_of(of.rows));
+  }
+  std::int64_t score_bytes(std::int64_t element) const {
+    std::int64_t most = 0;
+    for (const QueryBlock& of : blocks_)
+      most = std::max(most, heads_.count() * of.rows * of.leading * element);
+    return most;
+  }
+  // Of what all heads apart have before a block of queries.
+  std::int64_t before(const QueryBlock& of) const { return of.first * heads_.columns; }
+
+  HeadSizes heads_;
+  std::vector<QueryBlock> blocks_;
+  std::int64_t library_bytes_ = 0;
+
+ private:
+  Product chosen(const MatMul& matmul) {
+    const MatMulAlgorithm algorithm = algorithms_.matmul(matmul);
+    library_bytes_ = std::max(library_bytes_, algorithm.workspace_bytes);
+    return {matmul, algorithm};
+  }
+
+  Algorithms& algorithms_;  // while the kernel is prepared
+  MatMul matmul_;
+};
+
+template <class T>
+class Attention final : public ByProducts<T> {
+  using Base = ByProducts<T>;
+  using Base::blocks_, Base::heads_, Base::kSize, Base::library_bytes_;
+
+ public:
+  Attention(KernelPlan& plan, Algorithms& algorithms)
+      : Base(plan, algorithms, plan.input(0).shape) {
+    for (const QueryBlock& of : blocks_)
+      products_.push_back({this->times_transposed(of), this->times(of)});
+    for (std::int64_t& part : apart_) part = layout_.add(heads_.elements() * kSize);
+    scores_ = layout_.add(this->score_bytes(sizeof(float)));
+    weights_ = std::is_same_v<T, float> ? scores_ : layout_.add(this->score_bytes(kSize));
+    library_ = layout_.add(library_bytes_);
+    plan.workspace(layout_.bytes());
+  }
+
+  void run(const Pointers& p, Queue& queue) const {
+    std::byte* const memory = p.workspace();
+    T* apart[4];  // q, k, v, y
+    for (int i = 0; i < 4; ++i) apart[i] = reinterpret_cast<T*>(memory + apart_[i]);
+    auto* const scores = reinterpret_cast<float*>(memory + scores_);
+    auto* const weights = reinterpret_cast<T*>(memory + weights_);
+    for (int i = 0; i < 3; ++i)
+      move_heads<true>(queue, heads_, p.input<T>(static_cast<std::size_t>(i)), apart[i]);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const QueryBlock& of = blocks_[i];
+      const std::int64_t first = this->before(of);
+      products_[i][0].enqueue(queue, apart[0] + first, apart[1], scores, memory + library_);
+      launch(queue, WeighQueries<T>{heads_, of, scores, weights, p.output<float>(1)},
+             of.grid(heads_.count()));
+      products_[i][1].enqueue(queue, weights, apart[2], apart[3] + first, memory + library_);
+    }
+    move_heads<false>(queue, heads_, apart[3], p.output<T>(0));
+  }
+
+ private:
+  std::vector<std::array<Product, 2>> products_;
+  Layout layout_;
+  std::int64_t apart_[4], scores_, weights_, library_;
+};
+
+template <class T>
+class AttentionGrad final : public ByProducts<T> {
+  using Base = ByProducts<T>;
+  using Base::blocks_, Base::heads_, Base::kSize, Base::library_bytes_;
+
+ public:
+  AttentionGrad(KernelPlan& plan, Algorithms& algorithms)
+      : Base(plan, algorithms, plan.input(1).shape) {
+    std::ranges::reverse(blocks_);  // the first writes all rows of dk and dv, the others add
+    for (const QueryBlock& of : blocks_) {
+      const RowMajor scores = Base::scores_of(of), keys = this->rows_of(of.keys);
+      const Product sums = this->in_f32(
+          this->product(scores, true, this->rows_of(of.rows), false, keys), of.keys < heads_.time);
+      products_.push_back({this->times_transposed(of), this->times(of), sums});
+    }
+    for (std::int64_t& part : apart_) part = layout_.add(heads_.elements() * kSize);
+    for (std::int64_t& part : sums_)
+      part = layout_.add(heads_.elements() * static_cast<std::int64_t>(sizeof(float)));
+    row_products_ =
+        layout_.add(heads_.count() * heads_.time * static_cast<std::int64_t>(sizeof(float)));
+    for (int i = 0; i < 2; ++i) {
+      wide_[i] = layout_.add(this->score_bytes(sizeof(float)));
+      narrow_[i] = std::is_same_v<T, float> ? wide_[i] : layout_.add(this->score_bytes(kSize));
+    }
+    library_ = layout_.add(library_bytes_);
+    plan.workspace(layout_.bytes());
+  }
+
+  // dy, q, k, v, y, logarithms of sums -> dq, dk, dv.
+  void run(const Pointers& p, Queue& queue) const {
+    std::byte* const memory = p.workspace();
+    const auto narrow = [&](std::int64_t at) { return reinterpret_cast<T*>(memory + at); };
+    const auto wide = [&](std::int64_t at) { return reinterpret_cast<float*>(memory + at); };
+    T *const dy = narrow(apart_[0]), *const q = narrow(apart_[1]), *const k = narrow(apart_[2]),
+             *const v = narrow(apart_[3]), *const dq = narrow(apart_[4]);
+    for (int i = 0; i < 4; ++i)
+      move_heads<true>(queue, heads_, p.input<T>(static_cast<std::size_t>(i)), narrow(apart_[i]));
+    launch(
+        queue, RowProducts<T>{heads_, p.input<T>(4), p.input<T>(0), wide(row_products_)},
+        {.blocks = (heads_.count() * heads_.time + kRows - 1) / kRows, .threads = kRows * kLanes});
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const QueryBlock& of = blocks_[i];
+      const auto& [times_transposed, times, sums] = products_[i];
+      const auto multiply = [&](const Product& product, const void* a, const void* b, void* c) {
+        product.enqueue(queue, a, b, c, memory + library_);
+      };
+      const std::int64_t first = this->before(of);
+      multiply(times_transposed, q + first, k, wide(wide_[0]));
+      multiply(times_transposed, dy + first, v, wide(wide_[1]));
+      launch(queue,
+             ScoreGradients<T>{.heads = heads_,
+                               .of = of,
+                               .scores = wide(wide_[0]),
+                               .grads = wide(wide_[1]),
+                               .log_sums = p.input<float>(5),
+                               .products = wide(row_products_),
+                               .weights = narrow(narrow_[0]),
+                               .score_grads = narrow(narrow_[1])},
+             of.grid(heads_.count()));
+      multiply(times, narrow(narrow_[1]), k, dq + first);
+      multiply(sums, narrow(narrow_[1]), q + first, wide(sums_[0]));
+      multiply(sums, narrow(narrow_[0]), dy + first, wide(sums_[1]));
+    }
+    move_heads<false>(queue, heads_, dq, p.output<T>(0));
+    for (int i = 0; i < 2; ++i)
+      move_heads<false>(queue, heads_, wide(sums_[i]),
+                        p.output<T>(static_cast<std::size_t>(i + 1)));
+  }
+
+ private:
+  std::vector<std::array<Product, 3>> products_;
+  Layout layout_;
+  std::int64_t apart_[5], sums_[2], row_products_, wide_[2], narrow_[2], library_;
+};
+
+// Kernel is one of the two above.
+template <template <class> class Kernel>
+QueueRun prepare(KernelPlan& plan, Algorithms& algorithms) {
+  if (plan.output().shape.elements() == 0) return [](const Pointers&, Queue&) {};
+  const auto made = [&]<class T>(T) -> QueueRun {
+    return [kernel = std::make_shared<const Kernel<T>>(plan, algorithms)](
+               const Pointers& p, Queue& queue) { kernel->run(p, queue); };
+  };
+  return kernels::visit_half_or(
+      plan.dtype(), [](DType, const auto& f) { return f(float()); }, made);
+}
+
+}  // namespace belfry::cuda::by_products
