@@ -1,6 +1,7 @@
 // Sums over axes: those of ops/reduce.cc and SumTo, with the bits of hosts.
 #include "belfry/framework/cuda/kernels/column_tree.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/kernels/reduction.h"
@@ -17,61 +18,66 @@ template <class T>
 using Summed = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
                                            std::type_identity<T>>::type;
 
-template <class T>
-BELFRY_HD T divided(T sum, bool mean, T count) {
-  if constexpr (std::is_floating_point_v<T>)
-    if (mean) return sum / count;
-  return sum;
+// The type in which elements are summed. F16 and BF16 are summed in f32 and rounded once.
+template <class X>
+using Wide = typename Stored<X>::Type;
+
+template <class Y>
+BELFRY_HD Y result_of(Wide<Y> sum, bool mean, Wide<Y> count) {
+  if constexpr (std::is_floating_point_v<Wide<Y>>)
+    if (mean) sum /= count;
+  return Stored<Y>::narrow(sum);
 }
 
 // y[row, part] = the fold of chunks [part * kChunks, ..) of a row: their partial sums where rows
 // have several parts.
-template <class T>
+template <class X, class Y>
 struct RowFold {
   static constexpr std::int64_t kPart = 16 * kChunk;
-  using Shared = FoldShared<T>;
-  const T* x;
+  using Shared = FoldShared<Wide<X>>;
+  const X* x;
   std::int64_t columns, parts;
-  T* y;
+  Y* y;
   bool mean;
-  T count;
+  Wide<X> count;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
     const std::int64_t row = block.index / parts, begin = block.index % parts * kPart;
     const std::int64_t end = begin + kPart < columns ? begin + kPart : columns;
-    const T* const from = x + row * columns;
-    fold(block, shared, Add{}, begin, end, [&](std::int64_t i) { return from[i]; });
+    const X* const from = x + row * columns;
+    fold(block, shared, Add{}, begin, end,
+         [&](std::int64_t i) { return Stored<X>::widen(from[i]); });
     block.each([&](int thread) {
-      if (thread == 0) y[block.index] = divided(shared.total, mean, count);
+      if (thread == 0) y[block.index] = result_of<Y>(shared.total, mean, count);
     });
   }
 };
 
 // x is [outer, rows, columns] and a leaf 8 rows, or the partial sums of those, one by one.
-template <class T>
+template <class X, class Y>
 struct SumLeaf {
-  using Value = T;
-  const T* x;
+  using Value = Wide<X>;
+  const X* x;
   std::int64_t rows, columns, groups;
   bool partial;
-  T* y;
+  Y* y;
   bool mean;
-  T count;
+  Value count;
 
-  BELFRY_HD static T neutral() { return Add::kNeutral<T>; }
-  BELFRY_HD static T combine(T a, T b) { return a + b; }
-  BELFRY_HD T operator()(std::int64_t outer, std::int64_t leaf, std::int64_t column) const {
-    const T* const from = x + outer * rows * columns + column;
-    if (partial) return from[leaf * columns];
-    T term[8];
+  BELFRY_HD static Value neutral() { return Add::kNeutral<Value>; }
+  BELFRY_HD static Value combine(Value a, Value b) { return a + b; }
+  BELFRY_HD Value operator()(std::int64_t outer, std::int64_t leaf, std::int64_t column) const {
+    const X* const from = x + outer * rows * columns + column;
+    if (partial) return Stored<X>::widen(from[leaf * columns]);
+    Value term[8];
     for (int k = 0; k < 8; ++k)
-      term[k] = leaf * 8 + k < rows ? from[(leaf * 8 + k) * columns] : neutral();
+      term[k] = leaf * 8 + k < rows ? Stored<X>::widen(from[(leaf * 8 + k) * columns]) : neutral();
     return kernels::fold8(Add{}, term[0], term[1], term[2], term[3], term[4], term[5], term[6],
                           term[7]);
   }
   BELFRY_HD void finish(std::int64_t outer, std::int64_t group, std::int64_t column,
-                        T total) const {
-    y[(outer * groups + group) * columns + column] = divided(total, mean, count);
+                        Value total) const {
+    y[(outer * groups + group) * columns + column] = result_of<Y>(total, mean, count);
   }
 };
 
@@ -94,19 +100,25 @@ class Sums {
     for (const Reduction::Step& step : steps_)
       if (const std::int64_t n = parts(step); n > 1)
         most = std::max(most, step.outer * step.inner * n);
-    plan.workspace((partial_ + most) * static_cast<std::int64_t>(size_of(plan.dtype())));
+    const std::size_t element = is_half(plan.dtype()) ? sizeof(float) : size_of(plan.dtype());
+    plan.workspace((partial_ + most) * static_cast<std::int64_t>(element));
   }
 
-  template <class T>
+  // X is the type of the tensors.
+  template <class X>
   void run(const Pointers& p, Queue& queue) const {
-    T* const scratch = reinterpret_cast<T*>(p.workspace());
-    const T* x = p.input<T>(0);
-    for (const Reduction::Step& step : steps_) {
-      const bool last = &step == &steps_.back();
-      T* const y = last ? p.output<T>() : scratch + step.to;
-      sum(queue, step, x, y, scratch + partial_, last && mean_, static_cast<T>(count_));
-      x = y;
-    }
+    auto* const scratch = reinterpret_cast<Wide<X>*>(p.workspace());
+    const auto count = static_cast<Wide<X>>(count_);
+    const auto step_to = [&](const Reduction::Step& step, const auto* x) -> const Wide<X>* {
+      if (&step == &steps_.back()) {
+        sum(queue, step, x, p.output<X>(), scratch + partial_, mean_, count);
+        return nullptr;
+      }
+      sum(queue, step, x, scratch + step.to, scratch + partial_, false, count);
+      return scratch + step.to;
+    };
+    const Wide<X>* between = step_to(steps_.front(), p.input<X>(0));
+    for (std::size_t i = 1; i < steps_.size(); ++i) between = step_to(steps_[i], between);
   }
 
  private:
@@ -116,28 +128,33 @@ class Sums {
   // Partial sums of each result.
   static std::int64_t parts(const Reduction::Step& step) {
     if (step.inner != 1) return LeafGroups(leaves(step)).groups;
-    const std::int64_t part = RowFold<float>::kPart;
+    const std::int64_t part = RowFold<float, float>::kPart;
     return step.reduced <= part ? 1 : (step.reduced + part - 1) / part;
   }
 
-  template <class T>
-  static void sum(Queue& queue, const Reduction::Step& step, const T* x, T* y, T* partial,
-                  bool mean, T count) {
-    const auto [outer, reduced, inner, unused] = step;
+  template <class X, class Y>
+  static void sum(Queue& queue, const Reduction::Step& step, const X* x, Y* y, Wide<X>* partial,
+                  bool mean, Wide<X> count) {
     const std::int64_t n = parts(step);
-    T* const to = n == 1 ? y : partial;
-    if (inner == 1) {
-      launch(queue, RowFold<T>{x, reduced, n, to, n == 1 && mean, count},
-             {.blocks = outer * n, .threads = kFoldThreads});
-    } else {
-      column_tree(queue, SumLeaf<T>{x, reduced, inner, n, false, to, n == 1 && mean, count}, outer,
-                  leaves(step), inner, LeafGroups(leaves(step)));
-    }
-    if (n == 1) return;
+    if (n == 1) return sum_parts(queue, step, x, y, mean, count);
+    sum_parts(queue, step, x, partial, false, count);
     LeafGroups one(1);
     one.per_group = n;
-    column_tree(queue, SumLeaf<T>{partial, n, inner, 1, true, y, mean, count}, outer, n, inner,
-                one);
+    column_tree(queue, SumLeaf<Wide<X>, Y>{partial, n, step.inner, 1, true, y, mean, count},
+                step.outer, n, step.inner, one);
+  }
+  // parts(step) sums of each result.
+  template <class X, class Y>
+  static void sum_parts(Queue& queue, const Reduction::Step& step, const X* x, Y* y, bool mean,
+                        Wide<X> count) {
+    const auto [outer, reduced, inner, unused] = step;
+    const std::int64_t n = parts(step);
+    if (inner == 1)
+      launch(queue, RowFold<X, Y>{x, reduced, n, y, mean, count},
+             {.blocks = outer * n, .threads = kFoldThreads});
+    else
+      column_tree(queue, SumLeaf<X, Y>{x, reduced, inner, n, false, y, mean, count}, outer,
+                  leaves(step), inner, LeafGroups(leaves(step)));
   }
 
   std::vector<Reduction::Step> steps_;
@@ -147,9 +164,11 @@ class Sums {
 };
 
 QueueRun sums(KernelPlan& plan, const std::vector<bool>& reduced, bool mean) {
-  return visit_numeric(plan.dtype(), [sums = Sums(plan, reduced, mean)]<class T>(T) -> QueueRun {
-    return [sums](const Pointers& p, Queue& queue) { sums.run<Summed<T>>(p, queue); };
-  });
+  return kernels::visit_half_or(
+      plan.dtype(), [](DType dtype, const auto& f) { return visit_numeric(dtype, f); },
+      [sums = Sums(plan, reduced, mean)]<class X>(X) -> QueueRun {
+        return [sums](const Pointers& p, Queue& queue) { sums.run<Summed<X>>(p, queue); };
+      });
 }
 
 template <bool mean>
@@ -163,11 +182,11 @@ QueueRun sum_to(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kReduceSum, reduce<false>},
-    {kReduceSumRows, reduce<false>},
-    {kReduceMean, reduce<true>},
-    {kReduceMeanRows, reduce<true>},
-    {kSumTo, sum_to},
+    {kReduceSum, reduce<false>, kTakesHalf},
+    {kReduceSumRows, reduce<false>, kTakesHalf},
+    {kReduceMean, reduce<true>, kTakesHalf},
+    {kReduceMeanRows, reduce<true>, kTakesHalf},
+    {kSumTo, sum_to, kTakesHalf},
 };
 
 }  // namespace

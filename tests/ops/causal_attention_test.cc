@@ -23,6 +23,7 @@
 #include "belfry/ops/transpose.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
+#include "belfry/tests/support/test_devices.h"
 
 namespace belfry {
 namespace causal_attention_test {
@@ -227,6 +228,24 @@ TEST(CausalAttention, ComputesIn16BitsInMixedPrecision) {
   EXPECT_EQ(node.output(1).dtype(), DType::kF32);
   const Output dx = gradients(node.output(0), {x})[0];
   EXPECT_EQ(dx.dtype(), DType::kF32);
+}
+
+// GPUs compute it by products, a block of queries after the other; they round what they multiply.
+TEST(CausalAttention, InTf32IsNearThatInF32) {
+  const auto results = [](Precision precision) {
+    Graph graph;
+    std::vector<Output> xs;
+    for (const Tensor& x : random_heads({2, 260, 32})) xs.push_back(constant(graph, x));
+    const AutocastScope scope(graph, autocasting(precision));
+    const Output y = causal_attention(xs[0], xs[1], xs[2], {.heads = 2});
+    const Output direction = constant(graph, random_values(y.shape(), -1, 1, 4));
+    std::vector<Output> wanted = gradients(y, xs, {.initial = {direction}});
+    wanted.insert(wanted.end(), {y, y.node().output(1)});
+    return evaluate(wanted);
+  };
+  const std::vector<Tensor> exact = results(Precision::kF32), rounded = results(Precision::kTf32);
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    EXPECT_LE(difference(exact[i], rounded[i]), test::test_gpus() > 0 ? 5e-3 : 1e-5) << i;
 }
 
 // Memory for gradients grows with the time alone: no tensor has more elements than x.
