@@ -288,12 +288,19 @@ struct AttentionGradKeys {
   }
 };
 
+by_products::HeadSizes head_sizes(const KernelPlan& plan, const Shape& q) {
+  const auto& options = plan.options<CausalAttentionOptions>();
+  return {q, options.heads, attention_scale(options, q[2] / options.heads)};
+}
+
 bool rounds(const KernelPlan& plan) {
   return is_half(plan.dtype()) || (plan.dtype() == DType::kF32 && plan.node().origin().tf32);
 }
 
 QueueRun attention(KernelPlan& plan, Algorithms& algorithms) {
-  if (rounds(plan)) return by_products::prepare<by_products::Attention>(plan, algorithms);
+  if (rounds(plan))
+    return by_products::prepare<by_products::Attention>(plan, algorithms,
+                                                        head_sizes(plan, plan.input(0).shape));
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [heads = Heads<T>(plan, plan.input(0).shape)](const Pointers& p, Queue& queue) {
       launch(queue,
@@ -333,7 +340,9 @@ void launch_gradients(const Heads<T>& heads, const Pointers& p, Queue& queue) {
 }
 
 QueueRun attention_grad(KernelPlan& plan, Algorithms& algorithms) {
-  if (rounds(plan)) return by_products::prepare<by_products::AttentionGrad>(plan, algorithms);
+  if (rounds(plan))
+    return by_products::prepare<by_products::AttentionGrad>(plan, algorithms,
+                                                            head_sizes(plan, plan.input(1).shape));
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Heads<T> heads(plan, plan.input(1).shape);
     plan.workspace(heads.rows() * static_cast<std::int64_t>(sizeof(T)));

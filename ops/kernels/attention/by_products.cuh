@@ -15,7 +15,6 @@
 #include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/causal_attention.h"
 
 namespace belfry::cuda::by_products {
 
@@ -24,13 +23,9 @@ constexpr int kLanes = 16;              // threads that share a row
 constexpr int kRows = 8;                // rows of a block of threads
 
 struct HeadSizes {
-  HeadSizes(const KernelPlan& plan, const Shape& q)
-      : batch(q[0]),
-        time(q[1]),
-        heads(plan.options<CausalAttentionOptions>().heads),
-        columns(q[2] / heads),
-        scale(
-            static_cast<float>(attention_scale(plan.options<CausalAttentionOptions>(), columns))) {}
+  // Of tensors [batch, time, heads * head_dim]; scores are multiplied by `by`.
+  HeadSizes(const Shape& q, int of, double by)
+      : batch(q[0]), time(q[1]), heads(of), columns(q[2] / of), scale(static_cast<float>(by)) {}
 
   BELFRY_HD std::int64_t count() const { return batch * heads; }
   BELFRY_HD std::int64_t elements() const { return count() * time * columns; }
@@ -285,8 +280,8 @@ class Layout {
 template <class T>
 class ByProducts {
  public:
-  ByProducts(KernelPlan& plan, Algorithms& algorithms, const Shape& q)
-      : heads_(plan, q), blocks_(query_blocks(heads_.time)), algorithms_(algorithms) {
+  ByProducts(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
+      : heads_(heads), blocks_(query_blocks(heads_.time)), algorithms_(algorithms) {
     matmul_.dtype = plan.dtype();
     matmul_.compute = is_half(plan.dtype()) ? Compute::kExact : Compute::kTf32;
     matmul_.count = heads_.count();
@@ -353,8 +348,8 @@ class Attention final : public ByProducts<T> {
   using Base::blocks_, Base::heads_, Base::kSize, Base::library_bytes_;
 
  public:
-  Attention(KernelPlan& plan, Algorithms& algorithms)
-      : Base(plan, algorithms, plan.input(0).shape) {
+  Attention(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
+      : Base(plan, algorithms, heads) {
     for (const QueryBlock& of : blocks_)
       products_.push_back({this->times_transposed(of), this->times(of)});
     for (std::int64_t& part : apart_) part = layout_.add(heads_.elements() * kSize);
@@ -395,8 +390,8 @@ class AttentionGrad final : public ByProducts<T> {
   using Base::blocks_, Base::heads_, Base::kSize, Base::library_bytes_;
 
  public:
-  AttentionGrad(KernelPlan& plan, Algorithms& algorithms)
-      : Base(plan, algorithms, plan.input(1).shape) {
+  AttentionGrad(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
+      : Base(plan, algorithms, heads) {
     std::ranges::reverse(blocks_);  // the first writes all rows of dk and dv, the others add
     for (const QueryBlock& of : blocks_) {
       const RowMajor scores = Base::scores_of(of), keys = this->rows_of(of.keys);
@@ -466,10 +461,10 @@ class AttentionGrad final : public ByProducts<T> {
 
 // Kernel is one of the two above.
 template <template <class> class Kernel>
-QueueRun prepare(KernelPlan& plan, Algorithms& algorithms) {
+QueueRun prepare(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads) {
   if (plan.output().shape.elements() == 0) return [](const Pointers&, Queue&) {};
   const auto made = [&]<class T>(T) -> QueueRun {
-    return [kernel = std::make_shared<const Kernel<T>>(plan, algorithms)](
+    return [kernel = std::make_shared<const Kernel<T>>(plan, algorithms, heads)](
                const Pointers& p, Queue& queue) { kernel->run(p, queue); };
   };
   return kernels::visit_half_or(
