@@ -157,11 +157,75 @@ class JsonReader final : public nlohmann::json_sax<Text> {
 
 Json Json::parse(std::string_view text) { return JsonReader(text).read(); }
 
+class JsonPrinter {
+ public:
+  // `indent` as in Json::str().
+  explicit JsonPrinter(int indent) : indent_(indent) {}
+
+  std::string print(const Json& value) {
+    add(value, 0);
+    return std::move(out_);
+  }
+
+ private:
+  // nlohmann formats numbers and escapes strings; the structure is a few lines.
+  void add_leaf(const Text& value) {
+    out_ += value.dump(-1, ' ', false, Text::error_handler_t::replace);
+  }
+  void begin_line(int depth) {
+    if (indent_ >= 0) out_.append(1, '\n').append(static_cast<std::size_t>(indent_ * depth), ' ');
+  }
+  void add_list(char open, char close, const auto& parts, int level, const auto& add_part) {
+    out_ += open;
+    for (const auto& part : parts) {
+      if (&part != &parts.front()) out_ += ',';
+      begin_line(level + 1);
+      add_part(part);
+    }
+    if (!parts.empty()) begin_line(level);
+    out_ += close;
+  }
+  void add(const Json& value, int level) {
+    using Kind = Json::Kind;
+    switch (value.kind_) {
+      case Kind::kNull: out_ += "null"; break;
+      case Kind::kBool: out_ += value.integer_ ? "true" : "false"; break;
+      case Kind::kInteger: out_ += cat(value.integer_); break;
+      case Kind::kUnsigned: out_ += cat(static_cast<std::uint64_t>(value.integer_)); break;
+      case Kind::kDouble: add_leaf(value.double_); break;
+      case Kind::kString: add_leaf(value.text_); break;
+      case Kind::kArray:
+        add_list('[', ']', value.items_, level, [&](const Json& item) { add(item, level + 1); });
+        break;
+      case Kind::kObject:
+        add_list('{', '}', value.members_, level, [&](const auto& member) {
+          add_leaf(member.first);
+          out_ += indent_ >= 0 ? ": " : ":";
+          add(member.second, level + 1);
+        });
+        break;
+    }
+  }
+
+  const int indent_;
+  std::string out_;
+};
+
 namespace {
 
-// nlohmann formats numbers and escapes strings; the structure is a few lines.
-void print_leaf(std::string& out, const Text& value) {
-  out += value.dump(-1, ' ', false, Text::error_handler_t::replace);
+[[noreturn]] void refuse(const Json& value, const char* expected) {
+  const Json::Kind kind = value.kind();
+  const bool array = kind == Json::Kind::kArray, object = kind == Json::Kind::kObject;
+  const char* const what = array                         ? "an array"
+                           : object                      ? "an object"
+                           : kind == Json::Kind::kString ? "the text "
+                                                         : "";
+  const std::string text = array || object ? "" : shown(value.str(), 40);
+  throw InvalidArgument(cat(value.where(), "expected ", expected, ", found ", what, text));
+}
+
+void require_kind(const Json& value, Json::Kind kind, const char* name) {
+  if (value.kind() != kind) refuse(value, name);
 }
 
 }  // namespace
@@ -172,60 +236,16 @@ Json::Json(double value) {
   double_ = value;
 }
 
-Json Json::array() {
-  Json value;
-  value.kind_ = Kind::kArray;
-  return value;
-}
-
 Json Json::object() {
   Json value;
   value.kind_ = Kind::kObject;
   return value;
 }
 
-void Json::print(std::string& out, int indent, int level) const {
-  const auto line = [&](int depth) {
-    if (indent >= 0) out.append(1, '\n').append(static_cast<std::size_t>(indent * depth), ' ');
-  };
-  const auto list = [&](char open, char close, const auto& parts, const auto& print_part) {
-    out += open;
-    for (const auto& part : parts) {
-      if (&part != &parts.front()) out += ',';
-      line(level + 1);
-      print_part(part);
-    }
-    if (!parts.empty()) line(level);
-    out += close;
-  };
-  switch (kind_) {
-    case Kind::kNull: out += "null"; break;
-    case Kind::kBool: out += integer_ ? "true" : "false"; break;
-    case Kind::kInteger: out += cat(integer_); break;
-    case Kind::kUnsigned: out += cat(static_cast<std::uint64_t>(integer_)); break;
-    case Kind::kDouble: print_leaf(out, double_); break;
-    case Kind::kString: print_leaf(out, text_); break;
-    case Kind::kArray:
-      list('[', ']', items_, [&](const Json& item) { item.print(out, indent, level + 1); });
-      break;
-    case Kind::kObject:
-      list('{', '}', members_, [&](const auto& member) {
-        print_leaf(out, member.first);
-        out += indent >= 0 ? ": " : ":";
-        member.second.print(out, indent, level + 1);
-      });
-      break;
-  }
-}
-
-std::string Json::str(int indent) const {
-  std::string out;
-  print(out, indent, 0);
-  return out;
-}
+std::string Json::str(int indent) const { return JsonPrinter(indent).print(*this); }
 
 Json& Json::set(std::string_view key, Json value) {
-  require_kind(Kind::kObject, "an object");
+  require_kind(*this, Kind::kObject, "an object");
   for (auto& [name, member] : members_)
     if (name == key) {
       member = std::move(value);
@@ -236,7 +256,7 @@ Json& Json::set(std::string_view key, Json value) {
 }
 
 Json& Json::push(Json value) {
-  require_kind(Kind::kArray, "an array");
+  require_kind(*this, Kind::kArray, "an array");
   items_.push_back(std::move(value));
   return *this;
 }
@@ -245,51 +265,37 @@ std::string Json::where() const {
   return line_ > 0 ? cat("line ", line_, ", column ", column_, ": ") : "JSON: ";
 }
 
-void Json::refuse(const char* expected) const {
-  const bool array = kind_ == Kind::kArray, object = kind_ == Kind::kObject;
-  const char* const what = array                    ? "an array"
-                           : object                 ? "an object"
-                           : kind_ == Kind::kString ? "the text "
-                                                    : "";
-  const std::string value = array || object ? "" : shown(str(), 40);
-  throw InvalidArgument(cat(where(), "expected ", expected, ", found ", what, value));
-}
-
-void Json::require_kind(Kind kind, const char* name) const {
-  if (kind_ != kind) refuse(name);
-}
-
 std::int64_t Json::integer() const {
-  if (kind_ != Kind::kInteger && kind_ != Kind::kUnsigned) refuse("a whole number");
-  if (kind_ == Kind::kUnsigned && integer_ < 0) refuse("a whole number below 2^63");
+  if (kind_ != Kind::kInteger && kind_ != Kind::kUnsigned) refuse(*this, "a whole number");
+  if (kind_ == Kind::kUnsigned && integer_ < 0) refuse(*this, "a whole number below 2^63");
   return integer_;
 }
 
 std::uint64_t Json::unsigned_integer() const {
   if (kind_ != Kind::kUnsigned && (kind_ != Kind::kInteger || integer_ < 0))
-    refuse("a whole number that is not negative");
+    refuse(*this, "a whole number that is not negative");
   return static_cast<std::uint64_t>(integer_);
 }
 
 double Json::number() const {
   if (kind_ == Kind::kUnsigned) return static_cast<double>(static_cast<std::uint64_t>(integer_));
   if (kind_ == Kind::kInteger) return static_cast<double>(integer_);
-  require_kind(Kind::kDouble, "a number");
+  require_kind(*this, Kind::kDouble, "a number");
   return double_;
 }
 
 const std::string& Json::text() const {
-  require_kind(Kind::kString, "a string");
+  require_kind(*this, Kind::kString, "a string");
   return text_;
 }
 
 const std::list<Json>& Json::items() const {
-  require_kind(Kind::kArray, "an array");
+  require_kind(*this, Kind::kArray, "an array");
   return items_;
 }
 
 const std::list<std::pair<std::string, Json>>& Json::members() const {
-  require_kind(Kind::kObject, "an object");
+  require_kind(*this, Kind::kObject, "an object");
   return members_;
 }
 

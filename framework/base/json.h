@@ -2,6 +2,7 @@
 #pragma once
 #include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <list>
 #include <string>
 #include <string_view>
@@ -39,12 +40,12 @@ class Json {
   Json(double value);  // NOLINT
   template <std::convertible_to<std::string_view> T>
   Json(const T& value) : kind_(Kind::kString), text_(value) {}  // NOLINT
-  static Json array();
   static Json object();
-  // Of values that a Json can be made of.
-  template <class Values>
-  static Json array(const Values& values) {
-    Json list = array();
+  // Of values that a Json can be made of; empty without any.
+  template <class Values = std::initializer_list<Json>>
+  static Json array(const Values& values = {}) {
+    Json list;
+    list.kind_ = Kind::kArray;
     for (const auto& value : values) list.push(value);
     return list;
   }
@@ -80,9 +81,7 @@ class Json {
 
  private:
   friend class JsonReader;
-  void print(std::string& out, int indent, int level) const;
-  void require_kind(Kind kind, const char* name) const;
-  [[noreturn]] void refuse(const char* expected) const;
+  friend class JsonPrinter;
 
   Kind kind_ = Kind::kNull;
   std::uint32_t line_ = 0, column_ = 0;  // 0: made by a program

@@ -15,6 +15,26 @@ std::span<std::byte> bytes_in(T& value) {
 
 }  // namespace
 
+void PublishedParts::publish(std::uint64_t key, std::span<const std::byte> bytes) {
+  const std::lock_guard lock(mutex_);
+  parts_[key] = {bytes, {}};
+}
+
+void PublishedParts::withdraw(std::uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  Part& part = parts_[key];
+  part.kept.assign(part.bytes.begin(), part.bytes.end());
+  part.bytes = part.kept;
+}
+
+std::optional<std::vector<std::byte>> PublishedParts::find(std::uint64_t key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = parts_.find(key);
+  if (found == parts_.end()) return {};
+  const std::span<const std::byte> bytes = found->second.bytes;
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
 PartServer::PartServer(ProcessGroup& group, Find find)
     : group_(group), find_(std::move(find)), peers_(static_cast<std::size_t>(group.size())) {
   for (int r = 0; r < group.size(); ++r) {

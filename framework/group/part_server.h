@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,6 +13,28 @@
 #include "belfry/framework/group/group.h"
 
 namespace belfry {
+
+// What this process holds for the others, by key. Any thread may call it.
+class PublishedParts {
+ public:
+  // What other processes get that ask for this key, from now on; read when they ask, by find(),
+  // until withdraw(). Between steps it keeps its value until all processes take part in the next
+  // one.
+  void publish(std::uint64_t key, std::span<const std::byte> bytes);
+  // Keeps a copy for those who still ask.
+  void withdraw(std::uint64_t key);
+  // A copy; none if nothing has been published.
+  std::optional<std::vector<std::byte>> find(std::uint64_t key) const;
+
+ private:
+  struct Part {
+    std::span<const std::byte> bytes;
+    std::vector<std::byte> kept;  // which these are, once withdrawn
+  };
+
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, Part> parts_;
+};
 
 // Answers what other processes ask. Uses tags of its own. The group outlives it.
 class PartServer {

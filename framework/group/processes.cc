@@ -61,26 +61,6 @@ void Processes::wait() {
     std::rethrow_exception(error);
 }
 
-void Processes::publish(std::uint64_t key, std::span<const std::byte> bytes) {
-  const std::lock_guard lock(published_mutex_);
-  published_[key] = {bytes, {}};
-}
-
-void Processes::withdraw(std::uint64_t key) {
-  const std::lock_guard lock(published_mutex_);
-  Published& published = published_[key];
-  published.kept.assign(published.bytes.begin(), published.bytes.end());
-  published.bytes = published.kept;
-}
-
-std::optional<std::vector<std::byte>> Processes::find(std::uint64_t key) {
-  const std::lock_guard lock(published_mutex_);
-  const auto found = published_.find(key);
-  if (found == published_.end()) return {};
-  const std::span<const std::byte> bytes = found->second.bytes;
-  return std::vector<std::byte>(bytes.begin(), bytes.end());
-}
-
 void Processes::fetch(std::uint64_t key, std::span<const std::span<std::byte>> parts) {
   call([&](ProcessGroup& group) { fetch_parts(group, key, parts); });
 }
@@ -158,7 +138,7 @@ void Processes::abandon_in_time() {
 void Processes::run(Work& work) {
   if (!group_)
     group_ = std::make_unique<WatchedGroup>(open_(), watch_,
-                                            [this](std::uint64_t key) { return find(key); });
+                                            [this](std::uint64_t key) { return parts_.find(key); });
   group_->signs().tell([&work] { return work.doing(); });
   Backoff backoff;
   for (;;) {

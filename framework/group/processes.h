@@ -4,7 +4,6 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +13,7 @@
 
 #include "belfry/framework/group/clock_offsets.h"
 #include "belfry/framework/group/group.h"
+#include "belfry/framework/group/part_server.h"
 #include "belfry/framework/group/process_place.h"
 #include "belfry/framework/group/watched_group.h"
 
@@ -50,12 +50,8 @@ class Processes {
   // threw. One work at a time.
   void begin(Work& work);
   void wait();
-  // What other processes get that ask for this key, from now on; read when they ask, in the thread,
-  // until withdraw(). Between steps it keeps its value until all processes take part in the next
-  // one.
-  void publish(std::uint64_t key, std::span<const std::byte> bytes);
-  // Keeps a copy for those who still ask.
-  void withdraw(std::uint64_t key);
+  // What other processes may fetch() of this one.
+  PublishedParts& parts() { return parts_; }
   // The parts of the other processes that are published under a key, or will be: fetch_parts() of
   // part_server.h.
   void fetch(std::uint64_t key, std::span<const std::span<std::byte>> parts);
@@ -67,12 +63,6 @@ class Processes {
   void end_others(const std::string& why);
 
  private:
-  struct Published {
-    std::span<const std::byte> bytes;
-    std::vector<std::byte> kept;  // which these are, once withdrawn
-  };
-
-  std::optional<std::vector<std::byte>> find(std::uint64_t key);
   void call(const std::function<void(ProcessGroup&)>& what);
   void serve(std::stop_token stop);
   void run(Work& work);
@@ -89,8 +79,7 @@ class Processes {
   std::condition_variable_any changed_;
   Work* work_ = nullptr;
   std::exception_ptr error_;
-  std::mutex published_mutex_;
-  std::map<std::uint64_t, Published> published_;
+  PublishedParts parts_;
   std::jthread thread_;
 };
 

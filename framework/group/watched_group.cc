@@ -40,7 +40,8 @@ WatchedGroup::WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions opt
       signs_(*group_, options_.beat),
       parts_(*group_, std::move(find)),
       under_way_(static_cast<std::size_t>(group_->size())),
-      next_beat_(Clock::now()) {}
+      next_beat_(Clock::now()),
+      warnings_{options_.stall_warn} {}
 
 WatchedGroup::~WatchedGroup() {
   try {
@@ -53,20 +54,20 @@ WatchedGroup::~WatchedGroup() {
 void WatchedGroup::send(GroupMessage& message) {
   require_intact();
   group_->send(message);
-  note(message, message.peer);
+  under_way_[static_cast<std::size_t>(message.peer)].add(message);
 }
 
 void WatchedGroup::receive(GroupMessage& message) {
   require_intact();
   group_->receive(message);
-  note(message, message.peer);
+  under_way_[static_cast<std::size_t>(message.peer)].add(message);
 }
 
 void WatchedGroup::sum(GroupMessage& message, DType dtype) {
   require_intact();
   group_->sum(message, dtype);
   for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) note(message, peer);
+    if (peer != rank()) under_way_[static_cast<std::size_t>(peer)].add(message);
 }
 
 bool WatchedGroup::poll() {
@@ -96,27 +97,27 @@ void WatchedGroup::end_others(const std::string& why) noexcept {
 
 void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
   const Clock::duration waited = Clock::now() - began;
-  const bool warns = options_.stall_warn.count() > 0 && waited >= options_.stall_warn;
-  if (!warns && (options_.stall_end.count() == 0 || waited < options_.stall_end)) return;
   const auto told = [&] {
     return cat(what, " has waited ", seconds(waited), " s; late: ", signs_.late_processes());
   };
   if (options_.stall_end.count() > 0 && waited >= options_.stall_end && signs_.any_computes_late())
     throw StallError(stalled_run(told()));
-  if (!warns || std::exchange(warned_, began) == began) return;
-  log_warning(told());
+  if (warnings_.is_due(began)) log_warning(told());
 }
 
 void WatchedGroup::require_intact() const {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-// One that is done at once may be gone at the next turn().
-void WatchedGroup::note(GroupMessage& message, int peer) {
+void WatchedGroup::UnderWay::add(GroupMessage& message) {
   if (message.done) return;
-  UnderWay& under_way = under_way_[static_cast<std::size_t>(peer)];
-  if (under_way.messages.empty()) under_way.since = Clock::now();
-  under_way.messages.push_back(&message);
+  if (messages.empty()) since = Clock::now();
+  messages.push_back(&message);
+}
+
+bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
+  if (after.count() == 0 || Clock::now() - began < after) return false;
+  return std::exchange(last, began) != began;
 }
 
 // One look at everything. Whether something moved.
@@ -138,7 +139,8 @@ bool WatchedGroup::turn() {
 void WatchedGroup::look_for_lost() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    const bool idle = under_way_[static_cast<std::size_t>(peer)].messages.empty();
+    const UnderWay& under_way = under_way_[static_cast<std::size_t>(peer)];
+    const bool idle = under_way.messages.empty();
     const int silent = signs_.silent_intervals(peer);
     if (signs_.has_left(peer))
       require<CommError>(idle || silent <= kBeatsBehindTheLast, describe_rank(*group_, peer),
@@ -147,18 +149,11 @@ void WatchedGroup::look_for_lost() {
       require<CommError>(silent <= options_.most_silent, describe_rank(*group_, peer),
                          ": no sign of life for ", seconds(silent * options_.beat),
                          " s; its process or its machine has ended, or the link to it is down");
-    if (!idle && !signs_.in_step()) warn_between_steps(peer);
+    // waiting() tells of messages of steps.
+    if (!idle && !signs_.in_step() && warnings_.is_due(under_way.since))
+      log_warning("a message between two steps has waited ",
+                  seconds(Clock::now() - under_way.since), " s; late: ", signs_.describe(peer));
   }
-}
-
-// waiting() tells of messages of steps.
-void WatchedGroup::warn_between_steps(int rank) {
-  const Clock::time_point since = under_way_[static_cast<std::size_t>(rank)].since;
-  const Clock::duration waited = Clock::now() - since;
-  if (options_.stall_warn.count() == 0 || waited < options_.stall_warn) return;
-  if (std::exchange(warned_, since) == since) return;
-  log_warning("a message between two steps has waited ", seconds(waited),
-              " s; late: ", signs_.describe(rank));
 }
 
 // All processes wait for each other here, so that none ends while others need it.

@@ -80,15 +80,23 @@ class WatchedGroup final : public ProcessGroup {
 
   // Messages to and from one process that are under way.
   struct UnderWay {
+    // One that is done at once may be gone when this group looks next.
+    void add(GroupMessage& message);
+
     std::vector<GroupMessage*> messages;
     Clock::time_point since;  // the first of them
   };
+  // Each wait is warned of once.
+  struct StallWarnings {
+    bool is_due(Clock::time_point began);
+
+    std::chrono::milliseconds after;  // WatchOptions::stall_warn
+    Clock::time_point last = {};      // warned of a wait that began then
+  };
 
   void require_intact() const;
-  void note(GroupMessage& message, int peer);
   bool turn();
   void look_for_lost();
-  void warn_between_steps(int rank);
   void leave();
 
   std::unique_ptr<ProcessGroup> group_;
@@ -97,7 +105,7 @@ class WatchedGroup final : public ProcessGroup {
   PartServer parts_;
   std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;
-  Clock::time_point warned_ = {};  // of a wait that began then
+  StallWarnings warnings_;
   bool leaving_ = false;
   std::exception_ptr failure_;
 };

@@ -29,11 +29,62 @@ struct Block {
   std::int64_t bytes;
 };
 
+// The launches that use each value, aliases followed.
+class ValueUsers {
+ public:
+  ValueUsers(const PlanGraph& graph, const ExecutionSchedule& schedule) : graph_(graph) {
+    launch_of_.resize(graph.nodes.size());
+    for (const LaunchIndex l : schedule.launches.indices())
+      launch_of_[schedule.launches[l].node] = l;
+    std::size_t values = 0;
+    for (const PlanNode& node : graph.nodes) {
+      first_value_.push_back(values);
+      values += node.types.size();
+    }
+    users_end_.resize(values + 1);
+    each_use([&](std::size_t value, LaunchIndex) { ++users_end_[value + 1]; });
+    std::partial_sum(users_end_.begin(), users_end_.end(), users_end_.begin());
+    users_.resize(users_end_.back());
+    // From now on users_end_[v] is where the users of v end, and those of v + 1 begin.
+    each_use([&](std::size_t value, LaunchIndex l) { users_[users_end_[value]++] = l; });
+  }
+
+  // Of a node; none if it has no launch.
+  LaunchIndex launch_of(NodeIndex node) const { return launch_of_[node]; }
+  // In their order. `root` is no alias.
+  std::span<const LaunchIndex> of(Value root) const {
+    const std::size_t value = number_of(root);
+    const std::size_t begin = value == 0 ? 0 : users_end_[value - 1];
+    return std::span(users_).subspan(begin, users_end_[value] - begin);
+  }
+
+ private:
+  std::size_t number_of(Value value) const { return first_value_[value.node] + at(value.index); }
+
+  void each_use(const auto& f) const {
+    for (const NodeIndex n : graph_.nodes.indices())
+      if (launch_of_[n])
+        for (const Value& input : graph_.nodes[n].inputs)
+          f(number_of(root_of(graph_, input)), launch_of_[n]);
+  }
+
+  const PlanGraph& graph_;
+  Indexed<PlanNode, LaunchIndex> launch_of_;
+  // Values are numbered by node and output; the users of each lie behind each other.
+  Indexed<PlanNode, std::size_t> first_value_;
+  std::vector<std::size_t> users_end_;
+  std::vector<LaunchIndex> users_;
+};
+
 class MemoryPlanner {
  public:
   MemoryPlanner(const PlanGraph& graph, const ExecutionSchedule& schedule,
                 const PlanContext& context)
-      : graph_(graph), schedule_(schedule), context_(context), arenas_(schedule) {}
+      : graph_(graph),
+        schedule_(schedule),
+        context_(context),
+        users_(graph, schedule),
+        arenas_(schedule) {}
 
   MemoryLayout run() {
     made_.fetch_bytes.assign(context_.devices.size(), 0);
@@ -66,7 +117,6 @@ class MemoryPlanner {
 
   // In order of nodes: every value gets a buffer, its own or that of what it aliases or overwrites.
   void assign_buffers() {
-    find_users();
     made_.buffer_of.resize(graph_.nodes.size());
     for (const NodeIndex n : graph_.nodes.indices()) {
       const PlanNode& node = graph_.nodes[n];
@@ -148,44 +198,11 @@ class MemoryPlanner {
     return graph_.rows_of(node.types[i], node.device(), graph_.most_samples(node.device())).bytes();
   }
 
-  // The launches that use each value, aliases followed.
-  void find_users() {
-    launch_of_.resize(graph_.nodes.size());
-    for (const LaunchIndex l : schedule_.launches.indices())
-      launch_of_[schedule_.launches[l].node] = l;
-    std::size_t values = 0;
-    for (const PlanNode& node : graph_.nodes) {
-      first_value_.push_back(values);
-      values += node.types.size();
-    }
-    users_end_.resize(values + 1);
-    each_use([&](std::size_t value, LaunchIndex) { ++users_end_[value + 1]; });
-    std::partial_sum(users_end_.begin(), users_end_.end(), users_end_.begin());
-    users_.resize(users_end_.back());
-    each_use([&](std::size_t value, LaunchIndex l) { users_[users_end_[value]++] = l; });
-  }
-
-  // From now on users_end_[v] is where the users of v end, and those of v + 1 begin.
-  std::span<const LaunchIndex> launches_using(Value root) const {
-    const std::size_t value = number_of(root);
-    const std::size_t begin = value == 0 ? 0 : users_end_[value - 1];
-    return std::span(users_).subspan(begin, users_end_[value] - begin);
-  }
-
-  std::size_t number_of(Value value) const { return first_value_[value.node] + at(value.index); }
-
-  void each_use(const auto& f) const {
-    for (const NodeIndex n : graph_.nodes.indices())
-      if (launch_of_[n])
-        for (const Value& input : graph_.nodes[n].inputs)
-          f(number_of(root_of(graph_, input)), launch_of_[n]);
-  }
-
   // The buffer that output i may be written over, or none: an input in the same arena, of the same
   // size, that this launch is the last to use.
   BufferIndex overwritten(NodeIndex n, std::size_t i) {
     const PlanNode& node = graph_.node(n);
-    const LaunchIndex launch = launch_of_[n];
+    const LaunchIndex launch = users_.launch_of(n);
     if (node.op->in_place == InPlace::kNo || !launch || node.fetch() >= 0) return {};
     const bool pairwise = node.op->in_place == InPlace::kPairwise;
     if (!pairwise && i > 0) return {};
@@ -207,7 +224,7 @@ class MemoryPlanner {
   // No other launch uses what is in the buffer, at the same time or later.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
     for (const Value value : values_in_[buffer]) {
-      for (const LaunchIndex user : launches_using(value))
+      for (const LaunchIndex user : users_.of(value))
         if (user != launch && !schedule_.happens_before(user, launch)) return false;
     }
     return true;
@@ -306,13 +323,9 @@ class MemoryPlanner {
   const PlanGraph& graph_;
   const ExecutionSchedule& schedule_;
   const PlanContext& context_;
+  const ValueUsers users_;
   MemoryLayout made_;
-  Indexed<PlanNode, LaunchIndex> launch_of_;
   std::unordered_map<Value, NodeIndex> fetched_as_;  // the copy in whose fetch a value is made
-  // Values are numbered by node and output; the users of each lie behind each other.
-  Indexed<PlanNode, std::size_t> first_value_;
-  std::vector<std::size_t> users_end_;
-  std::vector<LaunchIndex> users_;
   Indexed<BufferRecord, std::vector<Value>> values_in_;
   Indexed<BufferRecord, std::vector<LaunchIndex>> uses_;
   std::map<int, BufferIndex> equal_in_;  // by memory space: of the last tensor of a collective

@@ -12,6 +12,18 @@ namespace belfry {
 
 using Kind = Command::Kind;
 
+namespace {
+
+// The stream knows the node, but not the device, which may be one of several on its GPU.
+void check_inputs(GpuStream& stream, const Device& device) try {
+  stream.check_inputs();
+} catch (FailedLaunch& launch) {
+  launch.device = device.spec;
+  throw;
+}
+
+}  // namespace
+
 GpuExecutor::GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime,
                          const FeedStaging& staging)
     : linked_(linked),
@@ -119,7 +131,7 @@ bool GpuExecutor::act(const Command& command) {
       break;
     case Kind::kWaitStamp:
       if (!await(strand, command.position)) return false;
-      check_inputs(strand);
+      check_inputs(stream(strand), *runtime_.devices[at(plan_.strands[strand].device)]);
       break;
     case Kind::kBeginSegment:
     case Kind::kEndSegment: break;  // not here
@@ -127,20 +139,7 @@ bool GpuExecutor::act(const Command& command) {
   return true;
 }
 
-// The stream knows the node, but not the device, which may be one of several on its GPU.
-void GpuExecutor::check_inputs(StrandIndex strand) const try {
-  stream(strand).check_inputs();
-} catch (FailedLaunch& launch) {
-  launch.device = runtime_.devices[at(plan_.strands[strand].device)]->spec;
-  throw;
-}
-
-void GpuExecutor::enqueue(LaunchIndex launch) try { enqueue_timed(launch); } catch (...) {
-  const PlanNode& node = plan_.node(plan_.launches[launch].node);
-  rethrow_with_launch(*node.node, runtime_.devices[at(node.device())]->spec);
-}
-
-void GpuExecutor::enqueue_timed(LaunchIndex launch) {
+void GpuExecutor::enqueue(LaunchIndex launch) try {
   const LinkedLaunch& linked = linked_.linked(launch);
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));
@@ -152,6 +151,9 @@ void GpuExecutor::enqueue_timed(LaunchIndex launch) {
   linked.launch->enqueue(pointers, of);
   of.record(*timed.end);
   run_.recording->launches[launch].end = run_.recording->now();
+} catch (...) {
+  const PlanNode& node = plan_.node(plan_.launches[launch].node);
+  rethrow_with_launch(*node.node, runtime_.devices[at(node.device())]->spec);
 }
 
 void GpuExecutor::replay(const Command& begin) {

@@ -25,10 +25,9 @@ class GpuExecutor {
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  // Before a run, if must_connect() or must_capture() says so: connect() connects ranks, and
+  // Before a run, if Ranks::begin() or must_capture() says so: connect() connects ranks, and
   // capture() captures segments. Each thread that enqueues calls it. They throw nothing:
   // RunState::fail().
-  bool must_connect() { return ranks_ && ranks_->begin(); }
   void connect(int thread);
   // Whether the run will replay segments that must be captured first. A traced run replays none.
   bool must_capture(bool traced);
@@ -58,9 +57,7 @@ class GpuExecutor {
   GpuStream& serving(const Command& command) const;
   bool follow(const std::vector<Command>& commands);
   bool act(const Command& command);
-  void check_inputs(StrandIndex strand) const;
   void enqueue(LaunchIndex launch);
-  void enqueue_timed(LaunchIndex launch);
   void replay(const Command& begin);
   // Until the GPU has stamped the launch; false if a thread failed.
   bool await(StrandIndex strand, int position);

@@ -41,6 +41,15 @@ int count_gpus(const std::vector<std::unique_ptr<Device>>& devices) {
   return static_cast<int>(gpus.size());
 }
 
+// Where SessionOptions::log_device_placement prints.
+void show_lines(const std::string& lines, const SessionOptions& options) {
+  if (lines.empty()) return;
+  log_debug(lines);
+  if (options.placement_sink) return options.placement_sink(lines);
+  std::fwrite(lines.data(), 1, lines.size(), stdout);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 Session::State::State(const Graph& g, SessionOptions o)
@@ -54,7 +63,8 @@ Session::State::State(const Graph& g, SessionOptions o)
           devices, pool, [this](const Node& node) { return variables.memory_of(node).data(); }, {}},
       variables(devices, options.dry_run),
       steps(options.kept_steps, runtime),
-      use(devices, variables, steps) {
+      use(devices, variables, steps),
+      parts(options, variables) {
   runtime.workers = pool.workers() - count_gpus(devices);
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;
@@ -71,20 +81,12 @@ Session::State::State(const Graph& g, SessionOptions o)
   if (options.gpu_spin_ms)
     runtime.gpu_spin = std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double, std::milli>(*options.gpu_spin_ms));
-  if (options.log_device_placement) print(device_mapping(devices));
-}
-
-void Session::State::print(const std::string& lines) const {
-  if (lines.empty()) return;
-  log_debug(lines);
-  if (options.placement_sink) return options.placement_sink(lines);
-  std::fwrite(lines.data(), 1, lines.size(), stdout);
-  std::fflush(stdout);
+  if (options.log_device_placement) show_lines(device_mapping(devices), options);
 }
 
 // Each node once, whichever plan is the first to hold it.
 void Session::State::print_placement(const Plan& plan) {
-  print(placement_lines(plan, devices, printed));
+  show_lines(placement_lines(plan, devices, printed), options);
   for (const Assignment& assignment : plan.assignments) printed.insert(assignment.node);
 }
 

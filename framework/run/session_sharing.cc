@@ -88,7 +88,7 @@ void Session::State::Apart::finish() {
   for (const auto& [node, kept] : before)
     if (suspects.contains(kept.owner)) suspects.insert(node);
   for (auto& [key, executor] : executors) step(key).replace(plans_.at(key), std::move(executor));
-  session_.publish_parts();
+  session_.parts.publish();
 }
 
 }  // namespace belfry

@@ -21,9 +21,29 @@ namespace belfry {
 // Of the bytes of a whole tensor, those that this process holds: all of a variable without parts.
 std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byte> whole);
 
+// The variables of a session of which each process holds a part (variable_parts.cc). Lets other
+// processes read the parts that this one holds, as long as it lives.
+class SharedParts {
+ public:
+  SharedParts(const SessionOptions& options, const VariableMemory& variables)
+      : options_(options), variables_(variables) {}
+  ~SharedParts();
+  SharedParts(const SharedParts&) = delete;
+  SharedParts& operator=(const SharedParts&) = delete;
+
+  // After variables have got memory.
+  void publish();
+  // The tensor that this part of a variable and those of other processes make up.
+  Tensor whole_of(Variable variable, const Tensor& own) const;
+
+ private:
+  const SessionOptions& options_;
+  const VariableMemory& variables_;
+  std::set<std::uint64_t> published_;  // keys
+};
+
 struct Session::State {
   State(const Graph& g, SessionOptions o);
-  ~State() { withdraw_parts(); }
 
   // Throws InvalidArgument for nodes of other graphs.
   void require_own(const Node& node) const;
@@ -58,11 +78,6 @@ struct Session::State {
 
   // What this process holds of a variable.
   Tensor read_own(Variable variable);
-  // The tensor that it and the parts of other processes make up (variable_parts.cc).
-  Tensor whole_of(Variable variable, const Tensor& own) const;
-  // Lets other processes read the parts of tensors that this one holds.
-  void publish_parts();
-  void withdraw_parts();
 
   // Gives all that share the variable's storage their own, with the same value, and compiles the
   // steps again. Nothing if nobody shares it. Throws OutOfMemory, and changes nothing, beyond the
@@ -80,9 +95,9 @@ struct Session::State {
   VariableMemory variables;
   KeptSteps steps;
   MemoryUse use;
-  std::set<const Node*> printed;      // by log_device_placement
-  std::set<std::uint64_t> published;  // keys of parts
-  std::mutex mutex;                   // over variables and steps
+  SharedParts parts;              // ends before the memory of variables
+  std::set<const Node*> printed;  // by log_device_placement
+  std::mutex mutex;               // over variables and steps
 
  private:
   class Apart;
@@ -94,7 +109,6 @@ struct Session::State {
   void initialise(const Plan& plan);
   void fill_in(std::span<const Node* const> fresh);
   std::vector<void*> memory_to_fill(std::span<const Node* const> originals) const;
-  void print(const std::string& lines) const;
   void print_placement(const Plan& plan);
 
   std::shared_ptr<const Placement> placement_;

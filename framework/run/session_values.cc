@@ -11,7 +11,7 @@ namespace belfry {
 
 Tensor Session::read(Variable variable) {
   const Tensor own = state_->read_own(variable);
-  return variable.node().variable().part ? state_->whole_of(variable, own) : own;
+  return variable.node().variable().part ? state_->parts.whole_of(variable, own) : own;
 }
 
 void Session::write(Variable variable, const Tensor& value) {

@@ -65,7 +65,7 @@ void Session::State::initialise(const Plan& plan) {
     variables.remove(fresh);
     throw;
   }
-  publish_parts();
+  parts.publish();
   if (!fresh.empty()) use.note_peak();
   if (options.allow_soft_placement) warn_of_moved(fresh, variables, *plan.placement);
 }

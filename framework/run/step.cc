@@ -162,7 +162,7 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
 
 void Step::State::make_connections() {
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
-  if (!gpus || !gpus->must_connect()) return;
+  if (!gpus || !gpus->ranks() || !gpus->ranks()->begin()) return;
   run.rebase();
   Processes* const processes = exchanger.by_ranks() ? runtime.processes : nullptr;
   exchanger.begin(false);

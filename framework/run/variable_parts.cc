@@ -36,8 +36,8 @@ std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byt
   return whole.subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
 }
 
-Tensor Session::State::whole_of(Variable variable, const Tensor& own) const {
-  Processes* const processes = options.processes.get();
+Tensor SharedParts::whole_of(Variable variable, const Tensor& own) const {
+  Processes* const processes = options_.processes.get();
   require(processes != nullptr, variable.node().describe(),
           ": other processes hold parts of it, and this session knows none "
           "(SessionOptions::processes)");
@@ -54,22 +54,23 @@ Tensor Session::State::whole_of(Variable variable, const Tensor& own) const {
   return whole;
 }
 
-void Session::State::publish_parts() {
-  if (!options.processes || options.dry_run) return;
-  for (const auto& [node, kept] : variables.entries()) {
+void SharedParts::publish() {
+  if (!options_.processes || options_.dry_run) return;
+  for (const auto& [node, kept] : variables_.entries()) {
     const VariableInfo& info = node->variable();
     if (!info.part || info.copy_of) continue;
-    const MemoryBlock& memory = variables.memory_of(*node);
+    const MemoryBlock& memory = variables_.memory_of(*node);
     require(memory.on_host(), node->describe(),
             ": other processes read its part, which must lie on a CPU");
     const std::uint64_t key = key_of_parts(Variable(const_cast<Node&>(*node)));
-    options.processes->publish(key, {static_cast<const std::byte*>(memory.data()), memory.bytes()});
-    published.insert(key);
+    options_.processes->parts().publish(
+        key, {static_cast<const std::byte*>(memory.data()), memory.bytes()});
+    published_.insert(key);
   }
 }
 
-void Session::State::withdraw_parts() {
-  for (const std::uint64_t key : published) options.processes->withdraw(key);
+SharedParts::~SharedParts() {
+  for (const std::uint64_t key : published_) options_.processes->parts().withdraw(key);
 }
 
 }  // namespace belfry

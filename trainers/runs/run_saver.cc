@@ -40,6 +40,22 @@ void point(RunDirectory& directory, const char* link, std::int64_t steps) try {
 
 }  // namespace
 
+void SaveOutcomes::fail(std::int64_t step, const Error& error) {
+  failure_ = cat("step ", step, " could not be saved: ", error.what());
+  if (on_error_ == OnSaveError::kStop) throw IoError(failure_);
+  if (failed_in_a_row_++ > 0) return;
+  log_warning(failure_, saved_ ? cat("; step ", *saved_, " is kept") : "",
+              ", and training goes on; failures that follow are not told until a save succeeds");
+}
+
+void SaveOutcomes::succeed(std::int64_t step) {
+  failure_.clear();
+  saved_ = step;
+  if (const int failed = std::exchange(failed_in_a_row_, 0); failed > 0)
+    log_warning("step ", step, " is saved, after ", failed,
+                failed == 1 ? " save that failed" : " saves that failed");
+}
+
 void RunSaver::check(Trainer& trainer) const {
   const std::string& best = schedule_.best.name;
   if (best.empty()) return;
@@ -62,7 +78,7 @@ void RunSaver::setup(Trainer& trainer) {
 
 bool RunSaver::is_due(const StepInfo& info) const {
   const double waited = seconds_now() - begun_time_;
-  const bool retries = schedule_.on_error == OnSaveError::kRetry && !failure_.empty();
+  const bool retries = schedule_.on_error == OnSaveError::kRetry && !outcomes_.failure().empty();
   return asked_ || (retries && waited >= schedule_.retry_seconds) ||
          (schedule_.every_steps > 0 && info.step % schedule_.every_steps == 0) ||
          (schedule_.every_minutes > 0 && waited >= 60 * schedule_.every_minutes);
@@ -86,10 +102,10 @@ void RunSaver::after_evaluation(Trainer& trainer, const StepInfo& info) {
 
 void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
   settle();
-  if (!failure_.empty()) begun_at_ = -1;
+  if (!outcomes_.failure().empty()) begun_at_ = -1;
   save(trainer, info.step);
   settle();
-  require<IoError>(failure_.empty(), failure_);
+  require<IoError>(outcomes_.failure().empty(), outcomes_.failure());
 }
 
 void RunSaver::save(Trainer& trainer, std::int64_t steps) {
@@ -111,11 +127,11 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
       file->note(positions);
     }
   } catch (const IoError& error) {
-    return fail(error);
+    return outcomes_.fail(steps, error);
   }
   saving_.begin(trainer, Json::object().set(kLinePositions, std::move(positions)),
                 [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
-  failure_.clear();
+  outcomes_.begin();
 }
 
 void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
@@ -142,26 +158,10 @@ void RunSaver::prune(std::int64_t newest) try {
 void RunSaver::settle() {
   try {
     if (!saving_.settle()) return;
-    succeed();
+    outcomes_.succeed(begun_at_);
   } catch (const Error& error) {
-    fail(error);
+    outcomes_.fail(begun_at_, error);
   }
-}
-
-void RunSaver::fail(const Error& error) {
-  failure_ = cat("step ", begun_at_, " could not be saved: ", error.what());
-  if (schedule_.on_error == OnSaveError::kStop) throw IoError(failure_);
-  if (failed_in_a_row_++ > 0) return;
-  log_warning(failure_, saved_ ? cat("; step ", *saved_, " is kept") : "",
-              ", and training goes on; failures that follow are not told until a save succeeds");
-}
-
-void RunSaver::succeed() {
-  failure_.clear();
-  saved_ = begun_at_;
-  if (const int failed = std::exchange(failed_in_a_row_, 0); failed > 0)
-    log_warning("step ", *saved_, " is saved, after ", failed,
-                failed == 1 ? " save that failed" : " saves that failed");
 }
 
 // The best is one that was saved: it is looked at behind the save of its step.
@@ -171,7 +171,7 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   if (!std::isfinite(value)) return;
   if (best_ && (schedule_.best.largest ? value <= *best_ : value >= *best_)) return;
   settle();
-  if (!failure_.empty()) return;
+  if (!outcomes_.failure().empty()) return;
   best_ = value;
   best_step_ = steps;
   point(directory_, kBestLink, steps);

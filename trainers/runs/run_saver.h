@@ -31,13 +31,35 @@ struct SaveSchedule {
   double retry_seconds = 60;  // of kRetry
 };
 
+// How the saves of a run have ended. Tells people of the first failure, and of the save that
+// succeeds again.
+class SaveOutcomes {
+ public:
+  explicit SaveOutcomes(OnSaveError on_error) : on_error_(on_error) {}
+
+  void begin() { failure_.clear(); }
+  void succeed(std::int64_t step);
+  // Throws IoError where a failure ends the training.
+  void fail(std::int64_t step, const Error& error);
+  // Of the last save; "" if it did not fail, or has not ended.
+  const std::string& failure() const { return failure_; }
+  // The step that was saved last; none before.
+  std::optional<std::int64_t> saved() const { return saved_; }
+
+ private:
+  const OnSaveError on_error_;
+  std::optional<std::int64_t> saved_;
+  std::string failure_;
+  int failed_in_a_row_ = 0;  // saves, since one did not fail
+};
+
 // Copies the state at the end of a step, before an evaluation, and writes it while training goes
 // on: one at a time, so that a save that comes too early waits. Saves at the end of the training,
 // too.
 class RunSaver final : public Callback {
  public:
   RunSaver(RunDirectory& directory, SaveSchedule schedule)
-      : directory_(directory), schedule_(std::move(schedule)) {}
+      : directory_(directory), schedule_(std::move(schedule)), outcomes_(schedule_.on_error) {}
 
   // Lines that are to outlive the machine if the checkpoint of their step does. The checkpoint
   // notes where they end: line_positions().
@@ -45,7 +67,7 @@ class RunSaver final : public Callback {
   // At the end of the step that is running, whatever the schedule says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, and is on the disk; none before.
-  std::optional<std::int64_t> saved_step() const { return saved_; }
+  std::optional<std::int64_t> saved_step() const { return outcomes_.saved(); }
 
   // Throws OptionError if there is no such metric.
   void check(Trainer& trainer) const override;
@@ -64,8 +86,6 @@ class RunSaver final : public Callback {
   void write(const CheckpointSnapshot& snapshot, std::int64_t steps);
   void prune(std::int64_t newest);
   void settle();
-  void fail(const Error& error);
-  void succeed();
   void look_at_best(const Trainer& trainer, std::int64_t steps);
 
   RunDirectory& directory_;
@@ -74,12 +94,9 @@ class RunSaver final : public Callback {
   bool asked_ = false, warned_ = false;
   std::int64_t begun_at_ = -1;  // steps, of the last save that was begun
   double begun_time_ = 0;       // of it, or of the start
-  std::optional<std::int64_t> saved_;
   std::optional<double> best_;
   std::int64_t best_step_ = -1;
-  std::string failure_;  // of the last save; "" if it did not fail
-  // Saves that have failed since one did not: the first is told, and the end of the spell.
-  int failed_in_a_row_ = 0;
+  SaveOutcomes outcomes_;
   BackgroundSave saving_;  // last: it uses the others
 };
 

@@ -29,21 +29,21 @@ std::vector<int> fetched(Processes& processes, std::uint64_t key, std::size_t ea
 TEST(PartServer, AnswersWhileItsProcessDoesSomethingElse) {
   test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {
     const std::vector<std::byte> own = bytes_of(processes->rank(), 5000);
-    processes->publish(7, own);
+    processes->parts().publish(7, own);
     if (processes->rank() == 0) {
       EXPECT_THAT(fetched(*processes, 7, 5000), ElementsAre(0, 2, 3));
       EXPECT_THAT(fetched(*processes, 7, 5000), ElementsAre(0, 2, 3));
     }
-    processes->withdraw(7);
+    processes->parts().withdraw(7);
   });
 }
 
 TEST(PartServer, AnswersProcessesThatAskEachOther) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     const std::vector<std::byte> own = bytes_of(processes->rank(), 100);
-    processes->publish(1, own);
+    processes->parts().publish(1, own);
     EXPECT_EQ(fetched(*processes, 1, 100)[1 - processes->rank()], 2 - processes->rank());
-    processes->withdraw(1);
+    processes->parts().withdraw(1);
   });
 }
 
@@ -52,8 +52,8 @@ TEST(PartServer, WaitsForWhatIsPublishedLater) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     if (processes->rank() == 1) {
       const std::vector<std::byte> own = bytes_of(1, 3);
-      processes->publish(2, own);
-      processes->withdraw(2);  // and keeps a copy
+      processes->parts().publish(2, own);
+      processes->parts().withdraw(2);  // and keeps a copy
     } else {
       EXPECT_THAT(fetched(*processes, 2, 3), ElementsAre(0, 2));
     }
