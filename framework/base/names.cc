@@ -16,30 +16,34 @@ bool is_valid_scope_name(std::string_view name, bool at_root) {
 }
 
 std::string NameTable::unique(std::string_view name, bool mark_as_used) {
-  std::string key = lower(name);
-  const auto known = uses_.find(key);
+  const std::string key = lower(name);
+  const auto known = uses_.find(std::string_view(key));
   int suffix = known == uses_.end() ? 0 : known->second;
   if (suffix == 0) {
-    if (mark_as_used) use(std::move(key));
+    if (mark_as_used) use(key);
     return std::string(name);
   }
   std::string candidate;
   do candidate = cat(key, "_", suffix++);
-  while (uses_.contains(candidate));
+  while (uses_.contains(std::string_view(candidate)));
   if (mark_as_used) {
-    use(std::move(key));
-    use(std::move(candidate));
+    use(key);
+    use(candidate);
   }
   return cat(name, "_", suffix - 1);
 }
 
 void NameTable::reserve(std::string_view name) {
-  std::string key = lower(name);
-  if (!uses_.contains(key)) use(std::move(key));
+  if (!is_used(name)) use(lower(name));
 }
 
-void NameTable::use(std::string key) {
-  const auto entry = uses_.try_emplace(std::move(key), 0).first;
+bool NameTable::is_used(std::string_view name) const {
+  return uses_.contains(std::string_view(lower(name)));
+}
+
+void NameTable::use(std::string_view key) {
+  auto entry = uses_.find(key);
+  if (entry == uses_.end()) entry = uses_.emplace(key, 0).first;
   changes_.emplace_back(&entry->first, entry->second++);
 }
 

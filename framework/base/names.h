@@ -1,5 +1,7 @@
 // Names of nodes and scopes: which are valid, and how they are made unique.
 #pragma once
+#include <functional>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,17 +22,24 @@ class NameTable {
   std::string unique(std::string_view name, bool mark_as_used = true);
   // Uses `name` up as it is, free or not.
   void reserve(std::string_view name);
+  bool is_used(std::string_view name) const;
 
   // Counts changes; and back to what the table was after so many.
   std::size_t changes() const { return changes_.size(); }
   void roll_back(std::size_t changes);
 
  private:
-  void use(std::string key);
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
 
-  std::unordered_map<std::string, int> uses_;  // by name in lower case; never 0
+  void use(std::string_view key);
+
+  std::pmr::monotonic_buffer_resource memory_;  // of uses_: names are many, and go together
+  // By name in lower case; never 0.
+  std::pmr::unordered_map<std::pmr::string, int, Hash, std::equal_to<>> uses_{&memory_};
   // Keys of uses_, and what was there before: 0 for nothing.
-  std::vector<std::pair<const std::string*, int>> changes_;
+  std::vector<std::pair<const std::pmr::string*, int>> changes_;
 };
 
 }  // namespace belfry

@@ -74,7 +74,6 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
     throw;
   }
   add_control_inputs(node);
-  by_name_.emplace(node.name_, &node);
   nodes_.push_back(std::move(owned));
   scopes_->newest = site;
   ++version_;
@@ -112,17 +111,24 @@ std::string Graph::take_name(const Node& node, bool verbatim) {
   require(is_valid_scope_name(node.name_, true) && !node.name_.empty(), node.describe(), ": '",
           node.name_, "' is not a valid node name");
   if (!verbatim) return unique_name(node.name_);
-  if (const auto taken = by_name_.find(node.name_); taken != by_name_.end())
+  if (const Node* const taken = names_.is_used(node.name_) ? named(node.name_) : nullptr)
     throw InvalidArgument(cat(node.describe(), ": duplicate node name in graph: '", node.name_,
-                              "' is to be taken as it is, but ", taken->second->describe(),
+                              "' is to be taken as it is, but ", taken->describe(),
                               " has it; leave the slash at the end out for a name of its own"));
   names_.reserve(node.name_);
   return node.name_;
 }
 
-Node& Graph::find(std::string_view name) const {
+Node* Graph::named(std::string_view name) const {
+  const std::lock_guard lock(by_name_mutex_);
+  for (std::size_t i = by_name_.size(); i < nodes_.size(); ++i)
+    by_name_.emplace(nodes_[i]->name_, nodes_[i].get());
   const auto found = by_name_.find(name);
-  if (found != by_name_.end()) return *found->second;
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+Node& Graph::find(std::string_view name) const {
+  if (Node* const found = named(name)) return *found;
   std::vector<std::string> names;
   for (const auto& node : nodes_) names.emplace_back(node->name());
   const std::string hint = did_you_mean(name, names);
@@ -234,7 +240,8 @@ void Graph::roll_back(std::size_t nodes, std::size_t names) {
   for (std::size_t id = 0; id < nodes; ++id)
     if (VariableInfo* info = nodes_[id]->variable_.get())
       if (info->default_read && gone(info->default_read.node())) info->default_read = {};
-  for (; nodes_.size() > nodes; nodes_.pop_back()) by_name_.erase(nodes_.back()->name_);
+  for (; nodes_.size() > nodes; nodes_.pop_back())
+    if (by_name_.size() == nodes_.size()) by_name_.erase(nodes_.back()->name_);
   ++version_;
   names_.roll_back(names);
 }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -121,11 +122,15 @@ class Graph {
   void add_control_inputs(Node& node);
   void initialise(Node& node, Initializer make);
   void roll_back(std::size_t nodes, std::size_t names);
+  // Null if no node has the name.
+  Node* named(std::string_view name) const;
   static std::vector<TensorType> infer(const Node& node);
 
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Node*> open_;
-  std::unordered_map<std::string_view, Node*> by_name_;
+  // Of the first nodes, as far as they have been looked for: few graphs are asked for a name.
+  mutable std::unordered_map<std::string_view, Node*> by_name_;
+  mutable std::mutex by_name_mutex_;
   NameTable names_;
   std::map<std::string, std::vector<Node*>, std::less<>> collections_;
   std::unordered_map<std::string, Variable> variable_store_;
