@@ -55,10 +55,10 @@ struct SessionOptions {
   // Where log_device_placement prints: whole lines. Standard output by default. May not call the
   // session.
   std::function<void(std::string_view)> placement_sink = {};
-  // Makes a collective, or a sum over shards, and the optimizer updates that alone read its results
-  // one pass over memory;
-  // on GPUs, several other updates one launch.
-  bool fuse_updates = true;
+  // Makes one pass over memory of several nodes: of a batch norm with the sum and ReLU behind it,
+  // of their gradients, and of a collective, or a sum over shards, with the optimizer updates that
+  // alone read its results. On GPUs makes one launch of several updates.
+  bool fuse = true;
   // Lets replicas (VariableOptions::copy_of) in one memory space lie in one storage, if the same
   // plan is the first to hold them and all plans write them alike. A plan that does not, or a
   // write() to one of them, gives each its own first. Neither option changes a bit of any value.

@@ -14,6 +14,7 @@
 namespace belfry {
 
 class Node;
+struct Op;
 
 struct TensorType {
   Shape shape;
@@ -42,6 +43,10 @@ class KernelPlan {
       : node_(node), inputs_(inputs), outputs_(outputs), range_(range) {}
 
   const Node& node() const { return node_; }
+  // What the kernel does. In plans it may be another op than that of the node, which has the
+  // options.
+  const Op& op() const;
+  void set_op(const Op& op) { op_ = &op; }
   template <class T>
   const T& options() const {
     return node_options().as<T>();
@@ -82,6 +87,7 @@ class KernelPlan {
   const NodeOptions& node_options() const;
 
   const Node& node_;
+  const Op* op_ = nullptr;  // null: that of the node
   std::span<const TensorType> inputs_, outputs_;
   WorkRange range_;
   Batch batch_;

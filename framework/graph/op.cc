@@ -99,4 +99,6 @@ WorkRange whole_range(const Op& op, int participants, std::span<const TensorType
 
 const NodeOptions& KernelPlan::node_options() const { return node_.raw_options(); }
 
+const Op& KernelPlan::op() const { return op_ ? *op_ : node_.op(); }
+
 }  // namespace belfry

@@ -27,6 +27,7 @@ class Output;
 struct Exchange;
 struct Op;
 class Expansion;
+class Surroundings;
 struct PackedForm;
 struct ShardContext;
 struct Sharding;
@@ -147,6 +148,9 @@ struct Op {
   // Puts other nodes in the place of one that is divided (plan/expansion.h): where a shard needs
   // what all shards have found.
   void (*expand)(Expansion&) = nullptr;
+  // Puts a node in the place of this one and some around it, which then take one pass over memory
+  // (plan/surroundings.h). The bits are those of the nodes one by one.
+  void (*fuse)(Surroundings&) = nullptr;
   // Every plan expands it, on any device: the op needs no kernel but the reference.
   bool composite = false;
   InPlace in_place = InPlace::kNo;

@@ -22,6 +22,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   share_replicas(graph, context);
   shards(graph, context);
   fuse_updates(graph, context);
+  fuse(graph, context);
   add_transfers(graph, context);
   pack_weights(graph, context);
   order_writes(graph);

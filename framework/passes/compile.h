@@ -12,7 +12,7 @@ struct PlanContext {
   std::shared_ptr<const Placement> placement;  // of the graph, on these devices
   bool reference_kernels = false;
   int shards_per_device = 1;  // of each device that is fed with samples
-  bool fuse_updates = true;
+  bool fuse = true;
   bool share_replicas = true;
   // The variables in one storage with this one, its owner first; empty before it has memory.
   std::function<std::vector<const Node*>(const Node&)> sharers = {};

@@ -290,7 +290,7 @@ class UpdateFuser {
 }  // namespace
 
 void fuse_updates(PlanGraph& plan, const PlanContext& context) {
-  if (context.fuse_updates && plan.writes) UpdateFuser(plan, context).run();
+  if (context.fuse && plan.writes) UpdateFuser(plan, context).run();
 }
 
 }  // namespace belfry

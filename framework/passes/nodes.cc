@@ -229,8 +229,14 @@ class StandIns {
   NodeIndex of(NodeIndex n) const { return nodes_[n]; }
   Value of(const Value& value) const {
     if (!gives_another_[value.node]) return value;
-    const auto found = replacements_.values.find(value);
-    return found == replacements_.values.end() ? value : found->second;
+    if (const auto found = replacements_.values.find(value); found != replacements_.values.end())
+      return found->second;
+    // A shard of a value is a shard of what replaces that.
+    const auto whole = replacements_.values.find({value.node, value.index});
+    if (whole == replacements_.values.end()) return value;
+    Value shard = whole->second;
+    shard.shard = value.shard;
+    return shard;
   }
   bool replaced(NodeIndex n) const { return nodes_[n] != n; }
 

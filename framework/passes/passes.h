@@ -51,6 +51,10 @@ void shards(PlanGraph& plan, const PlanContext& context);
 // version of a variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
+// Puts one node in the place of several where their ops say so (Op::fuse). It changes the order of
+// no reads and writes of variables.
+void fuse(PlanGraph& plan, const PlanContext& context);
+
 // Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
 // device of another memory space, else a Transfer. Constants are wherever they are needed: each
 // memory space that reads one has a node of its own for it. Feeds are where they were placed; those

@@ -61,6 +61,7 @@ KernelRun prepare_shard(const PlanGraph& graph, const PlanNode& node, std::int64
   const std::vector<TensorType> inputs = graph.input_types(node, samples);
   const std::vector<TensorType> outputs = graph.output_types(node, samples);
   KernelPlan kernel(*node.node, inputs, outputs, range);
+  kernel.set_op(*node.op);
   kernel.set_batch({samples, graph.batches[at(node.device())].samples, node.rows > 0});
   KernelRun run = prepare_kernel(*node.op, kernel, reference);
   workspace = std::max(workspace, kernel.workspace_bytes());
@@ -103,6 +104,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
     }
     const std::vector<TensorType> inputs = graph.input_types(node);
     KernelPlan kernel(*node.node, inputs, node.types, launch.range);
+    kernel.set_op(*node.op);
     kernel.set_batch({.numbered = node.rows > 0});
     if (node.rank())
       prepare_rank(node, device, kernel, context.deterministic, launch);

@@ -32,6 +32,7 @@ class HalfKernel {
     require<Internal>(op.reference && !op.collective, plan.node().describe(),
                       ": no host kernel for 16 bits");
     KernelPlan wide(plan.node(), tensors_.inputs, tensors_.outputs, plan.range());
+    wide.set_op(op);
     wide.set_batch(plan.batch());
     run_ = op.reference(wide);
     plan.workspace(inner_workspace_ + wide.workspace_bytes());

@@ -109,7 +109,7 @@ PlanContext Session::State::context() {
           .placement = placement(),
           .reference_kernels = options.reference_kernels,
           .shards_per_device = options.shards_per_device,
-          .fuse_updates = options.fuse_updates,
+          .fuse = options.fuse,
           .share_replicas = options.share_replicas,
           .sharers = [this](const Node& node) { return variables.sharers(node); },
           .deterministic = options.deterministic,

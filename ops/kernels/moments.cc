@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/functors.h"
 
 namespace belfry::kernels {
 namespace {
@@ -79,6 +80,12 @@ BELFRY_KERNEL void block_gradient_sums(const T* dy, const T* x, const T* mean, s
   add_rows(rows, channels, Product<T>{dy, x, mean, channels}, out + channels);
 }
 
+template <class T>
+BELFRY_KERNEL void mask_gradient(const T* dy, const T* y, std::int64_t count, T* g) {
+  BELFRY_INDEPENDENT
+  for (std::int64_t i = 0; i < count; ++i) g[i] = functors::ReluGrad{}(dy[i], y[i]);
+}
+
 // left and right are (mean, sum of squared differences) of n and m rows.
 template <class T>
 BELFRY_KERNEL void combine_moments(std::int64_t channels, T n, T m, T* left, const T* right) {
@@ -139,19 +146,42 @@ void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* s
   std::copy_n(scratch + channels, channels, squares);
 }
 
-template <class T>
-void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
-                   T* sum, T* product, T* scratch) {
+namespace {
+
+// gradient(begin, end) gives that of rows [begin, end).
+template <class T, class Gradient>
+void sums_over_blocks(const Gradient& gradient, const T* x, const T* mean, std::int64_t rows,
+                      std::int64_t channels, T* sum, T* product, T* scratch) {
   over_blocks(
       0, rows, channels,
       [&](std::int64_t begin, std::int64_t end, T* out) {
-        block_gradient_sums(dy + begin * channels, x + begin * channels, mean, end - begin,
-                            channels, out);
+        block_gradient_sums(gradient(begin, end), x + begin * channels, mean, end - begin, channels,
+                            out);
       },
       [&](std::int64_t, std::int64_t, T* left, const T* right) { add(2 * channels, right, left); },
       scratch);
   std::copy_n(scratch, channels, sum);
   std::copy_n(scratch + channels, channels, product);
+}
+
+}  // namespace
+
+template <class T>
+void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
+                   T* sum, T* product, T* scratch) {
+  const auto gradient = [&](std::int64_t begin, std::int64_t) { return dy + begin * channels; };
+  sums_over_blocks(gradient, x, mean, rows, channels, sum, product, scratch);
+}
+
+template <class T>
+void relu_gradient_sums(const T* dy, const T* y, const T* x, const T* mean, std::int64_t rows,
+                        std::int64_t channels, T* g, T* sum, T* product, T* scratch) {
+  const auto gradient = [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = begin * channels;
+    mask_gradient(dy + at, y + at, (end - begin) * channels, g + at);
+    return static_cast<const T*>(g + at);
+  };
+  sums_over_blocks(gradient, x, mean, rows, channels, sum, product, scratch);
 }
 
 template void moments(const float*, std::int64_t, std::int64_t, float*, float*, float*);
@@ -160,5 +190,9 @@ template void gradient_sums(const float*, const float*, const float*, std::int64
                             float*, float*, float*);
 template void gradient_sums(const double*, const double*, const double*, std::int64_t, std::int64_t,
                             double*, double*, double*);
+template void relu_gradient_sums(const float*, const float*, const float*, const float*,
+                                 std::int64_t, std::int64_t, float*, float*, float*, float*);
+template void relu_gradient_sums(const double*, const double*, const double*, const double*,
+                                 std::int64_t, std::int64_t, double*, double*, double*, double*);
 
 }  // namespace belfry::kernels

@@ -20,11 +20,22 @@ template <class T>
 void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
                    T* sum, T* product, T* scratch);
 
+// The same of g, which is dy where y, an output of ReLU, is positive (ReluGrad). Writes g, which
+// may be dy, in the same pass.
+template <class T>
+void relu_gradient_sums(const T* dy, const T* y, const T* x, const T* mean, std::int64_t rows,
+                        std::int64_t channels, T* g, T* sum, T* product, T* scratch);
+
 extern template void moments(const float*, std::int64_t, std::int64_t, float*, float*, float*);
 extern template void moments(const double*, std::int64_t, std::int64_t, double*, double*, double*);
 extern template void gradient_sums(const float*, const float*, const float*, std::int64_t,
                                    std::int64_t, float*, float*, float*);
 extern template void gradient_sums(const double*, const double*, const double*, std::int64_t,
                                    std::int64_t, double*, double*, double*);
+extern template void relu_gradient_sums(const float*, const float*, const float*, const float*,
+                                        std::int64_t, std::int64_t, float*, float*, float*, float*);
+extern template void relu_gradient_sums(const double*, const double*, const double*, const double*,
+                                        std::int64_t, std::int64_t, double*, double*, double*,
+                                        double*);
 
 }  // namespace belfry::kernels

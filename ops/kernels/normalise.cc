@@ -2,6 +2,7 @@
 
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/simd.h"
+#include "belfry/ops/kernels/functors.h"
 
 namespace belfry::kernels {
 namespace {
@@ -9,9 +10,9 @@ namespace {
 // Channels are taken in blocks whose factors fit on the stack.
 constexpr std::int64_t kBlock = 256;
 
-template <class T>
+template <bool adds, bool relu, class T>
 BELFRY_KERNEL void normalise_rows(const T* x, std::int64_t rows, std::int64_t channels,
-                                  const Channels<T>& by, const T* beta, T* y) {
+                                  const Channels<T>& by, const T* beta, const T* shortcut, T* y) {
   for (std::int64_t first = 0; first < channels; first += kBlock) {
     const std::int64_t count = channels - first < kBlock ? channels - first : kBlock;
     T scale[kBlock], shift[kBlock], middle[kBlock];
@@ -21,10 +22,13 @@ BELFRY_KERNEL void normalise_rows(const T* x, std::int64_t rows, std::int64_t ch
       middle[c] = by.mean[first + c];
     }
     for (std::int64_t r = 0; r < rows; ++r) {
-      const T* const from = x + r * channels + first;
-      T* const to = y + r * channels + first;
+      const std::int64_t at = r * channels + first;
       BELFRY_INDEPENDENT
-      for (std::int64_t c = 0; c < count; ++c) to[c] = (from[c] - middle[c]) * scale[c] + shift[c];
+      for (std::int64_t c = 0; c < count; ++c) {
+        const T normal = (x[at + c] - middle[c]) * scale[c] + shift[c];
+        const T sum = adds ? normal + shortcut[at + c] : normal;
+        y[at + c] = relu ? functors::Relu{}(sum) : sum;
+      }
     }
   }
 }
@@ -71,8 +75,12 @@ BELFRY_KERNEL void scale_rows(const T* x, std::int64_t rows, std::int64_t channe
 
 template <class T>
 void normalise(const T* x, std::int64_t rows, std::int64_t channels, const Channels<T>& by,
-               const T* beta, T* y) {
-  normalise_rows(x, rows, channels, by, beta, y);
+               const T* beta, T* y, const Following<T>& then) {
+  const auto run = [&](auto kernel) { kernel(x, rows, channels, by, beta, then.shortcut, y); };
+  if (then.shortcut)
+    run(then.relu ? normalise_rows<true, true, T> : normalise_rows<true, false, T>);
+  else
+    run(then.relu ? normalise_rows<false, true, T> : normalise_rows<false, false, T>);
 }
 
 template <class T>

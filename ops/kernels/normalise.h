@@ -12,10 +12,17 @@ struct Channels {
   T epsilon;
 };
 
-// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta.
+// What follows in the same pass: the sum with a tensor of x's shape, or null, and then ReLU.
+template <class T>
+struct Following {
+  const T* shortcut = nullptr;
+  bool relu = false;
+};
+
+// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, and what follows.
 template <class T>
 void normalise(const T* x, std::int64_t rows, std::int64_t channels, const Channels<T>& by,
-               const T* beta, T* y);
+               const T* beta, T* y, const Following<T>& then = {});
 
 // dx = dy * gamma / sqrt(variance + epsilon): of given moments.
 template <class T>
@@ -35,7 +42,7 @@ void scale_distance(const T* x, std::int64_t rows, std::int64_t channels, const 
 
 #define BELFRY_NORMALISE_OF(linkage, T)                                                          \
   linkage template void normalise(const T*, std::int64_t, std::int64_t, const Channels<T>&,      \
-                                  const T*, T*);                                                 \
+                                  const T*, T*, const Following<T>&);                            \
   linkage template void given_input_gradient(const T*, std::int64_t, std::int64_t,               \
                                              const Channels<T>&, T*);                            \
   linkage template void trained_input_gradient(const T*, const T*, std::int64_t, std::int64_t,   \

@@ -74,7 +74,7 @@ void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen) {
   log_debug(plan.node().describe(), ": ", types, " -> ", plan.output(), " by oneDNN's ",
             implementation);
   if (!reference) return;
-  const std::string key = cat(plan.node().op().name, "(", types, ")");
+  const std::string key = cat(plan.op().name, "(", types, ")");
   if (first_time_logged(cat("slow by oneDNN: ", key)))
     log_warning(key, ": oneDNN has only slow reference code for these shapes (", implementation,
                 "); see ", plan.node().describe());

@@ -11,6 +11,7 @@
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
 
 namespace belfry {
 namespace {
@@ -86,18 +87,6 @@ KernelRun train_cpu(KernelPlan& plan) {
                          p.input<T>(2), p.output<T>());
     };
   });
-}
-
-// Of given moments, their gradients, too: y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
-template <class T>
-void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
-  const T *const gamma = p.input<T>(2), *const variance = p.input<T>(4);
-  const T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const T spread = variance[c] + epsilon;
-    p.output<T>(3)[c] = -(dbeta[c] * gamma[c] / std::sqrt(spread));
-    p.output<T>(4)[c] = dgamma[c] * gamma[c] / spread * T(-0.5);
-  }
 }
 
 template <bool trained>
@@ -266,6 +255,7 @@ const Op kBatchNormTrain{.name = "BatchNormTrain",
                          .missing_grads = true,
                          .shards = train_shards,
                          .expand = expand_train,
+                         .fuse = fuse_batch_norm,
                          .in_place = InPlace::kFirst,
                          .cpu = train_cpu,
                          .reference = train_reference,
@@ -277,6 +267,7 @@ const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
                              .no_gradient = kNoSecond,
                              .shards = train_grad_shards,
                              .expand = expand_train_grad,
+                             .fuse = fuse_batch_norm_gradient,
                              .in_place = InPlace::kFirst,
                              .cpu = grad_cpu<true>,
                              .reference = grad_reference<true>};
@@ -287,6 +278,7 @@ const Op kBatchNormInference{.name = "BatchNormInference",
                              .gradient = inference_gradient,
                              .split = WorkSplit::kRows,
                              .shards = by_rows<1>,
+                             .fuse = fuse_batch_norm,
                              .in_place = InPlace::kFirst,
                              .cpu = inference_cpu,
                              .reference = inference_reference,
@@ -297,6 +289,7 @@ const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .shape = given_grad_shape,
                                  .no_gradient = kNoSecond,
                                  .shards = train_grad_shards,
+                                 .fuse = fuse_batch_norm_gradient,
                                  .in_place = InPlace::kFirst,
                                  .cpu = grad_cpu<false>,
                                  .reference = grad_reference<false>};

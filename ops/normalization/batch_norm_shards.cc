@@ -6,6 +6,7 @@
 #include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
 
 namespace belfry {
 namespace {
@@ -94,6 +95,7 @@ const Op kBatchNormSums{.name = "BatchNormSums",
                         .inputs = 4,
                         .shape = sums_shape,
                         .no_gradient = kMadeByPlans,
+                        .fuse = fuse_batch_norm_sums,
                         .cpu = sums_cpu,
                         .reference = sums_reference,
                         .cpu_only = kOneShard};

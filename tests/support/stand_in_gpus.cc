@@ -282,7 +282,7 @@ GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic) const
   refuse_capture("a search for algorithms");
   ++counters_->prepared;
   ++(deterministic ? counters_->deterministic : counters_->fastest);
-  const Op& op = plan.node().op();
+  const Op& op = plan.op();
   if (op.name == lacking_) return {};
   KernelRun kernel = prepare_kernel(op, plan, false);
   Memory memory{.writes = static_cast<std::size_t>(op.writes),

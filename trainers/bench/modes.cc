@@ -14,9 +14,9 @@ constexpr double kBucketMb = 0.25;
 
 // Of each strategy, besides the plain one, with a trainer that replicates.
 constexpr void (*kVariants[])(Mode&) = {
-    [](Mode& mode) { mode.fuse_updates = false; },
+    [](Mode& mode) { mode.fuse = false; },
     [](Mode& mode) { mode.share_replicas = false; },
-    [](Mode& mode) { mode.fuse_updates = mode.share_replicas = false; },
+    [](Mode& mode) { mode.fuse = mode.share_replicas = false; },
 };
 
 // Those that the trainer accepts, or "" if it takes none.
@@ -37,7 +37,7 @@ std::string refusal_of(const std::string& allreduce, const std::vector<DeviceSpe
 std::string Mode::name() const {
   return cat(trainer, allreduce.empty() ? "" : " ", allreduce,
              gradient_repacking > 0 ? cat(" packed:", gradient_repacking) : "",
-             bucket_mb.value_or(0) > 0 ? " bucketed" : "", fuse_updates ? "" : " unfused",
+             bucket_mb.value_or(0) > 0 ? " bucketed" : "", fuse ? "" : " unfused",
              share_replicas ? "" : " unshared", async.empty() ? "" : " ", async);
 }
 
@@ -61,7 +61,7 @@ TrainerOptions Mode::applied_to(TrainerOptions options) const {
   options.aggregation.bucket_mb =
       gradient_repacking > 0 ? 0 : bucket_mb.value_or(options.aggregation.bucket_mb);
   if (bucket_mb) options.aggregation.choice.buckets = {*bucket_mb};
-  options.session.fuse_updates = options.session.fuse_updates && fuse_updates;
+  options.session.fuse = options.session.fuse && fuse;
   options.session.share_replicas = options.session.share_replicas && share_replicas;
   if (!async.empty()) options.async = async;
   return options;

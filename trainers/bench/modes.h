@@ -13,9 +13,9 @@ struct Mode {
   std::string trainer;         // as --trainer
   std::string allreduce = {};  // as --allreduce, "auto" too; "" for trainers that combine nothing
   int gradient_repacking = 0;
-  std::optional<double> bucket_mb = {};             // none: as the options say, unless packed
-  bool fuse_updates = true, share_replicas = true;  // false: not, whatever the options say
-  std::string async = {};                           // as --async; "": as the options say
+  std::optional<double> bucket_mb = {};     // none: as the options say, unless packed
+  bool fuse = true, share_replicas = true;  // false: not, whatever the options say
+  std::string async = {};                   // as --async; "": as the options say
   bool operator==(const Mode&) const = default;
 
   // "replicated naive packed:2".

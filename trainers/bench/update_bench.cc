@@ -71,7 +71,7 @@ class Problem {
                                                     .logical_gpus = options_.logical_gpus,
                                                     .dry_run = dry_run,
                                                     .threads = options_.threads,
-                                                    .fuse_updates = fuse,
+                                                    .fuse = fuse,
                                                     .share_replicas = share,
                                                     .deterministic = options_.deterministic});
   }

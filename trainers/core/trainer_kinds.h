@@ -15,7 +15,7 @@ namespace belfry {
 struct TrainerKind {
   std::string name;
   std::string summary;  // for --help
-  // kSpread takes --parameter_device, and kReplicated --fuse_updates=1 and --share_replicas=1.
+  // kSpread takes --parameter_device, and kReplicated --share_replicas=1.
   VariablePolicy variables = VariablePolicy::kOnOneDevice;
   bool takes_one_device = false;      // and no more
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none

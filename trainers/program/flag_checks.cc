@@ -116,8 +116,8 @@ class FlagChecks {
     if (trainer_.session.log_device_placement) refuse("--log_device_placement");
     for (const char* other :
          {"--trainer", "--allreduce", "--parameter_device", "--gradient_repacking",
-          "--small_tensors_kb", "--bucket_mb", "--fuse_updates", "--share_replicas", "--async",
-          "--epochs", "--max_steps", "--early_stop"})
+          "--small_tensors_kb", "--bucket_mb", "--fuse", "--share_replicas", "--async", "--epochs",
+          "--max_steps", "--early_stop"})
       if (given(other)) refuse(written(other));
   }
 
@@ -135,7 +135,6 @@ class FlagChecks {
         {"--gradient_repacking", aggregation_.gradient_repacking > 0},
         {"--small_tensors_kb", aggregation_.small_tensors_kb > 0},
         {"--bucket_mb", aggregation_.bucket_mb > 0},
-        {"--fuse_updates", trainer_.session.fuse_updates && !on_gpus()},
         {"--share_replicas", trainer_.session.share_replicas}};
     std::vector<std::string> unused;
     for (const auto& [flag, asks] : combining) {
@@ -209,13 +208,10 @@ class FlagChecks {
   }
 
   void check_replicas() const {
-    // On GPUs updates are fused with each other, too.
-    const std::pair<const char*, bool> passes[] = {
-        {"--fuse_updates", trainer_.session.fuse_updates && !on_gpus()},
-        {"--share_replicas", trainer_.session.share_replicas}};
-    for (const auto& [flag, on] : passes)
-      require<FlagError>(!given(flag) || !on || kind_->replicates_variables(), written(flag),
-                         " has no use for ", chosen_trainer(), ", which has no replicas");
+    const char* const flag = "--share_replicas";
+    require<FlagError>(
+        !given(flag) || !trainer_.session.share_replicas || kind_->replicates_variables(),
+        written(flag), " has no use for ", chosen_trainer(), ", which has no replicas");
   }
 
   void check_packing() const {

@@ -119,9 +119,10 @@ void TrainFlagSet::add_devices_and_gradients(FlagParser& parser) {
   parser.add("--partition_updates", aggregation.partition_updates, "0|1",
              "of several processes each keeps the optimizer's slots of a part of every variable, "
              "and updates that part; with --allreduce=collective; the same bits [0]");
-  parser.add("--fuse_updates", trainer.session.fuse_updates, "0|1",
-             "combine gradients and update variables in one pass over memory, on GPUs also several "
-             "variables in one launch; the same bits [1]");
+  parser.add("--fuse", trainer.session.fuse, "0|1",
+             "one pass over memory for batch norm with the sum and ReLU behind it, for their "
+             "gradients, and for a sum of gradients with its updates; on GPUs several updates in "
+             "one launch; the same bits (also --fuse_updates) [1]");
   parser.add("--share_replicas", trainer.session.share_replicas, "0|1",
              "one storage for equal replicas in one memory space; the same bits [1]");
   parser.add(
@@ -381,7 +382,9 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   alias.text.clear();
   FlagSpelling stage = renamed("zero_stage", "0|1", "partition_updates");
   stage.text.clear();
-  parser.add_spellings({std::move(alias), std::move(stage)});
+  FlagSpelling fuse = renamed("fuse_updates", "0|1", "fuse");
+  fuse.text.clear();
+  parser.add_spellings({std::move(alias), std::move(stage), std::move(fuse)});
   parser.add_spellings(tf_spellings(defaults_));
 }
 

@@ -31,7 +31,7 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .clip_norm = made.clip_norm,
           .recompute = made.recompute,
           .async = flags.async(),
-          .fuse_updates = made.session.fuse_updates,
+          .fuse = made.session.fuse,
           .share_replicas = made.session.share_replicas,
           .partition_updates = aggregation.partition_updates,
           .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};

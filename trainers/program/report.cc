@@ -48,7 +48,7 @@ Json to_json(const Report& report) {
       .set("gradient_repacking", report.update.gradient_repacking)
       .set("small_tensors_kb", report.update.small_tensors_kb)
       .set("partition_updates", report.update.partition_updates)
-      .set("fuse_updates", report.update.fuse_updates)
+      .set("fuse", report.update.fuse)
       .set("share_replicas", report.update.share_replicas)
       .set("deterministic", report.deterministic)
       .set("canonical", report.update.canonical)

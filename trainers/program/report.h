@@ -37,7 +37,7 @@ struct Report {
     double clip_norm = 0;                // the largest norm of gradients; 0: any
     std::vector<std::string> recompute;  // name scopes
     std::string async;                   // "ordered" or "free"; "" for other trainers than async
-    bool fuse_updates = true, share_replicas = true;
+    bool fuse = true, share_replicas = true;
     bool partition_updates = false;  // each process updates a part of every variable
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
     // canonical sum, and so of all others that are.

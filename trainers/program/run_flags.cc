@@ -329,7 +329,7 @@ Json chosen_by(const TrainFlags& flags) {
   const AggregationOptions& aggregation = trainer.aggregation;
   const TrainerKind& kind = find_trainer(flags.kind);
   Json chosen = Json::object();
-  chosen.set("trainer", flags.kind);
+  chosen.set("trainer", flags.kind).set("fuse", trainer.session.fuse);
   if (!aggregation.allreduce.empty()) chosen.set("allreduce", aggregation.allreduce);
   if (kind.spreads_variables())
     chosen.set("parameter_device", trainer.parameters_on_cpu ? "cpu" : "spread");
@@ -340,7 +340,6 @@ Json chosen_by(const TrainFlags& flags) {
     chosen.set("bucket_mb", aggregation.bucket_mb);
   if (kind.replicates_variables())
     chosen.set("partition_updates", aggregation.partition_updates)
-        .set("fuse_updates", trainer.session.fuse_updates)
         .set("share_replicas", trainer.session.share_replicas);
   if (kind.takes_async()) chosen.set("async", flags.async());
   return chosen;

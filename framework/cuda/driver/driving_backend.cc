@@ -163,7 +163,7 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) co
                                         deterministic ? deterministic_ : measured_, deterministic);
   chooser->source.serve(plan.node());
   NotedNeeds algorithms(chooser->provider);
-  algorithms.needs.memory = !plan.node().op().collective;  // sums refuse nothing
+  algorithms.needs.memory = !plan.op().collective;  // sums refuse nothing
   QueueRun run = prepare_gpu_kernel(plan, algorithms);
   if (!run) return {};
   return StreamRun{std::move(run), algorithms.needs};

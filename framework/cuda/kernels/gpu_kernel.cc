@@ -30,7 +30,7 @@ GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half) {
 GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = {prepare, true}; }
 
 QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
-  const Op& op = plan.node().op();
+  const Op& op = plan.op();
   const auto found = kernels().find(&op);
   if (found == kernels().end()) return {};
   const auto& [prepare, takes_half] = found->second;

@@ -83,6 +83,7 @@ QueueRun in_f32(const Op& op, KernelPlan& plan,
                 const std::function<QueueRun(KernelPlan&)>& prepare) {
   Widened tensors(op, plan);
   KernelPlan wide(plan.node(), tensors.inputs, tensors.outputs, plan.range());
+  wide.set_op(plan.op());
   wide.set_batch(plan.batch());
   QueueRun run = prepare(wide);
   if (!run) return {};

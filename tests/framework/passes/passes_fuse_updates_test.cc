@@ -22,7 +22,7 @@ using testing::Not;
 Plan plan_of(const Replicas& made, const std::vector<Fetch>& fetches, bool fuse = true) {
   const auto devices = cpu_devices(static_cast<int>(made.w.size()));
   PlanContext context = plan_context(devices, made.graph);
-  context.fuse_updates = fuse;
+  context.fuse = fuse;
   context.share_replicas = false;
   return compile(fetches, made.feed_types(), context);
 }
@@ -133,7 +133,7 @@ TEST(FuseUpdates, AWriteWithoutAnOrderIsRefusedWithTheUsersUpdate) {
 // The values of the first elements of `variables` after one run of `updates`, fused if allowed.
 std::vector<float> after_a_run(const Graph& graph, const std::vector<Node*>& updates, bool fuse,
                                const std::vector<Variable>& variables) {
-  Session session(graph, {.fuse_updates = fuse});
+  Session session(graph, {.fuse = fuse});
   std::vector<Fetch> fetches;
   for (Node* update : updates) fetches.emplace_back(*update);
   Step& step = session.prepare(fetches);
@@ -194,7 +194,7 @@ TEST(FuseUpdates, CountsTheTransfersOfWhatUpdatesTakeBesideTheirSums) {
   const auto devices = cpu_devices(kTowers);
   const auto records = [&](bool fuse) {
     PlanContext context = plan_context(devices, graph);
-    context.fuse_updates = fuse;
+    context.fuse = fuse;
     const Plan plan = compile(updates, feeds, context);
     EXPECT_EQ(count(plan, kFusedUpdate), fuse ? 1 : 0);
     std::multiset<std::tuple<std::string, int, int, std::int64_t>> all;
@@ -217,7 +217,7 @@ TEST(FuseUpdates, AnUpdateOnAnotherDeviceThanItsSumCountsTheTransferAndNeedsTheS
   auto devices = cpu_devices(2);
   PlanContext context = plan_context(devices, graph);
   for (const bool fuse : {false, true}) {
-    context.fuse_updates = fuse;
+    context.fuse = fuse;
     const Plan plan = compile(update, feeds, context);
     EXPECT_EQ(count(plan, kFusedUpdate), fuse ? 1 : 0);
     ASSERT_EQ(plan.transfers.size(), 1u);
@@ -324,7 +324,7 @@ class FusedBits : public ::testing::TestWithParam<Case> {
     Session session(graph, {.device_count = {{"CPU", c.towers}},
                             .threads = threads,
                             .all_workers = true,
-                            .fuse_updates = fuse,
+                            .fuse = fuse,
                             .reference_kernels = reference});
     std::vector<FeedType> types;
     std::vector<Tensor> feeds;

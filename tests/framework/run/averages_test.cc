@@ -97,7 +97,7 @@ TEST(AveragesOf, CollectivesOfHostsHaveTheBitsOfCpus) {
         updates.push_back(&momentum_update(w, slot, sums[at(i)], constant(graph, 0.1)));
       }
       SessionOptions options = on_gpus({2, 1}, 2);
-      options.fuse_updates = fuse;
+      options.fuse = fuse;
       Session session(graph, options);
       Step& step = session.prepare({group(graph, updates)}, {{x[0], {3}}, {x[1], {3}}});
       for (int i = 0; i < 4; ++i) {

@@ -49,7 +49,7 @@ struct Replicas {
   SessionOptions options(bool fuse, bool share, int threads = 0) const {
     return {.device_count = {{"CPU", static_cast<int>(w.size())}},
             .threads = threads,
-            .fuse_updates = fuse,
+            .fuse = fuse,
             .share_replicas = share};
   }
 

@@ -196,8 +196,8 @@ const std::vector<std::vector<Setting>> kAxes{
         o.aggregation.small_tensors_kb = find_trainer(kind).packs_gradients ? 1 : 0;
       }},
      {"bucketed", [](Kind&, TrainerOptions& o) { o.aggregation.bucket_mb = 1e-4; }}},
-    {{"fused", [](Kind&, TrainerOptions& o) { o.session.fuse_updates = true; }},
-     {"apart", [](Kind&, TrainerOptions& o) { o.session.fuse_updates = false; }}},
+    {{"fused", [](Kind&, TrainerOptions& o) { o.session.fuse = true; }},
+     {"apart", [](Kind&, TrainerOptions& o) { o.session.fuse = false; }}},
     {{"shared", [](Kind&, TrainerOptions& o) { o.session.share_replicas = true; }},
      {"private", [](Kind&, TrainerOptions& o) { o.session.share_replicas = false; }}},
 };
@@ -288,7 +288,7 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
     TrainerOptions options = spiced_options(2);
     options.model = huge;
     options.epochs = 1;
-    options.session.fuse_updates = fuse;
+    options.session.fuse = fuse;
     options.loss_scale.initial = 1;
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();

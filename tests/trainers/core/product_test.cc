@@ -72,8 +72,8 @@ const std::vector<std::vector<Setting>>& axes() {
           c.options.aggregation.bucket_mb = 0.05;
           c.options.aggregation.choice.buckets = {0.05};
         }}},
-      {{"fused", [](Cell& c) { c.options.session.fuse_updates = true; }},
-       {"apart", [](Cell& c) { c.options.session.fuse_updates = false; }}},
+      {{"fused", [](Cell& c) { c.options.session.fuse = true; }},
+       {"apart", [](Cell& c) { c.options.session.fuse = false; }}},
       {{"shared", [](Cell& c) { c.options.session.share_replicas = true; }},
        {"private", [](Cell& c) { c.options.session.share_replicas = false; }}},
       {{"1 thread", [](Cell& c) { c.options.session.threads = 1; }},

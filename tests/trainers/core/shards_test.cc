@@ -115,7 +115,7 @@ struct Run {
   int devices = 1, shards = 8, threads = 0;
   std::string allreduce = "collective";
   double bucket_mb = 0;
-  bool fuse_updates = true;
+  bool fuse = true;
   Model model = convnet(0.5);
   std::int64_t steps = 4;
   bool keeps_gradients = false;
@@ -136,7 +136,7 @@ Result trained(const Run& run, const std::function<Result(Trainer&)>& result) {
                          .keeps_gradients = run.keeps_gradients};
   options.session.threads = run.threads;
   options.session.all_workers = true;
-  options.session.fuse_updates = run.fuse_updates;
+  options.session.fuse = run.fuse;
   Trainer trainer(find_trainer(run.devices == 1 ? "simple" : "replicated"), std::move(options),
                   *data);
   trainer.train();
@@ -156,8 +156,8 @@ TEST(Shards, GiveTheSameBitsOnEveryNumberOfDevices) {
   EXPECT_EQ(hash_of({.devices = 4, .allreduce = "naive"}), one);
   EXPECT_EQ(hash_of({.devices = 4, .allreduce = "hierarchical"}), one);
   EXPECT_EQ(hash_of({.devices = 4, .bucket_mb = 1}), one);
-  EXPECT_EQ(hash_of({.devices = 4, .fuse_updates = false}), one);
-  EXPECT_EQ(hash_of({.devices = 1, .fuse_updates = false}), one);
+  EXPECT_EQ(hash_of({.devices = 4, .fuse = false}), one);
+  EXPECT_EQ(hash_of({.devices = 1, .fuse = false}), one);
 }
 
 // One device has 4 or 8 shards, and workers take turns on the cores.

@@ -206,7 +206,7 @@ TEST(UnevenTowers, ShareReplicasWithTheBitsOfPrivateOnes) {
                                  .batch_size = 3,
                                  .batches = {.uneven = uneven},
                                  .epochs = 3,
-                                 .session = {.fuse_updates = fuses, .share_replicas = shares}};
+                                 .session = {.fuse = fuses, .share_replicas = shares}};
           Trainer trainer(find_trainer("replicated"), std::move(options), *data);
           trainer.train();
           Session& session = trainer.session();

@@ -41,7 +41,7 @@ std::string hashes(const Run& run) {
                          .epochs = 6,
                          .clip_norm = run.clip_norm,
                          .session = {.logical_gpus = test::logical_gpus(),
-                                     .fuse_updates = run.fuse,
+                                     .fuse = run.fuse,
                                      .share_replicas = run.share,
                                      .deterministic = true}};
   if (test::logical_gpus() > 1) options.shards = 0;

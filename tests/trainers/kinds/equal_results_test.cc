@@ -137,7 +137,7 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .seed = seed,
                          .session = {.logical_gpus = test::logical_gpus(),
                                      .threads = mode.threads,
-                                     .fuse_updates = mode.fuse,
+                                     .fuse = mode.fuse,
                                      .share_replicas = mode.share,
                                      .deterministic = true}};
   const auto trainer =

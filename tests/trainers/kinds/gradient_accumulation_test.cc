@@ -88,7 +88,7 @@ std::string hashes(const Run& run) {
                          .batches = {.gradient_accumulation_steps = run.batches},
                          .epochs = 4,
                          .session = {.logical_gpus = test::logical_gpus(),
-                                     .fuse_updates = run.fuse,
+                                     .fuse = run.fuse,
                                      .share_replicas = run.share,
                                      .deterministic = true}};
   if (test::logical_gpus() > 1) options.shards = 0;

@@ -90,7 +90,7 @@ TrainerOptions options_of(const Way& way) {
       .shards = 4,
       .epochs = 3};
   options.aggregation.allreduce = way.allreduce;
-  options.session.fuse_updates = way.fuse;
+  options.session.fuse = way.fuse;
   options.session.share_replicas = way.share;
   return options;
 }

@@ -116,8 +116,8 @@ TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
   for (const char* other :
        {"--save_checkpoint=c", "--restore_checkpoint=c", "--trace_file=t", "--dry_run",
         "--explain=x", "--log_device_placement", "--trainer=replicated", "--allreduce=naive",
-        "--gradient_repacking=2", "--small_tensors_kb=4", "--bucket_mb=1", "--fuse_updates=0",
-        "--share_replicas=0", "--async=free", "--epochs=2", "--max_steps=3"}) {
+        "--gradient_repacking=2", "--small_tensors_kb=4", "--bucket_mb=1", "--fuse=0",
+        "--fuse_updates=0", "--share_replicas=0", "--async=free", "--epochs=2", "--max_steps=3"}) {
     const std::string flag = std::string(other).substr(0, std::string_view(other).find('='));
     EXPECT_THAT(refusal({"--check_equivalence=5", other}),
                 AllOf(HasSubstr(flag), HasSubstr("--check_equivalence")))
@@ -251,8 +251,7 @@ TEST(Flags, SayInOneSentenceWhatTheyAllow) {
             "--bucket_mb=1e999 is not a number between 0 and 1048576");
   EXPECT_EQ(refusal({"--dry_run=maybe"}),
             "--dry_run=maybe is neither true (or 1) nor false (or 0)");
-  EXPECT_EQ(refusal({"--fuse_updates=2"}),
-            "--fuse_updates=2 is neither true (or 1) nor false (or 0)");
+  EXPECT_EQ(refusal({"--fuse=2"}), "--fuse=2 is neither true (or 1) nor false (or 0)");
   EXPECT_EQ(refusal({"--parameter_device=gpu", "--trainer=async"}),
             "--parameter_device=gpu is neither spread nor cpu");
 }
@@ -285,7 +284,7 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
 // Whatever is typed, errors are ours: they name the flag as it was written.
 TEST(Flags, NameThemselvesInEveryError) {
   std::istringstream flags(
-      "--devices --logical_gpus --trainer --allreduce --bucket_mb --fuse_updates "
+      "--devices --logical_gpus --trainer --allreduce --bucket_mb --fuse --fuse_updates "
       "--share_replicas --gradient_repacking --batch_size --nccl_timeout_s --uneven "
       "--small_tensors_kb --epochs --max_steps --tower_weights --learning_rate --precision "
       "--seed --threads --check_equivalence --async --dry_run --deterministic "

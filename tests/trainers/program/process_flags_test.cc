@@ -57,7 +57,7 @@ TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
       {"--bucket_mb=1", "--bucket_mb is 1 there, and 4 in rank 0"},
       {"--gradient_repacking=2", "--bucket_mb is 0 there, and 4 in rank 0"},
       {"--small_tensors_kb=4", "--small_tensors_kb is 4 there, and 0 in rank 0"},
-      {"--fuse_updates=0", "--fuse_updates is 0 there, and 1 in rank 0"},
+      {"--fuse=0", "--fuse is 0 there, and 1 in rank 0"},
       {"--shards=4", "rank 0 lacks --shards, which is 4 there"},
       {"--batch_size=16", "rank 0 lacks --batch_size, which is 16 there"},
       {"--global_batch_size=16", "--global_batch_size is 16 there, and 32 in rank 0"},
@@ -87,8 +87,7 @@ TEST(ProcessFlags, ThatDifferAreNamedWithBothValues) {
 
 TEST(ProcessFlags, MayComeInAnyOrderAndSayWhatIsTheDefault) {
   EXPECT_EQ(told({"--seed=3", "--epochs=2"}, {"--epochs=2", "--seed=3"}), "");
-  EXPECT_EQ(told({}, {"--seed=1", "--allreduce=collective", "--fuse_updates=1", "--bucket_mb=4"}),
-            "");
+  EXPECT_EQ(told({}, {"--seed=1", "--allreduce=collective", "--fuse=1", "--bucket_mb=4"}), "");
 }
 
 TEST(ProcessFlags, OfFilesAndThreadsAreEachProcesssOwn) {

@@ -78,7 +78,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["allreduce_requested"], "auto");
   EXPECT_EQ(json["gradient_repacking"], 2);
   EXPECT_EQ(json["small_tensors_kb"], 16);
-  EXPECT_EQ(json["fuse_updates"], true);
+  EXPECT_EQ(json["fuse"], true);
   EXPECT_EQ(json["partition_updates"], false);
   EXPECT_EQ(json["share_replicas"], true);
   EXPECT_EQ(json["deterministic"], true);

@@ -50,25 +50,26 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
               AllOf(HasSubstr("--trainer=simple"), HasSubstr("--gradient_repacking=2")));
 }
 
-TEST(TrainerFlag, TakesFusedUpdatesWithoutReplicasOnGpusWhichFuseThemWithEachOther) {
-  EXPECT_EQ(parse({"--fuse_updates=1", "--devices=gpu:1", "--dry_run"}).kind, "simple");
-  EXPECT_TRUE(
-      parse({"--fuse_updates=1", "--devices=gpu:2", "--trainer=parameter_server", "--dry_run"})
-          .trainer.session.fuse_updates);
+TEST(TrainerFlag, OfAnyKindIsTakenBesideFuse) {
+  for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"})
+    for (const char* flag : {"--fuse", "--fuse_updates"}) {
+      EXPECT_TRUE(parse({cat(flag, "=1").c_str(), trainer}).trainer.session.fuse);
+      EXPECT_FALSE(parse({cat(flag, "=0").c_str(), trainer}).trainer.session.fuse);
+    }
+  EXPECT_TRUE(parse({"--devices=cpu:1"}).trainer.session.fuse);
+  EXPECT_FALSE(parse({"--devices=cpu:1", "--fuse=0"}).trainer.session.fuse);
+  EXPECT_EQ(parse({"--fuse_updates=off"}).config.str(), parse({"--fuse=0"}).config.str());
 }
 
 TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
-  for (const char* pass : {"--fuse_updates=1", "--share_replicas=1"}) {
-    for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"}) {
-      EXPECT_EQ(refusal({pass, trainer}),
-                cat(pass, " has no use for ", trainer, ", which has no replicas"));
-    }
-    EXPECT_EQ(refusal({pass, "--devices=cpu:1", "--trainer=simple"}),
-              cat(pass, " has no use for --trainer=simple, which has no replicas"));
-    EXPECT_EQ(parse({pass, "--devices=cpu:1", "--trainer=replicated"}).trainer.devices.size(), 1u);
-  }
-  const TrainFlags off = parse({"--trainer=async", "--fuse_updates=0", "--share_replicas=0"});
-  EXPECT_FALSE(off.trainer.session.fuse_updates || off.trainer.session.share_replicas);
+  const char* const share = "--share_replicas=1";
+  for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"})
+    EXPECT_EQ(refusal({share, trainer}),
+              cat(share, " has no use for ", trainer, ", which has no replicas"));
+  EXPECT_EQ(refusal({share, "--devices=cpu:1", "--trainer=simple"}),
+            cat(share, " has no use for --trainer=simple, which has no replicas"));
+  EXPECT_EQ(parse({share, "--devices=cpu:1", "--trainer=replicated"}).trainer.devices.size(), 1u);
+  EXPECT_FALSE(parse({"--trainer=async", "--share_replicas=0"}).trainer.session.share_replicas);
   EXPECT_EQ(refusal({"--tower_weights=3", "--devices=cpu:1", "--trainer=simple"}),
             "--tower_weights=3 has no use for --trainer=simple, which takes one device");
   EXPECT_EQ(parse({"--tower_weights=3", "--devices=cpu:1", "--trainer=replicated"})
@@ -79,13 +80,13 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
 // So that a sweep over numbers of devices may begin with one.
 TEST(OneDevice, TrainsWithoutWhatSaysHowToCombine) {
   const TrainFlags plain = parse({"--devices=cpu:1"});
-  for (const std::vector<const char*>& asked : std::vector<std::vector<const char*>>{
-           {"--allreduce=ring"},
-           {"--allreduce=hierarchical", "--bucket_mb=2"},
-           {"--allreduce=auto", "--auto_any"},
-           {"--allreduce=nccl"},
-           {"--gradient_repacking=4"},
-           {"--small_tensors_kb=4", "--fuse_updates=1", "--share_replicas=1"}}) {
+  for (const std::vector<const char*>& asked :
+       std::vector<std::vector<const char*>>{{"--allreduce=ring"},
+                                             {"--allreduce=hierarchical", "--bucket_mb=2"},
+                                             {"--allreduce=auto", "--auto_any"},
+                                             {"--allreduce=nccl"},
+                                             {"--gradient_repacking=4"},
+                                             {"--small_tensors_kb=4", "--share_replicas=1"}}) {
     std::vector<const char*> arguments{"--devices=cpu:1"};
     arguments.insert(arguments.end(), asked.begin(), asked.end());
     testing::internal::CaptureStderr();

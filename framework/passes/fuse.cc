@@ -1,0 +1,85 @@
+// Puts nodes that work on the same elements into one launch, as their ops say (Op::fuse), such as
+// batch norm, the sum with a shortcut and ReLU. Apart, each of them takes its tensors from memory
+// and brings its results there; together they take one pass. A node that comes after a write of a
+// variable is left alone: a fusion would make more reads wait for that write, and so bind them to
+// another version.
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/surroundings.h"
+
+namespace belfry {
+namespace {
+
+class NodeFuser {
+ public:
+  NodeFuser(PlanGraph& plan, const PlanContext& context)
+      : plan_(plan), context_(context), consumers_(consumers_of(plan)), free_(plan.nodes.size()) {}
+
+  void run() {
+    find_free();
+    for (const NodeIndex n : plan_.nodes.indices())
+      if (free_[n] && plan_.nodes[n].op->fuse) ask(n);
+    if (!made_.empty()) apply();
+  }
+
+ private:
+  void find_free() {
+    std::vector<NodeIndex> writes;
+    for (const NodeIndex n : plan_.nodes.indices())
+      if (plan_.nodes[n].writes() > 0) writes.push_back(n);
+    const Indexed<PlanNode, char> behind_write = reached_from(consumers_, writes);
+    for (const NodeIndex n : plan_.nodes.indices()) {
+      const PlanNode& node = plan_.nodes[n];
+      free_[n] = !behind_write[n] && !node.shared && node.launches() &&
+                 std::holds_alternative<std::monostate>(node.role);
+    }
+  }
+
+  void ask(NodeIndex n) {
+    const PlanNode& node = plan_.nodes[n];
+    Surroundings around(plan_, consumers_, free_, n, context_.device(node.device()).on_gpu());
+    node.op->fuse(around);
+    std::optional<FusedNodes> fused = around.take();
+    if (!fused) return;
+    for (const NodeIndex member : fused->members) free_[member] = false;
+    made_.push_back(std::move(*fused));
+  }
+
+  // A new node stands where its root stood, which goes to the end until it is dropped: so what the
+  // root alone used is dropped, too, such as a cast.
+  void apply() {
+    const std::size_t count = plan_.nodes.size();
+    Replacements replacements;
+    for (FusedNodes& fused : made_) {
+      const NodeIndex root = fused.root;
+      for (const NodeIndex member : fused.members)
+        if (member != root) replacements.nodes[member] = root;
+      for (std::size_t i = 0; i < fused.results.size(); ++i)
+        replacements.values[fused.results[i]] = {root, static_cast<int>(i)};
+      PlanNode replaced = std::exchange(plan_.nodes[root], std::move(fused.node));
+      replacements.nodes[plan_.nodes.add(std::move(replaced))] = root;
+    }
+    // Fusions that close a cycle with each other are given up, all of them: graphs of training
+    // programs have none.
+    if (replace_nodes(plan_, replacements)) return;
+    for (std::size_t i = 0; i < made_.size(); ++i)
+      plan_.nodes[made_[i].root] = std::move(plan_.nodes[NodeIndex(count + i)]);
+    plan_.nodes.resize(count);
+  }
+
+  PlanGraph& plan_;
+  const PlanContext& context_;
+  NodeLists consumers_;
+  Indexed<PlanNode, char> free_;  // may become part of a fusion
+  std::vector<FusedNodes> made_;
+};
+
+}  // namespace
+
+void fuse(PlanGraph& plan, const PlanContext& context) {
+  if (context.fuse && !context.reference_kernels) NodeFuser(plan, context).run();
+}
+
+}  // namespace belfry

@@ -1,0 +1,81 @@
+#include "belfry/framework/plan/surroundings.h"
+
+#include <algorithm>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/graph/node.h"
+
+namespace belfry {
+namespace {
+
+// Shards count as one value.
+bool reads_value(const PlanNode& node, Value value) {
+  return std::ranges::any_of(node.inputs, [&](const Value& input) {
+    return input.node == value.node && input.index == value.index;
+  });
+}
+
+bool is_among(std::span<const NodeIndex> nodes, NodeIndex n) {
+  return std::ranges::find(nodes, n) != nodes.end();
+}
+
+}  // namespace
+
+bool Surroundings::fits(NodeIndex n) const {
+  const PlanNode &node = plan_.node(n), &root = plan_.node(root_);
+  return free_[n] && node.device() == root.device() &&
+         node.sharding.divides() == root.sharding.divides();
+}
+
+NodeIndex Surroundings::maker(Value value, const Op& op) const {
+  const bool found = plan_.node(value.node).op == &op && value.shard == Value::kOwn;
+  return found && fits(value.node) ? value.node : NodeIndex();
+}
+
+NodeIndex Surroundings::only_user(Value value, const Op& op) const {
+  NodeIndex only;
+  for (const NodeIndex user : consumers_[value.node]) {
+    const PlanNode& node = plan_.node(user);
+    const bool waits = std::ranges::find(node.after, value.node) != node.after.end();
+    if (!waits && !reads_value(node, value)) continue;
+    if (only) return {};  // it may be one that reads the value twice
+    only = user;
+  }
+  return only && plan_.node(only).op == &op && fits(only) ? only : NodeIndex();
+}
+
+bool Surroundings::is_used_by_others(Value value, std::span<const NodeIndex> members) const {
+  return std::ranges::any_of(consumers_[value.node], [&](NodeIndex user) {
+    const PlanNode& node = plan_.node(user);
+    const bool waits = std::ranges::find(node.after, value.node) != node.after.end();
+    return !is_among(members, user) && (waits || reads_value(node, value));
+  });
+}
+
+bool Surroundings::is_own(Value value, std::span<const NodeIndex> members) const {
+  for (const NodeIndex n : members) {
+    const PlanNode& member = plan_.node(n);
+    const auto found = std::ranges::find(member.inputs, value);
+    if (found != member.inputs.end()) return member.sharding.own[at(found - member.inputs.begin())];
+  }
+  throw Internal(
+      cat(plan_.node(root_).node->describe(), ": no member of a fusion reads ", plan_.name(value)));
+}
+
+void Surroundings::replace(const Op& op, std::vector<Value> inputs, std::vector<Value> results,
+                           std::vector<NodeIndex> others) {
+  others.push_back(root_);
+  const PlanNode& root = plan_.node(root_);
+  PlanNode node{&op, root.node, std::move(inputs), {}, {}, {}};
+  for (const Value& result : results) {
+    node.types.push_back(plan_.type(result));
+    node.devices.push_back(root.device());
+    if (root.sharding.divides()) node.sharding.outputs.push_back(plan_.division(result));
+  }
+  if (root.sharding.divides())
+    for (const Value& input : node.inputs) node.sharding.own.push_back(is_own(input, others));
+  node.rows = plan_.node(results[0].node).rows;
+  made_ = {root_, std::move(node), std::move(others), std::move(results)};
+}
+
+}  // namespace belfry

@@ -1,0 +1,63 @@
+// What an op sees of the plan around one of its nodes, and how it puts one node in the place of
+// several (Op::fuse).
+#pragma once
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/plan/plan_graph.h"
+
+namespace belfry {
+
+// What takes the place of several nodes.
+struct FusedNodes {
+  NodeIndex root;  // where the new node stands
+  PlanNode node;
+  std::vector<NodeIndex> members;
+  std::vector<Value> results;  // by output of the new node: the value that it takes the place of
+};
+
+class Surroundings {
+ public:
+  // `consumers` as of consumers_of(); `free[n]`: node n may become part of a fusion.
+  Surroundings(const PlanGraph& plan, const NodeLists& consumers,
+               const Indexed<PlanNode, char>& free, NodeIndex root, bool on_gpu)
+      : plan_(plan), consumers_(consumers), free_(free), root_(root), on_gpu_(on_gpu) {}
+
+  bool on_gpu() const { return on_gpu_; }
+  const Op* op() const { return plan_.node(root_).op; }
+  Value input(std::size_t i) const { return plan_.node(root_).inputs[i]; }
+  Value output(int i) const { return {root_, i}; }
+  // Input i of another node.
+  Value input_of(NodeIndex n, std::size_t i) const { return plan_.node(n).inputs[i]; }
+  const TensorType& type(Value value) const { return plan_.type(value); }
+
+  // The node that makes a value, if it is one of `op` on this device that may be fused; else none.
+  NodeIndex maker(Value value, const Op& op) const;
+  // The same of the one node that uses a value; none if several do.
+  NodeIndex only_user(Value value, const Op& op) const;
+  // Whether a node that is not among `members` uses a value, or waits for its node.
+  bool is_used_by_others(Value value, std::span<const NodeIndex> members) const;
+
+  // Puts a node of `op` in the place of this one and `others`. Each of its outputs takes the place
+  // of a value in `results`; of members' other values none may have a user that is no member.
+  void replace(const Op& op, std::vector<Value> inputs, std::vector<Value> results,
+               std::vector<NodeIndex> others);
+  std::optional<FusedNodes> take() { return std::move(made_); }
+
+ private:
+  // Whether nodes run alike: on one device, once or once per shard.
+  bool fits(NodeIndex n) const;
+  // Whether each shard takes its own part of a value that a member reads.
+  bool is_own(Value value, std::span<const NodeIndex> members) const;
+
+  const PlanGraph& plan_;
+  const NodeLists& consumers_;
+  const Indexed<PlanNode, char>& free_;
+  NodeIndex root_;
+  bool on_gpu_;
+  std::optional<FusedNodes> made_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,330 @@
+// The kernels of batch normalisation on GPUs, for sources that nvcc compiles. X is the type of x
+// and all tensors of its shape, f16 and bf16 too; what is per channel is of the type that is
+// computed in.
+#pragma once
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/normalization/row_passes.cuh"
+
+namespace belfry::cuda::batch_norm {
+
+// The mean of so many values, and their squared distances from it.
+template <class T>
+struct Spread {
+  T count, mean, squares;
+};
+
+// Chan et al. (1979).
+template <class T>
+BELFRY_HD Spread<T> combined(const Spread<T>& a, const Spread<T>& b) {
+  if (b.count == 0) return a;
+  if (a.count == 0) return b;
+  const T count = a.count + b.count, distance = b.mean - a.mean;
+  const T share = a.count == b.count ? T(0.5) : b.count / count;  // a division takes its time
+  return {count, a.mean + distance * share,
+          a.squares + b.squares + distance * distance * (a.count * share)};
+}
+
+// Of rows 8 by 8, or of what groups of them have left.
+template <class X, int N>
+struct MomentLeaf {
+  using T = Wide<X>;
+  using Value = Spread<T>;
+  static constexpr int kChannels = N;
+  const X* x;
+  std::int64_t rows, channels;
+  T *mean, *variance;
+  T* count;            // null: `variance` is one; else it is the sum of squares
+  const T* weight;     // beside `count`; null: 1
+  const Value* parts;  // null for rows
+  Value* to_parts;     // null in the last step
+
+  BELFRY_HD static Value neutral() { return {0, 0, 0}; }
+  BELFRY_HD static Value combine(const Value& a, const Value& b) { return combined(a, b); }
+
+  // Means are summed as differences from the first row: a large one does not swallow them.
+  BELFRY_HD void operator()(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
+    if (parts) {
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) out[j] = parts[leaf * channels + channel + j];
+      return;
+    }
+    const X* const from = x + leaf * kLeaf * channels + channel;
+    const std::int64_t rest = rows - leaf * kLeaf, number = rest < kLeaf ? rest : kLeaf;
+    Lane<X, N> row[kLeaf]{};
+    BELFRY_UNROLL
+    for (int k = 0; k < kLeaf; ++k)
+      row[k] = Lane<X, N>::load(from + (k < number ? k * channels : 0));
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      T sum = 0, squares = 0;
+      const T first = row[0].wide(j);
+      BELFRY_UNROLL
+      for (int k = 1; k < kLeaf; ++k) sum += row[k].wide(j) - first;
+      const T middle = first + sum / static_cast<T>(number);
+      BELFRY_UNROLL
+      for (int k = 0; k < kLeaf; ++k) {
+        const T distance = row[k].wide(j) - middle;
+        squares += k < number ? distance * distance : T(0);
+      }
+      out[j] = {static_cast<T>(number), middle, squares};
+    }
+  }
+
+  BELFRY_HD void finish(std::int64_t group, std::int64_t channel, const Value& total) const {
+    if (to_parts) {
+      to_parts[group * channels + channel] = total;
+      return;
+    }
+    mean[channel] = total.mean;
+    variance[channel] = count ? total.squares : total.squares / static_cast<T>(rows);
+    if (count && channel == 0) *count = weight && *weight == 0 ? T(0) : static_cast<T>(rows);
+  }
+};
+
+template <class T>
+struct Products {
+  T sum, product;  // of dy, and of dy (x - mean)
+};
+
+// Of g, which is dy, or dy where y, an output of ReLU, is positive.
+template <class X, int N>
+struct ProductLeaf {
+  using T = Wide<X>;
+  using Value = Products<T>;
+  static constexpr int kChannels = N;
+  const X *dy, *x, *y;  // y may be null
+  X* g;                 // where it goes, if there is y; may be dy
+  const T *mean, *variance;
+  T epsilon;
+  std::int64_t rows, channels;
+  T *products, *dgamma, *dbeta;
+  const T* gamma;
+  T *dmean, *dvariance;  // null: of moments that are x's own
+  const Value* parts;
+  Value* to_parts;
+
+  BELFRY_HD static Value neutral() { return {0, 0}; }
+  BELFRY_HD static Value combine(const Value& a, const Value& b) {
+    return {a.sum + b.sum, a.product + b.product};
+  }
+
+  BELFRY_HD void operator()(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
+    if (parts) {
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) out[j] = parts[leaf * channels + channel + j];
+      return;
+    }
+    T middle[N];
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      middle[j] = mean[channel + j];
+      out[j] = neutral();
+    }
+    BELFRY_ROLL
+    for (int k = 0; k < kLeaf; k += kSummedAtOnce) add_rows(leaf * kLeaf + k, channel, middle, out);
+  }
+
+  BELFRY_HD void add_rows(std::int64_t first, std::int64_t channel, const T (&middle)[N],
+                          Value (&out)[N]) const {
+    Lane<X, N> g_of[kSummedAtOnce]{}, x_of[kSummedAtOnce]{}, y_of[kSummedAtOnce]{};
+    BELFRY_UNROLL
+    for (int k = 0; k < kSummedAtOnce; ++k) {
+      if (first + k >= rows) break;
+      const std::int64_t at = (first + k) * channels + channel;
+      g_of[k] = Lane<X, N>::load(dy + at);
+      x_of[k] = Lane<X, N>::load(x + at);
+      if (y) y_of[k] = Lane<X, N>::load(y + at);
+    }
+    BELFRY_UNROLL
+    for (int k = 0; k < kSummedAtOnce; ++k) {
+      if (first + k >= rows) break;
+      if (y) {
+        BELFRY_UNROLL
+        for (int j = 0; j < N; ++j)
+          g_of[k].at[j] = Stored<X>::narrow(functors::ReluGrad{}(g_of[k].wide(j), y_of[k].wide(j)));
+        g_of[k].store(g + (first + k) * channels + channel);
+      }
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) {
+        out[j].sum += g_of[k].wide(j);
+        out[j].product += g_of[k].wide(j) * (x_of[k].wide(j) - middle[j]);
+      }
+    }
+  }
+
+  BELFRY_HD void finish(std::int64_t group, std::int64_t channel, const Value& total) const {
+    if (to_parts) {
+      to_parts[group * channels + channel] = total;
+      return;
+    }
+    dbeta[channel] = total.sum;
+    products[channel] = total.product;
+    const T spread = variance[channel] + epsilon;
+    const T own = total.product / math::sqrt(spread);
+    dgamma[channel] = own;
+    if (!dmean) return;
+    dmean[channel] = -(total.sum * gamma[channel] / math::sqrt(spread));
+    dvariance[channel] = own * gamma[channel] / spread * T(-0.5);
+  }
+};
+
+// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then the sum with a shortcut, if there
+// is one, then ReLU, if it is asked for. y may be x. What the graph rounds to X is rounded here.
+template <class X, int N>
+struct Normalise {
+  using T = Wide<X>;
+  static constexpr int kChannels = N;
+  struct Factors {
+    T scale[kMostLanes * N], shift[kMostLanes * N], middle[kMostLanes * N];
+  };
+  struct Row {
+    Lane<X, N> x, shortcut;
+  };
+  const X *x, *shortcut;
+  const T *mean, *variance, *gamma, *beta;
+  T epsilon;
+  bool relu;
+  X* y;
+
+  BELFRY_HD void find(Factors& f, int column, std::int64_t channel) const {
+    f.scale[column] = gamma[channel] / math::sqrt(variance[channel] + epsilon);
+    f.shift[column] = beta[channel];
+    f.middle[column] = mean[channel];
+  }
+  BELFRY_HD Row load(std::int64_t at) const {
+    Row row{};
+    row.x = Lane<X, N>::load(x + at);
+    if (shortcut) row.shortcut = Lane<X, N>::load(shortcut + at);
+    return row;
+  }
+  BELFRY_HD void store(std::int64_t at, const Row& row, const Factors& f, int column) const {
+    Lane<X, N> out{};
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      const int c = column + j;
+      T value = (row.x.wide(j) - f.middle[c]) * f.scale[c] + f.shift[c];
+      if (shortcut) value = Stored<X>::widen(Stored<X>::narrow(value)) + row.shortcut.wide(j);
+      // Rounding moves no value across 0.
+      out.at[j] = Stored<X>::narrow(relu ? functors::Relu{}(value) : value);
+    }
+    out.store(y + at);
+  }
+};
+
+// dx = scale (g - offset - (x - mean) slope), where the last two are 0 for given moments. dx may be
+// g.
+template <class X, int N, bool trained>
+struct InputGradient {
+  using T = Wide<X>;
+  static constexpr int kChannels = N;
+  struct Factors {
+    T scale[kMostLanes * N], offset[kMostLanes * N], slope[kMostLanes * N], middle[kMostLanes * N];
+  };
+  struct Row {
+    Lane<X, N> g, x;
+  };
+  std::int64_t rows;
+  const X *g, *x;
+  const T *mean, *variance, *gamma;
+  T epsilon;
+  const T *sums, *products;
+  X* dx;
+
+  BELFRY_HD void find(Factors& f, int column, std::int64_t channel) const {
+    const T spread = variance[channel] + epsilon;
+    f.scale[column] = gamma[channel] / math::sqrt(spread);
+    f.offset[column] = sums[channel] / static_cast<T>(rows);
+    f.slope[column] = products[channel] / static_cast<T>(rows) / spread;
+    f.middle[column] = mean[channel];
+  }
+  BELFRY_HD Row load(std::int64_t at) const {
+    Row row{};
+    row.g = Lane<X, N>::load(g + at);
+    if (trained) row.x = Lane<X, N>::load(x + at);
+    return row;
+  }
+  BELFRY_HD void store(std::int64_t at, const Row& row, const Factors& f, int column) const {
+    Lane<X, N> out{};
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      const int c = column + j;
+      const T g_of = row.g.wide(j);
+      const T value =
+          trained ? f.scale[c] * (g_of - f.offset[c] - (row.x.wide(j) - f.middle[c]) * f.slope[c])
+                  : f.scale[c] * g_of;
+      out.at[j] = Stored<X>::narrow(value);
+    }
+    out.store(dx + at);
+  }
+};
+
+// The pointers of a batch norm whose moments are known.
+template <class X>
+struct Forward {
+  const X *x, *shortcut;
+  const Wide<X>*gamma, *beta, *mean, *variance;
+  X* y;
+};
+
+template <class X>
+void find_moments(Queue& queue, const RowsOf& e, const X* x, Wide<X>* mean, Wide<X>* variance,
+                  Wide<X>* count, const Wide<X>* weight, std::byte* workspace) {
+  visit_lanes<X>(e.channels, {x}, [&]<int N>(std::integral_constant<int, N>) {
+    over_rows(
+        queue, e,
+        MomentLeaf<X, N>{x, e.rows, e.channels, mean, variance, count, weight, nullptr, nullptr},
+        workspace);
+  });
+}
+
+template <class X>
+void normalise(Queue& queue, const RowsOf& e, const Forward<X>& p, double epsilon, bool relu) {
+  visit_lanes<X>(e.channels, {p.x, p.shortcut, p.y}, [&]<int N>(std::integral_constant<int, N>) {
+    over_each_row(queue, e,
+                  Normalise<X, N>{p.x, p.shortcut, p.mean, p.variance, p.gamma, p.beta,
+                                  static_cast<Wide<X>>(epsilon), relu, p.y});
+  });
+}
+
+// The pointers of a gradient. `y` may be null; `g` is where the gradient of ReLU goes if it is not;
+// `dmean` and `dvariance` are null where moments are x's own.
+template <class X>
+struct Backward {
+  const X *dy, *x, *y;
+  X *g, *dx;
+  const Wide<X>*gamma, *mean, *variance;
+  Wide<X>*dgamma, *dbeta, *dmean, *dvariance;
+};
+
+template <class X>
+std::int64_t gradient_workspace(const RowsOf& x) {
+  return parts_bytes<Products<Wide<X>>>(x) +
+         x.channels * static_cast<std::int64_t>(sizeof(Wide<X>));
+}
+
+template <class X>
+void find_gradient(Queue& queue, const RowsOf& e, const Backward<X>& p, double epsilon,
+                   std::byte* workspace) {
+  using T = Wide<X>;
+  const T small = static_cast<T>(epsilon);
+  T* const products = reinterpret_cast<T*>(workspace + parts_bytes<Products<T>>(e));
+  visit_lanes<X>(
+      e.channels, {p.dy, p.x, p.y, p.g, p.dx}, [&]<int N>(std::integral_constant<int, N>) {
+        over_rows(queue, e,
+                  ProductLeaf<X, N>{p.dy, p.x, p.y, p.g, p.mean, p.variance, small, e.rows,
+                                    e.channels, products, p.dgamma, p.dbeta, p.gamma, p.dmean,
+                                    p.dvariance, nullptr, nullptr},
+                  workspace);
+        const X* const g = p.y ? p.g : p.dy;
+        if (p.dmean)
+          over_each_row(queue, e,
+                        InputGradient<X, N, false>{e.rows, g, p.x, p.mean, p.variance, p.gamma,
+                                                   small, p.dbeta, products, p.dx});
+        else
+          over_each_row(queue, e,
+                        InputGradient<X, N, true>{e.rows, g, p.x, p.mean, p.variance, p.gamma,
+                                                  small, p.dbeta, products, p.dx});
+      });
+}
+
+}  // namespace belfry::cuda::batch_norm

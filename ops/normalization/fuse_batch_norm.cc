@@ -1,0 +1,112 @@
+// Which nodes around a batch norm go into one launch with it.
+#include "belfry/framework/plan/surroundings.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/relu.h"
+
+namespace belfry {
+namespace {
+
+// What a cast from 16 bits, which a GPU reads as they are, is made of; else the value itself.
+Value before_cast(const Surroundings& around, Value value) {
+  const NodeIndex cast = around.on_gpu() ? around.maker(value, kCast) : NodeIndex();
+  if (!cast || around.type(value).dtype != DType::kF32) return value;
+  const Value from = around.input_of(cast, 0);
+  return is_half(around.type(from).dtype) ? from : value;
+}
+
+// The cast that alone uses a value, if it is one to `dtype`.
+NodeIndex cast_to(const Surroundings& around, Value value, DType dtype) {
+  const NodeIndex cast = around.only_user(value, kCast);
+  return cast && around.type({cast, 0}).dtype == dtype ? cast : NodeIndex();
+}
+
+}  // namespace
+
+// Cast, BatchNormTrain or BatchNormInference, Cast, Add, Relu: all but the second may be missing.
+void fuse_batch_norm(Surroundings& around) {
+  const bool trained = around.op() == &kBatchNormTrain;
+  std::vector<Value> inputs;
+  for (std::size_t i = 0; i < (trained ? 3 : 5); ++i) inputs.push_back(around.input(i));
+  std::vector<NodeIndex> members;
+  Value y = around.output(0);
+  const auto take = [&](NodeIndex n) {
+    members.push_back(n);
+    y = {n, 0};
+  };
+  const Value narrow = before_cast(around, inputs[0]);
+  if (narrow != inputs[0]) {
+    if (const NodeIndex cast = cast_to(around, y, around.type(narrow).dtype)) {
+      inputs[0] = narrow;
+      take(cast);
+    }
+  }
+  if (const NodeIndex sum = around.only_user(y, kAdd)) {
+    const Value left = around.input_of(sum, 0), right = around.input_of(sum, 1);
+    const Value shortcut = left == y ? right : left;
+    if (left != right && around.type(shortcut) == around.type(y)) {
+      inputs.push_back(shortcut);
+      take(sum);
+    }
+  }
+  const NodeIndex relu = around.only_user(y, kRelu);
+  if (relu) take(relu);
+  if (members.empty()) return;
+  if (trained)
+    around.replace(relu ? kFusedBatchNormTrainRelu : kFusedBatchNormTrain, std::move(inputs),
+                   {y, around.output(1), around.output(2)}, std::move(members));
+  else
+    around.replace(relu ? kFusedBatchNormInferenceRelu : kFusedBatchNormInference,
+                   std::move(inputs), {y}, std::move(members));
+}
+
+// ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the third may be
+// missing.
+void fuse_batch_norm_gradient(Surroundings& around) {
+  const bool trained = around.op() == &kBatchNormTrainGrad;
+  std::vector<Value> inputs, results;
+  for (std::size_t i = 0; i < 5; ++i) inputs.push_back(around.input(i));
+  for (int i = 0; i < (trained ? 3 : 5); ++i) results.push_back(around.output(i));
+  std::vector<NodeIndex> members, casts;
+  const Value dy = before_cast(around, inputs[0]), x = before_cast(around, inputs[1]);
+  const DType narrow = around.type(dy).dtype;
+  if (dy != inputs[0] && narrow == around.type(x).dtype) {
+    if (const NodeIndex cast = cast_to(around, results[0], narrow)) {
+      casts.push_back(inputs[0].node);
+      members.push_back(cast);
+      results[0] = {cast, 0};
+      inputs[0] = dy;
+      inputs[1] = x;
+    }
+  }
+  if (const NodeIndex relu = around.maker(inputs[0], kReluGrad)) {
+    const Value g = inputs[0];
+    inputs[0] = around.input_of(relu, 0);
+    inputs.push_back(around.input_of(relu, 1));
+    members.push_back(relu);
+    std::vector<NodeIndex> readers = members;
+    readers.push_back(around.output(0).node);
+    // A cast that others use stays, and reads g.
+    if (!casts.empty() && !around.is_used_by_others({casts[0], 0}, readers))
+      readers.push_back(casts[0]);
+    if (around.is_used_by_others(g, readers)) results.push_back(g);
+  }
+  if (members.empty()) return;
+  around.replace(trained ? kFusedBatchNormTrainGrad : kFusedBatchNormInferenceGrad,
+                 std::move(inputs), std::move(results), std::move(members));
+}
+
+// ReluGrad, BatchNormSums.
+void fuse_batch_norm_sums(Surroundings& around) {
+  const Value g = around.input(0);
+  const NodeIndex relu = around.maker(g, kReluGrad);
+  if (!relu) return;
+  around.replace(kReluBatchNormSums,
+                 {around.input_of(relu, 0), around.input(1), around.input(2), around.input(3),
+                  around.input_of(relu, 1)},
+                 {g, around.output(0), around.output(1)}, {relu});
+}
+
+}  // namespace belfry

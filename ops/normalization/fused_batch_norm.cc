@@ -1,0 +1,361 @@
+#include "belfry/ops/normalization/fused_batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "belfry/framework/core_ops/made_by_plans.h"
+#include "belfry/framework/kernels/half.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/kernels/normalise.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/batch_norm_impl.h"
+#include "belfry/ops/relu.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::size_t kGradientInputs = 5;  // without y
+
+// Inputs without a shortcut; outputs of the gradient without g.
+constexpr std::size_t forward_inputs(bool trained) { return trained ? 3 : 5; }
+constexpr std::size_t gradient_outputs(bool trained) { return trained ? 3 : 5; }
+
+template <bool trained>
+OutputTypes forward_shape(const ShapeContext& c) {
+  const std::size_t inputs = forward_inputs(trained);
+  c.require(c.inputs() == inputs || c.inputs() == inputs + 1,
+            "takes those of a batch norm, and perhaps a shortcut");
+  const OutputType channels(Shape{c.input(0).back()}, c.dtype(1));
+  if (trained) return {c.type(0), channels, channels};
+  return {c.type(0)};
+}
+
+template <bool trained>
+OutputTypes fused_gradient_shape(const ShapeContext& c) {
+  c.require(c.inputs() == kGradientInputs || c.inputs() == kGradientInputs + 1,
+            "takes those of the gradient of a batch norm, and perhaps an output of ReLU");
+  OutputTypes types(gradient_outputs(trained), {Shape{c.input(1).back()}, c.dtype(2)});
+  types[0] = c.type(1);
+  if (c.inputs() > kGradientInputs) types.push_back(c.type(1));
+  return types;
+}
+
+OutputTypes relu_sums_shape(const ShapeContext& c) {
+  const OutputType channels(Shape{c.input(1).back()}, c.dtype(2));
+  return {c.type(1), channels, channels};
+}
+
+// Tensors of f32, into which a kernel for 16 bits widens its own, behind what it needs itself.
+class WidenedImages {
+ public:
+  WidenedImages(DType dtype, const BatchNormExtent& e, std::int64_t before)
+      : conversion_(kernels::half_conversion(dtype)),
+        elements_(e.rows * e.channels),
+        before_(before) {}
+
+  std::int64_t bytes(int images) const { return (before_ + images * elements_) * kFloat; }
+  // Image k, uninitialised.
+  float* image(const Pointers& p, int k) const {
+    return reinterpret_cast<float*>(p.workspace()) + before_ + k * elements_;
+  }
+  float* widen(const Pointers& p, int k, const void* from) const {
+    conversion_.widen(static_cast<const std::uint16_t*>(from), image(p, k), elements_);
+    return image(p, k);
+  }
+  void narrow(const float* from, void* to) const {
+    conversion_.narrow(from, static_cast<std::uint16_t*>(to), elements_);
+  }
+  std::int64_t elements() const { return elements_; }
+
+ private:
+  static constexpr std::int64_t kFloat = 4;
+  kernels::HalfConversion conversion_;
+  std::int64_t elements_, before_;
+};
+
+// The factors of x, whose moments a batch norm that trains finds first.
+template <bool trained, class T>
+kernels::Channels<T> channels_of(const Pointers& p, const T* x, const BatchNormExtent& e,
+                                 double epsilon) {
+  const T small = static_cast<T>(epsilon);
+  if constexpr (!trained) return {p.input<T>(3), p.input<T>(4), p.input<T>(1), small};
+  T *const mean = p.output<T>(1), *const variance = p.output<T>(2);
+  kernels::moments(x, e.rows, e.channels, mean, variance, reinterpret_cast<T*>(p.workspace()));
+  for (std::int64_t c = 0; c < e.channels; ++c) variance[c] /= static_cast<T>(e.rows);
+  return {mean, variance, p.input<T>(1), small};
+}
+
+template <class T>
+const T* shortcut_of(const Pointers& p, bool trained) {
+  const std::size_t inputs = forward_inputs(trained);
+  return p.inputs() > inputs ? p.input<T>(inputs) : nullptr;
+}
+
+// What is a tensor of 16 bits in the graph is rounded to that here.
+template <bool trained, bool relu>
+KernelRun forward_on_half(KernelPlan& plan) {
+  const BatchNormExtent e(plan.input(0).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const WidenedImages wide(plan.dtype(), e, kernels::moment_scratch(e.rows, e.channels));
+  plan.workspace(wide.bytes(2));
+  return [=](const Pointers& p) {
+    float* const y = wide.widen(p, 0, p.input<void>(0));
+    const auto by = channels_of<trained, float>(p, y, e, epsilon);
+    const auto* const shortcut = shortcut_of<std::uint16_t>(p, trained);
+    kernels::normalise(y, e.rows, e.channels, by, p.input<float>(2), y,
+                       {.relu = relu && !shortcut});
+    wide.narrow(y, p.output<void>());
+    if (!shortcut) return;
+    wide.widen(p, 0, p.output<void>());
+    const float* const added = wide.widen(p, 1, shortcut);
+    for (std::int64_t i = 0; i < wide.elements(); ++i) {
+      const float sum = y[i] + added[i];
+      y[i] = relu ? functors::Relu{}(sum) : sum;
+    }
+    wide.narrow(y, p.output<void>());
+  };
+}
+
+template <bool trained, bool relu>
+KernelRun forward_cpu(KernelPlan& plan) {
+  if (is_half(plan.dtype())) return forward_on_half<trained, relu>(plan);
+  const BatchNormExtent e(plan.input(0).shape);
+  if (trained)
+    plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
+                   static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T* const x = p.input<T>(0);
+      const auto by = channels_of<trained, T>(p, x, e, epsilon);
+      kernels::normalise(x, e.rows, e.channels, by, p.input<T>(2), p.output<T>(),
+                         {shortcut_of<T>(p, trained), relu});
+    };
+  });
+}
+
+// The tensors of a gradient in the type that is computed in.
+template <class T>
+struct GradientImages {
+  const T *dy, *x, *y;  // y: null without ReLU
+  T *g, *dx;            // g: where that of ReLU goes; may be dy, or dx
+};
+
+template <bool trained, class T>
+void compute_gradient(const Pointers& p, const GradientImages<T>& images, const BatchNormExtent& e,
+                      double epsilon) {
+  const auto [n, c] = e;
+  const T *const mean = p.input<T>(3), *const variance = p.input<T>(4);
+  T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
+  T* const scratch = reinterpret_cast<T*>(p.workspace());
+  if (images.y)
+    kernels::relu_gradient_sums(images.dy, images.y, images.x, mean, n, c, images.g, dbeta, dgamma,
+                                scratch);
+  else
+    kernels::gradient_sums(images.dy, images.x, mean, n, c, dbeta, dgamma, scratch);
+  const T* const g = images.y ? images.g : images.dy;
+  const T small = static_cast<T>(epsilon);
+  const kernels::Channels<T> by{mean, variance, p.input<T>(2), small};
+  if (trained)
+    kernels::trained_input_gradient(g, images.x, n, c, by, dbeta, dgamma, static_cast<T>(n),
+                                    images.dx);
+  else
+    kernels::given_input_gradient(g, n, c, by, images.dx);
+  for (std::int64_t i = 0; i < c; ++i) dgamma[i] /= std::sqrt(variance[i] + small);
+  if (!trained) moments_gradients(p, c, small);
+}
+
+template <bool trained>
+KernelRun gradient_on_half(KernelPlan& plan) {
+  const BatchNormExtent e(plan.input(1).shape);
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  const WidenedImages wide(plan.dtype(), e, kernels::moment_scratch(e.rows, e.channels));
+  plan.workspace(wide.bytes(3));
+  return [=](const Pointers& p) {
+    float* const dy = wide.widen(p, 0, p.input<void>(0));
+    const float* const x = wide.widen(p, 1, p.input<void>(1));
+    const float* const y =
+        p.inputs() > kGradientInputs ? wide.widen(p, 2, p.input<void>(kGradientInputs)) : nullptr;
+    // dx is made where g was, unless that is wanted, too.
+    float* const dx = p.outputs() > gradient_outputs(trained) ? wide.image(p, 2) : dy;
+    compute_gradient<trained, float>(p, {dy, x, y, dy, dx}, e, epsilon);
+    if (dx != dy) wide.narrow(dy, p.output<void>(gradient_outputs(trained)));
+    wide.narrow(dx, p.output<void>());
+  };
+}
+
+template <bool trained>
+KernelRun fused_gradient_cpu(KernelPlan& plan) {
+  if (is_half(plan.dtype())) return gradient_on_half<trained>(plan);
+  const BatchNormExtent e(plan.input(1).shape);
+  plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T* const y = p.inputs() > kGradientInputs ? p.input<T>(kGradientInputs) : nullptr;
+      const std::size_t g = gradient_outputs(trained);
+      compute_gradient<trained, T>(
+          p, {p.input<T>(0), p.input<T>(1), y, p.output<T>(p.outputs() > g ? g : 0), p.output<T>()},
+          e, epsilon);
+    };
+  });
+}
+
+KernelRun relu_sums_cpu(KernelPlan& plan) {
+  const BatchNormExtent e(plan.input(1).shape);
+  plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      T* const dgamma = p.output<T>(1);
+      kernels::relu_gradient_sums(p.input<T>(0), p.input<T>(4), p.input<T>(1), p.input<T>(2),
+                                  e.rows, e.channels, p.output<T>(0), p.output<T>(2), dgamma,
+                                  reinterpret_cast<T*>(p.workspace()));
+      for (std::int64_t i = 0; i < e.channels; ++i)
+        dgamma[i] /= std::sqrt(p.input<T>(3)[i] + static_cast<T>(epsilon));
+    };
+  });
+}
+
+// The reference kernel of one of the nodes that a fused one stands for.
+KernelRun reference_of(const Op& op, const KernelPlan& plan, std::vector<TensorType> inputs,
+                       std::vector<TensorType> outputs) {
+  KernelPlan member(plan.node(), inputs, outputs, whole_range(op, 0, inputs, outputs));
+  member.set_batch(plan.batch());
+  return op.reference(member);
+}
+
+// That of a pointwise one, on equal tensors.
+KernelRun reference_of(const Op& op, const KernelPlan& plan, const TensorType& image) {
+  return reference_of(op, plan, std::vector(static_cast<std::size_t>(op.inputs), image), {image});
+}
+
+WorkRange elements_of(const TensorType& image) { return {0, image.shape.elements()}; }
+
+template <bool trained, bool relu>
+KernelRun forward_reference(KernelPlan& plan) {
+  if (is_half(plan.dtype())) return forward_on_half<trained, relu>(plan);
+  const TensorType image = plan.input(0), channels = plan.input(1);
+  std::vector<TensorType> inputs(forward_inputs(trained), channels), outputs{image};
+  inputs[0] = image;
+  if (trained) outputs.insert(outputs.end(), 2, channels);
+  const Op& norm = trained ? kBatchNormTrain : kBatchNormInference;
+  return
+      [range = whole_range(norm, 0, inputs, outputs), all = elements_of(image),
+       normalise = reference_of(norm, plan, inputs, outputs), add = reference_of(kAdd, plan, image),
+       rectify = reference_of(kRelu, plan, image)](const Pointers& p) {
+        const std::size_t own = forward_inputs(trained);
+        normalise(Pointers(p.given_inputs().first(own), p.all_outputs(), nullptr, range, p.step()));
+        void* y[2] = {p.all_outputs()[0], p.inputs() > own ? p.given_inputs()[own] : nullptr};
+        const std::span to(y, 1);
+        if (y[1]) add(Pointers(y, to, nullptr, all, p.step()));
+        if (relu) rectify(Pointers(to, to, nullptr, all, p.step()));
+      };
+}
+
+template <bool trained>
+KernelRun fused_gradient_reference(KernelPlan& plan) {
+  if (is_half(plan.dtype())) return gradient_on_half<trained>(plan);
+  const TensorType image = plan.input(1), channels = plan.input(2);
+  std::vector<TensorType> inputs(kGradientInputs, channels),
+      outputs(gradient_outputs(trained), channels);
+  inputs[0] = inputs[1] = outputs[0] = image;
+  const Op& grad = trained ? kBatchNormTrainGrad : kBatchNormInferenceGrad;
+  return [range = whole_range(grad, 0, inputs, outputs), all = elements_of(image),
+          gradient = reference_of(grad, plan, inputs, outputs),
+          mask = reference_of(kReluGrad, plan, image)](const Pointers& p) {
+    const std::size_t own = gradient_outputs(trained);
+    void* in[kGradientInputs];
+    std::ranges::copy(p.given_inputs().first(kGradientInputs), in);
+    if (p.inputs() > kGradientInputs) {
+      void* const masked[2] = {in[0], p.given_inputs()[kGradientInputs]};
+      in[0] = p.all_outputs()[p.outputs() > own ? own : 0];
+      mask(Pointers(masked, std::span(in, 1), nullptr, all, p.step()));
+    }
+    gradient(Pointers(in, p.all_outputs().first(own), nullptr, range, p.step()));
+  };
+}
+
+KernelRun relu_sums_reference(KernelPlan& plan) {
+  const TensorType image = plan.input(1), channels = plan.input(2);
+  return [all = elements_of(image), mask = reference_of(kReluGrad, plan, image),
+          sums = reference_of(kBatchNormSums, plan, {image, image, channels, channels},
+                              {channels, channels})](const Pointers& p) {
+    const auto in = p.given_inputs();
+    void* const masked[2] = {in[0], in[4]};
+    void* const summed[4] = {p.all_outputs()[0], in[1], in[2], in[3]};
+    mask(Pointers(masked, p.all_outputs().first(1), nullptr, all, p.step()));
+    sums(Pointers(summed, p.all_outputs().subspan(1), nullptr, {0, 1}, p.step()));
+  };
+}
+
+}  // namespace
+
+const Op kFusedBatchNormTrain{.name = "FusedBatchNormTrain",
+                              .inputs = kVariadic,
+                              .shape = forward_shape<true>,
+                              .no_gradient = kMadeByPlans,
+                              .in_place = InPlace::kFirst,
+                              .cpu = forward_cpu<true, false>,
+                              .reference = forward_reference<true, false>,
+                              .half = true};
+
+const Op kFusedBatchNormTrainRelu{.name = "FusedBatchNormTrainRelu",
+                                  .inputs = kVariadic,
+                                  .shape = forward_shape<true>,
+                                  .no_gradient = kMadeByPlans,
+                                  .in_place = InPlace::kFirst,
+                                  .cpu = forward_cpu<true, true>,
+                                  .reference = forward_reference<true, true>,
+                                  .half = true};
+
+const Op kFusedBatchNormInference{.name = "FusedBatchNormInference",
+                                  .inputs = kVariadic,
+                                  .shape = forward_shape<false>,
+                                  .no_gradient = kMadeByPlans,
+                                  .in_place = InPlace::kFirst,
+                                  .cpu = forward_cpu<false, false>,
+                                  .reference = forward_reference<false, false>,
+                                  .half = true};
+
+const Op kFusedBatchNormInferenceRelu{.name = "FusedBatchNormInferenceRelu",
+                                      .inputs = kVariadic,
+                                      .shape = forward_shape<false>,
+                                      .no_gradient = kMadeByPlans,
+                                      .in_place = InPlace::kFirst,
+                                      .cpu = forward_cpu<false, true>,
+                                      .reference = forward_reference<false, true>,
+                                      .half = true};
+
+const Op kFusedBatchNormTrainGrad{.name = "FusedBatchNormTrainGrad",
+                                  .inputs = kVariadic,
+                                  .shape = fused_gradient_shape<true>,
+                                  .no_gradient = kMadeByPlans,
+                                  .in_place = InPlace::kFirst,
+                                  .cpu = fused_gradient_cpu<true>,
+                                  .reference = fused_gradient_reference<true>,
+                                  .half = true};
+
+const Op kFusedBatchNormInferenceGrad{.name = "FusedBatchNormInferenceGrad",
+                                      .inputs = kVariadic,
+                                      .shape = fused_gradient_shape<false>,
+                                      .no_gradient = kMadeByPlans,
+                                      .in_place = InPlace::kFirst,
+                                      .cpu = fused_gradient_cpu<false>,
+                                      .reference = fused_gradient_reference<false>,
+                                      .half = true};
+
+const Op kReluBatchNormSums{.name = "ReluBatchNormSums",
+                            .inputs = 5,
+                            .shape = relu_sums_shape,
+                            .no_gradient = kMadeByPlans,
+                            .in_place = InPlace::kFirst,
+                            .cpu = relu_sums_cpu,
+                            .reference = relu_sums_reference,
+                            .cpu_only = "devices on GPUs have one shard"};
+
+}  // namespace belfry

@@ -1,0 +1,267 @@
+// Passes over the rows of x [rows, channels] by kernels of GPUs, for sources that nvcc compiles:
+// sums over rows along a balanced tree, and rows by themselves. X is the type of elements, f16 and
+// bf16 too. A thread has N neighbouring channels, whose values it reads and writes at once: 16
+// bytes where shapes and addresses allow, else one value.
+#pragma once
+#include <initializer_list>
+#include <type_traits>
+
+#include "belfry/framework/base/shape.h"
+#include "belfry/framework/cuda/kernels/fold.h"
+#include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/pack.h"
+#include "belfry/framework/kernels/half_bits.h"
+
+// Before loops over what a thread has in registers, and before those whose rounds would need too
+// many of them together.
+#if defined(__CUDA_ARCH__)
+#define BELFRY_UNROLL _Pragma("unroll")
+#define BELFRY_ROLL _Pragma("unroll 1")
+#else
+#define BELFRY_UNROLL
+#define BELFRY_ROLL
+#endif
+
+namespace belfry::cuda {
+
+using kernels::Stored;
+template <class X>
+using Wide = typename Stored<X>::Type;
+
+constexpr std::int64_t kLeaf = 8;        // rows that a thread sums one by one
+constexpr int kRowThreads = 256;         // of a block
+constexpr int kMostLanes = 8;            // threads side by side: 128 bytes of a row
+constexpr int kAtOnce = 4;               // rows that a thread reads before it writes
+constexpr int kSummedAtOnce = 2;         // the same of sums, which need more registers
+constexpr int kRowsEach = 2 * kAtOnce;   // of a thread, where rows do not depend on each other
+constexpr std::int64_t kBlocks = 2'048;  // enough for any GPU
+
+struct RowsOf {
+  explicit RowsOf(const Shape& x) : rows(x.product(0, x.rank() - 1)), channels(x.back()) {}
+  std::int64_t leaves() const { return (rows + kLeaf - 1) / kLeaf; }
+  std::int64_t rows, channels;
+};
+
+// N neighbouring channels of a row.
+template <class X, int N>
+struct alignas(sizeof(X) * N) Lane {
+  X at[N];
+
+  BELFRY_HD static Lane load(const X* from) { return *reinterpret_cast<const Lane*>(from); }
+  BELFRY_HD void store(X* to) const { *reinterpret_cast<Lane*>(to) = *this; }
+  BELFRY_HD Wide<X> wide(int j) const { return Stored<X>::widen(at[j]); }
+};
+
+// Calls f with N as an integral constant. Null pointers lie anywhere.
+template <class X, class F>
+void visit_lanes(std::int64_t channels, std::initializer_list<const void*> tensors, const F& f) {
+  bool packed = channels % Pack<X>::kSize == 0;
+  for (const void* tensor : tensors) packed = packed && on_16_bytes(tensor);
+  if (packed)
+    f(std::integral_constant<int, Pack<X>::kSize>{});
+  else
+    f(std::integral_constant<int, 1>{});
+}
+
+// How a block's threads lie on rows and channels.
+template <int N>
+struct Tile {
+  explicit Tile(std::int64_t of_channels) : channels(of_channels) {
+    while (lanes < kMostLanes && lanes * N < channels) lanes *= 2;
+  }
+  BELFRY_HD int width() const { return lanes * N; }  // channels
+  BELFRY_HD int lines() const { return kRowThreads / lanes; }
+  BELFRY_HD std::int64_t across() const { return (channels + width() - 1) / width(); }
+  BELFRY_HD std::int64_t first_channel(std::int64_t block) const {
+    return block % across() * width();
+  }
+
+  std::int64_t channels;
+  int lanes = 1;
+};
+
+// In registers for two blocks at a time, so that one works while the other waits for memory.
+template <class K>
+__global__ void __launch_bounds__(kRowThreads, 2) run_two_blocks(const __grid_constant__ K kernel) {
+  __shared__ typename K::Shared shared;
+  kernel(Block{static_cast<std::int64_t>(blockIdx.x), static_cast<int>(blockDim.x)}, shared);
+}
+
+template <class K>
+void launch_over_rows(Queue& queue, const K& kernel, std::int64_t blocks) {
+  if (blocks == 0) return;
+  queue.launch({.function = reinterpret_cast<const void*>(&run_two_blocks<K>),
+                .kernel = &kernel,
+                .grid = {.blocks = blocks, .threads = kRowThreads},
+                .on_host = &run_on_host<K>});
+}
+
+// How many leaves go into one partial result, a power of two: so the tree over all leaves is the
+// same whatever it is.
+inline std::int64_t leaves_per_group(std::int64_t leaves, std::int64_t channels) {
+  std::int64_t each = leaves <= 256 ? 256 : 128;
+  const std::int64_t tiles = (channels + 63) / 64;
+  while ((leaves + each - 1) / each * tiles > kBlocks) each *= 2;
+  return each;
+}
+inline std::int64_t groups_of(std::int64_t leaves, std::int64_t channels) {
+  const std::int64_t each = leaves_per_group(leaves, channels);
+  return (leaves + each - 1) / each;
+}
+
+// Sums over rows by a balanced tree over neighbouring leaves. A Leaf says what is summed:
+//   using Value = ...; static constexpr int kChannels = N;
+//   void operator()(leaf, channel, Value (&out)[N]) const;         terms of N channels
+//   static Value neutral(); static Value combine(left, right);
+//   void finish(group, channel, Value total) const;                takes a result
+template <class Leaf>
+struct RowTree {
+  using Value = typename Leaf::Value;
+  static constexpr int N = Leaf::kChannels;
+  static constexpr int kEach = 2, kLevels = 16;
+  struct Shared {
+    Value part[kRowThreads * N], levels[kLevels][kMostLanes * N];
+  };
+  struct Combine {
+    BELFRY_HD Value operator()(const Value& a, const Value& b) const { return Leaf::combine(a, b); }
+  };
+
+  Leaf leaf;
+  Tile<N> tile;
+  std::int64_t leaves, groups, per_group;
+
+  BELFRY_HD void term(std::int64_t at, std::int64_t end, std::int64_t channel,
+                      Value (&out)[N]) const {
+    if (at < end && channel < tile.channels) return leaf(at, channel, out);
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) out[j] = Leaf::neutral();
+  }
+  BELFRY_HD static void combine(Value (&left)[N], const Value (&right)[N]) {
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) left[j] = Leaf::combine(left[j], right[j]);
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t first = tile.first_channel(block.index), group = block.index / tile.across();
+    const std::int64_t begin = group * per_group;
+    const std::int64_t end = begin + per_group < leaves ? begin + per_group : leaves;
+    const int width = tile.width(), lines = tile.lines();
+    const auto part = [&](int line, int column) -> Value& {
+      return shared.part[line * width + column];
+    };
+    std::uint32_t steps = 0;
+    do {
+      block.each([&](int thread) {
+        const int lane = thread % tile.lanes, line = thread / tile.lanes;
+        const std::int64_t channel = first + lane * N;
+        const std::int64_t from = begin + (std::int64_t{steps} * lines + line) * kEach;
+        Value total[N], next[N];
+        term(from, end, channel, total);
+        term(from + 1, end, channel, next);
+        combine(total, next);
+        BELFRY_UNROLL
+        for (int j = 0; j < N; ++j) part(line, lane * N + j) = total[j];
+      });
+      // All threads bring each N lines together, then one per channel the rest.
+      block.each([&](int thread) {
+        const int column = thread % width, line = thread / width * N;
+        for (int apart = 1; apart < N; apart *= 2)
+          for (int k = line; k < line + N; k += 2 * apart)
+            part(k, column) = Leaf::combine(part(k, column), part(k + apart, column));
+      });
+      block.each([&](int thread) {
+        if (thread >= width) return;
+        for (int apart = N; apart < lines; apart *= 2)
+          for (int k = 0; k < lines; k += 2 * apart)
+            part(k, thread) = Leaf::combine(part(k, thread), part(k + apart, thread));
+        const auto level = [&](int k) -> Value& { return shared.levels[k][thread]; };
+        add_pairwise(Combine{}, steps, level, part(0, thread));
+      });
+      ++steps;
+    } while (begin + std::int64_t{steps} * lines * kEach < end);
+    block.each([&](int thread) {
+      if (thread >= width || first + thread >= tile.channels) return;
+      const auto level = [&](int k) -> Value& { return shared.levels[k][thread]; };
+      leaf.finish(group, first + thread, pairwise_total(Combine{}, steps, level, Leaf::neutral()));
+    });
+  }
+};
+
+// In one launch, or two where there are many rows: `leaf` has `parts` and `to_parts`, which are set
+// here.
+template <class Leaf>
+void over_rows(Queue& queue, const RowsOf& x, Leaf leaf, std::byte* workspace) {
+  using Value = typename Leaf::Value;
+  const std::int64_t each = leaves_per_group(x.leaves(), x.channels);
+  const std::int64_t groups = groups_of(x.leaves(), x.channels);
+  const Tile<Leaf::kChannels> tile(x.channels);
+  const auto run = [&](std::int64_t leaves, std::int64_t of, std::int64_t per_group) {
+    launch_over_rows(queue, RowTree<Leaf>{leaf, tile, leaves, of, per_group}, tile.across() * of);
+  };
+  leaf.parts = nullptr;
+  leaf.to_parts = groups == 1 ? nullptr : reinterpret_cast<Value*>(workspace);
+  run(x.leaves(), groups, each);
+  if (groups == 1) return;
+  leaf.parts = reinterpret_cast<const Value*>(workspace);
+  leaf.to_parts = nullptr;
+  run(groups, 1, groups);
+}
+
+// Bytes of workspace for that.
+template <class Value>
+std::int64_t parts_bytes(const RowsOf& x) {
+  const std::int64_t groups = groups_of(x.leaves(), x.channels);
+  return groups == 1 ? 0 : groups * x.channels * static_cast<std::int64_t>(sizeof(Value));
+}
+
+// A pass over rows that do not depend on each other. Each says:
+//   struct Factors { T ...[kMostLanes * N]; };         per channel
+//   void find(Factors&, int column, channel) const;
+//   Rows of kAtOnce, read by load(at) and written by store(at, factors, column).
+template <class Pass>
+struct EachRow {
+  static constexpr int N = Pass::kChannels;
+  using Shared = typename Pass::Factors;
+  Pass pass;
+  Tile<N> tile;
+  std::int64_t rows;
+
+  std::int64_t blocks() const {
+    const std::int64_t each = std::int64_t{tile.lines()} * kRowsEach;
+    return (rows + each - 1) / each * tile.across();
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t first = tile.first_channel(block.index);
+    const std::int64_t top = block.index / tile.across() * tile.lines() * kRowsEach;
+    block.each([&](int thread) {
+      if (thread < tile.width() && first + thread < tile.channels)
+        pass.find(shared, thread, first + thread);
+    });
+    block.each([&](int thread) {
+      const int column = thread % tile.lanes * N;
+      if (first + column >= tile.channels) return;
+      for (int done = 0; done < kRowsEach; done += kAtOnce) {
+        typename Pass::Row row[kAtOnce]{};
+        const auto at = [&](int k) {
+          return top + (done + k) * std::int64_t{tile.lines()} + thread / tile.lanes;
+        };
+        BELFRY_UNROLL
+        for (int k = 0; k < kAtOnce; ++k)
+          if (at(k) < rows) row[k] = pass.load(at(k) * tile.channels + first + column);
+        BELFRY_UNROLL
+        for (int k = 0; k < kAtOnce; ++k)
+          if (at(k) < rows)
+            pass.store(at(k) * tile.channels + first + column, row[k], shared, column);
+      }
+    });
+  }
+};
+
+template <class Pass>
+void over_each_row(Queue& queue, const RowsOf& x, const Pass& pass) {
+  const EachRow<Pass> kernel{pass, Tile<Pass::kChannels>(x.channels), x.rows};
+  launch_over_rows(queue, kernel, kernel.blocks());
+}
+
+}  // namespace belfry::cuda

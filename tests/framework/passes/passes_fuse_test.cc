@@ -1,0 +1,149 @@
+// What pass `fuse` puts into one launch, and what it leaves alone.
+#include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/ops/arithmetic.h"
+#include "belfry/ops/cast.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/relu.h"
+#include "belfry/tests/framework/run/gpu_test_support.h"
+
+namespace belfry {
+namespace passes_fuse_test {
+
+// Two layers with batch norm, the second with a shortcut around it, and the gradient of all.
+struct Net {
+  explicit Net(DType dtype = DType::kF32) {
+    x = placeholder(graph, "x", dtype, {6, 4});
+    const DType wide = dtype == DType::kF64 ? dtype : DType::kF32;
+    gamma = fill(graph, {4}, 2, wide);
+    beta = fill(graph, {4}, 0.5, wide);
+    first = relu(normalised(x));
+    sum = normalised(first * first) + first;
+    y = relu(sum);
+    dx = gradients(y, std::vector{x, gamma}, {.initial = {y * y}});
+  }
+  Output normalised(Output in) {
+    return cast(batch_norm_train(cast(in, gamma.dtype()), gamma, beta).y, in.dtype());
+  }
+  std::vector<Tensor> results(Session& session) {
+    Step& step = session.prepare({y, dx[0], dx[1]}, {FeedType{x, {6, 4}, 0}});
+    std::vector<float> values;
+    for (int i = 0; i < 24; ++i) values.push_back(static_cast<float>(i * 7 % 24) / 8 - 1);
+    step.run(std::vector{converted(Tensor({6, 4}, values), x.dtype())});
+    std::vector<Tensor> all;
+    for (std::size_t i = 0; i < 3; ++i) {
+      all.push_back(step.fetched(i));
+      all.back().mutable_raw();  // memory of its own
+    }
+    return all;
+  }
+  static Tensor converted(const Tensor& tensor, DType dtype) {
+    Graph graph;
+    Session session(graph);
+    return dtype == tensor.dtype() ? tensor : session.run(cast(constant(graph, tensor), dtype));
+  }
+
+  Graph graph;
+  Output x, gamma, beta, first, sum, y;
+  std::vector<Output> dx;
+};
+
+std::multiset<std::string> ops_of(const Plan& plan) {
+  std::multiset<std::string> names;
+  for (const PlanNode& node : plan.nodes) names.insert(node.op->name);
+  return names;
+}
+
+std::multiset<std::string> ops_of(Session& session, const Net& net,
+                                  const std::vector<Fetch>& fetches) {
+  return ops_of(*session.prepare(fetches, std::vector{FeedType{net.x, {6, 4}, 0}}).plan());
+}
+
+TEST(Fuse, BatchNormTakesTheSumAndReluBehindItAndTheirGradientBeforeIt) {
+  const Net net;
+  Session session(net.graph, {.threads = 1});
+  const auto ops = ops_of(session, net, {net.y, net.dx[0], net.dx[1]});
+  EXPECT_EQ(ops.count("FusedBatchNormTrainRelu"), 2u);
+  EXPECT_EQ(ops.count("FusedBatchNormTrainGrad"), 2u);
+  for (const char* gone : {"Relu", "ReluGrad", "BatchNormTrain", "BatchNormTrainGrad", "Add"})
+    EXPECT_EQ(ops.count(gone), 0u) << gone;
+}
+
+TEST(Fuse, OfShardsTakesWhatRunsPerShard) {
+  const Net net;
+  Session session(net.graph, {.threads = 1, .shards_per_device = 3});
+  const auto ops = ops_of(session, net, {net.y, net.dx[0], net.dx[1]});
+  EXPECT_EQ(ops.count("FusedBatchNormInferenceRelu"), 2u);
+  EXPECT_EQ(ops.count("ReluBatchNormSums"), 2u);
+  EXPECT_EQ(ops.count("BatchNormInputGrad"), 2u);
+  EXPECT_EQ(ops.count("ReluGrad") + ops.count("Relu") + ops.count("BatchNormSums"), 0u);
+}
+
+TEST(Fuse, LeavesAPreActivationThatIsFetched) {
+  const Net net;
+  Session session(net.graph, {.threads = 1});
+  const auto ops = ops_of(session, net, {net.y, net.sum});
+  EXPECT_EQ(ops.count("FusedBatchNormTrainRelu"), 1u);
+  EXPECT_EQ(ops.count("FusedBatchNormTrain"), 1u);  // with the sum
+  EXPECT_EQ(ops.count("Relu"), 1u);
+}
+
+TEST(Fuse, IsOffWithTheOptionAndWithReferenceKernels) {
+  const Net net;
+  for (const bool reference : {false, true}) {
+    Session session(net.graph, {.threads = 1, .fuse = reference, .reference_kernels = reference});
+    EXPECT_EQ(ops_of(session, net, {net.y}).count("BatchNormTrain"), 2u) << reference;
+  }
+}
+
+// Its read of gamma would wait for the write of `other`, and nothing else does.
+TEST(Fuse, LeavesWhatComesAfterAWrite) {
+  Graph graph;
+  const Variable other = variable(graph, "other", {2, 4});
+  const Output gamma = fill(graph, {4}, 2, DType::kF32), x = fill(graph, {2, 4}, 3, DType::kF32);
+  const Output written = assign(other, x).output();
+  const Output y = relu(batch_norm_train(x, gamma, gamma).y + written);
+  Session session(graph, {.threads = 1});
+  const auto ops = ops_of(*session.prepare({y}).plan());
+  EXPECT_EQ(ops.count("BatchNormTrain"), 1u);
+  EXPECT_EQ(ops.count("Relu"), 1u);
+}
+
+TEST(Fuse, TakesCastsOnGpusAlone) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  for (const char* type : {"CPU", "GPU"}) {
+    Graph graph;
+    DeviceScope scope(graph, DeviceSpec::local(type, 0));
+    const Output x = placeholder(graph, "x", DType::kBF16, {6, 4});
+    const Output gamma = fill(graph, {4}, 2, DType::kF32);
+    const Output y =
+        relu(cast(batch_norm_train(cast(x, DType::kF32), gamma, gamma).y, DType::kBF16));
+    Session session(graph, {.device_count = {{"GPU", 1}}, .threads = 1});
+    const auto ops = ops_of(*session.prepare({y}, {FeedType{x, {6, 4}}}).plan());
+    const bool gpu = std::string(type) == "GPU";
+    EXPECT_EQ(ops.count("FusedBatchNormTrainRelu"), gpu ? 1u : 0u) << type;
+    EXPECT_EQ(ops.count("Cast"), gpu ? 0u : 2u) << type;
+  }
+}
+
+TEST(Fuse, ChangesNoBit) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
+    for (const int shards : {1, 3}) {
+      Net net(dtype);
+      std::vector<Tensor> results[2];
+      for (const bool fuses : {false, true}) {
+        Session session(net.graph, {.threads = 1, .shards_per_device = shards, .fuse = fuses});
+        results[fuses] = net.results(session);
+      }
+      for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_TRUE(results[0][i] == results[1][i]) << name_of(dtype) << shards << " " << i;
+    }
+}
+
+}  // namespace passes_fuse_test
+}  // namespace belfry

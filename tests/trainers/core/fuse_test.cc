@@ -1,0 +1,73 @@
+// --fuse changes where a step is computed, and no bit of it.
+#include <gtest/gtest.h>
+
+#include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace fuse_test {
+
+struct Run {
+  int devices = 1, threads = 1, shards = 4;
+  bool fuse = true;
+  const char* type = "CPU";
+  Precision precision = Precision::kF32;
+};
+
+std::string hash_of(const ModelSpec& spec, const Run& run, int steps) {
+  const auto data = synthetic_data(spec.fields, spec.classes, 16, 1);
+  TrainerOptions options{.model = spec.model,
+                         .optimizer = spec.optimizer,
+                         .batch_size = 8 / run.devices,
+                         .shards = run.shards,
+                         .max_steps = steps,
+                         .precision = run.precision};
+  options.devices.clear();
+  for (int d = 0; d < run.devices; ++d) options.devices.push_back(DeviceSpec::local(run.type, d));
+  options.session.threads = run.threads;
+  options.session.all_workers = true;
+  options.session.fuse = run.fuse;
+  Trainer trainer(find_trainer(run.devices == 1 ? "simple" : "replicated"), std::move(options),
+                  *data);
+  trainer.train();
+  return state_hash(trainer.session(), trainer.graph());
+}
+
+void expect_one_hash(const ModelSpec& spec, int steps, int most_threads = 2) {
+  for (const int devices : {1, 2}) {
+    const std::string apart = hash_of(spec, {.devices = devices, .fuse = false}, steps);
+    for (int threads = 1; threads <= most_threads; ++threads)
+      EXPECT_EQ(hash_of(spec, {.devices = devices, .threads = threads}, steps), apart)
+          << spec.name << ", devices " << devices << ", threads " << threads;
+  }
+}
+
+TEST(Fused, ResNetTrainsToTheSameBits) { expect_one_hash(find_model("resnet20", 4), 2, 1); }
+
+TEST(Fused, ResNetWithSynchronisedBatchNormTrainsToTheSameBitsLong) {
+  expect_one_hash(find_model("resnet20", 8, {.batch_norm = BatchNormOver::kSynchronised}), 4);
+}
+
+TEST(Fused, ResNetOfBottlenecksTrainsToTheSameBitsLong) {
+  expect_one_hash(find_model("resnet50", 32), 2, 1);
+}
+
+TEST(Fused, ResNetOnGpusTrainsToTheSameBits) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    const Run run{.devices = 2, .shards = 0, .type = "GPU", .precision = precision};
+    Run apart = run;
+    apart.fuse = false;
+    EXPECT_EQ(hash_of(find_model("resnet20", 4), run, 2),
+              hash_of(find_model("resnet20", 4), apart, 2))
+        << name_of(precision);
+  }
+}
+
+}  // namespace fuse_test
+}  // namespace belfry
