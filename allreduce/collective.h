@@ -1,16 +1,10 @@
-// collective: AllReduce nodes, served by the in-process collective. One per variable, or, as
-// training does by default, one per bucket of variables (bucketed.h).
+// What strategies share that are AllReduce nodes, served by the in-process collective: one node per
+// variable or, as training does by default, one per bucket of variables (bucketed.h).
 #pragma once
 #include "belfry/allreduce/strategy.h"
 #include "belfry/ops/all_reduce.h"
 
 namespace belfry {
-
-// Each variable's K gradients are the inputs of one AllReduce node; output t is tower t's, on its
-// device. Means are divided on the way. Canonical for any number of towers. `collective#n` of a
-// spec makes n nodes of n chunks of each tensor.
-GradientTable allreduce_collective(const GradientTable& grads,
-                                   Reduction reduction = Reduction::kMean, At at = {});
 
 // The builder of a bucket: all_reduce_bucket, or another one.
 using ReduceBucket = std::vector<std::vector<Output>> (*)(std::span<const std::vector<Output>>,

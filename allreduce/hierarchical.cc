@@ -1,5 +1,4 @@
-#include "belfry/allreduce/hierarchical.h"
-
+#include "belfry/allreduce/aggregate.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"

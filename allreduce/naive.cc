@@ -1,5 +1,4 @@
-#include "belfry/allreduce/naive.h"
-
+#include "belfry/allreduce/aggregate.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/graph/scopes.h"
 

@@ -1,5 +1,4 @@
-#include "belfry/allreduce/nccl.h"
-
+#include "belfry/allreduce/aggregate.h"
 #include "belfry/allreduce/collective.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpus.h"

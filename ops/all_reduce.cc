@@ -123,13 +123,13 @@ KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
 }
 
 using Inputs = std::span<const void* const>;
-using Outputs = std::span<void* const>;
+using ResultPointers = std::span<void* const>;
 
 template <class T>
 KernelRun all_reduce_fast(const KernelPlan& plan) {
   const bool mean = AllReduceShare(plan).divisor > 1;
   return all_reduce_kernel(
-      plan, [mean](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+      plan, [mean](Inputs inputs, ResultPointers outputs, std::int64_t begin, std::int64_t end) {
         if constexpr (std::is_floating_point_v<T>) {
           if (mean)
             return kernels::tree_mean(inputs, outputs, static_cast<T>(inputs.size()), begin, end);
@@ -141,11 +141,11 @@ KernelRun all_reduce_fast(const KernelPlan& plan) {
 KernelRun all_reduce_16(const KernelPlan& plan) {
   const bool mean = AllReduceShare(plan).divisor > 1;
   const kernels::HalfConversion convert = kernels::half_conversion(plan.dtype());
-  return all_reduce_kernel(
-      plan, [mean, convert](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
-        const float divisor = mean ? static_cast<float>(inputs.size()) : 1;
-        kernels::tree_sum_16(convert, inputs, outputs, divisor, begin, end);
-      });
+  return all_reduce_kernel(plan, [mean, convert](Inputs inputs, ResultPointers outputs,
+                                                 std::int64_t begin, std::int64_t end) {
+    const float divisor = mean ? static_cast<float>(inputs.size()) : 1;
+    kernels::tree_sum_16(convert, inputs, outputs, divisor, begin, end);
+  });
 }
 
 KernelRun all_reduce_cpu(KernelPlan& plan) {
@@ -161,7 +161,7 @@ KernelRun all_reduce_cpu(KernelPlan& plan) {
 template <class T, class Element>
 KernelRun all_reduce_plain(const KernelPlan& plan, Element element) {
   return all_reduce_kernel(
-      plan, [element](Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+      plan, [element](Inputs inputs, ResultPointers outputs, std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const T result = element(inputs, i);
           for (void* const out : outputs) static_cast<T*>(out)[i] = result;

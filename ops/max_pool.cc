@@ -12,7 +12,7 @@ namespace {
 using kernels::Candidate;
 using kernels::larger;
 using Pool = kernels::MaxPooling;
-using Place = std::uint8_t;  // of a maximum, in its window
+using WindowIndex = std::uint8_t;  // of a maximum, in its window
 
 OutputTypes max_pool_shape(const ShapeContext& c) {
   const int window = c.options<PoolOptions>().window;
@@ -54,28 +54,30 @@ struct Taps {
 // The maximum of the four corners of a window of 2 x 2.
 template <class T>
 BELFRY_HD void max_of_four(std::int64_t channels, const T* top, const T* bottom, T* y,
-                           Place* place) {
+                           WindowIndex* place) {
   BELFRY_INDEPENDENT
   for (std::int64_t c = 0; c < channels; ++c) {
     const Candidate<T> best = larger(larger(Candidate<T>{top[c], 0}, {top[channels + c], 1}),
                                      larger(Candidate<T>{bottom[c], 2}, {bottom[channels + c], 3}));
     y[c] = best.value;
-    place[c] = static_cast<Place>(best.place);
+    place[c] = static_cast<WindowIndex>(best.place);
   }
 }
 
 template <class T>
-BELFRY_HD void max_with(std::int64_t channels, const T* x, Place at, T* y, Place* place) {
+BELFRY_HD void max_with(std::int64_t channels, const T* x, WindowIndex at, T* y,
+                        WindowIndex* place) {
   BELFRY_INDEPENDENT
   for (std::int64_t c = 0; c < channels; ++c) {
     const Candidate<T> best = larger(Candidate<T>{y[c], place[c]}, {x[c], at});
     y[c] = best.value;
-    place[c] = static_cast<Place>(best.place);
+    place[c] = static_cast<WindowIndex>(best.place);
   }
 }
 
 template <class T>
-BELFRY_HD void start_with(std::int64_t channels, const T* x, Place at, T* y, Place* place) {
+BELFRY_HD void start_with(std::int64_t channels, const T* x, WindowIndex at, T* y,
+                          WindowIndex* place) {
   BELFRY_INDEPENDENT
   for (std::int64_t c = 0; c < channels; ++c) {
     y[c] = x[c];
@@ -84,7 +86,7 @@ BELFRY_HD void start_with(std::int64_t channels, const T* x, Place at, T* y, Pla
 }
 
 template <class T>
-BELFRY_KERNEL void max_pool_image(const Pool& s, const T* x, T* y, Place* place) {
+BELFRY_KERNEL void max_pool_image(const Pool& s, const T* x, T* y, WindowIndex* place) {
   const std::int64_t window = s.horizontal.window, channels = s.channels;
   for (std::int64_t row = 0; row < s.vertical.out; ++row)
     for (std::int64_t column = 0; column < s.horizontal.out; ++column) {
@@ -97,7 +99,7 @@ BELFRY_KERNEL void max_pool_image(const Pool& s, const T* x, T* y, Place* place)
         for (std::int64_t i = taps.rows.begin; i < taps.rows.end; ++i)
           for (std::int64_t j = taps.columns.begin; j < taps.columns.end; ++j) {
             const T* from = x + taps.offset(s, i, j);
-            const Place at = static_cast<Place>(i * window + j);
+            const WindowIndex at = static_cast<WindowIndex>(i * window + j);
             if (first)
               start_with(channels, from, at, y, place);
             else
@@ -113,7 +115,8 @@ BELFRY_KERNEL void max_pool_image(const Pool& s, const T* x, T* y, Place* place)
 // Gives every pixel of a window the gradient if it held the maximum, else 0; adds it to what is
 // there where windows overlap.
 template <bool kAdds, class T>
-BELFRY_HD void route(std::int64_t channels, const T* dy, const Place* place, Place at, T* dx) {
+BELFRY_HD void route(std::int64_t channels, const T* dy, const WindowIndex* place, WindowIndex at,
+                     T* dx) {
   BELFRY_INDEPENDENT
   for (std::int64_t c = 0; c < channels; ++c) {
     const T share = place[c] == at ? dy[c] : T(0);
@@ -122,13 +125,14 @@ BELFRY_HD void route(std::int64_t channels, const T* dy, const Place* place, Pla
 }
 
 template <bool kAdds, class T>
-BELFRY_KERNEL void max_pool_grad_image(const Pool& s, const T* dy, const Place* place, T* dx) {
+BELFRY_KERNEL void max_pool_grad_image(const Pool& s, const T* dy, const WindowIndex* place,
+                                       T* dx) {
   for (std::int64_t row = 0; row < s.vertical.out; ++row)
     for (std::int64_t column = 0; column < s.horizontal.out; ++column) {
       const Taps taps(s, row, column);
       for (std::int64_t i = taps.rows.begin; i < taps.rows.end; ++i)
         for (std::int64_t j = taps.columns.begin; j < taps.columns.end; ++j)
-          route<kAdds>(s.channels, dy, place, static_cast<Place>(i * s.horizontal.window + j),
+          route<kAdds>(s.channels, dy, place, static_cast<WindowIndex>(i * s.horizontal.window + j),
                        dx + taps.offset(s, i, j));
       dy += s.channels;
       place += s.channels;
@@ -140,7 +144,7 @@ KernelRun max_pool_cpu(KernelPlan& plan) {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n)
         max_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size(),
-                       p.output<Place>(1) + n * s.pooled_size());
+                       p.output<WindowIndex>(1) + n * s.pooled_size());
     };
   });
 }
@@ -150,7 +154,7 @@ KernelRun max_pool_grad_cpu(KernelPlan& plan) {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();
-        const Place* place = p.input<Place>(1) + n * s.pooled_size();
+        const WindowIndex* place = p.input<WindowIndex>(1) + n * s.pooled_size();
         T* dx = p.output<T>() + n * s.image_size();
         if (s.tiles()) {
           max_pool_grad_image<false>(s, dy, place, dx);
@@ -175,7 +179,7 @@ void for_each_pair(const Pool& s, const Visit& visit) {
         for (std::int64_t i = taps.rows.begin; i < taps.rows.end; ++i)
           for (std::int64_t j = taps.columns.begin; j < taps.columns.end; ++j)
             visit(pooled, taps.offset(s, i, j) + c,
-                  static_cast<Place>(i * s.horizontal.window + j));
+                  static_cast<WindowIndex>(i * s.horizontal.window + j));
       }
 }
 
@@ -185,9 +189,9 @@ KernelRun max_pool_reference(KernelPlan& plan) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* x = p.input<T>(0) + n * s.image_size();
         T* y = p.output<T>() + n * s.pooled_size();
-        Place* places = p.output<Place>(1) + n * s.pooled_size();
+        WindowIndex* places = p.output<WindowIndex>(1) + n * s.pooled_size();
         std::int64_t last = -1;
-        for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, Place place) {
+        for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, WindowIndex place) {
           const bool first = pooled != last;
           last = pooled;
           if (!first && !(x[pixel] > y[pooled]) && x[pixel] == x[pixel]) return;
@@ -204,10 +208,10 @@ KernelRun max_pool_grad_reference(KernelPlan& plan) {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();
-        const Place* places = p.input<Place>(1) + n * s.pooled_size();
+        const WindowIndex* places = p.input<WindowIndex>(1) + n * s.pooled_size();
         T* dx = p.output<T>() + n * s.image_size();
         std::fill_n(dx, s.image_size(), T(0));
-        for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, Place place) {
+        for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, WindowIndex place) {
           if (places[pooled] == place) dx[pixel] += dy[pooled];
         });
       }

@@ -1,9 +1,7 @@
-#include "belfry/towers/override_caching_device.h"
-
 #include <algorithm>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/towers/override_to_local_variable.h"
+#include "belfry/towers/variable_getters.h"
 
 namespace belfry {
 

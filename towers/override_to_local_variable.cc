@@ -1,9 +1,8 @@
-#include "belfry/towers/override_to_local_variable.h"
-
 #include <algorithm>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/towers/variable_getters.h"
 
 namespace belfry {
 

@@ -92,7 +92,7 @@ void require_agreement(Processes& processes, std::span<const AgreedItem> items) 
       cat("rank ", rank, " on ", processes.host(rank), " does not agree with rank 0 on ",
           processes.host(0), ": ",
           difference(items_in(texts[0]), items_in(texts[static_cast<std::size_t>(rank)])),
-          "; start all processes with the same program, flags and data"));
+          "; start all processes with the same program, options and data"));
 }
 
 }  // namespace belfry

@@ -16,7 +16,7 @@ constexpr std::size_t kFew = 8;
 constexpr std::int64_t kRow = 1024, kHalfRow = 512;
 
 using Inputs = std::span<const void* const>;
-using Outputs = std::span<void* const>;
+using ResultPointers = std::span<void* const>;
 
 template <class T>
 BELFRY_HD T add(T a, T b) {
@@ -117,7 +117,7 @@ void sum_row(Inputs inputs, T* row, std::int64_t size, const Few& few) {
   add_rows(left, right, row, size);
 }
 
-void copy_to_others(Outputs outputs, std::int64_t from, std::int64_t to) {
+void copy_to_others(ResultPointers outputs, std::int64_t from, std::int64_t to) {
   const std::byte* const first = static_cast<std::byte*>(outputs[0]);
   for (void* const output : outputs.subspan(1))
     if (output != first)
@@ -126,7 +126,7 @@ void copy_to_others(Outputs outputs, std::int64_t from, std::int64_t to) {
 }
 
 // Whether they are `count` tensors, all different.
-bool distinct(Outputs outputs, std::size_t count) {
+bool distinct(ResultPointers outputs, std::size_t count) {
   if (outputs.size() != count) return false;
   for (std::size_t i = 1; i < count; ++i)
     if (std::ranges::find(outputs.first(i), outputs[i]) != outputs.begin() + i) return false;
@@ -134,7 +134,8 @@ bool distinct(Outputs outputs, std::size_t count) {
 }
 
 template <bool mean, class T>
-void sum_tensors(Inputs inputs, Outputs outputs, T divisor, std::int64_t begin, std::int64_t end) {
+void sum_tensors(Inputs inputs, ResultPointers outputs, T divisor, std::int64_t begin,
+                 std::int64_t end) {
   // Equal results of one memory space are one tensor.
   if (std::ranges::all_of(outputs, [&](void* output) { return output == outputs[0]; }))
     outputs = outputs.first(1);
@@ -158,23 +159,24 @@ void sum_tensors(Inputs inputs, Outputs outputs, T divisor, std::int64_t begin, 
 }  // namespace
 
 template <class T>
-void tree_sum(Inputs inputs, Outputs outputs, std::int64_t begin, std::int64_t end) {
+void tree_sum(Inputs inputs, ResultPointers outputs, std::int64_t begin, std::int64_t end) {
   sum_tensors<false, T>(inputs, outputs, 1, begin, end);
 }
 
 template <class T>
-void tree_mean(Inputs inputs, Outputs outputs, T divisor, std::int64_t begin, std::int64_t end) {
+void tree_mean(Inputs inputs, ResultPointers outputs, T divisor, std::int64_t begin,
+               std::int64_t end) {
   sum_tensors<true>(inputs, outputs, divisor, begin, end);
 }
 
-template void tree_sum<float>(Inputs, Outputs, std::int64_t, std::int64_t);
-template void tree_sum<double>(Inputs, Outputs, std::int64_t, std::int64_t);
-template void tree_sum<std::int32_t>(Inputs, Outputs, std::int64_t, std::int64_t);
-template void tree_mean<float>(Inputs, Outputs, float, std::int64_t, std::int64_t);
-template void tree_mean<double>(Inputs, Outputs, double, std::int64_t, std::int64_t);
+template void tree_sum<float>(Inputs, ResultPointers, std::int64_t, std::int64_t);
+template void tree_sum<double>(Inputs, ResultPointers, std::int64_t, std::int64_t);
+template void tree_sum<std::int32_t>(Inputs, ResultPointers, std::int64_t, std::int64_t);
+template void tree_mean<float>(Inputs, ResultPointers, float, std::int64_t, std::int64_t);
+template void tree_mean<double>(Inputs, ResultPointers, double, std::int64_t, std::int64_t);
 
-void tree_sum_16(const HalfConversion& convert, Inputs inputs, Outputs outputs, float divisor,
-                 std::int64_t begin, std::int64_t end) {
+void tree_sum_16(const HalfConversion& convert, Inputs inputs, ResultPointers outputs,
+                 float divisor, std::int64_t begin, std::int64_t end) {
   for (std::int64_t from = begin; from < end; from += kHalfRow) {
     const std::int64_t size = std::min(kHalfRow, end - from);
     float sums[kHalfRow];

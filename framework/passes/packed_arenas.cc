@@ -10,7 +10,7 @@
 namespace belfry {
 
 const PackedArena& PackedArenas::pack(std::span<const ArenaBlock> blocks) {
-  const auto [found, fresh] = packed_.try_emplace(form_of(blocks));
+  const auto [found, fresh] = packed_.try_emplace(conflicts_of(blocks));
   PackedArena& arena = found->second;
   if (!fresh) return arena;
   ArenaPacker packer(schedule_);
@@ -21,25 +21,25 @@ const PackedArena& PackedArenas::pack(std::span<const ArenaBlock> blocks) {
   return arena;
 }
 
-PackedArenas::Form PackedArenas::form_of(std::span<const ArenaBlock> blocks) {
+PackedArenas::Conflicts PackedArenas::conflicts_of(std::span<const ArenaBlock> blocks) {
   std::vector<LaunchIndex> launches;
   for (const ArenaBlock& block : blocks)
     launches.insert(launches.end(), block.uses->begin(), block.uses->end());
   sort_unique(launches);
   for (std::size_t i = 0; i < launches.size(); ++i) ranks_[launches[i]] = static_cast<int>(i);
-  Form form{std::ssize(blocks)};
+  Conflicts conflicts{std::ssize(blocks)};
   for (const ArenaBlock& block : blocks) {
-    form.push_back(block.bytes);
-    form.push_back(std::ssize(*block.uses));
-    for (const LaunchIndex use : *block.uses) form.push_back(ranks_[use]);
+    conflicts.push_back(block.bytes);
+    conflicts.push_back(std::ssize(*block.uses));
+    for (const LaunchIndex use : *block.uses) conflicts.push_back(ranks_[use]);
   }
-  append_order(form, launches);
-  return form;
+  append_order(conflicts, launches);
+  return conflicts;
 }
 
 // Each launch's strand, and how many of `launches` have run on the other strands when it starts. A
 // launch with the clock of the one before it on its strand adds nothing.
-void PackedArenas::append_order(Form& form, std::span<const LaunchIndex> launches) {
+void PackedArenas::append_order(Conflicts& conflicts, std::span<const LaunchIndex> launches) {
   struct OnStrand {
     StrandIndex strand;
     Clocks::Clock clock;
@@ -60,21 +60,21 @@ void PackedArenas::append_order(Form& form, std::span<const LaunchIndex> launche
     const int number = numbers_[launch.strand];
     OnStrand& own = strands[static_cast<std::size_t>(number)];
     const bool has_waited = std::exchange(own.clock, launch.clock) != launch.clock;
-    form.push_back(2 * number + has_waited);
+    conflicts.push_back(2 * number + has_waited);
     if (!has_waited) continue;
     for (const OnStrand& other : strands) {
       if (&other == &own) continue;
       const int count = schedule_.have_run(other.strand, l);
       const auto& positions = other.positions;
-      form.push_back(std::ranges::lower_bound(positions, count) - positions.begin());
+      conflicts.push_back(std::ranges::lower_bound(positions, count) - positions.begin());
     }
   }
   for (const OnStrand& strand : strands) numbers_[strand.strand] = -1;
 }
 
-std::size_t PackedArenas::HashForm::operator()(const Form& form) const {
+std::size_t PackedArenas::HashConflicts::operator()(const Conflicts& conflicts) const {
   return std::hash<std::string_view>()(
-      {reinterpret_cast<const char*>(form.data()), form.size() * sizeof(form[0])});
+      {reinterpret_cast<const char*>(conflicts.data()), conflicts.size() * sizeof(conflicts[0])});
 }
 
 }  // namespace belfry

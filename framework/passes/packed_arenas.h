@@ -37,16 +37,16 @@ class PackedArenas {
  private:
   // All that decides where blocks lie: their sizes, the launches that use them, and which of these
   // launches happen before which. Launches and strands are numbered as they come.
-  using Form = std::vector<std::int64_t>;
-  struct HashForm {
-    std::size_t operator()(const Form& form) const;
+  using Conflicts = std::vector<std::int64_t>;
+  struct HashConflicts {
+    std::size_t operator()(const Conflicts& conflicts) const;
   };
 
-  Form form_of(std::span<const ArenaBlock> blocks);
-  void append_order(Form& form, std::span<const LaunchIndex> launches);
+  Conflicts conflicts_of(std::span<const ArenaBlock> blocks);
+  void append_order(Conflicts& conflicts, std::span<const LaunchIndex> launches);
 
   const ExecutionSchedule& schedule_;
-  std::unordered_map<Form, PackedArena, HashForm> packed_;
+  std::unordered_map<Conflicts, PackedArena, HashConflicts> packed_;
   Indexed<Launch, int> ranks_;    // scratch: among the launches that use some block
   Indexed<Strand, int> numbers_;  // scratch: among the strands of these; -1 between calls
 };

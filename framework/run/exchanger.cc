@@ -13,10 +13,10 @@ using Kind = Command::Kind;
 
 namespace {
 
-Ranks* ranks_of_processes(const LinkedPlan& linked, const GpuExecutor* gpus) {
+RankWatch* ranks_of_processes(const LinkedPlan& linked, const GpuExecutor* gpus) {
   if (!gpus || !gpus->ranks()) return nullptr;
-  return linked.plan->nodes[NodeIndex(0)].node->graph().process().size > 1 ? gpus->ranks()
-                                                                           : nullptr;
+  const bool several = linked.plan->nodes[NodeIndex(0)].node->graph().process().size > 1;
+  return several ? &gpus->ranks()->watch() : nullptr;
 }
 
 // Why the others end: of a stall they tell, too.

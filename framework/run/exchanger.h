@@ -15,7 +15,7 @@
 namespace belfry {
 
 class GpuExecutor;
-class Ranks;
+class RankWatch;
 
 class Exchanger final : public Processes::Work {
  public:
@@ -45,10 +45,10 @@ class Exchanger final : public Processes::Work {
   const LinkedPlan& linked_;
   RunState& run_;
   GpuExecutor* const gpus_;
-  Ranks* const ranks_;  // null if they are of this process alone
+  RankWatch* const ranks_;  // null if they are of this process alone
   std::atomic<bool> ended_{false};
   bool connects_ = false;                            // instead of a run
-  std::int64_t counted_ = 0;                         // of Ranks::enqueued()
+  std::int64_t counted_ = 0;                         // of RankWatch::enqueued()
   std::chrono::steady_clock::time_point next_look_;  // at ranks that wait
   std::size_t next_ = 0;                             // of LinkedPlan::exchanges
   LaunchIndex under_way_;                            // or none

@@ -67,7 +67,7 @@ void GpuExecutor::make_streams() {
 }
 
 void GpuExecutor::run(int thread) {
-  const LinkedPlan::Program& program = linked_.program(thread);
+  const LinkedPlan::GpuProgram& program = linked_.program(thread);
   const Device& device = *runtime_.devices[at(program.device)];
   try {
     device.backend->use(device.gpu);
@@ -118,7 +118,7 @@ bool GpuExecutor::act(const Command& command) {
       enqueue(command.launch);
       break;
     case Kind::kSignal: run_.signal(strand, command.position); break;
-    case Kind::kExpect: ranks_->expect(strand, run_.epoch(strand, command.position)); break;
+    case Kind::kExpect: ranks_->watch().expect(strand, run_.epoch(strand, command.position)); break;
     case Kind::kWaitEvent: serving(command).wait(*events_[at(command.number)]); break;
     case Kind::kWaitFeeds: serving(command).wait(staging_.copied(command.number, run_.slot)); break;
     case Kind::kSetStep:
@@ -166,7 +166,7 @@ void GpuExecutor::replay(const Command& begin) {
 void GpuExecutor::nap() {
   for (const StreamOf& of : streams_)
     if (of.stream) of.stream->check();
-  if (ranks_) ranks_->check();
+  if (ranks_) ranks_->watch().check();
   std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
@@ -188,7 +188,7 @@ bool GpuExecutor::must_capture(bool traced) {
 
 // While nobody looks at the streams, which would end a capture.
 void GpuExecutor::capture(int thread) {
-  const LinkedPlan::Program& program = linked_.program(thread);
+  const LinkedPlan::GpuProgram& program = linked_.program(thread);
   const Device& device = *runtime_.devices[at(program.device)];
   GpuStream* origin = nullptr;  // of the segment that is captured
   try {
@@ -214,11 +214,11 @@ void GpuExecutor::capture(int thread) {
   }
 }
 
-void GpuExecutor::connect(int thread) {
+void GpuExecutor::connect(int thread, const std::function<void(int thread)>& ranks) {
   const Device& device = *runtime_.devices[at(linked_.program(thread).device)];
   try {
     device.backend->use(device.gpu);
-    ranks_->connect(thread);
+    ranks(thread);
   } catch (...) {
     run_.fail();
   }

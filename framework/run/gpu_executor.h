@@ -25,10 +25,10 @@ class GpuExecutor {
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  // Before a run, if Ranks::begin() or must_capture() says so: connect() connects ranks, and
-  // capture() captures segments. Each thread that enqueues calls it. They throw nothing:
-  // RunState::fail().
-  void connect(int thread);
+  // Before a run, if Ranks::begin() or must_capture() says so: connect() does what begin() has
+  // returned, and capture() captures segments. Each thread that enqueues calls it. They throw
+  // nothing: RunState::fail().
+  void connect(int thread, const std::function<void(int thread)>& ranks);
   // Whether the run will replay segments that must be captured first. A traced run replays none.
   bool must_capture(bool traced);
   void capture(int thread);

@@ -150,7 +150,7 @@ void LinkedPlan::make_programs() {
     std::vector<StrandIndex> strands;
     for (const StrandIndex s : plan->strands.indices())
       if (plan->strands[s].gpu == gpu) strands.push_back(s);
-    Program& program = programs.emplace_back();
+    GpuProgram& program = programs.emplace_back();
     program.commands = merged(plan->commands.lists, strands);
     if (!plan->commands.in_segments.empty())
       program.in_segments = merged(plan->commands.in_segments, strands);

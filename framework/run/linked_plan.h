@@ -31,13 +31,13 @@ struct LinkedLaunch {
 struct LinkedPlan {
   // What one worker at a time does: the commands of a strand of a CPU, for one shard. A single
   // worker has all strands without shards in one.
-  struct Queue {
+  struct WorkQueue {
     std::vector<Command> commands;
     int shard = 0;
     int worker = 0;  // that takes it before others
   };
   // What the thread of a GPU does: the commands of all its strands.
-  struct Program {
+  struct GpuProgram {
     std::vector<Command> commands;
     std::vector<Command> in_segments;  // empty as Commands::in_segments
     int device = -1;                   // a device of that GPU
@@ -55,7 +55,7 @@ struct LinkedPlan {
     return linked_launches[first_linked[launch] + at(shard)];
   }
   int threads() const { return workers + static_cast<int>(programs.size()); }
-  const Program& program(int thread) const { return programs[at(thread - workers)]; }
+  const GpuProgram& program(int thread) const { return programs[at(thread - workers)]; }
   const Node& node_of(LaunchIndex launch) const {
     return *plan->node(plan->launches[launch].node).node;
   }
@@ -65,9 +65,9 @@ struct LinkedPlan {
   std::vector<LinkedLaunch> linked_launches;  // shard by shard of each launch
   Indexed<Launch, std::size_t> first_linked;
   int workers = 1;  // that run launches; behind them are the threads that enqueue
-  std::vector<Queue> queues;
+  std::vector<WorkQueue> queues;
   std::vector<Command> exchanges;              // of the thread between processes
-  std::vector<Program> programs;               // per thread that enqueues
+  std::vector<GpuProgram> programs;            // per thread that enqueues
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas
 

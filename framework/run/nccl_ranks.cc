@@ -25,21 +25,22 @@
 namespace belfry {
 namespace {
 
-class NcclRanks final : public Ranks {
+class NcclRanks final : public Ranks, private RankWatch {
  public:
   NcclRanks(const LinkedPlan& linked, RunState& run, Runtime& runtime, RankStrands strands);
 
-  bool begin() override;
-  void connect(int thread) override;
+  std::function<void(int thread)> begin() override;
+  void end() noexcept override;
+  void fail() noexcept override;
+  RankWatch& watch() override { return *this; }
+
+ private:
   void expect(StrandIndex strand, std::int64_t epoch) override;
   void check() override;
-  void fail() noexcept override;
-  void end() noexcept override;
   std::optional<Waiting> waiting() override;
   std::int64_t enqueued() const override { return enqueued_.load(std::memory_order_acquire); }
   void await_others(bool late) override { others_late_.store(late, std::memory_order_relaxed); }
 
- private:
   using Clock = std::chrono::steady_clock;
 
   // Communicators that the plan uses.
@@ -58,7 +59,9 @@ class NcclRanks final : public Ranks {
 
     bool waits() const { return seen >= 0; }
   };
+
   const GpuBackend& backend() const;
+  void connect(int thread);
   void meet_processes();
   std::vector<AgreedItem> collectives() const;
   bool make_all();
@@ -118,12 +121,13 @@ const GpuBackend& NcclRanks::backend() const {
 }
 
 // Whether communicators have been made, for this step or another, since this step connected last.
-bool NcclRanks::begin() {
+std::function<void(int thread)> NcclRanks::begin() {
   const bool connected = std::ranges::all_of(
       joined_, [](const Joined& of) { return of.all->live && of.all->made == of.made; });
   others_late_.store(processes_ != nullptr, std::memory_order_relaxed);
-  if (!connected && processes_) meet_processes();
-  return !connected;
+  if (connected) return nullptr;
+  if (processes_) meet_processes();
+  return [this](int thread) { connect(thread); };
 }
 
 // All processes come here for the same steps in the same order.
@@ -263,7 +267,7 @@ void NcclRanks::look(Clock::time_point now) {
   }
 }
 
-std::optional<Ranks::Waiting> NcclRanks::waiting() {
+std::optional<RankWatch::Waiting> NcclRanks::waiting() {
   constexpr std::chrono::milliseconds kWorthTelling{100};
   const std::lock_guard lock(watching_);
   const Clock::time_point now = Clock::now();

@@ -1,6 +1,6 @@
-// What a step asks of ranks. Each rank does its part of a collective in a stream or process of its
-// own. All ranks see the same reductions in the same order, and no reduction ends before all ranks
-// have begun it.
+// What a step asks of ranks, and what those ask who watch them. Each rank does its part of a
+// collective in a stream or process of its own. All ranks see the same reductions in the same
+// order, and no reduction ends before all ranks have begun it.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -18,24 +18,15 @@ struct LinkedPlan;
 class RunState;
 struct Runtime;
 
-class Ranks {
+// How threads of a run, and the watch over other processes, see whether ranks come further.
+class RankWatch {
  public:
-  virtual ~Ranks() = default;
+  virtual ~RankWatch() = default;
 
-  // Before a run: whether each thread must call connect() first. Processes that must compare their
-  // collectives, and exchange what they need to meet: InvalidArgument if they differ.
-  virtual bool begin() = 0;
-  // Makes communicators, which waits for all processes. Then runs each collective of a thread's
-  // ranks once, with whatever is in its outputs, so that all connections are made.
-  virtual void connect(int thread) = 0;
   // A part is about to be enqueued. It has finished when the strand has counted to `epoch`.
   virtual void expect(StrandIndex strand, std::int64_t epoch) = 0;
   // While threads wait: throws CommError for a part that has failed, or not finished in time.
   virtual void check() = 0;
-  // After a failure, when all threads are parked: ends everything that waits for other ranks.
-  virtual void fail() noexcept = 0;
-  // After a run, when its streams are idle. After fail(), the next begin() starts anew.
-  virtual void end() noexcept = 0;
 
   // For the watch over other processes, by its thread: what has been enqueued for a while and has
   // not finished, if there is something.
@@ -49,6 +40,23 @@ class Ranks {
   // Whether other processes have enqueued fewer: then check() throws for nothing that waits, as
   // these may be between two steps. At first they may have.
   virtual void await_others(bool late) = 0;
+};
+
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+
+  // Before a run. Returns what each thread that enqueues must do first, if ranks must connect; it
+  // makes communicators, which waits for all processes, and runs each collective of the thread's
+  // ranks once, with whatever is in its outputs. Processes that must connect compare their
+  // collectives first: InvalidArgument if they differ.
+  virtual std::function<void(int thread)> begin() = 0;
+  // After a run, when its streams are idle. After fail(), the next begin() starts anew.
+  virtual void end() noexcept = 0;
+  // After a failure, when all threads are parked: ends everything that waits for other ranks.
+  virtual void fail() noexcept = 0;
+
+  virtual RankWatch& watch() = 0;
 };
 
 // What ranks use of the strands that they communicate on.

@@ -162,13 +162,15 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
 
 void Step::State::make_connections() {
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
-  if (!gpus || !gpus->ranks() || !gpus->ranks()->begin()) return;
+  if (!gpus || !gpus->ranks()) return;
+  const std::function<void(int thread)> connect = gpus->ranks()->begin();
+  if (!connect) return;
   run.rebase();
   Processes* const processes = exchanger.by_ranks() ? runtime.processes : nullptr;
   exchanger.begin(false);
   if (processes) processes->begin(exchanger);
   pool().run(linked.threads(), [&](int thread) {
-    if (thread >= linked.workers) gpus->connect(thread);
+    if (thread >= linked.workers) gpus->connect(thread, connect);
   });
   exchanger.end();
   if (processes) processes->wait();

@@ -8,36 +8,27 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops.h"
-#include "belfry/ops/updates/global_norm.h"
 
 // Running them.
-#include "belfry/framework/base/log.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/trace/trace.h"
 
 // Towers: one model on several devices, and where its variables live.
-#include "belfry/towers/largest_first_device_setter.h"
 #include "belfry/towers/layers.h"
 #include "belfry/towers/least_loaded_device_setter.h"
-#include "belfry/towers/override_caching_device.h"
-#include "belfry/towers/override_to_local_variable.h"
 #include "belfry/towers/replica_device_setter.h"
 #include "belfry/towers/replicate.h"
+#include "belfry/towers/variable_getters.h"
 
 // Strategies: how the gradients of towers are combined.
-#include "belfry/allreduce/collective.h"
-#include "belfry/allreduce/colocate.h"
+#include "belfry/allreduce/aggregate.h"
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/hierarchical.h"
-#include "belfry/allreduce/naive.h"
-#include "belfry/allreduce/nccl.h"
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/cifar10.h"
-#include "belfry/trainers/data/generated_images.h"
 #include "belfry/trainers/data/image_records.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"

@@ -1,14 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/aggregate.h"
 #include "belfry/allreduce/chunked.h"
-#include "belfry/allreduce/collective.h"
-#include "belfry/allreduce/colocate.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/halving_doubling.h"
-#include "belfry/allreduce/hierarchical.h"
-#include "belfry/allreduce/naive.h"
-#include "belfry/allreduce/nccl.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/ring.h"
 #include "belfry/allreduce/shuffle.h"

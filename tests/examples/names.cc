@@ -10,6 +10,7 @@ struct Bandwidth {};
 struct Buffer {};
 struct Candidates {};
 struct Console {};
+struct Cuts {};
 struct Evaluation {};
 struct Evaluator {};
 struct Feed {};
@@ -33,6 +34,7 @@ struct Split {};
 struct Spread {};
 struct Staging {};
 struct Task {};
+struct TreeNode {};
 struct Value {};
 struct Wait {};
 
@@ -42,6 +44,8 @@ enum Word {
   cat,
   columns_of,
   did_you_mean,
+  even_cuts,
+  exchanges,
   first_time,
   fitting,
   hex,
@@ -54,6 +58,8 @@ enum Word {
   nearest,
   only,
   packed,
+  pass_on,
+  piece_sizes,
   refused,
   renamed,
   require,
@@ -61,10 +67,11 @@ enum Word {
   shown,
   upper,
 };
-constexpr Word kWords[] = {arguments, cat,         columns_of, did_you_mean, first_time, fitting,
-                           hex,       join,        kRank,      kShape,       kSize,      lower,
-                           main_name, nearest,     only,       packed,       refused,    renamed,
-                           require,   seconds_now, shown,      upper};
+constexpr Word kWords[] = {
+    arguments, cat,     columns_of,  did_you_mean, even_cuts, exchanges,   first_time,
+    fitting,   hex,     join,        kRank,        kShape,    kSize,       lower,
+    main_name, nearest, only,        packed,       pass_on,   piece_sizes, refused,
+    renamed,   require, seconds_now, shown,        upper};
 
 template <class... All>
 constexpr std::size_t count() {
@@ -75,11 +82,11 @@ std::size_t at(std::size_t index) { return index; }
 std::size_t counted(std::size_t index) { return at(index); }
 
 int main() {
-  return counted(count<Averages, Bandwidth, Buffer, Candidates, Console, Evaluation, Evaluator,
-                       Feed, Lane, Launch, Link, Locks, Machine, Measured, Options, Outputs, Place,
-                       Progress, Range, Rank, Rate, Schedule, Site, Slots, Split, Spread, Staging,
-                       Task, Value, Wait>()) == 30 &&
-                 std::size(kWords) == 22
+  return counted(count<Averages, Bandwidth, Buffer, Candidates, Console, Cuts, Evaluation,
+                       Evaluator, Feed, Lane, Launch, Link, Locks, Machine, Measured, Options,
+                       Outputs, Place, Progress, Range, Rank, Rate, Schedule, Site, Slots, Split,
+                       Spread, Staging, Task, TreeNode, Value, Wait>()) == 32 &&
+                 std::size(kWords) == 26
              ? 0
              : 1;
 }

@@ -1,10 +1,9 @@
-#include "belfry/towers/override_caching_device.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/towers/towers_test_support.h"
+#include "belfry/towers/variable_getters.h"
 
 namespace belfry {
 namespace override_caching_device_test {

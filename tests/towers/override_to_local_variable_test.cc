@@ -1,9 +1,8 @@
-#include "belfry/towers/override_to_local_variable.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/tests/towers/towers_test_support.h"
+#include "belfry/towers/variable_getters.h"
 
 namespace belfry {
 namespace override_to_local_variable_test {

@@ -22,13 +22,13 @@ Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, 
                      const Options& options)
     : predictors_(predictors),
       data_(data),
-      plan_(data.size(), options.global_batch, options.shards, options.towers),
+      batches_(data.size(), options.global_batch, options.shards, options.towers),
       gatherer_(data, options.data_workers, "the test data"),
       processes_(options.processes),
       place_(processes_ ? processes_->place() : ProcessPlace()),
       types_{predictors[0].loss.dtype()} {
   for (const NamedOutput& metric : predictors[0].metrics) types_.push_back(metric.value.dtype());
-  for (const EvaluationPlan::Run& run : plan_.runs())
+  for (const EvaluationPlan::Run& run : batches_.runs())
     shots_.push_back(run.is_divided
                          ? prepare(session, predictors.size(), run.samples / options.towers)
                          : prepare(session, 1, run.samples));
@@ -51,7 +51,8 @@ Evaluator::Shot Evaluator::prepare(Session& session, std::size_t predictors,
 void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
   const std::size_t fields = shot.inputs.size() / shot.predictors;
   for (std::size_t p = 0; p < shot.predictors; ++p)
-    gatherer_.gather({}, plan_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
+    gatherer_.gather({},
+                     batches_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
                      std::span(shot.memory).subspan(p * fields, fields));
   shot.step->run(shot.inputs);
   for (std::size_t i = 0; i < shot.predictors * types_.size(); ++i)
@@ -68,7 +69,7 @@ bool Evaluator::takes(std::size_t process, const EvaluationPlan::Run& run,
 Evaluator::Values Evaluator::take_own(const std::function<void(std::int64_t)>& on_samples) {
   Values values;
   for (std::size_t r = 0; r < shots_.size(); ++r) {
-    const EvaluationPlan::Run& run = plan_.runs()[r];
+    const EvaluationPlan::Run& run = batches_.runs()[r];
     const std::int64_t before = run.is_divided ? run.samples / place_.size * place_.rank : 0;
     for (std::int64_t b = 0; b < run.blocks; ++b) {
       const std::int64_t begin = run.first + b * run.samples;
@@ -98,7 +99,7 @@ std::vector<NamedValue> Evaluator::run(const std::function<void(std::int64_t)>& 
   const std::vector<Values> all = of_all(take_own(on_samples));
   std::vector<std::size_t> taken(all.size());  // of each process's values
   for (std::size_t r = 0; r < shots_.size(); ++r) {
-    const EvaluationPlan::Run& run = plan_.runs()[r];
+    const EvaluationPlan::Run& run = batches_.runs()[r];
     for (std::int64_t b = 0; b < run.blocks; ++b) {
       Values block;  // of all predictors, in their order
       for (std::size_t p = 0; p < all.size(); ++p) {
@@ -114,7 +115,7 @@ std::vector<NamedValue> Evaluator::run(const std::function<void(std::int64_t)>& 
                                      [&](std::size_t t) { return block[t * means.size() + m]; });
     }
   }
-  for (NamedValue& mean : means) mean.value /= static_cast<double>(plan_.samples());
+  for (NamedValue& mean : means) mean.value /= static_cast<double>(batches_.samples());
   return means;
 }
 

@@ -62,7 +62,7 @@ class Evaluator {
 
   std::span<const TowerRecord> predictors_;
   const Dataset& data_;
-  EvaluationPlan plan_;
+  EvaluationPlan batches_;
   Gatherer gatherer_;
   Processes* processes_;
   ProcessPlace place_;

@@ -33,7 +33,7 @@ bool is(const std::exception& error) {
 
 Kind kind_of(const std::exception& error) {
   if (is<FlagError>(error) || is<OptionError>(error))
-    return {"FLAG", "correct the flag that is named, and start the command again"};
+    return {"FLAG", "correct the option that is named, and start the command again"};
   if (is<OutOfMemory>(error) || is<std::bad_alloc>(error))
     return {"OUT_OF_MEMORY", "use a smaller batch, fewer shards or fewer devices"};
   if (is<IoError>(error))

@@ -82,23 +82,23 @@ BELFRY_HD void store_group(const GroupSums<V, kVectors>& sums, std::int64_t step
   }
 }
 
-template <class V, std::int64_t kVectors, class Form, class T>
+template <class V, std::int64_t kVectors, class Product, class T>
 BELFRY_HD void multiply_group(const BlockProduct<T>& p, std::int64_t row, std::int64_t column) {
   static_assert(kGroupRows == 4);
   const T *const a = p.a + row * p.a_row, *const b = p.b + column;
   T* const c = p.c + row * p.c_row + column;
   GroupSums<V, kVectors> sums = {};
-  if constexpr (Form::kAdds) load_group<V, kVectors>(c, p.c_row, sums);
+  if constexpr (Product::kAdds) load_group<V, kVectors>(c, p.c_row, sums);
   std::int64_t term = 0, end = p.depth;
-  if constexpr (Form::kTerms == Terms::kFromRow) {
+  if constexpr (Product::kTerms == Terms::kFromRow) {
     add_term<V, 0, 1, kVectors>(p, a, b, row, sums);
     add_term<V, 0, 2, kVectors>(p, a, b, row + 1, sums);
     add_term<V, 0, 3, kVectors>(p, a, b, row + 2, sums);
     term = row + 3;
   }
-  if constexpr (Form::kTerms == Terms::kUpToRow) end = row + 1;
+  if constexpr (Product::kTerms == Terms::kUpToRow) end = row + 1;
   for (; term < end; ++term) add_term<V, 0, kGroupRows, kVectors>(p, a, b, term, sums);
-  if constexpr (Form::kTerms == Terms::kUpToRow) {
+  if constexpr (Product::kTerms == Terms::kUpToRow) {
     add_term<V, 1, 4, kVectors>(p, a, b, row + 1, sums);
     add_term<V, 2, 4, kVectors>(p, a, b, row + 2, sums);
     add_term<V, 3, 4, kVectors>(p, a, b, row + 3, sums);
@@ -107,17 +107,17 @@ BELFRY_HD void multiply_group(const BlockProduct<T>& p, std::int64_t row, std::i
 }
 
 // All groups, a strip of B at a time, which stays in the first cache.
-template <std::int64_t kBytes, class Form, class T>
+template <std::int64_t kBytes, class Product, class T>
 BELFRY_HD void multiply_strips(const BlockProduct<T>& p) {
   using V = RegisterVector<T, kBytes>;
   for (std::int64_t column = 0; column < p.columns; column += 2 * V::kLanes) {
-    const std::int64_t first = Form::kTriangle ? column : 0;
+    const std::int64_t first = Product::kTriangle ? column : 0;
     if (p.columns - column > V::kLanes) {
       for (std::int64_t row = first; row < p.rows; row += kGroupRows)
-        multiply_group<V, 2, Form>(p, row, column);
+        multiply_group<V, 2, Product>(p, row, column);
     } else {
       for (std::int64_t row = first; row < p.rows; row += kGroupRows)
-        multiply_group<V, 1, Form>(p, row, column);
+        multiply_group<V, 1, Product>(p, row, column);
     }
   }
 }
@@ -133,32 +133,32 @@ struct ProductForm {
 template <class T>
 using Multiply = void(const BlockProduct<T>&);
 
-template <class Form, class T>
+template <class Product, class T>
 void multiply_by_16_bytes(const BlockProduct<T>& p) {
-  multiply_strips<16, Form>(p);
+  multiply_strips<16, Product>(p);
 }
 
 // As vectors differ, target_clones cannot make these.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-template <class Form, class T>
+template <class Product, class T>
 [[gnu::target("arch=x86-64-v3")]] void multiply_by_32_bytes(const BlockProduct<T>& p) {
-  multiply_strips<32, Form>(p);
+  multiply_strips<32, Product>(p);
 }
-template <class Form, class T>
+template <class Product, class T>
 [[gnu::target("arch=x86-64-v4")]] void multiply_by_64_bytes(const BlockProduct<T>& p) {
-  multiply_strips<64, Form>(p);
+  multiply_strips<64, Product>(p);
 }
 
-template <class Form, class T>
+template <class Product, class T>
 Multiply<T>* fastest_multiply() {
-  if (__builtin_cpu_supports("x86-64-v4")) return multiply_by_64_bytes<Form, T>;
-  if (__builtin_cpu_supports("x86-64-v3")) return multiply_by_32_bytes<Form, T>;
-  return multiply_by_16_bytes<Form, T>;
+  if (__builtin_cpu_supports("x86-64-v4")) return multiply_by_64_bytes<Product, T>;
+  if (__builtin_cpu_supports("x86-64-v3")) return multiply_by_32_bytes<Product, T>;
+  return multiply_by_16_bytes<Product, T>;
 }
 #else
-template <class Form, class T>
+template <class Product, class T>
 Multiply<T>* fastest_multiply() {
-  return multiply_by_16_bytes<Form, T>;
+  return multiply_by_16_bytes<Product, T>;
 }
 #endif
 

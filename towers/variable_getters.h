@@ -1,4 +1,4 @@
-// Caches variables near those who read them: default reads go to chosen devices.
+// Getters that a VariableScope takes: they change what variables a model asks for.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -34,5 +34,27 @@ class OverrideCachingDevice final : public VariableGetter {
   std::int64_t small_size_;
   std::vector<std::int64_t> loads_;
 };
+
+// Takes kGlobalVariables out of the collections of a variable and puts kLocalVariables in; others
+// (kTrainableVariables, ...) stay. No collections mean {kGlobalVariables}. Throws InvalidArgument
+// naming the variable if collections are given without kGlobalVariables.
+void replace_global_by_local(VariableRequest& request);
+
+// While in force, variables are made local. Semantics of tensorpack's function of this name.
+//   auto local = override_to_local_variable();
+//   VariableScope scope(graph, local);
+class OverrideToLocalVariable final : public VariableGetter {
+ public:
+  explicit OverrideToLocalVariable(bool enable = true) : enable_(enable) {}
+  void request(VariableRequest& request) override;
+
+ private:
+  bool enable_;
+};
+
+// With enable = false, a getter that changes nothing.
+inline OverrideToLocalVariable override_to_local_variable(bool enable = true) {
+  return OverrideToLocalVariable(enable);
+}
 
 }  // namespace belfry
