@@ -8,6 +8,7 @@
 
 #include "belfry/belfry.h"
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/bench/bench_report.h"
@@ -101,21 +102,21 @@ void check(const FlagParser& parser, const TrainFlags& training) {
     refuse({"--repetitions", "--plot"}, "without --strategies");
   if (parser.given("--strategies"))
     refuse({"--trace_file"}, "beside --strategies, which runs several trainings");
-  if (training.check_equivalence > 0)
+  if (training.inspection.check_equivalence > 0)
     refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
            "beside --check_equivalence, which runs its steps in every mode");
-  if (training.summary)
+  if (training.inspection.summary)
     refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions",
             "--strategies", "--mfu"},
            "beside --summary, which measures nothing");
-  if (training.dry_run)
+  if (training.inspection.dry_run)
     refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions"},
            "beside --dry_run, which measures nothing");
 }
 
 // The last step that is not timed is traced.
 void check_trace(const FlagParser& parser, const BenchFlags& wanted) {
-  require<FlagError>(wanted.training.trace_file.empty() || wanted.num_warmup_batches > 0,
+  require<FlagError>(wanted.training.files.trace_file.empty() || wanted.num_warmup_batches > 0,
                      parser.flag("--trace_file").written, " records the last warm-up step, and ",
                      parser.flag("--num_warmup_batches").written, " makes none");
 }
@@ -170,7 +171,7 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
 
 std::vector<Mode> modes_of(const FlagParser& parser, const StrategyList& list,
                            const TrainFlags& training) {
-  if (training.check_equivalence > 0) return all_modes(training.trainer.devices);
+  if (training.inspection.check_equivalence > 0) return all_modes(training.trainer.devices);
   if (!list.names.empty())
     return strategy_modes(list, parser.given("--trainer") ? training.kind : "", training);
   const AggregationOptions& aggregation = training.trainer.aggregation;
@@ -195,7 +196,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   check_trace(parser, wanted);
   wanted.compares = !list.names.empty();
   // One device, too, so that a sweep over numbers of devices may begin with it.
-  wanted.lists_refusals = list.all || wanted.training.check_equivalence > 0 ||
+  wanted.lists_refusals = list.all || wanted.training.inspection.check_equivalence > 0 ||
                           wanted.training.trainer.devices.size() == 1;
   wanted.modes = modes_of(parser, list, wanted.training);
   return wanted;
@@ -208,7 +209,7 @@ std::int64_t samples_per_step(const TrainFlags& flags) {
 
 void print_header(Console& console, const BenchFlags& wanted) {
   const TrainerOptions& options = wanted.training.trainer;
-  const int processes = wanted.training.processes;
+  const int processes = wanted.training.group.processes;
   std::vector<std::string> fields;
   for (const Dataset::Field& field : wanted.model.fields)
     fields.push_back(cat(field.name, " ", name_of(field.dtype), field.shape));
@@ -238,7 +239,7 @@ Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
 void print_plan(const ModePlan& plan, const BenchFlags& wanted, Console& console) {
   console.line(cat(wanted.compares ? cat(plan.mode.name(), ": ") : "",
                    without_line_break(shards_text(plan.shards))));
-  if (wanted.training.processes == 1) return;
+  if (wanted.training.group.processes == 1) return;
   console.line(without_line_break(to_text(plan.step)));
   const std::string note = note_of_plan(wanted.training, plan.mode.allreduce);
   if (!note.empty()) console.line(note);
@@ -260,7 +261,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       refused.push_back(std::move(planned));
       continue;
     }
-    if (planned.kept && wanted.training.check_equivalence == 0) {
+    if (planned.kept && wanted.training.inspection.check_equivalence == 0) {
       console.line(planned.choice);
       training.aggregation.choice.kept = planned.kept;
     }
@@ -269,20 +270,20 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
     console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
                      " with its input; planned peaks: ", join(peaks)));
-    if (wanted.training.dry_run) {
+    if (wanted.training.inspection.dry_run) {
       print_plan(planned, wanted, console);
       plans.push(plan_json(planned, wanted));
     }
     if (memory)
       memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
     // Other hosts have memory of their own.
-    if (!wanted.training.dry_run || wanted.training.processes == 1)
+    if (!wanted.training.inspection.dry_run || wanted.training.group.processes == 1)
       require_memory(planned, available);
     modes.push_back(mode);
   }
   if (memory && !modes.empty())
     memory->write((wanted.compares ? memories : memories.items().front()).str(2) + "\n");
-  if (json && wanted.training.dry_run && !modes.empty())
+  if (json && wanted.training.inspection.dry_run && !modes.empty())
     json->write((wanted.compares ? plans : plans.items().front()).str(2) + "\n");
   // One device, in a sweep over their number, may have no use for any.
   require<FlagError>(
@@ -299,7 +300,7 @@ BenchedModel benched(const BenchFlags& wanted, const Dataset& data, std::optiona
           options.batches.tower_weights,
           options.session.deterministic,
           std::string(name_of(options.precision)),
-          wanted.training.weight_decay.value_or(wanted.model.optimizer.weight_decay()),
+          wanted.training.optimizer.weight_decay.value_or(wanted.model.optimizer.weight_decay()),
           options.clip_norm,
           wanted.label_smoothing,
           options.batches.gradient_accumulation_steps,
@@ -334,7 +335,7 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
     };
   }
   std::optional<double> peak;
-  if (wanted.training.mfu) peak = measured_peak(wanted.training);
+  if (wanted.training.inspection.mfu) peak = measured_peak(wanted.training);
   const std::vector<ModeRuns> runs = bench_modes(modes, training, data, bench);
   const std::vector<BenchResult> results = bench_results(benched(wanted, data, peak), runs, 0);
   if (!wanted.compares) {
@@ -343,8 +344,8 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
         runs[0].total_seconds;
     console.line(total_lines(total));
     console.line(cat("images/sec per device: ", rounded(total / towers, 2)));
-    if (results[0].tokens_per_second)
-      console.line(cat("tokens/sec: ", rounded(*results[0].tokens_per_second, 0)));
+    if (const auto tokens = results[0].tokens_per_second())
+      console.line(cat("tokens/sec: ", rounded(*tokens, 0)));
     if (results[0].mfu)
       console.line(cat("share of the measured peak: ", rounded(100 * *results[0].mfu, 1), " %"));
     console.line(cat("params_hash ", runs[0].params_hash, ", state_hash ", runs[0].state_hash));
@@ -356,12 +357,12 @@ int train_bench(const BenchFlags& wanted) {
   OutputFiles outputs(local_file_system());
   outputs.reserve_input(cat("--links=", wanted.training.automatic.links),
                         wanted.training.automatic.links);
-  OutputFile* const json = outputs.open("--json", wanted.training.json);
+  OutputFile* const json = outputs.open("--json", wanted.training.files.json);
   OutputFile* const plot = outputs.open("--plot", wanted.plot);
-  OutputFile* const memory = outputs.open("--memory_report", wanted.training.memory_report);
+  OutputFile* const memory = outputs.open("--memory_report", wanted.training.files.memory_report);
   OutputFile* const trace =
-      outputs.open("--trace_file", speaks(wanted.training) ? wanted.training.trace_file : "");
-  AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.algorithms,
+      outputs.open("--trace_file", speaks(wanted.training) ? wanted.training.files.trace_file : "");
+  AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.files.algorithms,
                             wanted.training.trainer.session.deterministic);
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(!speaks(wanted.training) ? nullptr : outputs.on_stdout() ? stderr : stdout);
@@ -370,25 +371,26 @@ int train_bench(const BenchFlags& wanted) {
   const std::unique_ptr<Dataset> data = synthetic_data(wanted.model.fields, wanted.model.classes,
                                                        samples_per_step(flags), training.seed);
   print_header(console, wanted);
-  if (flags.summary) {
+  if (flags.inspection.summary) {
     inspect(flags, training, *data, nullptr, console, json, memory);
     outputs.finish();
     return 0;
   }
   std::vector<ModePlan> refused;
   const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, json, memory);
-  if (flags.check_equivalence > 0) {
-    const int status = report_equivalence(training, *data, flags.check_equivalence, console, json);
+  if (flags.inspection.check_equivalence > 0) {
+    const int status =
+        report_equivalence(training, *data, flags.inspection.check_equivalence, console, json);
     algorithms.write();
     outputs.finish();
     return status;
   }
-  if (flags.dry_run) {
+  if (flags.inspection.dry_run) {
     outputs.finish();
     return 0;
   }
   Communication communication;
-  if (!flags.trace_file.empty()) {
+  if (!flags.files.trace_file.empty()) {
     training.traced = {wanted.num_warmup_batches, wanted.num_warmup_batches};
     training.on_trace = [&](const Trace& made) {
       const TraceFile file = trace_of_all(training.session.processes.get(), made);
@@ -432,7 +434,7 @@ int run(const BenchFlags& wanted) {
         if (!speaks(own.training)) own.plot.clear();
         return train_bench(own);
       },
-      wanted.training.stall_exit_code);
+      wanted.training.group.stall_exit_code);
 }
 
 int main(int argc, char** argv) { return run_program(argc, argv, parse, run); }

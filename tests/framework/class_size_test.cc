@@ -180,9 +180,9 @@ class ClassReader {
 
 // Those whose users want one place for all: what a graph, a session and a trainer can be asked.
 const std::set<std::string> kOfManyMethods = {"Graph", "Session", "Trainer"};
-// Those that a user fills in, field by field; their members are in groups by subject.
-const std::set<std::string> kOfManyFields = {"Op",         "SessionOptions", "TrainerOptions",
-                                             "TrainFlags", "Trainer",        "BenchResult"};
+// Those that are filled in member by member, and have smaller ones as members where a subject has
+// several.
+const std::set<std::string> kOfManyFields = {"Op", "SessionOptions", "TrainerOptions", "Trainer"};
 
 constexpr int kMost = 20;
 

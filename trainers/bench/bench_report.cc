@@ -26,44 +26,34 @@ std::string table_row(const std::string& strategy, const std::string& images,
 
 }  // namespace
 
+std::optional<double> BenchResult::tokens_per_second() const {
+  if (model.tokens == 0) return std::nullopt;
+  return images_per_second * static_cast<double>(model.tokens);
+}
+
 std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<const ModeRuns> runs,
                                        std::size_t reference) {
   require(reference < runs.size(), "result ", reference, " of ", runs.size(), " as a reference");
   std::vector<BenchResult> results;
   for (const ModeRuns& run : runs) {
     const PairedRatio ratio = paired_ratio(run.speeds, runs[reference].speeds);
-    const auto devices = static_cast<int>(model.devices.size());
-    const Speed speed = speed_of(
-        double{1} * devices * model.batch_size * model.gradient_accumulation_steps, run.seconds);
+    const double images_per_step =
+        double{1} * model.towers() * model.batch_size * model.gradient_accumulation_steps;
+    const Speed speed = speed_of(images_per_step, run.seconds);
     const double images = median(run.speeds);
-    const double steps = images / (double{1} * devices * model.batch_size *
-                                   model.gradient_accumulation_steps);  // a second
+    const double steps = images / images_per_step;  // a second
     const Mode mode = run.chosen.value_or(run.mode);
     results.push_back(
-        {.model = model.name,
+        {.model = model,
          .strategy = strategy_of(run.mode),
          .resolved = run.chosen ? mode.allreduce : "",
          .bucket_mb = run.chosen ? mode.bucket_mb.value_or(0) : 0,
          .canonical = mode.canonical(model.devices),
-         .deterministic = model.deterministic,
-         .devices = devices,
-         .hosts = model.hosts,
-         .batch_size = model.batch_size,
-         .gradient_accumulation_steps = model.gradient_accumulation_steps,
          .shards = run.shards,
          .k_dependent_because = run.k_dependent_because,
-         .tower_weights = model.tower_weights,
-         .precision = model.precision,
-         .weight_decay = model.weight_decay,
-         .clip_norm = model.clip_norm,
-         .label_smoothing = model.label_smoothing,
          .loss_scale = run.loss_scale,
          .divergence = run.divergence,
          .images_per_second = images,
-         .images_per_second_per_device = images / devices,
-         .tokens_per_second = model.tokens > 0
-                                  ? std::optional(images * static_cast<double>(model.tokens))
-                                  : std::nullopt,
          .mfu = model.peak ? std::optional(steps * run.step_flops / *model.peak) : std::nullopt,
          .uncertainty = speed.uncertainty,
          .jitter = speed.jitter,
@@ -78,29 +68,27 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
 }
 
 Json to_json(const BenchResult& result) {
+  const BenchedModel& model = result.model;
+  const std::optional<double> tokens = result.tokens_per_second();
   Json json = Json::object();
-  json.set("model", result.model).set("strategy", result.strategy);
+  json.set("model", model.name).set("strategy", result.strategy);
   if (!result.resolved.empty())
     json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
   json.set("canonical", result.canonical)
-      .set("deterministic", result.deterministic)
-      .set("devices", result.devices)
-      .set("processes", std::max<std::int64_t>(1, std::ssize(result.hosts)))
-      .set("hosts", Json::array(result.hosts))
-      .set("batch_size", result.batch_size)
-      .set("global_batch_size", result.batch_size * result.devices)
-      .set("gradient_accumulation_steps", result.gradient_accumulation_steps)
+      .set("deterministic", model.deterministic)
+      .set("devices", model.towers())
+      .set("processes", std::max<std::int64_t>(1, std::ssize(model.hosts)))
+      .set("hosts", Json::array(model.hosts))
+      .set("batch_size", model.batch_size)
+      .set("global_batch_size", model.batch_size * model.towers())
+      .set("gradient_accumulation_steps", model.gradient_accumulation_steps)
       .set("shards", result.shards);
   add_k_dependence(json, result.k_dependent_because);
-  if (!result.tower_weights.empty()) {
-    Json weights = Json::array();
-    for (const double weight : result.tower_weights) weights.push(weight);
-    json.set("tower_weights", std::move(weights));
-  }
-  json.set("precision", result.precision)
-      .set("weight_decay", result.weight_decay)
-      .set("clip_norm", result.clip_norm)
-      .set("label_smoothing", result.label_smoothing);
+  if (!model.tower_weights.empty()) json.set("tower_weights", Json::array(model.tower_weights));
+  json.set("precision", model.precision)
+      .set("weight_decay", model.weight_decay)
+      .set("clip_norm", model.clip_norm)
+      .set("label_smoothing", model.label_smoothing);
   if (result.loss_scale)
     json.set("loss_scale", result.loss_scale->scale)
         .set("skipped_steps", result.loss_scale->skipped_steps);
@@ -109,8 +97,8 @@ Json to_json(const BenchResult& result) {
   json.set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable));
   json.set("images_per_second", result.images_per_second)
-      .set("images_per_second_per_device", result.images_per_second_per_device)
-      .set("tokens_per_second", result.tokens_per_second ? Json(*result.tokens_per_second) : Json())
+      .set("images_per_second_per_device", result.images_per_second_per_device())
+      .set("tokens_per_second", tokens ? Json(*tokens) : Json())
       .set("mfu", result.mfu ? Json(*result.mfu) : Json())
       .set("communication_hidden_share",
            result.communication_hidden_share ? Json(*result.communication_hidden_share) : Json())
@@ -137,7 +125,7 @@ std::string bench_table(std::span<const BenchResult> results, std::span<const Mo
                                        padded(rounded(50 * result.ratio_spread, 1), 4));
     text +=
         table_row(strategy, rounded(result.images_per_second, 2),
-                  rounded(result.images_per_second_per_device, 2), rounded(result.uncertainty, 2),
+                  rounded(result.images_per_second_per_device(), 2), rounded(result.uncertainty, 2),
                   rounded(result.jitter, 2), rounded(result.ratio, 3), difference,
                   result.params_hash, result.canonical ? "yes" : "no");
   }

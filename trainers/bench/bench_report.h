@@ -10,43 +10,10 @@
 
 namespace belfry {
 
-// One strategy: a member per field in JSON, `resolved` and `bucket_mb` for "auto" alone,
-// `tower_weights` if there are any, `loss_scale` and `skipped_steps` for f16 alone;
-// `first_nonfinite_step` and `nonfinite_variable` are those of training programs.
-struct BenchResult {
-  std::string model;
-  std::string strategy;       // --allreduce, or the trainer if that combines nothing
-  std::string resolved = {};  // what "auto" chose, else ""
-  double bucket_mb = 0;       // of that
-  bool canonical = false;
-  bool deterministic = false;           // as in SessionOptions
-  int devices = 0;                      // K, of all processes
-  std::vector<std::string> hosts = {};  // of each process; empty for one alone
-  int batch_size = 0;                   // per device, on average
-  int gradient_accumulation_steps = 1;  // batches of a step
-  int shards = 1;                       // of the global batch
-  std::string k_dependent_because = {};
-  std::vector<double> tower_weights = {};
-  std::string precision = "f32";
-  double weight_decay = 0, clip_norm = 0, label_smoothing = 0;  // 0: none
-  std::optional<LossScaleState> loss_scale = {};                // of f16, after the last round
-  Divergence divergence = {};                                   // in the last round
-  double images_per_second = 0;  // of all devices: the median over rounds
-  double images_per_second_per_device = 0;
-  std::optional<double> tokens_per_second = {};  // of all devices, of samples of tokens; or null
-  std::optional<double> mfu = {};                // share of the measured peak, or null
-  std::optional<double> communication_hidden_share = {};  // of a traced step, or null
-  double uncertainty = 0, jitter = 0;                     // of all steps, as in statistics.h
-  double ratio = 1;            // to the reference, the median over rounds
-  double ratio_spread = 0;     // the largest ratio of a round less the smallest
-  double startup_seconds = 0;  // as ModeRuns has it
-  ProcessMemory memory = {};   // a member per field
-  std::string params_hash, state_hash;
-};
-
+// What all strategies train, and how.
 struct BenchedModel {
   std::string name;
-  std::vector<DeviceSpec> devices = {};
+  std::vector<DeviceSpec> devices = {};    // of all processes
   int batch_size = 0;                      // per device, on average
   std::vector<double> tower_weights = {};  // none: equal
   bool deterministic = false;              // as in SessionOptions
@@ -56,6 +23,35 @@ struct BenchedModel {
   std::int64_t tokens = 0;                                      // of a sample, or 0
   std::optional<double> peak = {};      // measure_peak(), of the devices of this process
   std::vector<std::string> hosts = {};  // of each process; none: one alone
+
+  int towers() const { return static_cast<int>(devices.size()); }  // K, of all processes
+};
+
+// One strategy. JSON has a member per field and option: `resolved` and `bucket_mb` for "auto"
+// alone, `tower_weights` if there are any, `loss_scale` and `skipped_steps` for f16 alone;
+// `first_nonfinite_step` and `nonfinite_variable` are those of training programs.
+struct BenchResult {
+  BenchedModel model;
+  std::string strategy;       // --allreduce, or the trainer if that combines nothing
+  std::string resolved = {};  // what "auto" chose, else ""
+  double bucket_mb = 0;       // of that
+  bool canonical = false;
+  int shards = 1;  // of the global batch
+  std::string k_dependent_because = {};
+  std::optional<LossScaleState> loss_scale = {};          // of f16, after the last round
+  Divergence divergence = {};                             // in the last round
+  double images_per_second = 0;                           // of all devices: the median over rounds
+  std::optional<double> mfu = {};                         // share of the measured peak, or null
+  std::optional<double> communication_hidden_share = {};  // of a traced step, or null
+  double uncertainty = 0, jitter = 0;                     // of all steps, as in statistics.h
+  double ratio = 1;            // to the reference, the median over rounds
+  double ratio_spread = 0;     // the largest ratio of a round less the smallest
+  double startup_seconds = 0;  // as ModeRuns has it
+  ProcessMemory memory = {};   // a member per field
+  std::string params_hash, state_hash;
+
+  double images_per_second_per_device() const { return images_per_second / model.towers(); }
+  std::optional<double> tokens_per_second() const;  // of all devices, of samples of tokens; or null
 };
 
 // One result per entry of `runs`, in their order; ratios are to runs[reference], round by round.

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
-#include <map>
 #include <optional>
-#include <set>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -19,6 +17,7 @@
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
+#include "belfry/trainers/core/training_graph_checks.h"
 #include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/optimizers/clipping.h"
 #include "belfry/trainers/util/option_error.h"
@@ -27,17 +26,6 @@ namespace belfry {
 namespace {
 
 using Rows = std::vector<std::vector<Gradient>>;  // [tower][variable]
-
-// Fields become placeholders that are found by name.
-void require_names(std::span<const Dataset::Field> fields) {
-  std::set<std::string> seen;
-  for (const Dataset::Field& field : fields) {
-    require(!field.name.empty() && field.name.find_first_of(":/ ") == std::string::npos,
-            "the data have a field called '", field.name,
-            "'; a name is not empty and has no colon, slash or space");
-    require(seen.insert(field.name).second, "the data have two fields called '", field.name, "'");
-  }
-}
 
 std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> fields,
                                  std::int64_t batch) {
@@ -48,26 +36,6 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
     result.push_back(placeholder(graph, field.name, field.dtype, Shape(dims)));
   }
   return result;
-}
-
-// Each names nodes of the model.
-void require_scopes(const TowerRecord& tower, const std::vector<std::string>& scopes) {
-  if (scopes.empty()) return;
-  std::set<std::string> unused(scopes.begin(), scopes.end()), known;
-  for (std::size_t id = 0; id < tower.graph->size(); ++id) {
-    const Node& node = tower.graph->node(id);
-    const std::string_view name = node.logical_name();
-    if (node.origin().tower != tower.number || node.origin().forward) continue;
-    std::erase_if(unused, [&](const std::string& scope) {
-      return !recompute_scope(name, {&scope, 1}).empty();
-    });
-    if (const std::size_t slash = name.find('/'); slash != std::string_view::npos)
-      known.insert(std::string(name.substr(0, slash)));
-  }
-  if (unused.empty()) return;
-  const std::vector<std::string> names(known.begin(), known.end());
-  throw OptionError(cat("recompute=", *unused.begin(), ": the model has no nodes in such a scope",
-                        did_you_mean(*unused.begin(), names), "; the outermost are ", join(names)));
 }
 
 // What a tower is fed in every form, or kUnknown.
@@ -83,25 +51,6 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   std::vector<Node*> updates{&update};
   updates.insert(updates.end(), others.begin(), others.end());
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
-}
-
-// Whether a tower does.
-bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variables) {
-  std::map<const Node*, const Node*> variable_of;  // what reads or writes it
-  std::set<std::pair<std::string, const Node*>> uses;
-  for (const Variable& variable : variables) variable_of[&variable.node()] = &variable.node();
-  for (std::size_t id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    for (const Output& input : node.inputs()) {
-      const auto found = variable_of.find(&input.node());
-      if (found == variable_of.end()) continue;
-      if (found->first == found->second)
-        variable_of[&node] = found->second;
-      else if (!uses.emplace(node.origin().prefix, found->second).second)
-        return true;
-    }
-  }
-  return false;
 }
 
 // What was made of the gradients of all towers, as the graph notes it from entry `first` on.
@@ -371,7 +320,7 @@ std::vector<FeedType> TrainingForm::zero_feeds() const {
 }
 
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
-  require_names(options.fields);
+  require_field_names(options.fields);
   require(!options.forms.empty(), "a training graph needs a form of steps");
   TrainingGraph result;
   Rows rows;
@@ -396,7 +345,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   };
   result.towers = replicate(graph, options.devices, options.variables, build,
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
-  require_scopes(result.towers[0], options.recompute);
+  require_recompute_scopes(result.towers[0], options.recompute);
   if (apart) {
     add_tower_ops(graph, result, options, std::move(rows));
   } else {

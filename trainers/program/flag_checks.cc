@@ -18,20 +18,20 @@ namespace {
 
 // What inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
-  require<FlagError>(flags.save_checkpoint != "-",
+  require<FlagError>(flags.files.save_checkpoint != "-",
                      "--save_checkpoint=-: a checkpoint is a directory, so it cannot go to "
                      "standard output; name one (./- for one of this name)");
-  const std::string_view why = flags.dry_run                 ? "--dry_run"
-                               : flags.summary               ? "--summary"
-                               : !flags.explain.empty()      ? "--explain"
-                               : flags.check_equivalence > 0 ? "--check_equivalence"
-                                                             : "";
+  const std::string_view why = flags.inspection.dry_run                 ? "--dry_run"
+                               : flags.inspection.summary               ? "--summary"
+                               : !flags.inspection.explain.empty()      ? "--explain"
+                               : flags.inspection.check_equivalence > 0 ? "--check_equivalence"
+                                                                        : "";
   if (why.empty()) return;
   const std::string none;
   const std::pair<const char*, const std::string&> files[] = {
-      {"--trace_file", flags.trace_file},
-      {"--save_checkpoint", flags.save_checkpoint},
-      {"--restore_checkpoint", flags.restore_checkpoint},
+      {"--trace_file", flags.files.trace_file},
+      {"--save_checkpoint", flags.files.save_checkpoint},
+      {"--restore_checkpoint", flags.files.restore_checkpoint},
       {"--run_dir", flags.run.directory},
       {"--resume",
        flags.run.resume == "auto" || flags.run.resume == "never" ? none : flags.run.resume},
@@ -39,8 +39,8 @@ void refuse_unused_files(const TrainFlags& flags) {
   for (const auto& [flag, value] : files)
     require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
                        ", which keeps nothing of a training run; leave one of them out");
-  require<FlagError>(flags.memory_report.empty() || flags.dry_run,
-                     "--memory_report=", flags.memory_report, " has no use beside ", why,
+  require<FlagError>(flags.files.memory_report.empty() || flags.inspection.dry_run,
+                     "--memory_report=", flags.files.memory_report, " has no use beside ", why,
                      ", which is no training run; leave one of them out");
 }
 
@@ -73,15 +73,16 @@ class FlagChecks {
     // auto is one of the modes of --check_equivalence. A run that goes on from one that chose may
     // choose, too: train() knows when it has looked.
     const std::string& resume = flags_.run.resume;
-    const bool goes_on = !flags_.restore_checkpoint.empty() || !flags_.run.directory.empty() ||
-                         (resume != "auto" && resume != "never");
-    const bool may_choose = goes_on && !flags_.allreduce_given;
-    check_auto_flags(flags_.automatic, aggregation_.choice.any,
-                     wishes_auto || flags_.check_equivalence > 0 || compares_auto || may_choose,
-                     "--allreduce=auto");
+    const bool goes_on = !flags_.files.restore_checkpoint.empty() ||
+                         !flags_.run.directory.empty() || (resume != "auto" && resume != "never");
+    const bool may_choose = goes_on && !flags_.given.allreduce;
+    check_auto_flags(
+        flags_.automatic, aggregation_.choice.any,
+        wishes_auto || flags_.inspection.check_equivalence > 0 || compares_auto || may_choose,
+        "--allreduce=auto");
     check_links();
     check_shares();
-    as_option([&] { check_shards(trainer_, *kind_, flags_.launcher.size); });
+    as_option([&] { check_shards(trainer_, *kind_, flags_.group.launcher.size); });
     as_option([&] { check_clipping(trainer_, *kind_); });
     as_option([&] { check_accumulation(trainer_, *kind_); });
     as_option([&] { check_partition(trainer_, *kind_); });
@@ -105,14 +106,14 @@ class FlagChecks {
 
   // --check_equivalence chooses the modes and the number of steps itself.
   void refuse_beside_equivalence() const {
-    if (flags_.check_equivalence == 0) return;
+    if (flags_.inspection.check_equivalence == 0) return;
     const auto refuse = [&](const std::string& flag) {
       throw FlagError(cat(flag, " has no use beside ", written("--check_equivalence"),
                           ", which runs so many steps in every mode"));
     };
-    if (flags_.dry_run) refuse("--dry_run");
-    if (flags_.summary) refuse("--summary");
-    if (!flags_.explain.empty()) refuse("--explain=" + flags_.explain);
+    if (flags_.inspection.dry_run) refuse("--dry_run");
+    if (flags_.inspection.summary) refuse("--summary");
+    if (!flags_.inspection.explain.empty()) refuse("--explain=" + flags_.inspection.explain);
     if (trainer_.session.log_device_placement) refuse("--log_device_placement");
     for (const char* other :
          {"--trainer", "--allreduce", "--parameter_device", "--gradient_repacking",
@@ -124,8 +125,8 @@ class FlagChecks {
   // One device has nothing to combine, so what says how is left out. No error, as it would end
   // every sweep over numbers of devices.
   void leave_out_combining() {
-    if (trainer_.devices.size() != 1 || flags_.processes > 1 || given("--trainer") ||
-        flags_.check_equivalence > 0)
+    if (trainer_.devices.size() != 1 || flags_.group.processes > 1 || given("--trainer") ||
+        flags_.inspection.check_equivalence > 0)
       return;
     if (given("--allreduce"))
       as_flag(written("--allreduce"),
@@ -150,7 +151,7 @@ class FlagChecks {
   }
 
   void choose_trainer() {
-    const auto towers = std::ssize(trainer_.devices) * flags_.processes;
+    const auto towers = std::ssize(trainer_.devices) * flags_.group.processes;
     flags_.kind = given("--trainer") ? underscores_in_names(flags_.kind)
                   : towers == 1      ? "simple"
                                      : "replicated";
@@ -164,8 +165,8 @@ class FlagChecks {
 
   void choose_strategy() {
     std::string& allreduce = aggregation_.allreduce;
-    flags_.allreduce_given = given("--allreduce");
-    allreduce = flags_.allreduce_given ? underscores_in_names(allreduce) : kind_->default_strategy;
+    flags_.given.allreduce = given("--allreduce");
+    allreduce = flags_.given.allreduce ? underscores_in_names(allreduce) : kind_->default_strategy;
     if (allreduce.empty()) return;
     const std::string flag = written("--allreduce");
     const bool chooses = as_flag(flag, [&] { return parse_all_reduce_spec(allreduce).is_auto(); });
@@ -177,7 +178,7 @@ class FlagChecks {
     require<FlagError>(kind_->accepts && kind_->accepts(allreduce), chosen_trainer(), why_not, flag,
                        without_strategy(allreduce));
     // Several processes ask again when they have met.
-    const bool asks = !chooses && flags_.processes == 1;
+    const bool asks = !chooses && flags_.group.processes == 1;
     const std::string refusal = asks ? make_strategy(allreduce)->refusal(trainer_.devices) : "";
     if (refusal.empty()) return;
     require<FlagError>(trainer_.devices.size() == 1, flag, ": ", refusal, " (",
@@ -190,7 +191,7 @@ class FlagChecks {
 
   // No error, as a run may go on with fewer processes.
   void leave_out_partition() {
-    if (!aggregation_.partition_updates || flags_.launcher.size > 1) return;
+    if (!aggregation_.partition_updates || flags_.group.launcher.size > 1) return;
     log_warning(written("--partition_updates"),
                 " changes nothing: one process keeps all slots, and updates whole variables");
     aggregation_.partition_updates = false;
@@ -279,7 +280,7 @@ class FlagChecks {
 
   void check_shares() const {
     // Of all processes.
-    const std::int64_t towers = std::ssize(trainer_.devices) * flags_.launcher.size;
+    const std::int64_t towers = std::ssize(trainer_.devices) * flags_.group.launcher.size;
     const std::int64_t batch = trainer_.batch_size * towers;
     std::vector<std::int64_t> shares;
     as_option([&] { shares = divide_samples(batch, towers, trainer_.batches.tower_weights); });
@@ -305,22 +306,23 @@ class FlagChecks {
 
 void count_processes(TrainFlags& flags, const FlagParser& parser) {
   if (!parser.given("--processes")) {
-    flags.processes = flags.launcher.size;
+    flags.group.processes = flags.group.launcher.size;
     return;
   }
   const std::string written = parser.flag("--processes").written;
-  const int wanted = flags.processes, started = flags.launcher.size;
-  require<FlagError>(flags.dry_run, written, " needs --dry_run, which plans one of so many; a run ",
+  const int wanted = flags.group.processes, started = flags.group.launcher.size;
+  require<FlagError>(flags.inspection.dry_run, written,
+                     " needs --dry_run, which plans one of so many; a run ",
                      "has the processes that a launcher starts: mpirun -n ", wanted,
                      ", or belfry run -n ", wanted);
   require<FlagError>(started == 1 || started == wanted, written, ", but a launcher has started ",
-                     started, " (", flags.launcher.evidence,
+                     started, " (", flags.group.launcher.evidence,
                      "); leave the flag out, or plan without the launcher");
 }
 
 void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   if (flags.global_batch_size == 0) return;
-  const auto devices = static_cast<int>(flags.trainer.devices.size()) * flags.processes;
+  const auto devices = static_cast<int>(flags.trainer.devices.size()) * flags.group.processes;
   const std::string given =
       parser.given("--global_batch_size")
           ? parser.flag("--global_batch_size").written

@@ -64,7 +64,8 @@ bool is_second(const WrittenFlag& flag, std::string_view first, std::string_view
 
 DeviceFlags device_flags(TrainFlags& flags) {
   SessionOptions& session = flags.trainer.session;
-  return {flags.trainer.devices, session.logical_gpus, session.deterministic, flags.algorithms};
+  return {flags.trainer.devices, session.logical_gpus, session.deterministic,
+          flags.files.algorithms};
 }
 
 }  // namespace
@@ -201,22 +202,23 @@ void TrainFlagSet::add_training(FlagParser& parser) {
 void TrainFlagSet::add_rates(FlagParser& parser) {
   parser.add(
       "--learning_rate",
-      [&to = flags_.learning_rate](const WrittenFlag& flag) {
+      [&to = flags_.optimizer.learning_rate](const WrittenFlag& flag) {
         read_number(
             flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
       },
       "X", "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
   parser.add(
       "--lr_schedule",
-      [&to = flags_.lr_schedule](const WrittenFlag& flag) {
+      [&to = flags_.optimizer.lr_schedule](const WrittenFlag& flag) {
         to = as_flag(flag.written, [&] { return parse_schedule(flag.value); });
       },
       "SPEC", cat("how the rate changes: ", schedule_help(), " [constant, or the program's]"));
-  parser.add("--warmup_steps", flags_.warmup_steps, 0, std::numeric_limits<std::int64_t>::max(),
-             "N", "let the rate grow to what it is over the first N steps [0]");
+  parser.add("--warmup_steps", flags_.optimizer.warmup_steps, 0,
+             std::numeric_limits<std::int64_t>::max(), "N",
+             "let the rate grow to what it is over the first N steps [0]");
   parser.add(
       "--weight_decay",
-      [&to = flags_.weight_decay](const WrittenFlag& flag) {
+      [&to = flags_.optimizer.weight_decay](const WrittenFlag& flag) {
         read_number(
             flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
       },
@@ -237,7 +239,7 @@ void TrainFlagSet::add_rates(FlagParser& parser) {
       "decay; 0: do not [0]");
   parser.add(
       "--moving_average",
-      [&to = flags_.moving_average](const WrittenFlag& flag) {
+      [&to = flags_.optimizer.moving_average](const WrittenFlag& flag) {
         read_number(
             flag, "a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; },
             to.emplace());
@@ -259,11 +261,11 @@ void TrainFlagSet::add_rates(FlagParser& parser) {
 void TrainFlagSet::add_files(FlagParser& parser) {
   parser.group("Data");
   if (defaults_.reads_files) {
-    parser.add("--data_dir", flags_.data_dir, "DIR",
+    parser.add("--data_dir", flags_.files.data_dir, "DIR",
                "folder with the data files [none: the program generates data, if it can]");
     parser.add(
         "--bad_records",
-        [&to = flags_.bad_records](const WrittenFlag& flag) {
+        [&to = flags_.files.bad_records](const WrittenFlag& flag) {
           to = as_flag(flag.written, [&] { return parse_bad_records(flag.value); });
         },
         "stop|skip:N",
@@ -274,12 +276,12 @@ void TrainFlagSet::add_files(FlagParser& parser) {
              "threads that decode and change the samples of a batch, beside --threads; results do "
              "not depend on N [1]");
   parser.group("Checkpoints");
-  parser.add("--save_checkpoint", flags_.save_checkpoint, "PATH",
+  parser.add("--save_checkpoint", flags_.files.save_checkpoint, "PATH",
              "directory to save variables and progress in, after each epoch and at the end [none]");
-  parser.add("--overwrite", flags_.overwrite,
+  parser.add("--overwrite", flags_.files.overwrite,
              "let --save_checkpoint replace a checkpoint of another model, too, and --resume=never "
              "the run in --run_dir [false]");
-  parser.add("--restore_checkpoint", flags_.restore_checkpoint, "PATH",
+  parser.add("--restore_checkpoint", flags_.files.restore_checkpoint, "PATH",
              "the same as --resume=PATH; --epochs and --max_steps count what it has done [none]");
   add_run_flags(parser, flags_.run);
 }
@@ -289,36 +291,36 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
   if (!defaults_.benchmark)
     parser.add("--log_device_placement", flags_.trainer.session.log_device_placement,
                "print the device of every node, and the balance of variables [false]");
-  parser.add("--dry_run", flags_.dry_run,
+  parser.add("--dry_run", flags_.inspection.dry_run,
              cat("print the ", defaults_.benchmark ? "" : "device of every node and the ",
                  "memory planned per device, and exit; reads no data; --devices may name GPUs "
                  "that this machine lacks [false]"));
-  parser.add("--processes", flags_.processes, 1, kMostPlannedProcesses, "N",
+  parser.add("--processes", flags_.group.processes, 1, kMostPlannedProcesses, "N",
              "with --dry_run: plan one of N processes with --devices each, without starting any; "
              "prints what crosses links within its host and between hosts [those that a launcher "
              "started]");
   parser.add(
-      "--summary", flags_.summary,
+      "--summary", flags_.inspection.summary,
       "print layers with output shapes, parameters, multiply-adds and bytes, and exit; reads "
       "no data; takes GPUs as --dry_run does [false]");
   parser.add(
-      "--mfu", flags_.mfu,
+      "--mfu", flags_.inspection.mfu,
       "before training, time products of matrices on the devices, for a second or so on CPUs, "
       "and tell what share of that peak training reaches: twice the multiply-adds of "
       "--summary per second [false]");
   if (!defaults_.benchmark) {
     parser.add(
-        "--explain", flags_.explain, "NODE",
+        "--explain", flags_.inspection.explain, "NODE",
         "print why this node is on its device, and exit; takes GPUs as --dry_run does [none]");
   }
   parser.add(
-      "--trace_file", flags_.trace_file, "FILE",
+      "--trace_file", flags_.files.trace_file, "FILE",
       cat("record ", defaults_.benchmark ? "the last warm-up step" : "step 2 (or the only one)",
           " for Perfetto or chrome://tracing, of several processes all in one [none]"));
-  parser.add("--memory_report", flags_.memory_report, "FILE",
+  parser.add("--memory_report", flags_.files.memory_report, "FILE",
              "write there what the planned memory is for, by kind and device, and its largest "
              "tensors, as one JSON object; with --dry_run, too [none]");
-  parser.add("--check_equivalence", flags_.check_equivalence, 1, kMost, "N",
+  parser.add("--check_equivalence", flags_.inspection.check_equivalence, 1, kMost, "N",
              "instead of training, run N steps with every trainer and strategy and compare all "
              "variables, memory, transfers and time; the exit code is 1 if modes that must agree "
              "do not, or training diverges [none]");
@@ -331,7 +333,9 @@ void TrainFlagSet::add_execution(FlagParser& parser) {
                  "; 0: all usable cores (", usable_cores(), " here) [0]"));
   parser.add(
       "--mpi",
-      [&to = flags_.without_mpi](const WrittenFlag& flag) { to = is_second(flag, "auto", "off"); },
+      [&to = flags_.group.without_mpi](const WrittenFlag& flag) {
+        to = is_second(flag, "auto", "off");
+      },
       "auto|off",
       "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
   const auto seconds_of = [](const WrittenFlag& flag) {
@@ -346,7 +350,7 @@ void TrainFlagSet::add_execution(FlagParser& parser) {
   parser.add(
       "--stall_warn_seconds",
       [=, this](const WrittenFlag& flag) {
-        flags_.watch.stall_warn = milliseconds(seconds_of(flag));
+        flags_.group.watch.stall_warn = milliseconds(seconds_of(flag));
       },
       "X",
       "with several processes: tell which of them are late, and what they do, when a message "
@@ -355,15 +359,16 @@ void TrainFlagSet::add_execution(FlagParser& parser) {
       "--stall_abort_seconds",
       [=, this](const WrittenFlag& flag) {
         const double seconds = seconds_of(flag);
-        flags_.watch.stall_end = milliseconds(seconds);
+        flags_.group.watch.stall_end = milliseconds(seconds);
         flags_.trainer.session.nccl_timeout_s = seconds > 0 ? seconds : kMostStallSeconds;
       },
       "X",
       "end with an error when it has waited X seconds for one that computes, or a collective of "
       "--allreduce=nccl has (also --nccl_timeout_s); 0: never [600]");
-  parser.add("--stall_exit_code", flags_.stall_exit_code, 1, kMostExitCode, "N",
+  parser.add("--stall_exit_code", flags_.group.stall_exit_code, 1, kMostExitCode, "N",
              "the exit code of such an end [75]");
-  parser.add("--json", flags_.json, "FILE", "write the results there, as one JSON object [none]");
+  parser.add("--json", flags_.files.json, "FILE",
+             "write the results there, as one JSON object [none]");
 }
 
 TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
@@ -394,13 +399,13 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   if (!parser_.given("--batch_size") && !parser_.given("--global_batch_size"))
     flags.global_batch_size = defaults_.global_batch_size;
   check_devices(parser_, device_flags(flags), flags.plans());
-  flags.launcher = find_launcher(environment_variable, !flags.without_mpi);
+  flags.group.launcher = find_launcher(environment_variable, !flags.group.without_mpi);
   count_processes(flags, parser_);
   divide_global_batch(flags, parser_);
   check_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;
   session.dry_run = flags.plans();
-  session.log_device_placement = session.log_device_placement || flags.dry_run;
+  session.log_device_placement = session.log_device_placement || flags.inspection.dry_run;
   if (!defaults_.benchmark) read_run(flags);
   flags.config = resolved_config(flags);
   return flags;
@@ -408,10 +413,10 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
 
 // What --restore_checkpoint says, --resume says, too.
 void TrainFlagSet::read_run(TrainFlags& flags) const {
-  check_run_flags(parser_, flags.run, flags.overwrite);
-  if (!flags.restore_checkpoint.empty()) flags.run.resume = flags.restore_checkpoint;
+  check_run_flags(parser_, flags.run, flags.files.overwrite);
+  if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;
   for (const char* const flag : {"--batch_size", "--global_batch_size", "--shards"})
-    flags.batch_given = flags.batch_given || parser_.given(flag);
+    flags.given.batch = flags.given.batch || parser_.given(flag);
 }
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {

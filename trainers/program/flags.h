@@ -29,43 +29,71 @@ struct FlagDefaults {
   std::vector<OwnFlag> own = {};
 };
 
+// How variables are updated, where it is not as the recipe says.
+struct OptimizerFlags {
+  std::optional<double> learning_rate;
+  std::optional<double> weight_decay;
+  std::optional<RateSchedule> lr_schedule;
+  std::int64_t warmup_steps = 0;
+  std::optional<double> moving_average;  // the decay
+};
+
+// Files that are read or written; "" for none.
+struct FileFlags {
+  std::string data_dir;
+  BadRecordPolicy bad_records = {};
+  std::string algorithms, trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
+  bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
+};
+
+// What is looked at instead of training, or beside it.
+struct InspectionFlags {
+  bool dry_run = false;
+  bool summary = false;
+  bool mfu = false;     // measures the peak of the devices, and says what share of it is reached
+  std::string explain;  // a node; "" for none
+  int check_equivalence = 0;  // steps in every mode; 0: train instead
+
+  // Nothing runs, and GPUs need not exist.
+  bool plans() const { return dry_run || summary || !explain.empty(); }
+};
+
+// The processes that train together.
+struct GroupFlags {
+  bool without_mpi = false;  // --mpi=off
+  LauncherFound launcher;    // of several processes
+  int processes = 1;         // that it has started, or that a dry run plans one of
+  WatchOptions watch;        // over them
+  int stall_exit_code = 75;  // of a run that watch.stall_end, or that of NCCL, ends
+};
+
+// Which flags were on the command line, where that matters beside their values.
+struct GivenFlags {
+  bool allreduce = false;  // else it is the trainer's default
+  bool batch = false;      // --batch_size, --global_batch_size or --shards
+};
+
 // The flags with defaults filled in and checked against each other.
 struct TrainFlags {
   std::string kind;  // --trainer: a TrainerKind's name
   // Without model, optimizer and callbacks (trainer_options()). The session of a program that plans
   // is a dry run; allreduce is "" for trainers that combine nothing.
   TrainerOptions trainer;
-  AutoFlags automatic;                  // of "auto"
-  bool allreduce_given = false;         // else it is the trainer's default
-  int global_batch_size = 0;            // instead of the batch size per device; 0: not given
-  std::string algorithms;               // a file; "" for none
-  std::optional<double> learning_rate;  // instead of the recipe's
-  std::optional<double> weight_decay;   // instead of the recipe's
-  std::optional<RateSchedule> lr_schedule;
-  std::int64_t warmup_steps = 0;
-  std::optional<double> moving_average;  // the decay
+  AutoFlags automatic;        // of "auto"
+  int global_batch_size = 0;  // instead of the batch size per device; 0: not given
+  OptimizerFlags optimizer;
   std::optional<EarlyStopOptions> early_stop;
-  std::string data_dir;
-  BadRecordPolicy bad_records = {};
-  bool dry_run = false;
-  bool summary = false;
-  bool mfu = false;     // measures the peak of the devices, and says what share of it is reached
-  std::string explain;  // a node; "" for none
-  int check_equivalence = 0;  // steps in every mode; 0: train instead
-  std::string trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
-  bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
+  FileFlags files;
+  InspectionFlags inspection;
   RunFlags run;
-  bool without_mpi = false;      // --mpi=off
-  LauncherFound launcher;        // of several processes
-  int processes = 1;             // that it has started, or that a dry run plans one of
-  WatchOptions watch;            // over them
-  int stall_exit_code = 75;      // of a run that watch.stall_end, or that of NCCL, ends
-  bool batch_given = false;      // --batch_size, --global_batch_size or --shards
+  GroupFlags group;
+  GivenFlags given;
   Json config = Json::object();  // what config.json is to hold: flags, and what was chosen by them
   std::string help;              // not empty if --help was given: print it and do nothing else
 
-  // Nothing runs, and GPUs of `devices` need not exist.
-  bool plans() const { return dry_run || summary || !explain.empty(); }
+  bool plans() const { return inspection.plans(); }
+  // A copy of the state is held now and then.
+  bool saves() const { return !run.directory.empty() || !files.save_checkpoint.empty(); }
   // How the trainer async runs; "" for other trainers.
   std::string async() const;
 };

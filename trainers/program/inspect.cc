@@ -60,9 +60,9 @@ Json print_physical_use(const Session& session, Console& console) {
 
 const Node& node_to_explain(Trainer& trainer, const TrainFlags& flags) {
   try {
-    return trainer.graph().find(flags.explain);
+    return trainer.graph().find(flags.inspection.explain);
   } catch (const NotFound& error) {
-    throw FlagError(cat("--explain=", flags.explain, ": ", error.what()));
+    throw FlagError(cat("--explain=", flags.inspection.explain, ": ", error.what()));
   }
 }
 
@@ -119,7 +119,7 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
                                  const Dataset& train, const Dataset* test) {
   const Busy busy(cat("planning for ", options.devices.size(), " devices"));
   auto trainer = std::make_unique<Trainer>(find_trainer(flags.kind), options, train, test);
-  if (flags.dry_run && test)
+  if (flags.inspection.dry_run && test)
     prepare_predictors(trainer->session(), trainer->built().predictors, options.batch_size);
   return trainer;
 }
@@ -150,14 +150,15 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   const std::unique_ptr<Trainer> made = planned(flags, options, train, test);
   Trainer& trainer = *made;
   Json json = Json::object(), devices, physical;
-  const Node* const node = flags.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
+  const Node* const node =
+      flags.inspection.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
   if (!trainer.choice().empty()) console.line(trainer.choice());
-  if (flags.summary) {
+  if (flags.inspection.summary) {
     const ModelSummary summary = summarise(trainer.built(), trainer.batches().batches_per_step());
     console.line(to_table(summary));
     json = to_json(summary);
   }
-  if (flags.dry_run) {
+  if (flags.inspection.dry_run) {
     const ShardReport shards = shard_report(trainer);
     console.line(without_line_break(shards_text(shards)));
     const std::int64_t per_step = trainer.batches().batches_per_step();
@@ -172,7 +173,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
     devices = print_device_use(trainer.session(), console);
     if (flags.trainer.session.logical_gpus > 1)
       physical = print_physical_use(trainer.session(), console);
-    if (flags.processes > 1) {
+    if (flags.group.processes > 1) {
       const PlannedStep step = planned_step(trainer);
       console.line(without_line_break(to_text(step)));
       const std::string note = note_of_plan(flags, trainer.options().aggregation.allreduce);
@@ -187,8 +188,8 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
     console.line(without_line_break(explanation.str()));
     json = to_json(explanation);
   }
-  if (flags.dry_run) json.set("devices", std::move(devices));
-  if (flags.dry_run && flags.trainer.session.logical_gpus > 1)
+  if (flags.inspection.dry_run) json.set("devices", std::move(devices));
+  if (flags.inspection.dry_run && flags.trainer.session.logical_gpus > 1)
     json.set("physical_gpus", std::move(physical));
   if (file) file->write(json.str(2) + "\n");
   if (memory) write_memory_report(trainer.session(), *memory);

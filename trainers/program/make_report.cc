@@ -12,6 +12,7 @@
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -123,6 +124,51 @@ ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rs
                            (saves ? bytes_of_snapshot(trainer.graph()) : 0),
           .rss_before_plan_bytes = rss_before_plan,
           .peak_rss_bytes = peak_resident_bytes()};
+}
+
+void print_header(Console& console, const std::string& program, const TrainFlags& flags,
+                  Trainer& trainer, const Dataset& train, const Dataset* test) {
+  if (!trainer.choice().empty()) console.line(trainer.choice());
+  const BatchPlan& plan = trainer.batches();
+  console.line(cat(program, ": ", flags.kind,
+                   flags.trainer.aggregation.allreduce.empty()
+                       ? ""
+                       : cat(", ", trainer.options().aggregation.allreduce),
+                   flags.async().empty() ? "" : cat(", ", flags.async()), " on ",
+                   short_names(flags.trainer.devices), ", ", trainer.session().threads(),
+                   " threads, seed ", flags.trainer.seed,
+                   flags.trainer.precision == Precision::kF32
+                       ? ""
+                       : cat(", ", name_of(flags.trainer.precision))));
+  console.line(cat("data: ", train.describe()));
+  if (test) console.line(cat("test: ", test->describe()));
+  const BatchForm& form = plan.forms().front();
+  console.line(cat("batch: ", form.str(), " per device, ", form.total(), " in all; one step takes ",
+                   plan.batches_per_step() == 1
+                       ? "one batch"
+                       : cat(plan.batches_per_step(), " batches, one after another,"),
+                   " on every device; ", plan.steps_per_epoch(), " steps per epoch"));
+  if (plan.forms().size() > 1)
+    console.line(cat("the last batch of an epoch has ", plan.forms().back().total(),
+                     " examples: ", join(plan.forms().back().samples, " + ")));
+  if (plan.dropped_per_epoch() > 0)
+    console.line(cat("each epoch leaves out ", plan.dropped_per_epoch(),
+                     " examples, which do not fill a ",
+                     plan.batches_per_step() == 1 ? "batch" : "step"));
+}
+
+void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
+  log_warning("--trace_file=", flags.files.trace_file, " was not written: this run ended after ",
+              trainer.steps_of_run(),
+              " steps, before one to trace; train longer by --epochs or --max_steps");
+}
+
+void warn_of_no_traces(const StepRange& asked, const Trainer& trainer) {
+  const std::int64_t before = trainer.steps() - trainer.steps_of_run();
+  if (asked.first <= trainer.steps() && asked.last > before) return;
+  log_warning(
+      "--trace_steps=", asked.first, "-", asked.last, " traced nothing: this run made ",
+      trainer.steps_of_run() == 0 ? "no step" : cat("steps ", before + 1, " to ", trainer.steps()));
 }
 
 }  // namespace belfry

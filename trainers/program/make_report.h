@@ -1,4 +1,4 @@
-// What a training run has come to, for its report.
+// What a training program tells of a run: before it begins, and what it has come to.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,8 +8,13 @@
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/report.h"
 #include "belfry/trainers/program/train.h"
+#include "belfry/trainers/util/console.h"
 
 namespace belfry {
+
+// The choice of "auto", the trainer on its devices, the data, and how batches are divided.
+void print_header(Console& console, const std::string& program, const TrainFlags& flags,
+                  Trainer& trainer, const Dataset& train, const Dataset* test);
 
 // Without times and memory of the process. Logs copies that differ from tower 0's variables.
 // `peak`: multiplications and additions a second of the devices of this process, if that was
@@ -24,5 +29,10 @@ double measured_peak(const TrainFlags& flags);
 // `saves`: with the copy that checkpoints are written from.
 ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan,
                          bool saves);
+
+// Of a run that has ended before the step that --trace_file would have traced, or that has made
+// none of --trace_steps.
+void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer);
+void warn_of_no_traces(const StepRange& asked, const Trainer& trainer);
 
 }  // namespace belfry

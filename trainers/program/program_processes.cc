@@ -73,8 +73,8 @@ bool on_gpus(const TrainFlags& flags) {
 // What several processes can neither run nor plan.
 void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
-      {"--check_equivalence", flags.check_equivalence > 0},
-      {"--explain", !flags.explain.empty()},
+      {"--check_equivalence", flags.inspection.check_equivalence > 0},
+      {"--explain", !flags.inspection.explain.empty()},
       {"--trainer=async", !flags.async().empty()},
       {"--allreduce=auto", flags.trainer.aggregation.allreduce == "auto"}};
   for (const auto& [what, given] : refused)
@@ -122,19 +122,20 @@ std::map<std::string, std::string> values_of(const TrainFlags& flags) {
   const auto add = [&](const char* name, std::string value) {
     if (!value.empty()) values.emplace(name, std::move(value));
   };
-  add("--check_equivalence", flags.check_equivalence > 0 ? cat(flags.check_equivalence) : "");
-  add("--dry_run", flags.dry_run ? "1" : "");
-  add("--explain", flags.explain);
+  add("--check_equivalence",
+      flags.inspection.check_equivalence > 0 ? cat(flags.inspection.check_equivalence) : "");
+  add("--dry_run", flags.inspection.dry_run ? "1" : "");
+  add("--explain", flags.inspection.explain);
   add("--load", run.load);
-  add("--overwrite", flags.overwrite ? "1" : "");
-  add("--restore_checkpoint", flags.restore_checkpoint);
+  add("--overwrite", flags.files.overwrite ? "1" : "");
+  add("--restore_checkpoint", flags.files.restore_checkpoint);
   add("--resume", run.resume);
   add("--run_dir", run.directory);
-  add("--summary", flags.summary ? "1" : "");
+  add("--summary", flags.inspection.summary ? "1" : "");
   for (const std::string_view own : kOwnFlags) values.erase(cat("--", own));
   // Traces are made by all together, and written by rank 0.
   const std::optional<StepRange>& traced = run.traced;
-  values["--trace_file"] = flags.trace_file.empty() ? "not given" : "given";
+  values["--trace_file"] = flags.files.trace_file.empty() ? "not given" : "given";
   values["--trace_steps"] = traced ? cat(traced->first, "-", traced->last) : "not given";
   return values;
 }
@@ -151,12 +152,12 @@ std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
 }  // namespace
 
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
-  WatchOptions watch = flags.watch;
-  watch.abandon = [code = flags.stall_exit_code](const ProcessGroup& group,
-                                                 const std::exception& error) {
+  WatchOptions watch = flags.group.watch;
+  watch.abandon = [code = flags.group.stall_exit_code](const ProcessGroup& group,
+                                                       const std::exception& error) {
     abandon(group, error, code);
   };
-  return join_processes(flags.launcher, std::move(watch));
+  return join_processes(flags.group.launcher, std::move(watch));
 }
 
 TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
@@ -168,19 +169,20 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   take_share_of_gpus(flags, *processes);
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
-  for (std::string* const file : {&flags.json, &flags.memory_report, &flags.save_checkpoint})
+  for (std::string* const file :
+       {&flags.files.json, &flags.files.memory_report, &flags.files.save_checkpoint})
     file->clear();
   return flags;
 }
 
 TrainFlags of_planned_process(TrainFlags flags) {
-  if (flags.processes > 1) require_plannable(flags);
-  flags.trainer.session.planned_place = {0, flags.processes};
+  if (flags.group.processes > 1) require_plannable(flags);
+  flags.trainer.session.planned_place = {0, flags.group.processes};
   return flags;
 }
 
 std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce) {
-  if (flags.processes == 1 || !on_gpus(flags)) return "";
+  if (flags.group.processes == 1 || !on_gpus(flags)) return "";
   if (allreduce == "nccl") return "what NCCL sends to other hosts is not counted";
   return "gradients go to other hosts through memory of the host; nccl sends them from GPU to GPU";
 }
@@ -233,7 +235,7 @@ int run_process(Processes* processes, const std::function<int()>& body, int stal
 }
 
 int exit_code_of(const std::exception& error, const TrainFlags& flags) {
-  if (is_stall(error)) return flags.stall_exit_code;
+  if (is_stall(error)) return flags.group.stall_exit_code;
   const bool is_alone = !flags.trainer.session.processes;
   return is_alone && dynamic_cast<const FlagError*>(&error) ? 2 : 1;
 }

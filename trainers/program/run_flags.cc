@@ -362,7 +362,7 @@ Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   defaults.add("uneven", name_of(trainer.batches.uneven));
   defaults.add("seed", trainer.seed);
   defaults.add("precision", name_of(trainer.precision));
-  defaults.add("warmup_steps", flags.warmup_steps);
+  defaults.add("warmup_steps", flags.optimizer.warmup_steps);
   defaults.add("clip_norm", trainer.clip_norm);
   defaults.add("threads", trainer.session.threads);
   defaults.add("data_workers", trainer.data_workers);
@@ -378,12 +378,12 @@ Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
 void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
   Json chosen = flags.config.at(kChosen);
   const LearningRate& rate = optimizer.rate();
-  if (!flags.learning_rate && rate.is_constant())
+  if (!flags.optimizer.learning_rate && rate.is_constant())
     flags.config.set("learning_rate", rate.at({}));
-  else if (!flags.learning_rate)
+  else if (!flags.optimizer.learning_rate)
     chosen.set("learning_rate", rate.str());
   chosen.set("optimizer", optimizer.name());
-  if (!flags.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
+  if (!flags.optimizer.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
   // Last, as people read it last.
   Json config = Json::object();
   for (const auto& [name, value] : flags.config.members())

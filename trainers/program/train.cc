@@ -16,7 +16,6 @@
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/algorithms_file.h"
-#include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
 #include "belfry/trainers/program/make_report.h"
@@ -56,8 +55,8 @@ auto naming(const std::string& written, const F& f) try {
 class SaveForFlag final : public SaveCheckpoint {
  public:
   explicit SaveForFlag(const TrainFlags& flags)
-      : SaveCheckpoint(flags.save_checkpoint, flags.overwrite),
-        written_(cat("--save_checkpoint=", flags.save_checkpoint)) {
+      : SaveCheckpoint(flags.files.save_checkpoint, flags.files.overwrite),
+        written_(cat("--save_checkpoint=", flags.files.save_checkpoint)) {
     wait_for_test();
   }
   const std::string& written() const { return written_; }
@@ -81,61 +80,25 @@ class SaveForFlag final : public SaveCheckpoint {
   std::string written_;
 };
 
-// Whether a copy of the state is held now and then.
-bool saves(const TrainFlags& flags) {
-  return !flags.run.directory.empty() || !flags.save_checkpoint.empty();
-}
-
 // In the order that callbacks.h states. Returns the one of --save_checkpoint, if that is given.
 std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
                                            const Recipe& recipe, Console& console, TrainingRun& run,
                                            std::optional<double> peak) {
   options.callbacks = run.callbacks();
   std::shared_ptr<SaveForFlag> save;
-  if (!flags.save_checkpoint.empty()) {
-    save = naming(cat("--save_checkpoint=", flags.save_checkpoint),
+  if (!flags.files.save_checkpoint.empty()) {
+    save = naming(cat("--save_checkpoint=", flags.files.save_checkpoint),
                   [&] { return std::make_shared<SaveForFlag>(flags); });
     options.callbacks.push_back(save);
   }
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));
   options.callbacks.push_back(std::make_shared<Evaluation>(console));
-  options.callbacks.push_back(std::make_shared<TellMemory>(console, saves(flags)));
+  options.callbacks.push_back(std::make_shared<TellMemory>(console, flags.saves()));
   if (flags.early_stop)
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
                            recipe.callbacks.end());
   return save;
-}
-
-void print_header(Console& console, const std::string& program, const TrainFlags& flags,
-                  Trainer& trainer, const Dataset& train, const Dataset* test) {
-  if (!trainer.choice().empty()) console.line(trainer.choice());
-  const BatchPlan& plan = trainer.batches();
-  console.line(cat(program, ": ", flags.kind,
-                   flags.trainer.aggregation.allreduce.empty()
-                       ? ""
-                       : cat(", ", trainer.options().aggregation.allreduce),
-                   flags.async().empty() ? "" : cat(", ", flags.async()), " on ",
-                   short_names(flags.trainer.devices), ", ", trainer.session().threads(),
-                   " threads, seed ", flags.trainer.seed,
-                   flags.trainer.precision == Precision::kF32
-                       ? ""
-                       : cat(", ", name_of(flags.trainer.precision))));
-  console.line(cat("data: ", train.describe()));
-  if (test) console.line(cat("test: ", test->describe()));
-  const BatchForm& form = plan.forms().front();
-  console.line(cat("batch: ", form.str(), " per device, ", form.total(), " in all; one step takes ",
-                   plan.batches_per_step() == 1
-                       ? "one batch"
-                       : cat(plan.batches_per_step(), " batches, one after another,"),
-                   " on every device; ", plan.steps_per_epoch(), " steps per epoch"));
-  if (plan.forms().size() > 1)
-    console.line(cat("the last batch of an epoch has ", plan.forms().back().total(),
-                     " examples: ", join(plan.forms().back().samples, " + ")));
-  if (plan.dropped_per_epoch() > 0)
-    console.line(cat("each epoch leaves out ", plan.dropped_per_epoch(),
-                     " examples, which do not fill a ",
-                     plan.batches_per_step() == 1 ? "batch" : "step"));
 }
 
 // An error says what was saved before it.
@@ -145,20 +108,6 @@ void train_and_save(Trainer& trainer, const SaveCheckpoint* save, const Training
   const std::string saved = save && !save->saved().empty() ? save->saved() : run.saved();
   if (saved.empty()) throw;
   std::throw_with_nested(Error(cat(error.what(), "; ", saved)));
-}
-
-void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
-  log_warning("--trace_file=", flags.trace_file, " was not written: this run ended after ",
-              trainer.steps_of_run(),
-              " steps, before one to trace; train longer by --epochs or --max_steps");
-}
-
-void warn_of_no_traces(const StepRange& asked, const Trainer& trainer) {
-  const std::int64_t before = trainer.steps() - trainer.steps_of_run();
-  if (asked.first <= trainer.steps() && asked.last > before) return;
-  log_warning(
-      "--trace_steps=", asked.first, "-", asked.last, " traced nothing: this run made ",
-      trainer.steps_of_run() == 0 ? "no step" : cat("steps ", before + 1, " to ", trainer.steps()));
 }
 
 // Returns the error of a run that had diverged, which is reported all the same.
@@ -185,9 +134,9 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
   aggregation.choice.choose_anew = flags.automatic.remeasure;
   const TrainerKind& kind = find_trainer(flags.kind);
   const bool can = kind.accepts && kind.accepts("auto");
-  if (aggregation.choice.kept && !flags.allreduce_given && can) aggregation.allreduce = "auto";
+  if (aggregation.choice.kept && !flags.given.allreduce && can) aggregation.allreduce = "auto";
   check_auto_flags(flags.automatic, aggregation.choice.any,
-                   aggregation.allreduce == "auto" || flags.check_equivalence > 0,
+                   aggregation.allreduce == "auto" || flags.inspection.check_equivalence > 0,
                    cat("--allreduce=auto, now or when ", info.path, " was saved,"));
 }
 
@@ -202,23 +151,24 @@ void load(const Dataset& train, const Dataset* test) {
 struct ReportFiles {
   explicit ReportFiles(const TrainFlags& flags)
       : files(local_file_system()),
-        json((reserve_inputs(flags), files.open("--json", flags.json))),
-        memory(files.open("--memory_report", flags.memory_report)),
-        trace(files.open("--trace_file", speaks(flags) ? flags.trace_file : "")) {
-    files.reserve("--save_checkpoint", flags.save_checkpoint, {kOldCheckpoint, kCheckpointLock});
+        json((reserve_inputs(flags), files.open("--json", flags.files.json))),
+        memory(files.open("--memory_report", flags.files.memory_report)),
+        trace(files.open("--trace_file", speaks(flags) ? flags.files.trace_file : "")) {
+    files.reserve("--save_checkpoint", flags.files.save_checkpoint,
+                  {kOldCheckpoint, kCheckpointLock});
   }
   void reserve_inputs(const TrainFlags& flags) {
     files.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
     const std::string& from = flags.run.resume;
     if (from != "auto" && from != "never")
       files.reserve_input(
-          cat(flags.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", from), from,
-          {kOldCheckpoint});
+          cat(flags.files.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", from),
+          from, {kOldCheckpoint});
     files.reserve_input(cat("--load=", flags.run.load), flags.run.load, {kOldCheckpoint});
   }
   void reserve_data(const TrainFlags& flags, const Dataset& data) {
     for (const std::string& file : data.files())
-      files.reserve_input(cat("--data_dir=", flags.data_dir), file);
+      files.reserve_input(cat("--data_dir=", flags.files.data_dir), file);
   }
 
   OutputFiles files;
@@ -226,14 +176,14 @@ struct ReportFiles {
 };
 
 // One call of a training program.
-class Program {
+class TrainingProgram {
  public:
-  Program(std::string name, const TrainFlags& flags, const Recipe& recipe)
+  TrainingProgram(std::string name, const TrainFlags& flags, const Recipe& recipe)
       : name_(std::move(name)),
         flags_(flags),
         recipe_(recipe),
         report_files_(flags),
-        algorithms_(local_file_system(), report_files_.files, flags.algorithms,
+        algorithms_(local_file_system(), report_files_.files, flags.files.algorithms,
                     flags.trainer.session.deterministic),
         console_(!speaks(flags)                    ? nullptr
                  : report_files_.files.on_stdout() ? stderr
@@ -242,10 +192,10 @@ class Program {
         options_(trainer_options(flags, recipe.model, recipe.optimizer)) {}
 
   int run() {
-    if (flags_.mfu && !flags_.plans() && flags_.check_equivalence == 0)
+    if (flags_.inspection.mfu && !flags_.plans() && flags_.inspection.check_equivalence == 0)
       peak_ = measured_peak(flags_);
     prepare_options();
-    const RunDirs dirs{.data_dir = flags_.data_dir, .bad_records = flags_.bad_records};
+    const RunDirs dirs{.data_dir = flags_.files.data_dir, .bad_records = flags_.files.bad_records};
     train_data_ = recipe_.data(dirs, true);
     test_data_ = recipe_.data(dirs, false);
     require(train_data_ != nullptr, "the recipe's data source gave no training data");
@@ -257,7 +207,7 @@ class Program {
               report_files_.memory);
     } else {
       load(*train_data_, test_data_.get());
-      status = flags_.check_equivalence > 0 ? compare() : train();
+      status = flags_.inspection.check_equivalence > 0 ? compare() : train();
     }
     report_files_.files.finish();
     return status;
@@ -275,7 +225,7 @@ class Program {
     options_.say = [this](std::string_view line) { console_.line(line); };
     save_ = add_callbacks(options_, flags_, recipe_, console_, run_, peak_);
     options_.traced = flags_.run.traced;
-    if (options_.traced || !flags_.trace_file.empty())
+    if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.adopt(options_);
     if (run_.found())
@@ -291,8 +241,8 @@ class Program {
   }
 
   int compare() {
-    const int status = report_equivalence(options_, *train_data_, flags_.check_equivalence,
-                                          console_, report_files_.json);
+    const int status = report_equivalence(
+        options_, *train_data_, flags_.inspection.check_equivalence, console_, report_files_.json);
     algorithms_.write();
     return status;
   }
@@ -320,7 +270,7 @@ class Program {
       report_.progress.startup_seconds = startup_seconds;
       report_.progress.seconds = seconds_now() - began;
       report_.progress.communication_hidden_share = communication_.hidden_share();
-      report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan, saves(flags_));
+      report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan, flags_.saves());
       report_results();
       if (error) std::rethrow_exception(error);
       require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,
@@ -437,11 +387,12 @@ int train(int argc, char** argv, const Recipe& recipe) {
     return run_process(
         processes.get(),
         [&] {
-          return Program(name, processes ? of_process(flags, processes) : of_planned_process(flags),
-                         recipe)
+          return TrainingProgram(
+                     name, processes ? of_process(flags, processes) : of_planned_process(flags),
+                     recipe)
               .run();
         },
-        flags.stall_exit_code);
+        flags.group.stall_exit_code);
   };
   return run_program(argc, argv, parse, run);
 }

@@ -21,13 +21,14 @@ std::function<MachineDescription()> machine_of(const TrainFlags& flags) {
 }
 
 LearningRate rate_of(const TrainFlags& flags, const Optimizer& optimizer) {
-  const LearningRate rate =
-      flags.learning_rate ? LearningRate(*flags.learning_rate) : optimizer.rate();
-  if (!flags.lr_schedule) return warm_up(rate, flags.warmup_steps);
-  require<FlagError>(rate.is_constant(), "--lr_schedule=", *flags.lr_schedule,
+  const LearningRate rate = flags.optimizer.learning_rate
+                                ? LearningRate(*flags.optimizer.learning_rate)
+                                : optimizer.rate();
+  if (!flags.optimizer.lr_schedule) return warm_up(rate, flags.optimizer.warmup_steps);
+  require<FlagError>(rate.is_constant(), "--lr_schedule=", *flags.optimizer.lr_schedule,
                      " starts from a constant rate, and the program's is a schedule of its own (",
                      rate, "); say --learning_rate=X, too, to replace that");
-  return scheduled(rate.at({}), *flags.lr_schedule, flags.warmup_steps);
+  return scheduled(rate.at({}), *flags.optimizer.lr_schedule, flags.optimizer.warmup_steps);
 }
 
 }  // namespace
@@ -37,11 +38,11 @@ TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
   TrainerOptions options = flags.trainer;
   options.model = model;
   options.optimizer = optimizer.with_rate(rate_of(flags, optimizer));
-  if (const std::optional<double> decay = flags.weight_decay)
+  if (const std::optional<double> decay = flags.optimizer.weight_decay)
     options.optimizer = as_flag(cat("--weight_decay=", *decay),
                                 [&] { return options.optimizer.with_weight_decay(*decay); });
-  if (flags.moving_average)
-    options.optimizer = options.optimizer.with_averages({.decay = *flags.moving_average});
+  if (flags.optimizer.moving_average)
+    options.optimizer = options.optimizer.with_averages({.decay = *flags.optimizer.moving_average});
   options.keeps_gradients = flags.run.hash_every > 0;
   AutoOptions& choice = options.aggregation.choice;
   choice.machine = machine_of(flags);

@@ -73,7 +73,7 @@ void TrainingRun::take_directory(const TrainFlags& flags) {
     throw IoError(cat("--run_dir=", flags.run.directory, ": ", error.what()));
   }
   if (flags.run.resume != "never" || directory_->is_empty()) return;
-  require<FlagError>(flags.overwrite, "--resume=never: ", directory_->path(),
+  require<FlagError>(flags.files.overwrite, "--resume=never: ", directory_->path(),
                      " holds a run already; name another directory, go on with that run "
                      "(--resume=auto), or let it be replaced (--overwrite)");
   replaces_ = true;
@@ -83,10 +83,10 @@ void TrainingRun::find(const TrainFlags& flags) {
   const std::string& resume = flags.run.resume;
   if (resume == "never" || (resume == "auto" && flags.run.directory.empty())) return;
   const bool automatic = resume == "auto";
-  written_ =
-      automatic
-          ? cat("--run_dir=", flags.run.directory)
-          : cat(flags.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", resume);
+  written_ = automatic ? cat("--run_dir=", flags.run.directory)
+                       : cat(flags.files.restore_checkpoint.empty() ? "--resume="
+                                                                    : "--restore_checkpoint=",
+                             resume);
   if (automatic && !has_checkpoints(flags.run.directory)) return;
   candidates_ = checkpoints_at(automatic ? flags.run.directory : resume);
   std::string why;
@@ -106,7 +106,7 @@ void TrainingRun::find(const TrainFlags& flags) {
 void TrainingRun::require_room(const TrainFlags& flags) {
   if (!found_ || flags.run.resume == "auto" || directory_->is_empty()) return;
   if (!is_own(found_->path)) {
-    require<FlagError>(flags.overwrite, written_, ": ", directory_->path(),
+    require<FlagError>(flags.files.overwrite, written_, ": ", directory_->path(),
                        " holds another run already; name another --run_dir, or let that run be "
                        "replaced (--overwrite)");
     replaces_ = true;
@@ -115,13 +115,13 @@ void TrainingRun::require_room(const TrainFlags& flags) {
   const std::int64_t from = position_in(*found_).steps;
   for (const std::int64_t step : directory_->checkpoints())
     if (step > from) later_.push_back(step);
-  require<FlagError>(later_.empty() || flags.overwrite, written_, " goes back to step ", from,
+  require<FlagError>(later_.empty() || flags.files.overwrite, written_, " goes back to step ", from,
                      ", but ", directory_->path(), " has step ", later_.empty() ? 0 : later_.back(),
                      "; name another --run_dir, or let later steps be replaced (--overwrite)");
 }
 
 void TrainingRun::adopt(TrainerOptions& options) const {
-  if (!found_ || flags_.batch_given) return;
+  if (!found_ || flags_.given.batch) return;
   const auto devices = std::ssize(devices_of_all(flags_));
   const std::int64_t global = integer_in(*found_, "global_batch");
   const std::int64_t shards = integer_in(*found_, "shards");
@@ -221,7 +221,7 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   directory_->tidy();
   directory_->files().remove(directory_->path_of(kSummaryFile));
   Json config = flags_.config;
-  if (found_ && !flags_.batch_given)
+  if (found_ && !flags_.given.batch)
     config.set("global_batch_size", trainer.batches().global_batch())
         .set("shards", trainer.options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");

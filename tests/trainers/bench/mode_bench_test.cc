@@ -172,7 +172,7 @@ TEST(BenchResults, AreMediansAndRatiosToTheReference) {
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[0].strategy, "naive");
   EXPECT_EQ(results[0].images_per_second, 150);
-  EXPECT_EQ(results[0].images_per_second_per_device, 75);
+  EXPECT_EQ(results[0].images_per_second_per_device(), 75);
   EXPECT_EQ(results[0].ratio, 1);
   EXPECT_EQ(results[0].ratio_spread, 0);
   // Speeds of steps are 100 and 200: a standard deviation of 50, over the root of 2.
@@ -225,7 +225,7 @@ TEST(BenchResults, HaveTokensAndTheShareOfThePeakWhereThereAreSome) {
   const BenchedModel model{
       .name = "gpt", .devices = cpus(2), .batch_size = 4, .tokens = 16, .peak = 75000};
   const BenchResult result = bench_results(model, runs, 0)[0];
-  EXPECT_EQ(result.tokens_per_second, 2400);
+  EXPECT_EQ(result.tokens_per_second(), 2400);
   EXPECT_EQ(result.mfu, 0.25);
   const BenchedModel other{.name = "mlp", .devices = cpus(2), .batch_size = 4};
   const auto json = nlohmann::json::parse(to_json(bench_results(other, runs, 0)[0]).str());

@@ -29,11 +29,11 @@ TEST(Flags, HaveTheDefaultsOfTheIssueAndOfTheRecipe) {
   EXPECT_EQ(flags.trainer.epochs, 3);
   EXPECT_EQ(flags.trainer.max_steps, 0);
   EXPECT_EQ(flags.trainer.seed, 1u);
-  EXPECT_FALSE(flags.learning_rate);
-  EXPECT_EQ(flags.data_dir, "");
+  EXPECT_FALSE(flags.optimizer.learning_rate);
+  EXPECT_EQ(flags.files.data_dir, "");
   EXPECT_EQ(flags.trainer.session.threads, 0);
   EXPECT_FALSE(flags.trainer.session.log_device_placement);
-  EXPECT_EQ(flags.json, "");
+  EXPECT_EQ(flags.files.json, "");
   EXPECT_EQ(flags.help, "");
 }
 
@@ -56,9 +56,9 @@ TEST(Flags, DivideTheGlobalBatchOfTheRecipeAmongAnyDevices) {
 TEST(Flags, SayHowDataAreRead) {
   const TrainFlags flags = parse({"--data_workers=3", "--bad_records=skip:7"});
   EXPECT_EQ(flags.trainer.data_workers, 3);
-  EXPECT_EQ(flags.bad_records, BadRecordPolicy{.most = 7});
-  EXPECT_EQ(parse({}).bad_records, BadRecordPolicy{});
-  EXPECT_EQ(parse({"--bad_records=stop"}).bad_records, BadRecordPolicy{});
+  EXPECT_EQ(flags.files.bad_records, BadRecordPolicy{.most = 7});
+  EXPECT_EQ(parse({}).files.bad_records, BadRecordPolicy{});
+  EXPECT_EQ(parse({"--bad_records=stop"}).files.bad_records, BadRecordPolicy{});
   EXPECT_THAT(refusal({"--bad_records=skip:0"}),
               HasSubstr("--bad_records=skip:0: 'skip:0' is neither stop nor skip:N"));
   EXPECT_THAT(refusal({"--data_workers=0"}), HasSubstr("--data_workers=0"));
@@ -77,27 +77,27 @@ TEST(Flags, ReadEveryValue) {
   EXPECT_EQ(flags.trainer.epochs, 7);
   EXPECT_EQ(flags.trainer.max_steps, 100);
   EXPECT_EQ(flags.trainer.seed, 18446744073709551615u);
-  EXPECT_EQ(flags.learning_rate, 2.5e-3);
-  EXPECT_EQ(flags.data_dir, "/data");
+  EXPECT_EQ(flags.optimizer.learning_rate, 2.5e-3);
+  EXPECT_EQ(flags.files.data_dir, "/data");
   EXPECT_EQ(flags.trainer.session.threads, 3);
   EXPECT_TRUE(flags.trainer.session.log_device_placement);
-  EXPECT_EQ(flags.json, "out=1.json");
+  EXPECT_EQ(flags.files.json, "out=1.json");
 }
 
 TEST(Flags, ReadWhatInspectsAndWhatSaves) {
   const TrainFlags saving =
       parse({"--trace_file=t.json", "--save_checkpoint=a/b", "--restore-checkpoint", "c"});
-  EXPECT_EQ(saving.trace_file, "t.json");
-  EXPECT_EQ(saving.save_checkpoint, "a/b");
-  EXPECT_EQ(saving.restore_checkpoint, "c");
-  EXPECT_FALSE(saving.dry_run);
+  EXPECT_EQ(saving.files.trace_file, "t.json");
+  EXPECT_EQ(saving.files.save_checkpoint, "a/b");
+  EXPECT_EQ(saving.files.restore_checkpoint, "c");
+  EXPECT_FALSE(saving.inspection.dry_run);
   const TrainFlags inspecting = parse({"--dry_run", "--explain=tower0/fc/W"});
-  EXPECT_TRUE(inspecting.dry_run);
-  EXPECT_EQ(inspecting.explain, "tower0/fc/W");
+  EXPECT_TRUE(inspecting.inspection.dry_run);
+  EXPECT_EQ(inspecting.inspection.explain, "tower0/fc/W");
 }
 
 TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
-  EXPECT_EQ(parse({"--dry_run", "--memory_report=m"}).memory_report, "m");
+  EXPECT_EQ(parse({"--dry_run", "--memory_report=m"}).files.memory_report, "m");
   EXPECT_THAT(refusal({"--explain=n", "--memory_report=m"}),
               AllOf(HasSubstr("--memory_report=m"), HasSubstr("--explain")));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--memory_report=m"}),
@@ -110,8 +110,8 @@ TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
 }
 
 TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
-  EXPECT_EQ(parse({}).check_equivalence, 0);
-  EXPECT_EQ(parse({"--check_equivalence=5", "--devices=cpu:4"}).check_equivalence, 5);
+  EXPECT_EQ(parse({}).inspection.check_equivalence, 0);
+  EXPECT_EQ(parse({"--check_equivalence=5", "--devices=cpu:4"}).inspection.check_equivalence, 5);
   EXPECT_THAT(refusal({"--check_equivalence=0"}), HasSubstr("--check_equivalence=0"));
   for (const char* other :
        {"--save_checkpoint=c", "--restore_checkpoint=c", "--trace_file=t", "--dry_run",
@@ -123,7 +123,7 @@ TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
                 AllOf(HasSubstr(flag), HasSubstr("--check_equivalence")))
         << other;
   }
-  EXPECT_EQ(parse({"--check_equivalence=5", "--json=f"}).json, "f");
+  EXPECT_EQ(parse({"--check_equivalence=5", "--json=f"}).files.json, "f");
 }
 
 TEST(TrainFlagSet, AddsTheFlagsOfTrainingToThoseOfABenchmark) {
@@ -195,7 +195,7 @@ TEST(Flags, TakeGpusThatDoNotExistForDryRuns) {
 TEST(Flags, TakeDashesForUnderscoresInNamesOnly) {
   EXPECT_EQ(parse({"--batch-size=8"}).trainer.batch_size, 8);
   EXPECT_EQ(parse({"--batch_size", "8"}).trainer.batch_size, 8);
-  EXPECT_EQ(parse({"--data-dir", "a-b"}).data_dir, "a-b");
+  EXPECT_EQ(parse({"--data-dir", "a-b"}).files.data_dir, "a-b");
   EXPECT_TRUE(parse({"--log-device-placement"}).trainer.session.log_device_placement);
   EXPECT_THAT(refusal({"--batchsize=8"}), HasSubstr("unknown flag"));
 }
@@ -259,9 +259,9 @@ TEST(Flags, SayInOneSentenceWhatTheyAllow) {
 TEST(Flags, ReadSwitchesInWords) {
   for (const char* on :
        {"--dry_run", "--dry_run=true", "--dry-run=1", "--dry_run=Yes", "--dry_run=ON"})
-    EXPECT_TRUE(parse({on}).dry_run) << on;
+    EXPECT_TRUE(parse({on}).inspection.dry_run) << on;
   for (const char* off : {"--dry_run=false", "--dry_run=0", "--nodry_run", "--no-dry-run"})
-    EXPECT_FALSE(parse({"--dry_run", off}).dry_run) << off;
+    EXPECT_FALSE(parse({"--dry_run", off}).inspection.dry_run) << off;
   EXPECT_FALSE(parse({"--share_replicas=false"}).trainer.session.share_replicas);
   EXPECT_THAT(refusal({"--nodry_run=1"}), HasSubstr("unknown flag --nodry_run"));
   EXPECT_THAT(refusal({"--noepochs"}), HasSubstr("unknown flag --noepochs"));
@@ -270,14 +270,14 @@ TEST(Flags, ReadSwitchesInWords) {
 TEST(Flags, OneLimitIsForProcessesAndForNccl) {
   for (const char* name : {"--stall_abort_seconds", "--nccl_timeout_s"}) {
     const TrainFlags flags = parse({name, "0.5"});
-    EXPECT_EQ(flags.watch.stall_end, std::chrono::milliseconds(500));
+    EXPECT_EQ(flags.group.watch.stall_end, std::chrono::milliseconds(500));
     EXPECT_EQ(flags.trainer.session.nccl_timeout_s, 0.5);
   }
   // No limit.
-  EXPECT_EQ(parse({"--stall_abort_seconds=0"}).watch.stall_end.count(), 0);
+  EXPECT_EQ(parse({"--stall_abort_seconds=0"}).group.watch.stall_end.count(), 0);
   EXPECT_GT(parse({"--stall_abort_seconds=0"}).trainer.session.nccl_timeout_s, 1e8);
-  EXPECT_EQ(parse({}).stall_exit_code, 75);
-  EXPECT_EQ(parse({"--stall_exit_code=3"}).stall_exit_code, 3);
+  EXPECT_EQ(parse({}).group.stall_exit_code, 75);
+  EXPECT_EQ(parse({"--stall_exit_code=3"}).group.stall_exit_code, 3);
   EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
 }
 
@@ -306,15 +306,15 @@ TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
                                "--learning_rate=-0.1"})
     EXPECT_THAT(refusal({argument}), HasSubstr("is not a finite number >= 0")) << argument;
   EXPECT_THAT(refusal({"--learning_rate", "-1"}), HasSubstr("--learning_rate=-1"));
-  EXPECT_EQ(parse({"--learning_rate=0"}).learning_rate, 0.0);
+  EXPECT_EQ(parse({"--learning_rate=0"}).optimizer.learning_rate, 0.0);
 }
 
 TEST(Flags, TakeWeightDecayAndTheLargestNorm) {
-  EXPECT_FALSE(parse({}).weight_decay);
+  EXPECT_FALSE(parse({}).optimizer.weight_decay);
   EXPECT_EQ(parse({}).trainer.clip_norm, 0);
-  EXPECT_EQ(parse({"--weight_decay=0"}).weight_decay, 0.0);
+  EXPECT_EQ(parse({"--weight_decay=0"}).optimizer.weight_decay, 0.0);
   const TrainFlags flags = parse({"--weight-decay=0.25", "--clip_norm=0.5"});
-  EXPECT_EQ(flags.weight_decay, 0.25);
+  EXPECT_EQ(flags.optimizer.weight_decay, 0.25);
   EXPECT_EQ(flags.trainer.clip_norm, 0.5);
   ASSERT_TRUE(flags.config.find("weight_decay") && flags.config.find("clip_norm"));
   EXPECT_EQ(flags.config.find("weight_decay")->str(), "0.25");
@@ -414,11 +414,11 @@ TEST(Flags, ReadScopesToRecompute) {
 
 TEST(Flags, ReadSchedulesOfTheRate) {
   const TrainFlags none = parse({});
-  EXPECT_FALSE(none.lr_schedule);
-  EXPECT_EQ(none.warmup_steps, 0);
+  EXPECT_FALSE(none.optimizer.lr_schedule);
+  EXPECT_EQ(none.optimizer.warmup_steps, 0);
   const TrainFlags given = parse({"--lr-schedule", "step:30,60@0.5", "--warmup_steps=500"});
-  EXPECT_EQ(given.lr_schedule->str(), "step:30,60@0.5");
-  EXPECT_EQ(given.warmup_steps, 500);
+  EXPECT_EQ(given.optimizer.lr_schedule->str(), "step:30,60@0.5");
+  EXPECT_EQ(given.optimizer.warmup_steps, 500);
   EXPECT_THAT(refusal({"--lr_schedule=cosine:0@9O"}),
               AllOf(HasSubstr("--lr_schedule=cosine:0@9O"), HasSubstr("'9O' is no time")));
   EXPECT_THAT(refusal({"--lr_schedule=steps:30"}), HasSubstr("did you mean 'step'?"));
@@ -426,10 +426,10 @@ TEST(Flags, ReadSchedulesOfTheRate) {
 
 TEST(Flags, ReadWhatEndsATrainingAndWhatIsAveraged) {
   EXPECT_FALSE(parse({}).early_stop);
-  EXPECT_FALSE(parse({}).moving_average);
+  EXPECT_FALSE(parse({}).optimizer.moving_average);
   EXPECT_EQ(parse({"--early_stop=validation_loss:min:3:0.1"}).early_stop->str(),
             "validation_loss:min:3:0.1");
-  EXPECT_EQ(parse({"--moving_average=0.99"}).moving_average, 0.99);
+  EXPECT_EQ(parse({"--moving_average=0.99"}).optimizer.moving_average, 0.99);
   EXPECT_THAT(refusal({"--early_stop=loss:low:3"}),
               AllOf(HasSubstr("--early_stop=loss:low:3"), HasSubstr("'low' is neither min")));
   EXPECT_THAT(refusal({"--moving_average=1"}), HasSubstr("below 1"));

@@ -97,10 +97,10 @@ TEST(ProcessFlags, OfFilesAndThreadsAreEachProcesssOwn) {
 TEST(Flags, TakeANumberOfProcessesForDryRunsAlone) {
   const TrainFlags flags =
       parse({"--dry_run", "--processes=128", "--devices=gpu:8", "--global_batch_size=2048"});
-  EXPECT_EQ(flags.processes, 128);
+  EXPECT_EQ(flags.group.processes, 128);
   EXPECT_EQ(flags.trainer.batch_size, 2);
   EXPECT_EQ(parse({"--dry_run", "--processes=2", "--devices=cpu:1"}).kind, "replicated");
-  EXPECT_EQ(parse({}).processes, 1);
+  EXPECT_EQ(parse({}).group.processes, 1);
   EXPECT_THAT(refusal({"--processes=4"}),
               HasSubstr("--processes=4 needs --dry_run, which plans one of so many; a run has the "
                         "processes that a launcher starts: mpirun -n 4, or belfry run -n 4"));

@@ -133,7 +133,7 @@ TEST(TfSpellings, NameNumbers) {
   EXPECT_EQ(parse({"--agg_small_grads_max_bytes=0", "--agg_small_grads_max_group=10"})
                 .trainer.aggregation.small_tensors_kb,
             0);
-  EXPECT_EQ(parse({"--init_learning_rate=0.5"}).learning_rate, 0.5);
+  EXPECT_EQ(parse({"--init_learning_rate=0.5"}).optimizer.learning_rate, 0.5);
   EXPECT_EQ(parse({"--tf_random_seed=9"}).trainer.seed, 9u);
   EXPECT_EQ(parse({"--num_inter_threads=3", "--num_intra_threads=1"}).trainer.session.threads, 3);
   EXPECT_EQ(parse({"--use_fp16"}).trainer.precision, Precision::kF16);
@@ -183,7 +183,8 @@ TEST(TfSpellings, ThatContradictOursAreRefusedNamingBoth) {
 }
 
 TEST(TfSpellings, ThatMeanTheSameAsOursAreTaken) {
-  EXPECT_EQ(parse({"--learning_rate=1e-1", "--init_learning_rate=0.1"}).learning_rate, 0.1);
+  EXPECT_EQ(parse({"--learning_rate=1e-1", "--init_learning_rate=0.1"}).optimizer.learning_rate,
+            0.1);
   EXPECT_EQ(parse({"--seed=07", "--tf_random_seed=7"}).trainer.seed, 7u);
   EXPECT_EQ(parse({"--devices=CPU:2", "--num_gpus=2", "--device=cpu"}).trainer.devices.size(), 2u);
   EXPECT_EQ(parse({"--trainer=parameter-server", "--variable_update=parameter_server"}).kind,
