@@ -23,7 +23,7 @@ constexpr std::size_t forward_inputs(bool trained) { return trained ? 3 : 5; }
 constexpr std::size_t gradient_outputs(bool trained) { return trained ? 3 : 5; }
 
 template <bool trained>
-OutputTypes forward_shape(const ShapeContext& c) {
+OutputTypes fused_forward_shape(const ShapeContext& c) {
   const std::size_t inputs = forward_inputs(trained);
   c.require(c.inputs() == inputs || c.inputs() == inputs + 1,
             "takes those of a batch norm, and perhaps a shortcut");
@@ -234,7 +234,7 @@ KernelRun reference_of(const Op& op, const KernelPlan& plan, const TensorType& i
   return reference_of(op, plan, std::vector(static_cast<std::size_t>(op.inputs), image), {image});
 }
 
-WorkRange elements_of(const TensorType& image) { return {0, image.shape.elements()}; }
+WorkRange all_elements(const TensorType& image) { return {0, image.shape.elements()}; }
 
 template <bool trained, bool relu>
 KernelRun forward_reference(KernelPlan& plan) {
@@ -245,7 +245,7 @@ KernelRun forward_reference(KernelPlan& plan) {
   if (trained) outputs.insert(outputs.end(), 2, channels);
   const Op& norm = trained ? kBatchNormTrain : kBatchNormInference;
   return
-      [range = whole_range(norm, 0, inputs, outputs), all = elements_of(image),
+      [range = whole_range(norm, 0, inputs, outputs), all = all_elements(image),
        normalise = reference_of(norm, plan, inputs, outputs), add = reference_of(kAdd, plan, image),
        rectify = reference_of(kRelu, plan, image)](const Pointers& p) {
         const std::size_t own = forward_inputs(trained);
@@ -265,7 +265,7 @@ KernelRun fused_gradient_reference(KernelPlan& plan) {
       outputs(gradient_outputs(trained), channels);
   inputs[0] = inputs[1] = outputs[0] = image;
   const Op& grad = trained ? kBatchNormTrainGrad : kBatchNormInferenceGrad;
-  return [range = whole_range(grad, 0, inputs, outputs), all = elements_of(image),
+  return [range = whole_range(grad, 0, inputs, outputs), all = all_elements(image),
           gradient = reference_of(grad, plan, inputs, outputs),
           mask = reference_of(kReluGrad, plan, image)](const Pointers& p) {
     const std::size_t own = gradient_outputs(trained);
@@ -282,7 +282,7 @@ KernelRun fused_gradient_reference(KernelPlan& plan) {
 
 KernelRun relu_sums_reference(KernelPlan& plan) {
   const TensorType image = plan.input(1), channels = plan.input(2);
-  return [all = elements_of(image), mask = reference_of(kReluGrad, plan, image),
+  return [all = all_elements(image), mask = reference_of(kReluGrad, plan, image),
           sums = reference_of(kBatchNormSums, plan, {image, image, channels, channels},
                               {channels, channels})](const Pointers& p) {
     const auto in = p.given_inputs();
@@ -297,7 +297,7 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
 
 const Op kFusedBatchNormTrain{.name = "FusedBatchNormTrain",
                               .inputs = kVariadic,
-                              .shape = forward_shape<true>,
+                              .shape = fused_forward_shape<true>,
                               .no_gradient = kMadeByPlans,
                               .in_place = InPlace::kFirst,
                               .cpu = forward_cpu<true, false>,
@@ -306,7 +306,7 @@ const Op kFusedBatchNormTrain{.name = "FusedBatchNormTrain",
 
 const Op kFusedBatchNormTrainRelu{.name = "FusedBatchNormTrainRelu",
                                   .inputs = kVariadic,
-                                  .shape = forward_shape<true>,
+                                  .shape = fused_forward_shape<true>,
                                   .no_gradient = kMadeByPlans,
                                   .in_place = InPlace::kFirst,
                                   .cpu = forward_cpu<true, true>,
@@ -315,7 +315,7 @@ const Op kFusedBatchNormTrainRelu{.name = "FusedBatchNormTrainRelu",
 
 const Op kFusedBatchNormInference{.name = "FusedBatchNormInference",
                                   .inputs = kVariadic,
-                                  .shape = forward_shape<false>,
+                                  .shape = fused_forward_shape<false>,
                                   .no_gradient = kMadeByPlans,
                                   .in_place = InPlace::kFirst,
                                   .cpu = forward_cpu<false, false>,
@@ -324,7 +324,7 @@ const Op kFusedBatchNormInference{.name = "FusedBatchNormInference",
 
 const Op kFusedBatchNormInferenceRelu{.name = "FusedBatchNormInferenceRelu",
                                       .inputs = kVariadic,
-                                      .shape = forward_shape<false>,
+                                      .shape = fused_forward_shape<false>,
                                       .no_gradient = kMadeByPlans,
                                       .in_place = InPlace::kFirst,
                                       .cpu = forward_cpu<false, true>,

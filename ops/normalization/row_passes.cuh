@@ -34,7 +34,7 @@ constexpr int kMostLanes = 8;            // threads side by side: 128 bytes of a
 constexpr int kAtOnce = 4;               // rows that a thread reads before it writes
 constexpr int kSummedAtOnce = 2;         // the same of sums, which need more registers
 constexpr int kRowsEach = 2 * kAtOnce;   // of a thread, where rows do not depend on each other
-constexpr std::int64_t kBlocks = 2'048;  // enough for any GPU
+constexpr std::int64_t kBlocks = 1'056;  // at most: four rounds of 132 multiprocessors
 
 struct RowsOf {
   explicit RowsOf(const Shape& x) : rows(x.product(0, x.rank() - 1)), channels(x.back()) {}

@@ -11,14 +11,14 @@
 namespace belfry {
 namespace fuse_test {
 
-struct Run {
+struct Way {
   int devices = 1, threads = 1, shards = 4;
   bool fuse = true;
   const char* type = "CPU";
   Precision precision = Precision::kF32;
 };
 
-std::string hash_of(const ModelSpec& spec, const Run& run, int steps) {
+std::string hash_of(const ModelSpec& spec, const Way& run, int steps) {
   const auto data = synthetic_data(spec.fields, spec.classes, 16, 1);
   TrainerOptions options{.model = spec.model,
                          .optimizer = spec.optimizer,
@@ -60,10 +60,10 @@ TEST(Fused, ResNetOnGpusTrainsToTheSameBits) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
   for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
-    const Run run{.devices = 2, .shards = 0, .type = "GPU", .precision = precision};
-    Run apart = run;
+    const Way way{.devices = 2, .shards = 0, .type = "GPU", .precision = precision};
+    Way apart = way;
     apart.fuse = false;
-    EXPECT_EQ(hash_of(find_model("resnet20", 4), run, 2),
+    EXPECT_EQ(hash_of(find_model("resnet20", 4), way, 2),
               hash_of(find_model("resnet20", 4), apart, 2))
         << name_of(precision);
   }

@@ -58,7 +58,7 @@ TEST(TrainerFlag, OfAnyKindIsTakenBesideFuse) {
     }
   EXPECT_TRUE(parse({"--devices=cpu:1"}).trainer.session.fuse);
   EXPECT_FALSE(parse({"--devices=cpu:1", "--fuse=0"}).trainer.session.fuse);
-  EXPECT_EQ(parse({"--fuse_updates=off"}).config.str(), parse({"--fuse=0"}).config.str());
+  EXPECT_EQ(parse({"--fuse_updates=0"}).config.str(), parse({"--fuse=0"}).config.str());
 }
 
 TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
