@@ -69,8 +69,16 @@ void Processes::publish(std::uint64_t key, std::span<const std::byte> bytes) {
 void Processes::withdraw(std::uint64_t key) {
   const std::lock_guard lock(published_mutex_);
   Published& published = published_[key];
-  published.kept.assign(published.bytes.begin(), published.bytes.end());
-  published.bytes = published.kept;
+  published.kept.emplace(published.bytes.begin(), published.bytes.end());
+  published.bytes = *published.kept;
+}
+
+std::vector<std::uint64_t> Processes::withdrawn() {
+  const std::lock_guard lock(published_mutex_);
+  std::vector<std::uint64_t> keys;
+  for (const auto& [key, published] : published_)
+    if (published.kept) keys.push_back(key);
+  return keys;
 }
 
 std::optional<std::vector<std::byte>> Processes::find(std::uint64_t key) {
@@ -87,7 +95,10 @@ void Processes::fetch(std::uint64_t key, std::span<const std::span<std::byte>> p
 
 std::vector<std::string> Processes::gather(const std::string& own) {
   std::vector<std::string> all;
+  const std::vector<std::uint64_t> unwanted = withdrawn();  // once all have come here, too
   call([&](ProcessGroup& group) { all = belfry::gather(group, own); });
+  const std::lock_guard lock(published_mutex_);
+  for (const std::uint64_t key : unwanted) published_.erase(key);
   return all;
 }
 

@@ -1,5 +1,6 @@
 // The processes of a run, and the one thread of this process that talks to the others.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -54,8 +55,11 @@ class Processes {
   // until withdraw(). Between steps it keeps its value until all processes take part in the next
   // one.
   void publish(std::uint64_t key, std::span<const std::byte> bytes);
-  // Keeps a copy for those who still ask.
+  // Keeps a copy for those who still ask: until the end of a gather() that begins later, as
+  // processes withdraw and gather in one order.
   void withdraw(std::uint64_t key);
+  // Another one at each call, and the same in all processes, which call it in one order: for keys.
+  std::uint64_t next_number() { return next_number_++; }
   // The parts of the other processes that are published under a key, or will be: fetch_parts() of
   // part_server.h.
   void fetch(std::uint64_t key, std::span<const std::span<std::byte>> parts);
@@ -69,10 +73,11 @@ class Processes {
  private:
   struct Published {
     std::span<const std::byte> bytes;
-    std::vector<std::byte> kept;  // which these are, once withdrawn
+    std::optional<std::vector<std::byte>> kept;  // which these are, once withdrawn
   };
 
   std::optional<std::vector<std::byte>> find(std::uint64_t key);
+  std::vector<std::uint64_t> withdrawn();
   void call(const std::function<void(ProcessGroup&)>& what);
   void serve(std::stop_token stop);
   void run(Work& work);
@@ -91,6 +96,7 @@ class Processes {
   std::exception_ptr error_;
   std::mutex published_mutex_;
   std::map<std::uint64_t, Published> published_;
+  std::atomic<std::uint64_t> next_number_{0};
   std::jthread thread_;
 };
 

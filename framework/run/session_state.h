@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -60,6 +61,8 @@ struct Session::State {
   Tensor read_own(Variable variable);
   // The tensor that it and the parts of other processes make up (variable_parts.cc).
   Tensor whole_of(Variable variable, const Tensor& own) const;
+  // Under which the parts of a variable are published: no other variable, of any session, has it.
+  std::uint64_t key_of_parts(const Node& variable) const;
   // Lets other processes read the parts of tensors that this one holds.
   void publish_parts();
   void withdraw_parts();
@@ -80,9 +83,10 @@ struct Session::State {
   VariableMemory variables;
   KeptSteps steps;
   MemoryUse use;
-  std::set<const Node*> printed;      // by log_device_placement
-  std::set<std::uint64_t> published;  // keys of parts
-  std::mutex mutex;                   // over variables and steps
+  std::set<const Node*> printed;              // by log_device_placement
+  std::set<std::uint64_t> published;          // keys of parts
+  std::optional<std::uint64_t> published_as;  // number of the session among those that publish
+  std::mutex mutex;                           // over variables and steps
 
  private:
   class Apart;

@@ -1,7 +1,6 @@
 // Variables of which each process holds a part.
 #include <algorithm>
 
-#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/group/processes.h"
@@ -19,13 +18,6 @@ WorkRange byte_range(Variable variable, std::size_t rank) {
 
 std::size_t own_rank(Variable variable) {
   return static_cast<std::size_t>(variable.node().graph().process().rank);
-}
-
-// Under which parts are published.
-std::uint64_t key_of_parts(Variable variable) {
-  Fnv1a hash;
-  hash.add(std::as_bytes(std::span(variable.logical_name())));
-  return hash.value();
 }
 
 }  // namespace
@@ -50,8 +42,16 @@ Tensor Session::State::whole_of(Variable variable, const Tensor& own) const {
                                   static_cast<std::size_t>(range.size())));
   }
   std::ranges::copy(std::span(own.raw(), own.bytes()), parts[own_rank(variable)].begin());
-  processes->fetch(key_of_parts(variable), parts);
+  processes->fetch(key_of_parts(variable.node()), parts);
   return whole;
+}
+
+// Processes have the same variables in one order, whatever else their graphs have.
+std::uint64_t Session::State::key_of_parts(const Node& variable) const {
+  std::uint64_t before = 0;
+  for (int id = 0; id < variable.id(); ++id)
+    before += graph.node(id).is_variable() && graph.node(id).variable().part.has_value();
+  return *published_as << 32 | before;
 }
 
 void Session::State::publish_parts() {
@@ -62,7 +62,8 @@ void Session::State::publish_parts() {
     const MemoryBlock& memory = variables.memory_of(*node);
     require(memory.on_host(), node->describe(),
             ": other processes read its part, which must lie on a CPU");
-    const std::uint64_t key = key_of_parts(Variable(const_cast<Node&>(*node)));
+    if (!published_as) published_as = options.processes->next_number();
+    const std::uint64_t key = key_of_parts(*node);
     options.processes->publish(key, {static_cast<const std::byte*>(memory.data()), memory.bytes()});
     published.insert(key);
   }
