@@ -28,7 +28,7 @@ GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& ke
                       bool deterministic) {
   if (node.inputs.empty() && node.types.empty()) return [](const Pointers&, GpuStream&) {};
   if (node.op == &kCopy) return copy_on_gpu(node);
-  GpuRun run = device.backend->prepare(device.gpu, kernel, deterministic);
+  GpuRun run = device.backend->prepare(device.gpu, *node.op, kernel, deterministic);
   require<NotFound>(bool(run), kernel.node().describe(), ": there is no kernel for ",
                     name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
   return run;

@@ -204,7 +204,7 @@ void HostQueue::pool(const PoolingCall& call) {
 }
 
 KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms) {
-  QueueRun run = prepare_gpu_kernel(plan, algorithms);
+  QueueRun run = prepare_gpu_kernel(plan.node().op(), plan, algorithms);
   if (!run) return {};
   return [run = std::move(run)](const Pointers& p) {
     HostQueue queue(p.step());

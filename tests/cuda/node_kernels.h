@@ -44,7 +44,7 @@ struct NodeKernel {
         outputs(output_types(node)),
         range(whole_range(node.op(), collective_size(node), inputs, outputs)),
         plan(node, inputs, outputs, range),
-        run(prepare_gpu_kernel(plan, algorithms)) {}
+        run(prepare_gpu_kernel(node.op(), plan, algorithms)) {}
   NodeKernel(const NodeKernel&) = delete;  // the plan sees into it
   NodeKernel& operator=(const NodeKernel&) = delete;
 

@@ -25,7 +25,7 @@ extern "C" void belfry_own_gpu_kernel(belfry::KernelPlan& plan, belfry::GpuRun& 
   using namespace belfry::cuda;
   const DeviceGuard guard(0);
   OwnKernels algorithms(plan.node());
-  QueueRun prepared = prepare_gpu_kernel(plan, algorithms);
+  QueueRun prepared = prepare_gpu_kernel(plan.node().op(), plan, algorithms);
   if (!prepared) return;
   run = StreamRun{std::move(prepared), {.cublas_lt = true}};
 }

@@ -34,7 +34,7 @@ belfry::KernelRun take_on_gpu(belfry::KernelPlan& plan) {
   if (own_kernels)
     own_kernel(plan, run);
   else
-    run = backend.prepare(0, plan, true);
+    run = backend.prepare(0, plan.node().op(), plan, true);
   testing::Test::RecordProperty("devices", "gpu");
   return run ? runtime.kernel(plan, std::move(run)) : belfry::KernelRun();
 }

@@ -67,10 +67,9 @@ StandInGpus::~StandInGpus() = default;
 
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
-  return {c.allocations, c.copies,   c.streams,       c.events,   c.timers,
-          c.prepared,    c.enqueued, c.copied,        c.records,  c.waits,
-          c.stamps,      c.drains,   c.all_reduces,   c.captures, c.replays,
-          c.gathered,    c.checks,   c.deterministic, c.fastest};
+  return {c.allocations,  c.copies,   c.streams, c.events,   c.timers, c.prepared,      c.enqueued,
+          c.copied,       c.records,  c.waits,   c.stamps,   c.drains, c.all_reduces,   c.exchanges,
+          c.rank_gathers, c.captures, c.replays, c.gathered, c.checks, c.deterministic, c.fastest};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {
@@ -278,11 +277,10 @@ void StandInGpus::require_used(int gpu) const {
   require<DeviceError>(used == gpu, "this thread uses GPU ", used, ", not ", gpu);
 }
 
-GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic) const {
+GpuRun StandInGpus::prepare(int gpu, const Op& op, KernelPlan& plan, bool deterministic) const {
   refuse_capture("a search for algorithms");
   ++counters_->prepared;
   ++(deterministic ? counters_->deterministic : counters_->fastest);
-  const Op& op = plan.node().op();
   if (op.name == lacking_) return {};
   KernelRun kernel = prepare_kernel(op, plan, false);
   Memory memory{.writes = static_cast<std::size_t>(op.writes),

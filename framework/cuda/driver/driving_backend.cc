@@ -154,7 +154,7 @@ std::unique_ptr<GpuCommunicators> DrivingBackend::make_communicators(
       nccl_library(), gpus, limit, [this](int gpu) { use(gpu); }, world, &failed);
 }
 
-GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) const {
+GpuRun DrivingBackend::prepare(int gpu, const Op& op, KernelPlan& plan, bool deterministic) const {
   const DeviceGuard guard = enter(gpu);
   const std::lock_guard lock(choosing_);
   std::unique_ptr<Chooser>& chooser = choosers_[{gpu, deterministic}];
@@ -163,8 +163,8 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) co
                                         deterministic ? deterministic_ : measured_, deterministic);
   chooser->source.serve(plan.node());
   NotedNeeds algorithms(chooser->provider);
-  algorithms.needs.memory = !plan.node().op().collective;  // sums refuse nothing
-  QueueRun run = prepare_gpu_kernel(plan, algorithms);
+  algorithms.needs.memory = !op.collective;  // sums refuse nothing
+  QueueRun run = prepare_gpu_kernel(op, plan, algorithms);
   if (!run) return {};
   return StreamRun{std::move(run), algorithms.needs};
 }

@@ -29,8 +29,7 @@ GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half) {
 
 GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = {prepare, true}; }
 
-QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
-  const Op& op = plan.node().op();
+QueueRun prepare_gpu_kernel(const Op& op, KernelPlan& plan, Algorithms& algorithms) {
   const auto found = kernels().find(&op);
   if (found == kernels().end()) return {};
   const auto& [prepare, takes_half] = found->second;
@@ -43,8 +42,8 @@ QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
 std::vector<const char*> ops_without_gpu_kernel() {
   std::vector<const char*> names;
   for (const Op* op : all_ops())
-    if (!kernels().contains(op) && !op->cpu_only && !op->composite && !op->alias && !op->storage &&
-        op != &kCopy && op != &kNoOp)
+    if (!kernels().contains(op) && !op->cpu_only && !op->composite && !op->exchange && !op->alias &&
+        !op->storage && op != &kCopy && op != &kNoOp)
       names.push_back(op->name);
   return names;
 }

@@ -133,7 +133,7 @@ TEST_F(StandInGpusTest, RefusesWorkspacesThatAreNotAligned) {
   const Output y = fill(graph, {4}, 1);
   const std::vector<TensorType> outputs{{{4}, DType::kF32}};
   KernelPlan plan(y.node(), {}, outputs, {0, 4});
-  const GpuRun run = near.prepare(0, plan, true);
+  const GpuRun run = near.prepare(0, y.node().op(), plan, true);
   const auto stream = near.make_stream(0, {});
   near.use(0);
   std::vector<void*> out{near.allocate(0, 16)};
