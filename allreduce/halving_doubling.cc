@@ -19,9 +19,9 @@ struct Part {
 };
 
 // The schedule for one variable.
-class Exchange {
+class PairExchange {
  public:
-  Exchange(const GradientTable& grads, int v)
+  PairExchange(const GradientTable& grads, int v)
       : grads_(grads), v_(v), members_(std::bit_floor(static_cast<std::size_t>(grads.towers()))) {}
 
   std::vector<Output> run(Reduction reduction) {
@@ -124,7 +124,8 @@ class HalvingDoubling final : public CombiningStrategy {
     NameScope names(grads.graph(), "AllReduceHalvingDoubling");
     return by_variable(grads, [&](int v) {
       const bool empty = known_elements(grads, v, "halving_doubling all-reduce") == 0;
-      return empty ? grads.values(v) : Exchange(grads, v).run(reduction);  // empty: nothing to add
+      return empty ? grads.values(v)
+                   : PairExchange(grads, v).run(reduction);  // empty: nothing to add
     });
   }
 };

@@ -1,8 +1,11 @@
 #include "belfry/allreduce/sums_over_processes.h"
 
+#include <optional>
+
 #include "belfry/allreduce/pieces.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/cast.h"
@@ -12,8 +15,18 @@
 namespace belfry {
 namespace {
 
-// The sums of some towers' gradients of some variables, as one row.
-Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last) {
+// Elements that make pieces of GPUs equal, as NCCL gathers equal ones best.
+std::int64_t padding(const GradientTable& grads, const std::vector<Output>& rows) {
+  if (!grads.device(0).is_gpu()) return 0;
+  std::int64_t elements = 0;
+  for (const Output& row : rows) elements += row.shape().elements();
+  const std::int64_t whole = even_unit(grads.graph().process().size);
+  return (whole - elements % whole) % whole;
+}
+
+// The sums of some towers' gradients of some variables, as one row, which may be padded.
+Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last,
+                bool padded = false) {
   std::vector<std::vector<Output>> tensors;
   for (int v = first; v < last; ++v) {
     std::vector<Output>& of = tensors.emplace_back();
@@ -26,22 +39,25 @@ Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last
   if (towers.end - towers.begin > 1) tensors = all_reduce_bucket(tensors);
   std::vector<Output> rows;
   for (const std::vector<Output>& of : tensors) rows.push_back(flat_row(of[0]));
+  if (const std::int64_t more = padded ? padding(grads, rows) : 0; more > 0)
+    rows.push_back(fill(grads.graph(), {more}, 0, rows[0].dtype()));
   return join_flat(rows);
 }
 
 // Of this process's nodes of the canonical tree.
-std::vector<Output> sums_of_nodes(const GradientTable& grads, int first, int last) {
+std::vector<Output> sums_of_nodes(const GradientTable& grads, int first, int last,
+                                  bool padded = false) {
   const ProcessPlace place = grads.graph().process();
   const int towers = grads.towers(), before = place.rank * towers;
   std::vector<Output> own;
   for (const TreeNode& node : covering_nodes({before, before + towers}, place.size * towers))
-    own.push_back(sum_here(grads, {node.begin - before, node.end - before}, first, last));
+    own.push_back(sum_here(grads, {node.begin - before, node.end - before}, first, last, padded));
   return own;
 }
 
 // The canonical sum or mean of rows of all processes.
 Output sum_by_tree(const GradientTable& grads, int first, int last, bool mean) {
-  return sum_over_processes(sums_of_nodes(grads, first, last), grads.graph().process(),
+  return sum_over_processes(sums_of_nodes(grads, first, last, true), grads.graph().process(),
                             grads.towers(), mean);
 }
 
@@ -64,7 +80,10 @@ Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
 }
 
 Output sum_by_mpi(const GradientTable& grads, int first, int last, bool mean) {
-  const Output sum = mpi_all_reduce(sum_here(grads, {0, grads.towers()}, first, last));
+  const Output own = sum_here(grads, {0, grads.towers()}, first, last);
+  std::optional<HostScope> host;  // MPI sums memory of hosts
+  if (own.device().is_gpu()) host.emplace(grads.graph(), own.device());
+  const Output sum = mpi_all_reduce(own);
   return mean ? sum / static_cast<double>(grads.graph().process().size * grads.towers()) : sum;
 }
 

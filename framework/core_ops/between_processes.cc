@@ -1,18 +1,16 @@
 #include "belfry/framework/core_ops/between_processes.h"
 
 #include <algorithm>
-#include <cstring>
-#include <optional>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/exchange.h"
-#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/kernels/reduce.h"
 
 namespace belfry {
 namespace {
 
 constexpr char kCollection[] = "exchanges";
+constexpr std::int64_t kCutUnit = 16;  // elements: a cache line of f32
 constexpr const char* kNoGradient = "gradients are taken in each process";
 
 struct ScatterOptions {
@@ -89,6 +87,15 @@ OutputTypes scatter_shape(const ShapeContext& c) {
                 piece_of(cuts, rank).size()}};
 }
 
+// What a process keeps, of any of these ops.
+template <Exchange (*exchange)(const Node&, const Pointers&)>
+KernelRun keep_own(KernelPlan& plan) {
+  return [node = &plan.node()](const Pointers& p) {
+    for (const Exchange::Copied& copied : exchange(*node, p).kept)
+      std::ranges::copy(copied.from, copied.to.begin());
+  };
+}
+
 // Each row of the output is a covering node's piece of this process.
 Exchange scatter_exchange(const Node& node, const Pointers& p) {
   const auto& [rank, size, towers, tag, cuts] = node.options<ScatterOptions>();
@@ -97,30 +104,22 @@ Exchange scatter_exchange(const Node& node, const Pointers& p) {
   Exchange exchange;
   std::int64_t row = 0;
   for (int r = 0; r < size; ++r) {
-    const auto nodes = std::ssize(covering_nodes_of(r, size, towers));
-    for (std::int64_t i = 0; i < nodes && r != rank; ++i)
-      exchange.received.push_back(
-          {r, tag,
-           bytes_at(p.output<void>(), {(row + i) * length, (row + i + 1) * length}, type.dtype)});
-    row += nodes;
+    const std::size_t nodes = covering_nodes_of(r, size, towers).size();
+    const auto input = [&, to = r](std::size_t i) {
+      return bytes_at(p.input<void>(i), piece_of(node.options<ScatterOptions>().cuts, to),
+                      type.dtype);
+    };
+    for (std::size_t i = 0; i < nodes; ++i, ++row) {
+      const auto to = bytes_at(p.output<void>(), {row * length, (row + 1) * length}, type.dtype);
+      if (r == rank)
+        exchange.kept.push_back({input(i), to});
+      else
+        exchange.received.push_back({r, tag, to});
+    }
     for (std::size_t i = 0; i < p.inputs() && r != rank; ++i)
-      exchange.sent.push_back({r, tag, bytes_at(p.input<void>(i), piece_of(cuts, r), type.dtype)});
+      exchange.sent.push_back({r, tag, input(i)});
   }
   return exchange;
-}
-
-KernelRun scatter_kernel(KernelPlan& plan) {
-  const auto& [rank, size, towers, tag, cuts] = plan.options<ScatterOptions>();
-  const WorkRange own = piece_of(cuts, rank);
-  std::int64_t before = 0;
-  for (int r = 0; r < rank; ++r) before += std::ssize(covering_nodes_of(r, size, towers));
-  return [own, before, dtype = plan.dtype()](const Pointers& p) {
-    for (std::size_t i = 0; i < p.inputs(); ++i) {
-      const std::int64_t row = (before + static_cast<std::int64_t>(i)) * own.size();
-      std::ranges::copy(bytes_at(p.input<void>(i), own, dtype),
-                        bytes_at(p.output<void>(), {row, row + own.size()}, dtype).begin());
-    }
-  };
 }
 
 // Adds covering nodes as the canonical tree does.
@@ -161,8 +160,21 @@ class CoveringSum {
   const TreeNode root_;
 };
 
+void add_in_order(std::span<const TreeNode> nodes, TreeNode node, std::vector<int>& additions) {
+  if (nodes.size() == 1) return additions.push_back(0);
+  const int middle = node.begin + (node.end - node.begin + 1) / 2;
+  const auto left = static_cast<std::size_t>(
+      std::ranges::lower_bound(nodes, middle, {}, &TreeNode::begin) - nodes.begin());
+  add_in_order(nodes.first(left), {node.begin, middle}, additions);
+  add_in_order(nodes.subspan(left), {middle, node.end}, additions);
+  ++additions.back();
+}
+
 OutputTypes add_shape(const ShapeContext& c) {
+  const auto& [size, towers, mean] = c.options<AddOptions>();
   c.require_rank(0, 2);
+  const auto rows = std::ssize(all_covering_nodes(size, towers));
+  c.require(c.input(0)[0] == rows, "takes ", rows, " rows, not ", c.input(0)[0]);
   return {Shape{c.input(0)[1]}};
 }
 
@@ -204,24 +216,23 @@ Exchange gather_exchange(const Node& node, const Pointers& p) {
   const auto& options = node.options<GatherOptions>();
   const TensorType& type = node.input(0).type();
   const std::int64_t own = type.shape.elements();
+  const auto piece = bytes_at(p.input<void>(0), {0, own}, type.dtype);
   Exchange exchange;
+  bool alike = true;
   for (int r = 0; r < options.size; ++r) {
-    if (r == options.rank) continue;
-    exchange.received.push_back(
-        {r, options.tag, bytes_at(p.output<void>(), gathered_piece(options, own, r), type.dtype)});
-    exchange.sent.push_back({r, options.tag, bytes_at(p.input<void>(0), {0, own}, type.dtype)});
+    const WorkRange where = gathered_piece(options, own, r);
+    const auto to = bytes_at(p.output<void>(), where, type.dtype);
+    alike &= where.size() == own;
+    if (r == options.rank) {
+      exchange.kept.push_back({piece, to});
+      continue;
+    }
+    exchange.received.push_back({r, options.tag, to});
+    exchange.sent.push_back({r, options.tag, piece});
   }
+  if (alike)
+    exchange.gathered = {piece, bytes_at(p.output<void>(), {0, own * options.size}, type.dtype)};
   return exchange;
-}
-
-KernelRun gather_kernel(KernelPlan& plan) {
-  const auto& options = plan.options<GatherOptions>();
-  const std::int64_t own = plan.input(0).shape.elements();
-  return [own, at = gathered_piece(options, own, options.rank),
-          dtype = plan.dtype()](const Pointers& p) {
-    std::ranges::copy(bytes_at(p.input<void>(0), {0, own}, dtype),
-                      bytes_at(p.output<void>(), at, dtype).begin());
-  };
 }
 
 OutputTypes pass_on_shape(const ShapeContext& c) {
@@ -239,11 +250,6 @@ Exchange pass_on_exchange(const Node& node, const Pointers& p) {
           .sent = {message((rank + 1) % size, p.input<void>(0), sent.shape.elements())}};
 }
 
-// All of the output comes from another process.
-KernelRun pass_on_kernel(KernelPlan&) {
-  return [](const Pointers&) {};
-}
-
 OutputTypes mpi_all_reduce_shape(const ShapeContext& c) {
   c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64, "MPI adds f32 or f64, not ",
             name_of(c.dtype()));
@@ -252,37 +258,20 @@ OutputTypes mpi_all_reduce_shape(const ShapeContext& c) {
 
 Exchange mpi_all_reduce_exchange(const Node& node, const Pointers& p) {
   const TensorType& type = node.input(0).type();
+  const WorkRange all{0, type.shape.elements()};
+  const auto sum = bytes_at(p.output<void>(), all, type.dtype);
   Exchange exchange;
-  exchange.summed = {{.bytes = bytes_at(p.output<void>(), {0, type.shape.elements()}, type.dtype)}};
+  exchange.kept = {{bytes_at(p.input<void>(0), all, type.dtype), sum}};  // what it adds itself
+  exchange.summed = {{.bytes = sum}};
   exchange.dtype = type.dtype;
   return exchange;
-}
-
-// What this process adds.
-KernelRun mpi_all_reduce_kernel(KernelPlan& plan) {
-  return [elements = plan.input(0).shape.elements(), dtype = plan.dtype()](const Pointers& p) {
-    std::ranges::copy(bytes_at(p.input<void>(0), {0, elements}, dtype),
-                      bytes_at(p.output<void>(), {0, elements}, dtype).begin());
-  };
 }
 
 // Another for each exchange of a graph.
 int next_tag(const Graph& graph) { return static_cast<int>(exchanges(graph).size()); }
 
-// Messages are memory of hosts: what lies on a GPU is copied there before, and back behind.
-class MessageScope {
- public:
-  MessageScope(Graph& graph, const DeviceSpec& device) {
-    if (device.is_gpu()) host_.emplace(graph, device);
-  }
-
- private:
-  std::optional<HostScope> host_;
-};
-
 Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, NodeOptions options,
                  At at) {
-  const MessageScope on(graph, inputs[0].device());
   Node& node = graph.add(op, inputs, at, std::move(options));
   graph.add_to_collection(kCollection, node);
   return node.output();
@@ -295,41 +284,37 @@ const Op kScatterPieces{.name = "ScatterPieces",
                         .shape = scatter_shape,
                         .no_gradient = kNoGradient,
                         .exchange = scatter_exchange,
-                        .reference = scatter_kernel,
-                        .cpu_only = "it moves memory of hosts"};
+                        .reference = keep_own<scatter_exchange>};
 
 const Op kAddPieces{.name = "AddPieces",
                     .inputs = 1,
                     .shape = add_shape,
                     .no_gradient = kNoGradient,
                     .split = WorkSplit::kElements,
-                    .reference = add_kernel,
-                    .cpu_only = "it moves memory of hosts"};
+                    .reference = add_kernel};
 
 const Op kGatherPieces{.name = "GatherPieces",
                        .inputs = 1,
                        .shape = gather_shape,
                        .no_gradient = kNoGradient,
                        .exchange = gather_exchange,
-                       .reference = gather_kernel,
-                       .half = true,
-                       .cpu_only = "it moves memory of hosts"};
+                       .reference = keep_own<gather_exchange>,
+                       .half = true};
 
 const Op kPassOn{.name = "PassOn",
                  .inputs = 1,
                  .shape = pass_on_shape,
                  .no_gradient = kNoGradient,
                  .exchange = pass_on_exchange,
-                 .reference = pass_on_kernel,
-                 .cpu_only = "it moves memory of hosts"};
+                 .reference = keep_own<pass_on_exchange>};
 
 const Op kMpiAllReduce{.name = "MpiAllReduce",
                        .inputs = 1,
                        .shape = mpi_all_reduce_shape,
                        .no_gradient = kNoGradient,
                        .exchange = mpi_all_reduce_exchange,
-                       .reference = mpi_all_reduce_kernel,
-                       .cpu_only = "it moves memory of hosts"};
+                       .reference = keep_own<mpi_all_reduce_exchange>,
+                       .cpu_only = "MPI sums memory of hosts"};
 
 std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
 
@@ -339,11 +324,19 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
   return found;
 }
 
+PieceSum piece_sum(const KernelPlan& plan) {
+  const auto& [size, towers, mean] = plan.options<AddOptions>();
+  PieceSum sum{.additions = {}, .divisor = mean ? size * towers : 1};
+  add_in_order(all_covering_nodes(size, towers), {0, size * towers}, sum.additions);
+  return sum;
+}
+
+std::int64_t even_unit(int size) { return kCutUnit * size; }
+
 Cuts even_cuts(std::int64_t elements, int size) {
-  constexpr std::int64_t kUnit = 16;
-  const std::int64_t units = (elements + kUnit - 1) / kUnit;
+  const std::int64_t units = (elements + kCutUnit - 1) / kCutUnit;
   Cuts cuts;
-  for (int r = 0; r <= size; ++r) cuts.push_back(std::min(elements, units * r / size * kUnit));
+  for (int r = 0; r <= size; ++r) cuts.push_back(std::min(elements, units * r / size * kCutUnit));
   return cuts;
 }
 
@@ -356,18 +349,21 @@ std::vector<std::int64_t> piece_sizes(const Cuts& cuts) {
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                    const Cuts& cuts, At at) {
   Graph& graph = own[0].graph();
-  const MessageScope on(graph, own[0].device());
   const Output pieces = exchanged(
       graph, kScatterPieces, own,
       NodeOptions(ScatterOptions{place.rank, place.size, towers, next_tag(graph), cuts}), at);
-  return graph.add(kAddPieces, {pieces}, at, NodeOptions(AddOptions{place.size, towers, mean}))
+  return add_pieces(pieces, place.size, towers, mean, at);
+}
+
+Output add_pieces(Output rows, int processes, int towers, bool mean, At at) {
+  return rows.graph()
+      .add(kAddPieces, {rows}, at, NodeOptions(AddOptions{processes, towers, mean}))
       .output();
 }
 
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at) {
   const Cuts cuts = even_cuts(own[0].shape().elements(), place.size);
-  const MessageScope on(own[0].graph(), own[0].device());
   return gather_pieces(scatter_sum(own, place, towers, mean, cuts, at), place, cuts, at);
 }
 

@@ -1,4 +1,6 @@
 // Ops that move tensors between processes. Each process builds the same ones in the same order.
+// What lies on a GPU goes by NCCL, and where there is none through memory of the host (pass
+// place_messages).
 #pragma once
 #include <span>
 #include <vector>
@@ -23,6 +25,8 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves);
 using Cuts = std::vector<std::int64_t>;
 // Pieces of nearly equal size: whole cache lines, if the row is long.
 Cuts even_cuts(std::int64_t elements, int size);
+// The pieces are equal of rows with a multiple of so many elements.
+std::int64_t even_unit(int size);
 std::vector<std::int64_t> piece_sizes(const Cuts& cuts);
 
 // The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
@@ -33,6 +37,17 @@ Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int t
 // The same, of which each process keeps its own piece alone.
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                    const Cuts& cuts, At at = {});
+
+// The sum of the rows that scatter_sum() has gathered: those of the covering nodes of all
+// processes, in order; or their mean over all towers.
+Output add_pieces(Output rows, int processes, int towers, bool mean, At at = {});
+// For kernels of kAddPieces, which add the rows of a matrix along the tree by a stack: each row is
+// put on it, and then so many times the last two sums are added. At the end they divide.
+struct PieceSum {
+  std::vector<int> additions;  // after each row
+  int divisor;
+};
+PieceSum piece_sum(const KernelPlan& plan);
 
 // Sends a piece to the next process of the ring by rank, and returns what comes from the one
 // before, of `arriving` elements.

@@ -17,6 +17,7 @@
 
 namespace belfry {
 
+struct Exchange;
 class KernelPlan;
 class Node;
 struct PlanGraph;
@@ -152,6 +153,11 @@ class GpuCommunicators {
   // NCCL refuses, or has not done within the limit.
   virtual void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                           const std::atomic<bool>& failed) = 0;
+  // Enqueues in the rank's stream what it sends to other ranks and receives, all at once, or what
+  // is gathered instead: peers are ranks of all processes, `kept` is the caller's. Each finds its
+  // counterpart there, in order. Else as all_reduce().
+  virtual void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
+                        const std::atomic<bool>& failed) = 0;
   // Throws CommError for what a rank has failed with since. Called by any thread.
   virtual void check() = 0;
   // Nothing in any stream waits for another rank any more. While no thread is in another function;
@@ -164,9 +170,9 @@ class GpuKernelMaker {
  public:
   virtual ~GpuKernelMaker() = default;
 
-  // As CpuKernel: empty if there is no kernel for the node's op with these types. Asks libraries
-  // for algorithms: those that give the same bits each time, or else the fastest, which are
-  // measured once. That may allocate memory of the GPU, and wait for it.
+  // Of KernelPlan::op(). Empty if it has no kernel for these types. Asks libraries for algorithms:
+  // those that give the same bits each time, or else the fastest, which are measured once. That may
+  // allocate memory of the GPU, and wait for it.
   virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
   // Of a FusedUpdate, whose ops have Op::fuses_on_gpus.
   virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;

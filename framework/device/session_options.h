@@ -87,6 +87,8 @@ struct SessionOptions {
   std::shared_ptr<Processes> processes = {};
   // Of a dry run without `processes`: it plans what this one of so many would run.
   ProcessPlace planned_place = {};
+  // How many of these share a host, rank by rank.
+  int planned_per_host = 1;
   // Called with each plan before it is given memory: where tests look at plans and inject faults.
   std::function<void(Plan&)> plan_hook = {};
 };

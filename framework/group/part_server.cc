@@ -23,8 +23,21 @@ void PublishedParts::publish(std::uint64_t key, std::span<const std::byte> bytes
 void PublishedParts::withdraw(std::uint64_t key) {
   const std::lock_guard lock(mutex_);
   Part& part = parts_[key];
-  part.kept.assign(part.bytes.begin(), part.bytes.end());
-  part.bytes = part.kept;
+  part.kept.emplace(part.bytes.begin(), part.bytes.end());
+  part.bytes = *part.kept;
+}
+
+std::vector<std::uint64_t> PublishedParts::withdrawn() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> keys;
+  for (const auto& [key, part] : parts_)
+    if (part.kept) keys.push_back(key);
+  return keys;
+}
+
+void PublishedParts::forget(std::span<const std::uint64_t> keys) {
+  const std::lock_guard lock(mutex_);
+  for (const std::uint64_t key : keys) parts_.erase(key);
 }
 
 std::optional<std::vector<std::byte>> PublishedParts::find(std::uint64_t key) const {

@@ -21,15 +21,19 @@ class PublishedParts {
   // until withdraw(). Between steps it keeps its value until all processes take part in the next
   // one.
   void publish(std::uint64_t key, std::span<const std::byte> bytes);
-  // Keeps a copy for those who still ask.
+  // Keeps a copy for those who still ask, until forget().
   void withdraw(std::uint64_t key);
+  // Those that are withdrawn.
+  std::vector<std::uint64_t> withdrawn() const;
+  // Frees their copies: nobody asks any more.
+  void forget(std::span<const std::uint64_t> keys);
   // A copy; none if nothing has been published.
   std::optional<std::vector<std::byte>> find(std::uint64_t key) const;
 
  private:
   struct Part {
     std::span<const std::byte> bytes;
-    std::vector<std::byte> kept;  // which these are, once withdrawn
+    std::optional<std::vector<std::byte>> kept;  // which these are, once withdrawn
   };
 
   mutable std::mutex mutex_;

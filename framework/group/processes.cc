@@ -67,7 +67,9 @@ void Processes::fetch(std::uint64_t key, std::span<const std::span<std::byte>> p
 
 std::vector<std::string> Processes::gather(const std::string& own) {
   std::vector<std::string> all;
+  const std::vector<std::uint64_t> unwanted = parts_.withdrawn();  // once all have come here, too
   call([&](ProcessGroup& group) { all = belfry::gather(group, own); });
+  parts_.forget(unwanted);
   return all;
 }
 

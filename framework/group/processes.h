@@ -1,5 +1,6 @@
 // The processes of a run, and the one thread of this process that talks to the others.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -50,8 +51,11 @@ class Processes {
   // threw. One work at a time.
   void begin(Work& work);
   void wait();
-  // What other processes may fetch() of this one.
+  // What other processes may fetch() of this one. What is withdrawn is freed at the end of a gather()
+  // that begins later, as processes withdraw and gather in one order.
   PublishedParts& parts() { return parts_; }
+  // Another one at each call, and the same in all processes, which call it in one order: for keys.
+  std::uint64_t next_number() { return next_number_++; }
   // The parts of the other processes that are published under a key, or will be: fetch_parts() of
   // part_server.h.
   void fetch(std::uint64_t key, std::span<const std::span<std::byte>> parts);
@@ -80,6 +84,7 @@ class Processes {
   Work* work_ = nullptr;
   std::exception_ptr error_;
   PublishedParts parts_;
+  std::atomic<std::uint64_t> next_number_{0};
   std::jthread thread_;
 };
 

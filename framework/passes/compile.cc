@@ -21,6 +21,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   verify(graph, context);
   share_replicas(graph, context);
   shards(graph, context);
+  place_messages(graph, context);
   fuse_updates(graph, context);
   fuse(graph, context);
   add_transfers(graph, context);

@@ -45,6 +45,10 @@ void share_replicas(PlanGraph& plan, const PlanContext& context);
 // InvalidArgument if feeds of one device differ in their samples.
 void shards(PlanGraph& plan, const PlanContext& context);
 
+// Moves what sends to other processes from a GPU to the first CPU where NCCL is missing, and what
+// has no kernel for GPUs that shards() has put there. AddPieces are where their pieces arrive.
+void place_messages(PlanGraph& plan, const PlanContext& context);
+
 // Replaces a collective, with the sums over shards before it, or such a sum by one FusedUpdate,
 // together with the updates that read its results, if nothing else reads them. On a GPU it also
 // fuses several updates of one op that follow no sum. A fusion never moves a read to another

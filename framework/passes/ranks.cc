@@ -8,6 +8,11 @@
 namespace belfry {
 namespace {
 
+// One GPU of each process has a rank for messages.
+bool sends_by_rank(const PlanNode& node, const PlanContext& context) {
+  return node.op->exchange && context.device(node.device()).on_gpu();
+}
+
 // Of the nodes behind an expanded one: where its outputs are, and all its parts.
 class RankSplitter {
  public:
@@ -22,7 +27,10 @@ class RankSplitter {
         continue;
       }
       parts_[n].push_back(add(before[n]));
-      for (Value& input : plan_.nodes.back().inputs) input = moved(input);
+      PlanNode& node = plan_.nodes.back();
+      for (Value& input : node.inputs) input = moved(input);
+      if (sends_by_rank(node, context_))
+        node.role = std::make_shared<const Rank>(Rank{.devices = {node.device()}});
     }
   }
 
@@ -116,7 +124,9 @@ void check_ranks(const PlanGraph& plan, const PlanContext& context) {
 }
 
 void split_ranks(PlanGraph& plan, const PlanContext& context) {
-  const auto by_ranks = [](const PlanNode& node) { return node.op->ranks; };
+  const auto by_ranks = [&](const PlanNode& node) {
+    return node.op->ranks || sends_by_rank(node, context);
+  };
   if (std::ranges::any_of(plan.nodes, by_ranks)) RankSplitter(plan, context).run();
 }
 

@@ -125,7 +125,7 @@ std::string PlanGraph::name(Value value) const {
     return fusion->body[at(output.member)].node->output(at(output.index)).name();
   }
   if (found.feed() >= 0) return feeds[at(found.feed())].where.name();
-  if (found.rank()) {
+  if (found.rank() && found.op->collective) {
     const std::vector<int>& members = found.rank()->members;
     const std::size_t here = members.size(), all = at(found.op->collective(*found.node));
     const std::size_t tensor = at(value.index) / here;

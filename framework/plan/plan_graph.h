@@ -104,8 +104,9 @@ inline bool draws(const PlanNode& node) {
 }
 
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
-// participants there. Its results depend on the parts of all ranks, also those of other processes.
-// Only NCCL waits for those.
+// participants there. Or what a GPU sends to other processes and receives (Op::exchange): then it
+// is rank 0 here and has no members. Its results depend on the parts of all ranks, also those of
+// other processes. Only NCCL waits for those.
 struct Rank {
   int number = 0;            // in this process
   std::vector<int> devices;  // of each rank of it: whose strand for communication it works in

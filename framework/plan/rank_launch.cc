@@ -45,10 +45,13 @@ std::string describe_collective(const Node& collective) {
 }
 
 RankLaunch::RankLaunch(const PlanNode& node, GpuRun sum)
-    : rank_(std::get<std::shared_ptr<const Rank>>(node.role)), sum_(std::move(sum)) {
+    : exchange_(node.op->exchange),
+      rank_(std::get<std::shared_ptr<const Rank>>(node.role)),
+      sum_(std::move(sum)) {
+  what_ = {.node = node.node, .dtype = node.types[0].dtype, .elements = {}};
+  if (exchanges()) return;
   const int all = node.op->collective(*node.node);
   const std::size_t here = rank_->members.size();
-  what_ = {.node = node.node, .dtype = node.types[0].dtype, .elements = {}};
   for (std::size_t i = 0; i < node.types.size(); i += here)
     what_.elements.push_back(node.types[i].shape.elements());
   results_.resize(what_.elements.size());
@@ -62,12 +65,24 @@ RankTensors RankLaunch::in_outputs(const Pointers& p, GpuStream& stream) {
   return {rank_->number, &stream, {results_.data(), results_.size()}, results_};
 }
 
-void RankLaunch::enqueue(const Pointers& p, GpuStream& stream) {
+void RankLaunch::reduce(const Pointers& p, GpuStream& stream) {
   if (sum_) sum_(p, stream);
   RankTensors tensors = in_outputs(p, stream);
   if (!sum_) tensors.from = p.all_inputs();
+  communicators_->live->all_reduce(what_, {&tensors, 1}, *failed_);
+}
+
+void RankLaunch::exchange(const Pointers& p, GpuStream& stream) {
+  const Exchange what = exchange_(*what_.node, p);
+  if (!what.gathered)
+    for (const Exchange::Copied& kept : what.kept)
+      if (!kept.from.empty()) stream.copy(kept.to.data(), kept.from.data(), kept.from.size());
+  communicators_->live->exchange(*what_.node, what, rank_->number, stream, *failed_);
+}
+
+void RankLaunch::enqueue(const Pointers& p, GpuStream& stream) {
   try {
-    communicators_->live->all_reduce(what_, {&tensors, 1}, *failed_);
+    exchanges() ? exchange(p, stream) : reduce(p, stream);
   } catch (const CommError& error) {
     throw CommError(cat(error.what(), "; it failed ", describe_collective(*what_.node)));
   }

@@ -1,11 +1,12 @@
 // What the launch of one rank enqueues: the sum of the participants on its GPU, if there are
-// several, then its part of the all-reduce.
+// several, then its part of the all-reduce; or its messages.
 #pragma once
 #include <atomic>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
+#include "belfry/framework/graph/exchange.h"
 #include "belfry/framework/plan/plan_graph.h"
 
 namespace belfry {
@@ -21,6 +22,8 @@ class RankLaunch {
   const Node& node() const { return *what_.node; }
   const Rank& rank() const { return *rank_; }
   const RankReduction& reduction() const { return what_; }
+  // Whether it sends and receives; else it reduces.
+  bool exchanges() const { return exchange_ != nullptr; }
 
   // Before the first run: the communicators of its rank, and the flag of a run that has failed.
   void join(Communicators& communicators, const std::atomic<bool>& failed) {
@@ -31,12 +34,17 @@ class RankLaunch {
 
   // Throws CommError naming the variables, too.
   void enqueue(const Pointers& p, GpuStream& stream);
-  // What enqueue() hands to the communicators, with the outputs in place of the inputs. To exchange
-  // whatever they hold makes all connections that a step uses. Valid until the next call.
+  // What enqueue() hands to the communicators to be reduced, with the outputs in place of the
+  // inputs. To exchange whatever they hold makes all connections that a step uses. Valid until the
+  // next call.
   RankTensors in_outputs(const Pointers& p, GpuStream& stream);
 
  private:
+  void reduce(const Pointers& p, GpuStream& stream);
+  void exchange(const Pointers& p, GpuStream& stream);
+
   RankReduction what_;
+  Exchange (*exchange_)(const Node& node, const Pointers& pointers) = nullptr;
   std::shared_ptr<const Rank> rank_;
   GpuRun sum_;
   std::vector<void*> results_;  // one per tensor

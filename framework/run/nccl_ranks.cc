@@ -149,13 +149,15 @@ std::vector<AgreedItem> NcclRanks::collectives() const {
   for (const Launch& launch : plan_.launches) {
     if (!launch.rank || launch.rank->rank().number > 0) continue;
     const RankReduction& what = launch.rank->reduction();
+    const std::string reduced = launch.rank->exchanges()
+                                    ? cat(" of ", name_of(what.dtype))
+                                    : cat(" of ", join(what.elements), " elements of ",
+                                          name_of(what.dtype), ", divided by ", what.divisor);
     const auto used =
         std::ranges::find(joined_, &launch.rank->communicators(), &Joined::all) - joined_.begin();
-    items.push_back(
-        {cat("collective ", items.size() - joined_.size(), " of the step"),
-         cat(what.node->op().name, " '", what.node->logical_name(), "' of ", join(what.elements),
-             " elements of ", name_of(what.dtype), ", divided by ", what.divisor,
-             ", by communicator ", used, ", built at ", what.node->origin().site)});
+    items.push_back({cat("collective ", items.size() - joined_.size(), " of the step"),
+                     cat(what.node->op().name, " '", what.node->logical_name(), "'", reduced,
+                         ", by communicator ", used, ", built at ", what.node->origin().site)});
   }
   return items;
 }
@@ -220,9 +222,15 @@ void NcclRanks::connect_collectives(int thread) {
     const LinkedLaunch& linked = linked_.linked(command.launch);
     if (!linked.launch->rank) continue;
     RankLaunch& rank = *linked.launch->rank;
+    GpuStream& of = strands_.stream(linked.launch->strand);
+    if (rank.exchanges()) {
+      flush();
+      of.serve(rank.node());
+      rank.enqueue(linked.pointers(linked.launch->range, 0), of);
+      continue;
+    }
     if (first && &first->node() != &rank.node()) flush();
     first = &rank;
-    GpuStream& of = strands_.stream(linked.launch->strand);
     of.serve(rank.node());
     group.push_back(rank.in_outputs(linked.pointers(linked.launch->range, 0), of));
   }

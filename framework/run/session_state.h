@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -37,9 +38,13 @@ class SharedParts {
   Tensor whole_of(Variable variable, const Tensor& own) const;
 
  private:
+  // Under which the parts of a variable are published: no other variable, of any session, has it.
+  std::uint64_t key_of(const Node& variable) const;
+
   const SessionOptions& options_;
   const VariableMemory& variables_;
-  std::set<std::uint64_t> published_;  // keys
+  std::set<std::uint64_t> published_;    // keys
+  std::optional<std::uint64_t> number_;  // of the session, among those that publish
 };
 
 struct Session::State {

@@ -1,7 +1,6 @@
 // Variables of which each process holds a part.
 #include <algorithm>
 
-#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/group/processes.h"
@@ -19,13 +18,6 @@ WorkRange byte_range(Variable variable, std::size_t rank) {
 
 std::size_t own_rank(Variable variable) {
   return static_cast<std::size_t>(variable.node().graph().process().rank);
-}
-
-// Under which parts are published.
-std::uint64_t key_of_parts(Variable variable) {
-  Fnv1a hash;
-  hash.add(std::as_bytes(std::span(variable.logical_name())));
-  return hash.value();
 }
 
 }  // namespace
@@ -50,8 +42,17 @@ Tensor SharedParts::whole_of(Variable variable, const Tensor& own) const {
                                   static_cast<std::size_t>(range.size())));
   }
   std::ranges::copy(std::span(own.raw(), own.bytes()), parts[own_rank(variable)].begin());
-  processes->fetch(key_of_parts(variable), parts);
+  processes->fetch(key_of(variable.node()), parts);
   return whole;
+}
+
+// Processes have the same variables in one order, whatever else their graphs have.
+std::uint64_t SharedParts::key_of(const Node& variable) const {
+  const Graph& graph = variable.graph();
+  std::uint64_t before = 0;
+  for (std::size_t id = 0; id < static_cast<std::size_t>(variable.id()); ++id)
+    before += graph.node(id).is_variable() && graph.node(id).variable().part.has_value();
+  return *number_ << 32 | before;
 }
 
 void SharedParts::publish() {
@@ -62,7 +63,8 @@ void SharedParts::publish() {
     const MemoryBlock& memory = variables_.memory_of(*node);
     require(memory.on_host(), node->describe(),
             ": other processes read its part, which must lie on a CPU");
-    const std::uint64_t key = key_of_parts(Variable(const_cast<Node&>(*node)));
+    if (!number_) number_ = options_.processes->next_number();
+    const std::uint64_t key = key_of(*node);
     options_.processes->parts().publish(
         key, {static_cast<const std::byte*>(memory.data()), memory.bytes()});
     published_.insert(key);

@@ -1,6 +1,7 @@
 #include "belfry/tests/cuda/fake_nccl.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,13 @@ struct Sum {
   ncclDataType_t type;
 };
 
+struct Message {
+  int peer;
+  const void* from;  // null: received
+  void* to;
+  std::size_t bytes;
+};
+
 struct Comm {
   int rank, ranks;
   int clique;
@@ -26,6 +34,8 @@ struct Comm {
   ncclResult_t state = ncclSuccess;
   bool finalized = false;
   std::vector<Sum> sums = {};
+  std::vector<Sum> gathers = {};
+  std::vector<Message> messages = {};  // that have not met their counterpart
 };
 
 struct State {
@@ -35,7 +45,8 @@ struct State {
   std::string fails, stalls, misuse;
   ncclResult_t code = ncclSuccess;
   int but = 0, delay = 0, cliques = 0, finalized = 0, aborted = 0;
-  std::map<int, std::size_t> summed;  // by clique: how many sums have been made
+  std::map<int, std::size_t> summed;    // by clique: how many sums have been made
+  std::map<int, std::size_t> gathered;  // and how many gathers
 };
 State* state = nullptr;
 
@@ -79,12 +90,17 @@ void add_up(const std::vector<Sum>& sums) {
   test::sum_ranks<T>(from, to, static_cast<std::int64_t>(sums[0].elements));
 }
 
-// Those that all ranks of the clique have asked for.
-ncclResult_t meet(int clique) {
+std::vector<Comm*> ranks_of(int clique) {
   std::vector<Comm*> ranks;
   for (const auto& [key, comm] : state->comms)
     if (comm->clique == clique) ranks.push_back(comm.get());
   std::ranges::sort(ranks, {}, &Comm::rank);
+  return ranks;
+}
+
+// Sums that all ranks of the clique have asked for.
+ncclResult_t meet(int clique) {
+  const std::vector<Comm*> ranks = ranks_of(clique);
   for (std::size_t& next = state->summed[clique];; ++next) {
     std::vector<Sum> sums;
     for (const Comm* comm : ranks)
@@ -100,6 +116,43 @@ ncclResult_t meet(int clique) {
       case ncclFloat16: add_up<kernels::F16>(sums); break;
       case ncclBfloat16: add_up<kernels::BF16>(sums); break;
       default: return misused("a type that is not summed");
+    }
+  }
+}
+
+// Moves what has been sent to the first that waits for it.
+ncclResult_t deliver(int clique) {
+  const std::vector<Comm*> ranks = ranks_of(clique);
+  for (Comm* const from : ranks)
+    for (auto sent = from->messages.begin(); sent != from->messages.end();) {
+      const auto to = std::ranges::find(ranks, sent->peer, &Comm::rank);
+      const auto waits = [&](const Message& m) { return !m.from && m.peer == from->rank; };
+      if (!sent->from || to == ranks.end() || std::ranges::none_of((*to)->messages, waits)) {
+        ++sent;
+        continue;
+      }
+      const auto received = std::ranges::find_if((*to)->messages, waits);
+      if (received->bytes != sent->bytes) return misused("a message has another size");
+      std::memcpy(received->to, sent->from, sent->bytes);
+      (*to)->messages.erase(received);
+      sent = from->messages.erase(sent);
+    }
+  return ncclSuccess;
+}
+
+ncclResult_t gather(int clique) {
+  const std::vector<Comm*> ranks = ranks_of(clique);
+  for (std::size_t& next = state->gathered[clique];; ++next) {
+    for (const Comm* comm : ranks)
+      if (std::ssize(ranks) < comm->ranks || comm->gathers.size() <= next) return ncclSuccess;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const Sum& piece = ranks[r]->gathers[next];
+      for (const Comm* to : ranks) {
+        const Sum& all = to->gathers[next];
+        if (all.elements != piece.elements) return misused("pieces have other sizes");
+        std::memcpy(static_cast<std::byte*>(all.to) + r * piece.elements, piece.from,
+                    piece.elements);
+      }
     }
   }
 }
@@ -182,6 +235,45 @@ ncclResult_t all_reduce(const void* from, void* to, std::size_t elements, ncclDa
   return ncclSuccess;
 }
 
+// A communicator that may be given bytes; null if it may not.
+Comm* take_bytes(const char* call, std::size_t bytes, ncclDataType_t type, ncclComm_t handle) {
+  Comm* const comm = find(handle);
+  if (!comm || depth == 0 || bytes == 0 || type != ncclInt8) return nullptr;
+  begin(*comm, call);
+  grouped.push_back(comm);
+  return comm;
+}
+
+ncclResult_t all_gather(const void* from, void* to, std::size_t bytes, ncclDataType_t type,
+                        ncclComm_t handle, cudaStream_t) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclAllGather"); code != ncclSuccess) return code;
+  Comm* const comm = take_bytes("ncclAllGather", bytes, type, handle);
+  if (!comm) return misused("an unexpected all-gather");
+  comm->gathers.push_back({from, to, bytes, type});
+  return ncclSuccess;
+}
+
+ncclResult_t send(const void* from, std::size_t bytes, ncclDataType_t type, int peer,
+                  ncclComm_t handle, cudaStream_t) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclSend"); code != ncclSuccess) return code;
+  Comm* const comm = take_bytes("ncclSend", bytes, type, handle);
+  if (!comm || peer == comm->rank) return misused("an unexpected message is sent");
+  comm->messages.push_back({peer, from, nullptr, bytes});
+  return ncclSuccess;
+}
+
+ncclResult_t receive(void* to, std::size_t bytes, ncclDataType_t type, int peer, ncclComm_t handle,
+                     cudaStream_t) {
+  const std::lock_guard lock(state->mutex);
+  if (const ncclResult_t code = enter("ncclRecv"); code != ncclSuccess) return code;
+  Comm* const comm = take_bytes("ncclRecv", bytes, type, handle);
+  if (!comm || peer == comm->rank) return misused("an unexpected message is waited for");
+  comm->messages.push_back({peer, nullptr, to, bytes});
+  return ncclSuccess;
+}
+
 ncclResult_t group_start() {
   const std::lock_guard lock(state->mutex);
   if (const ncclResult_t code = enter("ncclGroupStart"); code != ncclSuccess) return code;
@@ -197,7 +289,8 @@ ncclResult_t group_end() {
   if (const ncclResult_t code = enter("ncclGroupEnd"); code != ncclSuccess) return code;
   for (Comm* comm : of_group) {
     if (state->stalls == "ncclGroupEnd") begin(*comm, "ncclGroupEnd");
-    if (const ncclResult_t code = meet(comm->clique); code != ncclSuccess) return code;
+    for (const auto done : {meet, deliver, gather})
+      if (const ncclResult_t code = done(comm->clique); code != ncclSuccess) return code;
   }
   return ncclInProgress;
 }
@@ -218,6 +311,9 @@ FakeNccl::FakeNccl() {
   library_.ncclCommFinalize = finalize;
   library_.ncclCommDestroy = destroy;
   library_.ncclAllReduce = all_reduce;
+  library_.ncclAllGather = all_gather;
+  library_.ncclSend = send;
+  library_.ncclRecv = receive;
   library_.ncclGroupStart = group_start;
   library_.ncclGroupEnd = group_end;
   library_.version = 22809;

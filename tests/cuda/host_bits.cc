@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/all_reduce.h"
@@ -186,6 +187,20 @@ TEST(HostBits, OfCanonicalSums) {
     for (const bool mean : {false, true})
       expect_host_bits([mean](Inputs x) { return Built(all_reduce(x, {.mean = mean})); }, inputs);
     expect_host_bits([](Inputs x) { return add_n(x); }, inputs);
+  }
+}
+
+// Processes whose towers are several nodes of the tree are among these.
+TEST(HostBits, OfSumsOverProcesses) {
+  for (const auto& [processes, towers] :
+       {std::pair(2, 1), {3, 2}, {2, 3}, {5, 3}, {7, 6}, {128, 8}}) {
+    std::int64_t rows = 0;
+    for (int r = 0; r < processes; ++r)
+      rows += std::ssize(covering_nodes({r * towers, (r + 1) * towers}, processes * towers));
+    for (const bool mean : {false, true})
+      expect_host_bits(
+          [mean, n = processes, k = towers](Inputs x) { return add_pieces(x[0], n, k, mean); },
+          {random_values({rows, 1030}, -2, 2, static_cast<unsigned>(rows))});
   }
 }
 

@@ -242,17 +242,19 @@ TEST(TrainBench, PlansForGpusThatAreNotThere) {
 TEST(TrainBench, PlansOneOfManyProcesses) {
   const std::string json = temporary_path(".json");
   const Finished done = bench({"--model=mlp", "--image_size=8", "--devices=gpu:8",
-                               "--processes=128", "--batch_size=2", "--dry_run", "--json=" + json});
+                               "--processes=128", "--processes_per_host=8", "--batch_size=2",
+                               "--dry_run", "--json=" + json});
   ASSERT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.output,
               AllOf(HasSubstr("GPU:7 of each of 128 processes"), HasSubstr("2048 in all"),
-                    HasSubstr("through memory of the host")));
+                    HasSubstr("8 of them on its host")));
   const auto plan = nlohmann::json::parse(take(json));
   EXPECT_EQ(plan["global_batch_size"], 2048);
   EXPECT_EQ(plan["devices"].size(), 9u) << "and the host";
   EXPECT_EQ(plan["devices"][8]["tower"], 7);
   const auto& between = plan["between_hosts"];
-  EXPECT_EQ(between["links"].size(), 127u);
+  EXPECT_EQ(between["links"].size(), 120u);
+  EXPECT_EQ(plan["with_processes_of_host"]["links"].size(), 7u);
   std::int64_t sent = 0;
   for (const auto& link : between["links"]) sent += link["sent_bytes"].get<std::int64_t>();
   EXPECT_EQ(between["sent_bytes"], sent);

@@ -1,5 +1,7 @@
 #include "belfry/tests/support/stand_in_communicators.h"
 
+#include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "belfry/framework/base/require.h"
@@ -11,14 +13,15 @@
 namespace belfry::test {
 namespace {
 
-void add_up(const RankReduction& what, const std::vector<std::vector<const std::byte*>>& from,
-            const std::vector<std::vector<std::byte*>>& to) {
+using Parts = std::vector<RankMeetings::Part>;
+
+void add_up(const RankReduction& what, const Parts& parts) {
   for (std::size_t b = 0; b < what.elements.size(); ++b) {
     std::vector<const void*> terms;
     std::vector<void*> sums;
-    for (std::size_t r = 0; r < from.size(); ++r) {
-      terms.push_back(from[r][b]);
-      sums.push_back(to[r][b]);
+    for (const RankMeetings::Part& part : parts) {
+      terms.push_back(part.from[b]);
+      sums.push_back(part.to[b]);
     }
     const auto sum = [&]<class T>(T) { sum_ranks<T>(terms, sums, what.elements[b], what.divisor); };
     switch (what.dtype) {
@@ -29,6 +32,44 @@ void add_up(const RankReduction& what, const std::vector<std::vector<const std::
       default: sum(kernels::BF16{});
     }
   }
+}
+
+void gather(const Parts& parts) {
+  const std::size_t bytes = parts[0].messages.gathered->from.size();
+  for (const RankMeetings::Part& to : parts)
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      const auto from = parts[r].messages.gathered->from;
+      require<CommError>(from.size() == bytes, "ranks gather ", bytes, " and ", from.size(),
+                         " bytes");
+      std::memcpy(to.messages.gathered->to.data() + r * bytes, from.data(), bytes);
+    }
+}
+
+// Messages between two ranks, in order.
+void deliver(const std::vector<GroupMessage>& sent, int from, int to,
+             const std::vector<GroupMessage>& received) {
+  auto next = received.begin();
+  const auto find = [&] {
+    next = std::find_if(next, received.end(),
+                        [from](const GroupMessage& message) { return message.peer == from; });
+    return next != received.end();
+  };
+  for (const GroupMessage& message : sent) {
+    if (message.peer != to) continue;
+    require<CommError>(find() && next->bytes.size() == message.bytes.size(), "rank ", to,
+                       " does not receive the ", message.bytes.size(), " bytes of rank ", from);
+    std::ranges::copy(message.bytes, (next++)->bytes.begin());
+  }
+  require<CommError>(!find(), "rank ", to, " waits for a message that rank ", from,
+                     " does not send");
+}
+
+void exchange_all(const Parts& parts) {
+  if (parts[0].messages.gathered) return gather(parts);
+  for (std::size_t from = 0; from < parts.size(); ++from)
+    for (std::size_t to = 0; to < parts.size(); ++to)
+      deliver(parts[from].messages.sent, static_cast<int>(from), static_cast<int>(to),
+              parts[to].messages.received);
 }
 
 }  // namespace
@@ -42,25 +83,24 @@ bool RankMeetings::join(std::size_t ranks, const std::atomic<bool>& failed) {
   return joined_ >= ranks_;
 }
 
-void RankMeetings::meet(std::size_t rank, std::int64_t number, const RankReduction& what,
-                        std::vector<const std::byte*> from, std::vector<std::byte*> to, bool stalls,
+void RankMeetings::meet(std::size_t rank, std::int64_t number, Part part, bool stalls,
                         const bool& aborted) {
+  const RankReduction what = part.what;
   std::unique_lock lock(mutex_);
   if (stalls) changed_.wait(lock, [&] { return aborted; });
   Meeting& meeting = meetings_[number];
   if (meeting.came == 0) {
     meeting.node = what.node->logical_name();
     meeting.what = what;
-    meeting.from.resize(ranks_);
-    meeting.to.resize(ranks_);
+    meeting.parts.resize(ranks_);
   }
   require<CommError>(
       meeting.node == what.node->logical_name() && meeting.what.elements == what.elements,
       "ranks meet with ", meeting.node, " and ", what.node->logical_name());
-  meeting.from[rank] = std::move(from);
-  meeting.to[rank] = std::move(to);
+  const bool exchanges = part.exchanges;
+  meeting.parts[rank] = std::move(part);
   if (++meeting.came == ranks_ && !broken_) {  // else others may have gone on
-    add_up(what, meeting.from, meeting.to);
+    exchanges ? exchange_all(meeting.parts) : add_up(what, meeting.parts);
     meeting.done = true;
     changed_.notify_all();
   }
@@ -100,44 +140,72 @@ StandInCommunicators::~StandInCommunicators() {
 
 void StandInCommunicators::all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                                       const std::atomic<bool>& failed) {
-  NcclFaults& faults = gpus_.nccl_faults();
   if (capturing && all_->ranks() > 1)
     capturing->refuse(
         cat(what.node->name(), ": several ranks, which wait for each other, are captured"));
   for (const RankTensors& of : ranks) {
     const auto r = static_cast<std::size_t>(of.rank);
-    require<CommError>(!busy_[r].exchange(true), "two threads are in one communicator at once");
-    ++gpus_.counters_->all_reduces;
-    const int call = faults.calls++;
-    if (call == faults.fail_at) {
-      busy_[r] = false;
-      throw CommError(cat("ncclAllReduce failed: in a test, for ", what.node->describe()));
-    }
-    if (call == faults.in_progress_at) {
-      stay_in_progress(failed);
-      busy_[r] = false;
-      return;
-    }
-    std::vector<const std::byte*> from;
-    std::vector<std::byte*> to;
+    RankMeetings::Part part{.what = what};
     std::vector<Access> accesses;
     for (std::size_t b = 0; b < what.elements.size(); ++b) {
-      from.push_back(gpus_.behind(gpu_of_[r], of.from[b]));
-      to.push_back(gpus_.behind(gpu_of_[r], of.to[b]));
+      part.from.push_back(gpus_.behind(gpu_of_[r], of.from[b]));
+      part.to.push_back(gpus_.behind(gpu_of_[r], of.to[b]));
       const auto bytes = what.elements[b] * static_cast<std::int64_t>(size_of(what.dtype));
-      accesses.push_back(accessed(from.back(), bytes, false));
-      accesses.push_back(accessed(to.back(), bytes, true));
+      accesses.push_back(accessed(part.from.back(), bytes, false));
+      accesses.push_back(accessed(part.to.back(), bytes, true));
     }
-    const bool stalls = call == faults.stall_at;
-    dynamic_cast<StandInStream&>(*of.stream)
-        .enqueue(
-            [=, this, number = enqueued_[r]++, held = capturing ? held_ : nullptr] {
-              all_->meet(first_ + r, number, what, from, to, stalls, aborted_);
-            },
-            std::move(accesses));
-    if (call == faults.fail_later_at) broken_ = true;
-    busy_[r] = false;
+    ++gpus_.counters_->all_reduces;
+    enqueue(r, *of.stream, std::move(part), std::move(accesses), failed);
   }
+}
+
+void StandInCommunicators::exchange(const Node& node, const Exchange& what, int rank,
+                                    GpuStream& stream, const std::atomic<bool>& failed) {
+  const auto r = static_cast<std::size_t>(rank);
+  RankMeetings::Part part{.what = {.node = &node, .dtype = DType::kF32, .elements = {}},
+                          .messages = what,
+                          .exchanges = true};
+  std::vector<Access> accesses;
+  const auto use = [&]<class Bytes>(Bytes& bytes, bool writes) {
+    bytes = Bytes(gpus_.behind(gpu_of_[r], bytes.data()), bytes.size());
+    accesses.push_back(accessed(bytes.data(), bytes.size(), writes));
+  };
+  if (part.messages.gathered) {
+    use(part.messages.gathered->from, false);
+    use(part.messages.gathered->to, true);
+    ++gpus_.counters_->rank_gathers;
+  } else {
+    for (GroupMessage& message : part.messages.sent) use(message.bytes, false);
+    for (GroupMessage& message : part.messages.received) use(message.bytes, true);
+    ++gpus_.counters_->exchanges;
+  }
+  enqueue(r, stream, std::move(part), std::move(accesses), failed);
+}
+
+void StandInCommunicators::enqueue(std::size_t r, GpuStream& stream, RankMeetings::Part part,
+                                   std::vector<Access> accesses, const std::atomic<bool>& failed) {
+  NcclFaults& faults = gpus_.nccl_faults();
+  require<CommError>(!busy_[r].exchange(true), "two threads are in one communicator at once");
+  const int call = faults.calls++;
+  if (call == faults.fail_at) {
+    busy_[r] = false;
+    throw CommError(cat(part.exchanges ? "ncclSend" : "ncclAllReduce", " failed: in a test, for ",
+                        part.what.node->describe()));
+  }
+  if (call == faults.in_progress_at) {
+    stay_in_progress(failed);
+    busy_[r] = false;
+    return;
+  }
+  const bool stalls = call == faults.stall_at;
+  dynamic_cast<StandInStream&>(stream).enqueue(
+      [=, this, part = std::move(part), number = enqueued_[r]++,
+       held = capturing ? held_ : nullptr] {
+        all_->meet(first_ + r, number, part, stalls, aborted_);
+      },
+      std::move(accesses));
+  if (call == faults.fail_later_at) broken_ = true;
+  busy_[r] = false;
 }
 
 // As a call that never ends by itself; not for ever, so that a test which is wrong ends, too.

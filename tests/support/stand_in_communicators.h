@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <limits>
 
+#include "belfry/framework/graph/exchange.h"
+#include "belfry/tests/support/stand_in_capture.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 
 namespace belfry::test {
@@ -36,20 +38,24 @@ class RankMeetings {
   std::size_t ranks() const { return ranks_; }
   // Waits until all ranks have come, as making communicators does. False if `failed` is set first.
   bool join(std::size_t ranks, const std::atomic<bool>& failed);
-  // The part of a rank in all-reduce `number`: waits for those of all, or until `aborted`.
-  void meet(std::size_t rank, std::int64_t number, const RankReduction& what,
-            std::vector<const std::byte*> from, std::vector<std::byte*> to, bool stalls,
-            const bool& aborted);
+  // What a rank brings: tensors to be reduced, or messages.
+  struct Part {
+    RankReduction what;
+    std::vector<const std::byte*> from = {};
+    std::vector<std::byte*> to = {};
+    Exchange messages = {};
+    bool exchanges = false;
+  };
+  // The part of a rank in meeting `number`: waits for those of all, or until `aborted`.
+  void meet(std::size_t rank, std::int64_t number, Part part, bool stalls, const bool& aborted);
   // Sets the flag, which meet() looks at. Ranks of other processes wait on, for one that is gone.
   void abort(bool& aborted);
 
  private:
-  // One all-reduce. Ranks are told apart by what they bring.
   struct Meeting {
-    std::string node;
-    RankReduction what;
-    std::vector<std::vector<const std::byte*>> from = {};  // by rank; empty: has not come
-    std::vector<std::vector<std::byte*>> to = {};
+    std::vector<Part> parts = {};  // by rank
+    std::string node = {};
+    RankReduction what = {};
     std::size_t came = 0, left = 0;
     bool done = false;
   };
@@ -72,15 +78,19 @@ class StandInCommunicators final : public GpuCommunicators {
 
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;
+  void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
+                const std::atomic<bool>& failed) override;
   void check() override;
   void abort_all() noexcept override;
 
  private:
+  void enqueue(std::size_t rank, GpuStream& stream, RankMeetings::Part part,
+               std::vector<Access> accesses, const std::atomic<bool>& failed);
   void stay_in_progress(const std::atomic<bool>& failed) const;
 
   const StandInGpus& gpus_;
   std::vector<int> gpu_of_;             // by rank
-  std::vector<std::int64_t> enqueued_;  // by rank: how many all-reduces
+  std::vector<std::int64_t> enqueued_;  // by rank: how many parts
   std::vector<std::atomic<bool>> busy_;
   const std::shared_ptr<RankMeetings> all_;
   const std::size_t first_;

@@ -67,10 +67,9 @@ StandInGpus::~StandInGpus() = default;
 
 StandInGpus::Calls StandInGpus::calls() const {
   const Counters& c = *counters_;
-  return {c.allocations, c.copies,   c.streams,       c.events,   c.timers,
-          c.prepared,    c.enqueued, c.copied,        c.records,  c.waits,
-          c.stamps,      c.drains,   c.all_reduces,   c.captures, c.replays,
-          c.gathered,    c.checks,   c.deterministic, c.fastest};
+  return {c.allocations,  c.copies,   c.streams, c.events,   c.timers, c.prepared,      c.enqueued,
+          c.copied,       c.records,  c.waits,   c.stamps,   c.drains, c.all_reduces,   c.exchanges,
+          c.rank_gathers, c.captures, c.replays, c.gathered, c.checks, c.deterministic, c.fastest};
 }
 
 std::int64_t StandInGpus::in_use(int gpu) const {

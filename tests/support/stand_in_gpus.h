@@ -42,7 +42,8 @@ class StandInGpus final : public FakeGpus {
   struct Calls {
     int allocations = 0, copies = 0, streams = 0, events = 0, timers = 0, prepared = 0;
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
-    int all_reduces = 0;  // of one rank
+    int all_reduces = 0;                  // of one rank
+    int exchanges = 0, rank_gathers = 0;  // of one rank, with other processes
     int captures = 0, replays = 0;
     int gathered = 0;                    // copies of several tensors
     int checks = 0;                      // whether a GPU has failed
@@ -107,8 +108,8 @@ class StandInGpus final : public FakeGpus {
   friend class StandInCommunicators;
   struct Counters {
     std::atomic<int> allocations, copies, streams, events, timers, prepared;
-    std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces, captures,
-        replays, gathered, checks, deterministic, fastest;
+    std::atomic<int> enqueued, copied, records, waits, stamps, drains, all_reduces, exchanges,
+        rank_gathers, captures, replays, gathered, checks, deterministic, fastest;
   };
   struct Space;
   struct InFlight;

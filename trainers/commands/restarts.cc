@@ -7,6 +7,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
+#include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 
@@ -98,7 +99,7 @@ std::optional<std::int64_t> Restarts::saved_step() const {
 }
 
 std::optional<Restarts::Saved> Restarts::find_saved() const {
-  if (run_dir_.empty() || !is_run_directory(run_dir_)) return {};
+  if (run_dir_.empty() || checkpoints_in(local_file_system(), run_dir_).empty()) return {};
   const std::string path = checkpoint_at(run_dir_);
   const std::optional<CheckpointInfo> info = find_training(path);
   if (!info) return {};

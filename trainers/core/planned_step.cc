@@ -8,6 +8,7 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/exchange.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/trainer.h"
 
@@ -21,11 +22,28 @@ Exchange messages_of(const PlanNode& node) {
   return node.op->exchange(*node.node, Pointers(inputs, outputs, nullptr, {}, 0));
 }
 
+// By rank: those that a launcher has started have names, those that are planned follow each other.
+std::vector<int> planned_hosts(const SessionOptions& options, int processes) {
+  std::vector<int> hosts;
+  std::vector<std::string> names;
+  for (int r = 0; r < processes; ++r) {
+    if (!options.processes) {
+      hosts.push_back(r / options.planned_per_host);
+      continue;
+    }
+    const auto known = std::ranges::find(names, options.processes->host(r));
+    hosts.push_back(static_cast<int>(known - names.begin()));
+    if (known == names.end()) names.push_back(options.processes->host(r));
+  }
+  return hosts;
+}
+
 class StepReader {
  public:
   explicit StepReader(Trainer& trainer) {
     made_.place = trainer.graph().process();
-    made_.messages.resize(static_cast<std::size_t>(made_.place.size));
+    made_.messages.resize(at(made_.place.size));
+    made_.hosts = planned_hosts(trainer.options().session, made_.place.size);
     for (const DeviceUse& use : trainer.session().device_use()) made_.devices.push_back({use});
     int tower = made_.place.rank * static_cast<int>(trainer.options().devices.size());
     for (const DeviceSpec& device : trainer.options().devices) {
@@ -71,33 +89,64 @@ class StepReader {
 };
 
 // "1.52 MiB", or "1.50 to 1.52 MiB" where processes differ.
-std::string range_text(const PlannedStep& step, std::int64_t PlannedStep::Messages::*member) {
+std::string range_text(const PlannedStep& step, const std::vector<int>& ranks,
+                       std::int64_t PlannedStep::Messages::*member) {
   std::vector<std::int64_t> bytes;
-  for (std::size_t r = 0; r < step.messages.size(); ++r)
-    if (static_cast<int>(r) != step.place.rank) bytes.push_back(step.messages[r].*member);
+  for (const int rank : ranks) bytes.push_back(step.messages[at(rank)].*member);
   const auto [least, most] = std::ranges::minmax(bytes);
   return byte_text(least) == byte_text(most) ? byte_text(least)
                                              : cat(byte_text(least), " to ", byte_text(most));
 }
 
-std::string between_text(const PlannedStep& step) {
-  const auto [sent, received] = step.all_messages();
+// "" without such processes.
+std::string messages_text(const PlannedStep& step, bool on_this_host) {
+  const std::vector<int> ranks = step.others(on_this_host);
+  if (ranks.empty()) return "";
+  const auto [sent, received] = step.messages_with(ranks);
   std::string text =
-      cat("between hosts, a step: rank ", step.place.rank, " sends ", byte_text(sent),
-          " and receives ", byte_text(received), "; to each of ", step.place.size - 1, " others ",
-          range_text(step, &PlannedStep::Messages::sent), ", from each ",
-          range_text(step, &PlannedStep::Messages::received));
-  if (step.summed > 0) text += cat("; MPI sums ", byte_text(step.summed), " over all");
+      cat(on_this_host ? "within the host" : "between hosts", ", a step: rank ", step.place.rank,
+          " sends ", byte_text(sent), " and receives ", byte_text(received), "; to each of ",
+          ranks.size(), " others ", range_text(step, ranks, &PlannedStep::Messages::sent),
+          ", from each ", range_text(step, ranks, &PlannedStep::Messages::received));
+  if (step.summed > 0 && !on_this_host)
+    text += cat("; MPI sums ", byte_text(step.summed), " over all");
   return text + "\n";
+}
+
+Json messages_json(const PlannedStep& step, bool on_this_host) {
+  const std::vector<int> ranks = step.others(on_this_host);
+  const auto [sent, received] = step.messages_with(ranks);
+  Json links = Json::array();
+  for (const int rank : ranks)
+    links.push(Json::object()
+                   .set("rank", rank)
+                   .set("sent_bytes", step.messages[at(rank)].sent)
+                   .set("received_bytes", step.messages[at(rank)].received));
+  Json json = Json::object().set("sent_bytes", sent).set("received_bytes", received);
+  if (!on_this_host) json.set("summed_bytes", step.summed);
+  return json.set("links", std::move(links));
+}
+
+std::string hosts_text(const PlannedStep& step) {
+  const auto here = std::ranges::count(step.hosts, step.hosts[at(step.place.rank)]);
+  return here == 1 ? "each on a host of its own" : cat(here, " of them on its host");
 }
 
 }  // namespace
 
-PlannedStep::Messages PlannedStep::all_messages() const {
+std::vector<int> PlannedStep::others(bool on_this_host) const {
+  std::vector<int> ranks;
+  for (int r = 0; r < place.size; ++r)
+    if (r != place.rank && (hosts[at(r)] == hosts[at(place.rank)]) == on_this_host)
+      ranks.push_back(r);
+  return ranks;
+}
+
+PlannedStep::Messages PlannedStep::messages_with(const std::vector<int>& ranks) const {
   Messages all;
-  for (const Messages& with : messages) {
-    all.sent += with.sent;
-    all.received += with.received;
+  for (const int rank : ranks) {
+    all.sent += messages[at(rank)].sent;
+    all.received += messages[at(rank)].received;
   }
   return all;
 }
@@ -106,7 +155,7 @@ PlannedStep planned_step(Trainer& trainer) { return StepReader(trainer).read(tra
 
 std::string to_text(const PlannedStep& step) {
   std::string text = cat("this is the plan of rank ", step.place.rank, " of ", step.place.size,
-                         " processes, each on a host of its own\n");
+                         " processes, ", hosts_text(step), "\n");
   for (const auto& [use, tower, launches] : step.devices)
     text += cat(use.device.short_str(), ": ", tower >= 0 ? cat("tower ", tower) : "no tower", ", ",
                 launches, " launches a step, ", use.variables, " variables, planned peak ",
@@ -114,11 +163,11 @@ std::string to_text(const PlannedStep& step) {
   for (const auto& [from, to, bytes] : step.links)
     text += cat("within the host, a step: ", from.short_str(), " to ", to.short_str(), " ",
                 byte_text(bytes), "\n");
-  return step.place.size == 1 ? text : text + between_text(step);
+  return text + messages_text(step, true) + messages_text(step, false);
 }
 
 Json to_json(const PlannedStep& step) {
-  Json devices = Json::array(), within = Json::array(), links = Json::array();
+  Json devices = Json::array(), within = Json::array();
   for (const auto& [use, tower, launches] : step.devices)
     devices.push(Json::object()
                      .set("device", use.device.str())
@@ -129,23 +178,13 @@ Json to_json(const PlannedStep& step) {
                      .set("peak_bytes", use.peak_bytes));
   for (const auto& [from, to, bytes] : step.links)
     within.push(Json::object().set("from", from.str()).set("to", to.str()).set("bytes", bytes));
-  for (std::size_t r = 0; r < step.messages.size(); ++r)
-    if (static_cast<int>(r) != step.place.rank)
-      links.push(Json::object()
-                     .set("rank", r)
-                     .set("sent_bytes", step.messages[r].sent)
-                     .set("received_bytes", step.messages[r].received));
-  const auto [sent, received] = step.all_messages();
   return Json::object()
       .set("processes", step.place.size)
       .set("rank", step.place.rank)
       .set("devices", std::move(devices))
       .set("within_host", std::move(within))
-      .set("between_hosts", Json::object()
-                                .set("sent_bytes", sent)
-                                .set("received_bytes", received)
-                                .set("summed_bytes", step.summed)
-                                .set("links", std::move(links)));
+      .set("with_processes_of_host", messages_json(step, true))
+      .set("between_hosts", messages_json(step, false));
 }
 
 }  // namespace belfry

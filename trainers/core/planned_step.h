@@ -33,20 +33,25 @@ struct PlannedStep {
   std::vector<OnDevice> devices;   // in the order of the session
   std::vector<Link> links;         // by `from`, then `to`; none without bytes
   std::vector<Messages> messages;  // with each process, by rank
+  std::vector<int> hosts;          // a number by rank
   std::int64_t summed = 0;         // that MPI sums over all processes (--allreduce=mpi)
 
-  Messages all_messages() const;
+  // The ranks of other processes on this host, or on other hosts.
+  std::vector<int> others(bool on_this_host) const;
+  // With all of them.
+  Messages messages_with(const std::vector<int>& ranks) const;
 };
 
 PlannedStep planned_step(Trainer& trainer);
 
 // Lines for people: a line for each device, then what crosses links within the host and between
-// hosts. Each process counts as a host of its own.
+// hosts.
 std::string to_text(const PlannedStep& step);
 
 // {processes, rank, devices: [{device, tower (null: none), launches, variables, variable_bytes,
-// peak_bytes}], within_host: [{from, to, bytes}], between_hosts: {sent_bytes, received_bytes,
-// summed_bytes, links: [{rank, sent_bytes, received_bytes}]}}
+// peak_bytes}], within_host: [{from, to, bytes}], with_processes_of_host and between_hosts:
+// {sent_bytes, received_bytes, links: [{rank, sent_bytes, received_bytes}]}, the latter with
+// summed_bytes}
 Json to_json(const PlannedStep& step);
 
 }  // namespace belfry

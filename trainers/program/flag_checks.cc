@@ -306,6 +306,9 @@ class FlagChecks {
 
 void count_processes(TrainFlags& flags, const FlagParser& parser) {
   if (!parser.given("--processes")) {
+    require<FlagError>(
+        !parser.given("--processes_per_host"), parser.flag("--processes_per_host").written,
+        " says how the processes of a plan lie; give --dry_run and --processes, too");
     flags.group.processes = flags.group.launcher.size;
     return;
   }

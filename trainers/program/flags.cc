@@ -299,6 +299,8 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
              "with --dry_run: plan one of N processes with --devices each, without starting any; "
              "prints what crosses links within its host and between hosts [those that a launcher "
              "started]");
+  parser.add("--processes_per_host", flags_.trainer.session.planned_per_host, 1,
+             kMostPlannedProcesses, "N", "with --processes: so many of them share a host [1]");
   parser.add(
       "--summary", flags_.inspection.summary,
       "print layers with output shapes, parameters, multiply-adds and bytes, and exit; reads "

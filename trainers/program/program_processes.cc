@@ -183,8 +183,7 @@ TrainFlags of_planned_process(TrainFlags flags) {
 
 std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce) {
   if (flags.group.processes == 1 || !on_gpus(flags)) return "";
-  if (allreduce == "nccl") return "what NCCL sends to other hosts is not counted";
-  return "gradients go to other hosts through memory of the host; nccl sends them from GPU to GPU";
+  return allreduce == "nccl" ? "what NCCL sends to other processes is not counted" : "";
 }
 
 bool speaks(const TrainFlags& flags) {

@@ -7,6 +7,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/driver/cuda_stream.h"
 #include "belfry/framework/cuda/kernels/tree_sum.h"
+#include "belfry/framework/graph/exchange.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {
@@ -160,6 +161,38 @@ void Communicators::enqueue(const RankReduction& what, std::span<const RankTenso
   }
   const Rank& first = ranks_[static_cast<std::size_t>(ranks[0].rank)];
   need(group.end(), "ncclGroupEnd", first, what.node);
+}
+
+void Communicators::exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
+                             const std::atomic<bool>& failed) {
+  Rank& own = ranks_[static_cast<std::size_t>(rank)];
+  const std::lock_guard lock(own.mutex);
+  enqueue(node, what, own, static_cast<QueueStream&>(stream).handle());
+  await_ready(own, "ncclGroupEnd", &node, &failed);
+}
+
+// As bytes: NCCL computes nothing.
+void Communicators::enqueue(const Node& node, const Exchange& what, const Rank& rank,
+                            cudaStream_t stream) {
+  Group group(nccl_);
+  if (what.gathered) {
+    const auto& [from, to] = *what.gathered;
+    if (!from.empty())
+      need(nccl_.ncclAllGather(from.data(), to.data(), from.size(), ncclInt8, rank.comm, stream),
+           "ncclAllGather", rank, &node);
+  } else {
+    for (const GroupMessage& sent : what.sent)
+      if (!sent.bytes.empty())
+        need(nccl_.ncclSend(sent.bytes.data(), sent.bytes.size(), ncclInt8, sent.peer, rank.comm,
+                            stream),
+             "ncclSend", rank, &node);
+    for (const GroupMessage& received : what.received)
+      if (!received.bytes.empty())
+        need(nccl_.ncclRecv(received.bytes.data(), received.bytes.size(), ncclInt8, received.peer,
+                            rank.comm, stream),
+             "ncclRecv", rank, &node);
+  }
+  need(group.end(), "ncclGroupEnd", rank, &node);
 }
 
 void Communicators::check() {

@@ -30,6 +30,9 @@ class Communicators final : public GpuCommunicators {
   // ncclCommGetAsyncError, which is asked then, calls nothing of CUDA.
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;
+  // The same.
+  void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
+                const std::atomic<bool>& failed) override;
   void check() override;
   void abort_all() noexcept override;
 
@@ -44,6 +47,7 @@ class Communicators final : public GpuCommunicators {
 
   void make(const std::atomic<bool>* failed);
   void enqueue(const RankReduction& what, std::span<const RankTensors> ranks);
+  void enqueue(const Node& node, const Exchange& what, const Rank& rank, cudaStream_t stream);
   bool finalize() noexcept;
   // What a communicator has come to.
   ncclResult_t state(const Rank& rank) const;

@@ -1,6 +1,7 @@
 // The ops of this folder, in one source, as those of ops/pointwise.cu.
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/cuda/kernels/fill.h"
@@ -16,6 +17,57 @@ QueueRun add_n(KernelPlan& plan) {
   TreeSum sum(plan.dtype(), plan.inputs(), 1, 1);
   sum.append(plan.output().shape.elements());
   return sum;
+}
+
+// Elements [begin, end) of the sum of rows, along a tree.
+template <class T>
+struct AddRows {
+  static constexpr int kMostRows = 3072, kDepth = 24;
+  using Shared = Nothing;
+
+  const T* rows;
+  T* sum;
+  std::int64_t length, begin, end;
+  T divisor;
+  int count;
+  std::uint8_t additions[kMostRows];  // after each row
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    block.each([&](int thread) {
+      const std::int64_t i = begin + block.index * block.threads + thread;
+      if (i >= end) return;
+      T stack[kDepth] = {};
+      int depth = 0;
+      for (int r = 0; r < count; ++r) {
+        T term = rows[r * length + i];
+        for (int n = 0; n < additions[r]; ++n) term = stack[--depth] + term;
+        stack[depth++] = term;
+      }
+      sum[i] = stack[0] / divisor;
+    });
+  }
+};
+
+QueueRun add_pieces(KernelPlan& plan) {
+  const PieceSum sum = piece_sum(plan);
+  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    AddRows<T> kernel{};
+    const auto& tree = sum.additions;
+    require(tree.size() <= AddRows<T>::kMostRows, plan.node().describe(), ": ", tree.size(),
+            " partial sums on a GPU: at most ", AddRows<T>::kMostRows, " are possible");
+    kernel.length = plan.input(0).shape[1];
+    kernel.divisor = static_cast<T>(sum.divisor);
+    kernel.count = static_cast<int>(tree.size());
+    for (std::size_t r = 0; r < tree.size(); ++r)
+      kernel.additions[r] = static_cast<std::uint8_t>(tree[r]);
+    return [kernel](const Pointers& p, Queue& queue) mutable {
+      kernel.rows = p.input<T>(0);
+      kernel.sum = p.output<T>();
+      kernel.begin = p.begin();
+      kernel.end = p.end();
+      launch(queue, kernel, grid_for(p.end() - p.begin()));
+    };
+  });
 }
 
 struct Same {
@@ -123,10 +175,11 @@ QueueRun random_normal(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kAddN, add_n, kTakesHalf},       {kAssign, assign, kTakesHalf},
-    {kAssignAdd, assign_plus<1>},     {kAssignSub, assign_plus<-1>},
-    {kFill, fill, kTakesHalf},        {kFillLike, fill_like, kTakesHalf},
-    {kRandomUniform, random_uniform}, {kRandomNormal, random_normal},
+    {kAddN, add_n, kTakesHalf},         {kAddPieces, add_pieces},
+    {kAssign, assign, kTakesHalf},      {kAssignAdd, assign_plus<1>},
+    {kAssignSub, assign_plus<-1>},      {kFill, fill, kTakesHalf},
+    {kFillLike, fill_like, kTakesHalf}, {kRandomUniform, random_uniform},
+    {kRandomNormal, random_normal},
 };
 
 }  // namespace

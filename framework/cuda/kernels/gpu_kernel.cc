@@ -43,8 +43,8 @@ QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
 std::vector<const char*> ops_without_gpu_kernel() {
   std::vector<const char*> names;
   for (const Op* op : all_ops())
-    if (!kernels().contains(op) && !op->cpu_only && !op->composite && !op->alias && !op->storage &&
-        op != &kCopy && op != &kNoOp)
+    if (!kernels().contains(op) && !op->cpu_only && !op->composite && !op->exchange && !op->alias &&
+        !op->storage && op != &kCopy && op != &kNoOp)
       names.push_back(op->name);
   return names;
 }

@@ -13,7 +13,8 @@
   each(ncclGetVersion) each(ncclGetErrorString) each(ncclGetLastError) each(ncclGetUniqueId)   \
       each(ncclCommInitRankConfig) each(ncclCommInitAll) each(ncclCommGetAsyncError)           \
           each(ncclCommAbort) each(ncclCommFinalize) each(ncclCommDestroy) each(ncclAllReduce) \
-              each(ncclGroupStart) each(ncclGroupEnd)
+              each(ncclAllGather) each(ncclSend) each(ncclRecv) each(ncclGroupStart)           \
+                  each(ncclGroupEnd)
 
 namespace belfry::cuda {
 

@@ -60,5 +60,23 @@ TEST(PartServer, WaitsForWhatIsPublishedLater) {
   });
 }
 
+// The answer waits for the second value: of the first nothing is left.
+TEST(PartServer, ForgetsWhatIsWithdrawnOnceAllHaveGathered) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    const std::vector<std::byte> first = bytes_of(1, 3), second = bytes_of(6, 3);
+    if (processes->rank() == 1) {
+      processes->publish(5, first);
+      processes->withdraw(5);
+    }
+    processes->gather("");
+    if (processes->rank() == 1) {
+      processes->publish(5, second);
+      processes->withdraw(5);
+    } else {
+      EXPECT_THAT(fetched(*processes, 5, 3), ElementsAre(0, 7));
+    }
+  });
+}
+
 }  // namespace part_server_test
 }  // namespace belfry

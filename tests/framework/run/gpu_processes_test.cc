@@ -3,6 +3,7 @@
 #include <mutex>
 #include <thread>
 
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/group/watched_group.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
@@ -140,6 +141,39 @@ TEST(GpuProcesses, EndTogetherWhenACollectiveOfOneFails) {
     EXPECT_EQ(faults.aborted, 2);
     EXPECT_EQ(faults.alive, 0);
   }
+}
+
+// The same sum by messages of GPUs: what each process has goes to the owners of pieces.
+struct SumByMessages {
+  explicit SumByMessages(const ProcessPlace& place) : graph(1, place) {
+    const DeviceScope on(graph, gpu(0).of_process(place));
+    sum = sum_over_processes({{constant(graph, {place.rank + 1.f, 2, 3}, {3})}}, place, 1, false);
+  }
+  Graph graph;
+  Output sum;
+};
+
+TEST(GpuProcesses, EndTogetherWhenAMessageOfOneFails) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  test::NcclFaults& faults = gpus.nccl_faults();
+  faults.fail_at = 8;  // behind two of each that connect, and the first run
+  std::atomic<int> good{0};
+  const auto said = failures(2, [&](const Group& processes) {
+    const SumByMessages sums(processes->place());
+    Session session(sums.graph, share_of(processes, {1, 1}));
+    Step& step = session.prepare({sums.sum});
+    for (int i = 0; i < 4; ++i) {
+      step.run();
+      good += step.fetched(0).data<float>()[0] == 3;
+    }
+  });
+  EXPECT_THAT(said, Contains(AllOf(HasSubstr("ncclSend failed: in a test"), HasSubstr("it failed "),
+                                   HasSubstr("Pieces"))));
+  EXPECT_THAT(said, Contains(AllOf(HasSubstr("rank "), HasSubstr("a step has failed there"))));
+  EXPECT_EQ(faults.aborted, 2);
+  EXPECT_EQ(faults.alive, 0);
+  EXPECT_EQ(good, 2) << "the first run of each";
 }
 
 TEST(GpuProcesses, EndWhenAnotherHasEndedThem) {

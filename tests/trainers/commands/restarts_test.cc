@@ -1,5 +1,7 @@
 #include "belfry/trainers/commands/restarts.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,6 +66,14 @@ class RestartsTest : public testing::Test {
 
 TEST_F(RestartsTest, WithoutACheckpointDoWhatTheFirstStartDid) {
   Restarts restarts(command(""), 4, 0);
+  EXPECT_EQ(restarts.next().command, restarts.first().command);
+  EXPECT_EQ(restarts.saved_step(), std::nullopt);
+}
+
+// A process that is killed before the first one is saved leaves their folder.
+TEST_F(RestartsTest, TakeAFolderWithoutCheckpointsForNone) {
+  std::filesystem::create_directories(folder_ + "/checkpoints");
+  Restarts restarts(command(" --devices=cpu:1"), 4, 2);
   EXPECT_EQ(restarts.next().command, restarts.first().command);
   EXPECT_EQ(restarts.saved_step(), std::nullopt);
 }

@@ -8,6 +8,7 @@
 #include "belfry/ops/cast.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/support/stand_in_communicators.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -24,11 +25,17 @@ constexpr int kGlobalBatch = 24, kSteps = 4;
 using Group = std::shared_ptr<Processes>;
 
 // In f32, as f64 is not rounded to 16 bits; with averages, which live on hosts.
-Output normalised_model(Tower& tower, Output x, Output y) {
+Output model_with(bool synchronised, Tower& tower, Output x, Output y) {
   const Output wide = dense(tower, "fc0", cast(x, DType::kF32), {.units = 5});
-  const Output hidden = tanh(batch_norm(tower, "bn", wide));
+  const Output hidden = tanh(batch_norm(tower, "bn", wide, {.synchronised = synchronised}));
   const Output error = dense(tower, "fc1", hidden, {.units = 1}) - cast(y, DType::kF32);
   return reduce_mean(square(error));
+}
+
+Output normalised_model(Tower& tower, Output x, Output y) { return model_with(false, tower, x, y); }
+
+Output synchronised_model(Tower& tower, Output x, Output y) {
+  return model_with(true, tower, x, y);
 }
 
 TrainerOptions options_of(int devices, const Group& processes, double bucket_mb,
@@ -94,11 +101,13 @@ std::string refusal(int devices, const std::string& allreduce) {
 }
 
 // What all of so many processes end with; one has no group.
-std::string trained_by(int size, int devices, const std::string& allreduce) {
-  const test::StandInGpus gpus(size * devices);
+std::string trained_on(const test::StandInGpus& gpus, int size, int devices,
+                       const std::string& allreduce, const Model& model = normalised_model) {
   const test::UseGpus use(gpus);
   const auto train = [&](const Group& processes) {
-    return trained(options_of(devices, processes, 25, allreduce));
+    TrainerOptions options = options_of(devices, processes, 25, allreduce);
+    options.model = model;
+    return trained(std::move(options));
   };
   if (size == 1) return train(nullptr);
   std::mutex mutex;
@@ -112,10 +121,37 @@ std::string trained_by(int size, int devices, const std::string& allreduce) {
   return all[0];
 }
 
-// Through memory of hosts, in the order of the canonical tree.
+std::string trained_by(int size, int devices, const std::string& allreduce,
+                       const Model& model = normalised_model) {
+  const test::StandInGpus gpus(size * devices);
+  return trained_on(gpus, size, devices, allreduce, model);
+}
+
+// In the order of the canonical tree: pieces go to their owners by NCCL, and sums to all.
 TEST(GpuProcessesTraining, ByCollectiveEndsAsOneProcessWithAllGpusDoes) {
-  for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}})
-    EXPECT_EQ(trained_by(size, devices, "collective"), trained_by(1, size * devices, "collective"));
+  for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}, {3, 2}}) {
+    const std::string alone = trained_by(1, size * devices, "collective");
+    test::StandInGpus gpus(size * devices);
+    EXPECT_EQ(trained_on(gpus, size, devices, "collective"), alone);
+    EXPECT_GT(gpus.calls().exchanges, 0);
+    EXPECT_GT(gpus.calls().rank_gathers, 0);
+    EXPECT_EQ(gpus.calls().all_reduces, 0);
+    EXPECT_EQ(gpus.nccl_faults().alive, 0);
+  }
+}
+
+TEST(GpuProcessesTraining, WithoutNcclGoesThroughHostsToTheSameEnd) {
+  test::StandInGpus gpus(4);
+  gpus.set_nccl({.why_not = "NCCL cannot be loaded"});
+  EXPECT_EQ(trained_on(gpus, 2, 2, "collective", synchronised_model),
+            trained_by(2, 2, "collective", synchronised_model));
+  EXPECT_EQ(gpus.calls().exchanges + gpus.calls().rank_gathers, 0);
+  EXPECT_EQ(gpus.nccl_faults().made, 0);
+}
+
+TEST(GpuProcessesTraining, NormalisesOverAllGpusAsOneProcessDoes) {
+  const std::string alone = trained_by(1, 4, "collective", synchronised_model);
+  EXPECT_EQ(trained_by(2, 2, "collective", synchronised_model), alone);
 }
 
 // Of two processes a ring has the order of the tree.

@@ -17,12 +17,13 @@ using ::testing::HasSubstr;
 
 // Of smooth_model in f64, all gradients of which travel as one row.
 PlannedStep planned(ProcessPlace place, const char* type, int devices,
-                    const std::string& allreduce = "collective") {
-  TrainerOptions options{.model = smooth_model,
-                         .optimizer = sgd(0.1),
-                         .aggregation = {.allreduce = allreduce, .bucket_mb = 4},
-                         .batch_size = 4,
-                         .session = {.dry_run = true, .planned_place = place}};
+                    const std::string& allreduce = "collective", int per_host = 1) {
+  TrainerOptions options{
+      .model = smooth_model,
+      .optimizer = sgd(0.1),
+      .aggregation = {.allreduce = allreduce, .bucket_mb = 4},
+      .batch_size = 4,
+      .session = {.dry_run = true, .planned_place = place, .planned_per_host = per_host}};
   options.devices.clear();
   for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local(type, d));
   const auto data = smooth_data(64);
@@ -64,29 +65,50 @@ TEST(PlannedStep, NumbersTowersOverAllProcessesAndCountsLaunches) {
   EXPECT_GT(step.links.size(), 0u);
 }
 
-// GPUs are declared. Their sums cross memory of the host, and so the bytes between hosts are those
-// of CPUs.
-TEST(PlannedStep, OfGpusTakesSumsThroughTheHost) {
-  const PlannedStep gpus = planned({0, 128}, "GPU", 8), cpus = planned({0, 128}, "CPU", 8);
-  EXPECT_EQ(gpus.all_messages().sent, cpus.all_messages().sent);
-  EXPECT_GT(gpus.all_messages().sent, 0);
-  const auto crosses = [&](const char* from, const char* to) {
-    return std::ranges::any_of(gpus.links, [&](const PlannedStep::Link& link) {
-      return link.from.short_str() == from && link.to.short_str() == to;
-    });
-  };
-  EXPECT_TRUE(crosses("GPU:0", "CPU:0"));
-  EXPECT_TRUE(crosses("CPU:0", "GPU:0"));
-  const std::string text = to_text(gpus);
-  EXPECT_THAT(text, HasSubstr("this is the plan of rank 0 of 128 processes"));
+PlannedStep::Messages with_all(const PlannedStep& step) {
+  std::vector<int> all = step.others(true);
+  const std::vector<int> elsewhere = step.others(false);
+  all.insert(all.end(), elsewhere.begin(), elsewhere.end());
+  return step.messages_with(all);
+}
+
+// GPUs are declared. Their sums go from GPU to GPU in pieces that are padded to one size: losses
+// alone come to the host.
+TEST(PlannedStep, OfGpusSendsFromGpuToGpu) {
+  const PlannedStep step = planned({0, 128}, "GPU", 8);
+  const std::int64_t piece = even_unit(128) / 128;  // more than all gradients, in one of 128
+  const std::int64_t sums = 127 * 8 * 2 * piece;
+  EXPECT_EQ(with_all(step).sent, sums + 127 * bytes_of_values(8));
+  for (const PlannedStep::Link& link : step.links)
+    EXPECT_LE(link.from.is_gpu() && !link.to.is_gpu() ? link.bytes : 0, 64);
+  const std::string text = to_text(step);
+  EXPECT_THAT(text,
+              HasSubstr("this is the plan of rank 0 of 128 processes, each on a host of its"));
   EXPECT_THAT(text, HasSubstr("GPU:7: tower 7, "));
+  EXPECT_THAT(text, HasSubstr("between hosts, a step: rank 0 sends "));
   EXPECT_THAT(text, HasSubstr("to each of 127 others "));
+}
+
+TEST(PlannedStep, TellsProcessesOfItsHostFromThoseOfOthers) {
+  const PlannedStep alone = planned({0, 6}, "CPU", 1);
+  const PlannedStep step = planned({0, 6}, "CPU", 1, "collective", 2);
+  EXPECT_EQ(step.hosts, (std::vector{0, 0, 1, 1, 2, 2}));
+  EXPECT_EQ(step.others(true), std::vector{1});
+  EXPECT_EQ(step.others(false), (std::vector{2, 3, 4, 5}));
+  EXPECT_EQ(with_all(step).sent, with_all(alone).sent);
+  const Json json = to_json(step);
+  EXPECT_EQ(json.at("with_processes_of_host").at("sent_bytes").integer(), step.messages[1].sent);
+  EXPECT_EQ(json.at("between_hosts").at("links").items().size(), 4u);
+  const std::string text = to_text(step);
+  EXPECT_THAT(text, HasSubstr("rank 0 of 6 processes, 2 of them on its host"));
+  EXPECT_THAT(text, HasSubstr("within the host, a step: rank 0 sends "));
+  EXPECT_THAT(text, HasSubstr("to each of 4 others "));
 }
 
 TEST(PlannedStep, OfMpiKnowsWhatIsSummedAndNotItsWay) {
   const PlannedStep step = planned({0, 2}, "CPU", 1, "mpi");
   EXPECT_EQ(step.summed, 8 * kGradients);
-  EXPECT_EQ(step.all_messages().sent, bytes_of_values(1));
+  EXPECT_EQ(with_all(step).sent, bytes_of_values(1));
 }
 
 TEST(PlannedStep, OfOneProcessHasNoMessages) {

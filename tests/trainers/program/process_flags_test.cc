@@ -104,6 +104,8 @@ TEST(Flags, TakeANumberOfProcessesForDryRunsAlone) {
   EXPECT_THAT(refusal({"--processes=4"}),
               HasSubstr("--processes=4 needs --dry_run, which plans one of so many; a run has the "
                         "processes that a launcher starts: mpirun -n 4, or belfry run -n 4"));
+  EXPECT_THAT(refusal({"--dry_run", "--processes_per_host=2"}),
+              HasSubstr("--processes_per_host=2 says how the processes of a plan lie; give "));
   EXPECT_THAT(refusal({"--dry_run", "--processes=0"}), HasSubstr("--processes=0"));
 }
 

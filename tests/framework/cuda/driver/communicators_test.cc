@@ -9,11 +9,10 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/cuda/driver/cuda_stream.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/kernels/half_bits.h"
 #include "belfry/tests/cuda/fake_nccl.h"
-#include "belfry/tests/cuda/host_queue.h"
+#include "belfry/tests/cuda/host_stream.h"
 
 namespace belfry::cuda {
 namespace communicators_test {
@@ -21,32 +20,6 @@ namespace communicators_test {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-// Does at once what it is given.
-class HostStream final : public QueueStream {
- public:
-  Queue& queue() override { return queue_; }
-  cudaStream_t handle() const override { return nullptr; }
-  void get_ready(const GpuRun&) override {}
-  void serve(const Node&) override {}
-  void copy(void*, const void*, std::size_t) override {}
-  void copy_each(std::span<void* const>, std::span<const void* const>,
-                 std::span<const std::size_t>) override {}
-  void record(GpuEvent&) override {}
-  void wait(const GpuEvent&) override {}
-  void stamp(std::int64_t&, std::int64_t) override {}
-  void set_step(GpuStream&, std::uint64_t) override {}
-  void begin_capture(const Node&, const Node&) override {}
-  std::unique_ptr<GpuSegment> end_capture() override { return nullptr; }
-  void abandon_capture() noexcept override {}
-  void launch(const GpuSegment&) override {}
-  void check() const override {}
-  void check_inputs() const override {}
-  void drain() noexcept override {}
-
- private:
-  HostQueue queue_;
-};
 
 constexpr ncclResult_t kErrors[] = {ncclUnhandledCudaError, ncclSystemError,  ncclInternalError,
                                     ncclInvalidArgument,    ncclInvalidUsage, ncclRemoteError};

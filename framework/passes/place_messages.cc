@@ -1,0 +1,31 @@
+// Messages of a GPU go by NCCL. Where there is none they go through memory of the host.
+#include <algorithm>
+
+#include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/passes/passes.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kHost = 0;  // the first CPU
+
+bool has_nccl(const Device& device) {
+  return !device.backend || device.backend->nccl().version > 0;  // else it is to be planned
+}
+
+}  // namespace
+
+void place_messages(PlanGraph& plan, const PlanContext& context) {
+  for (PlanNode& node : plan.nodes) {
+    const Device& device = context.device(node.device());
+    if (!device.on_gpu()) continue;
+    const bool is_made_of_messages = node.op == &kAddPieces && plan.device(node.inputs[0]) == kHost;
+    if (!node.op->cpu_only && !is_made_of_messages && (!node.op->exchange || has_nccl(device)))
+      continue;
+    std::ranges::fill(node.devices, kHost);
+    const auto assigned = std::ranges::find(plan.assignments, node.node, &Assignment::node);
+    if (node.op == &node.node->op() && assigned != plan.assignments.end()) assigned->device = kHost;
+  }
+}
+
+}  // namespace belfry
