@@ -2,32 +2,14 @@
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
+#include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
 namespace passes_place_messages_test {
 
-// A sum of rank 0 of two processes, made on a GPU.
-struct SumOnGpu {
-  SumOnGpu() {
-    const ProcessPlace place = graph.process();
-    const DeviceScope on(graph, DeviceSpec::local("GPU", 0).of_process(place));
-    sum = sum_over_processes({{constant(graph, {1, 2, 3}, {3})}}, place, 1, true);
-  }
+using ::testing::ElementsAre;
 
-  Plan plan(const test::StandInGpus& gpus) {
-    const test::UseGpus use(gpus);
-    SessionOptions options = on_gpus({1, 1});
-    options.dry_run = true;
-    options.planned_place = graph.process();
-    Session session(graph, options);
-    return *session.prepare({sum}).plan();
-  }
-
-  Graph graph{1, {0, 2}};
-  Output sum;
-};
-
-// "ScatterPieces on GPU:0, rank" and so on.
+// "ScatterPieces on the GPU, by its rank" and so on.
 std::vector<std::string> places(const Plan& plan) {
   std::vector<std::string> all;
   for (const PlanNode& node : plan.nodes)
@@ -37,23 +19,42 @@ std::vector<std::string> places(const Plan& plan) {
   return all;
 }
 
+// Of a sum of two processes that is made on a GPU of each: in the plan of rank 0.
+std::vector<std::string> places_of_sum(const test::StandInGpus& gpus) {
+  const test::UseGpus use(gpus);
+  std::vector<std::string> found;
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    const ProcessPlace place = processes->place();
+    Graph graph(1, place);
+    const DeviceScope on(graph, DeviceSpec::local("GPU", 0).of_process(place));
+    const Output sum = sum_over_processes({{constant(graph, {1, 2, 3}, {3})}}, place, 1, true);
+    SessionOptions options = on_gpus({1, 1});
+    options.processes = processes;
+    options.visible_devices = cat(place.rank);
+    Session session(graph, options);
+    const Plan& plan = *session.prepare({sum}).plan();
+    if (place.rank > 0) return;
+    found = places(plan);
+    for (const Assignment& assigned : plan.assignments)
+      for (const PlanNode& node : plan.nodes) {
+        if (!node.op->exchange || node.node != assigned.node) continue;
+        EXPECT_EQ(assigned.device, node.device()) << "and so it is printed";
+      }
+  });
+  return found;
+}
+
 TEST(PlaceMessages, LeavesThemOnAGpuThatHasNccl) {
-  EXPECT_THAT(places(SumOnGpu().plan(test::StandInGpus(1))),
-              testing::ElementsAre("ScatterPieces on the GPU, by its rank", "AddPieces on the GPU",
-                                   "GatherPieces on the GPU, by its rank"));
+  EXPECT_THAT(places_of_sum(test::StandInGpus(2)),
+              ElementsAre("ScatterPieces on the GPU, by its rank", "AddPieces on the GPU",
+                          "GatherPieces on the GPU, by its rank"));
 }
 
 TEST(PlaceMessages, MovesThemToTheHostWhereThereIsNone) {
-  test::StandInGpus gpus(1);
+  test::StandInGpus gpus(2);
   gpus.set_nccl({.why_not = "NCCL cannot be loaded"});
-  const Plan plan = SumOnGpu().plan(gpus);
-  EXPECT_THAT(places(plan),
-              testing::ElementsAre("ScatterPieces on the host", "AddPieces on the host",
-                                   "GatherPieces on the host"));
-  for (const Assignment& assigned : plan.assignments)
-    if (assigned.node->op().exchange) {
-      EXPECT_EQ(assigned.device, 0) << "and so it is printed";
-    }
+  EXPECT_THAT(places_of_sum(gpus), ElementsAre("ScatterPieces on the host", "AddPieces on the host",
+                                               "GatherPieces on the host"));
 }
 
 }  // namespace passes_place_messages_test
