@@ -1,6 +1,7 @@
 #include "belfry/trainers/commands/restarts.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
@@ -81,7 +82,8 @@ Start Restarts::next() {
   if (count == 0) {
     start.why_as_many =
         cat("no number of processes from ", least_, " to ", all_ - 1, " has devices that divide ",
-            saved_->shards, " shards and the global batch of ", saved_->global_batch);
+            saved_->shards, " shards and the global batch of ", saved_->global_batch,
+            " to equal bits; for these the numbers of shards and of devices must be powers of two");
     return start;
   }
   static const std::string kBatch[] = {"batch_size", "global_batch_size", "shards"};
@@ -122,11 +124,17 @@ std::vector<std::string> Restarts::going_on() const {
   return command;
 }
 
+// Among powers of two the sum over the shards of a device is a node of the tree over all shards.
 int Restarts::fewer(const Saved& saved) const {
-  const auto devices = static_cast<int>(parse_devices(*flag_in(command_, "devices")).size());
+  const std::int64_t each = std::ssize(parse_devices(*flag_in(command_, "devices")));
+  const auto has_equal_bits = [&](std::int64_t devices) {
+    return std::has_single_bit(static_cast<std::uint64_t>(devices)) &&
+           saved.shards % devices == 0 && saved.global_batch % devices == 0;
+  };
+  if (!std::has_single_bit(static_cast<std::uint64_t>(saved.shards))) return 0;
+  if (!has_equal_bits(all_ * each)) return 0;
   for (int count = all_ - 1; count >= least_; --count)
-    if (saved.shards % (count * devices) == 0 && saved.global_batch % (count * devices) == 0)
-      return count;
+    if (has_equal_bits(count * each)) return count;
   return 0;
 }
 

@@ -110,6 +110,16 @@ TEST_F(RestartsTest, GoOnWithAsManyAsDivideTheShardsAndThenWithAll) {
   EXPECT_EQ(restarts.next().processes, 2);
 }
 
+// The sums of three devices of two shards each are no nodes of the tree over six shards.
+TEST_F(RestartsTest, DoNotGoOnWithFewerToOtherBits) {
+  save(7, 24, 6);
+  Restarts restarts(command(" --devices=cpu:1"), 3, 1);
+  save(9, 24, 6);
+  const Start start = restarts.next();
+  EXPECT_EQ(start.processes, 3);
+  EXPECT_THAT(start.why_as_many, HasSubstr("must be powers of two"));
+}
+
 TEST_F(RestartsTest, SayWhyNoFewerGoOn) {
   Restarts restarts(command(" --devices=cpu:1"), 4, 3);
   EXPECT_THAT(restarts.next().why_as_many, HasSubstr("no checkpoint says yet"));
