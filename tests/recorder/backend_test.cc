@@ -29,7 +29,7 @@ class RecorderBackend : public RecorderTest {
       inputs.push_back(input.node().output_type(input.index()));
     for (std::size_t i = 0; i < node.outputs(); ++i) outputs.push_back(node.output_type(i));
     KernelPlan plan(node, inputs, outputs, {0, outputs[0].shape.elements()});
-    return backend().prepare(1, plan.node().op(), plan, true);
+    return backend().prepare(1, plan, true);
   }
 };
 

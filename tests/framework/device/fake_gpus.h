@@ -40,7 +40,7 @@ class FakeGpus : public GpuBackend {
                                                        const std::atomic<bool>&) const override {
     return nullptr;
   }
-  GpuRun prepare(int, const Op&, KernelPlan&, bool) const override { return {}; }
+  GpuRun prepare(int, KernelPlan&, bool) const override { return {}; }
   std::string algorithms(bool) const override { return ""; }
   void give_algorithms(bool, std::string_view, const std::string&) const override {}
   GpuRun prepare_fused(int, const PlanGraph&, const PlanNode&) const override { return {}; }
