@@ -65,13 +65,13 @@ TEST(PartServer, ForgetsWhatIsWithdrawnOnceAllHaveGathered) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     const std::vector<std::byte> first = bytes_of(1, 3), second = bytes_of(6, 3);
     if (processes->rank() == 1) {
-      processes->publish(5, first);
-      processes->withdraw(5);
+      processes->parts().publish(5, first);
+      processes->parts().withdraw(5);
     }
     for (int i = 0; i < 2; ++i) processes->gather("");  // the second begins where the first is over
     if (processes->rank() == 1) {
-      processes->publish(5, second);
-      processes->withdraw(5);
+      processes->parts().publish(5, second);
+      processes->parts().withdraw(5);
     } else {
       EXPECT_THAT(fetched(*processes, 5, 3), ElementsAre(0, 7));
     }
