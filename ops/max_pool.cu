@@ -73,8 +73,7 @@ struct MaxPool {
           const auto in = load<W>(x + ((top + i) * h.in + left + j) * s.channels + at.channel * W);
           for (int k = 0; k < W; ++k) {
             const Candidate<typename S::Type> next{
-                S::widen(in.at[k]),
-                static_cast<kernels::Wide<typename S::Type>>(i * h.window + j)};
+                S::widen(in.at[k]), static_cast<kernels::Wide<typename S::Type>>(i * h.window + j)};
             best[k] = first ? next : kernels::larger(best[k], next);
           }
           first = false;

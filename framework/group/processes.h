@@ -51,8 +51,8 @@ class Processes {
   // threw. One work at a time.
   void begin(Work& work);
   void wait();
-  // What other processes may fetch() of this one. What is withdrawn is freed at the end of a gather()
-  // that begins later, as processes withdraw and gather in one order.
+  // What other processes may fetch() of this one. What is withdrawn is freed at the end of a
+  // gather() that begins later, as processes withdraw and gather in one order.
   PublishedParts& parts() { return parts_; }
   // Another one at each call, and the same in all processes, which call it in one order: for keys.
   std::uint64_t next_number() { return next_number_++; }

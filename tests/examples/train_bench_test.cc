@@ -241,13 +241,12 @@ TEST(TrainBench, PlansForGpusThatAreNotThere) {
 
 TEST(TrainBench, PlansOneOfManyProcesses) {
   const std::string json = temporary_path(".json");
-  const Finished done = bench({"--model=mlp", "--image_size=8", "--devices=gpu:8",
-                               "--processes=128", "--processes_per_host=8", "--batch_size=2",
-                               "--dry_run", "--json=" + json});
+  const Finished done =
+      bench({"--model=mlp", "--image_size=8", "--devices=gpu:8", "--processes=128",
+             "--processes_per_host=8", "--batch_size=2", "--dry_run", "--json=" + json});
   ASSERT_EQ(done.status, 0) << done.errors;
-  EXPECT_THAT(done.output,
-              AllOf(HasSubstr("GPU:7 of each of 128 processes"), HasSubstr("2048 in all"),
-                    HasSubstr("8 of them on its host")));
+  EXPECT_THAT(done.output, AllOf(HasSubstr("GPU:7 of each of 128 processes"),
+                                 HasSubstr("2048 in all"), HasSubstr("8 of them on its host")));
   const auto plan = nlohmann::json::parse(take(json));
   EXPECT_EQ(plan["global_batch_size"], 2048);
   EXPECT_EQ(plan["devices"].size(), 9u) << "and the host";

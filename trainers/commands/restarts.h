@@ -24,8 +24,8 @@ class Restarts {
   Start first() const { return {all_, command_, ""}; }
   // After a failure. Goes on from the checkpoint that the run has saved since first(), or else does
   // what first() did. After a start of all processes, the largest number of them, one fewer at
-  // most, whose devices divide the shards and the global batch of that checkpoint to equal bits; then
-  // all again.
+  // most, whose devices divide the shards and the global batch of that checkpoint to equal bits;
+  // then all again.
   Start next();
 
   // Of the checkpoint that next() goes on from; none: it starts anew.

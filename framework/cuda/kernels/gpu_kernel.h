@@ -30,8 +30,8 @@ struct GpuKernel {
   GpuKernel(const Op& op, GpuLibraryPrepare prepare);
 };
 
-// Of KernelPlan::op(). Empty if it has none, or none for these types. One that does not take f16 and
-// bf16 is run on f32, which tensors of these types are made of and rounded to.
+// Of KernelPlan::op(). Empty if it has none, or none for these types. One that does not take f16
+// and bf16 is run on f32, which tensors of these types are made of and rounded to.
 QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
 
 // The names of the ops without a kernel here, without Op::cpu_only, and that are neither aliases
