@@ -10,7 +10,7 @@ namespace {
 
 using kernels::Candidate;
 using kernels::MaxPooling;
-using Place = std::uint8_t;
+using WindowIndex = std::uint8_t;  // of a maximum, in its window
 
 // As many channels side by side as a thread takes.
 template <class T, int W>
@@ -55,7 +55,7 @@ struct MaxPool {
   std::int64_t count;  // of y's elements
   const T* x;
   T* y;
-  Place* place;
+  WindowIndex* place;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     const WindowAxis &v = s.vertical, &h = s.horizontal;
@@ -79,10 +79,10 @@ struct MaxPool {
           first = false;
         }
       Lanes<T, W> values;
-      Lanes<Place, W> places;
+      Lanes<WindowIndex, W> places;
       for (int k = 0; k < W; ++k) {
         values.at[k] = S::narrow(best[k].value);
-        places.at[k] = static_cast<Place>(best[k].place);
+        places.at[k] = static_cast<WindowIndex>(best[k].place);
       }
       store<W>(values, y + item * W);
       store<W>(places, place + item * W);
@@ -98,7 +98,7 @@ struct MaxPoolGrad {
   MaxPooling s;
   std::int64_t count;  // of dx's elements
   const T* dy;
-  const Place* place;
+  const WindowIndex* place;
   T* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
@@ -137,12 +137,12 @@ bool packed(const MaxPooling& s, const void* a, const void* b, const void* place
 
 template <int W, class T>
 void pool(Queue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
-  launch(queue, MaxPool<T, W>{s, count, p.input<T>(0), p.output<T>(), p.output<Place>(1)},
+  launch(queue, MaxPool<T, W>{s, count, p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)},
          grid_for(count / W));
 }
 template <int W, class T>
 void pool_grad(Queue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
-  launch(queue, MaxPoolGrad<T, W>{s, count, p.input<T>(0), p.input<Place>(1), p.output<T>()},
+  launch(queue, MaxPoolGrad<T, W>{s, count, p.input<T>(0), p.input<WindowIndex>(1), p.output<T>()},
          grid_for(count / W));
 }
 
@@ -150,7 +150,7 @@ QueueRun max_pool(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
-      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.output<Place>(1)))
+      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)))
         pool<Pack<T>::kSize, T>(queue, s, count, p);
       else
         pool<1, T>(queue, s, count, p);
@@ -162,7 +162,7 @@ QueueRun max_pool_grad(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::gradient(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
-      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.input<Place>(1)))
+      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.input<WindowIndex>(1)))
         pool_grad<Pack<T>::kSize, T>(queue, s, count, p);
       else
         pool_grad<1, T>(queue, s, count, p);
