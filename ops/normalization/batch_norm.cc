@@ -72,48 +72,6 @@ std::vector<Output> inference_gradient(const Node& node, std::span<const Output>
   return {grad.output(0), grad.output(1), grad.output(2), grad.output(3), grad.output(4)};
 }
 
-KernelRun train_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = BatchNormExtent(plan.input(0).shape);
-  plan.workspace(kernels::moment_scratch(rows, channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
-  const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      const T* const x = p.input<T>(0);
-      T *const mean = p.output<T>(1), *const variance = p.output<T>(2);
-      kernels::moments(x, n, c, mean, variance, reinterpret_cast<T*>(p.workspace()));
-      for (std::int64_t i = 0; i < c; ++i) variance[i] /= static_cast<T>(n);
-      kernels::normalise(x, n, c, {mean, variance, p.input<T>(1), static_cast<T>(epsilon)},
-                         p.input<T>(2), p.output<T>());
-    };
-  });
-}
-
-template <bool trained>
-KernelRun grad_cpu(KernelPlan& plan) {
-  const auto [rows, channels] = BatchNormExtent(plan.input(1).shape);
-  plan.workspace(kernels::moment_scratch(rows, channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
-  const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      const T *const dy = p.input<T>(0), *const x = p.input<T>(1), *const mean = p.input<T>(3);
-      const T* const variance = p.input<T>(4);
-      T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
-      kernels::gradient_sums(dy, x, mean, n, c, dbeta, dgamma, reinterpret_cast<T*>(p.workspace()));
-      const T small = static_cast<T>(epsilon);
-      const kernels::Channels<T> by{mean, variance, p.input<T>(2), small};
-      if (trained)
-        kernels::trained_input_gradient(dy, x, n, c, by, dbeta, dgamma, static_cast<T>(n),
-                                        p.output<T>());
-      else
-        kernels::given_input_gradient(dy, n, c, by, p.output<T>());
-      for (std::int64_t i = 0; i < c; ++i) dgamma[i] /= std::sqrt(variance[i] + small);
-      if (!trained) moments_gradients(p, c, small);
-    };
-  });
-}
-
 KernelRun inference_cpu(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::int64_t channels = x.back(), rows = x.product(1, x.rank() - 1);
@@ -257,7 +215,7 @@ const Op kBatchNormTrain{.name = "BatchNormTrain",
                          .expand = expand_train,
                          .fuse = fuse_batch_norm,
                          .in_place = InPlace::kFirst,
-                         .cpu = train_cpu,
+                         .cpu = train_on_host,
                          .reference = train_reference,
                          .autocast = Autocast::kFull};
 
@@ -269,7 +227,7 @@ const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
                              .expand = expand_train_grad,
                              .fuse = fuse_batch_norm_gradient,
                              .in_place = InPlace::kFirst,
-                             .cpu = grad_cpu<true>,
+                             .cpu = gradient_on_host<true>,
                              .reference = grad_reference<true>};
 
 const Op kBatchNormInference{.name = "BatchNormInference",
@@ -291,7 +249,7 @@ const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .shards = train_grad_shards,
                                  .fuse = fuse_batch_norm_gradient,
                                  .in_place = InPlace::kFirst,
-                                 .cpu = grad_cpu<false>,
+                                 .cpu = gradient_on_host<false>,
                                  .reference = grad_reference<false>};
 
 BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions options, At at) {

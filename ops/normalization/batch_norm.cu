@@ -1,56 +1,58 @@
 // Batch normalisation and what it is made of over several towers.
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_norm_kernels.cuh"
 #include "belfry/ops/normalization/batch_statistics.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
 
 namespace belfry::cuda {
 namespace {
 
-QueueRun train(KernelPlan& plan) {
+// A node of a plan may have the casts, the sum and the ReLU around a batch norm, too
+// (fused_batch_norm.h).
+template <bool trained, bool relu>
+QueueRun forward(KernelPlan& plan) {
   const RowsOf x(plan.input(0).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    plan.workspace(parts_bytes<batch_norm::Spread<T>>(x));
+  return visit_stored(plan.dtype(), [&]<class X>(X) -> QueueRun {
+    using T = Wide<X>;
+    if (trained) plan.workspace(parts_bytes<batch_norm::Spread<T>>(x));
     return [x, epsilon](const Pointers& p, Queue& queue) {
-      T *const mean = p.output<T>(1), *const variance = p.output<T>(2);
-      batch_norm::find_moments<T>(queue, x, p.input<T>(0), mean, variance, nullptr, nullptr,
-                                  p.workspace());
-      batch_norm::normalise<T>(
-          queue, x,
-          {p.input<T>(0), nullptr, p.input<T>(1), p.input<T>(2), mean, variance, p.output<T>()},
-          epsilon, false);
-    };
-  });
-}
-
-QueueRun inference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [x = RowsOf(plan.input(0).shape), epsilon = plan.options<BatchNormOptions>().epsilon](
-               const Pointers& p, Queue& queue) {
-      batch_norm::normalise<T>(queue, x,
-                               {p.input<T>(0), nullptr, p.input<T>(1), p.input<T>(2), p.input<T>(3),
-                                p.input<T>(4), p.output<T>()},
-                               epsilon, false);
+      constexpr std::size_t kInputs = trained ? 3 : 5;  // without a shortcut
+      if constexpr (trained)
+        batch_norm::find_moments<X>(queue, x, p.input<X>(0), p.output<T>(1), p.output<T>(2),
+                                    nullptr, nullptr, p.workspace());
+      batch_norm::normalise<X>(queue, x,
+                               {.x = p.input<X>(0),
+                                .shortcut = p.inputs() > kInputs ? p.input<X>(kInputs) : nullptr,
+                                .gamma = p.input<T>(1),
+                                .beta = p.input<T>(2),
+                                .mean = trained ? p.output<T>(1) : p.input<T>(3),
+                                .variance = trained ? p.output<T>(2) : p.input<T>(4),
+                                .y = p.output<X>()},
+                               epsilon, relu);
     };
   });
 }
 
 template <bool trained>
-QueueRun gradient(KernelPlan& plan) {
+QueueRun backward(KernelPlan& plan) {
   const RowsOf x(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    plan.workspace(batch_norm::gradient_workspace<T>(x));
+  return visit_stored(plan.dtype(), [&]<class X>(X) -> QueueRun {
+    using T = Wide<X>;
+    plan.workspace(batch_norm::gradient_workspace<X>(x));
     return [x, epsilon](const Pointers& p, Queue& queue) {
-      batch_norm::find_gradient<T>(queue, x,
-                                   {.dy = p.input<T>(0),
-                                    .x = p.input<T>(1),
-                                    .y = nullptr,
-                                    .g = nullptr,
-                                    .dx = p.output<T>(),
+      constexpr std::size_t kInputs = 5, kOutputs = trained ? 3 : 5;  // without y; without g
+      batch_norm::find_gradient<X>(queue, x,
+                                   {.dy = p.input<X>(0),
+                                    .x = p.input<X>(1),
+                                    .y = p.inputs() > kInputs ? p.input<X>(kInputs) : nullptr,
+                                    .g = p.output<X>(p.outputs() > kOutputs ? kOutputs : 0),
+                                    .dx = p.output<X>(),
                                     .gamma = p.input<T>(2),
                                     .mean = p.input<T>(3),
                                     .variance = p.input<T>(4),
@@ -139,9 +141,18 @@ QueueRun statistics_gradient(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kBatchNormTrain, train},         {kBatchNormTrainGrad, gradient<true>},
-    {kBatchNormInference, inference}, {kBatchNormInferenceGrad, gradient<false>},
-    {kBatchMoments, batch_moments},   {kBatchStatisticsGrad, statistics_gradient},
+    {kBatchNormTrain, forward<true, false>},
+    {kFusedBatchNormTrain, forward<true, false>, kTakesHalf},
+    {kFusedBatchNormTrainRelu, forward<true, true>, kTakesHalf},
+    {kBatchNormInference, forward<false, false>},
+    {kFusedBatchNormInference, forward<false, false>, kTakesHalf},
+    {kFusedBatchNormInferenceRelu, forward<false, true>, kTakesHalf},
+    {kBatchNormTrainGrad, backward<true>},
+    {kFusedBatchNormTrainGrad, backward<true>, kTakesHalf},
+    {kBatchNormInferenceGrad, backward<false>},
+    {kFusedBatchNormInferenceGrad, backward<false>, kTakesHalf},
+    {kBatchMoments, batch_moments},
+    {kBatchStatisticsGrad, statistics_gradient},
 };
 
 }  // namespace

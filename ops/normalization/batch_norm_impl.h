@@ -1,7 +1,5 @@
 // What the kernels of batch normalisation share, whole and in shards. For their sources.
 #pragma once
-#include <cmath>
-
 #include "belfry/framework/graph/kernel.h"
 
 namespace belfry {
@@ -24,16 +22,10 @@ struct PlainGradientSums {
   double sum = 0, product = 0;
 };
 
-// Of given moments, their gradients, too: y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
-template <class T>
-void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
-  const T *const gamma = p.input<T>(2), *const variance = p.input<T>(4);
-  const T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const T spread = variance[c] + epsilon;
-    p.output<T>(3)[c] = -(dbeta[c] * gamma[c] / std::sqrt(spread));
-    p.output<T>(4)[c] = dgamma[c] * gamma[c] / spread * T(-0.5);
-  }
-}
+// Kernels of hosts: of a batch norm, which also serve one that is fused with what is around it
+// (fused_batch_norm.cc). A node without shortcut, or y, has none.
+KernelRun train_on_host(KernelPlan& plan);
+template <bool trained>
+KernelRun gradient_on_host(KernelPlan& plan);
 
 }  // namespace belfry

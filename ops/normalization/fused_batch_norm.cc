@@ -95,7 +95,7 @@ const T* shortcut_of(const Pointers& p, bool trained) {
 
 // What is a tensor of 16 bits in the graph is rounded to that here.
 template <bool trained, bool relu>
-KernelRun forward_on_half(KernelPlan& plan) {
+KernelRun forward_of_half(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(0).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const WidenedImages wide(plan.dtype(), e, kernels::moment_scratch(e.rows, e.channels));
@@ -120,7 +120,7 @@ KernelRun forward_on_half(KernelPlan& plan) {
 
 template <bool trained, bool relu>
 KernelRun forward_cpu(KernelPlan& plan) {
-  if (is_half(plan.dtype())) return forward_on_half<trained, relu>(plan);
+  if (is_half(plan.dtype())) return forward_of_half<trained, relu>(plan);
   const BatchNormExtent e(plan.input(0).shape);
   if (trained)
     plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
@@ -134,6 +134,18 @@ KernelRun forward_cpu(KernelPlan& plan) {
                          {shortcut_of<T>(p, trained), relu});
     };
   });
+}
+
+// Of given moments, their gradients, too: y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
+template <class T>
+void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
+  const T *const gamma = p.input<T>(2), *const variance = p.input<T>(4);
+  const T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const T spread = variance[c] + epsilon;
+    p.output<T>(3)[c] = -(dbeta[c] * gamma[c] / std::sqrt(spread));
+    p.output<T>(4)[c] = dgamma[c] * gamma[c] / spread * T(-0.5);
+  }
 }
 
 // The tensors of a gradient in the type that is computed in.
@@ -168,7 +180,7 @@ void compute_gradient(const Pointers& p, const GradientImages<T>& images, const 
 }
 
 template <bool trained>
-KernelRun gradient_on_half(KernelPlan& plan) {
+KernelRun gradient_of_half(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const WidenedImages wide(plan.dtype(), e, kernels::moment_scratch(e.rows, e.channels));
@@ -184,24 +196,6 @@ KernelRun gradient_on_half(KernelPlan& plan) {
     if (dx != dy) wide.narrow(dy, p.output<void>(gradient_outputs(trained)));
     wide.narrow(dx, p.output<void>());
   };
-}
-
-template <bool trained>
-KernelRun fused_gradient_cpu(KernelPlan& plan) {
-  if (is_half(plan.dtype())) return gradient_on_half<trained>(plan);
-  const BatchNormExtent e(plan.input(1).shape);
-  plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
-  const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      const T* const y = p.inputs() > kGradientInputs ? p.input<T>(kGradientInputs) : nullptr;
-      const std::size_t g = gradient_outputs(trained);
-      compute_gradient<trained, T>(
-          p, {p.input<T>(0), p.input<T>(1), y, p.output<T>(p.outputs() > g ? g : 0), p.output<T>()},
-          e, epsilon);
-    };
-  });
 }
 
 KernelRun relu_sums_cpu(KernelPlan& plan) {
@@ -225,6 +219,7 @@ KernelRun relu_sums_cpu(KernelPlan& plan) {
 KernelRun reference_of(const Op& op, const KernelPlan& plan, std::vector<TensorType> inputs,
                        std::vector<TensorType> outputs) {
   KernelPlan member(plan.node(), inputs, outputs, whole_range(op, 0, inputs, outputs));
+  member.set_op(op);
   member.set_batch(plan.batch());
   return op.reference(member);
 }
@@ -238,7 +233,7 @@ WorkRange all_elements(const TensorType& image) { return {0, image.shape.element
 
 template <bool trained, bool relu>
 KernelRun forward_reference(KernelPlan& plan) {
-  if (is_half(plan.dtype())) return forward_on_half<trained, relu>(plan);
+  if (is_half(plan.dtype())) return forward_of_half<trained, relu>(plan);
   const TensorType image = plan.input(0), channels = plan.input(1);
   std::vector<TensorType> inputs(forward_inputs(trained), channels), outputs{image};
   inputs[0] = image;
@@ -259,7 +254,7 @@ KernelRun forward_reference(KernelPlan& plan) {
 
 template <bool trained>
 KernelRun fused_gradient_reference(KernelPlan& plan) {
-  if (is_half(plan.dtype())) return gradient_on_half<trained>(plan);
+  if (is_half(plan.dtype())) return gradient_of_half<trained>(plan);
   const TensorType image = plan.input(1), channels = plan.input(2);
   std::vector<TensorType> inputs(kGradientInputs, channels),
       outputs(gradient_outputs(trained), channels);
@@ -293,61 +288,59 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
   };
 }
 
+// The ops differ in these alone.
+Op fused_op(const char* name, ShapeFunction shape, CpuKernel cpu, CpuKernel reference) {
+  return {.name = name,
+          .inputs = kVariadic,
+          .shape = shape,
+          .no_gradient = kMadeByPlans,
+          .in_place = InPlace::kFirst,
+          .cpu = cpu,
+          .reference = reference,
+          .half = true};
+}
+
 }  // namespace
 
-const Op kFusedBatchNormTrain{.name = "FusedBatchNormTrain",
-                              .inputs = kVariadic,
-                              .shape = fused_forward_shape<true>,
-                              .no_gradient = kMadeByPlans,
-                              .in_place = InPlace::kFirst,
-                              .cpu = forward_cpu<true, false>,
-                              .reference = forward_reference<true, false>,
-                              .half = true};
+KernelRun train_on_host(KernelPlan& plan) { return forward_cpu<true, false>(plan); }
 
-const Op kFusedBatchNormTrainRelu{.name = "FusedBatchNormTrainRelu",
-                                  .inputs = kVariadic,
-                                  .shape = fused_forward_shape<true>,
-                                  .no_gradient = kMadeByPlans,
-                                  .in_place = InPlace::kFirst,
-                                  .cpu = forward_cpu<true, true>,
-                                  .reference = forward_reference<true, true>,
-                                  .half = true};
+template <bool trained>
+KernelRun gradient_on_host(KernelPlan& plan) {
+  if (is_half(plan.dtype())) return gradient_of_half<trained>(plan);
+  const BatchNormExtent e(plan.input(1).shape);
+  plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
+                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  const double epsilon = plan.options<BatchNormOptions>().epsilon;
+  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
+    return [=](const Pointers& p) {
+      const T* const y = p.inputs() > kGradientInputs ? p.input<T>(kGradientInputs) : nullptr;
+      const std::size_t g = gradient_outputs(trained);
+      compute_gradient<trained, T>(
+          p, {p.input<T>(0), p.input<T>(1), y, p.output<T>(p.outputs() > g ? g : 0), p.output<T>()},
+          e, epsilon);
+    };
+  });
+}
+template KernelRun gradient_on_host<true>(KernelPlan& plan);
+template KernelRun gradient_on_host<false>(KernelPlan& plan);
 
-const Op kFusedBatchNormInference{.name = "FusedBatchNormInference",
-                                  .inputs = kVariadic,
-                                  .shape = fused_forward_shape<false>,
-                                  .no_gradient = kMadeByPlans,
-                                  .in_place = InPlace::kFirst,
-                                  .cpu = forward_cpu<false, false>,
-                                  .reference = forward_reference<false, false>,
-                                  .half = true};
-
-const Op kFusedBatchNormInferenceRelu{.name = "FusedBatchNormInferenceRelu",
-                                      .inputs = kVariadic,
-                                      .shape = fused_forward_shape<false>,
-                                      .no_gradient = kMadeByPlans,
-                                      .in_place = InPlace::kFirst,
-                                      .cpu = forward_cpu<false, true>,
-                                      .reference = forward_reference<false, true>,
-                                      .half = true};
-
-const Op kFusedBatchNormTrainGrad{.name = "FusedBatchNormTrainGrad",
-                                  .inputs = kVariadic,
-                                  .shape = fused_gradient_shape<true>,
-                                  .no_gradient = kMadeByPlans,
-                                  .in_place = InPlace::kFirst,
-                                  .cpu = fused_gradient_cpu<true>,
-                                  .reference = fused_gradient_reference<true>,
-                                  .half = true};
-
-const Op kFusedBatchNormInferenceGrad{.name = "FusedBatchNormInferenceGrad",
-                                      .inputs = kVariadic,
-                                      .shape = fused_gradient_shape<false>,
-                                      .no_gradient = kMadeByPlans,
-                                      .in_place = InPlace::kFirst,
-                                      .cpu = fused_gradient_cpu<false>,
-                                      .reference = fused_gradient_reference<false>,
-                                      .half = true};
+const Op kFusedBatchNormTrain = fused_op("FusedBatchNormTrain", fused_forward_shape<true>,
+                                         forward_cpu<true, false>, forward_reference<true, false>);
+const Op kFusedBatchNormTrainRelu =
+    fused_op("FusedBatchNormTrainRelu", fused_forward_shape<true>, forward_cpu<true, true>,
+             forward_reference<true, true>);
+const Op kFusedBatchNormInference =
+    fused_op("FusedBatchNormInference", fused_forward_shape<false>, forward_cpu<false, false>,
+             forward_reference<false, false>);
+const Op kFusedBatchNormInferenceRelu =
+    fused_op("FusedBatchNormInferenceRelu", fused_forward_shape<false>, forward_cpu<false, true>,
+             forward_reference<false, true>);
+const Op kFusedBatchNormTrainGrad =
+    fused_op("FusedBatchNormTrainGrad", fused_gradient_shape<true>, gradient_on_host<true>,
+             fused_gradient_reference<true>);
+const Op kFusedBatchNormInferenceGrad =
+    fused_op("FusedBatchNormInferenceGrad", fused_gradient_shape<false>, gradient_on_host<false>,
+             fused_gradient_reference<false>);
 
 const Op kReluBatchNormSums{.name = "ReluBatchNormSums",
                             .inputs = 5,
