@@ -17,7 +17,7 @@ bool has_half(const KernelPlan& plan) {
   return false;
 }
 
-Widened::Widened(const Op& op, const KernelPlan& plan) {
+Widened::Widened(const KernelPlan& plan) {
   const auto add = [&](const TensorType& type, std::size_t i, std::vector<TensorType>& types,
                        std::vector<Tensor>& tensors) {
     types.push_back(type);
@@ -26,7 +26,7 @@ Widened::Widened(const Op& op, const KernelPlan& plan) {
     tensors.push_back({i, type.dtype, type.shape.elements(), bytes});
     bytes += (types.back().bytes() + kWidenedAlignment - 1) / kWidenedAlignment * kWidenedAlignment;
   };
-  const auto writes = static_cast<std::size_t>(op.writes);
+  const auto writes = static_cast<std::size_t>(plan.op().writes);
   for (std::size_t i = 0; i < plan.inputs(); ++i) {
     add(plan.input(i), i, inputs, read);
     if (i < writes) variables = read.size();

@@ -23,7 +23,7 @@ struct Widened {
     std::int64_t offset;  // in the workspace, a multiple of 256
   };
 
-  Widened(const Op& op, const KernelPlan& plan);
+  explicit Widened(const KernelPlan& plan);
 
   // The pointers of a launch with those in the workspace in place of others.
   void point(const Pointers& p, std::span<void*> in, std::span<void*> out) const;

@@ -63,7 +63,7 @@ KernelRun prepare_shard(const PlanGraph& graph, const PlanNode& node, std::int64
   KernelPlan kernel(*node.node, inputs, outputs, range);
   kernel.set_op(*node.op);
   kernel.set_batch({samples, graph.batches[at(node.device())].samples, node.rows > 0});
-  KernelRun run = prepare_kernel(*node.op, kernel, reference);
+  KernelRun run = prepare_kernel(kernel, reference);
   workspace = std::max(workspace, kernel.workspace_bytes());
   return run;
 }
@@ -111,7 +111,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
     else if (device.backend)
       launch.enqueue = prepare_on_gpu(node, device, kernel, context.deterministic);
     else
-      launch.run = prepare_kernel(*node.op, kernel, context.reference_kernels);
+      launch.run = prepare_kernel(kernel, context.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();
   }
 }

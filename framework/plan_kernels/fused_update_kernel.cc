@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kUpdateChunk = 8 << 10;
 
 KernelRun prepare_part(const Op& op, KernelPlan& kernel, bool reference) {
-  KernelRun run = prepare_kernel(op, kernel, reference);
+  kernel.set_op(op);
+  KernelRun run = prepare_kernel(kernel, reference);
   require<Internal>(
       kernel.workspace_bytes() == 0, kernel.node().describe(),
       ": its kernel asks for a workspace, which parts of a fused update have none of");

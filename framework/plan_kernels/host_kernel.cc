@@ -25,10 +25,11 @@ void say_once(DType dtype) {
 // kernel's workspace.
 class HalfKernel {
  public:
-  HalfKernel(const Op& op, KernelPlan& plan)
-      : tensors_(op, plan),
+  explicit HalfKernel(KernelPlan& plan)
+      : tensors_(plan),
         whole_(plan.range()),
         inner_workspace_(tensors_.bytes + bytes_of_pointers(plan.inputs() + plan.outputs())) {
+    const Op& op = plan.op();
     require<Internal>(op.reference && !op.collective, plan.node().describe(),
                       ": no host kernel for 16 bits");
     KernelPlan wide(plan.node(), tensors_.inputs, tensors_.outputs, plan.range());
@@ -79,10 +80,10 @@ class HalfKernel {
 
 }  // namespace
 
-KernelRun prepare_kernel(const Op& op, KernelPlan& kernel, bool reference) {
+KernelRun prepare_kernel(KernelPlan& kernel, bool reference) {
+  const Op& op = kernel.op();
   if (!op.half && has_half(kernel))
-    return
-        [half = std::make_shared<const HalfKernel>(op, kernel)](const Pointers& p) { (*half)(p); };
+    return [half = std::make_shared<const HalfKernel>(kernel)](const Pointers& p) { (*half)(p); };
   if (op.cpu && !(reference && op.reference))
     if (KernelRun run = op.cpu(kernel)) return run;
   require<NotFound>(op.reference != nullptr, kernel.node().describe(), ": no host kernel for ",

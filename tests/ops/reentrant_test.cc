@@ -78,7 +78,7 @@ struct Prepared {
     for (std::size_t i = 0; i < node.outputs(); ++i) outputs.push_back(node.output_type(i));
     range = whole_range(node.op(), 0, inputs, outputs);
     KernelPlan plan(node, inputs, outputs, range);
-    run = prepare_kernel(node.op(), plan, false);
+    run = prepare_kernel(plan, false);
     workspace = plan.workspace_bytes();
   }
 

@@ -192,11 +192,10 @@ class Evaluation {
 
   Prepared prepare(const Node& node, std::span<const TensorType> inputs,
                    std::span<const TensorType> outputs, WorkRange range) const {
-    const Op& op = node.op();
     KernelPlan plan(node, inputs, outputs, range);
     KernelRun kernel;
     if (kernel_source && !options_.reference) kernel = kernel_source(plan);
-    if (!kernel) kernel = prepare_kernel(op, plan, options_.reference);
+    if (!kernel) kernel = prepare_kernel(plan, options_.reference);
     return {std::move(kernel), plan.workspace_bytes()};
   }
 

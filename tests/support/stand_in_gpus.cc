@@ -283,7 +283,7 @@ GpuRun StandInGpus::prepare(int gpu, KernelPlan& plan, bool deterministic) const
   ++(deterministic ? counters_->deterministic : counters_->fastest);
   const Op& op = plan.op();
   if (op.name == lacking_) return {};
-  KernelRun kernel = prepare_kernel(op, plan, false);
+  KernelRun kernel = prepare_kernel(plan, false);
   Memory memory{.writes = static_cast<std::size_t>(op.writes),
                 .workspace = static_cast<std::size_t>(plan.workspace_bytes()),
                 .step = op.random};

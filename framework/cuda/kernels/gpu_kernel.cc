@@ -30,14 +30,13 @@ GpuKernel::GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half) {
 GpuKernel::GpuKernel(const Op& op, GpuLibraryPrepare prepare) { kernels()[&op] = {prepare, true}; }
 
 QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms) {
-  const Op& op = plan.op();
-  const auto found = kernels().find(&op);
+  const auto found = kernels().find(&plan.op());
   if (found == kernels().end()) return {};
   const auto& [prepare, takes_half] = found->second;
   if (!has_half(plan)) return prepare(plan, algorithms);
   if (takes_half)
     if (QueueRun run = prepare(plan, algorithms)) return run;
-  return in_f32(op, plan, [&](KernelPlan& wide) { return prepare(wide, algorithms); });
+  return in_f32(plan, [&](KernelPlan& wide) { return prepare(wide, algorithms); });
 }
 
 std::vector<const char*> ops_without_gpu_kernel() {

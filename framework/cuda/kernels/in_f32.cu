@@ -79,9 +79,8 @@ class InF32 {
 
 }  // namespace
 
-QueueRun in_f32(const Op& op, KernelPlan& plan,
-                const std::function<QueueRun(KernelPlan&)>& prepare) {
-  Widened tensors(op, plan);
+QueueRun in_f32(KernelPlan& plan, const std::function<QueueRun(KernelPlan&)>& prepare) {
+  Widened tensors(plan);
   KernelPlan wide(plan.node(), tensors.inputs, tensors.outputs, plan.range());
   wide.set_op(plan.op());
   wide.set_batch(plan.batch());

@@ -8,7 +8,6 @@ namespace belfry::cuda {
 
 // What `prepare` makes of the plan with f32 in place of 16 bits, between kernels that convert.
 // Empty if that is.
-QueueRun in_f32(const Op& op, KernelPlan& plan,
-                const std::function<QueueRun(KernelPlan&)>& prepare);
+QueueRun in_f32(KernelPlan& plan, const std::function<QueueRun(KernelPlan&)>& prepare);
 
 }  // namespace belfry::cuda
