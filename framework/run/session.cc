@@ -64,7 +64,7 @@ Session::State::State(const Graph& g, SessionOptions o)
       variables(devices, options.dry_run),
       steps(options.kept_steps, runtime),
       use(devices, variables, steps),
-      parts(options, variables) {
+      parts(graph, options, variables) {
   runtime.workers = pool.workers() - count_gpus(devices);
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;

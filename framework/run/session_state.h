@@ -26,8 +26,8 @@ std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byt
 // processes read the parts that this one holds, as long as it lives.
 class SharedParts {
  public:
-  SharedParts(const SessionOptions& options, const VariableMemory& variables)
-      : options_(options), variables_(variables) {}
+  SharedParts(const Graph& graph, const SessionOptions& options, const VariableMemory& variables)
+      : graph_(graph), options_(options), variables_(variables) {}
   ~SharedParts();
   SharedParts(const SharedParts&) = delete;
   SharedParts& operator=(const SharedParts&) = delete;
@@ -38,12 +38,11 @@ class SharedParts {
   Tensor whole_of(Variable variable, const Tensor& own) const;
 
  private:
-  // Under which the parts of a variable are published: no other variable, of any session, has it.
-  std::uint64_t key_of(const Node& variable) const;
-
+  const Graph& graph_;
   const SessionOptions& options_;
   const VariableMemory& variables_;
-  std::set<std::uint64_t> published_;    // keys
+  // Under which the parts of variables are published: no other variable, of any session, has one.
+  std::map<const Node*, std::uint64_t> keys_;
   std::optional<std::uint64_t> number_;  // of the session, among those that publish
 };
 

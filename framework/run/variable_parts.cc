@@ -42,37 +42,34 @@ Tensor SharedParts::whole_of(Variable variable, const Tensor& own) const {
                                   static_cast<std::size_t>(range.size())));
   }
   std::ranges::copy(std::span(own.raw(), own.bytes()), parts[own_rank(variable)].begin());
-  processes->fetch(key_of(variable.node()), parts);
+  const Node* original = &variable.node();  // replicas are equal, and not published
+  while (original->variable().copy_of) original = original->variable().copy_of;
+  processes->fetch(keys_.at(original), parts);
   return whole;
 }
 
 // Processes have the same variables in one order, whatever else their graphs have.
-std::uint64_t SharedParts::key_of(const Node& variable) const {
-  const Graph& graph = variable.graph();
-  std::uint64_t before = 0;
-  for (std::size_t id = 0; id < static_cast<std::size_t>(variable.id()); ++id)
-    before += graph.node(id).is_variable() && graph.node(id).variable().part.has_value();
-  return *number_ << 32 | before;
-}
-
 void SharedParts::publish() {
   if (!options_.processes || options_.dry_run) return;
-  for (const auto& [node, kept] : variables_.entries()) {
-    const VariableInfo& info = node->variable();
-    if (!info.part || info.copy_of) continue;
-    const MemoryBlock& memory = variables_.memory_of(*node);
-    require(memory.on_host(), node->describe(),
+  std::uint64_t place = 0;
+  for (const Variable variable : graph_.variables()) {
+    const Node& node = variable.node();
+    if (!node.variable().part) continue;
+    const std::uint64_t own_place = place++;
+    if (node.variable().copy_of || !variables_.entries().contains(&node)) continue;
+    const MemoryBlock& memory = variables_.memory_of(node);
+    require(memory.on_host(), node.describe(),
             ": other processes read its part, which must lie on a CPU");
     if (!number_) number_ = options_.processes->next_number();
-    const std::uint64_t key = key_of(*node);
+    const std::uint64_t key = *number_ << 32 | own_place;
     options_.processes->parts().publish(
         key, {static_cast<const std::byte*>(memory.data()), memory.bytes()});
-    published_.insert(key);
+    keys_[&node] = key;
   }
 }
 
 SharedParts::~SharedParts() {
-  for (const std::uint64_t key : published_) options_.processes->parts().withdraw(key);
+  for (const auto& [node, key] : keys_) options_.processes->parts().withdraw(key);
 }
 
 }  // namespace belfry
