@@ -12,20 +12,6 @@ using kernels::Candidate;
 using kernels::MaxPooling;
 using WindowIndex = std::uint8_t;  // of a maximum, in its window
 
-// As many channels side by side as a thread takes.
-template <class T, int W>
-struct alignas(sizeof(T) * W) Lanes {
-  T at[W];
-};
-template <int W, class T>
-BELFRY_HD Lanes<T, W> load(const T* from) {
-  return *reinterpret_cast<const Lanes<T, W>*>(from);
-}
-template <int W, class T>
-BELFRY_HD void store(const Lanes<T, W>& lanes, T* to) {
-  *reinterpret_cast<Lanes<T, W>*>(to) = lanes;
-}
-
 struct Pixel {
   std::int64_t image, row, column, channel;
 };
@@ -70,10 +56,11 @@ struct MaxPool {
       bool first = true;
       for (std::int64_t i = rows.begin; i < rows.end; ++i)
         for (std::int64_t j = columns.begin; j < columns.end; ++j) {
-          const auto in = load<W>(x + ((top + i) * h.in + left + j) * s.channels + at.channel * W);
+          const auto in =
+              Lanes<T, W>::load(x + ((top + i) * h.in + left + j) * s.channels + at.channel * W);
           for (int k = 0; k < W; ++k) {
             const Candidate<typename S::Type> next{
-                S::widen(in.at[k]), static_cast<kernels::Wide<typename S::Type>>(i * h.window + j)};
+                in.wide(k), static_cast<kernels::Wide<typename S::Type>>(i * h.window + j)};
             best[k] = first ? next : kernels::larger(best[k], next);
           }
           first = false;
@@ -84,8 +71,8 @@ struct MaxPool {
         values.at[k] = S::narrow(best[k].value);
         places.at[k] = static_cast<WindowIndex>(best[k].place);
       }
-      store<W>(values, y + item * W);
-      store<W>(places, place + item * W);
+      values.store(y + item * W);
+      places.store(place + item * W);
     });
   }
 };
@@ -116,24 +103,17 @@ struct MaxPoolGrad {
           const std::int64_t j = at.column + h.before - column * h.stride;
           const std::int64_t from =
               ((at.image * v.out + row) * h.out + column) * s.channels + at.channel * W;
-          const auto gradient = load<W>(dy + from);
-          const auto places = load<W>(place + from);
+          const auto gradient = Lanes<T, W>::load(dy + from);
+          const auto places = Lanes<WindowIndex, W>::load(place + from);
           for (int k = 0; k < W; ++k)
-            sum[k] += places.at[k] == i * h.window + j ? S::widen(gradient.at[k]) : 0;
+            sum[k] += places.at[k] == i * h.window + j ? gradient.wide(k) : 0;
         }
       Lanes<T, W> rounded;
       for (int k = 0; k < W; ++k) rounded.at[k] = S::narrow(sum[k]);
-      store<W>(rounded, dx + item * W);
+      rounded.store(dx + item * W);
     });
   }
 };
-
-// Whether all may be read and written as many channels at a time as there are in a Pack.
-template <class T>
-bool packed(const MaxPooling& s, const void* a, const void* b, const void* places) {
-  return s.channels % Pack<T>::kSize == 0 && on_16_bytes(a) && on_16_bytes(b) &&
-         on_16_bytes(places);
-}
 
 template <int W, class T>
 void pool(Queue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
@@ -150,10 +130,9 @@ QueueRun max_pool(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
-      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)))
-        pool<Pack<T>::kSize, T>(queue, s, count, p);
-      else
-        pool<1, T>(queue, s, count, p);
+      visit_lanes<T>(
+          s.channels, {p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)},
+          [&]<int W>(std::integral_constant<int, W>) { pool<W, T>(queue, s, count, p); });
     };
   });
 }
@@ -162,10 +141,9 @@ QueueRun max_pool_grad(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::gradient(plan), count = plan.output().shape.elements()](
                const Pointers& p, Queue& queue) {
-      if (packed<T>(s, p.input<T>(0), p.output<T>(), p.input<WindowIndex>(1)))
-        pool_grad<Pack<T>::kSize, T>(queue, s, count, p);
-      else
-        pool_grad<1, T>(queue, s, count, p);
+      visit_lanes<T>(
+          s.channels, {p.input<T>(0), p.output<T>(), p.input<WindowIndex>(1)},
+          [&]<int W>(std::integral_constant<int, W>) { pool_grad<W, T>(queue, s, count, p); });
     };
   });
 }

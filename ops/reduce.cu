@@ -18,10 +18,7 @@ template <class T>
 using Summed = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
                                            std::type_identity<T>>::type;
 
-// The type in which elements are summed. F16 and BF16 are summed in f32 and rounded once.
-template <class X>
-using Wide = typename Stored<X>::Type;
-
+// F16 and BF16 are summed in f32 and rounded once.
 template <class Y>
 BELFRY_HD Y result_of(Wide<Y> sum, bool mean, Wide<Y> count) {
   if constexpr (std::is_floating_point_v<Wide<Y>>)

@@ -50,10 +50,10 @@ struct MomentLeaf {
     }
     const X* const from = x + leaf * kLeaf * channels + channel;
     const std::int64_t rest = rows - leaf * kLeaf, number = rest < kLeaf ? rest : kLeaf;
-    Lane<X, N> row[kLeaf]{};
+    Lanes<X, N> row[kLeaf]{};
     BELFRY_UNROLL
     for (int k = 0; k < kLeaf; ++k)
-      row[k] = Lane<X, N>::load(from + (k < number ? k * channels : 0));
+      row[k] = Lanes<X, N>::load(from + (k < number ? k * channels : 0));
     BELFRY_UNROLL
     for (int j = 0; j < N; ++j) {
       T sum = 0, squares = 0;
@@ -126,14 +126,14 @@ struct ProductLeaf {
 
   BELFRY_HD void add_rows(std::int64_t first, std::int64_t channel, const T (&middle)[N],
                           Value (&out)[N]) const {
-    Lane<X, N> g_of[kSummedAtOnce]{}, x_of[kSummedAtOnce]{}, y_of[kSummedAtOnce]{};
+    Lanes<X, N> g_of[kSummedAtOnce]{}, x_of[kSummedAtOnce]{}, y_of[kSummedAtOnce]{};
     BELFRY_UNROLL
     for (int k = 0; k < kSummedAtOnce; ++k) {
       if (first + k >= rows) break;
       const std::int64_t at = (first + k) * channels + channel;
-      g_of[k] = Lane<X, N>::load(dy + at);
-      x_of[k] = Lane<X, N>::load(x + at);
-      if (y) y_of[k] = Lane<X, N>::load(y + at);
+      g_of[k] = Lanes<X, N>::load(dy + at);
+      x_of[k] = Lanes<X, N>::load(x + at);
+      if (y) y_of[k] = Lanes<X, N>::load(y + at);
     }
     BELFRY_UNROLL
     for (int k = 0; k < kSummedAtOnce; ++k) {
@@ -178,7 +178,7 @@ struct Normalise {
     T scale[kMostLanes * N], shift[kMostLanes * N], middle[kMostLanes * N];
   };
   struct Row {
-    Lane<X, N> x, shortcut;
+    Lanes<X, N> x, shortcut;
   };
   const X *x, *shortcut;
   const T *mean, *variance, *gamma, *beta;
@@ -193,12 +193,12 @@ struct Normalise {
   }
   BELFRY_HD Row load(std::int64_t at) const {
     Row row{};
-    row.x = Lane<X, N>::load(x + at);
-    if (shortcut) row.shortcut = Lane<X, N>::load(shortcut + at);
+    row.x = Lanes<X, N>::load(x + at);
+    if (shortcut) row.shortcut = Lanes<X, N>::load(shortcut + at);
     return row;
   }
   BELFRY_HD void store(std::int64_t at, const Row& row, const Factors& f, int column) const {
-    Lane<X, N> out{};
+    Lanes<X, N> out{};
     BELFRY_UNROLL
     for (int j = 0; j < N; ++j) {
       const int c = column + j;
@@ -221,7 +221,7 @@ struct InputGradient {
     T scale[kMostLanes * N], offset[kMostLanes * N], slope[kMostLanes * N], middle[kMostLanes * N];
   };
   struct Row {
-    Lane<X, N> g, x;
+    Lanes<X, N> g, x;
   };
   std::int64_t rows;
   const X *g, *x;
@@ -239,12 +239,12 @@ struct InputGradient {
   }
   BELFRY_HD Row load(std::int64_t at) const {
     Row row{};
-    row.g = Lane<X, N>::load(g + at);
-    if (trained) row.x = Lane<X, N>::load(x + at);
+    row.g = Lanes<X, N>::load(g + at);
+    if (trained) row.x = Lanes<X, N>::load(x + at);
     return row;
   }
   BELFRY_HD void store(std::int64_t at, const Row& row, const Factors& f, int column) const {
-    Lane<X, N> out{};
+    Lanes<X, N> out{};
     BELFRY_UNROLL
     for (int j = 0; j < N; ++j) {
       const int c = column + j;

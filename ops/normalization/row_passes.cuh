@@ -3,14 +3,10 @@
 // bf16 too. A thread has N neighbouring channels, whose values it reads and writes at once: 16
 // bytes where shapes and addresses allow, else one value.
 #pragma once
-#include <initializer_list>
-#include <type_traits>
-
 #include "belfry/framework/base/shape.h"
 #include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/pack.h"
-#include "belfry/framework/kernels/half_bits.h"
 
 // Before loops over what a thread has in registers, and before those whose rounds would need too
 // many of them together.
@@ -23,10 +19,6 @@
 #endif
 
 namespace belfry::cuda {
-
-using kernels::Stored;
-template <class X>
-using Wide = typename Stored<X>::Type;
 
 constexpr std::int64_t kLeaf = 8;        // rows that a thread sums one by one
 constexpr int kRowThreads = 256;         // of a block
@@ -41,27 +33,6 @@ struct RowsOf {
   std::int64_t leaves() const { return (rows + kLeaf - 1) / kLeaf; }
   std::int64_t rows, channels;
 };
-
-// N neighbouring channels of a row.
-template <class X, int N>
-struct alignas(sizeof(X) * N) Lane {
-  X at[N];
-
-  BELFRY_HD static Lane load(const X* from) { return *reinterpret_cast<const Lane*>(from); }
-  BELFRY_HD void store(X* to) const { *reinterpret_cast<Lane*>(to) = *this; }
-  BELFRY_HD Wide<X> wide(int j) const { return Stored<X>::widen(at[j]); }
-};
-
-// Calls f with N as an integral constant. Null pointers lie anywhere.
-template <class X, class F>
-void visit_lanes(std::int64_t channels, std::initializer_list<const void*> tensors, const F& f) {
-  bool packed = channels % Pack<X>::kSize == 0;
-  for (const void* tensor : tensors) packed = packed && on_16_bytes(tensor);
-  if (packed)
-    f(std::integral_constant<int, Pack<X>::kSize>{});
-  else
-    f(std::integral_constant<int, 1>{});
-}
 
 // How a block's threads lie on rows and channels.
 template <int N>

@@ -1,10 +1,18 @@
-// Accesses of 16 bytes.
+// Accesses of several elements at once, of 16 bytes for most.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
+#include <type_traits>
 
 #include "belfry/framework/cuda/kernels/block.h"
+#include "belfry/framework/kernels/half_bits.h"
 
 namespace belfry::cuda {
+
+using kernels::Stored;
+// The type that elements of type X are computed in.
+template <class X>
+using Wide = typename Stored<X>::Type;
 
 // What a thread reads or writes at once.
 template <class T>
@@ -13,7 +21,29 @@ struct alignas(16) Pack {
   T at[kSize];
 };
 
+// N elements side by side, at a multiple of their size together.
+template <class X, int N>
+struct alignas(sizeof(X) * N) Lanes {
+  X at[N];
+
+  BELFRY_HD static Lanes load(const X* from) { return *reinterpret_cast<const Lanes*>(from); }
+  BELFRY_HD void store(X* to) const { *reinterpret_cast<Lanes*>(to) = *this; }
+  BELFRY_HD Wide<X> wide(int j) const { return Stored<X>::widen(at[j]); }
+};
+
 inline bool on_16_bytes(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+// Calls f with the lanes of a thread as an integral constant: a Pack where rows of `columns`
+// elements and the addresses allow, else one. Null pointers lie anywhere.
+template <class X, class F>
+void visit_lanes(std::int64_t columns, std::initializer_list<const void*> tensors, const F& f) {
+  bool packed = columns % Pack<X>::kSize == 0;
+  for (const void* tensor : tensors) packed = packed && on_16_bytes(tensor);
+  if (packed)
+    f(std::integral_constant<int, Pack<X>::kSize>{});
+  else
+    f(std::integral_constant<int, 1>{});
+}
 
 // The blocks that have a thread for each Pack of `count` elements.
 template <class T>

@@ -10,8 +10,6 @@
 
 namespace belfry::cuda {
 
-using kernels::Stored;
-
 // y[i] = f(x[0][i], ...) for i < count; N is 1 or 2. An output may be an input. A thread takes
 // Pack<T>::kSize elements, 16 bytes at once where all tensors start at a multiple of them. What is
 // F16 or BF16 is computed in f32 and rounded.

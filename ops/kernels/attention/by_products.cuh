@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
@@ -39,7 +41,7 @@ struct HeadSizes {
   float scale;
 };
 
-// Moves heads apart, or side by side again, W elements per thread.
+// Moves heads apart, or side by side again, W elements per thread; 1 where types differ.
 template <class From, class To, int W, bool kApart>
 struct MoveHeads {
   using Shared = Nothing;
@@ -54,24 +56,23 @@ struct MoveHeads {
       const std::int64_t there = heads.beside(i / heads.columns) + i % heads.columns;
       const From* const in = from + (kApart ? there : i);
       To* const out = to + (kApart ? i : there);
-      if constexpr (W > 1) {
-        *reinterpret_cast<Pack<To>*>(out) = *reinterpret_cast<const Pack<From>*>(in);
-      } else {
+      if constexpr (std::is_same_v<From, To>)
+        Lanes<From, W>::load(in).store(out);
+      else
         *out = Stored<To>::narrow(Stored<From>::widen(*in));
-      }
     });
   }
 };
 
 template <bool kApart, class From, class To>
 void move_heads(Queue& queue, const HeadSizes& heads, const From* from, To* to) {
-  if constexpr (std::is_same_v<From, To>) {
-    constexpr int kSize = Pack<To>::kSize;
-    if (heads.columns % kSize == 0 && on_16_bytes(from) && on_16_bytes(to))
-      return launch(queue, MoveHeads<From, To, kSize, kApart>{heads, from, to},
-                    grid_for(heads.elements() / kSize));
-  }
-  launch(queue, MoveHeads<From, To, 1, kApart>{heads, from, to}, grid_for(heads.elements()));
+  const auto move = [&]<int W>(std::integral_constant<int, W>) {
+    launch(queue, MoveHeads<From, To, W, kApart>{heads, from, to}, grid_for(heads.elements() / W));
+  };
+  if constexpr (std::is_same_v<From, To>)
+    visit_lanes<To>(heads.columns, {from, to}, move);
+  else
+    move(std::integral_constant<int, 1>());
 }
 
 // A block of queries of all heads, and the keys that it sees. Its matrices have a row per query,
@@ -288,7 +289,7 @@ class ByProducts {
   }
 
  protected:
-  static constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  static constexpr std::int64_t kFloat = sizeof(float);
 
   RowMajor rows_of(std::int64_t rows) const {
     return {rows, heads_.columns, heads_.columns, heads_.time * heads_.columns};
@@ -318,18 +319,32 @@ class ByProducts {
   Product times(const QueryBlock& of) {  // weights with values, say
     return product(scores_of(of), false, rows_of(of.keys), false, rows_of(of.rows));
   }
-  std::int64_t score_bytes(std::int64_t element) const {
+  // Parts of the workspace: for all heads apart; for scores of f32, and what becomes of them in the
+  // type of the tensors, in the same place if that is f32; for the library, at last.
+  template <class Element>
+  std::int64_t add_heads() {
+    return layout_.add(heads_.elements() * static_cast<std::int64_t>(sizeof(Element)));
+  }
+  std::pair<std::int64_t, std::int64_t> add_scores() {
     std::int64_t most = 0;
     for (const QueryBlock& of : blocks_)
-      most = std::max(most, heads_.count() * of.rows * of.leading * element);
-    return most;
+      most = std::max(most, heads_.count() * of.rows * of.leading);
+    const std::int64_t wide = layout_.add(most * kFloat);
+    return {wide, std::is_same_v<T, float>
+                      ? wide
+                      : layout_.add(most * static_cast<std::int64_t>(sizeof(T)))};
+  }
+  void finish(KernelPlan& plan) {
+    library_ = layout_.add(library_bytes_);
+    plan.workspace(layout_.bytes());
   }
   // Of what all heads apart have before a block of queries.
   std::int64_t before(const QueryBlock& of) const { return of.first * heads_.columns; }
 
   HeadSizes heads_;
   std::vector<QueryBlock> blocks_;
-  std::int64_t library_bytes_ = 0;
+  Layout layout_;
+  std::int64_t library_ = 0;  // where the workspace of the library is
 
  private:
   Product chosen(const MatMul& matmul) {
@@ -340,23 +355,22 @@ class ByProducts {
 
   Algorithms& algorithms_;  // while the kernel is prepared
   MatMul matmul_;
+  std::int64_t library_bytes_ = 0;
 };
 
 template <class T>
 class Attention final : public ByProducts<T> {
   using Base = ByProducts<T>;
-  using Base::blocks_, Base::heads_, Base::kSize, Base::library_bytes_;
+  using Base::blocks_, Base::heads_, Base::library_;
 
  public:
   Attention(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
       : Base(plan, algorithms, heads) {
     for (const QueryBlock& of : blocks_)
       products_.push_back({this->times_transposed(of), this->times(of)});
-    for (std::int64_t& part : apart_) part = layout_.add(heads_.elements() * kSize);
-    scores_ = layout_.add(this->score_bytes(sizeof(float)));
-    weights_ = std::is_same_v<T, float> ? scores_ : layout_.add(this->score_bytes(kSize));
-    library_ = layout_.add(library_bytes_);
-    plan.workspace(layout_.bytes());
+    for (std::int64_t& part : apart_) part = this->template add_heads<T>();
+    std::tie(scores_, weights_) = this->add_scores();
+    this->finish(plan);
   }
 
   void run(const Pointers& p, Queue& queue) const {
@@ -380,14 +394,13 @@ class Attention final : public ByProducts<T> {
 
  private:
   std::vector<std::array<Product, 2>> products_;
-  Layout layout_;
-  std::int64_t apart_[4], scores_, weights_, library_;
+  std::int64_t apart_[4], scores_, weights_;
 };
 
 template <class T>
 class AttentionGrad final : public ByProducts<T> {
   using Base = ByProducts<T>;
-  using Base::blocks_, Base::heads_, Base::kSize, Base::library_bytes_;
+  using Base::blocks_, Base::heads_, Base::kFloat, Base::layout_, Base::library_;
 
  public:
   AttentionGrad(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
@@ -399,17 +412,11 @@ class AttentionGrad final : public ByProducts<T> {
           this->product(scores, true, this->rows_of(of.rows), false, keys), of.keys < heads_.time);
       products_.push_back({this->times_transposed(of), this->times(of), sums});
     }
-    for (std::int64_t& part : apart_) part = layout_.add(heads_.elements() * kSize);
-    for (std::int64_t& part : sums_)
-      part = layout_.add(heads_.elements() * static_cast<std::int64_t>(sizeof(float)));
-    row_products_ =
-        layout_.add(heads_.count() * heads_.time * static_cast<std::int64_t>(sizeof(float)));
-    for (int i = 0; i < 2; ++i) {
-      wide_[i] = layout_.add(this->score_bytes(sizeof(float)));
-      narrow_[i] = std::is_same_v<T, float> ? wide_[i] : layout_.add(this->score_bytes(kSize));
-    }
-    library_ = layout_.add(library_bytes_);
-    plan.workspace(layout_.bytes());
+    for (std::int64_t& part : apart_) part = this->template add_heads<T>();
+    for (std::int64_t& part : sums_) part = this->template add_heads<float>();
+    row_products_ = layout_.add(heads_.count() * heads_.time * kFloat);
+    for (int i = 0; i < 2; ++i) std::tie(wide_[i], narrow_[i]) = this->add_scores();
+    this->finish(plan);
   }
 
   // dy, q, k, v, y, logarithms of sums -> dq, dk, dv.
@@ -455,8 +462,7 @@ class AttentionGrad final : public ByProducts<T> {
 
  private:
   std::vector<std::array<Product, 3>> products_;
-  Layout layout_;
-  std::int64_t apart_[5], sums_[2], row_products_, wide_[2], narrow_[2], library_;
+  std::int64_t apart_[5], sums_[2], row_products_, wide_[2], narrow_[2];
 };
 
 // Kernel is one of the two above.
