@@ -26,8 +26,8 @@ BELFRY_HD Y result_of(Wide<Y> sum, bool mean, Wide<Y> count) {
   return Stored<Y>::narrow(sum);
 }
 
-// y[row, part] = the fold of chunks [part * kChunks, ..) of a row: their partial sums where rows
-// have several parts.
+// y[row, part] = the fold of elements [part * kPart, ..) of a row: partial sums where rows have
+// several parts.
 template <class X, class Y>
 struct RowFold {
   static constexpr std::int64_t kPart = 16 * kChunk;

@@ -13,7 +13,7 @@ namespace belfry {
 //   VariableScope scope(graph, cache);
 //
 // As in tensorpack, a variable that is not trained keeps the caching device that it asks for and
-// becomes local (override_to_local_variable.h): it is not in checkpoints. tf_cnn_benchmarks caches
+// becomes local (OverrideToLocalVariable): it is not in checkpoints. tf_cnn_benchmarks caches
 // these too. Upstream does the same where the shape is not known; here shapes of variables always
 // are.
 class OverrideCachingDevice final : public VariableGetter {

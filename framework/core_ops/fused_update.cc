@@ -11,6 +11,6 @@ const Op kFusedUpdate{.name = "FusedUpdate",
                       .no_gradient = kMadeByPlans,
                       .split = WorkSplit::kElements,
                       .reference = kernel_by_plans,
-                      .cpu_only = "plans make it, where its collective is"};
+                      .cpu_only = "plans make it; GpuBackend::prepare_fused() has its GPU kernel"};
 
 }  // namespace belfry

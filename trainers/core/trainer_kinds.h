@@ -26,8 +26,7 @@ struct TrainerKind {
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
   // Combines the towers' gradients, as ReduceOptions ask for. Called once per form of steps. The
   // results are then clipped and applied (build_training_graph()). Such kinds take --uneven=pad,
-  // --uneven=weight,
-  // --tower_weights, --clip_norm and --gradient_accumulation_steps.
+  // --uneven=weight, --tower_weights, --clip_norm and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
       combine = {};
   // Instead of `combine`, for kinds whose towers update by their own gradients: one node that makes
@@ -40,8 +39,8 @@ struct TrainerKind {
   // `combine` combines the gradients of all processes (Strategy::refusal_of_processes). Other kinds
   // train in one.
   bool spans_processes = false;
-  bool takes_partition =
-      false;  // takes --partition_updates: the trainer then combines by update_parts()
+  // Takes --partition_updates: the trainer then combines by update_parts().
+  bool takes_partition = false;
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;
