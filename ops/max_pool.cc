@@ -11,7 +11,7 @@ namespace {
 
 using kernels::Candidate;
 using kernels::larger;
-using Pool = kernels::MaxPooling;
+using kernels::MaxPooling;
 using WindowIndex = std::uint8_t;  // of a maximum, in its window
 
 OutputTypes max_pool_shape(const ShapeContext& c) {
@@ -40,13 +40,13 @@ struct Taps {
   WorkRange rows, columns;
   std::int64_t at;
 
-  BELFRY_HD Taps(const Pool& s, std::int64_t row, std::int64_t column)
+  BELFRY_HD Taps(const MaxPooling& s, std::int64_t row, std::int64_t column)
       : rows(s.vertical.inside(row)),
         columns(s.horizontal.inside(column)),
         at(((row * s.vertical.stride - s.vertical.before) * s.horizontal.in +
             column * s.horizontal.stride - s.horizontal.before) *
            s.channels) {}
-  BELFRY_HD std::int64_t offset(const Pool& s, std::int64_t i, std::int64_t j) const {
+  BELFRY_HD std::int64_t offset(const MaxPooling& s, std::int64_t i, std::int64_t j) const {
     return at + (i * s.horizontal.in + j) * s.channels;
   }
 };
@@ -86,7 +86,7 @@ BELFRY_HD void start_with(std::int64_t channels, const T* x, WindowIndex at, T* 
 }
 
 template <class T>
-BELFRY_KERNEL void max_pool_image(const Pool& s, const T* x, T* y, WindowIndex* place) {
+BELFRY_KERNEL void max_pool_image(const MaxPooling& s, const T* x, T* y, WindowIndex* place) {
   const std::int64_t window = s.horizontal.window, channels = s.channels;
   for (std::int64_t row = 0; row < s.vertical.out; ++row)
     for (std::int64_t column = 0; column < s.horizontal.out; ++column) {
@@ -125,7 +125,7 @@ BELFRY_HD void route(std::int64_t channels, const T* dy, const WindowIndex* plac
 }
 
 template <bool kAdds, class T>
-BELFRY_KERNEL void max_pool_grad_image(const Pool& s, const T* dy, const WindowIndex* place,
+BELFRY_KERNEL void max_pool_grad_image(const MaxPooling& s, const T* dy, const WindowIndex* place,
                                        T* dx) {
   for (std::int64_t row = 0; row < s.vertical.out; ++row)
     for (std::int64_t column = 0; column < s.horizontal.out; ++column) {
@@ -140,7 +140,7 @@ BELFRY_KERNEL void max_pool_grad_image(const Pool& s, const T* dy, const WindowI
 }
 
 KernelRun max_pool_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = Pool::forward(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = MaxPooling::forward(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n)
         max_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size(),
@@ -150,7 +150,7 @@ KernelRun max_pool_cpu(KernelPlan& plan) {
 }
 
 KernelRun max_pool_grad_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = Pool::gradient(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = MaxPooling::gradient(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();
@@ -170,7 +170,7 @@ KernelRun max_pool_grad_cpu(KernelPlan& plan) {
 // Calls visit(pooled, pixel, place) with the offsets of every value and of those it is the maximum
 // of.
 template <class Visit>
-void for_each_pair(const Pool& s, const Visit& visit) {
+void for_each_pair(const MaxPooling& s, const Visit& visit) {
   std::int64_t pooled = 0;
   for (std::int64_t row = 0; row < s.vertical.out; ++row)
     for (std::int64_t column = 0; column < s.horizontal.out; ++column)
@@ -184,7 +184,7 @@ void for_each_pair(const Pool& s, const Visit& visit) {
 }
 
 KernelRun max_pool_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = Pool::forward(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = MaxPooling::forward(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* x = p.input<T>(0) + n * s.image_size();
@@ -204,7 +204,7 @@ KernelRun max_pool_reference(KernelPlan& plan) {
 }
 
 KernelRun max_pool_grad_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = Pool::gradient(plan)]<class T>(T) -> KernelRun {
+  return visit_floating(plan.dtype(), [s = MaxPooling::gradient(plan)]<class T>(T) -> KernelRun {
     return [s](const Pointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();

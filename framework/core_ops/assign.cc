@@ -44,14 +44,14 @@ KernelRun assign_sub_reference(KernelPlan& plan) {
       plan, [](auto old, auto delta) { return kernels::wrapping_subtract(old, delta); });
 }
 
-constexpr const char* kNoGradient = "it changes a variable";
+constexpr const char* kAssignHasNoGradient = "it changes a variable";
 
 }  // namespace
 
 const Op kAssign{.name = "Assign",
                  .inputs = 2,
                  .shape = assign_shape,
-                 .no_gradient = kNoGradient,
+                 .no_gradient = kAssignHasNoGradient,
                  .split = WorkSplit::kElements,
                  .writes = 1,
                  .elementwise_input = 1,
@@ -61,14 +61,14 @@ const Op kAssign{.name = "Assign",
 const Op kAssignAdd{.name = "AssignAdd",
                     .inputs = 2,
                     .shape = assign_shape,
-                    .no_gradient = kNoGradient,
+                    .no_gradient = kAssignHasNoGradient,
                     .split = WorkSplit::kElements,
                     .writes = 1,
                     .reference = assign_add_reference};
 const Op kAssignSub{.name = "AssignSub",
                     .inputs = 2,
                     .shape = assign_shape,
-                    .no_gradient = kNoGradient,
+                    .no_gradient = kAssignHasNoGradient,
                     .split = WorkSplit::kElements,
                     .writes = 1,
                     .reference = assign_sub_reference};

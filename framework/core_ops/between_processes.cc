@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kCollection[] = "exchanges";
 constexpr std::int64_t kCutUnit = 16;  // elements: a cache line of f32
-constexpr const char* kNoGradient = "gradients are taken in each process";
+constexpr const char* kExchangeHasNoGradient = "gradients are taken in each process";
 
 struct ScatterOptions {
   int rank, size;
@@ -202,7 +202,7 @@ WorkRange gathered_piece(const GatherOptions& options, std::int64_t own, int ran
                               : piece_of(options.cuts, rank);
 }
 
-OutputTypes gather_shape(const ShapeContext& c) {
+OutputTypes all_gather_shape(const ShapeContext& c) {
   const auto& options = c.options<GatherOptions>();
   if (!options.cuts.empty()) return {Shape{options.cuts.back()}};
   c.require(c.input(0).rank() > 0 && c.input(0).is_fully_known(),
@@ -212,7 +212,7 @@ OutputTypes gather_shape(const ShapeContext& c) {
   return {shape};
 }
 
-Exchange gather_exchange(const Node& node, const Pointers& p) {
+Exchange all_gather_exchange(const Node& node, const Pointers& p) {
   const auto& options = node.options<GatherOptions>();
   const TensorType& type = node.input(0).type();
   const std::int64_t own = type.shape.elements();
@@ -282,36 +282,36 @@ Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, Nod
 const Op kScatterPieces{.name = "ScatterPieces",
                         .inputs = kVariadic,
                         .shape = scatter_shape,
-                        .no_gradient = kNoGradient,
+                        .no_gradient = kExchangeHasNoGradient,
                         .exchange = scatter_exchange,
                         .reference = keep_own<scatter_exchange>};
 
 const Op kAddPieces{.name = "AddPieces",
                     .inputs = 1,
                     .shape = add_shape,
-                    .no_gradient = kNoGradient,
+                    .no_gradient = kExchangeHasNoGradient,
                     .split = WorkSplit::kElements,
                     .reference = add_kernel};
 
 const Op kGatherPieces{.name = "GatherPieces",
                        .inputs = 1,
-                       .shape = gather_shape,
-                       .no_gradient = kNoGradient,
-                       .exchange = gather_exchange,
-                       .reference = keep_own<gather_exchange>,
+                       .shape = all_gather_shape,
+                       .no_gradient = kExchangeHasNoGradient,
+                       .exchange = all_gather_exchange,
+                       .reference = keep_own<all_gather_exchange>,
                        .half = true};
 
 const Op kPassOn{.name = "PassOn",
                  .inputs = 1,
                  .shape = pass_on_shape,
-                 .no_gradient = kNoGradient,
+                 .no_gradient = kExchangeHasNoGradient,
                  .exchange = pass_on_exchange,
                  .reference = keep_own<pass_on_exchange>};
 
 const Op kMpiAllReduce{.name = "MpiAllReduce",
                        .inputs = 1,
                        .shape = mpi_all_reduce_shape,
-                       .no_gradient = kNoGradient,
+                       .no_gradient = kExchangeHasNoGradient,
                        .exchange = mpi_all_reduce_exchange,
                        .reference = keep_own<mpi_all_reduce_exchange>,
                        .cpu_only = "MPI sums memory of hosts"};

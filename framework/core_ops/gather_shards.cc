@@ -9,14 +9,14 @@
 namespace belfry {
 namespace {
 
-OutputTypes gather_shape(const ShapeContext& c) {
+OutputTypes gather_shards_shape(const ShapeContext& c) {
   c.require(c.inputs() > 0, "needs at least one input");
   Shape shape = c.input(0);
   for (std::size_t i = 1; i < c.inputs(); ++i) shape[0] += c.input(i)[0];
   return {shape};
 }
 
-KernelRun gather_kernel(KernelPlan& plan) {
+KernelRun gather_shards_kernel(KernelPlan& plan) {
   EndToEnd shards;
   for (std::size_t i = 0; i < plan.inputs(); ++i) shards.append(plan.input(i).shape.elements());
   return [shards, size = static_cast<std::int64_t>(size_of(plan.dtype()))](const Pointers& p) {
@@ -38,10 +38,10 @@ KernelRun sum_16(KernelPlan& plan, kernels::HalfPath path) {
   };
 }
 
-KernelRun sum_cpu(KernelPlan& plan) {
+KernelRun sum_shards_cpu(KernelPlan& plan) {
   return is_half(plan.dtype()) ? sum_16(plan, kernels::half_paths().back()) : kAddN.cpu(plan);
 }
-KernelRun sum_reference(KernelPlan& plan) {
+KernelRun sum_shards_reference(KernelPlan& plan) {
   return is_half(plan.dtype()) ? sum_16(plan, kernels::HalfPath::kScalar) : kAddN.reference(plan);
 }
 
@@ -49,10 +49,10 @@ KernelRun sum_reference(KernelPlan& plan) {
 
 const Op kGatherShards{.name = "GatherShards",
                        .inputs = kVariadic,
-                       .shape = gather_shape,
+                       .shape = gather_shards_shape,
                        .no_gradient = kMadeByPlans,
                        .split = WorkSplit::kElements,
-                       .reference = gather_kernel,
+                       .reference = gather_shards_kernel,
                        .half = true,
                        .cpu_only = "devices on GPUs have one shard"};
 
@@ -61,8 +61,8 @@ const Op kSumShards{.name = "SumShards",
                     .shape = sum_shape,
                     .no_gradient = kMadeByPlans,
                     .split = WorkSplit::kElements,
-                    .cpu = sum_cpu,
-                    .reference = sum_reference,
+                    .cpu = sum_shards_cpu,
+                    .reference = sum_shards_reference,
                     .half = true,
                     .cpu_only = "devices on GPUs have one shard"};
 

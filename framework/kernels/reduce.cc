@@ -21,7 +21,7 @@ BELFRY_HD void fill_neutral(T* x, std::int64_t n) {
 
 constexpr int kLanes = 16;
 constexpr int kGroup = 8 * kLanes;
-constexpr int kBlock = 8 * kGroup;
+constexpr int kReduceBlock = 8 * kGroup;
 
 // A group of n < 128 terms; missing ones are neutral.
 template <class Op, class T>
@@ -96,10 +96,10 @@ class PairwiseRows {
 
 template <class Op, class T>
 BELFRY_HD T fold(Op op, const T* x, std::int64_t n) {
-  if (n <= kBlock) return fold_block(op, x, n);
+  if (n <= kReduceBlock) return fold_block(op, x, n);
   PairwiseRows<Op, T, 1> blocks(1);
-  for (std::int64_t i = 0; i < n; i += kBlock) {
-    T block = fold_block(op, x + i, n - i < kBlock ? n - i : kBlock);
+  for (std::int64_t i = 0; i < n; i += kReduceBlock) {
+    T block = fold_block(op, x + i, n - i < kReduceBlock ? n - i : kReduceBlock);
     blocks.add(op, &block);
   }
   T total;

@@ -40,7 +40,7 @@ OutputTypes inference_shape(const ShapeContext& c) {
   return {c.input(0)};
 }
 
-OutputTypes grad_shape(const ShapeContext& c) {
+OutputTypes batch_norm_grad_shape(const ShapeContext& c) {
   require_channels(c, 2);
   c.require(c.input(1).compatible(c.input(0)), "gradient and input have shapes ", c.input(0),
             " and ", c.input(1));
@@ -50,7 +50,7 @@ OutputTypes grad_shape(const ShapeContext& c) {
 
 // Those, and of the moments.
 OutputTypes given_grad_shape(const ShapeContext& c) {
-  OutputTypes types = grad_shape(c);
+  OutputTypes types = batch_norm_grad_shape(c);
   types.insert(types.end(), 2, types[1]);
   return types;
 }
@@ -136,7 +136,7 @@ KernelRun inference_reference(KernelPlan& plan) {
 }
 
 template <bool trained>
-KernelRun grad_reference(KernelPlan& plan) {
+KernelRun batch_norm_grad_reference(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
@@ -221,14 +221,14 @@ const Op kBatchNormTrain{.name = "BatchNormTrain",
 
 const Op kBatchNormTrainGrad{.name = "BatchNormTrainGrad",
                              .inputs = 5,
-                             .shape = grad_shape,
+                             .shape = batch_norm_grad_shape,
                              .no_gradient = kNoSecond,
                              .shards = train_grad_shards,
                              .expand = expand_train_grad,
                              .fuse = fuse_batch_norm_gradient,
                              .in_place = InPlace::kFirst,
                              .cpu = gradient_on_host<true>,
-                             .reference = grad_reference<true>};
+                             .reference = batch_norm_grad_reference<true>};
 
 const Op kBatchNormInference{.name = "BatchNormInference",
                              .inputs = 5,
@@ -250,7 +250,7 @@ const Op kBatchNormInferenceGrad{.name = "BatchNormInferenceGrad",
                                  .fuse = fuse_batch_norm_gradient,
                                  .in_place = InPlace::kFirst,
                                  .cpu = gradient_on_host<false>,
-                                 .reference = grad_reference<false>};
+                                 .reference = batch_norm_grad_reference<false>};
 
 BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions options, At at) {
   Node& node = x.graph().add(kBatchNormTrain, {x, gamma, beta}, at, NodeOptions(options));

@@ -19,18 +19,19 @@
 namespace belfry {
 namespace {
 
-constexpr std::size_t kStride = 2;  // x, weight
+constexpr std::size_t kInputsPerPart = 2;  // x, weight
 
 OutputTypes statistics_shape(const ShapeContext& c) {
-  c.require(c.inputs() > 0 && c.inputs() % kStride == 0, "needs parts, and a weight for each");
+  c.require(c.inputs() > 0 && c.inputs() % kInputsPerPart == 0,
+            "needs parts, and a weight for each");
   c.require_floating(0);
   c.require_same_dtype();
   const Shape channels{c.input(0).back()};
-  for (std::size_t i = 0; i < c.inputs(); i += kStride) {
-    c.require(c.input(i).rank() >= 2, "needs images or rows, but part ", i / kStride, " has shape ",
-              c.input(i));
-    c.require(c.input(i).back() == channels[0], "parts 0 and ", i / kStride, " have ", channels[0],
-              " and ", c.input(i).back(), " channels");
+  for (std::size_t i = 0; i < c.inputs(); i += kInputsPerPart) {
+    c.require(c.input(i).rank() >= 2, "needs images or rows, but part ", i / kInputsPerPart,
+              " has shape ", c.input(i));
+    c.require(c.input(i).back() == channels[0], "parts 0 and ", i / kInputsPerPart, " have ",
+              channels[0], " and ", c.input(i).back(), " channels");
     c.require_rank(i + 1, 0);
   }
   return {channels, channels, Shape{}};
@@ -61,7 +62,7 @@ std::vector<Output> terms_of(Output gradient, int towers) {
 // [dmean, dvariance] over the towers of all processes, along the canonical tree.
 Output gradient_of_all(const Node& node, Output dmean, Output dvariance) {
   const ProcessPlace process = node.graph().process();
-  const auto towers = static_cast<int>(node.inputs().size() / kStride),
+  const auto towers = static_cast<int>(node.inputs().size() / kInputsPerPart),
              before = process.rank * towers;
   const std::vector<Output> means = terms_of(dmean, towers),
                             variances = terms_of(dvariance, towers);
@@ -88,7 +89,7 @@ std::vector<Output> statistics_gradient(const Node& node, std::span<const Output
     dvariance = slice(all, {channels}, {channels});
   }
   std::vector<Output> result;
-  for (std::size_t i = 0; i < node.inputs().size(); i += kStride) {
+  for (std::size_t i = 0; i < node.inputs().size(); i += kInputsPerPart) {
     const Output x = node.input(i), weight = node.input(i + 1);
     ColocateWith none(node.graph(), nullptr);
     ColocateWith beside(x);
@@ -104,12 +105,12 @@ std::int64_t rows_of(const Shape& x) { return x.product(0, x.rank() - 1); }
 // Channel by channel, in f64.
 KernelRun statistics_reference(KernelPlan& plan) {
   std::vector<std::int64_t> rows;
-  for (std::size_t i = 0; i < plan.inputs(); i += kStride)
+  for (std::size_t i = 0; i < plan.inputs(); i += kInputsPerPart)
     rows.push_back(rows_of(plan.input(i).shape));
   const std::int64_t channels = plan.input(0).shape.back();
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
-      const auto counts = [&](std::size_t k) { return p.input<T>(kStride * k + 1)[0] != 0; };
+      const auto counts = [&](std::size_t k) { return p.input<T>(kInputsPerPart * k + 1)[0] != 0; };
       double count = 0;
       for (std::size_t k = 0; k < rows.size(); ++k)
         if (counts(k)) count += static_cast<double>(rows[k]);
@@ -117,7 +118,8 @@ KernelRun statistics_reference(KernelPlan& plan) {
         double total = 0;
         for (std::size_t k = 0; k < rows.size(); ++k)
           for (std::int64_t r = 0; counts(k) && r < rows[k]; ++r)
-            total += term(static_cast<double>(p.input<T>(kStride * k)[r * channels + channel]));
+            total +=
+                term(static_cast<double>(p.input<T>(kInputsPerPart * k)[r * channels + channel]));
         return total / std::max(count, 1.0);
       };
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -136,7 +138,7 @@ void set_result(Expansion& e, NodeIndex all) { e.result = {{all, 0}, {all, 1}, {
 void expand_statistics(Expansion& e) {
   const TensorType &channels = e.output(0), &count = e.output(2);
   std::vector<Value> parts;
-  for (std::size_t i = 0; i < e.inputs(); i += kStride)
+  for (std::size_t i = 0; i < e.inputs(); i += kInputsPerPart)
     for (const Value& value :
          e.add_beside(kBatchMoments, e.input(i), {e.input(i + 1)}, {channels, channels, count}))
       parts.push_back(value);
@@ -150,9 +152,9 @@ void expand_statistics(Expansion& e) {
   set_result(e, combine(kCombineGathered, {{gathered, 0}}));
 }
 
-OutputTypes grad_shape(const ShapeContext& c) { return {c.type(0)}; }
+OutputTypes statistics_grad_shape(const ShapeContext& c) { return {c.type(0)}; }
 
-KernelRun grad_cpu(KernelPlan& plan) {
+KernelRun statistics_grad_cpu(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::int64_t rows = rows_of(x), channels = x.back();
   plan.workspace(2 * channels * static_cast<std::int64_t>(size_of(plan.dtype())));
@@ -174,7 +176,7 @@ KernelRun grad_cpu(KernelPlan& plan) {
   });
 }
 
-KernelRun grad_reference(KernelPlan& plan) {
+KernelRun statistics_grad_reference(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::int64_t elements = x.elements(), channels = x.back();
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
@@ -206,12 +208,12 @@ const Op kBatchStatistics{.name = "BatchStatistics",
 
 const Op kBatchStatisticsGrad{.name = "BatchStatisticsGrad",
                               .inputs = 6,
-                              .shape = grad_shape,
+                              .shape = statistics_grad_shape,
                               .no_gradient = "second derivatives of batch norm are not supported",
                               .shards = by_rows<1>,
                               .in_place = InPlace::kFirst,
-                              .cpu = grad_cpu,
-                              .reference = grad_reference};
+                              .cpu = statistics_grad_cpu,
+                              .reference = statistics_grad_reference};
 
 Moments batch_statistics(std::span<const Output> parts, At at) {
   require(!parts.empty(), at.site.str(), ": batch_statistics needs at least one part");

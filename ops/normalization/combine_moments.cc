@@ -7,14 +7,14 @@
 namespace belfry {
 namespace {
 
-constexpr std::size_t kStride = 3;  // mean, squares, count
+constexpr std::size_t kMomentsInputs = 3;  // mean, squares, count
 
 OutputTypes combine_shape(const ShapeContext& c) {
-  c.require(c.inputs() > 0 && c.inputs() % kStride == 0,
+  c.require(c.inputs() > 0 && c.inputs() % kMomentsInputs == 0,
             "needs as many means as sums of squares and counts");
   c.require_floating(0);
   for (std::size_t i = 0; i < c.inputs(); ++i) {
-    const bool count = i % kStride == 2;
+    const bool count = i % kMomentsInputs == 2;
     c.require(c.dtype(i) == c.dtype() && c.input(i).compatible(count ? Shape{} : c.input(0)),
               "moments 0 and ", i, " are ", c.type(0), " and ", c.type(i));
   }
@@ -29,7 +29,7 @@ struct Sum {
 
 // One of the parts.
 template <class T>
-struct Part {
+struct MomentsPart {
   const T *mean, *squares;
   T count;
 };
@@ -38,7 +38,7 @@ struct Part {
 template <class T, class F>
 Sum<T> combine(const F& part, std::size_t first, std::size_t number, std::int64_t i) {
   if (number == 1) {
-    const Part<T> one = part(first);
+    const MomentsPart<T> one = part(first);
     if (one.count == 0) return {0, 0, 0};
     return {one.mean[i], one.squares[i], one.count};
   }
@@ -69,10 +69,10 @@ KernelRun combine_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
     return [](const Pointers& p) {
       const auto part = [&](std::size_t k) {
-        return Part<T>{p.input<T>(kStride * k), p.input<T>(kStride * k + 1),
-                       p.input<T>(kStride * k + 2)[0]};
+        return MomentsPart<T>{p.input<T>(kMomentsInputs * k), p.input<T>(kMomentsInputs * k + 1),
+                              p.input<T>(kMomentsInputs * k + 2)[0]};
       };
-      combine_all<T>(part, p.inputs() / kStride, p);
+      combine_all<T>(part, p.inputs() / kMomentsInputs, p);
     };
   });
 }
@@ -91,7 +91,7 @@ KernelRun rows_reference(KernelPlan& plan) {
     return [=](const Pointers& p) {
       const auto part = [&](std::size_t k) {
         const T* const row = p.input<T>(0) + static_cast<std::int64_t>(k) * (2 * channels + 1);
-        return Part<T>{row, row + channels, row[2 * channels]};
+        return MomentsPart<T>{row, row + channels, row[2 * channels]};
       };
       combine_all<T>(part, parts, p);
     };

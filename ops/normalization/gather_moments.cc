@@ -7,12 +7,12 @@
 namespace belfry {
 namespace {
 
-constexpr std::size_t kStride = 3;  // mean, squares, count
+constexpr std::size_t kInputsPerMoments = 3;  // mean, squares, count
 // Of all these messages, as all processes send them in one order. No other op uses it.
 constexpr int kTag = 1 << 19;
 
-OutputTypes gather_shape(const ShapeContext& c) {
-  c.require(c.inputs() > 0 && c.inputs() % kStride == 0,
+OutputTypes gather_moments_shape(const ShapeContext& c) {
+  c.require(c.inputs() > 0 && c.inputs() % kInputsPerMoments == 0,
             "needs as many means as sums of squares and counts");
   c.require_same_dtype();
   return {Shape{kUnknown, 2 * c.input(0).back() + 1}};
@@ -29,9 +29,9 @@ std::size_t row_bytes_of(const TensorType& mean) {
 }
 
 // The kernel has filled this process's rows, which go to all others.
-Exchange gather_exchange(const Node& node, const Pointers& p) {
+Exchange gather_moments_exchange(const Node& node, const Pointers& p) {
   const auto [rank, size] = node.graph().process();
-  const std::size_t row = row_bytes_of(node.output_type(0)), parts = p.inputs() / kStride;
+  const std::size_t row = row_bytes_of(node.output_type(0)), parts = p.inputs() / kInputsPerMoments;
   Exchange exchange;
   for (int r = 0; r < size; ++r) {
     if (r == rank) continue;
@@ -41,16 +41,16 @@ Exchange gather_exchange(const Node& node, const Pointers& p) {
   return exchange;
 }
 
-KernelRun gather_kernel(KernelPlan& plan) {
+KernelRun gather_moments_kernel(KernelPlan& plan) {
   const std::size_t row = row_bytes_of(plan.input(0)), element = size_of(plan.dtype());
   const std::size_t channels = (row - element) / 2;
   return [=, rank = plan.node().graph().process().rank](const Pointers& p) {
-    const std::size_t parts = p.inputs() / kStride;
+    const std::size_t parts = p.inputs() / kInputsPerMoments;
     std::byte* to = rows_of(rank, parts, row, p.output<void>()).data();
     for (std::size_t k = 0; k < parts; ++k, to += row) {
-      std::memcpy(to, p.input<void>(kStride * k), channels);
-      std::memcpy(to + channels, p.input<void>(kStride * k + 1), channels);
-      std::memcpy(to + 2 * channels, p.input<void>(kStride * k + 2), element);
+      std::memcpy(to, p.input<void>(kInputsPerMoments * k), channels);
+      std::memcpy(to + channels, p.input<void>(kInputsPerMoments * k + 1), channels);
+      std::memcpy(to + 2 * channels, p.input<void>(kInputsPerMoments * k + 2), element);
     }
   };
 }
@@ -59,10 +59,10 @@ KernelRun gather_kernel(KernelPlan& plan) {
 
 const Op kGatherMoments{.name = "GatherMoments",
                         .inputs = kVariadic,
-                        .shape = gather_shape,
+                        .shape = gather_moments_shape,
                         .no_gradient = "it belongs to nodes that have one",
-                        .exchange = gather_exchange,
-                        .reference = gather_kernel,
+                        .exchange = gather_moments_exchange,
+                        .reference = gather_moments_kernel,
                         .cpu_only = "it moves memory of hosts"};
 
 }  // namespace belfry

@@ -29,7 +29,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
 if(NOT BELFRY_SANITIZE STREQUAL none)
-  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1 -fno-omit-frame-pointer")
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-Og -g1 -fno-omit-frame-pointer")  # -O1 takes a quarter longer
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # Instrumented code looks uninitialised to it where it is not.
     list(APPEND belfry_warnings -Wno-maybe-uninitialized)

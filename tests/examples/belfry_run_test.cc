@@ -138,7 +138,7 @@ TEST_F(BelfryRunTest, ATrainingThatLosesProcessesHasTheBitsOfOneThatLosesNone) {
   const test::SmallDigits digits;
   const std::string train =
       cat(" mnist --data_dir=", digits.path(), " --global_batch_size=32 --threads=1 --shards=4 ",
-          "--epochs=5 --max_steps=150 ");
+          "--epochs=5 --max_steps=60 ");
   const Finished whole = shell(cat(train, "--devices=cpu:2 | grep params_hash"));
   ASSERT_THAT(whole.output, HasSubstr("params_hash"));
   for (const std::string flags : {"--max_restarts=1", "--min_processes=1"}) {

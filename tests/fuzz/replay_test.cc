@@ -1,6 +1,7 @@
 // Runs a fuzz target without a fuzzer: over its corpus, and over mutations of that.
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <span>
 #include <string>
 
@@ -15,18 +16,27 @@
 namespace belfry::test {
 namespace {
 
+// The target that this program was linked with: `idx` of fuzz_idx_tests.
+std::string target() {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").filename();
+  const auto begin = program.find('_') + 1;
+  return program.substr(begin, program.rfind('_') - begin);
+}
+
 // BELFRY_FUZZ_MUTATIONS asks for another number.
 int mutations() {
-  const char* const asked = std::getenv("BELFRY_FUZZ_MUTATIONS");
-  return asked ? std::atoi(asked) : BELFRY_MUTATIONS;
+  if (const char* const asked = std::getenv("BELFRY_FUZZ_MUTATIONS")) return std::atoi(asked);
+  // These two do much for each: they read all flags, or write and read a file.
+  return target() == "flags" || target() == "config" ? 2'000 : 10'000;
 }
 
 constexpr std::uint64_t kSeed = 20'240'817;
 
 std::vector<Input> corpus() {
+  const std::string folder = cat(BELFRY_CORPORA, "/", target());
   std::vector<Input> inputs;
-  for (const std::string& name : local_file_system().list(BELFRY_CORPUS)) {
-    const auto bytes = local_file_system().read(cat(BELFRY_CORPUS, "/", name));
+  for (const std::string& name : local_file_system().list(folder)) {
+    const auto bytes = local_file_system().read(cat(folder, "/", name));
     const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
     inputs.emplace_back(begin, begin + bytes.size());
   }

@@ -55,7 +55,8 @@ class RealMnist : public testing::Test {
   }
 
   // cpu:4, 64 images per tower, Adam 1e-3: the defaults of examples/mnist.cc.
-  Outcome run(const Mode& mode, std::int64_t max_steps = 0, std::uint64_t seed = 1) const {
+  Outcome run(const Mode& mode, std::int64_t max_steps = 0, std::uint64_t seed = 1,
+              int epochs = 3) const {
     std::FILE* const sink = std::tmpfile();
     Outcome outcome;
     {
@@ -66,7 +67,7 @@ class RealMnist : public testing::Test {
           .devices = {},
           .aggregation = {.allreduce = mode.strategy, .gradient_repacking = mode.repacking},
           .batch_size = 64,
-          .epochs = 3,
+          .epochs = epochs,
           .max_steps = max_steps,
           .seed = seed,
           .session = {.threads = mode.threads}};
@@ -100,13 +101,15 @@ class RealMnist : public testing::Test {
 TEST_F(RealMnist, HasEqualHashesAfter20StepsInAllModes) { expect_equal_hashes(20); }
 TEST_F(RealMnist, LongHasEqualHashesAfter100StepsInAllModes) { expect_equal_hashes(100); }
 
-TEST_F(RealMnist, ReachesItsAccuracyInThreeEpochs) {
-  EXPECT_GE(run(kDefault).test_accuracy, 0.984);
-}
+TEST_F(RealMnist, LearnsInOneEpoch) { EXPECT_GE(run(kDefault, 0, 1, 1).test_accuracy, 0.97); }
 
-TEST_F(RealMnist, LongReachesItsAccuracyOverSeeds) {
+TEST_F(RealMnist, LongReachesItsAccuracyInThreeEpochsOverSeeds) {
   double sum = 0;
-  for (const std::uint64_t seed : {1, 2, 3}) sum += run(kDefault, 0, seed).test_accuracy;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const double accuracy = run(kDefault, 0, seed).test_accuracy;
+    EXPECT_GE(accuracy, 0.984) << "seed " << seed;
+    sum += accuracy;
+  }
   EXPECT_GE(sum / 3, 0.986);
 }
 
