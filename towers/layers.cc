@@ -219,11 +219,11 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
       layer.rows > 0 && layer.width > 0, "embedding", name, at.site,
       cat("needs rows and a width of at least 1, not ", layer.rows, " and ", layer.width));
   LayerScope scope(tower, "embedding", name, at);
-  const Variable w = variable(tower.graph(), "W", {layer.rows, layer.width},
-                              {.dtype = variable_dtype(layer.dtype),
-                               .initializer = layer.init ? layer.init : init::normal(0.02)},
-                              at.site);
-  return cast(gather(w, ids, at.site), layer.dtype);
+  const Variable table = variable(tower.graph(), "table", {layer.rows, layer.width},
+                                  {.dtype = variable_dtype(layer.dtype),
+                                   .initializer = layer.init ? layer.init : init::normal(0.02)},
+                                  at.site);
+  return cast(gather(table, ids, at.site), layer.dtype);
 }
 
 namespace {

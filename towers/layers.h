@@ -81,12 +81,12 @@ Output rms_norm(Tower& tower, std::string_view name, Output x, RmsNormLayer laye
 struct EmbeddingLayer {
   int rows = 0;               // required: how many ids there are
   int width = 0;              // required: elements of a row
-  Initializer init = {};      // of W; normal with deviation 0.02 by default
-  DType dtype = DType::kF32;  // of the result, and of W unless it is f16 or bf16
+  Initializer init = {};      // of the table; normal with deviation 0.02 by default
+  DType dtype = DType::kF32;  // of the result, and of the table unless it is f16 or bf16
 };
 
-// ids [...] i32 or i64 -> [...,width]: the rows of W that they name. A run fails if one is not in
-// [0, rows). Variable W [rows,width].
+// ids [...] i32 or i64 -> [...,width]: the rows of the table that they name. A run fails if one is
+// not in [0, rows). Variable table [rows,width], which has one layout everywhere (weight_layout.h).
 Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer layer, At at = {});
 
 struct SelfAttentionLayer {

@@ -284,7 +284,7 @@ TEST(EmbeddingLayer, TakesTheRowsThatIdsName) {
   const Output ids = constant(graph, Tensor({2, 2}, std::vector<std::int32_t>{2, 0, 0, 1}));
   const Output y =
       embedding(tower, "words", ids, {.rows = 3, .width = 2, .init = init::value(table)});
-  EXPECT_THAT(names_of(tower.variables()), ElementsAre("words/W"));
+  EXPECT_THAT(names_of(tower.variables()), ElementsAre("words/table"));
   EXPECT_EQ(evaluate(y), Tensor({2, 2, 2}, std::vector<float>{5, 6, 1, 2, 1, 2, 3, 4}));
 }
 

@@ -152,7 +152,7 @@ Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
   const Variable positions =
       variable(graph, "positions", {tokens.shape()[1], size.width}, {.initializer = init});
   const Variable table =
-      variable(graph, "tokens/W", {size.tokens, size.width}, {.initializer = init});
+      variable(graph, "tokens/table", {size.tokens, size.width}, {.initializer = init});
   Output x = gather(table, tokens) + positions;
   for (int layer = 0; layer < size.layers; ++layer)
     x = transformer_block(tower, cat("block", layer), x, size);
