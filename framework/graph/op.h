@@ -151,6 +151,10 @@ struct Op {
   // Puts a node in the place of this one and some around it, which then take one pass over memory
   // (plan/surroundings.h). The bits are those of the nodes one by one.
   void (*fuse)(Surroundings&) = nullptr;
+  // Makes output 0 again by one node, in one pass over memory, of the inputs and other outputs: the
+  // same bits (Surroundings::replace without other nodes). Plans may do that where gradients read
+  // it, rather than keep it.
+  void (*rebuild)(Surroundings&) = nullptr;
   // Every plan expands it, on any device: the op needs no kernel but the reference.
   bool composite = false;
   InPlace in_place = InPlace::kNo;

@@ -71,6 +71,10 @@ void add_transfers(PlanGraph& plan, const PlanContext& context);
 // (Op::packed_form), and gives it to them.
 void pack_weights(PlanGraph& plan, const PlanContext& context);
 
+// Lets the backward pass on hosts make activations again where one pass over memory does that
+// (Op::rebuild) and what they are made of is kept anyway, rather than keep them.
+void rebuild(PlanGraph& plan, const PlanContext& context);
+
 // Binds reads of variables to versions: orders each write after the users of older versions, or
 // copies a read where that would close a cycle.
 void order_writes(PlanGraph& plan);

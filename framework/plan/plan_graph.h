@@ -45,9 +45,11 @@ struct PlanNode {
   struct Fetched {
     int fetch;
   };
+  struct Rebuilt {};
   // What it does other than the node of the graph: it takes its value from a feed, copies into a
-  // fetch, is a fusion (fusion.h), is the part of one rank in a collective, or packs weights.
-  using Role = std::variant<std::monostate, Fed, Fetched, std::shared_ptr<const Fusion>,
+  // fetch, makes an activation again, is a fusion (fusion.h), is the part of one rank in a
+  // collective, or packs weights.
+  using Role = std::variant<std::monostate, Fed, Fetched, Rebuilt, std::shared_ptr<const Fusion>,
                             std::shared_ptr<const Rank>, std::shared_ptr<const PackedForm>>;
 
   const Op* op;
@@ -75,6 +77,8 @@ struct PlanNode {
   const Fusion* fusion() const { return pointer<Fusion>(); }
   const Rank* rank() const { return pointer<Rank>(); }
   const PackedForm* packed_form() const { return pointer<PackedForm>(); }
+  // Whether it makes again, for the backward pass, what the forward pass made (passes/rebuild.cc).
+  bool is_rebuilt() const { return part<Rebuilt>(); }
   // Whether it is the storage of a variable: no read or copy of it, and no feed in its place.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Whether a run executes it: an alias, or memory from outside the plan, does nothing.

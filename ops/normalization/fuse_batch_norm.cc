@@ -109,4 +109,12 @@ void fuse_batch_norm_sums(Surroundings& around) {
                  {g, around.output(0), around.output(1)}, {relu});
 }
 
+void rebuild_batch_norm(Surroundings& around) {
+  const bool trained = around.op() == &kFusedBatchNormTrainRelu;
+  std::vector<Value> inputs;
+  for (std::size_t i = 0; i < around.inputs(); ++i) inputs.push_back(around.input(i));
+  if (trained) inputs.insert(inputs.begin() + 3, {around.output(1), around.output(2)});
+  around.replace(kFusedBatchNormInferenceRelu, std::move(inputs), {around.output(0)}, {});
+}
+
 }  // namespace belfry

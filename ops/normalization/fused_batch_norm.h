@@ -32,4 +32,7 @@ void fuse_batch_norm(Surroundings& around);
 void fuse_batch_norm_gradient(Surroundings& around);
 void fuse_batch_norm_sums(Surroundings& around);
 
+// Op::rebuild of the forward ops with ReLU: normalises again by the moments that were found.
+void rebuild_batch_norm(Surroundings& around);
+
 }  // namespace belfry

@@ -1,0 +1,90 @@
+// Frees activations that one pass over memory makes again (Op::rebuild), such as batch norm with
+// ReLU. The backward pass reads them, so they would be kept from the forward pass until then, all
+// at once. Their inputs are kept anyway, for gradients of their own. So the backward pass makes
+// each again, just before it reads it, when it is in cache besides. GPUs keep them: there a pass
+// over memory costs more than the memory is worth.
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "belfry/framework/graph/node.h"
+#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/surroundings.h"
+
+namespace belfry {
+namespace {
+
+class Rebuilder {
+ public:
+  Rebuilder(PlanGraph& plan, const PlanContext& context)
+      : plan_(plan),
+        context_(context),
+        consumers_(consumers_of(plan)),
+        free_(plan.nodes.size()),
+        rebuilt_(plan.nodes.size()) {}
+
+  void run() {
+    for (const NodeIndex n : plan_.nodes.indices())
+      if (plan_.node(n).op->rebuild) consider(n);
+    for (auto& [first, again] : made_ | std::views::reverse) put(first, std::move(again));
+    if (!made_.empty()) sort_nodes(plan_);
+  }
+
+ private:
+  bool is_backward(NodeIndex n) const { return plan_.node(n).node->origin().forward != nullptr; }
+
+  std::vector<NodeIndex> readers_in_backward(Value value) const {
+    std::vector<NodeIndex> readers;
+    for (const NodeIndex n : consumers_[value.node])
+      if (is_backward(n) && std::ranges::any_of(plan_.node(n).inputs, [&](const Value& input) {
+            return input.node == value.node && input.index == value.index;
+          }))
+        readers.push_back(n);
+    return readers;
+  }
+
+  // Whether a value is there in the backward pass anyway.
+  bool is_kept(Value value) const {
+    if (rebuilt_[value.node] && value.index == 0) return false;
+    return plan_.node(root_of(plan_, value).node).op->storage ||
+           !readers_in_backward(value).empty();
+  }
+
+  void consider(NodeIndex n) {
+    const PlanNode& node = plan_.node(n);
+    if (context_.device(node.device()).on_gpu() || is_backward(n)) return;
+    if (readers_in_backward({n, 0}).empty()) return;
+    Surroundings around(plan_, consumers_, free_, n, false);
+    node.op->rebuild(around);
+    std::optional<FusedNodes> made = around.take();
+    if (!made || !std::ranges::all_of(made->node.inputs, [&](Value v) { return is_kept(v); }))
+      return;
+    made->node.role = PlanNode::Rebuilt();
+    rebuilt_[n] = true;
+    made_.emplace_back(n, std::move(made->node));
+  }
+
+  // Behind all nodes so far, the last one of the forward pass first. So each comes when nothing else
+  // is left to do, which is when the backward pass needs it.
+  void put(NodeIndex first, PlanNode again) {
+    const NodeIndex rebuilt = plan_.nodes.add(std::move(again));
+    for (const NodeIndex reader : readers_in_backward({first, 0}))
+      for (Value& input : plan_.nodes[reader].inputs)
+        if (input.node == first && input.index == 0) input.node = rebuilt;
+  }
+
+  PlanGraph& plan_;
+  const PlanContext& context_;
+  NodeLists consumers_;
+  Indexed<PlanNode, char> free_;     // none may become part of a fusion
+  Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
+  std::vector<std::pair<NodeIndex, PlanNode>> made_;
+};
+
+}  // namespace
+
+void rebuild(PlanGraph& plan, const PlanContext& context) {
+  if (context.fuse && !context.reference_kernels) Rebuilder(plan, context).run();
+}
+
+}  // namespace belfry
