@@ -6,6 +6,7 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/sums_over_processes.h"
+#include "belfry/allreduce/tower_weights.h"
 #include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/concat.h"
@@ -58,23 +59,31 @@ Cuts cut_between_blocks(std::span<const std::int64_t> sizes, int processes) {
   return cuts;
 }
 
-ScatteredGradients::ScatteredGradients(const GradientTable& grads, bool mean, double bucket_mb)
+ScatteredGradients::ScatteredGradients(const GradientTable& grads, const ReduceOptions& how,
+                                       double bucket_mb)
     : graph_(grads.graph()), variables_(static_cast<std::size_t>(grads.variables())) {
+  const bool mean = how.reduction == Reduction::kMean, weighted = !how.weights.empty();
   verify_fresh(grads);
   if (mean) verify_mean(grads);
   const NameScope names(graph_, "ScatterGrads");
   const DeviceScope on(graph_, grads.device(0));
   const EagerScope eager(graph_);
-  for (const auto& [first, last] : buckets_of(grads, bucket_mb)) scatter(grads, first, last, mean);
+  TowerWeights weights(grads, how);
+  const GradientTable leaves = weighted ? grads.with(weights.leaves()) : grads;
+  for (const auto& [first, last] : buckets_of(grads, bucket_mb))
+    scatter(leaves, first, last, mean && !weighted,
+            [&](Output sum) { return mean && weighted ? weights.mean_of(sum) : sum; });
 }
 
-void ScatteredGradients::scatter(const GradientTable& grads, int first, int last, bool mean) {
+template <class F>
+void ScatteredGradients::scatter(const GradientTable& grads, int first, int last, bool mean,
+                                 const F& divide) {
   const ProcessPlace place = graph_.process();
   std::vector<std::int64_t> sizes;
   for (int v = first; v < last; ++v)
     sizes.push_back(known_elements(grads, v, "an update of parts"));
   const Cuts cuts = cut_between_blocks(sizes, place.size);
-  const Output sum = own_piece_of_sum(grads, first, last, mean, cuts);
+  const Output sum = divide(own_piece_of_sum(grads, first, last, mean, cuts));
   const auto rank = static_cast<std::size_t>(place.rank);
   std::int64_t begin = 0;
   for (int v = first; v < last; ++v) {
@@ -111,9 +120,8 @@ std::vector<Output> ScatteredGradients::gather(std::span<const Output> rows) con
 }
 
 // Each process adds the squares of its blocks; rank by rank, sum by sum, they lie in one row.
-Output ScatteredGradients::norm(At at) const {
+Output ScatteredGradients::norm(std::span<const Output> rows, At at) const {
   const ProcessPlace place = graph_.process();
-  std::vector<Output> own;
   Cuts cuts{0};
   SumsOfBlocksOptions blocks{.count = variables()};
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> of_variable(variables_.size());
@@ -128,14 +136,13 @@ Output ScatteredGradients::norm(At at) const {
     cuts.push_back(next);
   }
   for (std::size_t v = 0; v < variables_.size(); ++v) {
-    own.push_back(variables_[v].part);
     for (const auto& [first, count] : of_variable[v]) {
       blocks.tensor.push_back(static_cast<int>(v));
       blocks.first.push_back(first);
       blocks.blocks.push_back(count);
     }
   }
-  const Output sums = gather_pieces(squares_of_blocks(own), place, cuts);
+  const Output sums = gather_pieces(squares_of_blocks(rows), place, cuts);
   return norm_of_blocks(sums, std::move(blocks), at);
 }
 
