@@ -1,5 +1,7 @@
 #include "belfry/trainers/core/partitioned_update.h"
 
+#include <map>
+
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/graph/scopes.h"
@@ -43,7 +45,13 @@ class PartUpdates {
       if (values_.empty()) values_ = gather_values(row, updates);
       return assign_values(row, updates);
     };
-    return options_.optimizer.apply_parts(row, {parts_, gather}, at, form_.slots, unscaling_);
+    const auto norms = [&](std::size_t v, std::span<const Output> rows) {
+      std::vector<Output>& known = norms_[v];
+      if (known.empty()) known = sums_.norms(static_cast<int>(v), rows);
+      return known;
+    };
+    return options_.optimizer.apply_parts(row, {parts_, norms, gather}, at, form_.slots,
+                                          unscaling_);
   }
 
  private:
@@ -97,7 +105,8 @@ class PartUpdates {
   std::vector<Gradient> own_;  // the parts of this process, and tower 0's variables
   Accumulation accumulation_;
   Unscaling unscaling_;
-  std::vector<Output> values_;  // of all variables
+  std::map<std::size_t, std::vector<Output>> norms_;  // of what an optimizer asks for
+  std::vector<Output> values_;                        // of all variables
 };
 
 }  // namespace
@@ -117,10 +126,8 @@ std::string partition_refusal(const TrainerOptions& options) {
   if (options.optimizer && !options.optimizer.takes_parts())
     return cat("partition_updates cuts the update of a variable into parts, and the optimizer ",
                options.optimizer.name(),
-               options.optimizer.name() == "LAMB"
-                   ? " scales it by the norm of the whole update; use adamw"
-                   : " does not say that an element changes by its own gradient and slots alone "
-                     "(Optimizer::Rule::takes_parts)");
+               " does not say that an element changes by its own gradient and slots, and norms, "
+               "alone (Optimizer::Rule::takes_parts)");
   return "";
 }
 

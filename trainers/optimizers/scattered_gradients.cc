@@ -32,6 +32,44 @@ std::int64_t nearest_cut(std::int64_t wanted, std::int64_t begin, std::int64_t s
   return begin + (inside - below <= above - inside ? below : above);
 }
 
+// The squares of blocks of tensors that processes have in parts. Each process adds those of its
+// rows; rank by rank, tensor by tensor, the sums lie in one row.
+class SquaresOfAll {
+ public:
+  // `cuts`: of the tensor of each row.
+  SquaresOfAll(std::span<const Output> rows, const std::vector<const Cuts*>& cuts,
+               ProcessPlace place)
+      : blocks_(rows.size()) {
+    Cuts of_ranks{0};
+    for (std::size_t r = 0; r < static_cast<std::size_t>(place.size); ++r) {
+      std::int64_t next = of_ranks.back();
+      for (std::size_t i = 0; i < cuts.size(); ++i) {
+        const std::int64_t count = kernels::square_parts((*cuts[i])[r + 1] - (*cuts[i])[r]);
+        blocks_[i].push_back({next, next + count});
+        next += count;
+      }
+      of_ranks.push_back(next);
+    }
+    sums_ = gather_pieces(squares_of_blocks(rows), place, of_ranks);
+  }
+
+  // Of tensors [first, last) together.
+  Output norm(std::size_t first, std::size_t last, At at = {}) const {
+    SumsOfBlocksOptions blocks{.count = static_cast<int>(last - first)};
+    for (std::size_t i = first; i < last; ++i)
+      for (const WorkRange& range : blocks_[i]) {
+        blocks.tensor.push_back(static_cast<int>(i - first));
+        blocks.first.push_back(range.begin);
+        blocks.blocks.push_back(range.size());
+      }
+    return norm_of_blocks(sums_, std::move(blocks), at);
+  }
+
+ private:
+  std::vector<std::vector<WorkRange>> blocks_;  // of each tensor, rank by rank
+  Output sums_;
+};
+
 std::vector<Bucket> buckets_of(const GradientTable& grads, double bucket_mb) {
   if (bucket_mb > 0) return cut_buckets(grads, bucket_bytes(bucket_mb));
   std::vector<Bucket> each;
@@ -119,31 +157,17 @@ std::vector<Output> ScatteredGradients::gather(std::span<const Output> rows) con
   return wholes;
 }
 
-// Each process adds the squares of its blocks; rank by rank, sum by sum, they lie in one row.
 Output ScatteredGradients::norm(std::span<const Output> rows, At at) const {
-  const ProcessPlace place = graph_.process();
-  Cuts cuts{0};
-  SumsOfBlocksOptions blocks{.count = variables()};
-  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> of_variable(variables_.size());
-  for (std::size_t r = 0; r < static_cast<std::size_t>(place.size); ++r) {
-    std::int64_t next = cuts.back();
-    for (std::size_t v = 0; v < variables_.size(); ++v) {
-      const Cuts& parts = variables_[v].cuts;
-      const std::int64_t count = kernels::square_parts(parts[r + 1] - parts[r]);
-      of_variable[v].emplace_back(next, count);
-      next += count;
-    }
-    cuts.push_back(next);
-  }
-  for (std::size_t v = 0; v < variables_.size(); ++v) {
-    for (const auto& [first, count] : of_variable[v]) {
-      blocks.tensor.push_back(static_cast<int>(v));
-      blocks.first.push_back(first);
-      blocks.blocks.push_back(count);
-    }
-  }
-  const Output sums = gather_pieces(squares_of_blocks(rows), place, cuts);
-  return norm_of_blocks(sums, std::move(blocks), at);
+  std::vector<const Cuts*> cuts;
+  for (const Part& variable : variables_) cuts.push_back(&variable.cuts);
+  return SquaresOfAll(rows, cuts, graph_.process()).norm(0, cuts.size(), at);
+}
+
+std::vector<Output> ScatteredGradients::norms(int v, std::span<const Output> rows) const {
+  const SquaresOfAll squares(rows, std::vector(rows.size(), &of(v).cuts), graph_.process());
+  std::vector<Output> norms;
+  for (std::size_t i = 0; i < rows.size(); ++i) norms.push_back(squares.norm(i, i + 1));
+  return norms;
 }
 
 }  // namespace belfry

@@ -31,9 +31,11 @@ class ScatteredGradients {
   // `rows`: what this process has for its part of each variable. Returns the tensors of which all
   // processes have the parts, in the shapes of the variables.
   std::vector<Output> gather(std::span<const Output> rows) const;
-  // The norm of the tensors that have these rows, which are cut as part() is: the bits of
-  // global_norm().
+  // The norm of tensors of all variables, together, of which this process has these rows: the bits
+  // of global_norm(). They are cut as part() is.
   Output norm(std::span<const Output> rows, At at = {}) const;
+  // The norms of several tensors that are cut as part(v) is, one each.
+  std::vector<Output> norms(int v, std::span<const Output> rows) const;
 
  private:
   struct Part {

@@ -100,7 +100,8 @@ TEST_P(Optimizers, HaveTheBitsOfWholeUpdates) {
 INSTANTIATE_TEST_SUITE_P(Partition, Optimizers,
                          testing::Values(sgd(0.05, {.weight_decay = 0.01}),
                                          momentum(0.05, {.nesterov = true}), rms_prop(0.01),
-                                         adam(0.01), adamw(0.01), sgd(0.05).with_averages({})),
+                                         adam(0.01), adamw(0.01), lamb(0.01),
+                                         sgd(0.05).with_averages({})),
                          [](const auto& one) {
                            return cat(one.param.name(), one.param.averages() ? "WithAverages" : "");
                          });
@@ -204,8 +205,6 @@ std::string refusal(const std::function<void(TrainerOptions&)>& change,
 TEST(Partition, SaysWhatItCannotBeCombinedWith) {
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "ring"; }),
               HasSubstr("allreduce is ring; use collective"));
-  EXPECT_THAT(refusal([](auto& o) { o.optimizer = lamb(0.01); }),
-              HasSubstr("LAMB scales it by the norm of the whole update; use adamw"));
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.small_tensors_kb = 4; }),
               HasSubstr("small_tensors_kb lays gradients out anew"));
   EXPECT_THAT(refusal([](auto& o) {
@@ -214,7 +213,7 @@ TEST(Partition, SaysWhatItCannotBeCombinedWith) {
                        return u.variable.node();
                      }});
               }),
-              HasSubstr("Own does not say that an element changes by its own gradient"));
+              HasSubstr("Own does not say that an element changes by its own gradient and slots"));
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "colocate"; }, "parameter_server"),
               HasSubstr("partition_updates is of the trainer replicated"));
 }
