@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/run/cpu_executor.h"
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/run/gpu_executor.h"
 
@@ -30,27 +31,15 @@ std::string told_to_others(const std::exception_ptr& error) {
   return "a step has failed there";
 }
 
-// What a host computes that GPUs or others wait for.
-std::string host_work(const LinkedPlan& linked, const RunState& run, const GpuExecutor& gpus) {
-  const Plan& plan = *linked.plan;
-  const auto has_run = [&](const Wait& wait) {
-    return plan.on_gpu(wait.strand) ? gpus.reached(wait.strand, wait.position)
-                                    : run.reached(wait.strand, wait.position);
-  };
-  for (const Launch& launch : plan.launches)
-    for (const Wait& wait : launch.waits) {
-      if (plan.on_gpu(wait.strand) || plan.exchanges(wait.strand) || has_run(wait)) continue;
-      const LaunchIndex awaited = plan.awaited(wait);
-      if (std::ranges::all_of(plan.launches[awaited].waits, has_run))
-        return cat("computes ", linked.node_of(awaited).describe());
-    }
-  return "waits for its GPUs";
-}
-
 }  // namespace
 
-Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, GpuExecutor* gpus)
-    : linked_(linked), run_(run), gpus_(gpus), ranks_(ranks_of_processes(linked, gpus)) {}
+Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus,
+                     GpuExecutor* gpus)
+    : linked_(linked),
+      run_(run),
+      cpus_(cpus),
+      gpus_(gpus),
+      ranks_(ranks_of_processes(linked, gpus)) {}
 
 void Exchanger::begin(bool messages) {
   ended_.store(false, std::memory_order_relaxed);
@@ -85,20 +74,14 @@ Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
 
 std::string Exchanger::doing() const {
   if (connects_) return "connects its GPUs";
-  if (next_ == linked_.exchanges.size())
-    return ranks_ ? host_work(linked_, run_, *gpus_) : "ends its step";
   if (under_way_) return cat("sends and receives ", linked_.node_of(under_way_).describe());
+  if (const LaunchIndex launch = cpus_.running())
+    return cat("computes ", linked_.node_of(launch).describe());
+  if (next_ == linked_.exchanges.size()) return ranks_ ? "waits for its GPUs" : "ends its step";
   const Command& next = linked_.exchanges[next_];
-  if (next.kind != Kind::kWait && next.kind != Kind::kWaitStamp) return "is about to send";
-  if (next.kind == Kind::kWaitStamp) {
-    const LaunchIndex awaited = linked_.plan->strands[next.strand].launches[at(next.position)];
-    return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
-  }
-  // The first launch of that strand that has not run.
-  int run = 0;
-  while (run < next.position && run_.reached(next.strand, run)) ++run;
-  const LaunchIndex launch = linked_.plan->strands[next.strand].launches[at(run)];
-  return cat("computes ", linked_.node_of(launch).describe());
+  if (next.kind != Kind::kWaitStamp) return "is about to send";
+  const LaunchIndex awaited = linked_.plan->strands[next.strand].launches[at(next.position)];
+  return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
 }
 
 // Up to a launch, or to what must wait.

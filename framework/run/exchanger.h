@@ -14,13 +14,14 @@
 
 namespace belfry {
 
+class CpuExecutor;
 class GpuExecutor;
 class RankWatch;
 
 class Exchanger final : public Processes::Work {
  public:
   // `gpus`: for whose launches it may wait; null if the plan has none.
-  Exchanger(const LinkedPlan& linked, RunState& run, GpuExecutor* gpus);
+  Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus, GpuExecutor* gpus);
 
   // Whether the plan needs other processes at all, and whether its ranks do.
   bool needed() const { return ranks_ || !linked_.exchanges.empty(); }
@@ -44,6 +45,7 @@ class Exchanger final : public Processes::Work {
 
   const LinkedPlan& linked_;
   RunState& run_;
+  const CpuExecutor& cpus_;
   GpuExecutor* const gpus_;
   RankWatch* const ranks_;  // null if they are of this process alone
   std::atomic<bool> ended_{false};
