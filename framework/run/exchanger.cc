@@ -39,7 +39,9 @@ Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor&
       run_(run),
       cpus_(cpus),
       gpus_(gpus),
-      ranks_(ranks_of_processes(linked, gpus)) {}
+      ranks_(ranks_of_processes(linked, gpus)) {
+  known_.resize(linked.plan->launches.size());
+}
 
 void Exchanger::begin(bool messages) {
   ended_.store(false, std::memory_order_relaxed);
@@ -47,7 +49,7 @@ void Exchanger::begin(bool messages) {
   connects_ = !messages;
   next_ = messages ? 0 : linked_.exchanges.size();
   under_way_ = {};
-  exchange_ = {};
+  exchange_ = nullptr;
 }
 
 Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
@@ -115,23 +117,34 @@ void Exchanger::watch_ranks(WatchedGroup& group) {
 
 void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   const LinkedLaunch& linked = linked_.linked(launch);
-  const PlanNode& planned = linked_.plan->node(linked_.plan->launches[launch].node);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
   began_ = std::chrono::steady_clock::now();
   group.signs().count_launch();
   linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
-  (*linked.run)(pointers);  // what is this process's own
-  exchange_ = planned.op->exchange(*planned.node, pointers);
-  for (GroupMessage& message : exchange_.received) group.receive(message);
-  for (GroupMessage& message : exchange_.sent) group.send(message);
-  for (GroupMessage& message : exchange_.summed) group.sum(message, exchange_.dtype);
+  (*linked.run)(pointers);
+  exchange_ = &messages_of(launch, pointers);
+  for (const Exchange::Copied& copied : exchange_->kept)
+    std::ranges::copy(copied.from, copied.to.begin());
+  for (GroupMessage& message : exchange_->received) group.receive(message);
+  for (GroupMessage& message : exchange_->sent) group.send(message);
+  for (GroupMessage& message : exchange_->summed) group.sum(message, exchange_->dtype);
+}
+
+Exchange& Exchanger::messages_of(LaunchIndex launch, const Pointers& pointers) {
+  Known& known = known_[launch];
+  if (!std::ranges::equal(known.inputs, pointers.all_inputs())) {
+    const PlanNode& node = linked_.plan->node(linked_.plan->launches[launch].node);
+    known.inputs.assign(pointers.all_inputs().begin(), pointers.all_inputs().end());
+    known.exchange = node.op->exchange(*node.node, pointers);
+  }
+  return known.exchange;
 }
 
 bool Exchanger::finish(WatchedGroup& group) {
   const bool moved = group.poll();
-  if (!exchange_.done()) {
+  if (!exchange_->done()) {
     if (!moved) group.waiting(linked_.node_of(under_way_).describe(), began_);
     return moved;
   }
