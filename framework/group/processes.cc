@@ -142,17 +142,15 @@ void Processes::abandon_in_time() {
   }
 }
 
-void Processes::open_group() {
-  group_ = std::make_unique<WatchedGroup>(open_(), watch_,
-                                          [this](std::uint64_t key) { return parts_.find(key); });
-  group_->signs().tell([this] {
-    const std::lock_guard telling(telling_);
-    return told_ ? told_->doing() : std::string();
-  });
-}
-
 void Processes::run(Work& work) {
-  if (!group_) open_group();
+  if (!group_) {
+    group_ = std::make_unique<WatchedGroup>(open_(), watch_,
+                                            [this](std::uint64_t key) { return parts_.find(key); });
+    group_->signs().tell([this] {
+      const std::lock_guard telling(telling_);
+      return told_ ? told_->doing() : std::string();
+    });
+  }
   Backoff backoff;
   for (;;) {
     switch (work.advance(*group_)) {

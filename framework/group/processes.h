@@ -70,7 +70,6 @@ class Processes {
  private:
   void call(const std::function<void(ProcessGroup&)>& what);
   void serve(std::stop_token stop);
-  void open_group();
   void run(Work& work);
   void abandon_in_time();
 

@@ -1,7 +1,6 @@
 #include "belfry/framework/group/signs_of_life.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -10,6 +9,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/seconds_impl.h"
 #include "belfry/framework/group/tags_impl.h"
 
 namespace belfry {
@@ -31,11 +31,6 @@ char state_of(std::uint32_t pid) {
   } catch (const Error&) {
     return '\0';
   }
-}
-
-// "3.2 s".
-std::string seconds_text(std::chrono::steady_clock::duration time) {
-  return cat(std::round(std::chrono::duration<double>(time).count() * 10) / 10, " s");
 }
 
 }  // namespace
@@ -103,7 +98,7 @@ std::string SignsOfLife::describe(int rank) const {
                                 : "is between two steps";
   return cat(describe_rank(group_, rank), ": ",
              is_stopped(rank)
-                 ? cat("is stopped (SIGCONT lets it go on); it said last that it ", doing)
+                 ? cat("is stopped (SIGCONT lets it go on), and said last that it ", doing)
              : peer.silent > 5 ? cat("no sign of life for ", seconds_text(peer.silent * interval_))
                                : doing);
 }

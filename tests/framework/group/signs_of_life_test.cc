@@ -74,9 +74,10 @@ TEST(SignsOfLife, AStoppedProcessHasTimeToSpeakWhenItGoesOn) {
   child.stop();
   for (int i = 0; i < 100; ++i) signs.count_interval();
   EXPECT_TRUE(signs.is_stopped(1));
-  EXPECT_EQ(signs.describe(1),
-            "rank 1, here: is stopped (SIGCONT lets it go on); it said last that it is between two "
-            "steps");
+  EXPECT_EQ(
+      signs.describe(1),
+      "rank 1, here: is stopped (SIGCONT lets it go on), and said last that it is between two "
+      "steps");
   EXPECT_EQ(signs.silent_intervals(1), 1);
   child.go_on();
   EXPECT_FALSE(signs.is_stopped(1));
@@ -100,7 +101,7 @@ TEST(SignsOfLife, SayWhatAProcessDoesAndSinceWhen) {
   EXPECT_THAT(signs.describe(1),
               testing::MatchesRegex("rank 1, here: computes 'fc0' for [0-9.]+ s"));
   child.stop();
-  EXPECT_THAT(signs.describe(1), testing::HasSubstr("it said last that it computes 'fc0' for "));
+  EXPECT_THAT(signs.describe(1), testing::HasSubstr("and said last that it computes 'fc0' for "));
 }
 
 }  // namespace signs_of_life_test
