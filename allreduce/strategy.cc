@@ -6,15 +6,13 @@
 #include <optional>
 #include <utility>
 
+#include "belfry/allreduce/tower_weights.h"
 #include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/ops/cast.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/weigh.h"
 
 namespace belfry {
 namespace {
@@ -99,40 +97,6 @@ std::vector<std::vector<Output>> divided(const GradientTable& sums, const F& div
   return means;
 }
 
-// The weights as tensors of the types of gradients, each beside its tower, and their sums.
-class Weights {
- public:
-  Weights(const GradientTable& grads, const ReduceOptions& options)
-      : grads_(grads), weights_(options.weights), total_(options.total_weight) {}
-
-  Output of(int t, DType dtype) {
-    Output& weight = cast_[{t, dtype}];
-    if (!weight) {
-      DeviceScope on(grads_.graph(), grads_.device(t));
-      weight = cast(weights_[static_cast<std::size_t>(t)], dtype);
-    }
-    return weight;
-  }
-
-  Output total(DType dtype) {
-    Output& total = cast_[{-1, dtype}];
-    if (!total) {
-      std::vector<Output> all;
-      if (!total_)
-        for (int t = 0; t < grads_.towers(); ++t) all.push_back(of(t, dtype));
-      DeviceScope on(grads_.graph(), grads_.device(0));
-      total = total_ ? cast(total_, dtype) : add_n(all);
-    }
-    return total;
-  }
-
- private:
-  const GradientTable& grads_;
-  const std::vector<Output>& weights_;
-  const Output total_;                            // over all processes, if there are several
-  std::map<std::pair<int, DType>, Output> cast_;  // tower -1: the sum
-};
-
 // Sums of 16 bits are made in f32 and rounded once, in one node. Others would round on the way.
 void require_rounded_once(const Graph& graph, std::size_t first) {
   for (std::size_t id = first; id < graph.size(); ++id) {
@@ -177,28 +141,15 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
   const bool mean = options.reduction == Reduction::kMean;
   const bool alone = grads.towers() == 1 && grads.graph().process().size == 1;
   const std::size_t first = grads.graph().size();
-  Weights weights(grads, options);
-  std::vector<std::vector<Output>> leaves;
-  {
-    NameScope names(grads.graph(), "WeightedGrads");
-    for (int t = 0; t < grads.towers(); ++t) {
-      leaves.emplace_back();
-      for (const Gradient& g : grads.row(t)) {
-        DeviceScope on(grads.graph(), grads.device(t));
-        const Output weight = weights.of(t, g.value.dtype());
-        // The mean of one is itself, which n g / n is not.
-        leaves.back().push_back(mean && alone ? if_counted(g.value, weight)
-                                              : weigh(g.value, weight));
-      }
-    }
-  }
-  const GradientTable scaled = grads.with(leaves);
+  TowerWeights weights(grads, options);
+  // The mean of one is itself.
+  const GradientTable scaled = grads.with(mean && alone ? weights.counted() : weights.leaves());
   if (alone) return scaled;
   const std::vector<std::vector<Output>> sums = sum(scaled);
   if (!mean) return verified(grads, sums, first);
   NameScope names(grads.graph(), "WeightedMeanGrads");
-  const std::vector<std::vector<Output>> means = divided(
-      grads.with(sums), [&](Output total) { return unweigh(total, weights.total(total.dtype())); });
+  const std::vector<std::vector<Output>> means =
+      divided(grads.with(sums), [&](Output total) { return weights.mean_of(total); });
   return verified(grads, means, first);
 }
 

@@ -162,7 +162,10 @@ void GradientFlow::follow(const Node& node) {
   } else if (!node.op().metadata && &node.op() != &kPassOn) {  // that comes of other processes
     const bool adds = &node.op() == &kAddN || &node.op() == &kAdd || &node.op() == &kScatterPieces;
     const bool lays_side_by_side = &node.op() == &kConcat;
-    Found all = combined(node, 0, node.inputs().size(), adds, lays_side_by_side);
+    const std::size_t inputs = node.inputs().size();
+    // The pieces are made of its other inputs, too.
+    const std::size_t first = &node.op() == &kAddPieces ? inputs - 1 : 0;
+    Found all = combined(node, first, inputs, adds, lays_side_by_side);
     if (node.op().exchange) all.home = -1;  // the same for all towers
     if (all.mix->exact && !(all.even || lays_side_by_side || keeps_places(node.op()))) {
       GradientMix mix = *all.mix;

@@ -20,8 +20,10 @@ struct ScatterOptions {
   Cuts cuts;
 };
 struct AddOptions {
-  int size, towers;
+  int rank, size, towers;
   bool mean;
+  Cuts cuts;
+  bool whole;
 };
 struct GatherOptions {
   int rank, size;
@@ -62,6 +64,11 @@ std::vector<TreeNode> all_covering_nodes(int size, int towers) {
   return all;
 }
 
+std::int64_t nodes_of_others(int rank, int size, int towers) {
+  return std::ssize(all_covering_nodes(size, towers)) -
+         std::ssize(covering_nodes_of(rank, size, towers));
+}
+
 std::span<std::byte> bytes_at(const void* tensor, WorkRange elements, DType dtype) {
   const std::size_t size = size_of(dtype);
   // Messages that are sent are not written.
@@ -83,20 +90,15 @@ OutputTypes scatter_shape(const ShapeContext& c) {
             c.input(0));
   c.require(cuts.back() == c.input(0)[0], "cuts ", cuts.back(), " elements, but has ",
             c.input(0)[0]);
-  return {Shape{static_cast<std::int64_t>(all_covering_nodes(size, towers).size()),
-                piece_of(cuts, rank).size()}};
+  return {Shape{nodes_of_others(rank, size, towers), piece_of(cuts, rank).size()}};
 }
 
-// What a process keeps, of any of these ops.
-template <Exchange (*exchange)(const Node&, const Pointers&)>
-KernelRun keep_own(KernelPlan& plan) {
-  return [node = &plan.node()](const Pointers& p) {
-    for (const Exchange::Copied& copied : exchange(*node, p).kept)
-      std::ranges::copy(copied.from, copied.to.begin());
-  };
+// Of ops whose exchange does everything.
+KernelRun messages_alone(KernelPlan&) {
+  return [](const Pointers&) {};
 }
 
-// Each row of the output is a covering node's piece of this process.
+// Each row of the output is this process's piece of a covering node of another one.
 Exchange scatter_exchange(const Node& node, const Pointers& p) {
   const auto& [rank, size, towers, tag, cuts] = node.options<ScatterOptions>();
   const TensorType& type = node.input(0).type();
@@ -104,25 +106,18 @@ Exchange scatter_exchange(const Node& node, const Pointers& p) {
   Exchange exchange;
   std::int64_t row = 0;
   for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
     const std::size_t nodes = covering_nodes_of(r, size, towers).size();
-    const auto input = [&, to = r](std::size_t i) {
-      return bytes_at(p.input<void>(i), piece_of(node.options<ScatterOptions>().cuts, to),
-                      type.dtype);
-    };
-    for (std::size_t i = 0; i < nodes; ++i, ++row) {
-      const auto to = bytes_at(p.output<void>(), {row * length, (row + 1) * length}, type.dtype);
-      if (r == rank)
-        exchange.kept.push_back({input(i), to});
-      else
-        exchange.received.push_back({r, tag, to});
-    }
-    for (std::size_t i = 0; i < p.inputs() && r != rank; ++i)
-      exchange.sent.push_back({r, tag, input(i)});
+    for (std::size_t i = 0; i < nodes; ++i, ++row)
+      exchange.received.push_back(
+          {r, tag, bytes_at(p.output<void>(), {row * length, (row + 1) * length}, type.dtype)});
+    for (std::size_t i = 0; i < p.inputs(); ++i)
+      exchange.sent.push_back({r, tag, bytes_at(p.input<void>(i), piece_of(cuts, r), type.dtype)});
   }
   return exchange;
 }
 
-// Adds covering nodes as the canonical tree does.
+// Adds covering nodes, at least two, as the canonical tree does.
 class CoveringSum {
  public:
   CoveringSum(int size, int towers)
@@ -137,21 +132,24 @@ class CoveringSum {
  private:
   static constexpr std::int64_t kBlock = 1024;
   using Nodes = std::span<const TreeNode>;
+  using Rows = std::span<const void* const>;
 
   template <class T>
-  void add_block(std::span<const void* const> rows, Nodes nodes, TreeNode node, T* sum,
-                 std::int64_t from, std::int64_t size) const {
-    if (nodes.size() == 1) {
-      std::copy_n(static_cast<const T*>(rows[0]) + from, size, sum);
-      return;
-    }
+  void add_block(Rows rows, Nodes nodes, TreeNode node, T* sum, std::int64_t from,
+                 std::int64_t size) const {
     const int middle = node.begin + (node.end - node.begin + 1) / 2;
     const auto left = static_cast<std::size_t>(
         std::ranges::lower_bound(nodes, middle, {}, &TreeNode::begin) - nodes.begin());
     T terms[2][kBlock];
-    add_block(rows.first(left), nodes.first(left), {node.begin, middle}, terms[0], from, size);
-    add_block(rows.subspan(left), nodes.subspan(left), {middle, node.end}, terms[1], from, size);
-    const void* const both[] = {terms[0], terms[1]};
+    // A row itself, or the sum of several.
+    const auto half = [&](Rows some, Nodes of_some, TreeNode over, T* term) -> const void* {
+      if (some.size() == 1) return static_cast<const T*>(some[0]) + from;
+      add_block(some, of_some, over, term, from, size);
+      return term;
+    };
+    const void* const both[] = {
+        half(rows.first(left), nodes.first(left), {node.begin, middle}, terms[0]),
+        half(rows.subspan(left), nodes.subspan(left), {middle, node.end}, terms[1])};
     void* const into[] = {sum};
     kernels::tree_sum<T>(both, into, 0, size);
   }
@@ -171,25 +169,37 @@ void add_in_order(std::span<const TreeNode> nodes, TreeNode node, std::vector<in
 }
 
 OutputTypes add_shape(const ShapeContext& c) {
-  const auto& [size, towers, mean] = c.options<AddOptions>();
-  c.require_rank(0, 2);
-  const auto rows = std::ssize(all_covering_nodes(size, towers));
-  c.require(c.input(0)[0] == rows, "takes ", rows, " rows, not ", c.input(0)[0]);
-  return {Shape{c.input(0)[1]}};
+  const auto& [rank, size, towers, mean, cuts, whole] = c.options<AddOptions>();
+  c.require_same_dtype();
+  const Shape others{nodes_of_others(rank, size, towers), piece_of(cuts, rank).size()};
+  const std::size_t own = covering_nodes_of(rank, size, towers).size();
+  c.require(c.inputs() == own + 1, "takes ", own, " rows of its own, not ", c.inputs() - 1);
+  c.require(c.input(own) == others, "takes rows ", others, ", not ", c.input(own));
+  for (std::size_t i = 0; i < own; ++i)
+    c.require(c.input(i) == Shape{cuts.back()}, "cuts ", cuts.back(), " elements, but has ",
+              c.input(i));
+  return {Shape{whole ? cuts.back() : others[1]}};
 }
 
 template <class T>
 KernelRun add_kernel_of(KernelPlan& plan) {
-  const auto& [size, towers, mean] = plan.options<AddOptions>();
-  const auto divisor = static_cast<T>(mean ? size * towers : 1);
-  return [sum = CoveringSum(size, towers), divisor, rows = plan.input(0).shape[0],
-          length = plan.input(0).shape[1]](const Pointers& p) {
-    std::vector<const void*> terms;
-    for (std::int64_t r = 0; r < rows; ++r) terms.push_back(p.input<T>(0) + r * length);
-    sum.add(terms, p.output<T>(), p.begin(), p.end());
-    if (divisor == 1) return;
-    for (std::int64_t i = p.begin(); i < p.end(); ++i) p.output<T>()[i] /= divisor;
-  };
+  const auto& options = plan.options<AddOptions>();
+  return
+      [sum = CoveringSum(options.size, options.towers), form = piece_sum(plan)](const Pointers& p) {
+        const std::int64_t length = form.piece.size();
+        std::vector<const void*> terms;
+        for (std::int64_t r = 0; r < std::ssize(form.additions) - form.own; ++r)
+          terms.push_back(p.input<T>(p.inputs() - 1) + r * length);
+        for (int i = 0; i < form.own; ++i)
+          terms.insert(terms.begin() + form.first_own + i,
+                       p.input<T>(static_cast<std::size_t>(i)) + form.piece.begin);
+        T* const result = p.output<T>() + (form.whole ? form.piece.begin : 0);
+        const WorkRange range = form.in_piece(p);
+        sum.add(terms, result, range.begin, range.end);
+        if (form.divisor == 1) return;
+        for (std::int64_t i = range.begin; i < range.end; ++i)
+          result[i] /= static_cast<T>(form.divisor);
+      };
 }
 
 KernelRun add_kernel(KernelPlan& plan) {
@@ -202,9 +212,19 @@ WorkRange gathered_piece(const GatherOptions& options, std::int64_t own, int ran
                               : piece_of(options.cuts, rank);
 }
 
+// Whether the input is as long as all pieces together, and has the own one in its place.
+bool has_whole(const GatherOptions& options, const Shape& input) {
+  return !options.cuts.empty() && input == Shape{options.cuts.back()};
+}
+
 OutputTypes all_gather_shape(const ShapeContext& c) {
   const auto& options = c.options<GatherOptions>();
-  if (!options.cuts.empty()) return {Shape{options.cuts.back()}};
+  if (!options.cuts.empty()) {
+    const std::int64_t piece = piece_of(options.cuts, options.rank).size();
+    c.require(c.input(0) == Shape{piece} || has_whole(options, c.input(0)), "takes a piece of ",
+              piece, " elements, or ", options.cuts.back(), ", not ", c.input(0));
+    return {Shape{options.cuts.back()}};
+  }
   c.require(c.input(0).rank() > 0 && c.input(0).is_fully_known(),
             "takes rows, of which the number is known, not ", c.input(0));
   Shape shape = c.input(0);
@@ -215,8 +235,11 @@ OutputTypes all_gather_shape(const ShapeContext& c) {
 Exchange all_gather_exchange(const Node& node, const Pointers& p) {
   const auto& options = node.options<GatherOptions>();
   const TensorType& type = node.input(0).type();
-  const std::int64_t own = type.shape.elements();
-  const auto piece = bytes_at(p.input<void>(0), {0, own}, type.dtype);
+  const bool whole = has_whole(options, type.shape);
+  const WorkRange place =
+      whole ? piece_of(options.cuts, options.rank) : WorkRange{0, type.shape.elements()};
+  const std::int64_t own = place.size();
+  const auto piece = bytes_at(p.input<void>(0), place, type.dtype);
   Exchange exchange;
   bool alike = true;
   for (int r = 0; r < options.size; ++r) {
@@ -224,7 +247,7 @@ Exchange all_gather_exchange(const Node& node, const Pointers& p) {
     const auto to = bytes_at(p.output<void>(), where, type.dtype);
     alike &= where.size() == own;
     if (r == options.rank) {
-      exchange.kept.push_back({piece, to});
+      if (piece.data() != to.data()) exchange.kept.push_back({piece, to});
       continue;
     }
     exchange.received.push_back({r, options.tag, to});
@@ -277,6 +300,14 @@ Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, Nod
   return node.output();
 }
 
+Output sum_of_piece(std::span<const Output> own, const PieceOptions& options, At at) {
+  const auto& [place, towers, mean, cuts, whole] = options;
+  Graph& graph = own[0].graph();
+  const ScatterOptions scatter{place.rank, place.size, towers, next_tag(graph), cuts};
+  return add_pieces(own, exchanged(graph, kScatterPieces, own, NodeOptions(scatter), at), options,
+                    at);
+}
+
 }  // namespace
 
 const Op kScatterPieces{.name = "ScatterPieces",
@@ -284,21 +315,23 @@ const Op kScatterPieces{.name = "ScatterPieces",
                         .shape = scatter_shape,
                         .no_gradient = kExchangeHasNoGradient,
                         .exchange = scatter_exchange,
-                        .reference = keep_own<scatter_exchange>};
+                        .reference = messages_alone};
 
 const Op kAddPieces{.name = "AddPieces",
-                    .inputs = 1,
+                    .inputs = kVariadic,
                     .shape = add_shape,
                     .no_gradient = kExchangeHasNoGradient,
                     .split = WorkSplit::kElements,
+                    .in_place = InPlace::kFirst,
                     .reference = add_kernel};
 
 const Op kGatherPieces{.name = "GatherPieces",
                        .inputs = 1,
                        .shape = all_gather_shape,
                        .no_gradient = kExchangeHasNoGradient,
+                       .in_place = InPlace::kFirst,
                        .exchange = all_gather_exchange,
-                       .reference = keep_own<all_gather_exchange>,
+                       .reference = messages_alone,
                        .half = true};
 
 const Op kPassOn{.name = "PassOn",
@@ -306,14 +339,14 @@ const Op kPassOn{.name = "PassOn",
                  .shape = pass_on_shape,
                  .no_gradient = kExchangeHasNoGradient,
                  .exchange = pass_on_exchange,
-                 .reference = keep_own<pass_on_exchange>};
+                 .reference = messages_alone};
 
 const Op kMpiAllReduce{.name = "MpiAllReduce",
                        .inputs = 1,
                        .shape = mpi_all_reduce_shape,
                        .no_gradient = kExchangeHasNoGradient,
                        .exchange = mpi_all_reduce_exchange,
-                       .reference = keep_own<mpi_all_reduce_exchange>,
+                       .reference = messages_alone,
                        .cpu_only = "MPI sums memory of hosts"};
 
 std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
@@ -325,10 +358,23 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
 }
 
 PieceSum piece_sum(const KernelPlan& plan) {
-  const auto& [size, towers, mean] = plan.options<AddOptions>();
-  PieceSum sum{.additions = {}, .divisor = mean ? size * towers : 1};
-  add_in_order(all_covering_nodes(size, towers), {0, size * towers}, sum.additions);
+  const auto& [rank, size, towers, mean, cuts, whole] = plan.options<AddOptions>();
+  const std::vector<TreeNode> all = all_covering_nodes(size, towers);
+  const auto first = std::ranges::lower_bound(all, rank * towers, {}, &TreeNode::begin);
+  PieceSum sum{.additions = {},
+               .divisor = mean ? size * towers : 1,
+               .first_own = static_cast<int>(first - all.begin()),
+               .own = static_cast<int>(covering_nodes_of(rank, size, towers).size()),
+               .piece = piece_of(cuts, rank),
+               .whole = whole};
+  add_in_order(all, {0, size * towers}, sum.additions);
   return sum;
+}
+
+WorkRange PieceSum::in_piece(const Pointers& p) const {
+  if (!whole) return {p.begin(), p.end()};
+  return {std::clamp(p.begin() - piece.begin, std::int64_t{0}, piece.size()),
+          std::clamp(p.end() - piece.begin, std::int64_t{0}, piece.size())};
 }
 
 std::int64_t even_unit(int size) { return kCutUnit * size; }
@@ -346,25 +392,25 @@ std::vector<std::int64_t> piece_sizes(const Cuts& cuts) {
   return sizes;
 }
 
-Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
-                   const Cuts& cuts, At at) {
-  Graph& graph = own[0].graph();
-  const Output pieces = exchanged(
-      graph, kScatterPieces, own,
-      NodeOptions(ScatterOptions{place.rank, place.size, towers, next_tag(graph), cuts}), at);
-  return add_pieces(pieces, place.size, towers, mean, at);
+Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options, At at) {
+  std::vector<Output> inputs(own.begin(), own.end());
+  inputs.push_back(others);
+  const auto& [place, towers, mean, cuts, whole] = options;
+  return others.graph()
+      .add(kAddPieces, inputs, at,
+           NodeOptions(AddOptions{place.rank, place.size, towers, mean, cuts, whole}))
+      .output();
 }
 
-Output add_pieces(Output rows, int processes, int towers, bool mean, At at) {
-  return rows.graph()
-      .add(kAddPieces, {rows}, at, NodeOptions(AddOptions{processes, towers, mean}))
-      .output();
+Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
+                   const Cuts& cuts, At at) {
+  return sum_of_piece(own, {place, towers, mean, cuts}, at);
 }
 
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at) {
   const Cuts cuts = even_cuts(own[0].shape().elements(), place.size);
-  return gather_pieces(scatter_sum(own, place, towers, mean, cuts, at), place, cuts, at);
+  return gather_pieces(sum_of_piece(own, {place, towers, mean, cuts, true}, at), place, cuts, at);
 }
 
 Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at) {

@@ -38,21 +38,37 @@ Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int t
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                    const Cuts& cuts, At at = {});
 
-// The sum of the rows that scatter_sum() has gathered: those of the covering nodes of all
-// processes, in order; or their mean over all towers.
-Output add_pieces(Output rows, int processes, int towers, bool mean, At at = {});
-// For kernels of kAddPieces, which add the rows of a matrix along the tree by a stack: each row is
-// put on it, and then so many times the last two sums are added. At the end they divide.
+// What a process makes of its piece.
+struct PieceOptions {
+  ProcessPlace place;
+  int towers;  // of each process
+  bool mean;
+  Cuts cuts;
+  bool whole = false;  // the piece lies in a row of all pieces, of which the others are not written
+};
+// The sum, or mean over all towers, of a piece of covering nodes: those of this process lie in its
+// own whole rows, and those of the others, in order, are the rows of a matrix, as messages bring
+// them.
+Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options,
+                  At at = {});
+// For kernels of kAddPieces, which add along the tree by a stack: the piece of each node is put on
+// it, and then so many times the last two sums are added. At the end they divide.
 struct PieceSum {
-  std::vector<int> additions;  // after each row
+  std::vector<int> additions;  // after each node
   int divisor;
+  int first_own, own;  // nodes of this process, in the first inputs; the last has the others
+  WorkRange piece;     // of the own rows, and of the output if that is whole
+  bool whole;
+
+  // Of elements of the output: those of the piece that a kernel computes.
+  WorkRange in_piece(const Pointers& p) const;
 };
 PieceSum piece_sum(const KernelPlan& plan);
 
 // Sends a piece to the next process of the ring by rank, and returns what comes from the one
 // before, of `arriving` elements.
 Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at = {});
-// The row of which each process has its piece.
+// The row of which each process has its piece. Or, of a row that is as long, has it there.
 Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at = {});
 
 // The sum of a tensor over all processes, in an order that MPI chooses. Other groups refuse it when

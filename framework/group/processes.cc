@@ -50,6 +50,8 @@ void Processes::begin(Work& work) {
     require<Internal>(work_ == nullptr, "the processes already have work");
     work_ = &work;
     error_ = nullptr;
+    const std::lock_guard telling(telling_);
+    told_ = &work;
   }
   changed_.notify_all();
 }
@@ -57,6 +59,10 @@ void Processes::begin(Work& work) {
 void Processes::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return work_ == nullptr; });
+  {
+    const std::lock_guard telling(telling_);
+    told_ = nullptr;
+  }
   if (const std::exception_ptr error = std::exchange(error_, nullptr))
     std::rethrow_exception(error);
 }
@@ -113,7 +119,6 @@ void Processes::serve(std::stop_token stop) {
     } catch (...) {
       error = std::current_exception();
     }
-    if (group_) group_->signs().tell({});
     lock.lock();
     error_ = error;
     work_ = nullptr;
@@ -138,10 +143,14 @@ void Processes::abandon_in_time() {
 }
 
 void Processes::run(Work& work) {
-  if (!group_)
+  if (!group_) {
     group_ = std::make_unique<WatchedGroup>(open_(), watch_,
                                             [this](std::uint64_t key) { return parts_.find(key); });
-  group_->signs().tell([&work] { return work.doing(); });
+    group_->signs().tell([this] {
+      const std::lock_guard telling(telling_);
+      return told_ ? told_->doing() : std::string();
+    });
+  }
   Backoff backoff;
   for (;;) {
     switch (work.advance(*group_)) {

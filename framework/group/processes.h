@@ -30,6 +30,7 @@ class Processes {
     // Does what can be done without waiting. Not called again after kEnded, or when it has thrown.
     virtual Progress advance(WatchedGroup& group) = 0;
     // What this process does, for the others: "computes 'fc0/MatMul'"; empty between two steps.
+    // Called by the thread until wait() returns, also behind kEnded: more of a step may follow.
     virtual std::string doing() const { return ""; }
   };
 
@@ -82,6 +83,8 @@ class Processes {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   Work* work_ = nullptr;
+  std::mutex telling_;
+  const Work* told_ = nullptr;  // whose doing() the others hear of
   std::exception_ptr error_;
   PublishedParts parts_;
   std::atomic<std::uint64_t> next_number_{0};

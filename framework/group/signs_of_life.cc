@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include <unistd.h>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/seconds_impl.h"
 #include "belfry/framework/group/tags_impl.h"
 
 namespace belfry {
@@ -48,6 +50,9 @@ void SignsOfLife::hear() {
   for (Peer& peer : peers_) {
     if (peer.left || !peer.received.done) continue;
     peer.silent = 0;
+    const bool goes_on = peer.in.launches == peer.last.launches &&
+                         std::string_view(peer.in.doing) == peer.last.doing;
+    if (!goes_on) peer.since = std::chrono::steady_clock::now();
     peer.last = peer.in;
     peer.left = peer.in.leaves != 0;
     if (!peer.left) group_.receive(peer.received);
@@ -87,12 +92,15 @@ bool SignsOfLife::is_stopped(int rank) const {
 
 std::string SignsOfLife::describe(int rank) const {
   const Peer& peer = this->peer(rank);
-  const double silent = std::chrono::duration<double>(peer.silent * interval_).count();
+  const std::string doing = peer.last.doing[0]
+                                ? cat(peer.last.doing, " for ",
+                                      seconds_text(std::chrono::steady_clock::now() - peer.since))
+                                : "is between two steps";
   return cat(describe_rank(group_, rank), ": ",
-             is_stopped(rank)     ? "is stopped (SIGCONT lets it go on)"
-             : peer.silent > 5    ? cat("no sign of life for ", silent, " s")
-             : peer.last.doing[0] ? std::string(peer.last.doing)
-                                  : "is between two steps");
+             is_stopped(rank)
+                 ? cat("is stopped (SIGCONT lets it go on), and said last that it ", doing)
+             : peer.silent > 5 ? cat("no sign of life for ", seconds_text(peer.silent * interval_))
+                               : doing);
 }
 
 bool SignsOfLife::any_computes_late() const {

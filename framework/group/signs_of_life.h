@@ -40,15 +40,15 @@ class SignsOfLife {
   bool has_left(int rank) const { return peer(rank).left; }
   // As a debugger, a terminal or SIGSTOP does; known of processes of this machine.
   bool is_stopped(int rank) const;
-  // "rank 3, node7: is stopped".
+  // "rank 3, node7: computes 'fc0/MatMul' (built at mnist.cc:30) for 3.2 s". Of a stopped process:
+  // what it said last, less than an interval before.
   std::string describe(int rank) const;
 
   // Whether a process has begun the messages of fewer launches than this one, and is in a step.
   bool any_computes_late() const;
   // Also between two steps.
   bool any_late() const;
-  // Those that have begun fewer: "rank 2, node7: computes 'fc0/MatMul' (built at mnist.cc:30);
-  // ...".
+  // Those that have begun fewer, as describe() does: "rank 2, node7: ...; rank 3, node7: ...".
   std::string late_processes() const;
 
  private:
@@ -62,7 +62,8 @@ class SignsOfLife {
     int rank = 0;
     Sign in, out, last;  // on its way here; on its way there; that came last
     GroupMessage received, sent;
-    int silent = 0;  // intervals since it came
+    int silent = 0;                               // intervals since it came
+    std::chrono::steady_clock::time_point since;  // the first sign in a row that said the same
     bool left = false;
   };
 

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/seconds_impl.h"
 
 namespace belfry {
 namespace {
@@ -14,10 +15,6 @@ constexpr int kBeatsBehindTheLast = 5;
 
 // Begins the reason of a process that ends the others because a message waits too long.
 constexpr std::string_view kStalled = "the run has stalled: ";
-
-double seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 // A stall that another process has found is one here.
 bool poll(ProcessGroup& group) {
@@ -98,7 +95,7 @@ void WatchedGroup::end_others(const std::string& why) noexcept {
 void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
   const Clock::duration waited = Clock::now() - began;
   const auto told = [&] {
-    return cat(what, " has waited ", seconds(waited), " s; late: ", signs_.late_processes());
+    return cat(what, " has waited ", seconds_text(waited), "; late: ", signs_.late_processes());
   };
   if (options_.stall_end.count() > 0 && waited >= options_.stall_end && signs_.any_computes_late())
     throw StallError(stalled_run(told()));
@@ -147,12 +144,12 @@ void WatchedGroup::look_for_lost() {
                          ": it has ended its part of the training before the others");
     else
       require<CommError>(silent <= options_.most_silent, describe_rank(*group_, peer),
-                         ": no sign of life for ", seconds(silent * options_.beat),
-                         " s; its process or its machine has ended, or the link to it is down");
+                         ": no sign of life for ", seconds_text(silent * options_.beat),
+                         "; its process or its machine has ended, or the link to it is down");
     // waiting() tells of messages of steps.
     if (!idle && !signs_.in_step() && warnings_.is_due(under_way.since))
       log_warning("a message between two steps has waited ",
-                  seconds(Clock::now() - under_way.since), " s; late: ", signs_.describe(peer));
+                  seconds_text(Clock::now() - under_way.since), "; late: ", signs_.describe(peer));
   }
 }
 

@@ -19,7 +19,8 @@ void place_messages(PlanGraph& plan, const PlanContext& context) {
   for (PlanNode& node : plan.nodes) {
     const Device& device = context.device(node.device());
     if (!device.on_gpu()) continue;
-    const bool is_made_of_messages = node.op == &kAddPieces && plan.device(node.inputs[0]) == kHost;
+    const bool is_made_of_messages =
+        node.op == &kAddPieces && plan.device(node.inputs.back()) == kHost;
     if (!node.op->cpu_only && !is_made_of_messages && (!node.op->exchange || has_nccl(device)))
       continue;
     std::ranges::fill(node.devices, kHost);

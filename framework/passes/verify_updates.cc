@@ -89,13 +89,13 @@ class UpdateChecks {
   void run() {
     for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& planned = plan_.nodes[n];
-      if (planned.op->writes == 0) {
-        follow(planned, parts_.make(at(n.value()), planned.types.size()));
-        continue;
-      }
-      written_.insert(target(planned));
-      if (const auto found = places_.find(target(planned)); found != places_.end())
+      const bool writes = planned.op->writes > 0;
+      if (writes) written_.insert(target(planned));
+      const auto found = writes ? places_.find(target(planned)) : places_.end();
+      if (found != places_.end())
         check(planned, found->second);
+      else  // also of a slot, which updates may read again
+        follow(planned, parts_.make(at(n.value()), planned.types.size()));
     }
     for (std::size_t g = 0; g < all_.size(); ++g) check_whole(g);
   }
@@ -110,8 +110,8 @@ class UpdateChecks {
 
   const Node* target(const PlanNode& write) const { return plan_.node(write.inputs[0].node).node; }
 
-  // What the outputs depend on; an end depends on itself alone, a new value of a variable on
-  // nothing.
+  // What the outputs depend on; an end depends on itself alone. A new value of a variable that has
+  // a gradient depends on nothing.
   void follow(const PlanNode& planned, std::span<Parts> outputs) {
     bool all_ends = true;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -288,7 +288,7 @@ class UpdateChecks {
   std::unordered_map<const Node*, Places> places_;  // of variables
   PartLists lists_;
   PartsOf ends_;   // by id of the graph's node
-  PartsOf parts_;  // by plan node; none of writes
+  PartsOf parts_;  // by plan node; none of writes of variables that have gradients
   // [gradient][variable]: the write that applies it.
   std::vector<std::unordered_map<const Node*, const PlanNode*>> applied_;
 };

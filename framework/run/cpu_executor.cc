@@ -74,6 +74,18 @@ bool CpuExecutor::follow_one(int worker) {
   return false;
 }
 
+LaunchIndex CpuExecutor::running() const {
+  LaunchIndex first;
+  for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
+    const Command* const command = next(queue);
+    if (!command || command->kind != Command::Kind::kLaunch ||
+        !progress_[queue].claimed.load(std::memory_order_relaxed))
+      continue;
+    if (!first || command->launch < first) first = command->launch;
+  }
+  return first;
+}
+
 const Command* CpuExecutor::next(std::size_t queue) const {
   const std::vector<Command>& commands = linked_.queues[queue].commands;
   const std::size_t next = progress_[queue].next.load(std::memory_order_relaxed);

@@ -23,6 +23,9 @@ class CpuExecutor {
   // What a worker does in a run: follows queues, its own first, and takes parts of what others
   // share, until all queues are at their end. Throws nothing: RunState::fail().
   void run(int worker);
+  // The first launch in the global order that a worker runs at present; none if workers wait. Any
+  // thread may ask.
+  LaunchIndex running() const;
 
  private:
   // How far a run is in a queue. The worker that has claimed it alone moves it on.

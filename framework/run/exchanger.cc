@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/run/cpu_executor.h"
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/run/gpu_executor.h"
 
@@ -30,27 +31,24 @@ std::string told_to_others(const std::exception_ptr& error) {
   return "a step has failed there";
 }
 
-// What a host computes that GPUs or others wait for.
-std::string host_work(const LinkedPlan& linked, const RunState& run, const GpuExecutor& gpus) {
-  const Plan& plan = *linked.plan;
-  const auto has_run = [&](const Wait& wait) {
-    return plan.on_gpu(wait.strand) ? gpus.reached(wait.strand, wait.position)
-                                    : run.reached(wait.strand, wait.position);
-  };
-  for (const Launch& launch : plan.launches)
-    for (const Wait& wait : launch.waits) {
-      if (plan.on_gpu(wait.strand) || plan.exchanges(wait.strand) || has_run(wait)) continue;
-      const LaunchIndex awaited = plan.awaited(wait);
-      if (std::ranges::all_of(plan.launches[awaited].waits, has_run))
-        return cat("computes ", linked.node_of(awaited).describe());
-    }
-  return "waits for its GPUs";
+// The lines of gradients all ask for gradients, so that of the forward node comes first.
+std::string computes(const Node& node) {
+  const Node* const forward = node.origin().forward;
+  return cat("computes ", forward ? cat("a gradient of ", forward->describe(), ", ") : "",
+             node.describe());
 }
 
 }  // namespace
 
-Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, GpuExecutor* gpus)
-    : linked_(linked), run_(run), gpus_(gpus), ranks_(ranks_of_processes(linked, gpus)) {}
+Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus,
+                     GpuExecutor* gpus)
+    : linked_(linked),
+      run_(run),
+      cpus_(cpus),
+      gpus_(gpus),
+      ranks_(ranks_of_processes(linked, gpus)) {
+  known_.resize(linked.plan->launches.size());
+}
 
 void Exchanger::begin(bool messages) {
   ended_.store(false, std::memory_order_relaxed);
@@ -58,7 +56,7 @@ void Exchanger::begin(bool messages) {
   connects_ = !messages;
   next_ = messages ? 0 : linked_.exchanges.size();
   under_way_ = {};
-  exchange_ = {};
+  exchange_ = nullptr;
 }
 
 Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
@@ -85,20 +83,13 @@ Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
 
 std::string Exchanger::doing() const {
   if (connects_) return "connects its GPUs";
-  if (next_ == linked_.exchanges.size())
-    return ranks_ ? host_work(linked_, run_, *gpus_) : "ends its step";
   if (under_way_) return cat("sends and receives ", linked_.node_of(under_way_).describe());
+  if (const LaunchIndex launch = cpus_.running()) return computes(linked_.node_of(launch));
+  if (next_ == linked_.exchanges.size()) return ranks_ ? "waits for its GPUs" : "ends its step";
   const Command& next = linked_.exchanges[next_];
-  if (next.kind != Kind::kWait && next.kind != Kind::kWaitStamp) return "is about to send";
-  if (next.kind == Kind::kWaitStamp) {
-    const LaunchIndex awaited = linked_.plan->strands[next.strand].launches[at(next.position)];
-    return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
-  }
-  // The first launch of that strand that has not run.
-  int run = 0;
-  while (run < next.position && run_.reached(next.strand, run)) ++run;
-  const LaunchIndex launch = linked_.plan->strands[next.strand].launches[at(run)];
-  return cat("computes ", linked_.node_of(launch).describe());
+  if (next.kind != Kind::kWaitStamp) return "is about to send";
+  const LaunchIndex awaited = linked_.plan->strands[next.strand].launches[at(next.position)];
+  return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
 }
 
 // Up to a launch, or to what must wait.
@@ -132,23 +123,34 @@ void Exchanger::watch_ranks(WatchedGroup& group) {
 
 void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   const LinkedLaunch& linked = linked_.linked(launch);
-  const PlanNode& planned = linked_.plan->node(linked_.plan->launches[launch].node);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
   began_ = std::chrono::steady_clock::now();
   group.signs().count_launch();
   linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
-  (*linked.run)(pointers);  // what is this process's own
-  exchange_ = planned.op->exchange(*planned.node, pointers);
-  for (GroupMessage& message : exchange_.received) group.receive(message);
-  for (GroupMessage& message : exchange_.sent) group.send(message);
-  for (GroupMessage& message : exchange_.summed) group.sum(message, exchange_.dtype);
+  (*linked.run)(pointers);
+  exchange_ = &messages_of(launch, pointers);
+  for (const Exchange::Copied& copied : exchange_->kept)
+    std::ranges::copy(copied.from, copied.to.begin());
+  for (GroupMessage& message : exchange_->received) group.receive(message);
+  for (GroupMessage& message : exchange_->sent) group.send(message);
+  for (GroupMessage& message : exchange_->summed) group.sum(message, exchange_->dtype);
+}
+
+Exchange& Exchanger::messages_of(LaunchIndex launch, const Pointers& pointers) {
+  Known& known = known_[launch];
+  if (!std::ranges::equal(known.inputs, pointers.all_inputs())) {
+    const PlanNode& node = linked_.plan->node(linked_.plan->launches[launch].node);
+    known.inputs.assign(pointers.all_inputs().begin(), pointers.all_inputs().end());
+    known.exchange = node.op->exchange(*node.node, pointers);
+  }
+  return known.exchange;
 }
 
 bool Exchanger::finish(WatchedGroup& group) {
   const bool moved = group.poll();
-  if (!exchange_.done()) {
+  if (!exchange_->done()) {
     if (!moved) group.waiting(linked_.node_of(under_way_).describe(), began_);
     return moved;
   }

@@ -14,13 +14,14 @@
 
 namespace belfry {
 
+class CpuExecutor;
 class GpuExecutor;
 class RankWatch;
 
 class Exchanger final : public Processes::Work {
  public:
   // `gpus`: for whose launches it may wait; null if the plan has none.
-  Exchanger(const LinkedPlan& linked, RunState& run, GpuExecutor* gpus);
+  Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus, GpuExecutor* gpus);
 
   // Whether the plan needs other processes at all, and whether its ranks do.
   bool needed() const { return ranks_ || !linked_.exchanges.empty(); }
@@ -41,9 +42,11 @@ class Exchanger final : public Processes::Work {
   bool is_reached(const Command& wait) const;
   void watch_ranks(WatchedGroup& group);
   void start(LaunchIndex launch, WatchedGroup& group);
+  Exchange& messages_of(LaunchIndex launch, const Pointers& pointers);
 
   const LinkedPlan& linked_;
   RunState& run_;
+  const CpuExecutor& cpus_;
   GpuExecutor* const gpus_;
   RankWatch* const ranks_;  // null if they are of this process alone
   std::atomic<bool> ended_{false};
@@ -52,8 +55,14 @@ class Exchanger final : public Processes::Work {
   std::chrono::steady_clock::time_point next_look_;  // at ranks that wait
   std::size_t next_ = 0;                             // of LinkedPlan::exchanges
   LaunchIndex under_way_;                            // or none
-  Exchange exchange_;                                // of that launch
+  Exchange* exchange_ = nullptr;                     // of that launch
   std::chrono::steady_clock::time_point began_;      // it was
+  // Messages of each launch, as long as its tensors stay where they are: feeds need not.
+  struct Known {
+    std::vector<const void*> inputs;
+    Exchange exchange;
+  };
+  Indexed<Launch, Known> known_;
 };
 
 }  // namespace belfry

@@ -49,7 +49,7 @@ Step::State::Executor::Executor(std::shared_ptr<const Plan> plan, State& step)
                ? nullptr
                : std::make_unique<GpuExecutor>(linked, run, step.runtime, step.staging_)),
       cpus(linked, run, step.runtime, gpus.get()),
-      exchanger(linked, run, gpus.get()),
+      exchanger(linked, run, cpus, gpus.get()),
       work([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
 }
 

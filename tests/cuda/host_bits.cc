@@ -194,13 +194,25 @@ TEST(HostBits, OfCanonicalSums) {
 TEST(HostBits, OfSumsOverProcesses) {
   for (const auto& [processes, towers] :
        {std::pair(2, 1), {3, 2}, {2, 3}, {5, 3}, {7, 6}, {128, 8}}) {
-    std::int64_t rows = 0;
+    constexpr std::int64_t kElements = 4100;
+    const int rank = processes / 2;
+    const Cuts cuts = even_cuts(kElements, processes);
+    std::int64_t rows = 0, own = 0;
     for (int r = 0; r < processes; ++r)
-      rows += std::ssize(covering_nodes({r * towers, (r + 1) * towers}, processes * towers));
+      (r == rank ? own : rows) +=
+          std::ssize(covering_nodes({r * towers, (r + 1) * towers}, processes * towers));
+    std::vector<Tensor> values;
+    for (std::int64_t i = 0; i < own; ++i)
+      values.push_back(random_values({kElements}, -2, 2, static_cast<unsigned>(i + 1)));
+    const std::int64_t length = piece_sizes(cuts)[static_cast<std::size_t>(rank)];
+    values.push_back(random_values({rows, length}, -2, 2, static_cast<unsigned>(own + rows)));
     for (const bool mean : {false, true})
       expect_host_bits(
-          [mean, n = processes, k = towers](Inputs x) { return add_pieces(x[0], n, k, mean); },
-          {random_values({rows, 1030}, -2, 2, static_cast<unsigned>(rows))});
+          [&, mean, n = processes, k = towers](Inputs x) {
+            return add_pieces(std::span(x).first(x.size() - 1), x.back(),
+                              {{rank, n}, k, mean, cuts});
+          },
+          values);
   }
 }
 

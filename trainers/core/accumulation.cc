@@ -11,8 +11,9 @@
 namespace belfry {
 namespace {
 
-// `original`: of tower 0; empty for that one itself.
-Variable make_gradient_sum(const Gradient& gradient, Variable original) {
+// `original`: of tower 0; empty for that one itself. `part`: what the gradient is of; null: the
+// whole variable.
+Variable make_gradient_sum(const Gradient& gradient, Variable original, const VariablePart* part) {
   Graph& graph = gradient.value.graph();
   const Node& variable = gradient.variable.node();
   VariableOptions options{.dtype = gradient.value.dtype(),
@@ -20,47 +21,45 @@ Variable make_gradient_sum(const Gradient& gradient, Variable original) {
                           .trainable = false,
                           .collections = {std::string(kGradientSums)}};
   if (original) options.copy_of = &original.node();
+  if (part) options.part = *part;
   const ColocateWith with(gradient.variable.ref());
   return graph.create_variable(
       {cat(variable.origin().prefix, gradient.variable.logical_name(), "/GradientSum"),
-       gradient.variable.shape(), std::move(options)},
+       part ? gradient.value.shape() : gradient.variable.shape(), std::move(options)},
       {});
 }
 
 // The sums of all towers, and what moves them.
 class GradientSums {
  public:
-  explicit GradientSums(const GradientTable& combined) : combined_(combined) {
+  GradientSums(const std::vector<std::vector<Gradient>>& combined,
+               std::span<const VariablePart> parts)
+      : graph_(combined[0][0].value.graph()), parts_(parts) {
     // Towers that share a variable share its gradient.
-    const bool shared =
-        combined.towers() > 1 && combined.at(1, 0).variable == combined.at(0, 0).variable;
-    for (int t = 0; t < (shared ? 1 : combined.towers()); ++t) add_tower(t);
+    const bool shared = combined.size() > 1 && combined[1][0].variable == combined[0][0].variable;
+    for (const std::vector<Gradient>& tower : combined)
+      if (rows_.empty() || !shared) add_tower(tower);
   }
 
-  Node& begin() { return group(combined_.graph(), assigned_, "begin"); }
-  Node& add() { return group(combined_.graph(), added_, "add"); }
+  Node& begin() { return group(graph_, assigned_, "begin"); }
+  Node& add() { return group(graph_, added_, "add"); }
   // With the gradients of the last batch.
   const std::vector<std::vector<Gradient>>& rows() const { return rows_; }
 
  private:
-  void add_tower(int t) {
-    Graph& graph = combined_.graph();
-    const Node& first = combined_.at(t, 0).variable.node();
+  void add_tower(const std::vector<Gradient>& gradients) {
+    const Node& first = gradients[0].variable.node();
     const std::string prefix(first.origin().prefix);
-    const DeviceScope on(graph, combined_.device(t));
-    const ReplicaScope replica(graph, prefix, first.origin().replica);
-    const NameScope names(graph, cat(prefix, kGradientSums, "/"));
+    const ReplicaScope replica(graph_, prefix, first.origin().replica);
+    const NameScope names(graph_, cat(prefix, kGradientSums, "/"));
+    originals_.resize(gradients.size());
     std::vector<Gradient>& row = rows_.emplace_back();
-    for (int v = 0; v < combined_.variables(); ++v) {
-      const Gradient& gradient = combined_.at(t, v);
-      if (t == 0) originals_.emplace_back();
-      if (!gradient.value) {
-        row.push_back(gradient);
-        continue;
-      }
-      Variable& original = originals_[static_cast<std::size_t>(v)];
-      const Variable sum = make_gradient_sum(gradient, original);
-      if (t == 0) original = sum;
+    for (std::size_t v = 0; v < gradients.size(); ++v) {
+      const Gradient& gradient = gradients[v];
+      Variable& original = originals_[v];
+      const Variable sum =
+          make_gradient_sum(gradient, original, parts_.empty() ? nullptr : &parts_[v]);
+      if (!original) original = sum;
       const ColocateWith with(gradient.variable.ref());
       assigned_.push_back(&assign(sum, gradient.value));
       added_.push_back(&assign_add(sum, gradient.value));
@@ -68,24 +67,25 @@ class GradientSums {
     }
   }
 
-  const GradientTable& combined_;
-  std::vector<Variable> originals_;
+  Graph& graph_;
+  const std::span<const VariablePart> parts_;
+  std::vector<Variable> originals_;  // of tower 0
   std::vector<Node*> assigned_, added_;
   std::vector<std::vector<Gradient>> rows_;
 };
 
 }  // namespace
 
-BatchSums sum_over_batches(const GradientTable& combined, int batches) {
-  Graph& graph = combined.graph();
-  GradientSums sums(combined);
+BatchSums sum_over_batches(const std::vector<std::vector<Gradient>>& combined, int batches,
+                           std::span<const VariablePart> parts) {
+  Graph& graph = combined[0][0].value.graph();
+  GradientSums sums(combined, parts);
   const NameScope names(graph, "accumulation");
   Node& begin = sums.begin();
   Node* const add = batches > 2 ? &sums.add() : nullptr;
-  const DeviceScope on(graph, combined.device(0));
   return {.begin = &begin,
           .add = add,
-          .of_all = GradientTable(sums.rows()),
+          .of_all = sums.rows(),
           .share = constant(graph, 1.0 / batches, DType::kF32, "share")};
 }
 

@@ -1,8 +1,10 @@
 // Sums of combined gradients over the batches of a step.
 #pragma once
+#include <span>
 #include <string_view>
+#include <vector>
 
-#include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/gradients/gradients.h"
 
 namespace belfry {
 
@@ -13,12 +15,15 @@ inline constexpr std::string_view kGradientSums = "gradient_sums";
 struct BatchSums {
   Node* begin;  // to be run with the first batch: sums become its combined gradients
   Node* add;    // with each batch between the first and the last: gradients are added to them
-  GradientTable of_all;  // for the last batch: the sums, and its gradients
-  Output share;          // a scalar, f32: 1 / batches
+  std::vector<std::vector<Gradient>> of_all;  // for the last batch: the sums, and its gradients
+  Output share;                               // a scalar, f32, on the device in scope: 1 / batches
 };
 
-// For steps of so many batches, at least two: (g1 + g2) + g3 for three. Makes the sums, one beside
-// each variable and of its shape; replicas of a variable have replicas of its sum.
-BatchSums sum_over_batches(const GradientTable& combined, int batches);
+// For steps of so many batches, at least two: (g1 + g2) + g3 for three. `combined`: of each tower.
+// Makes the sums, one beside each variable and of its shape; replicas of a variable have replicas
+// of its sum. With `parts`, one per variable, gradients are the rows of the parts of this process,
+// and sums are as long.
+BatchSums sum_over_batches(const std::vector<std::vector<Gradient>>& combined, int batches,
+                           std::span<const VariablePart> parts = {});
 
 }  // namespace belfry

@@ -1,10 +1,13 @@
 #include "belfry/trainers/core/partitioned_update.h"
 
+#include <map>
+
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
+#include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/optimizers/clipping.h"
 #include "belfry/trainers/optimizers/scattered_gradients.h"
 
@@ -19,29 +22,51 @@ class PartUpdates {
         gradients_(gradients),
         form_(form),
         graph_(gradients.graph()),
-        sums_(gradients, form.how.reduction == Reduction::kMean, options.aggregation.bucket_mb),
-        unscaling_(clip()) {
-    for (int v = 0; v < gradients.variables(); ++v)
-      parts_.push_back({gradients.at(0, v).variable.shape(), sums_.cuts(v)});
+        sums_(gradients, form.how, options.aggregation.bucket_mb),
+        unscaling_(form.unscaling) {
+    for (int v = 0; v < gradients.variables(); ++v) {
+      const Variable variable = gradients.at(0, v).variable;
+      parts_.push_back({variable.shape(), sums_.cuts(v)});
+      own_.push_back({sums_.part(v), variable});
+    }
+    const DeviceScope on(graph_, gradients_.device(0));
+    const int batches = options.batches.gradient_accumulation_steps;
+    if (batches > 1) add_up(batches);
+    if (options.clip_norm > 0) clip();
   }
 
+  const Accumulation& accumulation() const { return accumulation_; }
+
   Node& apply_to(int tower, At at) {
-    std::vector<Gradient> row;
-    for (int v = 0; v < gradients_.variables(); ++v)
-      row.push_back({sums_.part(v), gradients_.at(tower, v).variable});
+    std::vector<Gradient> row = own_;
+    for (std::size_t v = 0; v < row.size(); ++v)
+      row[v].variable = gradients_.at(tower, static_cast<int>(v)).variable;
     const auto gather = [&](std::span<Node* const> updates) {
       if (values_.empty()) values_ = gather_values(row, updates);
       return assign_values(row, updates);
     };
-    return options_.optimizer.apply_parts(row, {parts_, gather}, at, form_.slots, unscaling_);
+    const auto norms = [&](std::size_t v, std::span<const Output> rows) {
+      std::vector<Output>& known = norms_[v];
+      if (known.empty()) known = sums_.norms(static_cast<int>(v), rows);
+      return known;
+    };
+    return options_.optimizer.apply_parts(row, {parts_, norms, gather}, at, form_.slots,
+                                          unscaling_);
   }
 
  private:
-  Unscaling clip() const {
-    if (options_.clip_norm == 0) return form_.unscaling;
+  void add_up(int batches) {
+    const BatchSums sums = sum_over_batches({own_}, batches, parts_);
+    accumulation_ = {sums.begin, sums.add};
+    own_ = sums.of_all[0];
+    unscaling_ = {.factor = sums.share};
+  }
+
+  void clip() {
     const NameScope names(graph_, "clip_norm");
-    const DeviceScope on(graph_, gradients_.device(0));
-    return clipped_by(sums_.norm("norm"), options_.clip_norm, form_.unscaling);
+    std::vector<Output> rows;
+    for (const Gradient& gradient : own_) rows.push_back(gradient.value);
+    unscaling_ = clipped_by(sums_.norm(rows, "norm"), options_.clip_norm, unscaling_);
   }
 
   // Of all processes, from the first tower of each.
@@ -76,9 +101,12 @@ class PartUpdates {
   const UpdateForm& form_;
   Graph& graph_;
   const ScatteredGradients sums_;
-  const Unscaling unscaling_;
   std::vector<VariablePart> parts_;
-  std::vector<Output> values_;  // of all variables
+  std::vector<Gradient> own_;  // the parts of this process, and tower 0's variables
+  Accumulation accumulation_;
+  Unscaling unscaling_;
+  std::map<std::size_t, std::vector<Output>> norms_;  // of what an optimizer asks for
+  std::vector<Output> values_;                        // of all variables
 };
 
 }  // namespace
@@ -95,24 +123,20 @@ std::string partition_refusal(const TrainerOptions& options) {
     return cat("partition_updates cuts buckets into parts, and ",
                aggregation.gradient_repacking > 0 ? "gradient_repacking" : "small_tensors_kb",
                " lays gradients out anew; leave one of them out");
-  if (options.batches.gradient_accumulation_steps > 1)
-    return "partition_updates scatters the gradients of each batch, and "
-           "gradient_accumulation_steps keeps sums of whole gradients; leave one of them out";
   if (options.optimizer && !options.optimizer.takes_parts())
     return cat("partition_updates cuts the update of a variable into parts, and the optimizer ",
                options.optimizer.name(),
-               options.optimizer.name() == "LAMB"
-                   ? " scales it by the norm of the whole update; use adamw"
-                   : " does not say that an element changes by its own gradient and slots alone "
-                     "(Optimizer::Rule::takes_parts)");
+               " does not say that an element changes by its own gradient and slots, and norms, "
+               "alone (Optimizer::Rule::takes_parts)");
   return "";
 }
 
-Node& update_parts(const TrainerOptions& options, const GradientTable& gradients,
-                   const UpdateForm& form) {
+UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gradients,
+                         const UpdateForm& form) {
   PartUpdates updates(options, gradients, form);
-  return apply_to_towers(gradients, {},
-                         [&](int t, At at) -> Node& { return updates.apply_to(t, at); });
+  return {&apply_to_towers(gradients, {},
+                           [&](int t, At at) -> Node& { return updates.apply_to(t, at); }),
+          updates.accumulation()};
 }
 
 }  // namespace belfry

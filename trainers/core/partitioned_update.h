@@ -9,10 +9,11 @@ namespace belfry {
 std::string partition_refusal(const TrainerOptions& options);
 
 // The update of variables by the gradients of all towers of all processes: combined as strategy
-// `collective` does, clipped as the options ask for, applied part by part. Each process has slots
-// of its own parts alone (Variable::whole_shape()), updates these parts in place, and gives their
-// values to the others. All bits are those of updates of whole variables.
-Node& update_parts(const TrainerOptions& options, const GradientTable& gradients,
-                   const UpdateForm& form);
+// `collective` does, summed over the batches of a step and clipped as the options ask for, applied
+// part by part. Each process has slots and sums over batches of its own parts alone
+// (Variable::whole_shape()), updates these parts in place, and gives their values to the others.
+// All bits are those of updates of whole variables.
+UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gradients,
+                         const UpdateForm& form);
 
 }  // namespace belfry

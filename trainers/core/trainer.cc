@@ -72,9 +72,9 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                               .optimizer = options_.optimizer,
                               .clip_norm = options_.clip_norm,
                               .batches_per_step = static_cast<int>(batches_.batches_per_step())};
-  wanted.takes_sums = options_.aggregation.partition_updates && graph_.process().size > 1;
-  if (wanted.takes_sums)
-    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
+  wanted.combines = options_.aggregation.partition_updates && graph_.process().size > 1;
+  if (wanted.combines)
+    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) {
       return update_parts(options_, gradients, form);
     };
   else if (kind.combines())
@@ -83,8 +83,8 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       return kind.combine(options_, gradients, how);
     };
   else
-    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) -> Node& {
-      return kind.update(options_, gradients, form.unscaling);
+    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) {
+      return UpdateNodes{&kind.update(options_, gradients, form.unscaling)};
     };
   if (trains_apart(options_, kind))
     wanted.update_apart = [&](const GradientTable& gradients) {

@@ -156,10 +156,6 @@ void check_partition(const TrainerOptions& options, const TrainerKind& kind) {
   require<OptionError>(kind.takes_partition,
                        "partition_updates is of the trainer replicated, and this one is ",
                        kind.name);
-  require<OptionError>(
-      !makes_unequal(options.batches.uneven) && options.batches.tower_weights.empty(),
-      "partition_updates takes batches of one size: no uneven=", name_of(options.batches.uneven),
-      " and no tower_weights");
   const std::string refusal = partition_refusal(options);
   require<OptionError>(refusal.empty(), refusal);
 }

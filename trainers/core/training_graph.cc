@@ -27,6 +27,12 @@ namespace {
 
 using Rows = std::vector<std::vector<Gradient>>;  // [tower][variable]
 
+Rows rows_of(const GradientTable& table) {
+  Rows rows;
+  for (int t = 0; t < table.towers(); ++t) rows.push_back(table.row(t));
+  return rows;
+}
+
 std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> fields,
                                  std::int64_t batch) {
   std::vector<Output> result;
@@ -78,7 +84,7 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
   const std::size_t towers =
       options.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
-  const bool seeds = (options.combine || options.takes_sums) && std::has_single_bit(towers) &&
+  const bool seeds = (options.combine || options.combines) && std::has_single_bit(towers) &&
                      alike && options.precision != Precision::kF16;
   return seeds ? 1.0 / static_cast<double>(towers) : 1;
 }
@@ -241,8 +247,7 @@ class Forms {
 
   // Sums are of as many gradients as there are towers or, with weights, samples.
   Unscaling unscaling(const GradientTable& table, const TrainingForm& form, bool weighted) {
-    Rows rows;
-    for (int t = 0; t < table.towers(); ++t) rows.push_back(table.row(t));
+    const Rows rows = rows_of(table);
     const auto total =
         static_cast<double>(weighted ? form.all.total() : std::ssize(rows) * graph_.process().size);
     return unscaling_of(built_.loss_scale, rows, total,
@@ -258,8 +263,9 @@ class Forms {
       how.how.weights = weights(table, form.batch);
       how.how.total_weight = total_weight(table, form.all);
     }
-    Node& update = options_.combine ? apply(options_.combine(table, how.how), how, form)
-                                    : options_.update(table, how);
+    const UpdateNodes made = options_.combine ? apply(options_.combine(table, how.how), how, form)
+                                              : options_.update(table, how);
+    form.accumulation = made.accumulation;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, form, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
@@ -267,20 +273,23 @@ class Forms {
                                           {.growth_steps = options_.loss_scale.growth_steps}));
     for (Node** const node : {&form.accumulation.begin, &form.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
-    form.train_op = &train_step(graph_, update, others);
+    form.train_op = &train_step(graph_, *made.update, others);
   }
 
-  Node& apply(GradientTable gradients, const UpdateForm& how, TrainingForm& form) {
+  UpdateNodes apply(GradientTable gradients, const UpdateForm& how, TrainingForm& form) {
     Unscaling unscaling = how.unscaling;
+    Accumulation accumulation;
     if (options_.batches_per_step > 1) {
-      const BatchSums sums = sum_over_batches(gradients, options_.batches_per_step);
-      form.accumulation = {sums.begin, sums.add};
-      form.gradients = sums.of_all.row(0);
-      gradients = sums.of_all;
+      const DeviceScope on(graph_, gradients.device(0));
+      BatchSums sums = sum_over_batches(rows_of(gradients), options_.batches_per_step);
+      accumulation = {sums.begin, sums.add};
+      form.gradients = sums.of_all[0];
+      gradients = GradientTable(std::move(sums.of_all));
       unscaling = {.factor = sums.share};
     }
-    return apply_gradients(options_.optimizer, gradients, {}, how.slots,
-                           clipped(gradients, options_.clip_norm, unscaling));
+    return {&apply_gradients(options_.optimizer, gradients, {}, how.slots,
+                             clipped(gradients, options_.clip_norm, unscaling)),
+            accumulation};
   }
 
   Graph& graph_;

@@ -43,6 +43,12 @@ struct TrainingForm {
   bool runs(std::size_t t) const { return batch.rows[t] > 0; }
 };
 
+// What makes one form of steps.
+struct UpdateNodes {
+  Node* update = nullptr;          // of the variables, in the run of the last batch
+  Accumulation accumulation = {};  // of the batches before it, if a step takes several
+};
+
 // How one form of steps updates the variables.
 struct UpdateForm {
   ReduceOptions how = {};                        // of the towers' gradients
@@ -88,9 +94,9 @@ struct TrainingGraphOptions {
   // Combines the towers' gradients. Where K is a power of two and all towers count alike, each
   // tower's loss gradient starts at 1 / K, which is exact, and ReduceOptions ask for the sum.
   std::function<GradientTable(const GradientTable&, const ReduceOptions&)> combine = {};
-  // Instead of `combine`: a node that updates by the gradients of the towers.
-  std::function<Node&(const GradientTable&, const UpdateForm&)> update = {};
-  bool takes_sums = false;  // `update` heeds ReduceOptions::reduction, as `combine` does
+  // Instead of `combine`: an update by the gradients of the towers.
+  std::function<UpdateNodes(const GradientTable&, const UpdateForm&)> update = {};
+  bool combines = false;  // `update` heeds ReduceOptions and batches_per_step, as `combine` does
   // Instead of either, for towers that train apart: a node per tower. Averages are then moved by
   // each tower's moments. There must be one form, in which all towers count alike.
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
@@ -101,7 +107,7 @@ struct TrainingGraphOptions {
   // What is made of combined gradients.
   Optimizer optimizer = {};
   double clip_norm = 0;      // TrainerOptions::clip_norm
-  int batches_per_step = 1;  // more: one form, `combine`, and no loss scale
+  int batches_per_step = 1;  // more: one form, combined gradients, and no loss scale
 };
 
 // Builds the model once per device with one placeholder per field, [rows, sample...] with the rows

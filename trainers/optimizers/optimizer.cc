@@ -14,6 +14,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/updates/global_norm.h"
 #include "belfry/towers/moving_average.h"
 
 namespace belfry {
@@ -55,6 +56,12 @@ Output fed_rate(Graph& graph, const std::string& optimizer, DType dtype, At at) 
   const Output rate = placeholder(graph, name, dtype, {}, At(name, at.site));
   graph.add_to_collection(kLearningRates, rate.node());
   return rate;
+}
+
+std::vector<Output> norms_of_each(std::span<const Output> tensors) {
+  std::vector<Output> norms;
+  for (const Output& tensor : tensors) norms.push_back(global_norm({&tensor, 1}));
+  return norms;
 }
 
 // Those that have a value, in their order.
@@ -225,9 +232,12 @@ Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Sh
   const NameScope names(graph, cat("update_", variable.logical_name()));
   const ColocateWith with(variable.ref(), at.site);
   const ControlDependencies after(graph, shared.before(variable));
+  const auto norms = [&](std::span<const Output> tensors) {
+    return part ? shared.parts->norms(i, tensors) : norms_of_each(tensors);
+  };
   return rule_.update({variable, slots, gradient.value, shared.unscaling.factor,
                        shared.rates[variable.dtype()], step, rule_.weight_decay,
-                       part ? part->cuts[rank] + 1 : 0, At(at.site)});
+                       part ? part->cuts[rank] + 1 : 0, norms, At(at.site)});
 }
 
 // What all averages of a row are moved by.

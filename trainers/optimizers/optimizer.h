@@ -36,6 +36,9 @@ enum class UpdateOrder {
 struct UpdatedParts {
   // Of each variable, in the order of gradients.
   std::vector<VariablePart> parts;
+  // The norms of tensors of the shape of variable i, which are cut as it is: of each the row that
+  // this process has. Only norms of replicas of one variable are asked for twice.
+  std::function<std::vector<Output>(std::size_t i, std::span<const Output> rows)> norms;
   // Called with a node per variable that has updated the part of this process, in place. Returns a
   // node per variable that has written the parts of all processes.
   std::function<std::vector<Node*>(std::span<Node* const>)> gather;
@@ -57,6 +60,9 @@ class Optimizer {
     // 0: the whole variable. Else slots and gradient are rows, which belong to its elements from
     // part - 1 on; of a rule that takes_parts alone.
     std::int64_t part;
+    // The norms of tensors (f64 scalars), each like the gradient; where that is a row of a part,
+    // those of the tensors that processes have in parts. To be called at most once.
+    std::function<std::vector<Output>(std::span<const Output>)> norms;
     At at;
   };
   struct Rule {
@@ -69,7 +75,8 @@ class Optimizer {
     // Heeds Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
-    // Heeds Update::part: element i of a variable changes by element i of gradient and slots alone.
+    // Heeds Update::part: element i of a variable changes by element i of gradient and slots alone,
+    // and by Update::norms.
     bool takes_parts = false;
     // Returns a node that waits for all that it adds. If it needs the variable's value it asks
     // Variable::read(), which sees what updates before it have written.

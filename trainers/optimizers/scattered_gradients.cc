@@ -6,6 +6,7 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/sums_over_processes.h"
+#include "belfry/allreduce/tower_weights.h"
 #include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/concat.h"
@@ -30,6 +31,44 @@ std::int64_t nearest_cut(std::int64_t wanted, std::int64_t begin, std::int64_t s
   const std::int64_t above = std::min(below + kernels::kSquarePart, size);
   return begin + (inside - below <= above - inside ? below : above);
 }
+
+// The squares of blocks of tensors that processes have in parts. Each process adds those of its
+// rows; rank by rank, tensor by tensor, the sums lie in one row.
+class SquaresOfAll {
+ public:
+  // `cuts`: of the tensor of each row.
+  SquaresOfAll(std::span<const Output> rows, const std::vector<const Cuts*>& cuts,
+               ProcessPlace place)
+      : blocks_(rows.size()) {
+    Cuts of_ranks{0};
+    for (std::size_t r = 0; r < static_cast<std::size_t>(place.size); ++r) {
+      std::int64_t next = of_ranks.back();
+      for (std::size_t i = 0; i < cuts.size(); ++i) {
+        const std::int64_t count = kernels::square_parts((*cuts[i])[r + 1] - (*cuts[i])[r]);
+        blocks_[i].push_back({next, next + count});
+        next += count;
+      }
+      of_ranks.push_back(next);
+    }
+    sums_ = gather_pieces(squares_of_blocks(rows), place, of_ranks);
+  }
+
+  // Of tensors [first, last) together.
+  Output norm(std::size_t first, std::size_t last, At at = {}) const {
+    SumsOfBlocksOptions blocks{.count = static_cast<int>(last - first)};
+    for (std::size_t i = first; i < last; ++i)
+      for (const WorkRange& range : blocks_[i]) {
+        blocks.tensor.push_back(static_cast<int>(i - first));
+        blocks.first.push_back(range.begin);
+        blocks.blocks.push_back(range.size());
+      }
+    return norm_of_blocks(sums_, std::move(blocks), at);
+  }
+
+ private:
+  std::vector<std::vector<WorkRange>> blocks_;  // of each tensor, rank by rank
+  Output sums_;
+};
 
 std::vector<Bucket> buckets_of(const GradientTable& grads, double bucket_mb) {
   if (bucket_mb > 0) return cut_buckets(grads, bucket_bytes(bucket_mb));
@@ -58,23 +97,31 @@ Cuts cut_between_blocks(std::span<const std::int64_t> sizes, int processes) {
   return cuts;
 }
 
-ScatteredGradients::ScatteredGradients(const GradientTable& grads, bool mean, double bucket_mb)
+ScatteredGradients::ScatteredGradients(const GradientTable& grads, const ReduceOptions& how,
+                                       double bucket_mb)
     : graph_(grads.graph()), variables_(static_cast<std::size_t>(grads.variables())) {
+  const bool mean = how.reduction == Reduction::kMean, weighted = !how.weights.empty();
   verify_fresh(grads);
   if (mean) verify_mean(grads);
   const NameScope names(graph_, "ScatterGrads");
   const DeviceScope on(graph_, grads.device(0));
   const EagerScope eager(graph_);
-  for (const auto& [first, last] : buckets_of(grads, bucket_mb)) scatter(grads, first, last, mean);
+  TowerWeights weights(grads, how);
+  const GradientTable leaves = weighted ? grads.with(weights.leaves()) : grads;
+  for (const auto& [first, last] : buckets_of(grads, bucket_mb))
+    scatter(leaves, first, last, mean && !weighted,
+            [&](Output sum) { return mean && weighted ? weights.mean_of(sum) : sum; });
 }
 
-void ScatteredGradients::scatter(const GradientTable& grads, int first, int last, bool mean) {
+template <class F>
+void ScatteredGradients::scatter(const GradientTable& grads, int first, int last, bool mean,
+                                 const F& divide) {
   const ProcessPlace place = graph_.process();
   std::vector<std::int64_t> sizes;
   for (int v = first; v < last; ++v)
     sizes.push_back(known_elements(grads, v, "an update of parts"));
   const Cuts cuts = cut_between_blocks(sizes, place.size);
-  const Output sum = own_piece_of_sum(grads, first, last, mean, cuts);
+  const Output sum = divide(own_piece_of_sum(grads, first, last, mean, cuts));
   const auto rank = static_cast<std::size_t>(place.rank);
   std::int64_t begin = 0;
   for (int v = first; v < last; ++v) {
@@ -110,33 +157,17 @@ std::vector<Output> ScatteredGradients::gather(std::span<const Output> rows) con
   return wholes;
 }
 
-// Each process adds the squares of its blocks; rank by rank, sum by sum, they lie in one row.
-Output ScatteredGradients::norm(At at) const {
-  const ProcessPlace place = graph_.process();
-  std::vector<Output> own;
-  Cuts cuts{0};
-  SumsOfBlocksOptions blocks{.count = variables()};
-  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> of_variable(variables_.size());
-  for (std::size_t r = 0; r < static_cast<std::size_t>(place.size); ++r) {
-    std::int64_t next = cuts.back();
-    for (std::size_t v = 0; v < variables_.size(); ++v) {
-      const Cuts& parts = variables_[v].cuts;
-      const std::int64_t count = kernels::square_parts(parts[r + 1] - parts[r]);
-      of_variable[v].emplace_back(next, count);
-      next += count;
-    }
-    cuts.push_back(next);
-  }
-  for (std::size_t v = 0; v < variables_.size(); ++v) {
-    own.push_back(variables_[v].part);
-    for (const auto& [first, count] : of_variable[v]) {
-      blocks.tensor.push_back(static_cast<int>(v));
-      blocks.first.push_back(first);
-      blocks.blocks.push_back(count);
-    }
-  }
-  const Output sums = gather_pieces(squares_of_blocks(own), place, cuts);
-  return norm_of_blocks(sums, std::move(blocks), at);
+Output ScatteredGradients::norm(std::span<const Output> rows, At at) const {
+  std::vector<const Cuts*> cuts;
+  for (const Part& variable : variables_) cuts.push_back(&variable.cuts);
+  return SquaresOfAll(rows, cuts, graph_.process()).norm(0, cuts.size(), at);
+}
+
+std::vector<Output> ScatteredGradients::norms(int v, std::span<const Output> rows) const {
+  const SquaresOfAll squares(rows, std::vector(rows.size(), &of(v).cuts), graph_.process());
+  std::vector<Output> norms;
+  for (std::size_t i = 0; i < rows.size(); ++i) norms.push_back(squares.norm(i, i + 1));
+  return norms;
 }
 
 }  // namespace belfry

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/between_processes.h"
 
 namespace belfry {
@@ -13,14 +13,14 @@ namespace belfry {
 // (ops/updates/square_tree.h), so that norms keep their bits. `sizes`: elements of each tensor.
 Cuts cut_between_blocks(std::span<const std::int64_t> sizes, int processes);
 
-// The sums, or means, over the towers of all processes: the bits of strategy `collective`. Scatters
-// them bucket by bucket, as soon as gradients exist; all processes add the same nodes, some of them
-// with tensors without elements.
+// What Strategy::reduce() of strategy `collective` gives for the towers of all processes, bit by
+// bit. Scatters it bucket by bucket, as soon as gradients exist; all processes add the same nodes,
+// some of them with tensors without elements.
 class ScatteredGradients {
  public:
   // Buckets of at most `bucket_mb` MiB; 0: one per variable. Throws InvalidArgument as
-  // Strategy::reduce does.
-  ScatteredGradients(const GradientTable& grads, bool mean, double bucket_mb);
+  // Strategy::reduce does. Weights come with their sum over all processes.
+  ScatteredGradients(const GradientTable& grads, const ReduceOptions& how, double bucket_mb);
 
   int variables() const { return static_cast<int>(variables_.size()); }
   // Of variable v: where the parts of all processes lie, as elements of its own.
@@ -31,8 +31,11 @@ class ScatteredGradients {
   // `rows`: what this process has for its part of each variable. Returns the tensors of which all
   // processes have the parts, in the shapes of the variables.
   std::vector<Output> gather(std::span<const Output> rows) const;
-  // The norm of all gradients, with the bits of global_norm().
-  Output norm(At at = {}) const;
+  // The norm of tensors of all variables, together, of which this process has these rows: the bits
+  // of global_norm(). They are cut as part() is.
+  Output norm(std::span<const Output> rows, At at = {}) const;
+  // The norms of several tensors that are cut as part(v) is, one each.
+  std::vector<Output> norms(int v, std::span<const Output> rows) const;
 
  private:
   struct Part {
@@ -45,7 +48,9 @@ class ScatteredGradients {
     Cuts cuts;        // of these, end to end
   };
 
-  void scatter(const GradientTable& grads, int first, int last, bool mean);
+  // `divide` makes of a sum what is kept.
+  template <class F>
+  void scatter(const GradientTable& grads, int first, int last, bool mean, const F& divide);
   const Part& of(int v) const { return variables_[static_cast<std::size_t>(v)]; }
 
   Graph& graph_;

@@ -1,7 +1,8 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/reshape.h"
+#include "belfry/ops/slice.h"
 #include "belfry/ops/updates/adam_update.h"
-#include "belfry/ops/updates/global_norm.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
@@ -9,6 +10,17 @@
 #include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
+namespace {
+
+// What an update changes, as it was before.
+Output updated_elements(const Optimizer::Update& u) {
+  const Output whole = u.variable;
+  if (u.part == 0) return whole;
+  return slice(reshape(whole, {whole.shape().elements()}), {u.part - 1},
+               {u.gradient.shape().elements()});
+}
+
+}  // namespace
 
 Optimizer sgd(LearningRate rate, SgdOptions options) {
   return Optimizer({.name = "SGD",
@@ -118,13 +130,12 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
     const Output negative = adam_update(u.slots[2], u.slots[0], u.slots[1], u.step,
                                         {u.gradient, u.factor}, one, factors, u.at)
                                 .output();
-    const Output value = u.variable;
+    const Output value = updated_elements(u);
     const bool decays = u.weight_decay != 0 && u.variable.shape().rank() >= 2;
     const Output direction = decays ? value * u.weight_decay - negative : -negative;
-    const std::vector<Output> of_variable{value}, of_update{direction};
-    const Output ratio =
-        trust_ratio(global_norm(of_variable), global_norm(of_update), u.factor, "trust_ratio");
-    return sgd_update(u.variable, {direction, ratio}, u.rate, {}, u.at);
+    const std::vector<Output> tensors{value, direction}, norms = u.norms(tensors);
+    const Output ratio = trust_ratio(norms[0], norms[1], u.factor, "trust_ratio");
+    return sgd_update(u.variable, {direction, ratio}, u.rate, {.part = u.part}, u.at);
   };
   return Optimizer({.name = "LAMB",
                     .rate = std::move(rate),
@@ -133,6 +144,7 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
                     .takes_loss_scale = true,
                     .takes_weight_decay = true,
                     .weight_decay = options.weight_decay,
+                    .takes_parts = true,
                     .update = update});
 }
 

@@ -19,17 +19,18 @@ QueueRun add_n(KernelPlan& plan) {
   return sum;
 }
 
-// Elements [begin, end) of the sum of rows, along a tree.
+// Elements [begin, end) of the sum of rows, along a tree. Some of them are rows of a matrix.
 template <class T>
 struct AddRows {
-  static constexpr int kMostRows = 3072, kDepth = 24;
+  static constexpr int kMostRows = 3072, kMostOwn = 24, kDepth = 24;
   using Shared = Nothing;
 
-  const T* rows;
+  const T* rows;           // of the matrix
+  const T* own[kMostOwn];  // the others, which follow each other
   T* sum;
   std::int64_t length, begin, end;
   T divisor;
-  int count;
+  int count, first_own, own_count;
   std::uint8_t additions[kMostRows];  // after each row
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
@@ -39,7 +40,10 @@ struct AddRows {
       T stack[kDepth] = {};
       int depth = 0;
       for (int r = 0; r < count; ++r) {
-        T term = rows[r * length + i];
+        const int k = r - first_own;
+        T term = k < 0           ? rows[r * length + i]
+                 : k < own_count ? own[k][i]
+                                 : rows[(r - own_count) * length + i];
         for (int n = 0; n < additions[r]; ++n) term = stack[--depth] + term;
         stack[depth++] = term;
       }
@@ -53,19 +57,27 @@ QueueRun add_pieces(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     AddRows<T> kernel{};
     const auto& tree = sum.additions;
-    require(tree.size() <= AddRows<T>::kMostRows, plan.node().describe(), ": ", tree.size(),
-            " partial sums on a GPU: at most ", AddRows<T>::kMostRows, " are possible");
-    kernel.length = plan.input(0).shape[1];
+    require(tree.size() <= AddRows<T>::kMostRows && sum.own <= AddRows<T>::kMostOwn,
+            plan.node().describe(), ": ", tree.size(), " partial sums on a GPU, ", sum.own,
+            " of them its own: at most ", AddRows<T>::kMostRows, " and ", AddRows<T>::kMostOwn,
+            " are possible");
+    kernel.length = sum.piece.size();
     kernel.divisor = static_cast<T>(sum.divisor);
     kernel.count = static_cast<int>(tree.size());
+    kernel.first_own = sum.first_own;
+    kernel.own_count = sum.own;
     for (std::size_t r = 0; r < tree.size(); ++r)
       kernel.additions[r] = static_cast<std::uint8_t>(tree[r]);
-    return [kernel](const Pointers& p, Queue& queue) mutable {
-      kernel.rows = p.input<T>(0);
-      kernel.sum = p.output<T>();
-      kernel.begin = p.begin();
-      kernel.end = p.end();
-      launch(queue, kernel, grid_for(p.end() - p.begin()));
+    return [kernel, sum](const Pointers& p, Queue& queue) mutable {
+      const WorkRange range = sum.in_piece(p);
+      if (range.size() == 0) return;
+      for (int k = 0; k < sum.own; ++k)
+        kernel.own[k] = p.input<T>(static_cast<std::size_t>(k)) + sum.piece.begin;
+      kernel.rows = p.input<T>(p.inputs() - 1);
+      kernel.sum = p.output<T>() + (sum.whole ? sum.piece.begin : 0);
+      kernel.begin = range.begin;
+      kernel.end = range.end;
+      launch(queue, kernel, grid_for(range.size()));
     };
   });
 }

@@ -7,8 +7,11 @@
 
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/kernels/reduce.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/ops/operand.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 
@@ -93,6 +96,31 @@ TEST(SumOverProcesses, IsTheCanonicalSum) {
       });
     }
   }
+}
+
+// What a process has itself goes through no message, and lies where the sum is to be.
+TEST(SumOverProcesses, CopiesNothingOfItsOwn) {
+  test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {
+    const ProcessPlace place = processes->place();
+    Graph graph(1, place);
+    const std::vector<Output> own{constant(graph, floats(gradient_of(place.rank, 600))) * 2.0};
+    const Fetch sum(identity(sum_over_processes(own, place, 1, true)));
+    Session session(graph, {.threads = 1, .processes = processes});
+    const Plan& plan = *session.prepare({&sum, 1}).plan();
+    BufferIndex given, added, gathered;
+    for (const NodeIndex n : plan.nodes.indices()) {
+      const PlanNode& node = plan.nodes[n];
+      if (node.op == &kScatterPieces) {
+        EXPECT_EQ(node.types[0].shape[0], 2);
+      }
+      if (node.op == &kAddPieces) given = plan.buffer(node.inputs[0]);
+      if (node.op == &kAddPieces) added = plan.buffer_of[n][0];
+      if (node.op == &kGatherPieces) gathered = plan.buffer_of[n][0];
+    }
+    EXPECT_TRUE(given);
+    EXPECT_EQ(given, added);
+    EXPECT_EQ(added, gathered);
+  });
 }
 
 // Programs add by it under a launcher of MPI (tests/examples/processes_test.cc).

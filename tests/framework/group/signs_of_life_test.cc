@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstring>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,13 +74,34 @@ TEST(SignsOfLife, AStoppedProcessHasTimeToSpeakWhenItGoesOn) {
   child.stop();
   for (int i = 0; i < 100; ++i) signs.count_interval();
   EXPECT_TRUE(signs.is_stopped(1));
-  EXPECT_EQ(signs.describe(1), "rank 1, here: is stopped (SIGCONT lets it go on)");
+  EXPECT_EQ(
+      signs.describe(1),
+      "rank 1, here: is stopped (SIGCONT lets it go on), and said last that it is between two "
+      "steps");
   EXPECT_EQ(signs.silent_intervals(1), 1);
   child.go_on();
   EXPECT_FALSE(signs.is_stopped(1));
   for (int i = 0; i < 9; ++i) signs.count_interval();
   EXPECT_EQ(signs.silent_intervals(1), 10);
   EXPECT_EQ(signs.describe(1), "rank 1, here: no sign of life for 2 s");
+}
+
+TEST(SignsOfLife, SayWhatAProcessDoesAndSinceWhen) {
+  const Child child;
+  OneOfTwo group;
+  SignsOfLife signs(group, std::chrono::milliseconds(200));
+  signs.tell([] { return "computes 'fc0'"; });
+  const auto speak = [&] {
+    signs.send();
+    group.answer(static_cast<std::uint32_t>(child.pid));
+    signs.hear();
+  };
+  speak();
+  speak();
+  EXPECT_THAT(signs.describe(1),
+              testing::MatchesRegex("rank 1, here: computes 'fc0' for [0-9.]+ s"));
+  child.stop();
+  EXPECT_THAT(signs.describe(1), testing::HasSubstr("and said last that it computes 'fc0' for "));
 }
 
 }  // namespace signs_of_life_test

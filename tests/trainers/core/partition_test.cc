@@ -54,8 +54,8 @@ Trained result_of(Trainer& trainer) {
           trainer.metric("loss")};
 }
 
-Trained train(TrainerOptions options) {
-  const auto data = smooth_data(5 * kGlobalBatch);
+Trained train(TrainerOptions options, std::int64_t samples = 5 * kGlobalBatch) {
+  const auto data = smooth_data(samples);
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   trainer.train();
   return result_of(trainer);
@@ -63,35 +63,45 @@ Trained train(TrainerOptions options) {
 
 // What each process ends with, partitioned.
 void expect_in_all(int size, int devices, const Optimizer& optimizer, const Trained& expected,
-                   const std::function<void(TrainerOptions&)>& change) {
+                   const std::function<void(TrainerOptions&)>& change,
+                   std::int64_t samples = 5 * kGlobalBatch) {
   test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
     TrainerOptions options = options_of(devices, processes, optimizer);
     change(options);
-    EXPECT_EQ(train(std::move(options)), expected)
+    EXPECT_EQ(train(std::move(options), samples), expected)
         << size << " x " << devices << ", rank " << processes->rank();
   });
+}
+
+// Of one process with six devices in 2 x 3 and 3 x 2 processes x devices.
+void expect_bits_of_one(const Optimizer& optimizer,
+                        const std::function<void(TrainerOptions&)>& change,
+                        std::int64_t samples = 5 * kGlobalBatch) {
+  TrainerOptions alone = options_of(6, nullptr, optimizer);
+  change(alone);
+  const Trained expected = train(std::move(alone), samples);
+  expect_in_all(2, 3, optimizer, expected, change, samples);
+  expect_in_all(
+      3, 2, optimizer, expected,
+      [&](TrainerOptions& options) {
+        change(options);
+        options.aggregation.bucket_mb = 0;
+      },
+      samples);
 }
 
 class Optimizers : public testing::TestWithParam<Optimizer> {};
 
 TEST_P(Optimizers, HaveTheBitsOfWholeUpdates) {
-  for (const double clip_norm : {0.0, 0.05}) {
-    const auto change = [&](TrainerOptions& options) { options.clip_norm = clip_norm; };
-    TrainerOptions alone = options_of(6, nullptr, GetParam());
-    change(alone);
-    const Trained expected = train(std::move(alone));
-    expect_in_all(2, 3, GetParam(), expected, change);
-    expect_in_all(3, 2, GetParam(), expected, [&](TrainerOptions& options) {
-      change(options);
-      options.aggregation.bucket_mb = 0;
-    });
-  }
+  for (const double clip_norm : {0.0, 0.05})
+    expect_bits_of_one(GetParam(), [&](TrainerOptions& options) { options.clip_norm = clip_norm; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Partition, Optimizers,
                          testing::Values(sgd(0.05, {.weight_decay = 0.01}),
                                          momentum(0.05, {.nesterov = true}), rms_prop(0.01),
-                                         adam(0.01), adamw(0.01), sgd(0.05).with_averages({})),
+                                         adam(0.01), adamw(0.01), lamb(0.01),
+                                         sgd(0.05).with_averages({})),
                          [](const auto& one) {
                            return cat(one.param.name(), one.param.averages() ? "WithAverages" : "");
                          });
@@ -100,6 +110,29 @@ TEST(Partition, GivesReplicasThatShareNoStorageTheSameBits) {
   const Trained expected = train(options_of(4, nullptr, adam(0.01)));
   expect_in_all(2, 2, adam(0.01), expected,
                 [](TrainerOptions& options) { options.session.share_replicas = false; });
+}
+
+TEST(Partition, AddsUpBatchesToTheBitsOfWholeSums) {
+  for (const int batches : {2, 3})
+    for (const double clip_norm : {0.0, 0.05})
+      expect_bits_of_one(adamw(0.01), [&](TrainerOptions& options) {
+        options.batches.gradient_accumulation_steps = batches;
+        options.clip_norm = clip_norm;
+      });
+}
+
+// The third step of an epoch has seven samples.
+TEST(Partition, TakesUnevenBatchesAndSharesToTheBitsOfWholeUpdates) {
+  for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad})
+    for (const bool shares : {false, true})
+      expect_bits_of_one(
+          momentum(0.05),
+          [&](TrainerOptions& options) {
+            options.batches.uneven = uneven;
+            options.clip_norm = 0.05;
+            if (shares) options.batches.tower_weights = {1, 1.5, 2, 1, 1.5, 2};
+          },
+          2 * kGlobalBatch + 7);
 }
 
 std::int64_t optimizer_bytes(const Session& session) {
@@ -172,10 +205,6 @@ std::string refusal(const std::function<void(TrainerOptions&)>& change,
 TEST(Partition, SaysWhatItCannotBeCombinedWith) {
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "ring"; }),
               HasSubstr("allreduce is ring; use collective"));
-  EXPECT_THAT(refusal([](auto& o) { o.optimizer = lamb(0.01); }),
-              HasSubstr("LAMB scales it by the norm of the whole update; use adamw"));
-  EXPECT_THAT(refusal([](auto& o) { o.batches.gradient_accumulation_steps = 2; }),
-              HasSubstr("gradient_accumulation_steps keeps sums of whole gradients"));
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.small_tensors_kb = 4; }),
               HasSubstr("small_tensors_kb lays gradients out anew"));
   EXPECT_THAT(refusal([](auto& o) {
@@ -184,7 +213,7 @@ TEST(Partition, SaysWhatItCannotBeCombinedWith) {
                        return u.variable.node();
                      }});
               }),
-              HasSubstr("Own does not say that an element changes by its own gradient"));
+              HasSubstr("Own does not say that an element changes by its own gradient and slots"));
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "colocate"; }, "parameter_server"),
               HasSubstr("partition_updates is of the trainer replicated"));
 }

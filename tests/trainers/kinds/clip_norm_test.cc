@@ -26,6 +26,7 @@ struct Run {
   AggregationOptions packing = {};
   bool fuse = true, share = true;
   double clip_norm = 0.1;
+  Optimizer optimizer = momentum(0.1, {.nesterov = true, .weight_decay = 0.01});
 };
 
 // Hashes of weights and of all state after a few steps of the MLP.
@@ -33,7 +34,7 @@ std::string hashes(const Run& run) {
   const ModelSpec spec = find_model("mlp", 6);
   const auto data = synthetic_data(spec.fields, spec.classes, 32, 5);
   TrainerOptions options{.model = spec.model,
-                         .optimizer = momentum(0.1, {.nesterov = true, .weight_decay = 0.01}),
+                         .optimizer = run.optimizer,
                          .devices = test::devices(run.towers),
                          .aggregation = run.packing,
                          .batch_size = 32 / run.towers,
@@ -51,6 +52,16 @@ std::string hashes(const Run& run) {
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
   return cat(params_hash(trainer.session(), trainer.graph()), " ",
              state_hash(trainer.session(), trainer.graph()));
+}
+
+TEST(ClipNorm, AndLambGiveOneHashOnOneToFourDevices) {
+  if (test::test_gpus() > 0) GTEST_SKIP() << "a GPU has one shard, so K changes bits there";
+  const auto lamb_hashes = [](const char* kind, const char* strategy, int towers) {
+    return hashes({.kind = kind, .strategy = strategy, .towers = towers, .optimizer = lamb(0.01)});
+  };
+  const std::string one = lamb_hashes("simple", "", 1);
+  for (const int towers : {2, 4})
+    EXPECT_EQ(lamb_hashes("replicated", "collective", towers), one) << towers;
 }
 
 TEST(ClipNorm, GivesOneHashInEveryCanonicalMode) {
