@@ -85,8 +85,20 @@ bool GradientMix::even() const {
 
 GradientFlow::GradientFlow(const GradientTable& grads)
     : towers_(static_cast<std::size_t>(grads.towers())), first_(grads.at(0, 0).value.node().id()) {
+  for (int v = 0; v < grads.variables(); ++v)
+    for (int t = 0; t < grads.towers(); ++t)
+      first_ = std::min(first_, grads.at(t, v).value.node().id());
+  places_.assign(grads.graph().size() - static_cast<std::size_t>(first_), -1);
   start(grads);
-  for (const auto& [node, outputs] : found_) first_ = std::min(first_, node->id());
+}
+
+std::size_t GradientFlow::place_of(const Node& node) {
+  int& place = places_[static_cast<std::size_t>(node.id() - first_)];
+  if (place < 0) {
+    place = static_cast<int>(found_.size());
+    found_.resize(found_.size() + node.outputs());
+  }
+  return static_cast<std::size_t>(place);
 }
 
 const GradientFlow::Found& GradientFlow::of(Output tensor) {
@@ -104,9 +116,9 @@ const GradientFlow::Found& GradientFlow::of(Output tensor) {
 // Null if it is not known yet.
 const GradientFlow::Found* GradientFlow::find(const Output& tensor) const {
   if (tensor.node().id() < first_) return &kNoGradient;
-  const auto known = found_.find(&tensor.node());
-  if (known == found_.end()) return nullptr;
-  const Found& found = known->second[static_cast<std::size_t>(tensor.index())];
+  const int place = places_[static_cast<std::size_t>(tensor.node().id() - first_)];
+  if (place < 0) return nullptr;
+  const Found& found = found_[static_cast<std::size_t>(place + tensor.index())];
   return found.mix ? &found : nullptr;
 }
 
@@ -130,9 +142,7 @@ GradientFlow::Found GradientFlow::found(GradientMix mix) const {
 
 void GradientFlow::start(const GradientTable& grads) {
   const auto entry = [&](const Output& value) -> Found& {
-    std::vector<Found>& outputs = found_[&value.node()];
-    outputs.resize(value.node().outputs());
-    Found& found = outputs[static_cast<std::size_t>(value.index())];
+    Found& found = found_[place_of(value.node()) + static_cast<std::size_t>(value.index())];
     if (!found.mix) found = kNoGradient;
     return found;
   };
@@ -176,10 +186,9 @@ void GradientFlow::follow(const Node& node) {
     }
     std::ranges::fill(outputs, all);
   }
-  std::vector<Found>& known = found_[&node];
-  known.resize(outputs.size());
+  const std::size_t place = place_of(node);
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (!known[i].mix) known[i] = std::move(outputs[i]);
+    if (Found& known = found_[place + i]; !known.mix) known = std::move(outputs[i]);
 }
 
 void GradientFlow::follow_collective(const Node& node, std::vector<Found>& outputs) const {

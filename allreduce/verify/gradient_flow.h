@@ -1,7 +1,7 @@
 // What the tensors of a graph are made of: which variable's gradients, of which towers.
 #pragma once
+#include <deque>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"
@@ -53,6 +53,8 @@ class GradientFlow {
 
  private:
   void start(const GradientTable& grads);
+  // Of output 0 in found_; makes room for all outputs if there is none.
+  std::size_t place_of(const Node& node);
   const Found* find(const Output& tensor) const;
   bool follow_inputs(const Node& node);
   void follow(const Node& node);
@@ -64,8 +66,9 @@ class GradientFlow {
   std::size_t towers_;
   int first_;  // id of the first node that gives a gradient: those before have none
   std::vector<int> alias_;
-  // Of outputs; without a mix where it is not known yet.
-  std::unordered_map<const Node*, std::vector<Found>> found_;
+  std::vector<int> places_;  // of nodes from `first_` on: place_of(), -1 while there is no room
+  // Of outputs; without a mix where it is not known yet. References stay valid while it grows.
+  std::deque<Found> found_;
   std::vector<const Node*> open_;  // nodes that are being followed
 };
 

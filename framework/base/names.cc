@@ -1,5 +1,7 @@
 #include "belfry/framework/base/names.h"
 
+#include <algorithm>
+
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
@@ -15,46 +17,44 @@ bool is_valid_scope_name(std::string_view name, bool at_root) {
   return true;
 }
 
-std::string NameTable::unique(std::string_view name, bool mark_as_used) {
+std::string NameTable::unique(std::string_view name, Use use) {
   const std::string key = lower(name);
-  const auto known = uses_.find(std::string_view(key));
-  int suffix = known == uses_.end() ? 0 : known->second;
+  State& wanted = states_.at(key);
+  int suffix = wanted.uses;
   if (suffix == 0) {
-    if (mark_as_used) use(key);
+    this->use(wanted, use);
     return std::string(name);
   }
-  std::string candidate;
-  do candidate = cat(key, "_", suffix++);
-  while (uses_.contains(std::string_view(candidate)));
-  if (mark_as_used) {
-    use(key);
-    use(candidate);
-  }
+  const auto next = [&] { return &states_.at(cat(key, "_", suffix++)); };
+  State* candidate = next();
+  while (candidate->uses > 0) candidate = next();
+  if (use != Use::kPeek) this->use(wanted, Use::kScope);
+  this->use(*candidate, use);
   return cat(name, "_", suffix - 1);
 }
 
 void NameTable::reserve(std::string_view name) {
-  if (!is_used(name)) use(lower(name));
+  State& state = states_.at(lower(name));
+  set(state, {std::max(state.uses, 1), true});
 }
 
-bool NameTable::is_used(std::string_view name) const {
-  return uses_.contains(std::string_view(lower(name)));
-}
-
-void NameTable::use(std::string_view key) {
-  auto entry = uses_.find(key);
-  if (entry == uses_.end()) entry = uses_.emplace(key, 0).first;
-  changes_.emplace_back(&entry->first, entry->second++);
+bool NameTable::is_of_node(std::string_view name) const {
+  const State* const state = states_.find(lower(name));
+  return state && state->of_node;
 }
 
 void NameTable::roll_back(std::size_t changes) {
-  while (changes_.size() > changes) {
-    const auto [key, uses] = changes_.back();
-    changes_.pop_back();
-    const auto entry = uses_.find(*key);
-    entry->second = uses;
-    if (uses == 0) uses_.erase(entry);
-  }
+  for (; changes_.size() > changes; changes_.pop_back())
+    *changes_.back().first = changes_.back().second;
+}
+
+void NameTable::set(State& state, const State& to) {
+  changes_.emplace_back(&state, state);
+  state = to;
+}
+
+void NameTable::use(State& state, Use use) {
+  if (use != Use::kPeek) set(state, {state.uses + 1, state.of_node || use == Use::kNode});
 }
 
 }  // namespace belfry

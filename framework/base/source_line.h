@@ -10,6 +10,8 @@ struct SourceLine {
   unsigned line = 0;  // 0: not known
   bool exact = true;  // false: somewhere behind this line
 
+  bool operator==(const SourceLine&) const = default;
+
   // The caller's line. Not known if the caller is the standard library, as in
   //   std::make_unique<DeviceScope>(graph, "/gpu:0")
   // Then errors name the line of the graph's newest node, "model.cc:41 or later". To have one's own

@@ -45,7 +45,7 @@ struct Parser {
     const std::string short_type = upper(key);
     if (key == "job" && parts.size() == 2) {
       if (parts[1].empty()) fail("the job is empty");
-      spec.job = parts[1] == "*" ? std::nullopt : std::optional<std::string>(parts[1]);
+      spec.job = parts[1] == "*" ? std::nullopt : std::optional<InternedText>(parts[1]);
     } else if (key == "replica" && parts.size() == 2) {
       spec.replica = number(parts[1], "replica");
     } else if (key == "task" && parts.size() == 2) {
@@ -92,7 +92,7 @@ DeviceSpec DeviceSpec::of_process(ProcessPlace place) const {
 
 std::string DeviceSpec::str() const {
   std::string out;
-  if (job) out += "/job:" + *job;
+  if (job) out += "/job:" + job->str();
   if (replica) out += "/replica:" + std::to_string(*replica);
   if (task) out += "/task:" + std::to_string(*task);
   if (type || index) out += "/device:" + short_str();

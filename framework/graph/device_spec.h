@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "belfry/framework/base/interned_text.h"
 #include "belfry/framework/group/process_place.h"
 
 namespace belfry {
@@ -13,18 +14,21 @@ namespace belfry {
 // and all else is a type as it is written, "Gpu" too.
 class DeviceType {
  public:
-  DeviceType(std::string_view name)  // NOLINT
-      : name_(name == "cpu"   ? "CPU"
-              : name == "gpu" ? "GPU"
-                              : name) {}
+  DeviceType(std::string_view name) : name_(written(name)) {}                  // NOLINT
   DeviceType(const char* name) : DeviceType(std::string_view(name)) {}         // NOLINT
   DeviceType(const std::string& name) : DeviceType(std::string_view(name)) {}  // NOLINT
 
-  const std::string& str() const { return name_; }
+  const std::string& str() const { return name_.str(); }
   auto operator<=>(const DeviceType&) const = default;
+  bool operator==(const DeviceType&) const = default;
+  bool operator==(const char* name) const { return str() == written(name); }
 
  private:
-  std::string name_;
+  static std::string_view written(std::string_view name) {
+    return name == "cpu" ? "CPU" : name == "gpu" ? "GPU" : name;
+  }
+
+  InternedText name_;
 };
 
 // A (partial) device name. Accepts the union of TensorFlow's two parsers: pieces in any order, with
@@ -48,7 +52,7 @@ class DeviceSpec {
   // process alone, as it is.
   DeviceSpec of_process(ProcessPlace place) const;
 
-  std::optional<std::string> job;
+  std::optional<InternedText> job;
   std::optional<int> replica, task;
   std::optional<DeviceType> type;
   std::optional<int> index;

@@ -14,12 +14,13 @@ Explanation Graph::explain(const Output& output) const {
   result.node = node.name();
   result.type = node.op().name;
   result.requested = node.device().str();
-  for (const DeviceReason& reason : node.device_reasons()) {
+  for (const DeviceReason& reason : node.request().reasons) {
     result.scopes.push_back(
-        {std::string(reason.site.file_name()), static_cast<int>(reason.site.line), reason.what});
-    if (!reason.load.empty()) result.load = reason.load;
+        {std::string(reason.site.file_name()), static_cast<int>(reason.site.line), reason.what()});
+    if (reason.load) result.load = *reason.load;
   }
-  result.colocation.assign(node.colocation().begin(), node.colocation().end());
+  for (const Node* anchor : node.request().colocation)
+    result.colocation.emplace_back(anchor->name());
   return result;
 }
 

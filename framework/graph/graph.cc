@@ -27,10 +27,7 @@ Graph::Graph(std::uint64_t seed, ProcessPlace process)
   all_ops();  // a build with an incomplete op fails here, with all names
 }
 
-// Newest first: what was allocated last is freed first.
-Graph::~Graph() {
-  while (!nodes_.empty()) nodes_.pop_back();
-}
+Graph::~Graph() = default;
 
 Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, NodeOptions options) {
   return append(op, autocast(op, inputs, at), at, std::move(options), nullptr);
@@ -38,7 +35,8 @@ Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, NodeOption
 
 Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOptions options,
                     std::unique_ptr<VariableInfo> variable) {
-  auto owned = std::unique_ptr<Node>(new Node);
+  void* const place_of_node = memory_.allocate(sizeof(Node), alignof(Node));
+  std::unique_ptr<Node, EndNode> owned(new (place_of_node) Node(memory_));
   Node& node = *owned;
   const SourceLine site = scopes_->site_or(at.site);
   const std::string_view wanted = at.name.empty() ? std::string_view(op.name) : at.name;
@@ -53,13 +51,14 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   node.name_ = full;  // for errors
   node.inputs_.assign(inputs.begin(), inputs.end());
   node.options_ = std::move(options);
-  node.types_ = infer(node);
+  const std::vector<TensorType> types = infer(node);
+  node.types_.assign(types.begin(), types.end());
   const std::size_t names = names_.changes();
   node.name_ = take_name(node, verbatim);
   node.origin_.replica = scopes_->replica();
   node.origin_.tower = scopes_->tower();
-  if (node.name_.starts_with(scopes_->replica_prefix()))
-    node.origin_.prefix = scopes_->replica_prefix();
+  if (const std::string_view prefix = scopes_->replica_prefix(); node.name_.starts_with(prefix))
+    node.origin_.prefix = node.name().substr(0, prefix.size());
   node.origin_.forward = scopes_->forward;
   node.origin_.eager = scopes_->innermost<EagerFrame>() != nullptr;
   const auto* casting = scopes_->innermost<AutocastFrame>();
@@ -110,13 +109,13 @@ std::vector<TensorType> Graph::infer(const Node& node) {
 std::string Graph::take_name(const Node& node, bool verbatim) {
   require(is_valid_scope_name(node.name_, true) && !node.name_.empty(), node.describe(), ": '",
           node.name_, "' is not a valid node name");
-  if (!verbatim) return unique_name(node.name_);
-  if (const Node* const taken = names_.is_used(node.name_) ? named(node.name_) : nullptr)
+  if (!verbatim) return names_.unique(node.name_, NameTable::Use::kNode);
+  if (const Node* const taken = names_.is_of_node(node.name_) ? named(node.name_) : nullptr)
     throw InvalidArgument(cat(node.describe(), ": duplicate node name in graph: '", node.name_,
                               "' is to be taken as it is, but ", taken->describe(),
                               " has it; leave the slash at the end out for a name of its own"));
   names_.reserve(node.name_);
-  return node.name_;
+  return std::string(node.name_);
 }
 
 Node* Graph::named(std::string_view name) const {
@@ -174,12 +173,13 @@ std::vector<Variable> Graph::variables() const {
 }
 
 Variable Graph::stored_variable(std::string_view name) const {
-  const auto found = variable_store_.find(std::string(name));
-  return found == variable_store_.end() ? Variable() : found->second;
+  const Variable* const found = variable_store_.find(name);
+  return found ? *found : Variable();
 }
 
 void Graph::store_variable(std::string_view name, Variable variable) {
-  variable_store_.emplace(name, variable);
+  Variable& stored = variable_store_.at(name);
+  if (!stored) stored = variable;
 }
 
 Variable Graph::create_variable(VariableRequest request, At at) {
@@ -236,7 +236,9 @@ void Graph::roll_back(std::size_t nodes, std::size_t names) {
   const auto gone = [&](const Node& node) { return static_cast<std::size_t>(node.id()) >= nodes; };
   for (auto& [key, list] : collections_)
     std::erase_if(list, [&](const Node* node) { return gone(*node); });
-  std::erase_if(variable_store_, [&](const auto& entry) { return gone(entry.second.node()); });
+  variable_store_.for_each([&](Variable& stored) {
+    if (stored && gone(stored.node())) stored = {};
+  });
   for (std::size_t id = 0; id < nodes; ++id)
     if (VariableInfo* info = nodes_[id]->variable_.get())
       if (info->default_read && gone(info->default_read.node())) info->default_read = {};

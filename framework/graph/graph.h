@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <span>
 #include <string>
@@ -91,7 +92,7 @@ class Graph {
   // Returns a name that no node or scope has: `name` (whole, whatever the name scope), or name_1,
   // name_2, ...; compared without case. It is used up, unless mark_as_used is false.
   std::string unique_name(std::string_view name, bool mark_as_used = true) {
-    return names_.unique(name, mark_as_used);
+    return names_.unique(name, mark_as_used ? NameTable::Use::kScope : NameTable::Use::kPeek);
   }
 
   // What strategies have combined so far. Compiling checks that steps feed and apply it whole.
@@ -117,8 +118,9 @@ class Graph {
   std::string take_name(const Node& node, bool verbatim);
   std::vector<Output> autocast(const Op& op, std::span<const Output> inputs, const At& at);
   void place(Node& node);
-  bool apply(struct DeviceFrame& frame, SourceLine site, Node& node);
-  void colocate(Node& node);
+  bool apply(struct DeviceFrame& frame, SourceLine site, const Node& node, DeviceRequest& request);
+  void colocate(const Node& node, DeviceRequest& request);
+  const DeviceRequest& kept(DeviceRequest request);
   void add_control_inputs(Node& node);
   void initialise(Node& node, Initializer make);
   void roll_back(std::size_t nodes, std::size_t names);
@@ -126,14 +128,21 @@ class Graph {
   Node* named(std::string_view name) const;
   static std::vector<TensorType> infer(const Node& node);
 
-  std::vector<std::unique_ptr<Node>> nodes_;
+  // Ends a node; its memory stays the graph's.
+  struct EndNode {
+    void operator()(Node* node) const { std::destroy_at(node); }
+  };
+
+  std::pmr::monotonic_buffer_resource memory_;  // of nodes, which end together
+  std::deque<DeviceRequest> requests_;
+  std::vector<std::unique_ptr<Node, EndNode>> nodes_;
   std::vector<Node*> open_;
   // Of the first nodes, as far as they have been looked for: few graphs are asked for a name.
   mutable std::unordered_map<std::string_view, Node*> by_name_;
   mutable std::mutex by_name_mutex_;
   NameTable names_;
   std::map<std::string, std::vector<Node*>, std::less<>> collections_;
-  std::unordered_map<std::string, Variable> variable_store_;
+  NameTree<Variable> variable_store_;
   std::vector<CombinedGradient> combined_;
   std::unique_ptr<ScopeStack> scopes_;
   const std::uint64_t seed_;

@@ -16,15 +16,16 @@ Node& Graph::add_open(const Op& op, std::span<const Output> inputs, At at, NodeO
 void Graph::extend(Node& open, std::span<const Output> inputs) {
   require<Internal>(std::ranges::find(open_, &open) != open_.end(), open.describe(),
                     ": takes no more inputs");
-  std::vector<Output> all(open.inputs_);
+  std::vector<Output> all(open.inputs_.begin(), open.inputs_.end());
+  const std::size_t before = all.size();
   all.insert(all.end(), inputs.begin(), inputs.end());
   check(open.op(), all, open.describe());
-  const std::vector<Output> before = std::exchange(open.inputs_, std::move(all));
+  open.inputs_.assign(all.begin(), all.end());
   try {
-    require<Internal>(infer(open) == open.types_, open.describe(),
+    require<Internal>(std::ranges::equal(infer(open), open.types_), open.describe(),
                       ": its outputs depend on the number of its inputs");
   } catch (...) {
-    open.inputs_ = before;
+    open.inputs_.resize(before);
     throw;
   }
   ++version_;

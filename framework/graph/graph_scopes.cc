@@ -1,5 +1,6 @@
 // What the scopes in force do to a new node.
 #include <algorithm>
+#include <ranges>
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/sort_unique.h"
@@ -27,7 +28,7 @@ void warn_of_leaking_index(DeviceFrame& frame, SourceLine site, const DeviceSpec
       inner.type == outer.type)
     return;
   frame.warned = true;
-  log_warning(node.describe(), " asks for ", inner, ", and ", frame.what, " (", site,
+  log_warning(node.describe(), " asks for ", inner, ", and ", *frame.what, " (", site,
               ") adds its index: ", outer.merged_with(inner), "; name the index of ", inner);
 }
 
@@ -36,33 +37,46 @@ void warn_of_leaking_index(DeviceFrame& frame, SourceLine site, const DeviceSpec
 // Innermost to outermost; colocation has the last word. What writes a variable is made beside it,
 // as inside a ColocateWith.
 void Graph::place(Node& node) {
+  DeviceRequest request;
+  node.request_ = &request;  // setters and functions look at what there is so far
   auto& frames = scopes_->frames();
   if (node.op().writes == 0) {
     const Asking asking(placing_);
     for (std::size_t i = frames.size(); i-- > 0;) {
       if (std::holds_alternative<ColocationFrame>(frames[i].frame)) break;
       auto* frame = std::get_if<DeviceFrame>(&frames[i].frame);
-      if (frame && !apply(*frame, frames[i].site, node)) break;
+      if (frame && !apply(*frame, frames[i].site, node, request)) break;
     }
   }
-  colocate(node);
+  colocate(node, request);
+  node.request_ = &kept(std::move(request));
+}
+
+// One of the last that were made, if it is the same: nodes of a scope mostly ask alike.
+const DeviceRequest& Graph::kept(DeviceRequest request) {
+  constexpr std::ptrdiff_t kCompared = 8;
+  const auto last = std::views::reverse(requests_) | std::views::take(kCompared);
+  if (const auto same = std::ranges::find(last, request); same != last.end()) return *same;
+  return requests_.emplace_back(std::move(request));
 }
 
 // Whether scopes further out count, too.
-bool Graph::apply(DeviceFrame& frame, SourceLine site, Node& node) {
-  DeviceReason reason{site, frame.what, {}, {}};
+bool Graph::apply(DeviceFrame& frame, SourceLine site, const Node& node, DeviceRequest& request) {
+  DeviceReason reason{.site = site, .scope = frame.what, .result = {}};
   if (const auto* spec = std::get_if<DeviceSpec>(&frame.entry)) {
     if (spec->empty()) return true;
     warn_of_leaking_index(frame, site, *spec, node);
-    node.device_ = spec->merged_with(node.device_);
+    request.device = spec->merged_with(request.device);
   } else if (const auto* setter = std::get_if<DeviceSetter*>(&frame.entry)) {
-    if (node.is_variable()) reason.load = (*setter)->load();
-    node.device_ = (*setter)->place(node);
+    if (node.is_variable())
+      if (auto load = (*setter)->load(); !load.empty())
+        reason.load = std::make_shared<const DeviceReason::Load>(std::move(load));
+    request.device = (*setter)->place(node);
   } else if (const auto* function = std::get_if<DeviceFunction>(&frame.entry)) {
-    node.device_ = (*function)(node);
+    request.device = (*function)(node);
   }
-  reason.result = node.device_;
-  node.device_reasons_.push_back(std::move(reason));
+  reason.result = request.device;
+  request.reasons.push_back(std::move(reason));
   return !std::holds_alternative<NoDevice>(frame.entry);
 }
 
@@ -89,13 +103,13 @@ std::vector<Output> Graph::autocast(const Op& op, std::span<const Output> inputs
 
 // Newest anchor first, so that the oldest one with a device decides. A read that nobody asked to be
 // anywhere is beside its variable.
-void Graph::colocate(Node& node) {
+void Graph::colocate(const Node& node, DeviceRequest& request) {
   const auto join = [&](const Node& anchor, SourceLine site) {
-    const auto groups = anchor.colocation();
-    if (groups.empty()) node.colocation_.emplace_back(anchor.name());
-    node.colocation_.insert(node.colocation_.end(), groups.begin(), groups.end());
-    if (!anchor.device().empty()) node.device_ = anchor.device();
-    node.device_reasons_.push_back({site, cat("colocated with ", anchor.name()), node.device_, {}});
+    const auto& groups = anchor.request().colocation;
+    if (groups.empty()) request.colocation.push_back(&anchor);
+    request.colocation.insert(request.colocation.end(), groups.begin(), groups.end());
+    if (!anchor.device().empty()) request.device = anchor.device();
+    request.reasons.push_back({.site = site, .beside = &anchor, .result = request.device});
   };
   for (int i = node.op().writes; i-- > 0;)
     join(node.inputs_[static_cast<std::size_t>(i)].node(), node.origin().site);
@@ -106,9 +120,9 @@ void Graph::colocate(Node& node) {
     if (frame->anchor) join(*frame->anchor, entry->site);
     if (frame->ignores_outer) break;
   }
-  if (node.op_ == &kRead && node.device_.empty() && node.colocation_.empty())
+  if (node.op_ == &kRead && request.device.empty() && request.colocation.empty())
     join(node.inputs_[0].node(), node.origin().site);
-  sort_unique(node.colocation_);
+  sort_unique(request.colocation, &Node::name);
 }
 
 void Graph::add_control_inputs(Node& node) {

@@ -39,6 +39,10 @@ std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType
   return result;
 }
 
+std::string DeviceReason::what() const {
+  return beside ? cat("colocated with ", beside->name()) : *scope;
+}
+
 std::string NodeText::str() const { return cat(op.name, " '", name, "' (built at ", site, ")"); }
 
 std::string TensorText::str() const { return cat("'", name, "' ", type, " (built at ", site, ")"); }

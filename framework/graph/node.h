@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -58,12 +59,33 @@ class Output {
 
 // One step in how a node came to its requested device.
 struct DeviceReason {
+  using Load = std::map<std::string, std::int64_t>;
+
   SourceLine site;  // of the scope; where a write is beside its variable, of the write
-  // "scope /device:GPU:0", "setter <its str()>", "function", "no device", "colocated with w".
-  std::string what;
+  // What decided, one of the two: a scope (DeviceFrame::what), or a node to be beside.
+  std::shared_ptr<const std::string> scope = {};
+  const Node* beside = nullptr;
   DeviceSpec result;  // what the node asked for after this step
-  // For a setter with loads, and a variable: elements per device before it decided.
-  std::map<std::string, std::int64_t> load;
+  // For a setter with loads, and a variable: elements per device before it decided; else null.
+  std::shared_ptr<const Load> load = {};
+
+  bool operator==(const DeviceReason&) const = default;
+
+  // "scope /device:GPU:0", "setter <its str()>", "function", "no device", "colocated with w".
+  std::string what() const;
+};
+
+// Where a node asks to be. Nodes that ask alike share one.
+struct DeviceRequest {
+  DeviceSpec device;
+  // What shaped it, in order of application. Scopes that NoDevice or ColocateWith cut off are not
+  // among them.
+  std::vector<DeviceReason> reasons = {};
+  // Nodes that it must share a device with, in order of name: its colocation groups are named after
+  // them.
+  std::vector<const Node*> colocation = {};
+
+  bool operator==(const DeviceRequest&) const = default;
 };
 
 // What a variable holds of a tensor that several processes hold together: elements [cuts[rank],
@@ -87,8 +109,8 @@ struct VariableInfo {
 // Where a node was built: its line, and what the scopes around it said.
 struct NodeOrigin {
   SourceLine site;
-  std::string prefix;  // that its tower gave its name: "tower1/", or ""
-  int replica = 0;     // the tower's index
+  std::string_view prefix;  // of its name, that its tower gave: "tower1/", or ""
+  int replica = 0;          // the tower's index
   // Which call of a tower function made it, counted from 1 in its graph; 0: none. Replicas of two
   // models on one graph may share names of towers, but not this.
   int tower = 0;
@@ -149,19 +171,13 @@ class Node {
   }
   const NodeOptions& raw_options() const { return options_; }
 
-  const DeviceSpec& device() const { return device_; }
-  // What shaped device(), in order of application. Scopes that NoDevice or ColocateWith cut off are
-  // not among them.
-  std::span<const DeviceReason> device_reasons() const { return device_reasons_; }
-  // Names of nodes that this one must share a device with, sorted: its colocation groups.
-  std::span<const std::string> colocation() const { return colocation_; }
+  const DeviceRequest& request() const { return *request_; }
+  const DeviceSpec& device() const { return request_->device; }
 
   const NodeOrigin& origin() const { return origin_; }
   // The name without the prefix of its tower: with the tower's index, what random ops are keyed by,
   // so that replicas differ only by shard.
-  std::string_view logical_name() const {
-    return std::string_view(name_).substr(origin_.prefix.size());
-  }
+  std::string_view logical_name() const { return name().substr(origin_.prefix.size()); }
 
   bool is_variable() const { return variable_ != nullptr; }
   const VariableInfo& variable() const { return *variable_; }
@@ -172,20 +188,20 @@ class Node {
  private:
   friend class Graph;
   friend class Variable;
-  Node() = default;
+  // `memory`: of the graph.
+  explicit Node(std::pmr::memory_resource& memory)
+      : name_(&memory), inputs_(&memory), control_inputs_(&memory), types_(&memory) {}
 
   Graph* graph_ = nullptr;
   const Op* op_ = nullptr;
   int id_ = 0;
-  std::string name_;
+  std::pmr::string name_;
   NodeOrigin origin_;
-  std::vector<Output> inputs_;
-  std::vector<Node*> control_inputs_;
-  std::vector<TensorType> types_;
+  std::pmr::vector<Output> inputs_;
+  std::pmr::vector<Node*> control_inputs_;
+  std::pmr::vector<TensorType> types_;
   NodeOptions options_;
-  DeviceSpec device_;
-  std::vector<DeviceReason> device_reasons_;
-  std::vector<std::string> colocation_;
+  const DeviceRequest* request_ = nullptr;
   std::unique_ptr<VariableInfo> variable_;
 };
 

@@ -21,7 +21,7 @@ std::string kind_of(const ScopeFrame& frame) {
 std::string mark_of(const ScopeStack::Entry& entry) {
   const std::string opened = cat("opened at ", entry.site, ")");
   if (const auto* device = std::get_if<DeviceFrame>(&entry.frame))
-    return cat(" (", device->what, ", ", opened);
+    return cat(" (", *device->what, ", ", opened);
   if (const auto* names = std::get_if<NameFrame>(&entry.frame))
     return cat(" ('", names->path, "', ", opened);
   if (const auto* variables = std::get_if<VariableFrame>(&entry.frame))

@@ -3,6 +3,7 @@
 #pragma once
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,7 +25,8 @@ class Guard;
 
 struct DeviceFrame {
   DeviceEntry entry;
-  std::string what;     // "scope /device:GPU:0", "setter <str()>", "function", "no device"
+  // "scope /device:GPU:0", "setter <str()>", "function", "no device". The nodes inside share it.
+  std::shared_ptr<const std::string> what;
   bool warned = false;  // about an index that went to another device type
 };
 

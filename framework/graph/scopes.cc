@@ -124,7 +124,9 @@ DeviceSpec detail::scope_device(Graph& graph, std::string_view text, SourceLine 
 }
 
 DeviceScope::DeviceScope(Graph& graph, DeviceEntry entry, std::string what, SourceLine site)
-    : Guard(graph, DeviceFrame{std::move(entry), std::move(what)}, site) {}
+    : Guard(graph,
+            DeviceFrame{std::move(entry), std::make_shared<const std::string>(std::move(what))},
+            site) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceSpec spec, SourceLine site)
     : DeviceScope(graph, DeviceEntry(spec), "scope " + spec.str(), site) {}
 DeviceScope::DeviceScope(Graph& graph, DeviceSetter& setter, SourceLine site)

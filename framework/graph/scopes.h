@@ -44,7 +44,7 @@ DeviceSpec scope_device(Graph& graph, std::string_view text, SourceLine site);
 //   function  empty result clears it
 //   NoDevice  ends the influence of all scopes outside; what inner ones set stays
 // Nodes that write a variable are beside it, whatever the scopes. Nodes keep what each scope did
-// (Node::device_reasons).
+// (DeviceRequest::reasons).
 class DeviceScope : detail::Guard {
  public:
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSpec spec,

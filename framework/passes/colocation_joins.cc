@@ -146,19 +146,18 @@ class Joiner {
   void join_groups() {
     constexpr int kNoGroup = -2, kNobody = -1;
     std::vector<int> first(graph_.size(), kNoGroup);  // member of the group named after each node
-    const auto group_of = [&](std::string_view name) -> int& {
-      return first[at(graph_.find(name).id())];
-    };
     for (std::size_t i = 0; i < graph_.size(); ++i)
-      for (const std::string& group : graph_.node(i).colocation()) group_of(group) = kNobody;
+      for (const Node* anchor : graph_.node(i).request().colocation)
+        first[at(anchor->id())] = kNobody;
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& member = graph_.node(i);
-      const auto join = [&](std::string_view group, int& of_group) {
+      const auto join = [&](const Node& anchor) {
+        int& of_group = first[at(anchor.id())];
         if (of_group == kNobody) of_group = member.id();
-        join_group(member.id(), group, of_group);
+        join_group(member.id(), anchor.name(), of_group);
       };
-      for (const std::string& group : member.colocation()) join(group, group_of(group));
-      if (first[i] != kNoGroup) join(member.name(), first[i]);
+      for (const Node* anchor : member.request().colocation) join(*anchor);
+      if (first[i] != kNoGroup) join(member);
     }
   }
 

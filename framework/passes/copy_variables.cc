@@ -12,7 +12,7 @@ class VariableCopies {
   explicit VariableCopies(PlanGraph& plan) : plan_(plan) {}
 
   void run() {
-    const NodeLists consumers = consumers_of(plan_);
+    const Consumers consumers = consumers_of(plan_);
     behind_.resize(plan_.nodes.size());
     for (const NodeIndex n : behind_.indices()) {
       PlanNode& node = plan_.nodes[n];
@@ -25,7 +25,7 @@ class VariableCopies {
   }
 
  private:
-  bool is_used(Value value, const std::vector<NodeIndex>& consumers) const {
+  bool is_used(Value value, std::span<const NodeIndex> consumers) const {
     return std::ranges::any_of(consumers, [&](NodeIndex consumer) {
       const auto& inputs = plan_.node(consumer).inputs;
       return std::ranges::find(inputs, value) != inputs.end();
@@ -33,7 +33,7 @@ class VariableCopies {
   }
 
   // Users of what a write left get a copy of it.
-  void copy_result(Value result, const std::vector<NodeIndex>& consumers) {
+  void copy_result(Value result, std::span<const NodeIndex> consumers) {
     if (!is_used(result, consumers)) return;
     PlanNode made{&kCopy, plan_.node(result.node).node, {result}, {}, {}, {}};
     made.types = {plan_.type(result)};

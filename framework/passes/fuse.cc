@@ -71,7 +71,7 @@ class NodeFuser {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  NodeLists consumers_;
+  Consumers consumers_;
   Indexed<PlanNode, char> free_;  // may become part of a fusion
   std::vector<FusedNodes> made_;
 };

@@ -282,7 +282,7 @@ class UpdateFuser {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  NodeLists consumers_;
+  Consumers consumers_;
   Walker walker_;
   Replacements replacements_;
 };

@@ -27,7 +27,8 @@ class GroupedCopies {
     for (const NodeIndex n : plan_.nodes.indices())
       if (may_be_last(n)) copies.push_back(n);
     if (copies.empty()) return;
-    const Indexed<PlanNode, char> last = reached_from(consumers_, copies);
+    Indexed<PlanNode, char> last = reached_from(consumers_, copies);
+    for (const NodeIndex n : last.indices()) last[n] = last[n] && !idle_[n];
     reorder(copies, group(copies), last);
   }
 
@@ -49,8 +50,6 @@ class GroupedCopies {
     for (const NodeIndex n : plan_.nodes.indices() | std::views::reverse)
       idle_[n] = plan_.nodes[n].op == &kNoOp && on_gpu(plan_.nodes[n].device()) &&
                  std::ranges::all_of(consumers_[n], [&](NodeIndex user) { return idle_[user]; });
-    for (std::vector<NodeIndex>& users : consumers_)
-      std::erase_if(users, [&](NodeIndex user) { return idle_[user]; });
   }
 
   // awaited_[n]: it works on a GPU, is fetched or eager, or such a node waits for it, in this run
@@ -71,7 +70,7 @@ class GroupedCopies {
     return std::ranges::any_of(written, [&](Value v) { return awaited_[v.node]; });
   }
 
-  bool any_awaited(const std::vector<NodeIndex>& nodes) const {
+  bool any_awaited(std::span<const NodeIndex> nodes) const {
     return std::ranges::any_of(nodes, [&](NodeIndex n) { return awaited_[n]; });
   }
 
@@ -102,6 +101,7 @@ class GroupedCopies {
       all.devices.push_back(one.device());
       all.after.insert(all.after.end(), one.after.begin(), one.after.end());
       for (const NodeIndex user : consumers_[copy]) {
+        if (idle_[user]) continue;
         std::ranges::replace(plan_.nodes[user].inputs, Value{copy, 0}, moved);
         std::ranges::replace(plan_.nodes[user].after, copy, n);
       }
@@ -128,7 +128,7 @@ class GroupedCopies {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  NodeLists consumers_;  // without idle ones
+  Consumers consumers_;
   Indexed<PlanNode, char> idle_, awaited_;
 };
 

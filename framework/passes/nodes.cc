@@ -2,11 +2,10 @@
 // device launches its nodes in this order. So it decides how soon gradients are combined, and how
 // long tensors keep their memory. It depends on the plan alone, so that runs repeat.
 #include <algorithm>
-#include <functional>
-#include <queue>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/smallest_first.h"
 #include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
@@ -14,28 +13,17 @@
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {
-namespace {
 
-// Calls f with each node and one that has it as input or in `after`.
-void each_edge(const PlanGraph& plan, const auto& f) {
-  for (const NodeIndex n : plan.nodes.indices()) {
-    for (const Value& input : plan.nodes[n].inputs) f(input.node, n);
-    for (const NodeIndex before : plan.nodes[n].after) f(before, n);
-  }
+Consumers consumers_of(const PlanGraph& plan) {
+  return Consumers(plan.nodes.size(), [&](const auto& add) {
+    for (const NodeIndex n : plan.nodes.indices()) {
+      for (const Value& input : plan.nodes[n].inputs) add(input.node, n);
+      for (const NodeIndex before : plan.nodes[n].after) add(before, n);
+    }
+  });
 }
 
-}  // namespace
-
-NodeLists consumers_of(const PlanGraph& plan) {
-  Indexed<PlanNode, std::size_t> counts(plan.nodes.size());
-  each_edge(plan, [&](NodeIndex before, NodeIndex) { ++counts[before]; });
-  NodeLists consumers(plan.nodes.size());
-  for (const NodeIndex n : plan.nodes.indices()) consumers[n].reserve(counts[n]);
-  each_edge(plan, [&](NodeIndex before, NodeIndex n) { consumers[before].push_back(n); });
-  return consumers;
-}
-
-std::vector<NodeIndex> users_of(const PlanGraph& plan, const NodeLists& consumers, Value value) {
+std::vector<NodeIndex> users_of(const PlanGraph& plan, const Consumers& consumers, Value value) {
   std::vector<NodeIndex> users;
   std::vector<Value> open{value};
   while (!open.empty()) {
@@ -54,7 +42,7 @@ std::vector<NodeIndex> users_of(const PlanGraph& plan, const NodeLists& consumer
   return users;
 }
 
-Indexed<PlanNode, char> reached_from(const NodeLists& consumers,
+Indexed<PlanNode, char> reached_from(const Consumers& consumers,
                                      std::span<const NodeIndex> starts) {
   Indexed<PlanNode, char> reached(consumers.size());
   std::vector<NodeIndex> open(starts.begin(), starts.end());
@@ -67,16 +55,20 @@ Indexed<PlanNode, char> reached_from(const NodeLists& consumers,
   return reached;
 }
 
-std::vector<NodeIndex> Walker::reached_from(const NodeLists& consumers,
-                                            std::span<const NodeIndex> starts) {
+std::vector<NodeIndex> Walker::reached_from(const Consumers& consumers,
+                                            std::span<const NodeIndex> starts,
+                                            const NodeLists& added) {
   marks_.resize(std::max(marks_.size(), consumers.size()));
   std::vector<NodeIndex> reached;
   const auto visit = [&](NodeIndex n) {
     if (!std::exchange(marks_[n], true)) reached.push_back(n);
   };
   for (const NodeIndex n : starts) visit(n);
-  for (std::size_t i = 0; i < reached.size(); ++i)
-    for (const NodeIndex n : consumers[reached[i]]) visit(n);
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const NodeIndex from = reached[i];
+    std::ranges::for_each(consumers[from], visit);
+    if (!added.empty()) std::ranges::for_each(added[from], visit);
+  }
   for (const NodeIndex n : reached) marks_[n] = false;
   std::ranges::sort(reached);
   return reached;
@@ -122,7 +114,7 @@ bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
 // reads their partial sums: what they read is still in cache, and its memory is free after. Copies
 // go with those who wait for them, and what costs nothing keeps nobody waiting. So does what the
 // gradient of a loss starts from.
-Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const NodeLists& consumers) {
+Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consumers) {
   Indexed<PlanNode, char> eager(plan.nodes.size());
   for (const NodeIndex n : plan.nodes.indices() | std::views::reverse) {
     const PlanNode& node = plan.nodes[n];
@@ -140,32 +132,30 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const NodeLists& consu
 
 // The nodes in their new order, fewer on a cycle.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
-  const auto consumers = consumers_of(plan);
-  Indexed<PlanNode, std::size_t> missing(plan.nodes.size());
-  for (const auto& list : consumers)
-    for (const NodeIndex consumer : list) ++missing[consumer];
+  const Consumers consumers = consumers_of(plan);
+  Indexed<PlanNode, std::size_t> missing;
+  missing.reserve(plan.nodes.size());
+  for (const PlanNode& node : plan.nodes) missing.add(node.inputs.size() + node.after.size());
   const Indexed<PlanNode, char> eager = find_eager(plan, consumers);
   // Nodes that passes appended go where their sources are, before what was created later.
-  const auto key = [&](NodeIndex n) { return std::pair(!eager[n], n); };
-  using Key = std::pair<bool, NodeIndex>;
-  std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
+  SmallestFirst eager_ready(plan.nodes.size()), ready(plan.nodes.size());
+  const auto push = [&](NodeIndex n) { (eager[n] ? eager_ready : ready).push(at(n.value())); };
   for (const NodeIndex n : plan.nodes.indices())
-    if (missing[n] == 0) ready.push(key(n));
+    if (missing[n] == 0) push(n);
   std::vector<NodeIndex> sorted;
-  while (!ready.empty()) {
-    const NodeIndex n = ready.top().second;
-    ready.pop();
+  sorted.reserve(plan.nodes.size());
+  while (!eager_ready.empty() || !ready.empty()) {
+    const NodeIndex n((eager_ready.empty() ? ready : eager_ready).pop());
     sorted.push_back(n);
     for (const NodeIndex consumer : consumers[n])
-      if (--missing[consumer] == 0) ready.push(key(consumer));
+      if (--missing[consumer] == 0) push(consumer);
   }
   return sorted;
 }
 
-// Without nodes that are gone, and those that were used, are so no longer, and write nothing.
-std::vector<NodeIndex> without_unused(const PlanGraph& plan,
-                                      const Indexed<PlanNode, char>& was_used,
-                                      Indexed<PlanNode, char> gone) {
+// Adds to `gone` those that were used, are so no longer, and write nothing.
+void drop_unused(const PlanGraph& plan, const Indexed<PlanNode, char>& was_used,
+                 Indexed<PlanNode, char>& gone) {
   Indexed<PlanNode, std::size_t> uses(plan.nodes.size());
   const auto each_before = [&](NodeIndex n, const auto& f) {
     for (const Value& input : plan.nodes[n].inputs) f(input.node);
@@ -188,10 +178,6 @@ std::vector<NodeIndex> without_unused(const PlanGraph& plan,
       if (--uses[b] == 0) drop(b);
     });
   }
-  std::vector<NodeIndex> kept;
-  for (const NodeIndex n : plan.nodes.indices())
-    if (!gone[n]) kept.push_back(n);
-  return kept;
 }
 
 }  // namespace
@@ -208,11 +194,21 @@ void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept) {
   plan.nodes = std::move(nodes);
 }
 
-void sort_nodes(PlanGraph& plan) {
-  const std::vector<NodeIndex> sorted = sorted_nodes(plan);
+namespace {
+
+// Sorts the nodes that are not gone, whose users are gone, too.
+void keep_sorted(PlanGraph& plan, const Indexed<PlanNode, char>& gone) {
+  for (const NodeIndex n : plan.nodes.indices())
+    if (gone[n]) plan.nodes[n].inputs.clear(), plan.nodes[n].after.clear();
+  std::vector<NodeIndex> sorted = sorted_nodes(plan);
   require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
+  std::erase_if(sorted, [&](NodeIndex n) { return gone[n]; });
   keep_nodes(plan, sorted);
 }
+
+}  // namespace
+
+void sort_nodes(PlanGraph& plan) { keep_sorted(plan, Indexed<PlanNode, char>(plan.nodes.size())); }
 
 namespace {
 
@@ -264,16 +260,10 @@ bool would_close_cycle(const PlanGraph& plan, const StandIns& stand_ins) {
       }
     }
   };
-  Indexed<PlanNode, std::size_t> counts(plan.nodes.size());
   Indexed<PlanNode, int> missing(plan.nodes.size());
-  each_new_edge([&](NodeIndex before, NodeIndex n) {
-    ++counts[before];
-    ++missing[n];
-  });
+  each_new_edge([&](NodeIndex, NodeIndex n) { ++missing[n]; });
   if (own_input) return true;
-  NodeLists consumers(plan.nodes.size());
-  for (const NodeIndex n : plan.nodes.indices()) consumers[n].reserve(counts[n]);
-  each_new_edge([&](NodeIndex before, NodeIndex n) { consumers[before].push_back(n); });
+  const Consumers consumers(plan.nodes.size(), each_new_edge);
   std::vector<NodeIndex> ready;
   for (const NodeIndex n : plan.nodes.indices())
     if (missing[n] == 0) ready.push_back(n);
@@ -305,8 +295,8 @@ bool replace_nodes(PlanGraph& plan, const Replacements& replacements) {
     for (NodeIndex& before : node.after) before = stand_ins.of(before);
     std::erase(node.after, n);
   }
-  keep_nodes(plan, without_unused(plan, was_used, std::move(gone)));
-  sort_nodes(plan);
+  drop_unused(plan, was_used, gone);
+  keep_sorted(plan, gone);
   return true;
 }
 

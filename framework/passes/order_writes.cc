@@ -21,7 +21,10 @@ struct Version {
 class WriteOrder {
  public:
   explicit WriteOrder(PlanGraph& plan)
-      : plan_(plan), consumers_(consumers_of(plan)), walker_(plan.nodes.size()) {}
+      : plan_(plan),
+        consumers_(consumers_of(plan)),
+        added_(plan.nodes.size()),
+        walker_(plan.nodes.size()) {}
 
   void run() {
     // Versions are those of the graph's paths: all are found before any edge is added.
@@ -73,7 +76,9 @@ class WriteOrder {
   }
 
   std::vector<NodeIndex> after_of(NodeIndex write) {
-    return walker_.reached_from(consumers_, consumers_[write]);
+    std::vector<NodeIndex> starts(added_[write]);
+    starts.insert(starts.end(), consumers_[write].begin(), consumers_[write].end());
+    return walker_.reached_from(consumers_, starts, added_);
   }
 
   static bool contains(const std::vector<NodeIndex>& sorted, NodeIndex n) {
@@ -106,17 +111,19 @@ class WriteOrder {
     }
     plan_.nodes[version.next].after.push_back(copy);
     consumers_ = consumers_of(plan_);
+    added_.assign(plan_.nodes.size(), {});
   }
 
   void add_edge(NodeIndex first, NodeIndex second) {
     plan_.nodes[second].after.push_back(first);
-    consumers_[first].push_back(second);
+    added_[first].push_back(second);
   }
 
   const PlanNode& node(NodeIndex n) const { return plan_.nodes[n]; }
 
   PlanGraph& plan_;
-  NodeLists consumers_;
+  Consumers consumers_;
+  NodeLists added_;  // consumers since
   std::vector<Version> versions_;
   Walker walker_;
 };

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "belfry/framework/passes/compile.h"
+#include "belfry/framework/plan/consumers.h"
 
 namespace belfry {
 
@@ -121,20 +122,21 @@ MemoryLayout plan_memory(const PlanGraph& graph, const ExecutionSchedule& schedu
 Commands issue(const Plan& plan, bool capture);
 
 // Nodes that use a value, aliases followed: what must be done with it before it is overwritten.
-std::vector<NodeIndex> users_of(const PlanGraph& plan, const NodeLists& consumers, Value value);
-// consumers[n]: nodes that have n as input or in `after`.
-NodeLists consumers_of(const PlanGraph& plan);
+std::vector<NodeIndex> users_of(const PlanGraph& plan, const Consumers& consumers, Value value);
+// Nodes that have a node as input or in `after`.
+Consumers consumers_of(const PlanGraph& plan);
 
 // reached[n]: n is one of `starts`, or there is a path to it from one.
-Indexed<PlanNode, char> reached_from(const NodeLists& consumers, std::span<const NodeIndex> starts);
+Indexed<PlanNode, char> reached_from(const Consumers& consumers, std::span<const NodeIndex> starts);
 // The same for many walks that reach little each: they take the time of what they reach.
 class Walker {
  public:
   // Of a plan with so many nodes, or fewer.
   explicit Walker(std::size_t nodes) : marks_(nodes) {}
-  // The nodes that are reached, in order.
-  std::vector<NodeIndex> reached_from(const NodeLists& consumers,
-                                      std::span<const NodeIndex> starts);
+  // The nodes that are reached, in order. `added`: consumers besides those; empty, or a list for
+  // each node.
+  std::vector<NodeIndex> reached_from(const Consumers& consumers, std::span<const NodeIndex> starts,
+                                      const NodeLists& added = {});
 
  private:
   Indexed<PlanNode, char> marks_;

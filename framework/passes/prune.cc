@@ -83,18 +83,27 @@ class Pruner {
       return;
     }
     PlanNode kept{&node.op(), &node, {}, {}, {}, {}};
-    std::vector<TensorType> types;
     kept.inputs.reserve(node.inputs().size());
-    types.reserve(node.inputs().size());
-    for (const Output& input : node.inputs()) {
-      kept.inputs.push_back(value_of(input));
-      types.push_back(plan_.type(kept.inputs.back()));
-    }
+    for (const Output& input : node.inputs()) kept.inputs.push_back(value_of(input));
     for (const Node* before : node.control_inputs()) kept.after.push_back(kept_[at(before->id())]);
-    kept.types = infer_types(node, types);
+    kept.types = types_of(kept);
     if (node.is_variable()) plan_.variables.push_back(&node);
     if (node.op().writes > 0) plan_.writes = true;
     kept_[at(node.id())] = plan_.nodes.add(std::move(kept));
+  }
+
+  // Real ones: those of the graph, if it knew the inputs' as they are, else what the op infers.
+  std::vector<TensorType> types_of(const PlanNode& kept) const {
+    const Node& node = *kept.node;
+    const auto is_known = [&](const Output& of_graph, const Value& value) {
+      return of_graph.type() == plan_.type(value);
+    };
+    if (!std::ranges::equal(node.inputs(), kept.inputs, is_known))
+      return infer_types(node, plan_.input_types(kept));
+    std::vector<TensorType> types;
+    types.reserve(node.outputs());
+    for (std::size_t i = 0; i < node.outputs(); ++i) types.push_back(node.output_type(i));
+    return types;
   }
 
   // Feeds become storage nodes of their own when first used.

@@ -270,7 +270,7 @@ class Sharing {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  NodeLists consumers_;
+  Consumers consumers_;
   std::map<const Node*, NodeIndex> index_;
   std::map<const Node*, std::vector<const Node*>> existing_;
   std::vector<Group> groups_;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/plan/plan_graph.h"
+#include "belfry/framework/plan/consumers.h"
 
 namespace belfry {
 
@@ -21,7 +21,7 @@ struct FusedNodes {
 class Surroundings {
  public:
   // `consumers` as of consumers_of(); `free[n]`: node n may become part of a fusion.
-  Surroundings(const PlanGraph& plan, const NodeLists& consumers,
+  Surroundings(const PlanGraph& plan, const Consumers& consumers,
                const Indexed<PlanNode, char>& free, NodeIndex root, bool on_gpu)
       : plan_(plan), consumers_(consumers), free_(free), root_(root), on_gpu_(on_gpu) {}
 
@@ -54,7 +54,7 @@ class Surroundings {
   bool is_own(Value value, std::span<const NodeIndex> members) const;
 
   const PlanGraph& plan_;
-  const NodeLists& consumers_;
+  const Consumers& consumers_;
   const Indexed<PlanNode, char>& free_;
   NodeIndex root_;
   bool on_gpu_;

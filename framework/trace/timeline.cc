@@ -254,7 +254,7 @@ class TimelineMaker {
 
   const Plan& plan_;
   const Recording& recording_;
-  NodeLists consumers_;
+  Consumers consumers_;
   Indexed<PlanNode, int> launch_of_;                 // slices; -1: none
   std::map<std::pair<NodeIndex, int>, int> stored_;  // slice by plan node and device
   Timeline line_;

@@ -1,6 +1,7 @@
 // What tests of the framework share.
 #pragma once
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,12 @@ std::string message_of(const F& f) {
   }
   ADD_FAILURE() << "threw nothing";
   return "";
+}
+
+inline std::vector<std::string> names_of(std::span<const Node* const> nodes) {
+  std::vector<std::string> names;
+  for (const Node* node : nodes) names.emplace_back(node->name());
+  return names;
 }
 
 inline DeviceSpec cpu(int index) { return DeviceSpec::local("CPU", index); }

@@ -135,7 +135,8 @@ TEST(BatchNormLayer, SetsColocationAside) {
   batch_norm(tower, "bn", x);
   for (const Node* update : graph.nodes(kUpdateOps)) {
     EXPECT_EQ(update->device(), cpu(0));
-    for (const std::string& group : update->colocation()) EXPECT_THAT(group, HasSubstr("EMA"));
+    for (const Node* anchor : update->request().colocation)
+      EXPECT_THAT(anchor->name(), HasSubstr("EMA"));
   }
 }
 

@@ -79,10 +79,11 @@ TEST(LeastLoadedDeviceSetter, VariablesKeepItsLoadsAsTheyWere) {
   DeviceScope on(graph, setter);
   variable(graph, "v", {7});
   const Variable w = variable(graph, "w", {5});
-  const auto reasons = w.node().device_reasons();
+  const auto reasons = w.node().request().reasons;
   ASSERT_EQ(reasons.size(), 1U);
-  EXPECT_EQ(reasons[0].what, "setter LeastLoadedDeviceSetter-/device:GPU:0");
-  EXPECT_THAT(reasons[0].load,
+  EXPECT_EQ(reasons[0].what(), "setter LeastLoadedDeviceSetter-/device:GPU:0");
+  ASSERT_TRUE(reasons[0].load);
+  EXPECT_THAT(*reasons[0].load,
               ElementsAre(std::pair("/device:GPU:0", 7), std::pair("/device:GPU:1", 0)));
   EXPECT_EQ(reasons[0].result.str(), "/device:GPU:1");
   EXPECT_EQ(setter.load().at("/device:GPU:1"), 5);

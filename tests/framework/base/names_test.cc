@@ -50,6 +50,17 @@ TEST(Names, TakenAsTheyAreMustBeFree) {
   EXPECT_EQ(added(graph, "y"), "y_1");
 }
 
+TEST(Names, OfScopesMayBeTakenByOneNode) {
+  Graph graph;
+  added(graph, "a");
+  NameScope scope(graph, "s");
+  NameScope inner(graph, "a");
+  EXPECT_EQ(added(graph, "s/a/"), "s/a");
+  EXPECT_THAT(message_of<InvalidArgument>([&] { added(graph, "s/a/"); }),
+              HasSubstr("duplicate node name in graph: 's/a'"));
+  EXPECT_EQ(added(graph, "x"), "s/a/x");  // the scope goes on
+}
+
 TEST(Names, OfNodesMustBeValid) {
   Graph graph;
   for (const char* name : {"a b", "_x", "x:0", "/", "-"})

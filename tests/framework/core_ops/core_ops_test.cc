@@ -141,8 +141,8 @@ TEST(Assign, GoesWhereItsVariableIs) {
   DeviceScope on(graph, "/cpu:3");
   const Node& write = assign(v, constant(graph, 2));
   EXPECT_EQ(write.device(), DeviceSpec("/cpu:1"));
-  ASSERT_EQ(write.colocation().size(), 1u);
-  EXPECT_EQ(write.colocation()[0], "v");
+  ASSERT_EQ(write.request().colocation.size(), 1u);
+  EXPECT_EQ(write.request().colocation[0]->name(), "v");
 }
 
 // Element counts, means and variances of a large sample; five standard errors are allowed.

@@ -14,12 +14,6 @@ using ::testing::IsEmpty;
 
 Node& named(Graph& graph, const char* name) { return fill(graph, {}, 0, DType::kF32, name).node(); }
 
-std::vector<std::string> names(const std::vector<Node*>& nodes) {
-  std::vector<std::string> result;
-  for (const Node* node : nodes) result.emplace_back(node->name());
-  return result;
-}
-
 TEST(Collections, HaveTheKeysOfTensorFlow) {
   EXPECT_EQ(kGlobalVariables, "variables");
   EXPECT_EQ(kLocalVariables, "local_variables");
@@ -74,7 +68,7 @@ TEST_F(CollectionsTest, AreCopiedOrTakenAlive) {
   copy.clear();
   EXPECT_EQ(graph.nodes("k").size(), 4u);
   graph.collection("k").pop_back();
-  EXPECT_EQ(names(graph.nodes("k")),
+  EXPECT_EQ(names_of(graph.nodes("k")),
             (std::vector<std::string>{"tower1/a", "tower10/b", "tower1/a"}));
   EXPECT_THAT(graph.collection("new"), IsEmpty());
 }

@@ -30,7 +30,7 @@ TEST(ColocateWith, TakesTheDeviceAndSetsScopesAside) {
     ColocateWith beside(x);
     const Output y = fill(graph, {}, 0, DType::kF32, "y");
     EXPECT_EQ(y.device().str(), "/device:CPU:1");
-    EXPECT_THAT(y.node().colocation(), ElementsAre("x"));
+    EXPECT_THAT(names_of(y.node().request().colocation), ElementsAre("x"));
     // Scopes inside are applied, but the anchor has the last word.
     EXPECT_EQ(on(graph, "/task:4").device().str(), "/device:CPU:1");
     EXPECT_EQ(on(graph, "/cpu:2").device().str(), "/device:CPU:1");
@@ -47,17 +47,17 @@ TEST(ColocateWith, LeavesTheDeviceToScopesInsideIfTheAnchorHasNone) {
   EXPECT_EQ(placed(graph), "");
   const Output w = on(graph, "/cpu:2");
   EXPECT_EQ(w.device().str(), "/device:CPU:2");
-  EXPECT_THAT(w.node().colocation(), ElementsAre("x"));
+  EXPECT_THAT(names_of(w.node().request().colocation), ElementsAre("x"));
 }
 
 TEST(ColocateWith, IsAmongTheReasonsWithItsLine) {
   Graph graph;
   const Output x = on(graph, "/cpu:1", "x");
   ColocateWith beside(x, SourceLine{"model.cc", 41});
-  const auto reasons = on(graph, "/cpu:2").node().device_reasons();
+  const auto reasons = on(graph, "/cpu:2").node().request().reasons;
   ASSERT_EQ(reasons.size(), 2u);
   EXPECT_EQ(reasons[0].result.str(), "/device:CPU:2");
-  EXPECT_EQ(reasons[1].what, "colocated with x");
+  EXPECT_EQ(reasons[1].what(), "colocated with x");
   EXPECT_EQ(reasons[1].site.str(), "model.cc:41");
   EXPECT_EQ(reasons[1].result.str(), "/device:CPU:1");
 }
@@ -72,7 +72,7 @@ TEST(ColocateWith, GroupsAreThoseOfTheFirstAnchor) {
   }
   ColocateWith beside_z(z);
   ColocateWith beside_y(y);
-  EXPECT_THAT(fill(graph, {}, 0).node().colocation(), ElementsAre("x", "z"));
+  EXPECT_THAT(names_of(fill(graph, {}, 0).node().request().colocation), ElementsAre("x", "z"));
 }
 
 TEST(ColocateWith, TheOldestAnchorWithADeviceDecides) {
@@ -84,18 +84,18 @@ TEST(ColocateWith, TheOldestAnchorWithADeviceDecides) {
   ColocateWith beside_d(d);
   const Output y = fill(graph, {}, 0);
   EXPECT_EQ(y.device().str(), "/device:CPU:1");
-  EXPECT_THAT(y.node().colocation(), ElementsAre("a", "b", "d"));
+  EXPECT_THAT(names_of(y.node().request().colocation), ElementsAre("a", "b", "d"));
   {
     ColocateWith nothing(graph, nullptr);
     const Output free = fill(graph, {}, 0);
     EXPECT_EQ(free.device().str(), "");
-    EXPECT_THAT(free.node().colocation(), IsEmpty());
+    EXPECT_THAT(names_of(free.node().request().colocation), IsEmpty());
   }
   {
     ColocateWith only(d, OuterColocation::kIgnore);
     const Output z = fill(graph, {}, 0);
     EXPECT_EQ(z.device().str(), "/device:CPU:2");
-    EXPECT_THAT(z.node().colocation(), ElementsAre("d"));
+    EXPECT_THAT(names_of(z.node().request().colocation), ElementsAre("d"));
   }
   EXPECT_EQ(placed(graph), "/device:CPU:1");
 }
@@ -109,7 +109,7 @@ TEST(ColocateWith, NothingSetsOuterColocationAside) {
     ColocateWith nothing(graph, nullptr);
     const Output y = fill(graph, {}, 0);
     EXPECT_EQ(y.device().str(), "");
-    EXPECT_THAT(y.node().colocation(), IsEmpty());
+    EXPECT_THAT(names_of(y.node().request().colocation), IsEmpty());
   }
   EXPECT_EQ(placed(graph), "/device:CPU:1");
 }
@@ -130,7 +130,7 @@ TEST(ColocateWith, WritesGoWhereTheirVariableIsWhateverTheScopes) {
   const Output one = fill(graph, {}, 1);
   Node& write = assign(w, one);
   EXPECT_EQ(write.device().str(), "/device:CPU:1");
-  EXPECT_THAT(write.colocation(), ElementsAre("w"));
+  EXPECT_THAT(names_of(write.request().colocation), ElementsAre("w"));
   EXPECT_THAT(asked, ElementsAre("Fill"));
 }
 
@@ -147,7 +147,7 @@ TEST(ColocateWith, WritesJoinTheGroupsOutsideToo) {
   Node& write = assign(w, one);
   // TensorFlow: as2 '/device:CPU:2' ['loc:@w', 'loc:@x']
   EXPECT_EQ(write.device().str(), "/device:CPU:2");
-  EXPECT_THAT(write.colocation(), ElementsAre("w", "x"));
+  EXPECT_THAT(names_of(write.request().colocation), ElementsAre("w", "x"));
 }
 
 TEST(ColocateWith, VariablesInsideAreNotShownToSettersOutside) {
@@ -161,7 +161,7 @@ TEST(ColocateWith, VariablesInsideAreNotShownToSettersOutside) {
   ColocateWith beside(x);
   const Variable v = variable(graph, "v", {2});
   EXPECT_EQ(v.device().str(), "/device:CPU:1");
-  EXPECT_THAT(v.node().colocation(), ElementsAre("x"));
+  EXPECT_THAT(names_of(v.node().request().colocation), ElementsAre("x"));
   EXPECT_EQ(asked, 0);  // TensorFlow asks, and so adds phantom load to setters
 }
 

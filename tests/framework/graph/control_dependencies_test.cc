@@ -134,19 +134,19 @@ TEST_F(GroupTest, JoinsTheAnchorsOfColocation) {
   ColocateWith beside(e);
   Node& one = group(graph, {d});
   EXPECT_EQ(one.device().str(), "/device:CPU:2");
-  EXPECT_THAT(one.colocation(), ElementsAre("e"));
+  EXPECT_THAT(names_of(one.request().colocation), ElementsAre("e"));
   Node& root = group(graph, {a, d, ten});
   ASSERT_EQ(root.control_inputs().size(), 3u);
   for (const Node* part :
        {&root, root.control_inputs()[0], root.control_inputs()[1], root.control_inputs()[2]}) {
     EXPECT_EQ(part->device().str(), "/device:CPU:2") << part->name();
-    EXPECT_THAT(part->colocation(), ElementsAre("e")) << part->name();
+    EXPECT_THAT(names_of(part->request().colocation), ElementsAre("e")) << part->name();
   }
   DeviceScope inside(graph, "/cpu:7");
   ColocateWith free(a);  // which asks for no device
   Node& both = group(graph, {d});
   EXPECT_EQ(both.device().str(), "/device:CPU:2");
-  EXPECT_THAT(both.colocation(), ElementsAre("a", "e"));
+  EXPECT_THAT(names_of(both.request().colocation), ElementsAre("a", "e"));
 }
 
 TEST_F(GroupTest, KeepsItsDeviceBesideAnAnchorWithoutOne) {
@@ -154,7 +154,7 @@ TEST_F(GroupTest, KeepsItsDeviceBesideAnAnchorWithoutOne) {
   ColocateWith beside(a);
   Node& one = group(graph, {d});
   EXPECT_EQ(one.device().str(), "/device:CPU:1");
-  EXPECT_THAT(one.colocation(), ElementsAre("a"));
+  EXPECT_THAT(names_of(one.request().colocation), ElementsAre("a"));
 }
 
 TEST_F(GroupTest, WithoutDevicesTheScopesInForceDecide) {
@@ -195,8 +195,8 @@ TEST_F(GroupTest, OfATupleGatesEveryOutput) {
   EXPECT_EQ(gated[0].name(), "tuple/control_dependency");
   EXPECT_EQ(gated[2].name(), "tuple/control_dependency_1");
   EXPECT_EQ(gated[0].device().str(), "/device:CPU:1");
-  EXPECT_THAT(gated[0].node().colocation(), ElementsAre("d"));
-  EXPECT_THAT(gated[2].node().colocation(), ElementsAre("e"));
+  EXPECT_THAT(names_of(gated[0].node().request().colocation), ElementsAre("d"));
+  EXPECT_THAT(names_of(gated[2].node().request().colocation), ElementsAre("e"));
   for (const Output& output : {gated[0], gated[2]})
     EXPECT_THAT(waits(output), ElementsAre("tuple/group_deps"));
   const Node& gate = *gated[0].node().control_inputs()[0];

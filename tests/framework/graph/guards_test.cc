@@ -23,7 +23,7 @@ TEST(HostScope, IsTheHostOfAJobWhateverIsOutside) {
     HostScope host(graph, "/job:worker/task:3/gpu:1");
     const Output x = fill(graph, {}, 0);
     EXPECT_EQ(x.device().str(), "/job:worker/task:3/device:CPU:0");
-    EXPECT_THAT(x.node().colocation(), IsEmpty());
+    EXPECT_THAT(names_of(x.node().request().colocation), IsEmpty());
   }
   EXPECT_EQ(placed(graph), "/device:CPU:9");
 }
@@ -45,7 +45,7 @@ void check_nesting(const std::string& text, const std::string& added, Graph& gra
     EXPECT_EQ(x.device().str(), "/device:CPU:1");  // the inner one is still in force
     EXPECT_EQ(x.name(), added);
     EXPECT_THAT(x.node().control_inputs(), IsEmpty());
-    EXPECT_THAT(x.node().colocation(), IsEmpty());
+    EXPECT_THAT(names_of(x.node().request().colocation), IsEmpty());
   }
   EXPECT_EQ(placed(graph), "");
 }
@@ -84,15 +84,15 @@ TEST(Guards, ThatTheStandardLibraryMakesNameTheNewestLineOfTheGraph) {
     const auto scope = std::make_unique<DeviceScope>(graph, "/cpu:1");
     const unsigned line = __LINE__ + 1;
     const Output x = fill(graph, {}, 0);
-    EXPECT_EQ(x.node().device_reasons()[0].site.str(), "a line that is not known");
+    EXPECT_EQ(x.node().request().reasons[0].site.str(), "a line that is not known");
     std::optional<DeviceScope> inner;
     inner.emplace(graph, "/cpu:2");
-    EXPECT_EQ(fill(graph, {}, 0).node().device_reasons()[0].site.str(),
+    EXPECT_EQ(fill(graph, {}, 0).node().request().reasons[0].site.str(),
               guards_line(line) + " or later");
   }
   const unsigned line = __LINE__ + 1;
   const auto named = std::make_unique<DeviceScope>(graph, "/cpu:1", SourceLine::here());
-  EXPECT_EQ(fill(graph, {}, 0).node().device_reasons()[0].site.str(), guards_line(line));
+  EXPECT_EQ(fill(graph, {}, 0).node().request().reasons[0].site.str(), guards_line(line));
 }
 
 // What opening the scope says.
@@ -153,7 +153,7 @@ TEST(SiteScope, NodesNameTheOutermostLine) {
   DeviceScope on(graph, "/cpu:1");
   const Node& node = fill(graph, {}, 0).node();
   EXPECT_EQ(node.describe().str(), "Fill 'Fill' (built at model.cc:41)");
-  EXPECT_EQ(node.device_reasons()[0].site.str(), "model.cc:41");
+  EXPECT_EQ(node.request().reasons[0].site.str(), "model.cc:41");
 }
 
 TEST(SiteScope, EndsWithItsBlock) {

@@ -204,17 +204,30 @@ TEST(DeviceScope, ReasonsAreKeptInOrderOfApplication) {
   DeviceScope inner(graph, setter);
   DeviceScope empty(graph, "");
   DeviceScope innermost(graph, "/cpu:7");
-  const auto reasons = fill(graph, {}, 0).node().device_reasons();
+  const auto reasons = fill(graph, {}, 0).node().request().reasons;
   ASSERT_EQ(reasons.size(), 3u);
-  EXPECT_EQ(reasons[0].what, "scope /device:CPU:7");
+  EXPECT_EQ(reasons[0].what(), "scope /device:CPU:7");
   EXPECT_EQ(reasons[0].result.str(), "/device:CPU:7");
-  EXPECT_EQ(reasons[1].what, "setter FixedSetter");
+  EXPECT_EQ(reasons[1].what(), "setter FixedSetter");
   EXPECT_EQ(reasons[1].result.str(), "/device:CPU:5");
-  EXPECT_THAT(reasons[1].load, IsEmpty());  // loads are for variables
-  EXPECT_EQ(reasons[2].what, "scope /job:a/device:CPU:0");
+  EXPECT_FALSE(reasons[1].load);  // loads are for variables
+  EXPECT_EQ(reasons[2].what(), "scope /job:a/device:CPU:0");
   EXPECT_EQ(reasons[2].result.str(), "/job:a/device:CPU:5");
   EXPECT_THAT(reasons[2].site.str(), StartsWith("scopes_test.cc:"));
   EXPECT_EQ(reasons[0].site.line, reasons[2].site.line + 3);
+}
+
+TEST(DeviceScope, NodesThatAskAlikeShareTheirRequest) {
+  Graph graph;
+  const auto request = [&] { return &fill(graph, {}, 0).node().request(); };
+  DeviceScope scope(graph, "/cpu:0");
+  const DeviceRequest* const first = request();
+  EXPECT_EQ(request(), first);
+  {
+    DeviceScope inner(graph, "/job:a");
+    EXPECT_NE(request(), first);
+  }
+  EXPECT_EQ(request(), first);
 }
 
 TEST(DeviceScope, VariablesKeepTheLoadsBeforeTheSetterDecided) {
@@ -223,9 +236,10 @@ TEST(DeviceScope, VariablesKeepTheLoadsBeforeTheSetterDecided) {
   DeviceScope scope(graph, setter);
   placed(graph);
   const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
-  const auto reasons = v.node().device_reasons();
+  const auto reasons = v.node().request().reasons;
   ASSERT_EQ(reasons.size(), 1u);
-  EXPECT_THAT(reasons[0].load, ElementsAre(std::pair("/device:CPU:5", 1)));
+  ASSERT_TRUE(reasons[0].load);
+  EXPECT_THAT(*reasons[0].load, ElementsAre(std::pair("/device:CPU:5", 1)));
 }
 
 TEST(DeviceScope, ReasonsLeaveOutWhatNoDeviceCutsOff) {
@@ -233,10 +247,10 @@ TEST(DeviceScope, ReasonsLeaveOutWhatNoDeviceCutsOff) {
   DeviceScope outer(graph, "/cpu:0");
   DeviceScope none(graph, NoDevice{});
   DeviceScope inner(graph, "/cpu:1");
-  const auto reasons = fill(graph, {}, 0).node().device_reasons();
+  const auto reasons = fill(graph, {}, 0).node().request().reasons;
   ASSERT_EQ(reasons.size(), 2u);
-  EXPECT_EQ(reasons[0].what, "scope /device:CPU:1");
-  EXPECT_EQ(reasons[1].what, "no device");
+  EXPECT_EQ(reasons[0].what(), "scope /device:CPU:1");
+  EXPECT_EQ(reasons[1].what(), "no device");
   EXPECT_EQ(reasons[1].result.str(), "/device:CPU:1");
 }
 

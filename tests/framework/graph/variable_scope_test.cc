@@ -152,7 +152,7 @@ TEST(VariableScope, FieldsEndWithTheScope) {
   { VariableScope s(graph, "s", {.dtype = DType::kF64, .caching_device = "/cpu:1"}); }
   const Variable v = variable(graph, "v", {2});
   EXPECT_EQ(v.dtype(), DType::kF32);
-  EXPECT_THAT(static_cast<Output>(v).node().colocation(), ElementsAre("v"));
+  EXPECT_THAT(names_of(static_cast<Output>(v).node().request().colocation), ElementsAre("v"));
 }
 
 TEST(VariableScope, IntegersStartAtZeroByDefault) {
@@ -188,9 +188,9 @@ TEST(VariableScope, CachingDevicesAreFilledInBySpecsWhereTheVariableIsMade) {
   }
   DeviceScope elsewhere(graph, "/job:worker/cpu:7");
   EXPECT_EQ(read_device(v), "/job:ps/device:GPU:0");
-  EXPECT_THAT(static_cast<Output>(v).node().colocation(), IsEmpty());
+  EXPECT_THAT(names_of(static_cast<Output>(v).node().request().colocation), IsEmpty());
   EXPECT_EQ(read_device(w), "/job:ps/device:CPU:1");
-  EXPECT_THAT(static_cast<Output>(w).node().colocation(), ElementsAre("w"));
+  EXPECT_THAT(names_of(static_cast<Output>(w).node().request().colocation), ElementsAre("w"));
   // In TensorFlow a function around moves the cached read: '/cpu:5'. Here it stays.
   DeviceScope function(graph, [](const Node&) { return DeviceSpec("/cpu:5"); });
   EXPECT_EQ(read_device(variable(graph, "fn", {}, {.caching_device = "/job:a/gpu:0"})),

@@ -145,7 +145,7 @@ TEST(Variable, InitialisersAreBuiltBesideIt) {
   const Output initial = w.node().variable().initial;
   // TensorFlow leaves the device open and names the group alone; the placer's result is the same.
   EXPECT_EQ(initial.device().str(), "/device:CPU:1");
-  EXPECT_THAT(initial.node().colocation(), ElementsAre("w"));
+  EXPECT_THAT(names_of(initial.node().request().colocation), ElementsAre("w"));
   EXPECT_EQ(initial.name(), "w/Initializer/RandomUniform");
   EXPECT_THAT(initial.node().origin().site.str(), ::testing::StartsWith("variable_test.cc:"));
 }
@@ -164,7 +164,7 @@ TEST(Variable, ReadsAreBesideItWhateverTheScopesAtFirstUse) {
   const Output read = w;
   EXPECT_EQ(read.name(), "w/read");
   EXPECT_EQ(read.device().str(), "/device:CPU:1");
-  EXPECT_THAT(read.node().colocation(), ElementsAre("w"));
+  EXPECT_THAT(names_of(read.node().request().colocation), ElementsAre("w"));
   EXPECT_EQ(static_cast<Output>(w), read);  // one for all uses
 }
 
@@ -179,7 +179,7 @@ TEST(Variable, AReadGoesWhereTheScopesInForceSay) {
   }
   const auto read = [&] {
     const Output made = w.read();
-    return cat(made.device(), " ", join(made.node().colocation()));
+    return cat(made.device(), " ", join(names_of(made.node().request().colocation)));
   };
   EXPECT_EQ(read(), "/device:CPU:1 w");
   const Output anchor = fill(graph, {}, 0, DType::kF32, "anchor");
@@ -217,7 +217,7 @@ TEST(Variable, CachedReadsAreWhereTheCacheIs) {
   const Variable w = variable(graph, "w", {2}, {.caching_device = "/cpu:0"});
   EXPECT_EQ(w.device().str(), "/device:CPU:1");
   EXPECT_EQ(static_cast<Output>(w).device().str(), "/device:CPU:0");
-  EXPECT_THAT(static_cast<Output>(w).node().colocation(), ::testing::IsEmpty());
+  EXPECT_THAT(names_of(static_cast<Output>(w).node().request().colocation), ::testing::IsEmpty());
 }
 
 TEST(Variable, RefusesAnInitialiserOfAnotherType) {

@@ -37,7 +37,7 @@ class OrderWritesTest : public ::testing::Test {
 
   // There is a path from the first to the second.
   static bool path(const Plan& plan, NodeIndex from, NodeIndex to) {
-    const NodeLists consumers = consumers_of(plan);
+    const Consumers consumers = consumers_of(plan);
     std::vector<NodeIndex> open{from};
     Indexed<PlanNode, char> seen(plan.nodes.size());
     while (!open.empty()) {
@@ -45,7 +45,7 @@ class OrderWritesTest : public ::testing::Test {
       open.pop_back();
       if (n == to) return true;
       if (seen[n]++) continue;
-      const auto& next = consumers[n];
+      const auto next = consumers[n];
       open.insert(open.end(), next.begin(), next.end());
     }
     return false;

@@ -116,11 +116,10 @@ void check(const Graph& graph, Placer& placer, const PlacementContext& context) 
     EXPECT_TRUE(soft || node.device().matches(device.spec)) << node.describe();
     for (int w = 0; w < node.op().writes; ++w)
       EXPECT_EQ(device_of[at(node.input(at(w)).node().id())], device_of[n]) << node.describe();
-    for (const std::string& group : node.colocation()) {
-      const Node& other = graph.find(group);
-      const bool together = !soft && !other.op().collective;
-      EXPECT_TRUE(!together || device_of[at(other.id())] == device_of[n])
-          << node.describe() << " and " << group;
+    for (const Node* other : node.request().colocation) {
+      const bool together = !soft && !other->op().collective;
+      EXPECT_TRUE(!together || device_of[at(other->id())] == device_of[n])
+          << node.describe() << " and " << other->name();
     }
   }
 }

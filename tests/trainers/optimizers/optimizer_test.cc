@@ -381,7 +381,7 @@ TEST(Optimizer, LeavesVariablesWithoutADeviceToThePlacer) {
   }
   const Variable slot = graph.stored_variable("w/Momentum");
   EXPECT_TRUE(slot.device().empty());
-  EXPECT_EQ(slot.node().colocation()[0], "w");
+  EXPECT_EQ(slot.node().request().colocation[0]->name(), "w");
 }
 
 TEST(Optimizer, MakesSlotsOutsideControlDependenciesAndVariableScopes) {

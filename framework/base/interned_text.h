@@ -1,0 +1,28 @@
+// Short texts that very many objects hold.
+#pragma once
+#include <compare>
+#include <string>
+#include <string_view>
+
+namespace belfry {
+
+// A text that the process keeps once, to its end: for the few names that much is called by. It is
+// as small as a pointer, and is compared with equal ones as one.
+class InternedText {
+ public:
+  InternedText(std::string_view text);                                             // NOLINT
+  InternedText(const char* text) : InternedText(std::string_view(text)) {}         // NOLINT
+  InternedText(const std::string& text) : InternedText(std::string_view(text)) {}  // NOLINT
+
+  const std::string& str() const { return *text_; }
+  bool operator==(const InternedText&) const = default;
+  // In the order of the texts.
+  std::strong_ordering operator<=>(const InternedText& other) const {
+    return *this == other ? std::strong_ordering::equal : *text_ <=> *other.text_;
+  }
+
+ private:
+  const std::string* text_;
+};
+
+}  // namespace belfry
