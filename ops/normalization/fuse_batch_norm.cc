@@ -10,6 +10,7 @@
 namespace belfry {
 // Cast, BatchNormTrain or BatchNormInference, Cast, Add, Relu: all but the second may be missing.
 void fuse_batch_norm(Surroundings& around) {
+  if (is_half(around.type(around.input(1)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrain;
   std::vector<Value> inputs;
   for (std::size_t i = 0; i < (trained ? 3 : 5); ++i) inputs.push_back(around.input(i));
@@ -44,6 +45,7 @@ void fuse_batch_norm(Surroundings& around) {
 // ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the third may be
 // missing.
 void fuse_batch_norm_gradient(Surroundings& around) {
+  if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrainGrad;
   std::vector<Value> inputs, results;
   for (std::size_t i = 0; i < 5; ++i) inputs.push_back(around.input(i));
@@ -81,7 +83,7 @@ void fuse_batch_norm_gradient(Surroundings& around) {
 void fuse_batch_norm_sums(Surroundings& around) {
   const Value g = around.input(0);
   const NodeIndex relu = around.maker(g, kReluGrad);
-  if (!relu) return;
+  if (!relu || is_half(around.type(around.input(2)).dtype)) return;  // the mean
   around.replace(kReluBatchNormSums,
                  {around.node(relu).inputs[0], around.input(1), around.input(2), around.input(3),
                   around.node(relu).inputs[1]},

@@ -38,8 +38,9 @@ ResidualSum residual_sum(const Surroundings& around, Value total, DType narrow) 
   return found;
 }
 
-// The cast to 16 bits that alone uses a value, perhaps by reshapes.
+// The cast from f32 to 16 bits that alone uses a value, perhaps by reshapes.
 NodeIndex cast_to_half(const Surroundings& around, Value value) {
+  if (around.type(value).dtype != DType::kF32) return {};
   const NodeIndex cast = around.only_user(around.behind_aliases(value), kCast);
   return cast && is_half(around.type({cast, 0}).dtype) ? cast : NodeIndex();
 }
@@ -50,6 +51,7 @@ NodeIndex cast_to_half(const Surroundings& around, Value value) {
 void fuse_row_norm(Surroundings& around) {
   Value rows = around.input(0), y = around.output(0);
   DType narrow = around.type(y).dtype;
+  if (is_half(narrow)) return;             // with its factors
   std::vector<NodeIndex> readers{y.node};  // of rows, in the fusion
   std::vector<NodeIndex> members;
   if (const NodeIndex cast = around.on_gpu() ? cast_to_half(around, y) : NodeIndex()) {
@@ -81,6 +83,7 @@ void fuse_row_norm(Surroundings& around) {
 
 // Cast, LayerNormGrad or RmsNormGrad, Cast, AddN: all but the second may be missing.
 void fuse_row_norm_gradient(Surroundings& around) {
+  if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool centred = around.op() == &kLayerNormGrad;
   std::vector<Value> inputs{around.input(0), around.input(1), around.input(2)}, results;
   for (int i = 0; i < (centred ? 3 : 2); ++i) results.push_back(around.output(i));

@@ -91,6 +91,19 @@ TEST(FuseLayerNorm, LeavesASumThatRepeatsAnOperand) {
   }
 }
 
+TEST(FuseLayerNorm, LeavesFactorsOf16Bits) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kBF16, {2, 4});
+  const Output gamma = fill(graph, {4}, 2, DType::kBF16);
+  const Output y = layer_norm(x + x * 2, gamma, gamma);
+  const Output dx = gradients(y, {x}, {.initial = {x}})[0];
+  test::expect_same_when_fused(graph, x, {y, dx}, {.threads = 1});
+  Session session(graph, {.threads = 1});
+  const auto ops = test::ops_of(*test::prepared(session, {y, dx}, x).plan());
+  EXPECT_EQ(ops.count("LayerNorm"), 1u);
+  EXPECT_EQ(ops.count("LayerNormGrad"), 1u);
+}
+
 TEST(FuseLayerNorm, TakesCastsOnGpus) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);

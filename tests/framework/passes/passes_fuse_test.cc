@@ -89,6 +89,20 @@ TEST(Fuse, LeavesWhatComesAfterAWrite) {
   EXPECT_EQ(ops.count("Relu"), 1u);
 }
 
+TEST(Fuse, LeavesFactorsOf16Bits) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kBF16, {6, 4});
+  const Output gamma = fill(graph, {4}, 2, DType::kBF16);
+  const Output y = relu(batch_norm_train(x, gamma, gamma).y);
+  const Output dx = gradients(y, {x}, {.initial = {x}})[0];
+  for (const int shards : {1, 3})
+    test::expect_same_when_fused(graph, x, {y, dx}, {.threads = 1, .shards_per_device = shards});
+  Session session(graph, {.threads = 1});
+  const auto ops = test::ops_of(*test::prepared(session, {y, dx}, x).plan());
+  EXPECT_EQ(ops.count("BatchNormTrain"), 1u);
+  EXPECT_EQ(ops.count("BatchNormTrainGrad"), 1u);
+}
+
 TEST(Fuse, TakesCastsOnGpusAlone) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
