@@ -13,7 +13,7 @@ namespace {
 // The rows of a block: a power of two and at least a leaf of the tree, so that its sum is a part of
 // the tree.
 std::int64_t rows_of_block(std::int64_t columns) {
-  constexpr std::uint64_t kElements = 16384, kLeaf = 8;
+  constexpr std::uint64_t kElements = 32768, kLeaf = 8;
   const std::uint64_t rows =
       kElements / std::max<std::uint64_t>(1, static_cast<std::uint64_t>(columns));
   return static_cast<std::int64_t>(std::max(kLeaf, std::bit_floor(rows)));
