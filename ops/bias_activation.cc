@@ -48,7 +48,7 @@ KernelRun bias_then(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [broadcast = kernels::Broadcast(x.dims(), plan.input(1).shape.dims()),
             row = x.product(1, x.rank())](const Pointers& p) {
-      constexpr std::int64_t kBlock = 8192;
+      constexpr std::int64_t kBlock = 32768;
       T *const y = p.output<T>(), *const sum = p.outputs() > 1 ? p.output<T>(1) : y;
       for (std::int64_t i = p.begin() * row, end = p.end() * row; i < end; i += kBlock) {
         const std::int64_t until = std::min(i + kBlock, end);
