@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/bias_activation.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
@@ -95,6 +96,7 @@ const Op kGelu{.name = "Gelu",
                .gradient = gelu_gradient,
                .split = WorkSplit::kElements,
                .shards = pointwise_shards,
+               .fuse = fuse_bias,
                .in_place = InPlace::kFirst,
                .cpu = gelu_kernel<unary<functors::Gelu>, unary<functors::GeluTanh>>,
                .reference = gelu_kernel<plain_unary<PlainGelu>, plain_unary<PlainGeluTanh>>};
@@ -105,6 +107,7 @@ const Op kGeluGrad{
     .gradient = gelu_grad_gradient,
     .split = WorkSplit::kElements,
     .shards = pointwise_shards,
+    .fuse = fuse_bias_gradient,
     .in_place = InPlace::kAny,
     .cpu = gelu_kernel<binary<functors::GeluGrad>, binary<functors::GeluTanhGrad>>,
     .reference = gelu_kernel<plain_binary<PlainGeluGrad>, plain_binary<PlainGeluTanhGrad>>};

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/bias_activation.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 
@@ -40,6 +41,7 @@ const Op kRelu{.name = "Relu",
                .gradient = relu_gradient,
                .split = WorkSplit::kElements,
                .shards = pointwise_shards,
+               .fuse = fuse_bias,
                .in_place = InPlace::kFirst,
                .cpu = unary<functors::Relu>,
                .reference = plain_unary<PlainRelu>};
@@ -49,6 +51,7 @@ const Op kReluGrad{.name = "ReluGrad",
                    .gradient = relu_grad_gradient,
                    .split = WorkSplit::kElements,
                    .shards = pointwise_shards,
+                   .fuse = fuse_bias_gradient,
                    .in_place = InPlace::kAny,
                    .cpu = binary<functors::ReluGrad>,
                    .reference = plain_binary<PlainReluGrad>};

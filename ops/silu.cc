@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/bias_activation.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/pointwise_op.h"
 #include "belfry/ops/operand.h"
@@ -47,6 +48,7 @@ const Op kSilu{.name = "Silu",
                .gradient = silu_gradient,
                .split = WorkSplit::kElements,
                .shards = pointwise_shards,
+               .fuse = fuse_bias,
                .in_place = InPlace::kFirst,
                .cpu = unary<functors::Silu>,
                .reference = plain_unary<PlainSilu>};
@@ -56,6 +58,7 @@ const Op kSiluGrad{.name = "SiluGrad",
                    .gradient = silu_grad_gradient,
                    .split = WorkSplit::kElements,
                    .shards = pointwise_shards,
+                   .fuse = fuse_bias_gradient,
                    .in_place = InPlace::kAny,
                    .cpu = binary<functors::SiluGrad>,
                    .reference = plain_binary<PlainSiluGrad>};

@@ -41,13 +41,15 @@ std::string Explanation::str() const {
                                            : "  - ",
                 candidate.device, ": ", candidate.reason, "\n");
   if (!fallback.empty()) text += cat("  soft placement: ", fallback, "\n");
-  return text + shards_text();
+  return text + step_text();
 }
 
-std::string Explanation::shards_text() const {
+std::string Explanation::step_text() const {
   if (shards == 0) return "";
-  std::string text = cat("  shards of the device: ", shards, "; runs ",
-                         runs == 1 ? "once" : "once for each", "\n");
+  std::string text;
+  if (!fused_into.empty()) text += cat("  fused with others into: ", fused_into, "\n");
+  text += cat("  shards of the device: ", shards, "; runs ", runs == 1 ? "once" : "once for each",
+              "\n");
   for (const DividedOutput& output : outputs) {
     text += cat("    ", output.type, ": ", output.division);
     if (!output.added_by.empty()) text += cat(", added up by ", join(output.added_by));

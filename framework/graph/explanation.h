@@ -1,5 +1,5 @@
 // Why a node is where it is, and how it is divided: what Graph::explain, Session::explain and
-// explain_shards answer.
+// explain_step answer.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -52,8 +52,10 @@ struct Explanation {
   // Elements per device when a setter decided.
   std::map<std::string, std::int64_t> load;
   std::string fallback;  // what soft placement let go, "" for nothing
-  // Of a step (explain_shards): shards of the node's device, 0 where no step was looked at or it
-  // has no such node; how often the node runs; what it makes.
+  // Of a step (explain_step): the launch that does the node's work together with that of others, ""
+  // for one of its own; shards of its device, 0 where no step was looked at or it has no such node;
+  // how often the launch runs; what it makes.
+  std::string fused_into;
   int shards = 0, runs = 0;
   std::vector<DividedOutput> outputs;
   std::vector<WholeCopy> copies;
@@ -62,7 +64,7 @@ struct Explanation {
   std::string str() const;
 
  private:
-  std::string shards_text() const;
+  std::string step_text() const;
 };
 
 }  // namespace belfry

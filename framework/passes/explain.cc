@@ -79,12 +79,22 @@ std::vector<std::string> users_of(Value value, const PlanGraph& plan) {
   return users;
 }
 
+// The plan node that does the work of a node of the graph, or none.
+NodeIndex node_that_runs(const Node& node, const PlanGraph& plan) {
+  const auto fused = plan.fused_into.find(&node);
+  if (fused == plan.fused_into.end()) return plan.find(node);
+  for (const NodeIndex n : plan.nodes.indices())
+    if (plan.node(n).op == fused->second.op && plan.node(n).node == fused->second.node) return n;
+  return {};
+}
+
 }  // namespace
 
-void explain_shards(const Node& node, const PlanGraph& plan, Explanation& result) {
-  const NodeIndex n = plan.find(node);
+void explain_step(const Node& node, const PlanGraph& plan, Explanation& result) {
+  const NodeIndex n = node_that_runs(node, plan);
   if (!n) return;
   const PlanNode& planned = plan.node(n);
+  if (planned.op != &node.op()) result.fused_into = cat(planned.op->name, " ", planned.name());
   result.shards = plan.batches.empty() ? 1 : plan.shards_per_device;
   result.runs = plan.runs(planned);
   for (std::size_t i = 0; i < planned.types.size(); ++i)

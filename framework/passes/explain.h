@@ -1,4 +1,4 @@
-// Why the placer put a node where it is, and how a plan divides it.
+// Why the placer put a node where it is, and what a plan makes of it.
 #pragma once
 #include "belfry/framework/graph/explanation.h"
 #include "belfry/framework/passes/placement.h"
@@ -9,8 +9,8 @@ namespace belfry {
 // Session::explain: places the graph again, and looks on.
 Explanation explain_placement(const Output& output, const Placement& placement);
 
-// Adds how `plan` cuts the node into shards, and which whole copies it makes; nothing for a node
-// that it does not run.
-void explain_shards(const Node& node, const PlanGraph& plan, Explanation& result);
+// Adds which launch of `plan` does the node's work, how that is cut into shards, and which whole
+// copies it makes; nothing for a node that it does not run.
+void explain_step(const Node& node, const PlanGraph& plan, Explanation& result);
 
 }  // namespace belfry

@@ -52,8 +52,11 @@ class NodeFuser {
   void apply() {
     const std::size_t count = plan_.nodes.size();
     Replacements replacements;
+    decltype(plan_.fused_into) fused_into;
     for (FusedNodes& fused : made_) {
       const NodeIndex root = fused.root;
+      for (const NodeIndex member : fused.members)
+        fused_into[plan_.node(member).node] = {fused.node.op, fused.node.node};
       for (const NodeIndex member : fused.members)
         if (member != root) replacements.nodes[member] = root;
       for (std::size_t i = 0; i < fused.results.size(); ++i)
@@ -63,7 +66,10 @@ class NodeFuser {
     }
     // Fusions that close a cycle with each other are given up, all of them: graphs of training
     // programs have none.
-    if (replace_nodes(plan_, replacements)) return;
+    if (replace_nodes(plan_, replacements)) {
+      plan_.fused_into = std::move(fused_into);
+      return;
+    }
     for (std::size_t i = 0; i < made_.size(); ++i)
       plan_.nodes[made_[i].root] = std::move(plan_.nodes[NodeIndex(count + i)]);
     plan_.nodes.resize(count);

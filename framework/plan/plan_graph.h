@@ -163,6 +163,14 @@ struct PlanGraph {
   // depends on how many towers share the samples (passes/tower_dependence.h); null: there is none.
   const Node* tower_dependent = nullptr;
 
+  // Nodes of the graph that pass `fuse` has put into one with others, and that one: its op, and the
+  // node in whose place it stands.
+  struct FusedInto {
+    const Op* op;
+    const Node* node;
+  };
+  std::map<const Node*, FusedInto> fused_into;
+
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
   LockDuration locks = LockDuration::kWholeRun;

@@ -27,12 +27,45 @@ bool Surroundings::fits(NodeIndex n) const {
          node.sharding.divides() == root.sharding.divides();
 }
 
+bool Surroundings::keeps_rows(NodeIndex n) const {
+  const PlanNode& node = plan_.node(n);
+  if (!node.op->alias || !node.after.empty() || node.inputs[0].shard != Value::kOwn ||
+      node.device() != plan_.node(root_).device())
+    return false;
+  const TensorType &from = plan_.type(node.inputs[0]), &to = node.types[0];
+  return from.dtype == to.dtype && from.shape.rank() > 0 && to.shape.rank() > 0 &&
+         from.shape.back() == to.shape.back();
+}
+
+Value Surroundings::before_aliases(Value value) const {
+  while (value.shard == Value::kOwn && keeps_rows(value.node))
+    value = plan_.node(value.node).inputs[0];
+  return value;
+}
+
+Value Surroundings::behind_aliases(Value value) const {
+  for (;;) {
+    const NodeIndex user = sole_user(value);
+    if (!user || !keeps_rows(user)) return value;
+    value = {user, 0};
+  }
+}
+
+NodeIndex Surroundings::maker_for(NodeIndex user, Value value, const Op& op) const {
+  for (;;) {
+    if (is_used_by_others(value, {&user, 1})) return {};
+    if (value.shard != Value::kOwn || !keeps_rows(value.node)) return maker(value, op);
+    user = value.node;
+    value = plan_.node(user).inputs[0];
+  }
+}
+
 NodeIndex Surroundings::maker(Value value, const Op& op) const {
   const bool found = plan_.node(value.node).op == &op && value.shard == Value::kOwn;
   return found && fits(value.node) ? value.node : NodeIndex();
 }
 
-NodeIndex Surroundings::only_user(Value value, const Op& op) const {
+NodeIndex Surroundings::sole_user(Value value) const {
   NodeIndex only;
   for (const NodeIndex user : consumers_[value.node]) {
     const PlanNode& node = plan_.node(user);
@@ -41,7 +74,19 @@ NodeIndex Surroundings::only_user(Value value, const Op& op) const {
     if (only) return {};  // it may be one that reads the value twice
     only = user;
   }
+  return only;
+}
+
+NodeIndex Surroundings::only_user(Value value, const Op& op) const {
+  const NodeIndex only = sole_user(value);
   return only && plan_.node(only).op == &op && fits(only) ? only : NodeIndex();
+}
+
+NodeIndex Surroundings::user(Value value, const Op& op) const {
+  for (const NodeIndex user : consumers_[value.node])
+    if (plan_.node(user).op == &op && reads_value(plan_.node(user), value) && fits(user))
+      return user;
+  return {};
 }
 
 bool Surroundings::is_used_by_others(Value value, std::span<const NodeIndex> members) const {

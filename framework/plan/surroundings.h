@@ -30,14 +30,23 @@ class Surroundings {
   std::size_t inputs() const { return plan_.node(root_).inputs.size(); }
   Value input(std::size_t i) const { return plan_.node(root_).inputs[i]; }
   Value output(int i) const { return {root_, i}; }
-  // Input i of another node.
-  Value input_of(NodeIndex n, std::size_t i) const { return plan_.node(n).inputs[i]; }
+  // Another node.
+  const PlanNode& node(NodeIndex n) const { return plan_.node(n); }
   const TensorType& type(Value value) const { return plan_.type(value); }
+
+  // What a value was before aliases that keep its last dimension, such as reshapes of the others.
+  Value before_aliases(Value value) const;
+  // What such aliases make of a value that nothing else uses.
+  Value behind_aliases(Value value) const;
 
   // The node that makes a value, if it is one of `op` on this device that may be fused; else none.
   NodeIndex maker(Value value, const Op& op) const;
-  // The same of the one node that uses a value; none if several do.
+  // The same through such aliases, if the value is made for `user` alone.
+  NodeIndex maker_for(NodeIndex user, Value value, const Op& op) const;
+  // As maker(), of the one node that uses a value; none if several do.
   NodeIndex only_user(Value value, const Op& op) const;
+  // A node of `op` that uses a value, and may be fused, among others; else none.
+  NodeIndex user(Value value, const Op& op) const;
   // Whether a node that is not among `members` uses a value, or waits for its node.
   bool is_used_by_others(Value value, std::span<const NodeIndex> members) const;
 
@@ -48,6 +57,10 @@ class Surroundings {
   std::optional<FusedNodes> take() { return std::move(made_); }
 
  private:
+  // Whether a node is such an alias.
+  bool keeps_rows(NodeIndex n) const;
+  // The one node that uses a value; none if several do.
+  NodeIndex sole_user(Value value) const;
   // Whether nodes run alike: on one device, once or once per shard.
   bool fits(NodeIndex n) const;
   // Whether each shard takes its own part of a value that a member reads.

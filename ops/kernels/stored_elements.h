@@ -17,6 +17,8 @@ class StoredElements {
   }
   void load(const void* x, std::int64_t at, std::int64_t count, T* to) const;
   void store(const T* from, std::int64_t count, void* x, std::int64_t at) const;
+  // What is left of x [count] once it has been stored and loaded.
+  void round(T* x, std::int64_t count) const;
 
  private:
   std::optional<HalfConversion> half_;

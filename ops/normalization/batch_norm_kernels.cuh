@@ -3,7 +3,7 @@
 // computed in.
 #pragma once
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/normalization/row_passes.cuh"
+#include "belfry/ops/kernels/row_passes.cuh"
 
 namespace belfry::cuda::batch_norm {
 

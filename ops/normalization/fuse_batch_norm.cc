@@ -2,31 +2,15 @@
 #include "belfry/framework/plan/surroundings.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
+#include "belfry/ops/fusing.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
 #include "belfry/ops/relu.h"
 
 namespace belfry {
-namespace {
-
-// What a cast from 16 bits, which a GPU reads as they are, is made of; else the value itself.
-Value before_cast(const Surroundings& around, Value value) {
-  const NodeIndex cast = around.on_gpu() ? around.maker(value, kCast) : NodeIndex();
-  if (!cast || around.type(value).dtype != DType::kF32) return value;
-  const Value from = around.input_of(cast, 0);
-  return is_half(around.type(from).dtype) ? from : value;
-}
-
-// The cast that alone uses a value, if it is one to `dtype`.
-NodeIndex cast_to(const Surroundings& around, Value value, DType dtype) {
-  const NodeIndex cast = around.only_user(value, kCast);
-  return cast && around.type({cast, 0}).dtype == dtype ? cast : NodeIndex();
-}
-
-}  // namespace
-
 // Cast, BatchNormTrain or BatchNormInference, Cast, Add, Relu: all but the second may be missing.
 void fuse_batch_norm(Surroundings& around) {
+  if (is_half(around.type(around.input(1)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrain;
   std::vector<Value> inputs;
   for (std::size_t i = 0; i < (trained ? 3 : 5); ++i) inputs.push_back(around.input(i));
@@ -43,13 +27,9 @@ void fuse_batch_norm(Surroundings& around) {
       take(cast);
     }
   }
-  if (const NodeIndex sum = around.only_user(y, kAdd)) {
-    const Value left = around.input_of(sum, 0), right = around.input_of(sum, 1);
-    const Value shortcut = left == y ? right : left;
-    if (left != right && around.type(shortcut) == around.type(y)) {
-      inputs.push_back(shortcut);
-      take(sum);
-    }
+  if (const SumOfTwo sum = sum_of_two(around, around.only_user(y, kAdd)); sum.node) {
+    inputs.push_back(sum.left == y ? sum.right : sum.left);
+    take(sum.node);
   }
   const NodeIndex relu = around.only_user(y, kRelu);
   if (relu) take(relu);
@@ -65,6 +45,7 @@ void fuse_batch_norm(Surroundings& around) {
 // ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the third may be
 // missing.
 void fuse_batch_norm_gradient(Surroundings& around) {
+  if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrainGrad;
   std::vector<Value> inputs, results;
   for (std::size_t i = 0; i < 5; ++i) inputs.push_back(around.input(i));
@@ -83,8 +64,8 @@ void fuse_batch_norm_gradient(Surroundings& around) {
   }
   if (const NodeIndex relu = around.maker(inputs[0], kReluGrad)) {
     const Value g = inputs[0];
-    inputs[0] = around.input_of(relu, 0);
-    inputs.push_back(around.input_of(relu, 1));
+    inputs[0] = around.node(relu).inputs[0];
+    inputs.push_back(around.node(relu).inputs[1]);
     members.push_back(relu);
     std::vector<NodeIndex> readers = members;
     readers.push_back(around.output(0).node);
@@ -102,10 +83,10 @@ void fuse_batch_norm_gradient(Surroundings& around) {
 void fuse_batch_norm_sums(Surroundings& around) {
   const Value g = around.input(0);
   const NodeIndex relu = around.maker(g, kReluGrad);
-  if (!relu) return;
+  if (!relu || is_half(around.type(around.input(2)).dtype)) return;  // the mean
   around.replace(kReluBatchNormSums,
-                 {around.input_of(relu, 0), around.input(1), around.input(2), around.input(3),
-                  around.input_of(relu, 1)},
+                 {around.node(relu).inputs[0], around.input(1), around.input(2), around.input(3),
+                  around.node(relu).inputs[1]},
                  {g, around.output(0), around.output(1)}, {relu});
 }
 

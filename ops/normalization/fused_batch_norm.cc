@@ -9,6 +9,7 @@
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/kernels/normalise.h"
+#include "belfry/ops/kernels/reference_of_part.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/relu.h"
@@ -215,18 +216,10 @@ KernelRun relu_sums_cpu(KernelPlan& plan) {
   });
 }
 
-// The reference kernel of one of the nodes that a fused one stands for.
-KernelRun reference_of(const Op& op, const KernelPlan& plan, std::vector<TensorType> inputs,
-                       std::vector<TensorType> outputs) {
-  KernelPlan member(plan.node(), inputs, outputs, whole_range(op, 0, inputs, outputs));
-  member.set_op(op);
-  member.set_batch(plan.batch());
-  return op.reference(member);
-}
-
-// That of a pointwise one, on equal tensors.
-KernelRun reference_of(const Op& op, const KernelPlan& plan, const TensorType& image) {
-  return reference_of(op, plan, std::vector(static_cast<std::size_t>(op.inputs), image), {image});
+// The reference kernel of a pointwise op, on equal tensors.
+KernelRun pointwise_reference(const Op& op, const KernelPlan& plan, const TensorType& image) {
+  return reference_of_part(op, plan, std::vector(static_cast<std::size_t>(op.inputs), image),
+                           {image});
 }
 
 WorkRange all_elements(const TensorType& image) { return {0, image.shape.elements()}; }
@@ -239,17 +232,17 @@ KernelRun forward_reference(KernelPlan& plan) {
   inputs[0] = image;
   if (trained) outputs.insert(outputs.end(), 2, channels);
   const Op& norm = trained ? kBatchNormTrain : kBatchNormInference;
-  return
-      [range = whole_range(norm, 0, inputs, outputs), all = all_elements(image),
-       normalise = reference_of(norm, plan, inputs, outputs), add = reference_of(kAdd, plan, image),
-       rectify = reference_of(kRelu, plan, image)](const Pointers& p) {
-        const std::size_t own = forward_inputs(trained);
-        normalise(Pointers(p.given_inputs().first(own), p.all_outputs(), nullptr, range, p.step()));
-        void* y[2] = {p.all_outputs()[0], p.inputs() > own ? p.given_inputs()[own] : nullptr};
-        const std::span to(y, 1);
-        if (y[1]) add(Pointers(y, to, nullptr, all, p.step()));
-        if (relu) rectify(Pointers(to, to, nullptr, all, p.step()));
-      };
+  return [range = whole_range(norm, 0, inputs, outputs), all = all_elements(image),
+          normalise = reference_of_part(norm, plan, inputs, outputs),
+          add = pointwise_reference(kAdd, plan, image),
+          rectify = pointwise_reference(kRelu, plan, image)](const Pointers& p) {
+    const std::size_t own = forward_inputs(trained);
+    normalise(Pointers(p.given_inputs().first(own), p.all_outputs(), nullptr, range, p.step()));
+    void* y[2] = {p.all_outputs()[0], p.inputs() > own ? p.given_inputs()[own] : nullptr};
+    const std::span to(y, 1);
+    if (y[1]) add(Pointers(y, to, nullptr, all, p.step()));
+    if (relu) rectify(Pointers(to, to, nullptr, all, p.step()));
+  };
 }
 
 template <bool trained>
@@ -261,8 +254,8 @@ KernelRun fused_gradient_reference(KernelPlan& plan) {
   inputs[0] = inputs[1] = outputs[0] = image;
   const Op& grad = trained ? kBatchNormTrainGrad : kBatchNormInferenceGrad;
   return [range = whole_range(grad, 0, inputs, outputs), all = all_elements(image),
-          gradient = reference_of(grad, plan, inputs, outputs),
-          mask = reference_of(kReluGrad, plan, image)](const Pointers& p) {
+          gradient = reference_of_part(grad, plan, inputs, outputs),
+          mask = pointwise_reference(kReluGrad, plan, image)](const Pointers& p) {
     const std::size_t own = gradient_outputs(trained);
     void* in[kGradientInputs];
     std::ranges::copy(p.given_inputs().first(kGradientInputs), in);
@@ -277,9 +270,9 @@ KernelRun fused_gradient_reference(KernelPlan& plan) {
 
 KernelRun relu_sums_reference(KernelPlan& plan) {
   const TensorType image = plan.input(1), channels = plan.input(2);
-  return [all = all_elements(image), mask = reference_of(kReluGrad, plan, image),
-          sums = reference_of(kBatchNormSums, plan, {image, image, channels, channels},
-                              {channels, channels})](const Pointers& p) {
+  return [all = all_elements(image), mask = pointwise_reference(kReluGrad, plan, image),
+          sums = reference_of_part(kBatchNormSums, plan, {image, image, channels, channels},
+                                   {channels, channels})](const Pointers& p) {
     const auto in = p.given_inputs();
     void* const masked[2] = {in[0], in[4]};
     void* const summed[4] = {p.all_outputs()[0], in[1], in[2], in[3]};

@@ -3,15 +3,11 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
-#include "belfry/framework/kernels/reduce.h"
-#include "belfry/ops/kernels/row_norm.h"
+#include "belfry/ops/normalization/fused_layer_norm.h"
+#include "belfry/ops/normalization/layer_norm_impl.h"
 
 namespace belfry {
 namespace {
-
-// Of layer norm, which is centred, or RMS norm.
-template <bool centred>
-using RowNormOptions = std::conditional_t<centred, LayerNormOptions, RmsNormOptions>;
 
 // Input i is x, and those behind it have one value per column.
 template <bool centred>
@@ -59,54 +55,6 @@ Sharding norm_grad_shards(const ShardContext& c) {
   return sharding;
 }
 
-struct Rows {
-  explicit Rows(const Shape& x)
-      : columns(x.back()),
-        count(columns == 0 ? 0 : x.product(0, x.rank() - 1)),
-        per_sample(columns == 0 ? 0 : x.product(1, x.rank() - 1)) {}
-  std::int64_t columns, count, per_sample;
-};
-
-template <bool centred>
-KernelRun norm_cpu(KernelPlan& plan) {
-  const Rows rows(plan.output().shape);
-  const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      const T *const gamma = p.input<T>(1), *const beta = centred ? p.input<T>(2) : nullptr;
-      for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
-        const T* const x = p.input<T>(0) + r * rows.columns;
-        const auto by = kernels::row_scale<centred>(x, rows.columns, static_cast<T>(epsilon));
-        kernels::normalise_row<centred>(x, rows.columns, by, gamma, beta,
-                                        p.output<T>() + r * rows.columns);
-      }
-    };
-  });
-}
-
-// What each row adds to dgamma lies in dx until it is summed.
-template <bool centred>
-KernelRun norm_grad_cpu(KernelPlan& plan) {
-  const Rows rows(plan.input(1).shape);
-  plan.workspace(rows.count * 2 * static_cast<std::int64_t>(size_of(plan.dtype())));
-  const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
-  return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
-      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
-      T* const dx = p.output<T>(0);
-      auto* const by = reinterpret_cast<kernels::RowScale<T>*>(p.workspace());
-      for (std::int64_t r = 0; r < rows.count; ++r) {
-        by[r] = kernels::row_scale<centred>(x + r * n, n, static_cast<T>(epsilon));
-        kernels::scale_product(dy + r * n, x + r * n, n, by[r], dx + r * n);
-      }
-      kernels::column_sums(dx, rows.count, n, p.output<T>(1), 0, n);
-      if (centred) kernels::column_sums(dy, rows.count, n, p.output<T>(2), 0, n);
-      for (std::int64_t r = 0; r < rows.count; ++r)
-        kernels::row_gradient<centred>(dy + r * n, x + r * n, n, by[r], p.input<T>(2), dx + r * n);
-    };
-  });
-}
-
 // The plain kernels: row by row, in f64.
 struct PlainRow {
   template <class T>
@@ -123,7 +71,7 @@ struct PlainRow {
 
 template <bool centred>
 KernelRun norm_reference(KernelPlan& plan) {
-  const Rows rows(plan.output().shape);
+  const NormRows rows(plan.output().shape);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
@@ -154,7 +102,7 @@ void plain_row_gradient(const T* dy, const T* x, const T* gamma, std::int64_t n,
 
 template <bool centred>
 KernelRun norm_grad_reference(KernelPlan& plan) {
-  const Rows rows(plan.input(1).shape);
+  const NormRows rows(plan.input(1).shape);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
@@ -184,8 +132,9 @@ const Op kLayerNorm{.name = "LayerNorm",
                     .gradient = norm_gradient<kLayerNormGrad>,
                     .split = WorkSplit::kRows,
                     .shards = by_rows<1>,
+                    .fuse = fuse_row_norm,
                     .in_place = InPlace::kFirst,
-                    .cpu = norm_cpu<true>,
+                    .cpu = row_norm_on_host<true>,
                     .reference = norm_reference<true>,
                     .autocast = Autocast::kFull};
 
@@ -195,7 +144,8 @@ const Op kLayerNormGrad{
     .shape = norm_grad_shape<true>,
     .no_gradient = "second derivatives of layer normalisation are not supported",
     .shards = norm_grad_shards,
-    .cpu = norm_grad_cpu<true>,
+    .fuse = fuse_row_norm_gradient,
+    .cpu = row_norm_gradient_on_host<true>,
     .reference = norm_grad_reference<true>};
 
 const Op kRmsNorm{.name = "RmsNorm",
@@ -204,8 +154,9 @@ const Op kRmsNorm{.name = "RmsNorm",
                   .gradient = norm_gradient<kRmsNormGrad>,
                   .split = WorkSplit::kRows,
                   .shards = by_rows<1>,
+                  .fuse = fuse_row_norm,
                   .in_place = InPlace::kFirst,
-                  .cpu = norm_cpu<false>,
+                  .cpu = row_norm_on_host<false>,
                   .reference = norm_reference<false>,
                   .autocast = Autocast::kFull};
 
@@ -214,7 +165,8 @@ const Op kRmsNormGrad{.name = "RmsNormGrad",
                       .shape = norm_grad_shape<false>,
                       .no_gradient = "second derivatives of RMS normalisation are not supported",
                       .shards = norm_grad_shards,
-                      .cpu = norm_grad_cpu<false>,
+                      .fuse = fuse_row_norm_gradient,
+                      .cpu = row_norm_gradient_on_host<false>,
                       .reference = norm_grad_reference<false>};
 
 Output layer_norm(Output x, Output gamma, Output beta, LayerNormOptions options, At at) {

@@ -1,11 +1,17 @@
-// Layer and RMS normalisation: a block takes a row.
+// Layer and RMS normalisation, with or without the sums around it (fused_layer_norm.h): a block
+// takes a row. X is the type of y and dy, S that of the rows: both are of f32 or f64, or X is of 16
+// bits and S the same or f32.
 #include "belfry/framework/cuda/kernels/column_tree.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
+#include "belfry/framework/cuda/kernels/pack.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/kernels/row_norm.h"
+#include "belfry/ops/normalization/fused_layer_norm.h"
 #include "belfry/ops/normalization/layer_norm.h"
+#include "belfry/ops/normalization/layer_norm_impl.h"
 
 namespace belfry::cuda {
 namespace {
@@ -20,71 +26,101 @@ struct NormShared {
   T offset;
 };
 
+template <class X>
+BELFRY_HD X rounded_sum(Wide<X> a, Wide<X> b) {
+  return Stored<X>::narrow(a + b);
+}
+
 // Leaves in shared.by what kernels::row_scale() gives, for x [n].
-template <class T>
-BELFRY_HD void find_scale(const Block& block, NormShared<T>& shared, bool centred, const T* x,
+template <class S, class T>
+BELFRY_HD void find_scale(const Block& block, NormShared<T>& shared, bool centred, const S* x,
                           std::int64_t n, T epsilon) {
   const T count = static_cast<T>(n);
-  if (centred) fold(block, shared.fold, Add{}, 0, n, [&](std::int64_t i) { return x[i] - x[0]; });
+  const auto at = [x](std::int64_t i) { return Stored<S>::widen(x[i]); };
+  if (centred) fold(block, shared.fold, Add{}, 0, n, [&](std::int64_t i) { return at(i) - at(0); });
   block.each([&](int thread) {
-    if (thread == 0) shared.by.mean = centred ? x[0] + shared.fold.total / count : T(0);
+    if (thread == 0) shared.by.mean = centred ? at(0) + shared.fold.total / count : T(0);
   });
   fold(block, shared.fold, Add{}, 0, n,
-       [&](std::int64_t i) { return (x[i] - shared.by.mean) * (x[i] - shared.by.mean); });
+       [&](std::int64_t i) { return (at(i) - shared.by.mean) * (at(i) - shared.by.mean); });
   block.each([&](int thread) {
     if (thread == 0) shared.by.scale = T(1) / math::sqrt(shared.fold.total / count + epsilon);
   });
 }
 
-template <class T>
+// What the graph rounds is rounded here. y may be x, and sum may be rows, or y.
+template <class X, class S>
 struct NormRow {
+  using T = Wide<S>;
   using Shared = NormShared<T>;
-  const T *x, *gamma, *beta;  // beta: of layer norm, which is centred
+  const X *x, *bias;  // null: nothing is added
+  const S* rows;
+  const T *gamma, *beta;  // beta: of layer norm, which is centred
   std::int64_t columns;
   T epsilon;
-  T* y;
+  X* y;
+  S* sum;  // where x + rows goes, if there is x
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const T* const from = x + block.index * columns;
-    T* const to = y + block.index * columns;
+    const std::int64_t first = block.index * columns;
+    const S* from = rows + first;
+    if (x) {
+      for_each(block, columns, [&](std::int64_t i) {
+        X term = x[first + i];
+        if (bias) term = rounded_sum<X>(Stored<X>::widen(term), Stored<X>::widen(bias[i]));
+        sum[first + i] = rounded_sum<S>(Stored<X>::widen(term), Stored<S>::widen(from[i]));
+      });
+      from = sum + first;
+    }
+    X* const to = y + first;
     find_scale(block, shared, beta != nullptr, from, columns, epsilon);
     for_each(block, columns, [&](std::int64_t i) {
-      const T scaled = (from[i] - shared.by.mean) * shared.by.scale * gamma[i];
-      to[i] = beta ? scaled + beta[i] : scaled;
+      const T centred = Stored<S>::widen(from[i]) - shared.by.mean;
+      const T scaled = centred * shared.by.scale * gamma[i];
+      to[i] = Stored<X>::narrow(beta ? scaled + beta[i] : scaled);
     });
   }
 };
 
-// dx, and the scales of rows.
-template <class T>
+// dx, to which `other` is added unless it is null, and the scales of rows.
+template <class X, class S>
 struct NormGradRow {
+  using T = Wide<S>;
   using Shared = NormShared<T>;
   bool centred;
-  const T *dy, *x, *gamma;
+  const X* dy;
+  const S *x, *other;
+  const T* gamma;
   std::int64_t columns;
   T epsilon;
   RowScale<T>* scales;
-  T* dx;
+  S* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const T *const d = dy + block.index * columns, *const from = x + block.index * columns;
-    T* const to = dx + block.index * columns;
+    const std::int64_t first = block.index * columns;
+    const S* const from = x + first;
+    const auto weighted = [this, first](std::int64_t i) {
+      return Stored<X>::widen(dy[first + i]) * gamma[i];
+    };
+    const auto normed = [&](std::int64_t i) {
+      return (Stored<S>::widen(from[i]) - shared.by.mean) * shared.by.scale;
+    };
     const T count = static_cast<T>(columns);
     find_scale(block, shared, centred, from, columns, epsilon);
-    if (centred)
-      fold(block, shared.fold, Add{}, 0, columns, [&](std::int64_t i) { return d[i] * gamma[i]; });
+    if (centred) fold(block, shared.fold, Add{}, 0, columns, weighted);
     block.each([&](int thread) {
       if (thread > 0) return;
       shared.offset = centred ? shared.fold.total / count : T(0);
       scales[block.index] = shared.by;
     });
-    fold(block, shared.fold, Add{}, 0, columns, [&](std::int64_t i) {
-      return d[i] * gamma[i] * ((from[i] - shared.by.mean) * shared.by.scale);
-    });
+    fold(block, shared.fold, Add{}, 0, columns,
+         [&](std::int64_t i) { return weighted(i) * normed(i); });
     for_each(block, columns, [&](std::int64_t i) {
-      const auto [mean, scale] = shared.by;
       const T slope = shared.fold.total / count;
-      to[i] = scale * (d[i] * gamma[i] - shared.offset - (from[i] - mean) * scale * slope);
+      S own =
+          Stored<S>::narrow(shared.by.scale * (weighted(i) - shared.offset - normed(i) * slope));
+      if (other) own = rounded_sum<S>(Stored<S>::widen(own), Stored<S>::widen(other[first + i]));
+      dx[first + i] = own;
     });
   }
 };
@@ -95,10 +131,12 @@ struct FactorGradients {
 };
 
 // Sums over rows 8 by 8, or over what groups of them have left: those of kernels::column_sums().
-template <class T>
+template <class X, class S>
 struct FactorLeaf {
+  using T = Wide<S>;
   using Value = FactorGradients<T>;
-  const T *dy, *x;
+  const X* dy;
+  const S* x;
   const RowScale<T>* scales;
   const Value* parts;  // null for rows
   std::int64_t rows, columns;
@@ -111,8 +149,9 @@ struct FactorLeaf {
   }
   BELFRY_HD Value row(std::int64_t r, std::int64_t column) const {
     if (r >= rows) return neutral();
-    const T d = dy[r * columns + column];
-    return {d * ((x[r * columns + column] - scales[r].mean) * scales[r].scale), d};
+    const T d = Stored<X>::widen(dy[r * columns + column]);
+    const T centred = Stored<S>::widen(x[r * columns + column]) - scales[r].mean;
+    return {d * (centred * scales[r].scale), d};
   }
   BELFRY_HD Value operator()(std::int64_t, std::int64_t leaf, std::int64_t column) const {
     if (parts) return parts[leaf * columns + column];
@@ -133,8 +172,8 @@ struct FactorLeaf {
 };
 
 // In one launch, or two where there are many rows.
-template <class T>
-void sum_over_rows(Queue& queue, FactorLeaf<T> leaf, FactorGradients<T>* parts) {
+template <class X, class S>
+void sum_over_rows(Queue& queue, FactorLeaf<X, S> leaf, FactorGradients<Wide<S>>* parts) {
   const std::int64_t leaves = (leaf.rows + 7) / 8;
   const LeafGroups by(leaves);
   leaf.to_parts = by.groups == 1 ? nullptr : parts;
@@ -155,15 +194,32 @@ double epsilon_of(const KernelPlan& plan) {
     return plan.options<RmsNormOptions>().epsilon;
 }
 
+// Calls f(X{}, S{}).
+template <class F>
+QueueRun visit_rows(DType x, DType rows, const F& f) {
+  if (x == rows) return visit_stored(x, [&]<class X>(X) { return f(X{}, X{}); });
+  const auto no_half = [](DType, const auto&) { return QueueRun(); };
+  return kernels::visit_half_or(x, no_half, [&]<class X>(X) { return f(X{}, float{}); });
+}
+
 template <bool centred>
 QueueRun norm(KernelPlan& plan) {
   const Shape& shape = plan.output().shape;
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [grid = rows_of(shape), columns = shape.back(),
-            epsilon = static_cast<T>(epsilon_of<centred>(plan))](const Pointers& p, Queue& queue) {
+  const std::size_t gamma = plan.inputs() - row_norm_factors(centred), rows = gamma > 1 ? 1 : 0;
+  const double epsilon = epsilon_of<centred>(plan);
+  return visit_rows(plan.dtype(), plan.input(rows).dtype, [&]<class X, class S>(X, S) -> QueueRun {
+    using T = Wide<S>;
+    return [=, grid = rows_of(shape), columns = shape.back()](const Pointers& p, Queue& queue) {
       launch(queue,
-             NormRow<T>{p.input<T>(0), p.input<T>(1), centred ? p.input<T>(2) : nullptr, columns,
-                        epsilon, p.output<T>()},
+             NormRow<X, S>{.x = rows > 0 ? p.input<X>(0) : nullptr,
+                           .bias = gamma > 2 ? p.input<X>(2) : nullptr,
+                           .rows = p.input<S>(rows),
+                           .gamma = p.input<T>(gamma),
+                           .beta = centred ? p.input<T>(gamma + 1) : nullptr,
+                           .columns = columns,
+                           .epsilon = static_cast<T>(epsilon),
+                           .y = p.output<X>(),
+                           .sum = p.output<S>(p.outputs() - 1)},
              grid);
     };
   });
@@ -175,27 +231,37 @@ QueueRun norm_grad(KernelPlan& plan) {
   const Grid grid = rows_of(shape);
   const LeafGroups groups((grid.blocks + 7) / 8);
   const std::int64_t parts = groups.groups == 1 ? 0 : groups.groups * shape.back();
-  return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
+  const double epsilon = epsilon_of<centred>(plan);
+  return visit_rows(plan.input(0).dtype, plan.dtype(), [&]<class X, class S>(X, S) -> QueueRun {
+    using T = Wide<S>;
     plan.workspace(parts * static_cast<std::int64_t>(sizeof(FactorGradients<T>)) +
                    grid.blocks * static_cast<std::int64_t>(sizeof(RowScale<T>)));
-    return [=, columns = shape.back(), epsilon = static_cast<T>(epsilon_of<centred>(plan))](
-               const Pointers& p, Queue& queue) {
+    return [=, columns = shape.back()](const Pointers& p, Queue& queue) {
       auto* const sums = reinterpret_cast<FactorGradients<T>*>(p.workspace());
       auto* const scales = reinterpret_cast<RowScale<T>*>(sums + parts);
-      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
+      const X* const dy = p.input<X>(0);
+      const S* const x = p.input<S>(1);
       launch(queue,
-             NormGradRow<T>{centred, dy, x, p.input<T>(2), columns, epsilon, scales, p.output<T>()},
+             NormGradRow<X, S>{.centred = centred,
+                               .dy = dy,
+                               .x = x,
+                               .other = p.inputs() > 3 ? p.input<S>(3) : nullptr,
+                               .gamma = p.input<T>(2),
+                               .columns = columns,
+                               .epsilon = static_cast<T>(epsilon),
+                               .scales = scales,
+                               .dx = p.output<S>()},
              grid);
       sum_over_rows(queue,
-                    FactorLeaf<T>{.dy = dy,
-                                  .x = x,
-                                  .scales = scales,
-                                  .parts = nullptr,
-                                  .rows = grid.blocks,
-                                  .columns = columns,
-                                  .to_parts = nullptr,
-                                  .dgamma = p.output<T>(1),
-                                  .dbeta = centred ? p.output<T>(2) : nullptr},
+                    FactorLeaf<X, S>{.dy = dy,
+                                     .x = x,
+                                     .scales = scales,
+                                     .parts = nullptr,
+                                     .rows = grid.blocks,
+                                     .columns = columns,
+                                     .to_parts = nullptr,
+                                     .dgamma = p.output<T>(1),
+                                     .dbeta = centred ? p.output<T>(2) : nullptr},
                     sums);
     };
   });
@@ -206,6 +272,10 @@ const GpuKernel kernels_of_ops[] = {
     {kLayerNormGrad, norm_grad<true>},
     {kRmsNorm, norm<false>},
     {kRmsNormGrad, norm_grad<false>},
+    {kFusedLayerNorm, norm<true>, kTakesHalf},
+    {kFusedLayerNormGrad, norm_grad<true>, kTakesHalf},
+    {kFusedRmsNorm, norm<false>, kTakesHalf},
+    {kFusedRmsNormGrad, norm_grad<false>, kTakesHalf},
 };
 
 }  // namespace

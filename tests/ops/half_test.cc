@@ -58,14 +58,6 @@ Tensor widened(const Tensor& half) {
   return wide;
 }
 
-Tensor rounded(const Tensor& wide, DType dtype) {
-  Tensor half(wide.shape(), dtype);
-  kernels::half_conversion(dtype).narrow(wide.data<float>().data(),
-                                         reinterpret_cast<std::uint16_t*>(half.mutable_raw()),
-                                         wide.elements());
-  return half;
-}
-
 Tensor as_f32(const Tensor& tensor) { return is_half(tensor.dtype()) ? widened(tensor) : tensor; }
 
 struct HalfCase {
@@ -194,7 +186,7 @@ TEST_P(Half, IsF32RoundedOnce) {
   for (std::size_t i = 0; i < test.inputs.size(); ++i) {
     const Shape& shape = test.inputs[i];
     const Tensor x =
-        rounded(random_values(shape, test.low, test.high, static_cast<unsigned>(i) + 1), dtype);
+        to(random_values(shape, test.low, test.high, static_cast<unsigned>(i) + 1), dtype);
     halves.push_back(placeholder(graph, cat("half", i), dtype, shape));
     wides.push_back(placeholder(graph, cat("wide", i), DType::kF32, shape));
     feeds.push_back({halves.back(), x});
@@ -215,17 +207,15 @@ TEST_P(Half, IsF32RoundedOnce) {
   for (const bool reference : {false, true}) {
     const Tensor actual = as_f32(evaluate(half, feeds, {.reference = reference}));
     const Tensor plain = evaluate(wide, feeds, {.reference = true});
-    EXPECT_LE(
-        distance(actual, widened(rounded(plain, dtype)), dtype, test.rounds_weights && !reference),
-        reference ? 0 : 1)
+    EXPECT_LE(distance(actual, widened(to(plain, dtype)), dtype, test.rounds_weights && !reference),
+              reference ? 0 : 1)
         << actual.str() << "\ninstead of\n"
         << plain.str();
   }
   // Gradients are of the type, too, and near those of f32: they take the rounded y.
   const Tensor direction = random_values(half.shape(), -1, 1, 9);
-  const std::vector<Output> ys = gradients(
-                                half, halves,
-                                {.initial = {constant(graph, rounded(direction, dtype))}}),
+  const std::vector<Output> ys = gradients(half, halves,
+                                           {.initial = {constant(graph, to(direction, dtype))}}),
                             wide_ys =
                                 gradients(wide, wides, {.initial = {constant(graph, direction)}});
   for (std::size_t i = 0; i < ys.size(); ++i) {
@@ -253,8 +243,8 @@ TEST(HalfInSessions, GivesTheBitsOfTheInterpreter) {
                  w = placeholder(graph, "w", dtype, {8, 4});
     const Output y = softmax(add(relu(matmul(x, w)), constant(graph, 0.25, dtype)));
     const std::vector<Output> wanted = gradients(reduce_sum(mul(y, y)), {x, w});
-    const std::vector<FeedValue> feeds{{x, rounded(random_values({6, 8}), dtype)},
-                                       {w, rounded(random_values({8, 4}, -1, 1, 2), dtype)}};
+    const std::vector<FeedValue> feeds{{x, to(random_values({6, 8}), dtype)},
+                                       {w, to(random_values({8, 4}, -1, 1, 2), dtype)}};
     Session session(graph, {.device_count = {{"CPU", 1}}});
     for (int run = 0; run < 2; ++run)
       for (const Output& output : wanted)

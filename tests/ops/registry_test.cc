@@ -38,7 +38,7 @@ struct Definition {
 };
 
 std::vector<Definition> definitions() {
-  const std::regex pattern(R"re(\bconst Op k(\w+)\s*(?:\{\s*\.name = |=\s+\w+\()"(\w+)")re");
+  const std::regex pattern(R"re(\bconst Op k(\w+)\s*(?:\{\s*\.name = |=\s+\w+\(\s*)"(\w+)")re");
   std::vector<Definition> result;
   for (const char* folder : {"ops", "framework/core_ops", "framework/graph"})
     for (const fs::path& path : sources_below(folder)) {

@@ -11,6 +11,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/kernels/half.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/sanitizers.h"
@@ -317,6 +318,12 @@ Tensor random_values(Shape shape, double low, double high, unsigned seed) {
 
 Tensor to(const Tensor& tensor, DType dtype) {
   Tensor result(tensor.shape(), dtype);
+  if (is_half(dtype)) {
+    kernels::half_conversion(dtype).narrow(tensor.data<float>().data(),
+                                           reinterpret_cast<std::uint16_t*>(result.mutable_raw()),
+                                           tensor.elements());
+    return result;
+  }
   visit_any(tensor.dtype(), [&]<class From>(From) {
     visit_any(dtype, [&]<class To>(To) {
       std::ranges::transform(tensor.data<From>(), result.mutable_data<To>().begin(),

@@ -120,11 +120,12 @@ void TrainFlagSet::add_devices_and_gradients(FlagParser& parser) {
   parser.add("--partition_updates", aggregation.partition_updates, "0|1",
              "of several processes each keeps the optimizer's slots of a part of every variable, "
              "and updates that part; with --allreduce=collective; the same bits [0]");
-  parser.add("--fuse", trainer.session.fuse, "0|1",
-             "one pass over memory for batch norm with the sum and ReLU behind it, for their "
-             "gradients, and for a sum of gradients with its updates; on GPUs several updates in "
-             "one launch; on hosts batch norm with ReLU is made again for gradients; the same bits "
-             "(also --fuse_updates) [1]");
+  parser.add(
+      "--fuse", trainer.session.fuse, "0|1",
+      "one pass over memory for norms with the sums and ReLU around them, for a bias with the "
+      "activation behind it, for their gradients, and for a sum of gradients with its updates; "
+      "on GPUs several updates in one launch; on hosts batch norm with ReLU is made again for "
+      "gradients; the same bits (also --fuse_updates) [1]");
   parser.add("--share_replicas", trainer.session.share_replicas, "0|1",
              "one storage for equal replicas in one memory space; the same bits [1]");
   parser.add(

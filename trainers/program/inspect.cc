@@ -184,7 +184,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   if (node) {
     Explanation explanation = trainer.session().explain(node->output());
     for (const std::shared_ptr<const Plan>& plan : trainer.plans())
-      if (explanation.shards == 0) explain_shards(*node, *plan, explanation);
+      if (explanation.shards == 0) explain_step(*node, *plan, explanation);
     console.line(without_line_break(explanation.str()));
     json = to_json(explanation);
   }

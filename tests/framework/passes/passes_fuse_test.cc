@@ -9,6 +9,7 @@
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
 #include "belfry/ops/relu.h"
+#include "belfry/tests/framework/passes/fused_plan.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
 namespace belfry {
@@ -29,44 +30,16 @@ struct Net {
   Output normalised(Output in) {
     return cast(batch_norm_train(cast(in, gamma.dtype()), gamma, beta).y, in.dtype());
   }
-  std::vector<Tensor> results(Session& session) {
-    Step& step = session.prepare({y, dx[0], dx[1]}, {FeedType{x, {6, 4}, 0}});
-    std::vector<float> values;
-    for (int i = 0; i < 24; ++i) values.push_back(static_cast<float>(i * 7 % 24) / 8 - 1);
-    step.run(std::vector{converted(Tensor({6, 4}, values), x.dtype())});
-    std::vector<Tensor> all;
-    for (std::size_t i = 0; i < 3; ++i) {
-      all.push_back(step.fetched(i));
-      all.back().mutable_raw();  // memory of its own
-    }
-    return all;
-  }
-  static Tensor converted(const Tensor& tensor, DType dtype) {
-    Graph graph;
-    Session session(graph);
-    return dtype == tensor.dtype() ? tensor : session.run(cast(constant(graph, tensor), dtype));
-  }
-
   Graph graph;
   Output x, gamma, beta, first, sum, y;
   std::vector<Output> dx;
 };
 
-std::multiset<std::string> ops_of(const Plan& plan) {
-  std::multiset<std::string> names;
-  for (const PlanNode& node : plan.nodes) names.insert(node.op->name);
-  return names;
-}
-
-std::multiset<std::string> ops_of(Session& session, const Net& net,
-                                  const std::vector<Fetch>& fetches) {
-  return ops_of(*session.prepare(fetches, std::vector{FeedType{net.x, {6, 4}, 0}}).plan());
-}
-
 TEST(Fuse, BatchNormTakesTheSumAndReluBehindItAndTheirGradientBeforeIt) {
   const Net net;
   Session session(net.graph, {.threads = 1});
-  const auto ops = ops_of(session, net, {net.y, net.dx[0], net.dx[1]});
+  const auto ops =
+      test::ops_of(*test::prepared(session, {net.y, net.dx[0], net.dx[1]}, net.x).plan());
   EXPECT_EQ(ops.count("FusedBatchNormTrainRelu"), 2u);
   EXPECT_EQ(ops.count("FusedBatchNormTrainGrad"), 2u);
   for (const char* gone : {"Relu", "ReluGrad", "BatchNormTrain", "BatchNormTrainGrad", "Add"})
@@ -76,7 +49,8 @@ TEST(Fuse, BatchNormTakesTheSumAndReluBehindItAndTheirGradientBeforeIt) {
 TEST(Fuse, OfShardsTakesWhatRunsPerShard) {
   const Net net;
   Session session(net.graph, {.threads = 1, .shards_per_device = 3});
-  const auto ops = ops_of(session, net, {net.y, net.dx[0], net.dx[1]});
+  const auto ops =
+      test::ops_of(*test::prepared(session, {net.y, net.dx[0], net.dx[1]}, net.x).plan());
   EXPECT_EQ(ops.count("FusedBatchNormInferenceRelu"), 2u);
   EXPECT_EQ(ops.count("ReluBatchNormSums"), 2u);
   EXPECT_EQ(ops.count("BatchNormInputGrad"), 2u);
@@ -86,7 +60,7 @@ TEST(Fuse, OfShardsTakesWhatRunsPerShard) {
 TEST(Fuse, LeavesAPreActivationThatIsFetched) {
   const Net net;
   Session session(net.graph, {.threads = 1});
-  const auto ops = ops_of(session, net, {net.y, net.sum});
+  const auto ops = test::ops_of(*test::prepared(session, {net.y, net.sum}, net.x).plan());
   EXPECT_EQ(ops.count("FusedBatchNormTrainRelu"), 1u);
   EXPECT_EQ(ops.count("FusedBatchNormTrain"), 1u);  // with the sum
   EXPECT_EQ(ops.count("Relu"), 1u);
@@ -96,7 +70,9 @@ TEST(Fuse, IsOffWithTheOptionAndWithReferenceKernels) {
   const Net net;
   for (const bool reference : {false, true}) {
     Session session(net.graph, {.threads = 1, .fuse = reference, .reference_kernels = reference});
-    EXPECT_EQ(ops_of(session, net, {net.y}).count("BatchNormTrain"), 2u) << reference;
+    EXPECT_EQ(test::ops_of(*test::prepared(session, {net.y}, net.x).plan()).count("BatchNormTrain"),
+              2u)
+        << reference;
   }
 }
 
@@ -108,9 +84,23 @@ TEST(Fuse, LeavesWhatComesAfterAWrite) {
   const Output written = assign(other, x).output();
   const Output y = relu(batch_norm_train(x, gamma, gamma).y + written);
   Session session(graph, {.threads = 1});
-  const auto ops = ops_of(*session.prepare({y}).plan());
+  const auto ops = test::ops_of(*session.prepare({y}).plan());
   EXPECT_EQ(ops.count("BatchNormTrain"), 1u);
   EXPECT_EQ(ops.count("Relu"), 1u);
+}
+
+TEST(Fuse, LeavesFactorsOf16Bits) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kBF16, {6, 4});
+  const Output gamma = fill(graph, {4}, 2, DType::kBF16);
+  const Output y = relu(batch_norm_train(x, gamma, gamma).y);
+  const Output dx = gradients(y, {x}, {.initial = {x}})[0];
+  for (const int shards : {1, 3})
+    test::expect_same_when_fused(graph, x, {y, dx}, {.threads = 1, .shards_per_device = shards});
+  Session session(graph, {.threads = 1});
+  const auto ops = test::ops_of(*test::prepared(session, {y, dx}, x).plan());
+  EXPECT_EQ(ops.count("BatchNormTrain"), 1u);
+  EXPECT_EQ(ops.count("BatchNormTrainGrad"), 1u);
 }
 
 TEST(Fuse, TakesCastsOnGpusAlone) {
@@ -124,24 +114,19 @@ TEST(Fuse, TakesCastsOnGpusAlone) {
     const Output y =
         relu(cast(batch_norm_train(cast(x, DType::kF32), gamma, gamma).y, DType::kBF16));
     Session session(graph, {.device_count = {{"GPU", 1}}, .threads = 1});
-    const auto ops = ops_of(*session.prepare({y}, {FeedType{x, {6, 4}}}).plan());
+    const auto ops = test::ops_of(*session.prepare({y}, {FeedType{x, {6, 4}}}).plan());
     const bool gpu = std::string(type) == "GPU";
     EXPECT_EQ(ops.count("FusedBatchNormTrainRelu"), gpu ? 1u : 0u) << type;
     EXPECT_EQ(ops.count("Cast"), gpu ? 0u : 2u) << type;
   }
 }
 
-TEST(Fuse, ChangesNoBit) {
+TEST(Fuse, ChangesNoBitAndTakesNoMoreMemory) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
     for (const int shards : {1, 3}) {
-      Net net(dtype);
-      std::vector<Tensor> results[2];
-      for (const bool fuses : {false, true}) {
-        Session session(net.graph, {.threads = 1, .shards_per_device = shards, .fuse = fuses});
-        results[fuses] = net.results(session);
-      }
-      for (std::size_t i = 0; i < 3; ++i)
-        EXPECT_TRUE(results[0][i] == results[1][i]) << name_of(dtype) << shards << " " << i;
+      const Net net(dtype);
+      test::expect_same_when_fused(net.graph, net.x, {net.y, net.dx[0], net.dx[1]},
+                                   {.threads = 1, .shards_per_device = shards});
     }
 }
 

@@ -2,10 +2,11 @@
 // kernels of GPUs.
 #include "belfry/ops/normalization/fused_batch_norm.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/kernels/half.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/normalization/batch_norm.h"
@@ -103,21 +104,11 @@ Builder one_of(const Builder& build, std::size_t output) {
   return [=](Inputs in) { return Built(build(in)[output]); };
 }
 
-Tensor rounded(const Tensor& wide, DType dtype) {
-  if (!is_half(dtype)) return to(wide, dtype);
-  Tensor half(wide.shape(), dtype);
-  kernels::half_conversion(dtype).narrow(wide.data<float>().data(),
-                                         reinterpret_cast<std::uint16_t*>(half.mutable_raw()),
-                                         wide.shape().elements());
-  return half;
-}
-
 // Images are inputs `images`; the rest is per channel.
 std::vector<Tensor> with_types(std::vector<Tensor> tensors, DType dtype,
                                std::initializer_list<std::size_t> images) {
-  for (const std::size_t i : images) tensors[i] = rounded(tensors[i], dtype);
-  for (Tensor& tensor : tensors)
-    if (dtype == DType::kF64) tensor = to(tensor, dtype);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (dtype == DType::kF64 || std::ranges::count(images, i)) tensors[i] = to(tensors[i], dtype);
   return tensors;
 }
 

@@ -56,17 +56,34 @@ TEST(Fused, ResNetOfBottlenecksTrainsToTheSameBitsLong) {
   expect_one_hash(find_model("resnet50", 32), 2, 1);
 }
 
-TEST(Fused, ResNetOnGpusTrainsToTheSameBits) {
+// Two blocks of a transformer, over five tokens.
+ModelSpec small_gpt(GeluForm gelu) {
+  ModelSpec spec = find_model("gpt", 0, {.sequence_length = 5});
+  spec.model = [gelu](Tower& tower, Output tokens, Output label) {
+    return models::gpt(tower, tokens, label, {.layers = 2, .heads = 2, .width = 12, .gelu = gelu});
+  };
+  return spec;
+}
+
+TEST(Fused, TransformersTrainToTheSameBits) {
+  for (const GeluForm gelu : {GeluForm::kExact, GeluForm::kByTanh})
+    expect_one_hash(small_gpt(gelu), 2);
+}
+
+TEST(Fused, DenseAndConvolutionLayersWithBiasTrainToTheSameBits) {
+  expect_one_hash(find_model("mnist", 8), 2, 1);
+}
+
+TEST(Fused, ModelsOnGpusTrainToTheSameBits) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
-  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
-    const Way way{.devices = 2, .shards = 0, .type = "GPU", .precision = precision};
-    Way apart = way;
-    apart.fuse = false;
-    EXPECT_EQ(hash_of(find_model("resnet20", 4), way, 2),
-              hash_of(find_model("resnet20", 4), apart, 2))
-        << name_of(precision);
-  }
+  for (const ModelSpec& spec : {find_model("resnet20", 4), small_gpt(GeluForm::kByTanh)})
+    for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+      const Way way{.devices = 2, .shards = 0, .type = "GPU", .precision = precision};
+      Way apart = way;
+      apart.fuse = false;
+      EXPECT_EQ(hash_of(spec, way, 2), hash_of(spec, apart, 2)) << spec.name << name_of(precision);
+    }
 }
 
 }  // namespace fuse_test

@@ -1,0 +1,142 @@
+// A bias and an activation in one pass, and their gradients.
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
+#include "belfry/framework/kernels/fold8.h"
+#include "belfry/ops/bias_activation.h"
+#include "belfry/ops/gelu.h"
+#include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/row_passes.cuh"
+
+namespace belfry::cuda {
+namespace {
+
+using kernels::Add;
+
+// y = f(x + bias). What the graph rounds to X is rounded here. y may be x.
+template <class F, class X, int N>
+struct BiasThen {
+  using T = Wide<X>;
+  static constexpr int kChannels = N;
+  struct Factors {
+    T bias[kMostLanes * N];
+  };
+  using Row = Lanes<X, N>;
+  const X *x, *bias;
+  X *y, *sum;  // sum: null if x + bias is not wanted
+
+  BELFRY_HD void find(Factors& f, int column, std::int64_t channel) const {
+    f.bias[column] = Stored<X>::widen(bias[channel]);
+  }
+  BELFRY_HD Row load(std::int64_t at) const { return Row::load(x + at); }
+  BELFRY_HD void store(std::int64_t at, const Row& row, const Factors& f, int column) const {
+    Row total{}, out{};
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      total.at[j] = Stored<X>::narrow(row.wide(j) + f.bias[column + j]);
+      out.at[j] = Stored<X>::narrow(F{}(total.wide(j)));
+    }
+    if (sum) total.store(sum + at);
+    out.store(y + at);
+  }
+};
+
+// g = f(dy, read), of rows 8 by 8, or what groups of them have left. g may be either of the two.
+template <class F, class X, int N>
+struct BiasGradientLeaf {
+  using Value = Wide<X>;
+  static constexpr int kChannels = N;
+  const X *dy, *read;
+  X* g;
+  std::int64_t rows, channels;
+  X* dbias;
+  const Value* parts;  // null for rows
+  Value* to_parts;     // null in the last step
+
+  BELFRY_HD static Value neutral() { return Add::kNeutral<Value>; }
+  BELFRY_HD static Value combine(const Value& a, const Value& b) { return a + b; }
+
+  BELFRY_HD void operator()(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
+    if (parts) {
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) out[j] = parts[leaf * channels + channel + j];
+      return;
+    }
+    Lanes<X, N> row[kLeaf]{};
+    const std::int64_t first = leaf * kLeaf, rest = rows - first;
+    BELFRY_UNROLL
+    for (int k = 0; k < kLeaf; ++k)
+      if (k < rest) row[k] = gradient((first + k) * channels + channel);
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      const auto term = [&](int k) { return k < rest ? row[k].wide(j) : neutral(); };
+      out[j] = kernels::fold8(Add{}, term(0), term(1), term(2), term(3), term(4), term(5), term(6),
+                              term(7));
+    }
+  }
+
+  BELFRY_HD Lanes<X, N> gradient(std::int64_t at) const {
+    Lanes<X, N> lanes = Lanes<X, N>::load(dy + at);
+    const Lanes<X, N> of = Lanes<X, N>::load(read + at);
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) lanes.at[j] = Stored<X>::narrow(F{}(lanes.wide(j), of.wide(j)));
+    lanes.store(g + at);
+    return lanes;
+  }
+
+  BELFRY_HD void finish(std::int64_t group, std::int64_t channel, const Value& total) const {
+    if (to_parts)
+      to_parts[group * channels + channel] = total;
+    else
+      dbias[channel] = Stored<X>::narrow(total);
+  }
+};
+
+template <class F>
+QueueRun bias_then(KernelPlan& plan) {
+  return visit_stored(plan.dtype(), [rows = RowsOf(plan.output().shape)]<class X>(X) -> QueueRun {
+    return [rows](const Pointers& p, Queue& queue) {
+      const X* const x = p.input<X>(0);
+      X *const y = p.output<X>(), *const sum = p.outputs() > 1 ? p.output<X>(1) : nullptr;
+      visit_lanes<X>(rows.channels, {x, y, sum}, [&]<int N>(std::integral_constant<int, N>) {
+        over_each_row(queue, rows, BiasThen<F, X, N>{x, p.input<X>(1), y, sum});
+      });
+    };
+  });
+}
+
+template <class F>
+QueueRun gradient_then_sum(KernelPlan& plan) {
+  const RowsOf rows(plan.output().shape);
+  return visit_stored(plan.dtype(), [&]<class X>(X) -> QueueRun {
+    plan.workspace(parts_bytes<Wide<X>>(rows));
+    return [rows](const Pointers& p, Queue& queue) {
+      const X *const dy = p.input<X>(0), *const read = p.input<X>(1);
+      X* const g = p.output<X>();
+      visit_lanes<X>(rows.channels, {dy, read, g}, [&]<int N>(std::integral_constant<int, N>) {
+        over_rows(queue, rows,
+                  BiasGradientLeaf<F, X, N>{dy, read, g, rows.rows, rows.channels, p.output<X>(1),
+                                            nullptr, nullptr},
+                  p.workspace());
+      });
+    };
+  });
+}
+
+template <GpuPrepare exact, GpuPrepare by_tanh>
+QueueRun of_gelu_form(KernelPlan& plan) {
+  return plan.options<GeluOptions>().form == GeluForm::kExact ? exact(plan) : by_tanh(plan);
+}
+
+const GpuKernel kernels_of_ops[] = {
+    {kBiasRelu, bias_then<functors::Relu>, kTakesHalf},
+    {kBiasGelu, of_gelu_form<bias_then<functors::Gelu>, bias_then<functors::GeluTanh>>, kTakesHalf},
+    {kBiasSilu, bias_then<functors::Silu>, kTakesHalf},
+    {kBiasReluGrad, gradient_then_sum<functors::ReluGrad>, kTakesHalf},
+    {kBiasGeluGrad,
+     of_gelu_form<gradient_then_sum<functors::GeluGrad>, gradient_then_sum<functors::GeluTanhGrad>>,
+     kTakesHalf},
+    {kBiasSiluGrad, gradient_then_sum<functors::SiluGrad>, kTakesHalf},
+};
+
+}  // namespace
+}  // namespace belfry::cuda

@@ -1,0 +1,29 @@
+// Layer and RMS normalisation with the sums before it, and its gradient with the sum behind it, in
+// one pass over memory. Plans make these nodes (passes/fuse.cc); bits are those of the nodes one by
+// one.
+//
+// All is of f32, or of f64. On GPUs they also take the casts around a norm of 16 bits: x, bias, y
+// and dy are then of f16 or bf16, and rows, shortcut, sum, dx and other of the same or of f32.
+#pragma once
+#include "belfry/framework/graph/op.h"
+
+namespace belfry {
+
+class Surroundings;
+
+// rows, gamma, beta -> y, as LayerNorm; or x, shortcut, perhaps bias [c], gamma, beta -> y, and
+// perhaps the sum: what is normalised is x + shortcut, or (x + bias) + shortcut. x may be a reshape
+// of rows with the same last dimension.
+extern const Op kFusedLayerNorm;
+// dy, rows, gamma, and perhaps other -> dx, to which it is added, dgamma, dbeta. As LayerNormGrad,
+// AddN.
+extern const Op kFusedLayerNormGrad;
+// The same without beta and dbeta.
+extern const Op kFusedRmsNorm;
+extern const Op kFusedRmsNormGrad;
+
+// Op::fuse of the ops in layer_norm.h.
+void fuse_row_norm(Surroundings& around);
+void fuse_row_norm_gradient(Surroundings& around);
+
+}  // namespace belfry
