@@ -1,6 +1,7 @@
 #include "belfry/ops/bias_activation.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "belfry/framework/core_ops/made_by_plans.h"
 #include "belfry/framework/kernels/pointwise.h"
@@ -73,7 +74,8 @@ KernelRun gradient_then_sum(KernelPlan& plan) {
         kernels::map(F{}, begin * rows.columns, end * rows.columns, g, p.input<T>(0),
                      p.input<T>(1));
       };
-      kernels::column_sums_by_blocks(g, rows.count, rows.columns, make, p.output<T>(1),
+      // By reference, as a copy would take memory in each step.
+      kernels::column_sums_by_blocks(g, rows.count, rows.columns, std::ref(make), p.output<T>(1),
                                      reinterpret_cast<T*>(p.workspace()));
     };
   });

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "belfry/framework/base/interned_text.h"
+#include "belfry/framework/graph/interned_text.h"
 #include "belfry/framework/group/process_place.h"
 
 namespace belfry {

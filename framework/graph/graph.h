@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "belfry/framework/base/names.h"
 #include "belfry/framework/graph/collections.h"
 #include "belfry/framework/graph/combined_gradient.h"
+#include "belfry/framework/graph/names.h"
 #include "belfry/framework/graph/node.h"
 #include "belfry/framework/graph/variable.h"
 #include "belfry/framework/group/process_place.h"

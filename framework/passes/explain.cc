@@ -20,7 +20,7 @@ class Explainer {
   void explain(const Output& output, int chosen, Explanation& result) {
     const int n = output.node().id();
     result.device = context_.device(chosen).spec.str();
-    Colocation& groups = placer_.request().colocation;
+    Colocation& groups = placer_.colocation();
     result.colocation.clear();
     for (const int member : groups.members(n))
       if (member != n) result.colocation.push_back(name(member));
@@ -38,7 +38,7 @@ class Explainer {
   Explanation::Candidate candidate(int n, int device, int chosen) {
     const bool collective = graph_.node(at(n)).op().collective;
     const std::string refusal =
-        collective ? std::string() : placer_.request().colocation.refusal(n, device);
+        collective ? std::string() : placer_.colocation().refusal(n, device);
     std::string reason = refusal;
     if (device == chosen)
       reason = chosen_reason(n);
@@ -51,7 +51,7 @@ class Explainer {
   }
 
   std::string chosen_reason(int n) {
-    const int decider = placer_.request().colocation.set(n).decider;
+    const int decider = placer_.colocation().set(n).decider;
     if (decider == n || decider < 0 || graph_.node(at(n)).op().collective)
       return std::string(placer_.reason(n));
     return cat("chosen for '", name(decider),

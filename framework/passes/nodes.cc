@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/base/smallest_first.h"
 #include "belfry/framework/base/sort_unique.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/passes/smallest_first.h"
 
 namespace belfry {
 

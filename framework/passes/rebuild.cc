@@ -64,8 +64,8 @@ class Rebuilder {
     made_.emplace_back(n, std::move(made->node));
   }
 
-  // Behind all nodes so far, the last one of the forward pass first. So each comes when nothing else
-  // is left to do, which is when the backward pass needs it.
+  // Behind all nodes so far, the last one of the forward pass first. So each comes when nothing
+  // else is left to do, which is when the backward pass needs it.
   void put(NodeIndex first, PlanNode again) {
     const NodeIndex rebuilt = plan_.nodes.add(std::move(again));
     for (const NodeIndex reader : readers_in_backward({first, 0}))
@@ -75,7 +75,7 @@ class Rebuilder {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  NodeLists consumers_;
+  Consumers consumers_;
   Indexed<PlanNode, char> free_;     // none may become part of a fusion
   Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
   std::vector<std::pair<NodeIndex, PlanNode>> made_;

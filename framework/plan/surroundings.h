@@ -27,7 +27,6 @@ class Surroundings {
 
   bool on_gpu() const { return on_gpu_; }
   const Op* op() const { return plan_.node(root_).op; }
-  std::size_t inputs() const { return plan_.node(root_).inputs.size(); }
   Value input(std::size_t i) const { return plan_.node(root_).inputs[i]; }
   Value output(int i) const { return {root_, i}; }
   // Another node.

@@ -92,8 +92,7 @@ void fuse_batch_norm_sums(Surroundings& around) {
 
 void rebuild_batch_norm(Surroundings& around) {
   const bool trained = around.op() == &kFusedBatchNormTrainRelu;
-  std::vector<Value> inputs;
-  for (std::size_t i = 0; i < around.inputs(); ++i) inputs.push_back(around.input(i));
+  std::vector<Value> inputs = around.node(around.output(0).node).inputs;
   if (trained) inputs.insert(inputs.begin() + 3, {around.output(1), around.output(2)});
   around.replace(kFusedBatchNormInferenceRelu, std::move(inputs), {around.output(0)}, {});
 }

@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/ops/bias_activation.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/matmul.h"
@@ -72,7 +73,7 @@ TEST(Shards, CutRowsAndLeavePartialSums) {
   const Plan plan = *net.prepare(session, net.updates, 12).plan();
   const Division rows = Division::by_rows(1);
   EXPECT_EQ(only(plan, kMatMul).division(0), rows);
-  EXPECT_EQ(only(plan, kRelu).division(0), rows);
+  EXPECT_EQ(only(plan, kBiasRelu).division(0), rows);
   EXPECT_EQ(only(plan, kMatMulTransposeA).division(0), Division::partial());
   EXPECT_EQ(count(plan, kSumShards), 2);  // of both gradients
   EXPECT_EQ(count(plan, kGatherShards), 0);

@@ -33,10 +33,10 @@ Output ops_and_sums(Graph& graph, Output x) {
 TEST_P(Stall, NamesTheOpThatHangs) {
   std::atomic<bool> ended{false};
   std::string said;
-  const WatchOptions watch{.beat = std::chrono::milliseconds(10),
+  const WatchOptions watch{.beat = std::chrono::milliseconds(50),
                            .most_silent = 3000,
                            .stall_warn = {},
-                           .stall_end = std::chrono::milliseconds(100)};
+                           .stall_end = std::chrono::milliseconds(400)};
   test::run_processes(
       2,
       [&](const std::shared_ptr<Processes>& processes) {

@@ -25,14 +25,15 @@ std::string built(const std::string& first, const std::string& second) {
   const Dataset::Field fields[] = {{first, DType::kF64, {4}}, {second, DType::kF64, {1}}};
   const BatchPlan batches(2, 1, 2, 1);
   try {
-    build_training_graph(graph, {.model = model,
-                                 .devices = devices,
-                                 .variables = VariablePolicy::kOnOneDevice,
-                                 .fields = fields,
-                                 .forms = batches.forms(),
-                                 .update = [&](const GradientTable&, const UpdateForm&) -> Node& {
-                                   return group(graph, {});
-                                 }});
+    build_training_graph(graph,
+                         {.model = model,
+                          .devices = devices,
+                          .variables = VariablePolicy::kOnOneDevice,
+                          .fields = fields,
+                          .forms = batches.forms(),
+                          .update = [&](const GradientTable&, const UpdateForm&) -> UpdateNodes {
+                            return {.update = &group(graph, {})};
+                          }});
   } catch (const InvalidArgument& error) {
     return error.what();
   }

@@ -1,4 +1,4 @@
-#include "belfry/framework/base/name_tree.h"
+#include "belfry/framework/graph/name_tree.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/base/name_tree.h"
+#include "belfry/framework/graph/name_tree.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/base/interned_text.h"
+#include "belfry/framework/graph/interned_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/base/smallest_first.h"
+#include "belfry/framework/passes/smallest_first.h"
 
 #include <random>
 #include <set>

@@ -1,4 +1,4 @@
-#include "belfry/framework/base/names.h"
+#include "belfry/framework/graph/names.h"
 
 #include <algorithm>
 
