@@ -1,10 +1,11 @@
 // Frees activations that one pass over memory makes again (Op::rebuild), such as batch norm with
 // ReLU. The backward pass reads them, so they would be kept from the forward pass until then, all
 // at once. Their inputs are kept anyway, for gradients of their own. So the backward pass makes
-// each again, just before it reads it, when it is in cache besides. GPUs keep them: there a pass
-// over memory costs more than the memory is worth.
+// each again, just before it reads it. GPUs keep them: what the passes would cost there has not
+// been measured.
 #include <algorithm>
 #include <ranges>
+#include <span>
 #include <utility>
 
 #include "belfry/framework/graph/node.h"
@@ -16,16 +17,14 @@ namespace {
 
 class Rebuilder {
  public:
-  Rebuilder(PlanGraph& plan, const PlanContext& context)
+  explicit Rebuilder(PlanGraph& plan)
       : plan_(plan),
-        context_(context),
         consumers_(consumers_of(plan)),
         free_(plan.nodes.size()),
         rebuilt_(plan.nodes.size()) {}
 
-  void run() {
-    for (const NodeIndex n : plan_.nodes.indices())
-      if (plan_.node(n).op->rebuild) consider(n);
+  void run(std::span<const NodeIndex> candidates) {
+    for (const NodeIndex n : candidates) consider(n);
     for (auto& [first, again] : made_ | std::views::reverse) put(first, std::move(again));
     if (!made_.empty()) sort_nodes(plan_);
   }
@@ -36,10 +35,7 @@ class Rebuilder {
   std::vector<NodeIndex> readers_in_backward(Value value) const {
     std::vector<NodeIndex> readers;
     for (const NodeIndex n : consumers_[value.node])
-      if (is_backward(n) && std::ranges::any_of(plan_.node(n).inputs, [&](const Value& input) {
-            return input.node == value.node && input.index == value.index;
-          }))
-        readers.push_back(n);
+      if (is_backward(n) && reads_value(plan_.node(n), value)) readers.push_back(n);
     return readers;
   }
 
@@ -51,11 +47,9 @@ class Rebuilder {
   }
 
   void consider(NodeIndex n) {
-    const PlanNode& node = plan_.node(n);
-    if (context_.device(node.device()).on_gpu() || is_backward(n)) return;
-    if (readers_in_backward({n, 0}).empty()) return;
+    if (is_backward(n) || readers_in_backward({n, 0}).empty()) return;
     Surroundings around(plan_, consumers_, free_, n, false);
-    node.op->rebuild(around);
+    plan_.node(n).op->rebuild(around);
     std::optional<FusedNodes> made = around.take();
     if (!made || !std::ranges::all_of(made->node.inputs, [&](Value v) { return is_kept(v); }))
       return;
@@ -74,7 +68,6 @@ class Rebuilder {
   }
 
   PlanGraph& plan_;
-  const PlanContext& context_;
   Consumers consumers_;
   Indexed<PlanNode, char> free_;     // none may become part of a fusion
   Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
@@ -84,7 +77,12 @@ class Rebuilder {
 }  // namespace
 
 void rebuild(PlanGraph& plan, const PlanContext& context) {
-  if (context.fuse && !context.reference_kernels) Rebuilder(plan, context).run();
+  if (!context.fuse || context.reference_kernels) return;
+  std::vector<NodeIndex> candidates;
+  for (const NodeIndex n : plan.nodes.indices())
+    if (plan.node(n).op->rebuild && !context.device(plan.node(n).device()).on_gpu())
+      candidates.push_back(n);
+  if (!candidates.empty()) Rebuilder(plan).run(candidates);
 }
 
 }  // namespace belfry

@@ -8,18 +8,17 @@
 namespace belfry {
 namespace {
 
-// Shards count as one value.
-bool reads_value(const PlanNode& node, Value value) {
-  return std::ranges::any_of(node.inputs, [&](const Value& input) {
-    return input.node == value.node && input.index == value.index;
-  });
-}
-
 bool is_among(std::span<const NodeIndex> nodes, NodeIndex n) {
   return std::ranges::find(nodes, n) != nodes.end();
 }
 
 }  // namespace
+
+bool reads_value(const PlanNode& node, Value value) {
+  return std::ranges::any_of(node.inputs, [&](const Value& input) {
+    return input.node == value.node && input.index == value.index;
+  });
+}
 
 bool Surroundings::fits(NodeIndex n) const {
   const PlanNode &node = plan_.node(n), &root = plan_.node(root_);

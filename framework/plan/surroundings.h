@@ -18,6 +18,9 @@ struct FusedNodes {
   std::vector<Value> results;  // by output of the new node: the value that it takes the place of
 };
 
+// Whether a node reads a value. Shards of one count as one.
+bool reads_value(const PlanNode& node, Value value);
+
 class Surroundings {
  public:
   // `consumers` as of consumers_of(); `free[n]`: node n may become part of a fusion.
