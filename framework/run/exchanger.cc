@@ -46,9 +46,8 @@ Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor&
       run_(run),
       cpus_(cpus),
       gpus_(gpus),
-      ranks_(ranks_of_processes(linked, gpus)) {
-  known_.resize(linked.plan->launches.size());
-}
+      ranks_(ranks_of_processes(linked, gpus)),
+      known_(linked.exchanges.size()) {}
 
 void Exchanger::begin(bool messages) {
   ended_.store(false, std::memory_order_relaxed);
@@ -130,7 +129,7 @@ void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   linked_.guard->before(launch);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
   (*linked.run)(pointers);
-  exchange_ = &messages_of(launch, pointers);
+  exchange_ = &next_messages(launch, pointers);
   for (const Exchange::Copied& copied : exchange_->kept)
     std::ranges::copy(copied.from, copied.to.begin());
   for (GroupMessage& message : exchange_->received) group.receive(message);
@@ -138,8 +137,8 @@ void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   for (GroupMessage& message : exchange_->summed) group.sum(message, exchange_->dtype);
 }
 
-Exchange& Exchanger::messages_of(LaunchIndex launch, const Pointers& pointers) {
-  Known& known = known_[launch];
+Exchange& Exchanger::next_messages(LaunchIndex launch, const Pointers& pointers) {
+  Known& known = known_[next_];
   if (!std::ranges::equal(known.inputs, pointers.all_inputs())) {
     const PlanNode& node = linked_.plan->node(linked_.plan->launches[launch].node);
     known.inputs.assign(pointers.all_inputs().begin(), pointers.all_inputs().end());

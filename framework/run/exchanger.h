@@ -42,7 +42,8 @@ class Exchanger final : public Processes::Work {
   bool is_reached(const Command& wait) const;
   void watch_ranks(WatchedGroup& group);
   void start(LaunchIndex launch, WatchedGroup& group);
-  Exchange& messages_of(LaunchIndex launch, const Pointers& pointers);
+  // Of the launch that is next.
+  Exchange& next_messages(LaunchIndex launch, const Pointers& pointers);
 
   const LinkedPlan& linked_;
   RunState& run_;
@@ -62,7 +63,7 @@ class Exchanger final : public Processes::Work {
     std::vector<const void*> inputs;
     Exchange exchange;
   };
-  Indexed<Launch, Known> known_;
+  std::vector<Known> known_;  // by place in LinkedPlan::exchanges
 };
 
 }  // namespace belfry
