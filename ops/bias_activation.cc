@@ -81,17 +81,11 @@ KernelRun gradient_then_sum(KernelPlan& plan) {
   });
 }
 
-// Calls f(T{}) for the type that elements are computed in.
-template <class F>
-KernelRun visit_computed(DType dtype, const F& f) {
-  return dtype == DType::kF64 ? f(double{}) : f(float{});
-}
-
 // Row by row by the reference kernels of the parts, between which 16 bits are rounded.
 template <const Op& activation>
 KernelRun bias_reference(KernelPlan& plan) {
   const BiasedRows rows(plan.output().shape);
-  return visit_computed(plan.dtype(), [&]<class T>(T) -> KernelRun {
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const TensorType row{Shape{rows.columns}, dtype_of<T>()};
     plan.workspace(2 * row.bytes());
     return [rows, n = rows.columns, of = kernels::StoredElements<T>(plan.dtype()),
@@ -114,7 +108,7 @@ KernelRun bias_reference(KernelPlan& plan) {
 template <const Op& gradient>
 KernelRun bias_grad_reference(KernelPlan& plan) {
   const BiasedRows rows(plan.output().shape);
-  return visit_computed(plan.dtype(), [&]<class T>(T) -> KernelRun {
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const TensorType row{Shape{rows.columns}, dtype_of<T>()};
     plan.workspace(rows.columns * 8 + 3 * row.bytes());
     return

@@ -6,6 +6,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/attention/attention.h"
 #include "belfry/ops/kernels/attention/plain_attention.h"
+#include "belfry/ops/kernels/stored_elements.h"
 
 namespace belfry {
 namespace {
@@ -75,12 +76,6 @@ void for_each_head(const AttentionShape& shape, WorkRange samples, const Each& e
       each(shape.offset(b, h), (b * shape.heads + h) * shape.time);
 }
 
-// Calls f(T{}) with what elements of the plan are computed with in.
-template <class F>
-KernelRun visit_computed(const KernelPlan& plan, const F& f) {
-  return visit_floating(is_half(plan.dtype()) ? DType::kF32 : plan.dtype(), f);
-}
-
 template <class T>
 using HeadKernel = decltype(kernels::attention_head<T>);
 template <class T>
@@ -121,7 +116,7 @@ KernelRun attention_grad_by(HeadGradKernel<T>& kernel, const KernelPlan& plan,
 
 KernelRun attention_cpu(KernelPlan& plan) {
   const AttentionShape shape = shape_of_heads(plan, plan.input(0).shape);
-  return visit_computed(plan, [&]<class T>(T) {
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
     plan.workspace(kernels::attention_workspace<T>(shape));
     return attention_by<T>(kernels::attention_head<T>, plan, shape);
   });
@@ -129,14 +124,14 @@ KernelRun attention_cpu(KernelPlan& plan) {
 
 KernelRun attention_reference(KernelPlan& plan) {
   const AttentionShape shape = shape_of_heads(plan, plan.input(0).shape);
-  return visit_computed(plan, [&]<class T>(T) {
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
     return attention_by<T>(kernels::plain_attention_head<T>, plan, shape);
   });
 }
 
 KernelRun attention_grad_cpu(KernelPlan& plan) {
   const AttentionShape shape = shape_of_heads(plan, plan.input(1).shape);
-  return visit_computed(plan, [&]<class T>(T) {
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
     plan.workspace(kernels::attention_grad_workspace<T>(shape));
     return attention_grad_by<T>(kernels::attention_head_grad<T>, plan, shape);
   });
@@ -144,7 +139,7 @@ KernelRun attention_grad_cpu(KernelPlan& plan) {
 
 KernelRun attention_grad_reference(KernelPlan& plan) {
   const AttentionShape shape = shape_of_heads(plan, plan.input(1).shape);
-  return visit_computed(plan, [&]<class T>(T) {
+  return kernels::visit_computed(plan.dtype(), [&]<class T>(T) {
     return attention_grad_by<T>(kernels::plain_attention_head_grad<T>, plan, shape);
   });
 }

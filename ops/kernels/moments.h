@@ -4,12 +4,18 @@
 #pragma once
 #include <cstdint>
 
+#include "belfry/framework/base/dtype.h"
+
 namespace belfry::kernels {
 
 std::int64_t moment_block(std::int64_t channels);
 
 // Elements of T of scratch memory that the functions below need.
 std::int64_t moment_scratch(std::int64_t rows, std::int64_t channels);
+// The same in bytes.
+inline std::int64_t moment_scratch_bytes(std::int64_t rows, std::int64_t channels, DType dtype) {
+  return moment_scratch(rows, channels) * static_cast<std::int64_t>(size_of(dtype));
+}
 
 // Means, and the sums of squared differences from them, each [channels]. rows >= 1.
 template <class T>

@@ -8,6 +8,12 @@
 
 namespace belfry::kernels {
 
+// Calls f(T{}) with the type that elements of such a tensor are computed with in.
+template <class F>
+auto visit_computed(DType dtype, const F& f) {
+  return visit_floating(is_half(dtype) ? DType::kF32 : dtype, f);
+}
+
 // They are computed with in T, f32 or f64. 16 bits are widened to f32, and rounded once.
 template <class T>
 class StoredElements {

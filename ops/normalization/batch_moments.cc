@@ -28,8 +28,7 @@ bool counts(const Pointers& p) {
 KernelRun moments_cpu(KernelPlan& plan) {
   const BatchNormExtent x(plan.input(0).shape);
   const std::int64_t rows = x.rows, channels = x.channels;
-  plan.workspace(kernels::moment_scratch(rows, channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  plan.workspace(kernels::moment_scratch_bytes(rows, channels, plan.dtype()));
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
       T *const mean = p.output<T>(0), *const squares = p.output<T>(1);

@@ -21,8 +21,7 @@ OutputTypes input_grad_shape(const ShapeContext& c) { return {c.input(1)}; }
 
 KernelRun sums_cpu(KernelPlan& plan) {
   const auto [rows, channels] = BatchNormExtent(plan.input(1).shape);
-  plan.workspace(kernels::moment_scratch(rows, channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  plan.workspace(kernels::moment_scratch_bytes(rows, channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {

@@ -123,9 +123,7 @@ template <bool trained, bool relu>
 KernelRun forward_cpu(KernelPlan& plan) {
   if (is_half(plan.dtype())) return forward_of_half<trained, relu>(plan);
   const BatchNormExtent e(plan.input(0).shape);
-  if (trained)
-    plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
-                   static_cast<std::int64_t>(size_of(plan.dtype())));
+  if (trained) plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
@@ -201,8 +199,7 @@ KernelRun gradient_of_half(KernelPlan& plan) {
 
 KernelRun relu_sums_cpu(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
-  plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
@@ -303,8 +300,7 @@ template <bool trained>
 KernelRun gradient_on_host(KernelPlan& plan) {
   if (is_half(plan.dtype())) return gradient_of_half<trained>(plan);
   const BatchNormExtent e(plan.input(1).shape);
-  plan.workspace(kernels::moment_scratch(e.rows, e.channels) *
-                 static_cast<std::int64_t>(size_of(plan.dtype())));
+  plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
     return [=](const Pointers& p) {
