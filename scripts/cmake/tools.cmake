@@ -11,6 +11,16 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(belfry_precompiled_options -fpch-preprocess)  # with precompiled headers; ccache asks for it
 endif()
+if(BELFRY_BATCHES AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # g++ collects garbage from 128 MiB on, which takes an eighth of its time. It does so later where
+  # the machine has the 2 GB per core that batches then take.
+  cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)  # MiB
+  cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+  math(EXPR memory "${memory} / ${cores}")
+  if(memory GREATER 3000)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)  # KiB
+  endif()
+endif()
 check_linker_flag(CXX -fuse-ld=mold BELFRY_MOLD)
 if(BELFRY_MOLD)
   add_link_options(-fuse-ld=mold)
@@ -40,6 +50,9 @@ if(BELFRY_SANITIZE STREQUAL address)
   # the time to compile.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
                       -fno-sanitize=null,alignment,vptr)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # checks are calls: a tenth less time to compile
+    add_compile_options(--param=asan-instrumentation-with-call-threshold=0)
+  endif()
   add_link_options(-fsanitize=address,undefined)
 elseif(BELFRY_SANITIZE STREQUAL thread)
   add_compile_options(-fsanitize=thread)

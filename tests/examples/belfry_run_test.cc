@@ -5,6 +5,7 @@
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
+#include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 
 namespace belfry {
@@ -135,6 +136,7 @@ TEST_F(BelfryRunTest, RefusesWhatCannotBe) {
 
 // Rank 1 is killed once in each of the first starts. With --min_processes one process goes on.
 TEST_F(BelfryRunTest, ATrainingThatLosesProcessesHasTheBitsOfOneThatLosesNone) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
   const test::SmallDigits digits;
   const std::string train =
       cat(" mnist --data_dir=", digits.path(), " --global_batch_size=32 --threads=1 --shards=4 ",
