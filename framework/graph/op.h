@@ -170,7 +170,7 @@ struct Op {
   int elementwise_input = -1;
   // Of a collective, or of an update: the GPU module has a kernel that applies such sums of f32 by
   // such updates in registers.
-  bool fuses_on_gpus = false;
+  bool fused_update_on_gpus = false;
   // Set for a collective, which combines a list of tensors over K participants. Inputs and outputs
   // are tensor-major: number b * K + t is tensor b of participant t. Outputs b * K .. b * K + K - 1
   // are equal, and output i lives on the device of input i; equal outputs of one memory space are

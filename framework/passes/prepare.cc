@@ -86,11 +86,11 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
     const PlanNode& node = graph.node(launch.node);
     const Device& device = context.device(schedule.strands[launch.strand].device);
     if (device.declared) continue;
-    if (node.fusion() && device.backend) {
+    if (node.fused_update() && device.backend) {
       launch.enqueue = device.backend->prepare_fused(device.gpu, graph, node);
       continue;
     }
-    if (node.fusion()) {
+    if (node.fused_update()) {
       launch.run = prepare_fused_update(graph, node, context.reference_kernels);
       continue;
     }
