@@ -49,10 +49,8 @@ class UpdateFuser {
     for (const NodeIndex n : plan_.nodes.indices())
       if (is_fusible(plan_.nodes[n])) consider(n);
     group_others();
-    // Fusions that close a cycle with each other are given up, all of them: graphs of training
-    // programs have none.
-    if (!replacements_.nodes.empty() && !replace_nodes(plan_, replacements_))
-      plan_.nodes.resize(consumers_.size());
+    if (!replacements_.nodes.empty())
+      replace_or_give_up(plan_, replacements_, NodeIndex(consumers_.size()));
   }
 
  private:
