@@ -11,7 +11,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 #include "belfry/framework/run/useful_workers.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/split.h"
@@ -183,8 +183,8 @@ class PlanJobs {
   static std::vector<char> assigned(const PlanNode& node) {
     std::vector<char> inputs(node.inputs.size());
     if (node.op == &kAssign) inputs[0] = true;
-    if (!node.fusion()) return inputs;
-    const std::vector<FusedReader> readers = readers_of(*node.fusion());
+    if (!node.fused_update()) return inputs;
+    const std::vector<FusedReader> readers = readers_of(*node.fused_update());
     for (std::size_t i = 0; i < readers.size(); ++i)
       inputs[i] = readers[i].member->op == &kAssign && readers[i].input == 0;
     return inputs;

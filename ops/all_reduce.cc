@@ -214,7 +214,7 @@ Op sum_over_participants(const char* name, DivisorFunction ranks) {
           .missing_grads = true,
           .split = WorkSplit::kElements,
           .in_place = InPlace::kPairwise,
-          .fuses_on_gpus = !ranks,
+          .fused_update_on_gpus = !ranks,
           .collective = participants,
           .ranks = ranks,
           .cpu = all_reduce_cpu,

@@ -68,10 +68,10 @@ AttentionShape shape_of_heads(const KernelPlan& plan, const Shape& q) {
           .scale = attention_scale(options, head_dim)};
 }
 
-// Calls each(offset, row of sums) for all heads of a range of samples.
+// Calls each(offset, row of sums) for all heads of all samples.
 template <class Each>
-void for_each_head(const AttentionShape& shape, WorkRange samples, const Each& each) {
-  for (std::int64_t b = samples.begin; b < samples.end; ++b)
+void for_each_head(const AttentionShape& shape, std::int64_t samples, const Each& each) {
+  for (std::int64_t b = 0; b < samples; ++b)
     for (std::int64_t h = 0; h < shape.heads; ++h)
       each(shape.offset(b, h), (b * shape.heads + h) * shape.time);
 }
@@ -83,7 +83,7 @@ using HeadGradKernel = decltype(kernels::attention_head_grad<T>);
 
 template <class T>
 KernelRun attention_by(HeadKernel<T>& kernel, const KernelPlan& plan, const AttentionShape& shape) {
-  return [&kernel, shape, samples = plan.range(),
+  return [&kernel, shape, samples = plan.output().shape[0],
           stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
     const kernels::AttentionTensors tensors{.q = p.input<void>(0),
                                             .k = p.input<void>(1),
@@ -98,7 +98,7 @@ KernelRun attention_by(HeadKernel<T>& kernel, const KernelPlan& plan, const Atte
 template <class T>
 KernelRun attention_grad_by(HeadGradKernel<T>& kernel, const KernelPlan& plan,
                             const AttentionShape& shape) {
-  return [&kernel, shape, samples = plan.range(),
+  return [&kernel, shape, samples = plan.output().shape[0],
           stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
     const kernels::AttentionGradTensors tensors{.dy = p.input<void>(0),
                                                 .q = p.input<void>(1),
@@ -151,7 +151,7 @@ const Op kCausalAttention{.name = "CausalAttention",
                           .shape = attention_shape,
                           .gradient = attention_gradient,
                           .missing_grads = true,
-                          .split = WorkSplit::kBatch,
+                          .heavy = true,
                           .shards = by_rows<7>,
                           .cpu = attention_cpu,
                           .reference = attention_reference,
@@ -162,7 +162,7 @@ const Op kCausalAttentionGrad{.name = "CausalAttentionGrad",
                               .inputs = 6,
                               .shape = attention_grad_shape,
                               .no_gradient = "second derivatives of attention are not supported",
-                              .split = WorkSplit::kBatch,
+                              .heavy = true,
                               .shards = by_rows<63>,
                               .cpu = attention_grad_cpu,
                               .reference = attention_grad_reference,

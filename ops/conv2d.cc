@@ -104,34 +104,17 @@ std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Outpu
           conv2d(node.input(0), grads[0], options)};
 }
 
-// Elements of a tensor before the plan's first image.
-std::int64_t skipped(const KernelPlan& plan, const Shape& shape) {
-  return plan.range().begin * shape.product(1, shape.rank());
-}
-
-// Gives run(first, second, out, workspace) the pointers of the plan's range: the images of a tensor
-// start at the range, filters are whole.
+// Of run(first input, second input, output, workspace).
 template <class T, class Run>
-KernelRun on_range(std::int64_t first, std::int64_t second, std::int64_t out, Run run) {
-  return [=](const Pointers& p) {
-    run(p.input<T>(0) + first, p.input<T>(1) + second, p.output<T>() + out, p.workspace());
-  };
-}
-template <class T, class Run>
-KernelRun reading_filter(const KernelPlan& plan, Run run) {
-  return on_range<T>(skipped(plan, plan.input(0).shape), 0, skipped(plan, plan.output().shape),
-                     run);
-}
-template <class T, class Run>
-KernelRun writing_filter(const KernelPlan& plan, Run run) {
-  return on_range<T>(skipped(plan, plan.input(0).shape), skipped(plan, plan.input(1).shape), 0,
-                     run);
+KernelRun kernel_of(Run run) {
+  return
+      [=](const Pointers& p) { run(p.input<T>(0), p.input<T>(1), p.output<T>(), p.workspace()); };
 }
 
 KernelRun conv2d_reference(KernelPlan& plan) {
   const kernels::ConvShape s = kernels::forward_shape(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
-    return reading_filter<T>(plan, [s](const T* x, const T* filter, T* y, std::byte*) {
+    return kernel_of<T>([s](const T* x, const T* filter, T* y, std::byte*) {
       kernels::conv2d_plain(s, x, filter, y);
     });
   });
@@ -139,7 +122,7 @@ KernelRun conv2d_reference(KernelPlan& plan) {
 KernelRun grad_input_reference(KernelPlan& plan) {
   const kernels::ConvShape s = kernels::grad_input_shape(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
-    return reading_filter<T>(plan, [s](const T* dy, const T* filter, T* dx, std::byte*) {
+    return kernel_of<T>([s](const T* dy, const T* filter, T* dx, std::byte*) {
       kernels::conv2d_grad_input_plain(s, dy, filter, dx);
     });
   });
@@ -147,7 +130,7 @@ KernelRun grad_input_reference(KernelPlan& plan) {
 KernelRun grad_filter_reference(KernelPlan& plan) {
   const kernels::ConvShape s = kernels::grad_filter_shape(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
-    return writing_filter<T>(plan, [s](const T* x, const T* dy, T* filter, std::byte*) {
+    return kernel_of<T>([s](const T* x, const T* dy, T* filter, std::byte*) {
       kernels::conv2d_grad_filter_plain(s, x, dy, filter);
     });
   });
@@ -155,21 +138,20 @@ KernelRun grad_filter_reference(KernelPlan& plan) {
 
 #if BELFRY_ONEDNN
 bool for_library(const KernelPlan& plan) {
-  return plan.dtype() == DType::kF32 && plan.range().size() > 0;
+  return plan.dtype() == DType::kF32 && plan.input(0).shape[0] > 0;
 }
 KernelRun conv2d_cpu(KernelPlan& plan) {
   if (!for_library(plan)) return {};
-  return reading_filter<float>(plan, kernels::onednn_conv2d(plan, kernels::forward_shape(plan)));
+  return kernel_of<float>(kernels::onednn_conv2d(plan, kernels::forward_shape(plan)));
 }
 KernelRun grad_input_cpu(KernelPlan& plan) {
   if (!for_library(plan)) return {};
-  return reading_filter<float>(
-      plan, kernels::onednn_conv2d_grad_input(plan, kernels::grad_input_shape(plan)));
+  return kernel_of<float>(kernels::onednn_conv2d_grad_input(plan, kernels::grad_input_shape(plan)));
 }
 KernelRun grad_filter_cpu(KernelPlan& plan) {
   if (!for_library(plan)) return {};
-  return writing_filter<float>(
-      plan, kernels::onednn_conv2d_grad_filter(plan, kernels::grad_filter_shape(plan)));
+  return kernel_of<float>(
+      kernels::onednn_conv2d_grad_filter(plan, kernels::grad_filter_shape(plan)));
 }
 // Kernels take the shape of a packed filter from the graph.
 bool may_be_packed(const KernelPlan& plan) {
@@ -208,7 +190,7 @@ const Op kConv2d{.name = "Conv2d",
                  .inputs = 2,
                  .shape = conv2d_shape,
                  .gradient = conv2d_gradient,
-                 .split = WorkSplit::kBatch,
+                 .heavy = true,
                  .shards = by_rows<1>,
                  .cpu = conv2d_cpu,
                  .packed_form = conv2d_form,
@@ -219,7 +201,7 @@ const Op kConv2dGradInput{.name = "Conv2dGradInput",
                           .inputs = 2,
                           .shape = grad_input_shape,
                           .gradient = grad_input_gradient,
-                          .split = WorkSplit::kBatch,
+                          .heavy = true,
                           .shards = by_rows<1>,
                           .cpu = grad_input_cpu,
                           .packed_form = grad_input_form,
@@ -230,7 +212,7 @@ const Op kConv2dGradFilter{.name = "Conv2dGradFilter",
                            .inputs = 2,
                            .shape = grad_filter_shape,
                            .gradient = grad_filter_gradient,
-                           .split = WorkSplit::kBatchReduce,
+                           .heavy = true,
                            .shards = to_sums<3>,
                            .cpu = grad_filter_cpu,
                            .reference = grad_filter_reference};

@@ -5,11 +5,9 @@
 
 namespace belfry::kernels {
 
-// Of the images in the plan's range.
-inline ConvShape conv_shape(const KernelPlan& plan, const Shape& x, const Shape& filter,
-                            const Conv2dOptions& options) {
+inline ConvShape conv_shape(const Shape& x, const Shape& filter, const Conv2dOptions& options) {
   const auto& [stride, padding, dilation, groups] = options;
-  return {plan.range().size(),
+  return {x[0],
           x[3],
           filter[0],
           groups,
@@ -24,14 +22,14 @@ inline const Shape& filter_shape(const KernelPlan& plan) {
 }
 
 inline ConvShape forward_shape(const KernelPlan& plan) {
-  return conv_shape(plan, plan.input(0).shape, filter_shape(plan), plan.options<Conv2dOptions>());
+  return conv_shape(plan.input(0).shape, filter_shape(plan), plan.options<Conv2dOptions>());
 }
 inline ConvShape grad_input_shape(const KernelPlan& plan) {
-  return conv_shape(plan, plan.output().shape, filter_shape(plan),
+  return conv_shape(plan.output().shape, filter_shape(plan),
                     conv2d_options(plan.options<Conv2dGradOptions>()));
 }
 inline ConvShape grad_filter_shape(const KernelPlan& plan) {
-  return conv_shape(plan, plan.input(0).shape, plan.output().shape,
+  return conv_shape(plan.input(0).shape, plan.output().shape,
                     conv2d_options(plan.options<Conv2dGradOptions>()));
 }
 

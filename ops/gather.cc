@@ -94,16 +94,14 @@ template <class Add>
 KernelRun gather_grad_kernel(const KernelPlan& plan, Add add) {
   const Shape& table = plan.output().shape;
   const std::int64_t rows = table[0], width = table.product(1, table.rank());
-  const Shape& shape = plan.input(1).shape;
-  const std::int64_t per_row = shape.product(1, shape.rank());
-  const std::int64_t first = plan.range().begin * per_row, count = plan.range().size() * per_row;
+  const std::int64_t count = plan.input(1).shape.elements();
   return visit_floating(plan.dtype(), [&]<class T>(T) {
     return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
       return [=, &node = plan.node()](const Pointers& p) {
-        const Id* const ids = p.input<Id>(1) + first;
+        const Id* const ids = p.input<Id>(1);
         for (std::int64_t i = 0; i < count; ++i) check_id(ids[i], rows, node);
         std::fill_n(p.output<T>(), rows * width, T(0));
-        add(p.input<T>(0) + first * width, ids, count, width, p.output<T>());
+        add(p.input<T>(0), ids, count, width, p.output<T>());
       };
     });
   });
@@ -130,7 +128,7 @@ const Op kGatherGrad{.name = "GatherGrad",
                      .inputs = 3,
                      .shape = gather_grad_shape,
                      .gradient = gather_grad_gradient,
-                     .split = WorkSplit::kBatchReduce,
+                     .heavy = true,
                      .shards = to_sums<3>,
                      .cpu = gather_grad_cpu,
                      .reference = gather_grad_reference};

@@ -64,66 +64,38 @@ Sharding transpose_a_shards(const ShardContext& c) {
   return c.node.options<MatMulOptions>().transpose_b ? Sharding() : sum_shards(c, 3);
 }
 
-// Equal products one after the other. Offsets and steps are in elements.
+// Equal products one after the other. Steps are in elements.
 struct Products {
   kernels::GemmShape gemm;
   std::int64_t count = 1;
-  std::int64_t begin_a = 0, begin_b = 0, begin_c = 0;
   std::int64_t step_a = 0, step_b = 0, step_c = 0;
 };
 
-kernels::GemmShape whole_gemm(const KernelPlan& plan) {
+Products products_of(const KernelPlan& plan) {
   const auto [ta, tb] = plan.options<MatMulOptions>();
   const Shape &a = plan.input(0).shape, &b = plan.input(1).shape, &c = plan.output().shape;
   const std::size_t row = c.rank() - 2, column = c.rank() - 1;
-  return {.m = c[row],
-          .n = c[column],
-          .k = a[ta ? row : column],
-          .transpose_a = ta,
-          .transpose_b = tb,
-          .row_a = a[column],
-          .row_b = b[column]};
-}
-
-Products row_products(const KernelPlan& plan) {
-  Products products{.gemm = whole_gemm(plan)};
-  kernels::GemmShape& gemm = products.gemm;
-  const WorkRange range = plan.range();
-  const Shape& out = plan.output().shape;
-  if (out.rank() == 2) {
-    gemm.m = range.size();
-    products.begin_a = range.begin * gemm.row_a;
-    products.begin_c = range.begin * gemm.n;
-    return products;
-  }
-  const std::int64_t matrices = out.product(1, out.rank() - 2);
-  products.count = range.size() * matrices;
-  products.step_a = gemm.m * gemm.k;
-  products.step_b = gemm.k * gemm.n;
-  products.step_c = gemm.m * gemm.n;
-  products.begin_a = range.begin * matrices * products.step_a;
-  products.begin_b = range.begin * matrices * products.step_b;
-  products.begin_c = range.begin * matrices * products.step_c;
-  return products;
-}
-
-Products depth_products(const KernelPlan& plan) {
-  Products products{.gemm = whole_gemm(plan)};
-  kernels::GemmShape& gemm = products.gemm;
-  const WorkRange range = plan.range();
-  gemm.k = range.size();
-  products.begin_a = range.begin * gemm.row_a;
-  products.begin_b = range.begin * (gemm.transpose_b ? 1 : gemm.row_b);
-  return products;
+  const kernels::GemmShape gemm{.m = c[row],
+                                .n = c[column],
+                                .k = a[ta ? row : column],
+                                .transpose_a = ta,
+                                .transpose_b = tb,
+                                .row_a = a[column],
+                                .row_b = b[column]};
+  return {.gemm = gemm,
+          .count = c.product(0, row),
+          .step_a = gemm.m * gemm.k,
+          .step_b = gemm.k * gemm.n,
+          .step_c = gemm.m * gemm.n};
 }
 
 // multiply(a, b, c, workspace) computes one product.
 template <class T, class Multiply>
 KernelRun each_product(const Products& s, Multiply multiply) {
   return [s, multiply](const Pointers& p) {
-    const T* a = p.input<T>(0) + s.begin_a;
-    const T* b = p.input<T>(1) + s.begin_b;
-    T* c = p.output<T>() + s.begin_c;
+    const T* a = p.input<T>(0);
+    const T* b = p.input<T>(1);
+    T* c = p.output<T>();
     for (std::int64_t i = 0; i < s.count; ++i)
       multiply(a + i * s.step_a, b + i * s.step_b, c + i * s.step_c, p.workspace());
   };
@@ -132,7 +104,8 @@ KernelRun each_product(const Products& s, Multiply multiply) {
 // Below this many multiplications a call of the library costs more than our own loops.
 constexpr std::int64_t kTiny = 16 * 16 * 16;
 
-KernelRun fast_products([[maybe_unused]] KernelPlan& plan, const Products& s) {
+KernelRun matmul_cpu(KernelPlan& plan) {
+  const Products s = products_of(plan);
   [[maybe_unused]] const std::int64_t work = s.gemm.m * s.gemm.n * s.gemm.k;
 #if BELFRY_ONEDNN
   if (plan.dtype() == DType::kF32 && work > kTiny) {
@@ -150,19 +123,13 @@ KernelRun fast_products([[maybe_unused]] KernelPlan& plan, const Products& s) {
   });
 }
 
-KernelRun plain_products(const KernelPlan& plan, const Products& s) {
+KernelRun matmul_reference(KernelPlan& plan) {
+  const Products s = products_of(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) {
     return each_product<T>(s, [gemm_shape = s.gemm](const T* a, const T* b, T* c, std::byte*) {
       kernels::gemm_reference(gemm_shape, a, b, c);
     });
   });
-}
-
-KernelRun matmul_cpu(KernelPlan& plan) { return fast_products(plan, row_products(plan)); }
-KernelRun matmul_reference(KernelPlan& plan) { return plain_products(plan, row_products(plan)); }
-KernelRun transpose_a_cpu(KernelPlan& plan) { return fast_products(plan, depth_products(plan)); }
-KernelRun transpose_a_reference(KernelPlan& plan) {
-  return plain_products(plan, depth_products(plan));
 }
 
 }  // namespace
@@ -171,7 +138,7 @@ const Op kMatMul{.name = "MatMul",
                  .inputs = 2,
                  .shape = matmul_rows_shape,
                  .gradient = matmul_gradient,
-                 .split = WorkSplit::kBatch,
+                 .heavy = true,
                  .shards = matmul_shards,
                  .cpu = matmul_cpu,
                  .reference = matmul_reference,
@@ -181,10 +148,10 @@ const Op kMatMulTransposeA{.name = "MatMulTransposeA",
                            .inputs = 2,
                            .shape = matmul_transpose_a_shape,
                            .gradient = matmul_gradient,
-                           .split = WorkSplit::kBatchReduce,
+                           .heavy = true,
                            .shards = transpose_a_shards,
-                           .cpu = transpose_a_cpu,
-                           .reference = transpose_a_reference,
+                           .cpu = matmul_cpu,
+                           .reference = matmul_reference,
                            .autocast = Autocast::kCompute};
 
 Output matmul(Output a, Output b, MatMulOptions options, At at) {

@@ -63,40 +63,35 @@ struct DivideBy {
   }
 };
 
-// The part of the input that a kernel works on, and what is needed to reduce it.
-struct Part {
-  explicit Part(const KernelPlan& plan)
-      : reduced(axis_mask(plan.options<ReductionOptions>().axes, plan.input(0).shape.rank())),
-        shape(plan.input(0).shape) {
+// What is needed to reduce the input.
+struct ReducedInput {
+  explicit ReducedInput(const KernelPlan& plan)
+      : axes(axis_mask(plan.options<ReductionOptions>().axes, plan.input(0).shape.rank())),
+        shape(plan.input(0).shape),
+        over_batch(shape.rank() > 0 && axes[0]) {
     for (std::size_t axis = 0; axis < shape.rank(); ++axis)
-      if (reduced[axis]) count *= static_cast<double>(shape[axis]);
-    by_batch = shape.rank() > 0 && reduced[0];
-    if (!by_batch) return;
-    count = plan.of_all(count);
-    first = plan.range().begin * shape.product(1, shape.rank());
-    shape[0] = plan.range().size();
+      if (axes[axis]) count *= static_cast<double>(shape[axis]);
+    if (over_batch) count = plan.of_all(count);
   }
 
-  std::vector<bool> reduced;
-  Shape shape;  // of the part, if parts are sums over some of the batch
-  bool by_batch = false;
-  std::int64_t first = 0;  // element of the input with which the part begins
-  double count = 1;        // of the elements summed into one, in all parts
+  std::vector<bool> axes;  // those that are reduced
+  Shape shape;
+  bool over_batch;   // the result is one row, or a partial sum of it
+  double count = 1;  // of the elements summed into one, in all shards
 };
 
 KernelRun fast_kernel(KernelPlan& plan, bool mean) {
   if (!is_floating(plan.dtype())) return {};
-  const Part part(plan);
-  const Reduction reduction(part.shape, part.reduced);
+  const ReducedInput input(plan);
+  const Reduction reduction(input.shape, input.axes);
   plan.workspace(reduction.workspace() * static_cast<std::int64_t>(size_of(plan.dtype())));
-  const std::int64_t rows = part.by_batch || part.shape.rank() == 0 ? 1 : part.shape[0];
+  const std::int64_t rows = input.over_batch || input.shape.rank() == 0 ? 1 : input.shape[0];
   const std::int64_t row = rows == 0 ? 0 : reduction.size() / rows;
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [=, first = part.first, by_batch = part.by_batch,
-            divide = DivideBy{part.count}](const Pointers& p) {
-      const std::int64_t begin = by_batch ? 0 : p.begin(), end = by_batch ? 1 : p.end();
+    return [=, over_batch = input.over_batch, divide = DivideBy{input.count}](const Pointers& p) {
+      const std::int64_t begin = over_batch ? 0 : p.begin(), end = over_batch ? 1 : p.end();
       T* const y = p.output<T>();
-      reduction(p.input<T>(0) + first, y, reinterpret_cast<T*>(p.workspace()), begin, end);
+      reduction(p.input<T>(0), y, reinterpret_cast<T*>(p.workspace()), begin, end);
       if (mean) kernels::map(divide, begin * row, end * row, y, static_cast<const T*>(y));
     };
   });
@@ -104,31 +99,31 @@ KernelRun fast_kernel(KernelPlan& plan, bool mean) {
 
 // Each result is a sum in order of its terms, in f64 or, of integers, in i64.
 template <class T>
-void plain_sum(const Pointers& p, const Part& part, const Shape& kept, std::int64_t row,
+void plain_sum(const Pointers& p, const ReducedInput& input, const Shape& kept, std::int64_t row,
                bool mean) {
   using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
   Wide* const sums = reinterpret_cast<Wide*>(p.workspace());
-  const std::int64_t begin = part.by_batch ? 0 : p.begin() * row;
-  const std::int64_t end = part.by_batch ? kept.elements() : p.end() * row;
+  const std::int64_t begin = input.over_batch ? 0 : p.begin() * row;
+  const std::int64_t end = input.over_batch ? kept.elements() : p.end() * row;
   std::fill(sums + begin, sums + end, Wide(0));
-  const std::int64_t terms = part.shape.elements();
+  const std::int64_t terms = input.shape.elements();
   for (std::int64_t i = 0; i < terms; ++i) {
-    const std::int64_t to = broadcast_index(i, part.shape, kept);
-    if (to >= begin && to < end) sums[to] += p.input<T>(0)[part.first + i];
+    const std::int64_t to = broadcast_index(i, input.shape, kept);
+    if (to >= begin && to < end) sums[to] += p.input<T>(0)[i];
   }
   for (std::int64_t i = begin; i < end; ++i)
-    p.output<T>()[i] = static_cast<T>(mean ? sums[i] / part.count : sums[i]);
+    p.output<T>()[i] = static_cast<T>(mean ? sums[i] / input.count : sums[i]);
 }
 
 KernelRun plain_kernel(KernelPlan& plan, bool mean) {
-  const Part part(plan);
-  Shape kept = part.shape;
+  const ReducedInput input(plan);
+  Shape kept = input.shape;
   for (std::size_t axis = 0; axis < kept.rank(); ++axis)
-    if (part.reduced[axis]) kept[axis] = 1;
+    if (input.axes[axis]) kept[axis] = 1;
   plan.workspace(kept.elements() * 8);
   const std::int64_t row = kept.rank() == 0 ? 1 : kept.product(1, kept.rank());
   return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) { plain_sum<T>(p, part, kept, row, mean); };
+    return [=](const Pointers& p) { plain_sum<T>(p, input, kept, row, mean); };
   });
 }
 
@@ -155,7 +150,7 @@ const Op kReduceSum{.name = "ReduceSum",
                     .inputs = 1,
                     .shape = reduce_sum_shape,
                     .gradient = sum_gradient,
-                    .split = WorkSplit::kBatchReduce,
+                    .heavy = true,
                     .shards = to_sums<1>,
                     .cpu = sum_cpu,
                     .reference = sum_reference,
@@ -164,7 +159,7 @@ const Op kReduceMean{.name = "ReduceMean",
                      .inputs = 1,
                      .shape = reduce_mean_shape,
                      .gradient = mean_gradient,
-                     .split = WorkSplit::kBatchReduce,
+                     .heavy = true,
                      .shards = to_sums<1>,
                      .cpu = mean_cpu,
                      .reference = mean_reference,

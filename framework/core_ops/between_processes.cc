@@ -19,12 +19,6 @@ struct ScatterOptions {
   int tag;
   Cuts cuts;
 };
-struct AddOptions {
-  int rank, size, towers;
-  bool mean;
-  Cuts cuts;
-  bool whole;
-};
 struct GatherOptions {
   int rank, size;
   int tag;
@@ -169,10 +163,11 @@ void add_in_order(std::span<const TreeNode> nodes, TreeNode node, std::vector<in
 }
 
 OutputTypes add_shape(const ShapeContext& c) {
-  const auto& [rank, size, towers, mean, cuts, whole] = c.options<AddOptions>();
+  const auto& [place, towers, mean, cuts, whole] = c.options<PieceOptions>();
   c.require_same_dtype();
-  const Shape others{nodes_of_others(rank, size, towers), piece_of(cuts, rank).size()};
-  const std::size_t own = covering_nodes_of(rank, size, towers).size();
+  const Shape others{nodes_of_others(place.rank, place.size, towers),
+                     piece_of(cuts, place.rank).size()};
+  const std::size_t own = covering_nodes_of(place.rank, place.size, towers).size();
   c.require(c.inputs() == own + 1, "takes ", own, " rows of its own, not ", c.inputs() - 1);
   c.require(c.input(own) == others, "takes rows ", others, ", not ", c.input(own));
   for (std::size_t i = 0; i < own; ++i)
@@ -183,9 +178,10 @@ OutputTypes add_shape(const ShapeContext& c) {
 
 template <class T>
 KernelRun add_kernel_of(KernelPlan& plan) {
-  const auto& options = plan.options<AddOptions>();
+  const auto& options = plan.options<PieceOptions>();
+  const ProcessPlace place = options.place;
   return
-      [sum = CoveringSum(options.size, options.towers), form = piece_sum(plan)](const Pointers& p) {
+      [sum = CoveringSum(place.size, options.towers), form = piece_sum(plan)](const Pointers& p) {
         const std::int64_t length = form.piece.size();
         std::vector<const void*> terms;
         for (std::int64_t r = 0; r < std::ssize(form.additions) - form.own; ++r)
@@ -358,7 +354,8 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
 }
 
 PieceSum piece_sum(const KernelPlan& plan) {
-  const auto& [rank, size, towers, mean, cuts, whole] = plan.options<AddOptions>();
+  const auto& [place, towers, mean, cuts, whole] = plan.options<PieceOptions>();
+  const auto [rank, size] = place;
   const std::vector<TreeNode> all = all_covering_nodes(size, towers);
   const auto first = std::ranges::lower_bound(all, rank * towers, {}, &TreeNode::begin);
   PieceSum sum{.additions = {},
@@ -395,11 +392,7 @@ std::vector<std::int64_t> piece_sizes(const Cuts& cuts) {
 Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options, At at) {
   std::vector<Output> inputs(own.begin(), own.end());
   inputs.push_back(others);
-  const auto& [place, towers, mean, cuts, whole] = options;
-  return others.graph()
-      .add(kAddPieces, inputs, at,
-           NodeOptions(AddOptions{place.rank, place.size, towers, mean, cuts, whole}))
-      .output();
+  return others.graph().add(kAddPieces, inputs, at, NodeOptions(options)).output();
 }
 
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,

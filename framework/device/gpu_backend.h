@@ -174,7 +174,7 @@ class GpuKernelMaker {
   // those that give the same bits each time, or else the fastest, which are measured once. That may
   // allocate memory of the GPU, and wait for it.
   virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
-  // Of a FusedUpdate, whose ops have Op::fuses_on_gpus.
+  // Of a FusedUpdate, whose ops have Op::fused_update_on_gpus.
   virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
   // The algorithms that this process has chosen so, and those it has been given, as the text of a
   // file.

@@ -33,9 +33,8 @@ struct WorkRange {
   std::int64_t size() const { return end - begin; }
 };
 
-// What a kernel may know before it runs: real shapes, options, and the part of the work it
-// prepares. Preparing one for a host touches no device; what it may do for a GPU says
-// GpuBackend::prepare().
+// What a kernel may know before it runs: real shapes, options, and the range of its work.
+// Preparing one for a host touches no device; GpuBackend::prepare() says what it may do for a GPU.
 class KernelPlan {
  public:
   KernelPlan(const Node& node, std::span<const TensorType> inputs,
@@ -62,8 +61,8 @@ class KernelPlan {
     return inputs_.empty() ? DType::kF32 : inputs_[0].dtype;
   }
 
-  // The part to prepare: in plans, the whole. Kernels split by elements or rows take theirs from
-  // Pointers when they run; those split by batch would be prepared once per part.
+  // Of the whole work. Kernels split by elements or rows take their part from Pointers when they
+  // run.
   WorkRange range() const { return range_; }
 
   // What the kernel is for a part of: the samples of a shard, of all shards of its device.
@@ -116,9 +115,8 @@ class EndToEnd {
   std::vector<std::int64_t> starts_{0};  // of each tensor, and where the last one ends
 };
 
-// Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range;
-// outputs of a batch-reduce kernel are its part's own. Variables that an op writes are inputs:
-// written().
+// Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range.
+// Variables that an op writes are inputs: written().
 class Pointers {
  public:
   template <class T>

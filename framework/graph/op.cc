@@ -84,8 +84,7 @@ std::vector<Output> same_gradient(const Node&, std::span<const Output> grads) { 
 WorkRange whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                       std::span<const TensorType> outputs) {
   const TensorType* shaped = outputs.empty() ? nullptr : &outputs[0];
-  if (op.split == WorkSplit::kBatchReduce || !shaped)
-    shaped = inputs.empty() ? nullptr : &inputs[0];
+  if (!shaped) shaped = inputs.empty() ? nullptr : &inputs[0];
   if (op.split == WorkSplit::kSerial || !shaped) return {0, 1};
   if (op.split == WorkSplit::kElements) {
     WorkRange all{0, shaped->shape.elements()};

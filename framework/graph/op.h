@@ -94,16 +94,15 @@ using DivisorFunction = int (*)(const Node& node);
 // Called under the name scope "<node>_grad".
 using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
 
-// How the work of one node may be divided. The unit and extent of KernelPlan::range() follow. So
-// far plans divide collectives, what makes shards whole, and random numbers without inputs, all by
-// elements; other launches do the whole of their node's work.
+// How the work of one launch may be divided. The unit and extent of its range follow. Bits never
+// depend on the division. So far plans divide collectives, what makes shards whole, and random
+// numbers without inputs, all by elements; other launches do the whole of their work. Op::shards
+// divides a batch.
 enum class WorkSplit : std::uint8_t {
-  kSerial,       // not at all: range is [0, 1)
-  kElements,     // elements of output 0, or of all tensors of one participant of a collective, end
-                 // to end; bits never depend on the division
-  kRows,         // dimension 0 of output 0, of any meaning; bits never depend on the division
-  kBatch,        // dimension 0 of output 0 is the batch: one kernel is prepared per part
-  kBatchReduce,  // dimension 0 of input 0 is the batch: each part gives partial outputs to be added
+  kSerial,    // not at all: the range is [0, 1)
+  kElements,  // elements of output 0, or of all tensors of one participant of a collective, end to
+              // end
+  kRows,      // dimension 0 of output 0, of any meaning
 };
 
 // Whether an output may be written over an input that nobody reads afterwards.
@@ -142,6 +141,8 @@ struct Op {
   // `gradient` gets an empty Output, instead of zeros, for every output without gradient.
   bool missing_grads = false;
   WorkSplit split = WorkSplit::kSerial;
+  // Multiplies matrices, or sums over the batch: about ten times the work of others for each byte.
+  bool heavy = false;
   // How a node is divided into shards of a batch (shards.h). Null: it gathers its inputs and runs
   // once.
   Sharding (*shards)(const ShardContext&) = nullptr;
@@ -170,7 +171,7 @@ struct Op {
   int elementwise_input = -1;
   // Of a collective, or of an update: the GPU module has a kernel that applies such sums of f32 by
   // such updates in registers.
-  bool fuses_on_gpus = false;
+  bool fused_update_on_gpus = false;
   // Set for a collective, which combines a list of tensors over K participants. Inputs and outputs
   // are tensor-major: number b * K + t is tensor b of participant t. Outputs b * K .. b * K + K - 1
   // are equal, and output i lives on the device of input i; equal outputs of one memory space are

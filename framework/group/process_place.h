@@ -1,5 +1,6 @@
 // Which one of how many processes.
 #pragma once
+#include <string>
 
 namespace belfry {
 
@@ -8,6 +9,7 @@ namespace belfry {
 struct ProcessPlace {
   int rank = 0;
   int size = 1;
+  std::string str() const { return std::to_string(rank) + ',' + std::to_string(size); }
   bool operator==(const ProcessPlace&) const = default;
 };
 

@@ -25,14 +25,20 @@ T wrapping_subtract(T a, T b) {
   }
 }
 
-// Element i of the canonical sum: a balanced tree, split at ceil(n / 2), left + right.
-// The inputs point at T.
+// The canonical sum of term(begin), ..., term(end - 1), at least one: a balanced tree, split at
+// ceil(n / 2), left + right.
+template <class T, class Term>
+T plain_tree(std::int64_t begin, std::int64_t end, const Term& term) {
+  if (end - begin == 1) return static_cast<T>(term(begin));
+  const std::int64_t middle = begin + (end - begin + 1) / 2;
+  return wrapping_add(plain_tree<T>(begin, middle, term), plain_tree<T>(middle, end, term));
+}
+// Of element i of inputs that point at T.
 template <class T>
 T plain_tree(std::span<const void* const> inputs, std::int64_t i) {
-  if (inputs.size() == 1) return static_cast<const T*>(inputs[0])[i];
-  const std::size_t middle = (inputs.size() + 1) / 2;
-  return wrapping_add(plain_tree<T>(inputs.first(middle), i),
-                      plain_tree<T>(inputs.subspan(middle), i));
+  return plain_tree<T>(0, std::ssize(inputs), [&](std::int64_t k) {
+    return static_cast<const T*>(inputs[static_cast<std::size_t>(k)])[i];
+  });
 }
 
 }  // namespace belfry::kernels

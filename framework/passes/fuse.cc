@@ -50,11 +50,12 @@ class NodeFuser {
   // A new node stands where its root stood, which goes to the end until it is dropped: so what the
   // root alone used is dropped, too, such as a cast.
   void apply() {
-    const std::size_t count = plan_.nodes.size();
+    const NodeIndex first = plan_.nodes.next();
+    std::vector<NodeIndex> roots;
     Replacements replacements;
     decltype(plan_.fused_into) fused_into;
     for (FusedNodes& fused : made_) {
-      const NodeIndex root = fused.root;
+      const NodeIndex root = roots.emplace_back(fused.root);
       for (const NodeIndex member : fused.members)
         fused_into[plan_.node(member).node] = {fused.node.op, fused.node.node};
       for (const NodeIndex member : fused.members)
@@ -64,15 +65,8 @@ class NodeFuser {
       PlanNode replaced = std::exchange(plan_.nodes[root], std::move(fused.node));
       replacements.nodes[plan_.nodes.add(std::move(replaced))] = root;
     }
-    // Fusions that close a cycle with each other are given up, all of them: graphs of training
-    // programs have none.
-    if (replace_nodes(plan_, replacements)) {
+    if (replace_or_give_up(plan_, replacements, first, roots))
       plan_.fused_into = std::move(fused_into);
-      return;
-    }
-    for (std::size_t i = 0; i < made_.size(); ++i)
-      plan_.nodes[made_[i].root] = std::move(plan_.nodes[NodeIndex(count + i)]);
-    plan_.nodes.resize(count);
   }
 
   PlanGraph& plan_;

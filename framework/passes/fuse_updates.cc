@@ -15,7 +15,7 @@
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry {
 namespace {
@@ -49,10 +49,8 @@ class UpdateFuser {
     for (const NodeIndex n : plan_.nodes.indices())
       if (is_fusible(plan_.nodes[n])) consider(n);
     group_others();
-    // Fusions that close a cycle with each other are given up, all of them: graphs of training
-    // programs have none.
-    if (!replacements_.nodes.empty() && !replace_nodes(plan_, replacements_))
-      plan_.nodes.resize(consumers_.size());
+    if (!replacements_.nodes.empty())
+      replace_or_give_up(plan_, replacements_, NodeIndex(consumers_.size()));
   }
 
  private:
@@ -66,7 +64,7 @@ class UpdateFuser {
     if (!node.op->collective || node.op->split != WorkSplit::kElements) return false;
     const int space = space_of(node.devices);
     if (space <= 0) return space == 0 && at(node.participants()) <= FusedTensors::kMostParticipants;
-    return node.op->fuses_on_gpus && node.types[0].dtype == DType::kF32 &&
+    return node.op->fused_update_on_gpus && node.types[0].dtype == DType::kF32 &&
            node.participants() <= FusedTensors::kMostOnGpus;
   }
 
@@ -130,7 +128,7 @@ class UpdateFuser {
   }
 
   bool is_grouped(const PlanNode& node) const {
-    return is_update(plan_, node) && space_of(node.devices) > 0 && node.op->fuses_on_gpus &&
+    return is_update(plan_, node) && space_of(node.devices) > 0 && node.op->fused_update_on_gpus &&
            node.op != &kAssign && node.types[0].dtype == DType::kF32;
   }
 
@@ -173,7 +171,7 @@ class UpdateFuser {
       updates[member.result / participants(sum)].push_back(plan_.node(member.node).op);
     return std::ranges::all_of(updates, [](const auto& of_tensor) {
       const std::vector<const Op*>& ops = of_tensor.second;
-      return ops[0]->fuses_on_gpus && std::ssize(ops) <= FusedTensors::kMostOnGpus &&
+      return ops[0]->fused_update_on_gpus && std::ssize(ops) <= FusedTensors::kMostOnGpus &&
              std::ranges::count(ops, ops[0]) == std::ssize(ops);
     });
   }
@@ -232,20 +230,20 @@ class UpdateFuser {
 
   // Replaces nodes, in an order in which they could run, by one that is named as `named`.
   void fuse(const std::vector<NodeIndex>& nodes, const Node& named) {
-    Fusion fusion;
+    FusedUpdate update;
     PlanNode fused{&kFusedUpdate, &named, {}, {}, {}, {}};
     for (const NodeIndex n : nodes) {
       const PlanNode& node = plan_.node(n);
-      fusion.body.push_back({node.op, node.node, {}, node.types, node.devices});
-      fusion.body.back().inputs.resize(node.inputs.size());
+      update.body.push_back({node.op, node.node, {}, node.types, node.devices});
+      update.body.back().inputs.resize(node.inputs.size());
     }
-    add_inputs(nodes, fusion, fused);
-    add_outputs(nodes, fusion, fused);
-    fused.role = std::make_shared<const Fusion>(std::move(fusion));
+    add_inputs(nodes, update, fused);
+    add_outputs(nodes, update, fused);
+    fused.role = std::make_shared<const FusedUpdate>(std::move(update));
     plan_.nodes.push_back(std::move(fused));
   }
 
-  void add_inputs(const std::vector<NodeIndex>& nodes, Fusion& fusion, PlanNode& fused) const {
+  void add_inputs(const std::vector<NodeIndex>& nodes, FusedUpdate& update, PlanNode& fused) const {
     std::map<NodeIndex, int> member_of;
     for (std::size_t m = 0; m < nodes.size(); ++m) member_of[nodes[m]] = static_cast<int>(m);
     for (const Part part : {Part::kWritten, Part::kCombined, Part::kOther})
@@ -253,7 +251,7 @@ class UpdateFuser {
         const PlanNode& node = plan_.node(nodes[m]);
         for (std::size_t i = 0; i < node.inputs.size(); ++i) {
           if (part_of(*node.op, static_cast<int>(i)) != part) continue;
-          Fusion::Source& source = fusion.body[m].inputs[i];
+          FusedUpdate::Source& source = update.body[m].inputs[i];
           if (const auto giver = member_of.find(node.inputs[i].node); giver != member_of.end()) {
             source = {giver->second, node.inputs[i].index};
           } else {
@@ -265,15 +263,15 @@ class UpdateFuser {
   }
 
   // What updates write: members alone read what a collective gives.
-  void add_outputs(const std::vector<NodeIndex>& nodes, Fusion& fusion, PlanNode& fused) {
+  void add_outputs(const std::vector<NodeIndex>& nodes, FusedUpdate& update, PlanNode& fused) {
     const NodeIndex made = plan_.nodes.next();
     for (std::size_t m = 0; m < nodes.size(); ++m) {
       const PlanNode& node = plan_.node(nodes[m]);
       replacements_.nodes[nodes[m]] = made;
       for (int i = 0; i < node.op->writes; ++i) {
         replacements_.values[{nodes[m], i}] = {made, static_cast<int>(fused.types.size())};
-        fusion.outputs.push_back({static_cast<int>(m), i});
-        ++fusion.writes;
+        update.outputs.push_back({static_cast<int>(m), i});
+        ++update.writes;
         fused.types.push_back(node.types[at(i)]);
         fused.devices.push_back(node.devices[at(i)]);
       }

@@ -300,4 +300,14 @@ bool replace_nodes(PlanGraph& plan, const Replacements& replacements) {
   return true;
 }
 
+bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeIndex first,
+                        std::span<const NodeIndex> roots) {
+  if (replace_nodes(plan, replacements)) return true;
+  const std::size_t kept = at(first.value());
+  for (std::size_t i = 0; i < roots.size(); ++i)
+    plan.nodes[roots[i]] = std::move(plan.nodes[kept + i]);
+  plan.nodes.resize(kept);
+  return false;
+}
+
 }  // namespace belfry

@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry {
 namespace {
@@ -43,12 +43,12 @@ class WriteOrder {
     return writes;
   }
 
-  // What the user wrote: of a fusion, the update of this variable.
+  // What the user wrote: of a FusedUpdate, the update of this variable.
   const Node& writer(NodeIndex write, NodeIndex variable) const {
     const PlanNode& planned = node(write);
-    if (!planned.fusion()) return *planned.node;
+    if (!planned.fused_update()) return *planned.node;
     const auto slot = std::ranges::find(planned.inputs, variable, &Value::node);
-    return *readers_of(*planned.fusion())[at(slot - planned.inputs.begin())].member->node;
+    return *readers_of(*planned.fused_update())[at(slot - planned.inputs.begin())].member->node;
   }
 
   void find_versions(NodeIndex variable, const std::vector<NodeIndex>& writes) {

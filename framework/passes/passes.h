@@ -159,6 +159,11 @@ struct Replacements {
 // Replaces nodes, whose control inputs their replacements take over, drops what nobody uses any
 // more, and sorts. Returns false, and changes nothing, if that would close a cycle.
 bool replace_nodes(PlanGraph& plan, const Replacements& replacements);
+// The same by nodes that a pass has appended, from `first` on. Of those that stand where another
+// stood, node first + i has changed places with roots[i]. If that would close a cycle, all of them
+// are given up: the plan is as it was before. Graphs of training programs have no such cycle.
+bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeIndex first,
+                        std::span<const NodeIndex> roots = {});
 
 // Keeps the given nodes, in the given order, which is topological; the others have no users.
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);

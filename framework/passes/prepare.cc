@@ -39,7 +39,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
   GpuRun sum =
       node.participants() > 1 ? prepare_on_gpu(node, device, kernel, deterministic) : GpuRun();
   launch.rank = std::make_shared<RankLaunch>(node, std::move(sum));
-  launch.captured = node.rank()->alone(*node.node);  // several wait for each other
+  launch.capturable = node.rank()->alone(*node.node);  // several wait for each other
   launch.enqueue = [rank = launch.rank](const Pointers& p, GpuStream& stream) {
     rank->enqueue(p, stream);
   };
@@ -86,11 +86,11 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
     const PlanNode& node = graph.node(launch.node);
     const Device& device = context.device(schedule.strands[launch.strand].device);
     if (device.declared) continue;
-    if (node.fusion() && device.backend) {
+    if (node.fused_update() && device.backend) {
       launch.enqueue = device.backend->prepare_fused(device.gpu, graph, node);
       continue;
     }
-    if (node.fusion()) {
+    if (node.fused_update()) {
       launch.run = prepare_fused_update(graph, node, context.reference_kernels);
       continue;
     }

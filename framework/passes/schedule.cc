@@ -11,7 +11,7 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry {
 namespace {
@@ -76,7 +76,7 @@ class Scheduler {
 
   // `samples`: of the shard, if it is divided.
   WorkRange range_of(const PlanNode& node, std::int64_t samples) const {
-    if (node.fusion()) return {0, tensors_of(*node.fusion()).elements()};
+    if (node.fused_update()) return {0, tensors_of(*node.fused_update()).elements()};
     if (node.sharding.divides())
       return whole_range(*node.op, 0, graph_.input_types(node, samples),
                          graph_.output_types(node, samples));
@@ -168,8 +168,8 @@ class Scheduler {
     std::int64_t read = 0;
   };
   static Combined combined_by(const PlanNode& node) {
-    if (node.fusion()) {
-      const FusedTensors fused = tensors_of(*node.fusion());
+    if (node.fused_update()) {
+      const FusedTensors fused = tensors_of(*node.fused_update());
       const bool combines = fused.collective || fused.shard_sum;
       return {fused.tensors[0].type.dtype,
               combines ? static_cast<std::int64_t>(fused.participants * fused.shards) : 0};

@@ -44,7 +44,7 @@ class Cutter {
     for (const LaunchIndex l : plan_.launches.indices()) {
       const int gpu = gpu_of(l);
       for (const Wait& wait : launch(l).waits)
-        if (gpu >= 0 && (gpu_of(plan_.awaited(wait)) != gpu || !launch(l).captured))
+        if (gpu >= 0 && (gpu_of(plan_.awaited(wait)) != gpu || !launch(l).capturable))
           ends_[plan_.awaited(wait)] = true;
     }
   }
@@ -64,7 +64,7 @@ class Cutter {
   void add(LaunchIndex l) {
     const int gpu = gpu_of(l);
     Open& open = open_[gpu];
-    if (open.closed || (open.awaited && !copies_to_host(l)) || !launch(l).captured ||
+    if (open.closed || (open.awaited && !copies_to_host(l)) || !launch(l).capturable ||
         waits_outside(l)) {
       open = {.segment = segments_.size(), .closed = false, .awaited = false};
       segments_.push_back({.gpu = gpu, .strand = launch(l).strand, .launches = {}});
@@ -72,7 +72,7 @@ class Cutter {
     Segment& segment = segments_[open.segment];
     segment.launches.push_back(l);
     segment.writes = segment.writes || plan_.node(launch(l).node).writes() > 0;
-    open.closed = ends_[l] || !launch(l).captured;
+    open.closed = ends_[l] || !launch(l).capturable;
   }
 
   bool waits_outside(LaunchIndex l) const {
@@ -80,7 +80,7 @@ class Cutter {
       const LaunchIndex before = plan_.awaited(wait);
       const int gpu = gpu_of(before);
       if (gpu < 0) return !free_[before];
-      return gpu != gpu_of(l) || !launch(before).captured;
+      return gpu != gpu_of(l) || !launch(before).capturable;
     });
   }
 

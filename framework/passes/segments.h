@@ -10,7 +10,7 @@ namespace belfry {
 // In the order of their first launches. Nothing in the middle of a segment needs what a host or
 // another GPU does after the first of its launches has begun, and whoever waits for one of them may
 // as well wait for all. A segment ends
-// - behind a launch that another GPU waits for, or one of this GPU that is not Launch::captured;
+// - behind a launch that another GPU waits for, or one of this GPU that is not Launch::capturable;
 // - before a launch that waits for such;
 // - before one that waits for a host, unless all that hosts do up to there waits for no GPU: then
 //   the segment waits for it at its beginning;

@@ -14,7 +14,7 @@
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry {
 namespace {
@@ -42,20 +42,20 @@ class Transfers {
       const int wanted = node.device();
       if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
       if (const auto collective = collective_of(node)) count_collective(*collective);
-      if (node.fusion()) count_results(*node.fusion());
+      if (node.fused_update()) count_results(*node.fused_update());
       const Value kept{plan_.nodes.add(std::move(node)), 0};
       moved_[n] = plan_.node(kept.node).op == &kRead ? on_device(kept, wanted).node : kept.node;
     }
   }
 
  private:
-  // Where a node takes its inputs: a collective each where its output is, a fusion where the
+  // Where a node takes its inputs: a collective each where its output is, a FusedUpdate where the
   // members do.
   static std::vector<int> input_devices(const PlanNode& node) {
     std::vector<int> devices(node.inputs.size(), node.device());
     if (node.op->collective) devices = node.devices;
-    if (!node.fusion()) return devices;
-    const std::vector<FusedReader> readers = readers_of(*node.fusion());
+    if (!node.fused_update()) return devices;
+    const std::vector<FusedReader> readers = readers_of(*node.fused_update());
     for (std::size_t i = 0; i < readers.size(); ++i) {
       const auto& [member, input] = readers[i];
       devices[i] = member->devices[member->op->collective ? input : 0];
@@ -75,13 +75,13 @@ class Transfers {
         {plan_.feeds[at(node.feed())].where.name(), 0, node.device(), node.types[0].bytes()});
   }
 
-  // Of what members of a fusion give to members on other devices.
-  void count_results(const Fusion& fusion) {
+  // Of what members of a FusedUpdate give to members on other devices.
+  void count_results(const FusedUpdate& fused) {
     std::set<std::tuple<int, int, int>> sent;  // member, output, device
-    for (const Fusion::Member& member : fusion.body)
-      for (const Fusion::Source source : member.inputs) {
-        if (source.member == Fusion::Source::kInput) continue;
-        const Fusion::Member& giver = fusion.body[at(source.member)];
+    for (const FusedUpdate::Member& member : fused.body)
+      for (const FusedUpdate::Source source : member.inputs) {
+        if (source.member == FusedUpdate::Source::kInput) continue;
+        const FusedUpdate::Member& giver = fused.body[at(source.member)];
         const int from = giver.devices[at(source.index)], to = member.devices[0];
         if (from == to || !sent.emplace(source.member, source.index, to).second) continue;
         plan_.transfers.push_back({giver.node->output(at(source.index)).name(), from, to,

@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/node.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry {
 
@@ -18,17 +18,17 @@ bool Rank::alone(const Node& collective) const {
 
 int PlanNode::participants() const {
   if (rank()) return static_cast<int>(rank()->members.size());
-  if (fusion()) {
-    const Fusion::Member* const collective = collective_in(*fusion());
+  if (fused_update()) {
+    const FusedUpdate::Member* const collective = collective_in(*fused_update());
     return collective ? collective_size(*collective->node) : 0;
   }
   return op->collective ? op->collective(*node) : 0;
 }
 
-int PlanNode::writes() const { return fusion() ? fusion()->writes : op->writes; }
+int PlanNode::writes() const { return fused_update() ? fused_update()->writes : op->writes; }
 
 std::string PlanNode::name() const {
-  if (fusion()) return cat(node->name(), "/update");
+  if (fused_update()) return cat(node->name(), "/update");
   if (rank()) return cat(node->name(), "/rank", rank()->number);
   if (fetch() >= 0) return cat(node->name(), "/fetch");
   if (op == &kTransfer) return cat(node->name(), "/transfer");
@@ -121,9 +121,9 @@ std::string PlanGraph::name(Value value) const {
   if (found.op == &kTransfer || found.op == &kCopy) return name(found.inputs[at(value.index)]);
   if (found.op == &kGatherShards || found.op == &kSumShards || found.packed_form())
     return name(found.inputs[0]);
-  if (const Fusion* const fusion = found.fusion()) {
-    const Fusion::Source output = fusion->outputs[at(value.index)];
-    return fusion->body[at(output.member)].node->output(at(output.index)).name();
+  if (const FusedUpdate* const fused = found.fused_update()) {
+    const FusedUpdate::Source output = fused->outputs[at(value.index)];
+    return fused->body[at(output.member)].node->output(at(output.index)).name();
   }
   if (found.feed() >= 0) return feeds[at(found.feed())].where.name();
   if (found.rank() && found.op->collective) {

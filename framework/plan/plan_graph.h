@@ -21,7 +21,7 @@ namespace belfry {
 constexpr std::size_t at(std::integral auto i) { return static_cast<std::size_t>(i); }
 
 class Placement;
-struct Fusion;
+struct FusedUpdate;
 struct PlanNode;
 struct Rank;
 using NodeIndex = Index<PlanNode>;
@@ -36,8 +36,8 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-// A graph node with real shapes and a device, or what a pass added: a transfer, a copy, a fusion,
-// the part of a rank. Always in topological order of inputs and after.
+// A graph node with real shapes and a device, or what a pass added: a transfer, a copy, a fused
+// node, the part of a rank. Always in topological order of inputs and after.
 struct PlanNode {
   struct Fed {
     int feed;
@@ -47,10 +47,11 @@ struct PlanNode {
   };
   struct Rebuilt {};
   // What it does other than the node of the graph: it takes its value from a feed, copies into a
-  // fetch, makes an activation again, is a fusion (fusion.h), is the part of one rank in a
-  // collective, or packs weights.
-  using Role = std::variant<std::monostate, Fed, Fetched, Rebuilt, std::shared_ptr<const Fusion>,
-                            std::shared_ptr<const Rank>, std::shared_ptr<const PackedForm>>;
+  // fetch, makes an activation again, is a FusedUpdate, is the part of one rank in a collective, or
+  // packs weights.
+  using Role =
+      std::variant<std::monostate, Fed, Fetched, Rebuilt, std::shared_ptr<const FusedUpdate>,
+                   std::shared_ptr<const Rank>, std::shared_ptr<const PackedForm>>;
 
   const Op* op;
   const Node* node;  // for transfers and copies: the node whose output they carry
@@ -74,7 +75,7 @@ struct PlanNode {
   int feed() const { return part<Fed>() ? part<Fed>()->feed : -1; }
   int fetch() const { return part<Fetched>() ? part<Fetched>()->fetch : -1; }
   // Null for other nodes.
-  const Fusion* fusion() const { return pointer<Fusion>(); }
+  const FusedUpdate* fused_update() const { return pointer<FusedUpdate>(); }
   const Rank* rank() const { return pointer<Rank>(); }
   const PackedForm* packed_form() const { return pointer<PackedForm>(); }
   // Whether it makes again, for the backward pass, what the forward pass made (passes/rebuild.cc).
@@ -83,8 +84,8 @@ struct PlanNode {
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Whether a run executes it: an alias, or memory from outside the plan, does nothing.
   bool launches() const { return !op->alias && !op->storage; }
-  // K of a collective, of the one in a fusion, or of the part of a rank; else 0. A collective runs
-  // on any device that reaches the tensors of its participants, and reads each where it is.
+  // K of a collective, of the one in a FusedUpdate, or of the part of a rank; else 0. A collective
+  // runs on any device that reaches the tensors of its participants, and reads each where it is.
   int participants() const;
   // Inputs 0.. that are variables which it writes; output i is the new value of input i.
   int writes() const;

@@ -39,7 +39,7 @@ struct Launch {
   KernelRun run;      // on strands of CPUs
   GpuRun enqueue;     // on strands of GPUs
   std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls for one rank of a collective
-  bool captured = true;                   // on strands of GPUs: may be a part of a segment
+  bool capturable = true;                 // on strands of GPUs: may be a part of a segment
   std::int64_t workspace_bytes = 0;       // for each shard
   // Shards differ by one sample at most. What those with more samples than others run, if there are
   // such.

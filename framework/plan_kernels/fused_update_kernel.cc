@@ -5,7 +5,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/assign.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 #include "belfry/framework/plan_kernels/host_kernel.h"
 
 namespace belfry {
@@ -23,11 +23,11 @@ KernelRun prepare_part(const Op& op, KernelPlan& kernel, bool reference) {
   return run;
 }
 
-class FusedUpdate {
+class FusedUpdateKernel {
  public:
-  FusedUpdate(const PlanGraph& plan, const PlanNode& node, bool reference)
-      : fusion_(std::get<std::shared_ptr<const Fusion>>(node.role)) {
-    const FusedTensors fused = tensors_of(*fusion_);
+  FusedUpdateKernel(const PlanGraph& plan, const PlanNode& node, bool reference)
+      : fused_(std::get<std::shared_ptr<const FusedUpdate>>(node.role)) {
+    const FusedTensors fused = tensors_of(*fused_);
     const std::vector<TensorType> inputs = plan.input_types(node);
     participants_ = fused.participants;
     shards_ = fused.shards;
@@ -36,18 +36,18 @@ class FusedUpdate {
       Tensor made{.elements = elements,
                   .element_bytes = static_cast<std::int64_t>(size_of(tensor.type.dtype)),
                   .first_input = tensor.first_input};
-      if (const Fusion::Member* const sum = fused.collective) {
+      if (const FusedUpdate::Member* const sum = fused.collective) {
         const std::vector<TensorType> types(participants_, tensor.type);
         KernelPlan kernel(*sum->node, types, types, {0, elements});
         made.sum = prepare_part(*sum->op, kernel, reference);
       }
-      if (const Fusion::Member* const sum = fused.shard_sum) {
+      if (const FusedUpdate::Member* const sum = fused.shard_sum) {
         const std::vector<TensorType> types(shards_, tensor.type);
         KernelPlan kernel(*sum->node, types, std::span(types).first(1), {0, elements});
         made.shard_sum = prepare_part(*sum->op, kernel, reference);
       }
       for (const FusedTensors::Update& update : tensor.updates) {
-        const Fusion::Member& member = *update.member;
+        const FusedUpdate::Member& member = *update.member;
         made.assigned = made.assigned && member.op == &kAssign;
         std::vector<TensorType> types;
         for (const int input : update.inputs)
@@ -154,7 +154,7 @@ class FusedUpdate {
                  nullptr, part, p.step()));
   }
 
-  std::shared_ptr<const Fusion> fusion_;  // has the members
+  std::shared_ptr<const FusedUpdate> fused_;  // has the members
   std::size_t participants_ = 1, shards_ = 1;
   EndToEnd elements_;  // of tensors_
   std::vector<Tensor> tensors_;
@@ -163,7 +163,7 @@ class FusedUpdate {
 }  // namespace
 
 KernelRun prepare_fused_update(const PlanGraph& plan, const PlanNode& node, bool reference) {
-  return FusedUpdate(plan, node, reference);
+  return FusedUpdateKernel(plan, node, reference);
 }
 
 }  // namespace belfry

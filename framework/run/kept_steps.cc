@@ -65,7 +65,7 @@ bool KeptSteps::drop_idle() {
 }
 
 void KeptSteps::erase(Entries::iterator entry) {
-  std::unique_lock no_run(runtime_.mutex, std::defer_lock);
+  std::unique_lock no_run(runtime_.run_lock, std::defer_lock);
   if (runtime_.gpus) no_run.lock();  // runs look at what is captured
   entries_.erase(entry);
 }

@@ -27,12 +27,12 @@ struct Runtime {
   const std::vector<std::unique_ptr<Device>>& devices;
   WorkerPool& pool;
   std::function<void*(const Node&)> variable_memory;
-  RunLock mutex;                        // shared by runs of LockDuration::kEachVariable
+  RunLock run_lock;                     // shared by runs of LockDuration::kEachVariable
   std::atomic<std::uint64_t> step = 0;  // runs that wrote variables
   // Variables that a failed run may have written, until each is restored; and its error.
   std::set<const Node*> suspects;
   std::exception_ptr cause;
-  std::mutex failures;  // over these two, between runs that share `mutex`
+  std::mutex failures;  // over these two, between runs that share `run_lock`
   // One lock per memory of a variable. Steps of LockDuration::kEachVariable take them in the order
   // of the map.
   std::map<const void*, std::mutex> variable_locks;

@@ -31,7 +31,7 @@ class Session::State::Apart {
 
 void Session::State::unshare(const Node& variable) {
   if (variables.sharers(variable).size() < 2) return;
-  const std::lock_guard no_run(runtime.mutex);
+  const std::lock_guard no_run(runtime.run_lock);
   Apart apart(*this, variable);
   apart.compile_steps();
   apart.finish();

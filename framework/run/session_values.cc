@@ -21,7 +21,7 @@ void Session::write(Variable variable, const Tensor& value) {
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
   state_->unshare(variable.node());
-  const std::lock_guard no_run(state_->runtime.mutex);
+  const std::lock_guard no_run(state_->runtime.run_lock);
   state_->variables.memory_of(variable.node())
       .store(own_bytes(variable, {value.raw(), value.bytes()}).data());
   state_->runtime.suspects.erase(&variable.node());
@@ -34,7 +34,7 @@ bool Session::shared(Variable variable) const {
 }
 
 bool Session::intact() const {
-  const std::lock_guard no_run(state_->runtime.mutex);
+  const std::lock_guard no_run(state_->runtime.run_lock);
   return state_->runtime.suspects.empty();
 }
 
@@ -52,7 +52,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   }
   state_->unshare_unequal(all);
   std::vector<std::vector<Tensor>> first;  // which `all` refers to
-  std::unique_lock no_run(state_->runtime.mutex);
+  std::unique_lock no_run(state_->runtime.run_lock);
   for (;;) {  // runs may fail while the lock is let go
     std::vector<const Node*> lost;
     for (const Node* node : state_->runtime.suspects)
@@ -114,12 +114,12 @@ std::string DeviceUse::str() const {
 int Session::threads() const { return state_->threads; }
 
 std::uint64_t Session::step() const {
-  const std::lock_guard no_run(state_->runtime.mutex);
+  const std::lock_guard no_run(state_->runtime.run_lock);
   return state_->runtime.step;
 }
 
 void Session::set_step(std::uint64_t step) {
-  const std::lock_guard no_run(state_->runtime.mutex);
+  const std::lock_guard no_run(state_->runtime.run_lock);
   state_->runtime.step = step;
 }
 

@@ -78,7 +78,7 @@ void Session::State::fill_in(std::span<const Node* const> fresh) {
   const std::vector<Tensor> values = first_values(originals, into);
   for (const Node* node : fresh)
     if (Node* original = node->variable().copy_of) ensure(Variable(*original));
-  const std::lock_guard no_run(runtime.mutex);  // a run may be writing what copies start from
+  const std::lock_guard no_run(runtime.run_lock);  // a run may be writing what copies start from
   for (std::size_t i = 0; i < originals.size(); ++i)
     if (!into[i]) variables.memory_of(*originals[i]).store(values[i].raw());
   for (const Node* node : fresh)
@@ -105,7 +105,7 @@ std::vector<Tensor> Session::State::first_values(std::span<const Node* const> no
     how.runtime = &crew.emplace(devices, threads, runtime.variable_memory).runtime;
   const auto step = build(initials_of(nodes), {}, how);
   step->initial = true;
-  std::unique_lock no_run(runtime.mutex, std::defer_lock);
+  std::unique_lock no_run(runtime.run_lock, std::defer_lock);
   if (crew) no_run.lock();  // else the step does
   step->run(step->stage({}), {});
   return step->fetched;
@@ -115,7 +115,7 @@ Tensor Session::State::read_own(Variable variable) {
   const std::lock_guard lock(mutex);
   ensure(variable);
   const MemoryBlock& memory = variables.memory_of(variable.node());
-  const std::lock_guard no_run(runtime.mutex);
+  const std::lock_guard no_run(runtime.run_lock);
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());
   return value;

@@ -81,7 +81,7 @@ StagedFeeds Step::State::stage(std::span<const Tensor> feeds, std::stop_token st
 
 void Step::State::connect() {
   if (!executor_ || !executor_->gpus) return;
-  const std::lock_guard lock(runtime.mutex);
+  const std::lock_guard lock(runtime.run_lock);
   make_connections();
 }
 
@@ -96,10 +96,10 @@ void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOpti
     for (Tensor& result : *results) result.mutable_raw();  // memory of its own
   };
   if (shares()) {
-    const std::shared_lock lock(runtime.mutex);
+    const std::shared_lock lock(runtime.run_lock);
     execute_and_copy();
   } else {
-    const std::lock_guard lock(runtime.mutex);
+    const std::lock_guard lock(runtime.run_lock);
     execute_and_copy();
   }
 }

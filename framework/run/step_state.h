@@ -33,7 +33,7 @@ struct Step::State {
 
   // Null in a dry run.
   std::unique_ptr<Executor> link(std::shared_ptr<const Plan> compiled);
-  // From now on runs this plan, which has been linked. The caller holds runtime.mutex.
+  // From now on runs this plan, which has been linked. The caller holds runtime.run_lock.
   void replace(std::shared_ptr<const Plan> compiled, std::unique_ptr<Executor> executor);
   // Makes the communicators that the plan needs, and all connections that its collectives use.
   // Waits for other runs. After a failure the next run makes them again.

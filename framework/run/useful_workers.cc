@@ -19,17 +19,14 @@ std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
 }
 
 // Bytes that a launch touches, each as dear as one that goes through a cache, which takes about
-// 0.01 ns; of what multiplies matrices or sums over the batch ten times that, and of random numbers
-// fifty times.
+// 0.01 ns; of heavy ops ten times that, and of random numbers fifty times.
 double work(const Plan& plan, const Launch& launch) {
   constexpr double kLaunch = 4 << 10;
   const PlanNode& node = plan.node(launch.node);
   std::int64_t bytes = 0;
   for (const Value& input : node.inputs) bytes += plan.type(input).bytes();
   for (const TensorType& type : node.types) bytes += type.bytes();
-  const WorkSplit split = node.op->split;
-  const bool heavy = split == WorkSplit::kBatch || split == WorkSplit::kBatchReduce;
-  return kLaunch + static_cast<double>(bytes) * (draws(node) ? 50 : heavy ? 10 : 1);
+  return kLaunch + static_cast<double>(bytes) * (draws(node) ? 50 : node.op->heavy ? 10 : 1);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry {
 namespace {
@@ -87,7 +87,7 @@ class TimelineMaker {
     for (const Value& input : collective.inputs)
       if (taken.insert(input).second) add_arrow(input, launch);
     // By tensor and device: the first use, and of which output. Those of updates all differ.
-    const std::size_t equal = node.fusion() ? 1 : at(node.participants());
+    const std::size_t equal = node.fused_update() ? 1 : at(node.participants());
     std::map<std::pair<std::size_t, int>, std::pair<int, int>> uses;
     for (std::size_t i = 0; i < node.types.size(); ++i) {
       const int use = first_use(n, static_cast<int>(i));

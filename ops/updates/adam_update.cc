@@ -84,7 +84,7 @@ const Op kAdamUpdate{.name = "AdamUpdate",
                      .split = WorkSplit::kElements,
                      .writes = 3,
                      .elementwise_input = 4,
-                     .fuses_on_gpus = true,
+                     .fused_update_on_gpus = true,
                      .cpu = adam_cpu,
                      .reference = adam_reference};
 

@@ -68,7 +68,7 @@ const Op kMomentumUpdate{.name = "MomentumUpdate",
                          .split = WorkSplit::kElements,
                          .writes = 2,
                          .elementwise_input = 2,
-                         .fuses_on_gpus = true,
+                         .fused_update_on_gpus = true,
                          .cpu = momentum_cpu,
                          .reference = momentum_reference};
 

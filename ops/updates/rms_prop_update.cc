@@ -73,7 +73,7 @@ const Op kRmsPropUpdate{.name = "RmsPropUpdate",
                         .split = WorkSplit::kElements,
                         .writes = 3,
                         .elementwise_input = 3,
-                        .fuses_on_gpus = true,
+                        .fused_update_on_gpus = true,
                         .cpu = rms_prop_cpu,
                         .reference = rms_prop_reference};
 

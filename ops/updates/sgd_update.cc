@@ -59,7 +59,7 @@ const Op kSgdUpdate{.name = "SgdUpdate",
                     .split = WorkSplit::kElements,
                     .writes = 1,
                     .elementwise_input = 1,
-                    .fuses_on_gpus = true,
+                    .fused_update_on_gpus = true,
                     .cpu = sgd_cpu,
                     .reference = sgd_reference};
 

@@ -10,7 +10,6 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
-#include "belfry/ops/reduce.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -60,15 +59,6 @@ TEST(Interpreter, WritesOfOneRunDoNotRunUnlessFetched) {
   interpreter.write(w, Tensor(5.f));
   EXPECT_EQ(interpreter.run(w).item<float>(), 5);
   EXPECT_EQ(interpreter.read(w).item<float>(), 5);
-}
-
-TEST(Interpreter, PartsOfABatchAreAddedByTheCanonicalTree) {
-  Graph graph;
-  const Output x = constant(graph, random_values({7, 3}));
-  const Output sum = reduce_sum(x, {0});
-  const Tensor whole = evaluate(sum);
-  for (const int parts : {1, 2, 3, 7, 20})
-    EXPECT_LE(difference(evaluate(sum, {}, {.parts = parts}), whole), 1e-6) << parts;
 }
 
 TEST(Interpreter, WhatAKernelLeavesOutIsNan) {

@@ -147,42 +147,20 @@ class Evaluation {
     const std::vector<WorkRange> ranges =
         divide(extent(node, input_types, output_types), whole_only ? 0 : options_.shift,
                op.split == WorkSplit::kSerial || whole_only ? 1 : options_.parts);
-    if (op.split == WorkSplit::kBatch || op.split == WorkSplit::kBatchReduce) {
-      run_by_batch(node, inputs, input_types, output_types, ranges, outputs);
-    } else {
-      const WorkRange whole{0, ranges.back().end};
-      const auto [kernel, workspace] = prepare(node, input_types, output_types, whole);
-      const std::vector<int> over = overwritten(op, inputs, outputs);
-      for (const WorkRange& range : ranges)
-        call(node, kernel, workspace, range, inputs, outputs, over);
-      for (std::size_t i = 0; i < over.size(); ++i)
-        if (over[i] >= 0)
-          std::memcpy(outputs[i].mutable_raw(), inputs[static_cast<std::size_t>(over[i])].raw(),
-                      outputs[i].bytes());
-    }
+    const WorkRange whole{0, ranges.back().end};
+    const auto [kernel, workspace] = prepare(node, input_types, output_types, whole);
+    const std::vector<int> over = overwritten(op, inputs, outputs);
+    for (const WorkRange& range : ranges)
+      call(node, kernel, workspace, range, inputs, outputs, over);
+    for (std::size_t i = 0; i < over.size(); ++i)
+      if (over[i] >= 0)
+        std::memcpy(outputs[i].mutable_raw(), inputs[static_cast<std::size_t>(over[i])].raw(),
+                    outputs[i].bytes());
     for (std::size_t i = 0; i < static_cast<std::size_t>(op.writes); ++i) {
       if (i < outputs.size()) outputs[i] = inputs[i];
       writes_.push_back({&node.input(i).node(), &node, inputs[i]});
     }
     return outputs;
-  }
-
-  void run_by_batch(const Node& node, std::vector<Tensor>& inputs,
-                    std::span<const TensorType> input_types,
-                    std::span<const TensorType> output_types, const std::vector<WorkRange>& ranges,
-                    std::vector<Tensor>& outputs) {
-    std::vector<std::vector<Tensor>> partial(outputs.size());
-    for (const WorkRange& range : ranges) {
-      const auto [kernel, workspace] = prepare(node, input_types, output_types, range);
-      call(node, kernel, workspace, range, inputs, outputs, {});
-      if (node.op().split != WorkSplit::kBatchReduce) continue;
-      for (std::size_t i = 0; i < outputs.size(); ++i) {
-        partial[i].push_back(outputs[i]);
-        outputs[i] = poisoned(output_types[i]);
-      }
-    }
-    if (node.op().split == WorkSplit::kBatchReduce)
-      for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = tree_sum(partial[i]);
   }
 
   struct Prepared {

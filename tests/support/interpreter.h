@@ -14,9 +14,8 @@ namespace belfry {
 struct InterpreterOptions {
   // Runs the plain kernel of each op instead of the fast one.
   bool reference = false;
-  // Divides the work of each node as its WorkSplit allows: by elements and rows the kernel is
-  // prepared once and called per part, by batch it is prepared per part, by batch-reduce each part
-  // has its own outputs, which are added by the canonical tree. At most as many parts as units.
+  // Divides the work of each node as its WorkSplit allows: the kernel is prepared once, and called
+  // per part. At most as many parts as units.
   int parts = 1;
   // Elements (or rows) cut off as a first part of their own, before the rest is divided.
   std::int64_t shift = 0;

@@ -137,8 +137,7 @@ void expect_near(const Case& tested, const std::vector<Tensor>& actual,
 
 void check_parts(const OpTest& test, const Case& tested, DType dtype,
                  const std::vector<Tensor>& whole) {
-  const bool sums = test.library || tested.any(WorkSplit::kBatchReduce);
-  const double tolerance = !sums ? 0 : dtype == DType::kF32 ? 1e-6 : 1e-12;
+  const double tolerance = !test.library ? 0 : dtype == DType::kF32 ? 1e-6 : 1e-12;
   for (const bool reference : {false, true}) {
     const std::vector<Tensor> expected = reference ? tested.run({.reference = true}) : whole;
     for (const int parts : {2, 3})

@@ -1,4 +1,4 @@
-// How the work of a node is divided and put together again.
+// How the work of a node is divided.
 #pragma once
 #include <span>
 #include <vector>
@@ -15,8 +15,5 @@ std::int64_t extent(const Node& node, std::span<const TensorType> inputs,
 // [0, units) cut after `shift` units, and the rest into `parts`. No part is empty, unless there are
 // no units at all.
 std::vector<WorkRange> divide(std::int64_t units, std::int64_t shift, std::int64_t parts);
-
-// The canonical tree over at least one part: split at ceil(n / 2), left + right.
-Tensor tree_sum(std::span<const Tensor> parts);
 
 }  // namespace belfry

@@ -22,7 +22,7 @@ class PartUpdates {
         gradients_(gradients),
         form_(form),
         graph_(gradients.graph()),
-        sums_(gradients, form.how, options.aggregation.bucket_mb),
+        sums_(gradients, form.reduce, options.aggregation.bucket_mb),
         unscaling_(form.unscaling) {
     for (int v = 0; v < gradients.variables(); ++v) {
       const Variable variable = gradients.at(0, v).variable;

@@ -256,15 +256,16 @@ class Forms {
 
   // Makes what the steps of a form run.
   void update(const GradientTable& table, bool weighted, TrainingForm& form) {
-    UpdateForm how{.how = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
+    UpdateForm how{.reduce = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
                    .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
                    .unscaling = unscaling(table, form, weighted)};
     if (weighted) {
-      how.how.weights = weights(table, form.batch);
-      how.how.total_weight = total_weight(table, form.all);
+      how.reduce.weights = weights(table, form.batch);
+      how.reduce.total_weight = total_weight(table, form.all);
     }
-    const UpdateNodes made = options_.combine ? apply(options_.combine(table, how.how), how, form)
-                                              : options_.update(table, how);
+    const UpdateNodes made = options_.combine
+                                 ? apply(options_.combine(table, how.reduce), how, form)
+                                 : options_.update(table, how);
     form.accumulation = made.accumulation;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, form, how.unscaling);
     if (const LossScale& state = built_.loss_scale)

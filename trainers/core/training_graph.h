@@ -51,7 +51,7 @@ struct UpdateNodes {
 
 // How one form of steps updates the variables.
 struct UpdateForm {
-  ReduceOptions how = {};                        // of the towers' gradients
+  ReduceOptions reduce = {};                     // of the towers' gradients
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
   Unscaling unscaling = {};                      // of gradients of a scaled loss
 };

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/util/hash.h"
@@ -24,15 +25,11 @@ double scalar_value(const Tensor& tensor);
 // tower computes over all rows, if their number and that of towers are powers of two.
 template <class F>
 double tower_mean(std::size_t towers, DType dtype, const F& value) {
-  const auto sum = [&](auto type, auto& self, std::size_t first, std::size_t count) {
-    using T = decltype(type);
-    if (count == 1) return static_cast<T>(value(first));
-    const std::size_t left = (count + 1) / 2;
-    const T a = self(type, self, first, left), b = self(type, self, first + left, count - left);
-    return a + b;
-  };
-  const double total = dtype == DType::kF64 ? sum(double(), sum, 0, towers)
-                                            : static_cast<double>(sum(float(), sum, 0, towers));
+  const auto n = static_cast<std::int64_t>(towers);
+  const auto of = [&](std::int64_t t) { return value(static_cast<std::size_t>(t)); };
+  const double total = dtype == DType::kF64
+                           ? kernels::plain_tree<double>(0, n, of)
+                           : static_cast<double>(kernels::plain_tree<float>(0, n, of));
   return total / static_cast<double>(towers);
 }
 

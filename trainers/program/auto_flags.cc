@@ -1,5 +1,7 @@
 #include "belfry/trainers/program/auto_flags.h"
 
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "belfry/allreduce/machine.h"
@@ -49,6 +51,14 @@ MachineDescription machine_for(const AutoFlags& flags, const MeasuredDevices& he
   if (!flags.links.empty())
     as_flag(cat("--links=", flags.links), [&] { return machine.devices_for(here.devices); });
   return machine;
+}
+
+std::function<MachineDescription()> machine_finder(const AutoFlags& flags,
+                                                   const MeasuredDevices& here) {
+  return [found = std::make_shared<std::optional<MachineDescription>>(), flags, here] {
+    if (!*found) *found = machine_for(flags, here);
+    return **found;
+  };
 }
 
 }  // namespace belfry

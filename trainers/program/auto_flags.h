@@ -1,5 +1,6 @@
 // The flags of `auto`, in every program that can be asked to choose a strategy.
 #pragma once
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,5 +28,8 @@ void check_measurable(const MeasuredDevices& here);
 
 // find_machine() for these flags. Throws FlagError naming a file whose machine has fewer devices.
 MachineDescription machine_for(const AutoFlags& flags, const MeasuredDevices& here);
+// The same as a function, which finds it at its first call, for all modes that choose.
+std::function<MachineDescription()> machine_finder(const AutoFlags& flags,
+                                                   const MeasuredDevices& here);
 
 }  // namespace belfry

@@ -10,6 +10,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/flag_checks_impl.h"
@@ -179,7 +180,17 @@ void TrainFlagSet::add_training(FlagParser& parser) {
     parser.add("--max_steps", trainer.max_steps, 0, std::numeric_limits<std::int64_t>::max(), "N",
                "stop after N steps at the latest; 0: no limit [0]");
   }
-  add_rates(parser);
+  add_optimizer_flags(parser, flags_.optimizer, trainer.clip_norm);
+  if (!defaults_.benchmark)
+    parser.add(
+        "--early_stop",
+        [&to = flags_.early_stop](const WrittenFlag& flag) {
+          to = as_flag(flag.written, [&] { return parse_early_stop(flag.value); });
+        },
+        "METRIC:min|max:N",
+        "end the training when N evaluations in a row bring no lower (or higher) value of a "
+        "metric, e.g. validation_loss:min:3; with a fourth part, no value lower by more than that "
+        "[none]");
   parser.add(
       "--precision",
       [&to = trainer.precision](const WrittenFlag& flag) {
@@ -194,70 +205,10 @@ void TrainFlagSet::add_training(FlagParser& parser) {
       "--recompute",
       [&to = trainer.recompute](const WrittenFlag& flag) { to = parse_scopes(flag); }, "SCOPES",
       "name scopes, with commas between, whose activations the backward pass computes again, so "
-      "that "
-      "they are not kept: the same bits in less memory; block* is each scope that begins so "
+      "that they are not kept: the same bits in less memory; block* is each scope that begins so "
       "[none]");
   parser.add("--seed", trainer.seed, 0, std::numeric_limits<std::uint64_t>::max(), "N",
              "of initial values, the order of the data and dropout, >= 0 [1]");
-}
-
-void TrainFlagSet::add_rates(FlagParser& parser) {
-  parser.add(
-      "--learning_rate",
-      [&to = flags_.optimizer.learning_rate](const WrittenFlag& flag) {
-        read_number(
-            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
-      },
-      "X", "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
-  parser.add(
-      "--lr_schedule",
-      [&to = flags_.optimizer.lr_schedule](const WrittenFlag& flag) {
-        to = as_flag(flag.written, [&] { return parse_schedule(flag.value); });
-      },
-      "SPEC", cat("how the rate changes: ", schedule_help(), " [constant, or the program's]"));
-  parser.add("--warmup_steps", flags_.optimizer.warmup_steps, 0,
-             std::numeric_limits<std::int64_t>::max(), "N",
-             "let the rate grow to what it is over the first N steps [0]");
-  parser.add(
-      "--weight_decay",
-      [&to = flags_.optimizer.weight_decay](const WrittenFlag& flag) {
-        read_number(
-            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
-      },
-      "X",
-      "by which share of themselves weights shrink per unit of the rate; sgd, momentum and "
-      "rms_prop "
-      "add it to gradients, adamw and lamb take it by themselves and leave biases alone, adam "
-      "takes none; 0: "
-      "none [the program's]");
-  parser.add(
-      "--clip_norm",
-      [&to = flags_.trainer.clip_norm](const WrittenFlag& flag) {
-        read_number(
-            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to);
-      },
-      "X",
-      "scale combined gradients down where the norm of all together is above X, before weight "
-      "decay; 0: do not [0]");
-  parser.add(
-      "--moving_average",
-      [&to = flags_.optimizer.moving_average](const WrittenFlag& flag) {
-        read_number(
-            flag, "a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; },
-            to.emplace());
-      },
-      "DECAY",
-      "keep exponential moving averages of what is trained, e.g. 0.999, and evaluate with them "
-      "[none]");
-  if (defaults_.benchmark) return;
-  parser.add(
-      "--early_stop",
-      [&to = flags_.early_stop](const WrittenFlag& flag) {
-        to = as_flag(flag.written, [&] { return parse_early_stop(flag.value); });
-      },
-      "METRIC:min|max:N",
-      "end the training when N evaluations in a row bring no lower (or higher) value of a metric, "
-      "e.g. validation_loss:min:3; with a fourth part, no value lower by more than that [none]");
 }
 
 void TrainFlagSet::add_files(FlagParser& parser) {
@@ -421,6 +372,18 @@ void TrainFlagSet::read_run(TrainFlags& flags) const {
   if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;
   for (const char* const flag : {"--batch_size", "--global_batch_size", "--shards"})
     flags.given.batch = flags.given.batch || parser_.given(flag);
+}
+
+TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
+                               const Optimizer& optimizer) {
+  TrainerOptions options = flags.trainer;
+  options.model = model;
+  options.optimizer = with_flags(optimizer, flags.optimizer);
+  options.keeps_gradients = flags.run.hash_every > 0;
+  AutoOptions& choice = options.aggregation.choice;
+  choice.machine = machine_finder(flags.automatic, measured_devices(options));
+  if (!flags.automatic.links.empty()) choice.machine();  // wrong files are refused first
+  return options;
 }
 
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults) {

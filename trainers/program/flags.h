@@ -10,9 +10,9 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/program/auto_flags.h"
 #include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/program/optimizer_flags.h"
 #include "belfry/trainers/program/own_flag.h"
 #include "belfry/trainers/program/run_flags.h"
-#include "belfry/trainers/util/schedules.h"
 
 namespace belfry {
 
@@ -27,15 +27,6 @@ struct FlagDefaults {
   // epochs, files and single nodes.
   bool benchmark = false;
   std::vector<OwnFlag> own = {};
-};
-
-// How variables are updated, where it is not as the recipe says.
-struct OptimizerFlags {
-  std::optional<double> learning_rate;
-  std::optional<double> weight_decay;
-  std::optional<RateSchedule> lr_schedule;
-  std::int64_t warmup_steps = 0;
-  std::optional<double> moving_average;  // the decay
 };
 
 // Files that are read or written; "" for none.
@@ -98,6 +89,12 @@ struct TrainFlags {
   std::string async() const;
 };
 
+// What a trainer is made of: the options of the flags with model and optimizer, which with_flags()
+// changes; without callbacks. Reads the file of --links now, and throws for what is wrong with it;
+// measures nothing before a choice is to be made.
+TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
+                               const Optimizer& optimizer);
+
 // Adds to flags.config what the program's optimizer says where flags say nothing: the rate, as a
 // flag if it is constant, and the rest as chosen.
 void add_to_config(TrainFlags& flags, const Optimizer& optimizer);
@@ -123,7 +120,6 @@ class TrainFlagSet {
  private:
   void add_devices_and_gradients(FlagParser& parser);
   void add_training(FlagParser& parser);
-  void add_rates(FlagParser& parser);
   void add_files(FlagParser& parser);
   void add_inspection(FlagParser& parser);
   void add_execution(FlagParser& parser);

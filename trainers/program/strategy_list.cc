@@ -6,9 +6,42 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/auto_choice.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
+namespace {
+
+// The trainer for a strategy: the one asked for, else the replicated one, else the one that takes
+// it by default, else any that does.
+Mode mode_for(const std::string& strategy, const std::string& trainer, int repacking) {
+  std::vector<std::string> trainers = trainer_names();
+  std::ranges::stable_partition(
+      trainers, [&](auto& name) { return find_trainer(name).default_strategy == strategy; });
+  std::ranges::stable_partition(trainers, [](auto& name) { return name == "replicated"; });
+  if (!trainer.empty()) trainers = {trainer};
+  for (const std::string& name : trainers) {
+    const TrainerKind& kind = find_trainer(name);
+    if (kind.accepts && kind.accepts(strategy)) return {name, strategy, repacking};
+  }
+  throw FlagError(trainer.empty() ? cat("--strategies: no trainer takes ", strategy)
+                                  : cat("--strategies: --trainer=", trainer, " does not take ",
+                                        strategy, "; leave one of them out"));
+}
+
+// Throws FlagError if these devices cannot be served.
+void require_serves(const std::string& strategy, const TrainFlags& training) {
+  const std::string flag = cat("--strategies=", strategy);
+  if (strategy != "auto") {
+    const std::string refusal = make_strategy(strategy)->refusal(training.trainer.devices);
+    require<FlagError>(refusal.empty(), flag, ": ", refusal);
+  } else if (training.automatic.links.empty()) {
+    as_flag(flag, [&] { check_measurable(measured_devices(training.trainer)); });
+  }
+}
+
+}  // namespace
 
 StrategyList parse_strategies(const std::string& text) {
   StrategyList list;
@@ -26,6 +59,25 @@ StrategyList parse_strategies(const std::string& text) {
     }
   }
   return list;
+}
+
+std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& trainer,
+                                 const TrainFlags& training) {
+  std::vector<std::string> names = list.names;
+  if (list.all && !list.automatic) names.emplace_back("auto");
+  if (list.all)
+    std::ranges::stable_partition(names, [](auto& name) { return name == "collective"; });
+  std::vector<Mode> modes;
+  for (const std::string& name : names) {
+    try {
+      modes.push_back(mode_for(name, trainer, training.trainer.aggregation.gradient_repacking));
+      if (!list.all && training.trainer.devices.size() > 1) require_serves(name, training);
+    } catch (const FlagError&) {
+      if (!list.all) throw;  // else not this trainer's
+    }
+  }
+  require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer, " takes none");
+  return modes;
 }
 
 }  // namespace belfry

@@ -23,7 +23,6 @@
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/report.h"
-#include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/program/training_run.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"

@@ -36,9 +36,9 @@ FusedSum::FusedSum(const Op& collective, IsMean is_mean) { sums()[&collective] =
 FusedKernel::FusedKernel(const Op& update, FusedPrepare prepare) { kernels()[&update] = prepare; }
 
 QueueRun prepare_fused_kernel(const PlanNode& node) {
-  const auto& fusion = std::get<std::shared_ptr<const Fusion>>(node.role);
-  FusedTensors fused = tensors_of(*fusion);
-  const Fusion::Member* const sum = fused.collective;
+  const auto& update = std::get<std::shared_ptr<const FusedUpdate>>(node.role);
+  FusedTensors fused = tensors_of(*update);
+  const FusedUpdate::Member* const sum = fused.collective;
   const bool mean = sum && entry(sums(), *sum->op, *sum->node)(*sum->node);
   std::map<const Op*, FusedGroup> groups;
   for (FusedTensors::Tensor& tensor : fused.tensors) {
@@ -50,7 +50,7 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
   for (auto& [op, group] : groups) {
     group.towers = fused.participants;
     group.mean = mean;
-    group.fusion = fusion;
+    group.update = update;
     runs.push_back(entry(kernels(), *op, *node.node)(group));
   }
   return [runs, collective = sum ? sum->node : nullptr](const Pointers& p, Queue& queue) {
@@ -62,7 +62,7 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
 std::vector<const char*> ops_without_fused_kernel() {
   std::vector<const char*> names;
   for (const Op* op : all_ops())
-    if (op->fuses_on_gpus && !kernels().contains(op) && !sums().contains(op))
+    if (op->fused_update_on_gpus && !kernels().contains(op) && !sums().contains(op))
       names.push_back(op->name);
   return names;
 }

@@ -3,13 +3,13 @@
 //   const FusedSum all_reduce(kAllReduce, is_mean);
 //   const FusedKernel momentum(kMomentumUpdate, fused<Momentum>);
 //
-// Only ops with Op::fuses_on_gpus are fused there.
+// Only ops with Op::fused_update_on_gpus are fused there.
 #pragma once
 #include <memory>
 #include <vector>
 
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry::cuda {
 
@@ -18,7 +18,7 @@ struct FusedGroup {
   std::size_t towers;
   bool mean;
   std::vector<FusedTensors::Tensor> tensors;
-  std::shared_ptr<const Fusion> fusion;  // has the members
+  std::shared_ptr<const FusedUpdate> update;  // has the members
 };
 
 // Of a collective whose results are canonical sums: whether a node's are means.
@@ -35,7 +35,7 @@ struct FusedKernel {
 // Of a plan node that is a FusedUpdate of one GPU.
 QueueRun prepare_fused_kernel(const PlanNode& node);
 
-// The names of the ops with Op::fuses_on_gpus that are not entered here.
+// The names of the ops with Op::fused_update_on_gpus that are not entered here.
 std::vector<const char*> ops_without_fused_kernel();
 
 }  // namespace belfry::cuda

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/graph/graph.h"
+#include "belfry/framework/graph/shards.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -55,13 +56,13 @@ KernelRun leaves_the_last_out(KernelPlan& plan) {
 
 OutputTypes one_value(const ShapeContext&) { return {Shape{}}; }
 
-// The mean of the part instead of its share in the mean of the whole.
-KernelRun mean_of_part(KernelPlan& plan) {
+// The mean of a shard instead of its share in the mean of the whole.
+KernelRun mean_of_shard(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [range = plan.range()](const Pointers& p) {
+    return [count = plan.input(0).shape.elements()](const Pointers& p) {
       T sum = 0;
-      for (std::int64_t i = range.begin; i < range.end; ++i) sum += p.input<T>(0)[i];
-      *p.output<T>() = sum / static_cast<T>(range.size());
+      for (std::int64_t i = 0; i < count; ++i) sum += p.input<T>(0)[i];
+      *p.output<T>() = sum / static_cast<T>(count);
     };
   });
 }
@@ -109,8 +110,8 @@ const Op kWrongPartialSums{.name = "WrongPartialSums",
                            .inputs = 1,
                            .shape = one_value,
                            .no_gradient = "it is not needed",
-                           .split = WorkSplit::kBatchReduce,
-                           .reference = mean_of_part};
+                           .shards = to_sums<1>,
+                           .reference = mean_of_shard};
 
 std::vector<Output> too_large(const Node&, std::span<const Output> grads) {
   return {grads[0].graph().add(kOtherThanReference, {grads[0]}).output()};
@@ -164,7 +165,7 @@ TEST(OpChecks, FindElementsThatAreNotWritten) {
 }
 
 TEST(OpChecks, FindPartialSumsThatDoNotAddUp) {
-  expect_complaint(kWrongPartialSums, "2 parts", -1);
+  expect_complaint(kWrongPartialSums, "2 shards", -1);
 }
 
 TEST(OpChecks, FindAWrongGradient) { expect_complaint(kWrongGradient, "gradient: output 0"); }

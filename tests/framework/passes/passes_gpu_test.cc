@@ -5,7 +5,7 @@
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/device/gpus.h"
-#include "belfry/framework/plan/fusion.h"
+#include "belfry/framework/plan/fused_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
@@ -235,7 +235,7 @@ struct Updates {
 std::vector<std::size_t> sizes_of_fused(const Plan& plan) {
   std::vector<std::size_t> sizes;
   for (const PlanNode& node : plan.nodes)
-    if (node.fusion()) sizes.push_back(node.fusion()->body.size());
+    if (node.fused_update()) sizes.push_back(node.fused_update()->body.size());
   return sizes;
 }
 
@@ -246,7 +246,7 @@ TEST_F(GpuPlanTest, UpdatesWithoutACollectiveAreGroupedOnEachGpu) {
   const Plan plan_of_gpus = plan({1, 2}, {train}, made.feeds);
   EXPECT_THAT(sizes_of_fused(plan_of_gpus), ::testing::UnorderedElementsAre(12, 3, 3));
   for (const PlanNode& node : plan_of_gpus.nodes)
-    if (node.fusion()) {
+    if (node.fused_update()) {
       EXPECT_EQ(std::ranges::count(node.devices, node.device()), std::ssize(node.devices));
     }
   EXPECT_FALSE(planned(plan_of_gpus, kSgdUpdate));
@@ -291,7 +291,7 @@ TEST_F(GpuPlanTest, GradientsOfAGroupAreCopiedToItsGpu) {
   const Plan made_plan = plan({2, 1}, {group(graph, made.updates)}, made.feeds);
   EXPECT_THAT(sizes_of_fused(made_plan), ElementsAre(2));
   for (const PlanNode& node : made_plan.nodes)
-    if (node.fusion()) {
+    if (node.fused_update()) {
       for (const Value& input : node.inputs) EXPECT_EQ(made_plan.device(input), kGpu0);
     }
 }

@@ -22,7 +22,7 @@ class SegmentsTest : public ::testing::Test {
     SessionOptions options = on_gpus(layout);
     options.plan_hook = [&](Plan& plan) {
       for (Launch& launch : plan.launches)
-        if (plan.node(launch.node).name() == "alone") launch.captured = false;
+        if (plan.node(launch.node).name() == "alone") launch.capturable = false;
     };
     Session session(graph, options);
     const Plan& plan = *session.prepare(fetches, feeds).plan();

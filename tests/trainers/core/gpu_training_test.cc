@@ -11,7 +11,6 @@
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/program/trainer_options.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

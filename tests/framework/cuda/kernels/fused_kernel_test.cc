@@ -99,7 +99,7 @@ class Bucket {
       }
     }
     const std::span outputs(inputs.data(), static_cast<std::size_t>(node().writes()));
-    const std::int64_t elements = tensors_of(*node().fusion()).elements();
+    const std::int64_t elements = tensors_of(*node().fused_update()).elements();
     run(Pointers(inputs, outputs, nullptr, {0, elements}, 1));
     Memory result;
     for (std::size_t i = 0; i < types.size(); ++i)
@@ -190,7 +190,7 @@ TEST(FusedKernel, GivesTheHostsBitsForManyTensors) {
 
 TEST(FusedKernel, GivesTheHostsBitsForSharedReplicas) {
   const Bucket bucket("adam", 8, kSizes, true);
-  ASSERT_EQ(bucket.node().fusion()->body.size(), 1 + kSizes.size());
+  ASSERT_EQ(bucket.node().fused_update()->body.size(), 1 + kSizes.size());
   expect_host_bits(bucket);
 }
 

@@ -1,4 +1,4 @@
-// Fusions: nodes of a plan that one launch does together, and what passes and kernels ask of them.
+// Fused updates: the body of a node of kFusedUpdate, and what passes and kernels ask of it.
 #pragma once
 #include <optional>
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace belfry {
 
-// What a fused node stands for: a body of nodes, in an order in which they could run one by one.
-// The bits of its outputs are those that the members give when they run apart.
-struct Fusion {
+// What a node of kFusedUpdate stands for: a body of nodes, in an order in which they could run one
+// by one. The bits of its outputs are those that the members give when they run apart.
+struct FusedUpdate {
   // What a member takes: an input of the fused node, or an output of an earlier member.
   struct Source {
     static constexpr int kInput = -1;
@@ -33,15 +33,15 @@ struct Fusion {
 
 // A member that reads an input of the fused node, and as which of its own inputs.
 struct FusedReader {
-  const Fusion::Member* member = nullptr;
+  const FusedUpdate::Member* member = nullptr;
   std::size_t input = 0;
 };
 
 // The first reader of each input of the fused node.
-std::vector<FusedReader> readers_of(const Fusion& fusion);
+std::vector<FusedReader> readers_of(const FusedUpdate& fused);
 
 // The collective in a body, or null. All its inputs are inputs of the fused node.
-const Fusion::Member* collective_in(const Fusion& fusion);
+const FusedUpdate::Member* collective_in(const FusedUpdate& fused);
 
 // The collective that a node is, or that it has in its body; valid as long as the node.
 struct CollectivePart {
@@ -68,9 +68,9 @@ struct FusedTensors {
   static constexpr int kCombined = -1;
 
   struct Update {
-    const Fusion::Member* member;  // of the body that this was made from
-    std::vector<int> inputs;       // of the fused node; kCombined: what the collective gives
-    std::size_t first_output;      // of the fused node
+    const FusedUpdate::Member* member;  // of the body that this was made from
+    std::vector<int> inputs;            // of the fused node; kCombined: what the collective gives
+    std::size_t first_output;           // of the fused node
   };
   struct Tensor {
     TensorType type;
@@ -78,15 +78,15 @@ struct FusedTensors {
     std::size_t first_input;
     std::vector<Update> updates;
   };
-  static constexpr std::size_t kMostSharded = 16;  // participants whose shards are added up
-  const Fusion::Member* collective = nullptr;      // null without one
-  const Fusion::Member* shard_sum = nullptr;       // the first of those of participants; null: none
+  static constexpr std::size_t kMostSharded = 16;   // participants whose shards are added up
+  const FusedUpdate::Member* collective = nullptr;  // null without one
+  const FusedUpdate::Member* shard_sum = nullptr;  // the first of those of participants; null: none
   std::size_t participants = 1, shards = 1;
   std::vector<Tensor> tensors;
 
   std::int64_t elements() const;
 };
 
-FusedTensors tensors_of(const Fusion& fusion);
+FusedTensors tensors_of(const FusedUpdate& fused);
 
 }  // namespace belfry

@@ -1,0 +1,29 @@
+// The flags of the optimizer: its rate, weight decay and averages, and the clipping before it.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "belfry/trainers/optimizers/optimizer.h"
+#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/util/schedules.h"
+
+namespace belfry {
+
+// How variables are updated, where it is not as the recipe says.
+struct OptimizerFlags {
+  std::optional<double> learning_rate;
+  std::optional<double> weight_decay;
+  std::optional<RateSchedule> lr_schedule;
+  std::int64_t warmup_steps = 0;
+  std::optional<double> moving_average;  // the decay
+};
+
+// `clip_norm`: of --clip_norm, TrainerOptions::clip_norm.
+void add_optimizer_flags(FlagParser& parser, OptimizerFlags& flags, double& clip_norm);
+
+// The optimizer as they ask for it. --learning_rate replaces its rate; --lr_schedule and
+// --warmup_steps make the rate change. Throws FlagError if a schedule is to replace that of the
+// optimizer, and for a weight decay that it does not take.
+Optimizer with_flags(const Optimizer& optimizer, const OptimizerFlags& flags);
+
+}  // namespace belfry
