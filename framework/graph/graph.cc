@@ -216,19 +216,27 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   return Variable(node);
 }
 
-// Beside the variable, on its line, and keyed by its logical name alone.
-void Graph::initialise(Node& node, Initializer make) {
+// A copy starts as its original, so it needs no nodes of its own for that.
+void Graph::initialise(Node& node, const Initializer& make) {
   const TensorType& type = node.output_type(0);
-  if (!make) make = default_initializer(type.dtype);
+  const Node* const original = node.variable().copy_of;
+  const Output initial = original ? original->variable().initial : first_value(node, make);
+  require(initial.type() == type, "variable '", node.name(), "' (built at ", node.origin().site,
+          "): ", original ? "its original has" : "the initialiser gives", " ", initial.type(),
+          " instead of ", type);
+  node.variable_->initial = initial;
+}
+
+// Beside the variable, on its line, and keyed by its logical name alone.
+Output Graph::first_value(const Node& node, const Initializer& make) {
+  const TensorType& type = node.output_type(0);
   SiteScope line(*this, node.origin().site);
   AutocastScope exact(*this, {});
   ColocateWith beside(node.output());
   ReplicaScope any_replica(*this, std::string(scopes_->replica_prefix()), 0);
   NameScope names(*this, cat(node.name(), "/Initializer/"));
-  const Output initial = make(*this, type.shape, type.dtype);
-  require(initial.type() == type, "variable '", node.name(), "' (built at ", node.origin().site,
-          "): the initialiser gives ", initial.type(), " instead of ", type);
-  node.variable_->initial = initial;
+  return make ? make(*this, type.shape, type.dtype)
+              : default_initializer(type.dtype)(*this, type.shape, type.dtype);
 }
 
 // Frames of control dependencies do not know the nodes: create_variable() sets them aside.

@@ -122,7 +122,8 @@ class Graph {
   void colocate(const Node& node, DeviceRequest& request);
   const DeviceRequest& kept(DeviceRequest request);
   void add_control_inputs(Node& node);
-  void initialise(Node& node, Initializer make);
+  void initialise(Node& node, const Initializer& make);
+  Output first_value(const Node& node, const Initializer& make);
   void roll_back(std::size_t nodes, std::size_t names);
   // Null if no node has the name.
   Node* named(std::string_view name) const;
