@@ -30,7 +30,10 @@ Graph::Graph(std::uint64_t seed, ProcessPlace process)
 Graph::~Graph() = default;
 
 Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, NodeOptions options) {
-  return append(op, autocast(op, inputs, at), at, std::move(options), nullptr);
+  auto* const frame = scopes_->innermost<AutocastFrame>();
+  const bool casts = frame && is_half(frame->what.compute) && !scopes_->forward && &op != &kRead;
+  return casts ? append(op, autocast(*frame, op, inputs, at), at, std::move(options), nullptr)
+               : append(op, inputs, at, std::move(options), nullptr);
 }
 
 Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOptions options,
@@ -55,10 +58,12 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   node.types_.assign(types.begin(), types.end());
   const std::size_t names = names_.changes();
   node.name_ = take_name(node, verbatim);
-  node.origin_.replica = scopes_->replica();
-  node.origin_.tower = scopes_->tower();
-  if (const std::string_view prefix = scopes_->replica_prefix(); node.name_.starts_with(prefix))
-    node.origin_.prefix = node.name().substr(0, prefix.size());
+  if (const auto* const frame = scopes_->innermost<ReplicaFrame>()) {
+    node.origin_.replica = frame->index;
+    node.origin_.tower = frame->tower;
+    if (node.name_.starts_with(frame->prefix))
+      node.origin_.prefix = node.name().substr(0, frame->prefix.size());
+  }
   node.origin_.forward = scopes_->forward;
   node.origin_.eager = scopes_->innermost<EagerFrame>() != nullptr;
   const auto* casting = scopes_->innermost<AutocastFrame>();
