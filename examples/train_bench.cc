@@ -22,6 +22,7 @@
 #include "belfry/trainers/program/inspect.h"
 #include "belfry/trainers/program/make_report.h"
 #include "belfry/trainers/program/memory_report.h"
+#include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/program/strategy_list.h"
@@ -316,6 +317,7 @@ int train_bench(const BenchFlags& wanted) {
   // Whoever asked for a file on stdout gets nothing else there.
   Console console(!speaks(wanted.training) ? nullptr : outputs.on_stdout() ? stderr : stdout);
   const TrainFlags& flags = wanted.training;
+  if (flags.plans()) keep_freed_memory();
   TrainerOptions training = trainer_options(flags, wanted.model.model, wanted.model.optimizer);
   const std::unique_ptr<Dataset> data = synthetic_data(wanted.model.fields, wanted.model.classes,
                                                        samples_per_step(flags), training.seed);

@@ -25,11 +25,21 @@ void append_text(std::string& out, const T& value) {
   }
 }
 
+// Characters that a part will have, at least: of text all, as most of what is long is text.
+template <class T>
+std::size_t least_size(const T& value) {
+  if constexpr (requires { std::string_view(value); })
+    return std::string_view(value).size();
+  else
+    return 1;
+}
+
 // cat("need ", 3, " of ", shape) -> "need 3 of [2,2]". Takes text, numbers and anything with str().
 // Floating-point numbers print the shortest digits that read back to the same value.
 template <class... Parts>
 std::string cat(const Parts&... parts) {
   std::string out;
+  out.reserve((std::size_t{0} + ... + least_size(parts)));
   (append_text(out, parts), ...);
   return out;
 }

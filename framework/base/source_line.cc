@@ -4,12 +4,6 @@
 
 namespace belfry {
 
-// Headers of libstdc++ and libc++ lie in .../include/c++/, wherever a compiler is installed.
-SourceLine SourceLine::here(const char* file, unsigned line) {
-  const bool is_library = std::string_view(file).find("/include/c++/") != std::string_view::npos;
-  return is_library ? SourceLine() : SourceLine{file, line};
-}
-
 std::string_view SourceLine::file_name() const {
   const std::string_view path = file;
   return path.substr(path.rfind('/') + 1);

@@ -1,5 +1,6 @@
 // Where in the user's program a node was built. Every error and explanation quotes it.
 #pragma once
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,11 @@ struct SourceLine {
   // Then errors name the line of the graph's newest node, "model.cc:41 or later". To have one's own
   // named, pass it as the last argument: SourceLine::here(), or for a builder
   // At(SourceLine::here()).
-  static SourceLine here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE());
+  static SourceLine here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    // Headers of libstdc++ and libc++ lie there, wherever a compiler is installed. The test is here
+    // so that the compiler makes it, once for each caller.
+    return std::strstr(file, "/include/c++/") ? SourceLine() : SourceLine{file, line};
+  }
 
   bool known() const { return line != 0; }
   // "model.cc": without directories.

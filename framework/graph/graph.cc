@@ -30,7 +30,10 @@ Graph::Graph(std::uint64_t seed, ProcessPlace process)
 Graph::~Graph() = default;
 
 Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, NodeOptions options) {
-  return append(op, autocast(op, inputs, at), at, std::move(options), nullptr);
+  auto* const frame = scopes_->innermost<AutocastFrame>();
+  const bool casts = frame && is_half(frame->what.compute) && !scopes_->forward && &op != &kRead;
+  return casts ? append(op, autocast(*frame, op, inputs, at), at, std::move(options), nullptr)
+               : append(op, inputs, at, std::move(options), nullptr);
 }
 
 Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOptions options,
@@ -55,10 +58,12 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   node.types_.assign(types.begin(), types.end());
   const std::size_t names = names_.changes();
   node.name_ = take_name(node, verbatim);
-  node.origin_.replica = scopes_->replica();
-  node.origin_.tower = scopes_->tower();
-  if (const std::string_view prefix = scopes_->replica_prefix(); node.name_.starts_with(prefix))
-    node.origin_.prefix = node.name().substr(0, prefix.size());
+  if (const auto* const frame = scopes_->innermost<ReplicaFrame>()) {
+    node.origin_.replica = frame->index;
+    node.origin_.tower = frame->tower;
+    if (node.name_.starts_with(frame->prefix))
+      node.origin_.prefix = node.name().substr(0, frame->prefix.size());
+  }
   node.origin_.forward = scopes_->forward;
   node.origin_.eager = scopes_->innermost<EagerFrame>() != nullptr;
   const auto* casting = scopes_->innermost<AutocastFrame>();
@@ -216,19 +221,27 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   return Variable(node);
 }
 
-// Beside the variable, on its line, and keyed by its logical name alone.
-void Graph::initialise(Node& node, Initializer make) {
+// A copy starts as its original, so it needs no nodes of its own for that.
+void Graph::initialise(Node& node, const Initializer& make) {
   const TensorType& type = node.output_type(0);
-  if (!make) make = default_initializer(type.dtype);
+  const Node* const original = node.variable().copy_of;
+  const Output initial = original ? original->variable().initial : first_value(node, make);
+  require(initial.type() == type, "variable '", node.name(), "' (built at ", node.origin().site,
+          "): ", original ? "its original has" : "the initialiser gives", " ", initial.type(),
+          " instead of ", type);
+  node.variable_->initial = initial;
+}
+
+// Beside the variable, on its line, and keyed by its logical name alone.
+Output Graph::first_value(const Node& node, const Initializer& make) {
+  const TensorType& type = node.output_type(0);
   SiteScope line(*this, node.origin().site);
   AutocastScope exact(*this, {});
   ColocateWith beside(node.output());
   ReplicaScope any_replica(*this, std::string(scopes_->replica_prefix()), 0);
   NameScope names(*this, cat(node.name(), "/Initializer/"));
-  const Output initial = make(*this, type.shape, type.dtype);
-  require(initial.type() == type, "variable '", node.name(), "' (built at ", node.origin().site,
-          "): the initialiser gives ", initial.type(), " instead of ", type);
-  node.variable_->initial = initial;
+  return make ? make(*this, type.shape, type.dtype)
+              : default_initializer(type.dtype)(*this, type.shape, type.dtype);
 }
 
 // Frames of control dependencies do not know the nodes: create_variable() sets them aside.

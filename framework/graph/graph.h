@@ -116,13 +116,15 @@ class Graph {
                std::unique_ptr<VariableInfo> variable);
   void check(const Op& op, std::span<const Output> inputs, const NodeText& what);
   std::string take_name(const Node& node, bool verbatim);
-  std::vector<Output> autocast(const Op& op, std::span<const Output> inputs, const At& at);
+  std::vector<Output> autocast(struct AutocastFrame& frame, const Op& op,
+                               std::span<const Output> inputs, const At& at);
   void place(Node& node);
   bool apply(struct DeviceFrame& frame, SourceLine site, const Node& node, DeviceRequest& request);
   void colocate(const Node& node, DeviceRequest& request);
-  const DeviceRequest& kept(DeviceRequest request);
+  const DeviceRequest& kept(const DeviceRequest& request);
   void add_control_inputs(Node& node);
-  void initialise(Node& node, Initializer make);
+  void initialise(Node& node, const Initializer& make);
+  Output first_value(const Node& node, const Initializer& make);
   void roll_back(std::size_t nodes, std::size_t names);
   // Null if no node has the name.
   Node* named(std::string_view name) const;
@@ -135,6 +137,7 @@ class Graph {
 
   std::pmr::monotonic_buffer_resource memory_;  // of nodes, which end together
   std::deque<DeviceRequest> requests_;
+  DeviceRequest asked_;  // by the node that is being made; its memory is used again
   std::vector<std::unique_ptr<Node, EndNode>> nodes_;
   std::vector<Node*> open_;
   // Of the first nodes, as far as they have been looked for: few graphs are asked for a name.

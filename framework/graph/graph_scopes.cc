@@ -37,7 +37,10 @@ void warn_of_leaking_index(DeviceFrame& frame, SourceLine site, const DeviceSpec
 // Innermost to outermost; colocation has the last word. What writes a variable is made beside it,
 // as inside a ColocateWith.
 void Graph::place(Node& node) {
-  DeviceRequest request;
+  DeviceRequest& request = asked_;
+  request.device = {};
+  request.reasons.clear();
+  request.colocation.clear();
   node.request_ = &request;  // setters and functions look at what there is so far
   auto& frames = scopes_->frames();
   if (node.op().writes == 0) {
@@ -49,15 +52,15 @@ void Graph::place(Node& node) {
     }
   }
   colocate(node, request);
-  node.request_ = &kept(std::move(request));
+  node.request_ = &kept(request);
 }
 
 // One of the last that were made, if it is the same: nodes of a scope mostly ask alike.
-const DeviceRequest& Graph::kept(DeviceRequest request) {
+const DeviceRequest& Graph::kept(const DeviceRequest& request) {
   constexpr std::ptrdiff_t kCompared = 8;
   const auto last = std::views::reverse(requests_) | std::views::take(kCompared);
   if (const auto same = std::ranges::find(last, request); same != last.end()) return *same;
-  return requests_.emplace_back(std::move(request));
+  return requests_.emplace_back(request);
 }
 
 // Whether scopes further out count, too.
@@ -80,22 +83,21 @@ bool Graph::apply(DeviceFrame& frame, SourceLine site, const Node& node, DeviceR
   return !std::holds_alternative<NoDevice>(frame.entry);
 }
 
-// The inputs of a node to be, as the innermost AutocastScope will have them.
-std::vector<Output> Graph::autocast(const Op& op, std::span<const Output> inputs, const At& at) {
+// The inputs of a node to be, as an AutocastScope will have them.
+std::vector<Output> Graph::autocast(AutocastFrame& frame, const Op& op,
+                                    std::span<const Output> inputs, const At& at) {
   std::vector<Output> result(inputs.begin(), inputs.end());
-  auto* frame = scopes_->innermost<AutocastFrame>();
-  if (!frame || !is_half(frame->what.compute) || scopes_->forward || &op == &kRead) return result;
   // Others are refused when the node is made.
   const auto own = [&](const Output& input) { return input && &input.graph() == this; };
   if (!std::ranges::all_of(inputs, own)) return result;
   const auto is_f32 = [](const Output& input) { return input.dtype() == DType::kF32; };
   if (op.autocast == Autocast::kAny && std::ranges::none_of(inputs, is_f32)) return result;
   const bool narrows = op.autocast == Autocast::kCompute;
-  const DType to = narrows ? frame->what.compute : DType::kF32;
+  const DType to = narrows ? frame.what.compute : DType::kF32;
   for (std::size_t i = static_cast<std::size_t>(op.writes); i < result.size(); ++i) {
     if (narrows ? !is_f32(result[i]) : !is_half(result[i].dtype())) continue;
-    Output& made = frame->made[{result[i].key(), to, scopes_->replica()}];
-    if (!made) made = frame->what.cast(result[i], to, At(at.site));
+    Output& made = frame.made[{result[i].key(), to, scopes_->replica()}];
+    if (!made) made = frame.what.cast(result[i], to, At(at.site));
     result[i] = made;
   }
   return result;
@@ -135,7 +137,7 @@ void Graph::add_control_inputs(Node& node) {
     auto* frame = std::get_if<ControlFrame>(&entry.frame);
     if (!frame) continue;
     if (frame->clears) active.clear();
-    active.push_back(frame);
+    if (!frame->nodes.empty()) active.push_back(frame);
   }
   for (ControlFrame* frame : active) {
     const bool implied = std::ranges::any_of(

@@ -1,10 +1,12 @@
 // Values by names of several pieces.
 #pragma once
 #include <functional>
-#include <memory>
-#include <optional>
+#include <memory_resource>
+#include <new>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -12,64 +14,88 @@ namespace belfry {
 
 // A T for each name, such as "tower1/conv/W". Names form a tree, with a level for each piece
 // between slashes. So a look-up stays among the few names of a scope, which are in cache, however
-// many names there are.
+// many names there are. Nothing is removed: levels and values stay where they are until the end of
+// the tree.
 template <class T>
 class NameTree {
  public:
-  // That of a name, made if there is none. References stay valid.
-  T& at(std::string_view name) {
-    Names* names = &root_;
-    for (;;) {
-      const auto [piece, rest] = split(name);
-      auto found = names->find(piece);
-      if (found == names->end()) found = names->emplace(piece, Entry()).first;
-      Entry& entry = found->second;
-      if (!rest) return entry.value;
-      if (!entry.below) entry.below = std::make_unique<Names>();
-      names = entry.below.get();
-      name = *rest;
+  // What begins with the same pieces.
+  class Level {
+   public:
+    // Of the next piece, made if there is none: its value, and what begins with it.
+    T& at(std::string_view piece) { return entry(piece).value; }
+    Level& below(std::string_view piece) {
+      Level*& made = entry(piece).below;
+      if (!made) made = new (memory_.allocate(sizeof(Level), alignof(Level))) Level(memory_);
+      return *made;
     }
+
+   private:
+    friend class NameTree;
+    struct Entry {
+      T value = {};
+      Level* below = nullptr;
+    };
+    struct Hash : std::hash<std::string_view> {
+      using is_transparent = void;
+    };
+
+    explicit Level(std::pmr::memory_resource& memory) : memory_(memory), entries_(&memory) {}
+    Entry& entry(std::string_view piece) {
+      const auto found = entries_.find(piece);
+      if (found != entries_.end()) return found->second;
+      return entries_
+          .emplace(std::piecewise_construct, std::forward_as_tuple(piece), std::tuple<>())
+          .first->second;
+    }
+    void for_each(const auto& f) {
+      for (auto& [piece, entry] : entries_) {
+        f(entry.value);
+        if (entry.below) entry.below->for_each(f);
+      }
+    }
+
+    std::pmr::memory_resource& memory_;
+    std::pmr::unordered_map<std::pmr::string, Entry, Hash, std::equal_to<>> entries_;
+  };
+
+  NameTree() = default;
+  NameTree(const NameTree&) = delete;
+  NameTree& operator=(const NameTree&) = delete;
+
+  // All names.
+  Level& root() { return root_; }
+  // The value of a name, made if there is none.
+  T& at(std::string_view name) {
+    Level* level = &root_;
+    std::size_t slash;
+    while ((slash = name.find('/')) != name.npos) {
+      level = &level->below(name.substr(0, slash));
+      name.remove_prefix(slash + 1);
+    }
+    return level->at(name);
   }
   // The same; null if there is none.
   const T* find(std::string_view name) const {
-    for (const Names* names = &root_; names;) {
-      const auto [piece, rest] = split(name);
-      const auto found = names->find(piece);
-      if (found == names->end()) return nullptr;
-      if (!rest) return &found->second.value;
-      names = found->second.below.get();
-      name = *rest;
+    for (const Level* level = &root_; level;) {
+      const std::size_t slash = name.find('/');
+      const auto found = level->entries_.find(name.substr(0, slash));
+      if (found == level->entries_.end()) return nullptr;
+      if (slash == name.npos) return &found->second.value;
+      level = found->second.below;
+      name.remove_prefix(slash + 1);
     }
     return nullptr;
   }
   // Calls f with each.
-  void for_each(const auto& f) { for_each(root_, f); }
+  void for_each(const auto& f) { root_.for_each(f); }
 
  private:
-  struct Names;
-  struct Entry {
-    T value = {};
-    std::unique_ptr<Names> below;
-  };
-  struct Hash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-  struct Names : std::unordered_map<std::string, Entry, Hash, std::equal_to<>> {};  // by piece
+  // Levels end without a destructor, as their memory does.
+  static_assert(std::is_trivially_destructible_v<T>);
 
-  // The first piece, and what is behind its slash.
-  static std::pair<std::string_view, std::optional<std::string_view>> split(std::string_view name) {
-    const std::size_t slash = name.find('/');
-    if (slash == std::string_view::npos) return {name, std::nullopt};
-    return {name.substr(0, slash), name.substr(slash + 1)};
-  }
-  static void for_each(Names& names, const auto& f) {
-    for (auto& [piece, entry] : names) {
-      f(entry.value);
-      if (entry.below) for_each(*entry.below, f);
-    }
-  }
-
-  Names root_;
+  std::pmr::monotonic_buffer_resource memory_;
+  Level root_{memory_};
 };
 
 }  // namespace belfry

@@ -19,6 +19,10 @@ class NameTable {
   // What a name is asked for. After a peek it is as free as before.
   enum class Use { kPeek, kScope, kNode };
 
+  NameTable() = default;
+  NameTable(const NameTable&) = delete;
+  NameTable& operator=(const NameTable&) = delete;
+
   // `name` if it is free, else name_1, name_2, ... The result is used up, unless this is a peek.
   std::string unique(std::string_view name, Use use);
   // Gives a node `name` as it is, whatever scope has it.
@@ -35,10 +39,16 @@ class NameTable {
     int uses = 0;  // also the next suffix to try; 0: the name is free
     bool of_node = false;
   };
+  using Level = NameTree<State>::Level;
+  Level& level(std::string_view scope);
   void set(State& state, const State& to);
   void use(State& state, Use use);
 
-  NameTree<State> states_;                         // by name in lower case
+  NameTree<State> states_;  // by name in lower case
+  // The scope that was asked for last, and the levels from the root to it: most names come behind
+  // others of their scope, or of one beside it.
+  std::string scope_;
+  std::vector<Level*> levels_ = {&states_.root()};
   std::vector<std::pair<State*, State>> changes_;  // what there was before
 };
 

@@ -99,7 +99,7 @@ struct VariablePart {
 struct VariableInfo {
   bool trainable = true;
   bool local = false;                // not in kGlobalVariables: a replica or otherwise not saved
-  Output initial;                    // computes the first value
+  Output initial;                    // computes the first value; of a copy that of its original
   Node* copy_of = nullptr;           // a replica starts as a copy of this variable
   Output default_read;               // made at first use
   DeviceSpec caching_device;         // where default_read is; empty: beside the variable

@@ -26,7 +26,9 @@ Variable::operator Output() const {
     NameScope names(graph, "");
     ReplicaScope replica(graph, std::string(node_->origin().prefix), node_->origin().replica);
     ColocateWith nothing(graph, nullptr, node_->origin().site);
-    DeviceScope cache(graph, node_->variable().caching_device, node_->origin().site);
+    std::optional<DeviceScope> cache;
+    if (const DeviceSpec& device = node_->variable().caching_device; !device.empty())
+      cache.emplace(graph, device, node_->origin().site);
     read = graph.add(kRead, {ref()}, At(cat(name(), "/read"), node_->origin().site)).output();
   }
   return read;

@@ -68,7 +68,8 @@ struct VariableOptions {
   // Where it is listed, besides kTrainableVariables if it is trained; empty: {kGlobalVariables}.
   // What is not in kGlobalVariables is local: checkpoints leave it out.
   std::vector<std::string> collections = {};
-  Node* copy_of = nullptr;                // start as a copy of this variable, as replicas do
+  // Start as a copy of this variable, as replicas do: then nobody asks the initializer.
+  Node* copy_of = nullptr;
   std::optional<VariablePart> part = {};  // the variable is a row of so many elements
 };
 

@@ -12,7 +12,7 @@ constexpr std::size_t kMostSpans = 128;  // of a run
 
 }  // namespace
 
-std::int64_t ArenaPacker::put(std::int64_t bytes, const std::vector<LaunchIndex>& uses) {
+std::int64_t ArenaPacker::put(std::int64_t bytes, std::span<const LaunchIndex> uses) {
   const int number = number_of(uses);
   const std::int64_t offset = free_offset(bytes, lifetimes_[at(number)]);
   take({offset, offset + bytes, number});
@@ -20,8 +20,9 @@ std::int64_t ArenaPacker::put(std::int64_t bytes, const std::vector<LaunchIndex>
   return offset;
 }
 
-int ArenaPacker::number_of(const std::vector<LaunchIndex>& uses) {
-  const auto [found, fresh] = numbers_.emplace(uses, static_cast<int>(lifetimes_.size()));
+int ArenaPacker::number_of(std::span<const LaunchIndex> uses) {
+  const auto [found, fresh] =
+      numbers_.emplace(std::vector(uses.begin(), uses.end()), static_cast<int>(lifetimes_.size()));
   if (!fresh) return found->second;
   Lifetime& made = lifetimes_.emplace_back(Lifetime{.first = uses.front()});
   std::set<StrandIndex> strands;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,7 @@ class ArenaPacker {
   explicit ArenaPacker(const ExecutionSchedule& schedule) : schedule_(schedule) {}
 
   // The lowest offset that is free for a block: `uses` are the launches that touch it, in order.
-  std::int64_t put(std::int64_t bytes, const std::vector<LaunchIndex>& uses);
+  std::int64_t put(std::int64_t bytes, std::span<const LaunchIndex> uses);
   // Where the last block ends.
   std::int64_t end() const { return end_; }
 
@@ -42,7 +43,7 @@ class ArenaPacker {
     LaunchIndex earliest_last;
   };
 
-  int number_of(const std::vector<LaunchIndex>& uses);
+  int number_of(std::span<const LaunchIndex> uses);
   bool conflict(const Lifetime& a, const Lifetime& b) const;
   bool all_before(const Lifetime& a, LaunchIndex launch) const;
   std::int64_t free_offset(std::int64_t bytes, const Lifetime& own) const;

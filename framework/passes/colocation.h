@@ -12,6 +12,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/passes/colocation_sets.h"
@@ -21,7 +22,7 @@ namespace belfry {
 // `pulled` and all its set joined the set of `puller`; a reference edge if `group` is empty.
 struct ColocationJoin {
   int puller, pulled;
-  std::string group;
+  std::string_view group;  // named as a node of the graph is
 };
 
 struct ColocationJoins {

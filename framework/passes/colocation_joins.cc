@@ -165,7 +165,7 @@ class Joiner {
     const bool apart = !sets_.together(n, first);
     const std::string why_not = unite(n, first);
     if (why_not.empty()) {
-      if (apart) made_.joins.push_back({first, n, std::string(group)});
+      if (apart) made_.joins.push_back({first, n, group});
       return;
     }
     if (!context_.allow_soft_placement) return part(first, n, why_not);

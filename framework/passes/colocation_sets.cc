@@ -20,7 +20,9 @@ DeviceTypes TypedDevices::types_of(const Op& op) const {
 }
 
 const std::vector<int>& TypedDevices::fitting(const DeviceSpec& request, DeviceTypes types) {
+  if (last_ && last_->first.first == request && last_->first.second == types) return last_->second;
   const auto [found, fresh] = fitting_.try_emplace({request, types});
+  last_ = &*found;
   if (!fresh) return found->second;
   for (DeviceTypes type = kGpu; type <= kCpu; type <<= 1)
     for (std::size_t d = 0; d < type_.size(); ++d)

@@ -30,6 +30,7 @@ class TypedDevices {
   DeviceTypes present_ = 0;
   std::vector<DeviceTypes> type_;  // of each device
   std::map<std::pair<DeviceSpec, DeviceTypes>, std::vector<int>> fitting_;
+  decltype(fitting_)::const_pointer last_ = nullptr;  // most nodes ask as the one before
 };
 
 // What is known of a set.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/passes/packed_arenas.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/plan/lists.h"
 
 namespace belfry {
 namespace {
@@ -41,39 +41,30 @@ class ValueUsers {
       first_value_.push_back(values);
       values += node.types.size();
     }
-    users_end_.resize(values + 1);
-    each_use([&](std::size_t value, LaunchIndex) { ++users_end_[value + 1]; });
-    std::partial_sum(users_end_.begin(), users_end_.end(), users_end_.begin());
-    users_.resize(users_end_.back());
-    // From now on users_end_[v] is where the users of v end, and those of v + 1 begin.
-    each_use([&](std::size_t value, LaunchIndex l) { users_[users_end_[value]++] = l; });
+    users_ = {values, [&](const auto& add) { each_use(add); }};
   }
 
   // Of a node; none if it has no launch.
   LaunchIndex launch_of(NodeIndex node) const { return launch_of_[node]; }
   // In their order. `root` is no alias.
-  std::span<const LaunchIndex> of(Value root) const {
-    const std::size_t value = number_of(root);
-    const std::size_t begin = value == 0 ? 0 : users_end_[value - 1];
-    return std::span(users_).subspan(begin, users_end_[value] - begin);
-  }
+  std::span<const LaunchIndex> of(Value root) const { return users_[number_of(root)]; }
 
  private:
-  std::size_t number_of(Value value) const { return first_value_[value.node] + at(value.index); }
+  Index<Value> number_of(Value value) const {
+    return Index<Value>(first_value_[value.node] + at(value.index));
+  }
 
-  void each_use(const auto& f) const {
+  void each_use(const auto& add) const {
     for (const NodeIndex n : graph_.nodes.indices())
       if (launch_of_[n])
         for (const Value& input : graph_.nodes[n].inputs)
-          f(number_of(root_of(graph_, input)), launch_of_[n]);
+          add(number_of(root_of(graph_, input)), launch_of_[n]);
   }
 
   const PlanGraph& graph_;
   Indexed<PlanNode, LaunchIndex> launch_of_;
-  // Values are numbered by node and output; the users of each lie behind each other.
-  Indexed<PlanNode, std::size_t> first_value_;
-  std::vector<std::size_t> users_end_;
-  std::vector<LaunchIndex> users_;
+  Indexed<PlanNode, std::size_t> first_value_;  // values are numbered by node and output
+  Lists<Value, LaunchIndex> users_;
 };
 
 class MemoryPlanner {
@@ -241,16 +232,19 @@ class MemoryPlanner {
   }
 
   void collect_uses() {
-    uses_.resize(made_.buffers.size());
+    uses_ = {made_.buffers.size(), [&](const auto& add) { each_use(add); }};
+  }
+
+  // Each buffer that a launch touches, once.
+  void each_use(const auto& add) const {
+    Indexed<BufferRecord, LaunchIndex> last(made_.buffers.size());
     for (const LaunchIndex l : schedule_.launches.indices()) {
-      const Launch& launch = schedule_.launches[l];
-      const PlanNode& node = graph_.node(launch.node);
       const auto touch = [&](BufferIndex buffer) {
-        std::vector<LaunchIndex>& uses = uses_[buffer];
-        if (uses.empty() || uses.back() != l) uses.push_back(l);
+        if (std::exchange(last[buffer], l) != l) add(buffer, l);
       };
-      for (const Value& input : node.inputs) touch(made_.buffer(root_of(graph_, input)));
-      for (const BufferIndex buffer : made_.buffer_of[launch.node]) touch(buffer);
+      const NodeIndex n = schedule_.launches[l].node;
+      for (const Value& input : graph_.node(n).inputs) touch(made_.buffer(root_of(graph_, input)));
+      for (const BufferIndex buffer : made_.buffer_of[n]) touch(buffer);
       if (made_.workspaces[l]) touch(made_.workspaces[l]);
     }
   }
@@ -286,7 +280,7 @@ class MemoryPlanner {
   std::int64_t pack(std::vector<Block>& blocks) {
     std::ranges::stable_sort(blocks, std::greater(), &Block::bytes);
     std::vector<ArenaBlock> used;
-    for (const Block& block : blocks) used.push_back({block.bytes, &uses_[block.buffer]});
+    for (const Block& block : blocks) used.push_back({block.bytes, uses_[block.buffer]});
     const PackedArena& packed = arenas_.pack(used);
     for (std::size_t i = 0; i < blocks.size(); ++i)
       made_.buffers[blocks[i].buffer].offset = packed.offsets[i];
@@ -327,8 +321,8 @@ class MemoryPlanner {
   MemoryLayout made_;
   std::unordered_map<Value, NodeIndex> fetched_as_;  // the copy in whose fetch a value is made
   Indexed<BufferRecord, std::vector<Value>> values_in_;
-  Indexed<BufferRecord, std::vector<LaunchIndex>> uses_;
-  std::map<int, BufferIndex> equal_in_;  // by memory space: of the last tensor of a collective
+  Lists<BufferRecord, LaunchIndex> uses_;  // launches that touch each
+  std::map<int, BufferIndex> equal_in_;    // by memory space: of the last tensor of a collective
   PackedArenas arenas_;
   NodeIndex fed_node_;
   std::map<BufferIndex, int> fed_;  // how often that node takes each

@@ -60,6 +60,7 @@ std::vector<NodeIndex> Walker::reached_from(const Consumers& consumers,
                                             const NodeLists& added) {
   marks_.resize(std::max(marks_.size(), consumers.size()));
   std::vector<NodeIndex> reached;
+  reached.reserve(2 * starts.size());
   const auto visit = [&](NodeIndex n) {
     if (!std::exchange(marks_[n], true)) reached.push_back(n);
   };

@@ -76,7 +76,9 @@ class WriteOrder {
   }
 
   std::vector<NodeIndex> after_of(NodeIndex write) {
-    std::vector<NodeIndex> starts(added_[write]);
+    const std::vector<NodeIndex>& added = added_[write];
+    if (added.empty()) return walker_.reached_from(consumers_, consumers_[write], added_);
+    std::vector<NodeIndex> starts(added);
     starts.insert(starts.end(), consumers_[write].begin(), consumers_[write].end());
     return walker_.reached_from(consumers_, starts, added_);
   }

@@ -16,7 +16,7 @@ const PackedArena& PackedArenas::pack(std::span<const ArenaBlock> blocks) {
   ArenaPacker packer(schedule_);
   arena.offsets.reserve(blocks.size());
   for (const ArenaBlock& block : blocks)
-    arena.offsets.push_back(packer.put(block.bytes, *block.uses));
+    arena.offsets.push_back(packer.put(block.bytes, block.uses));
   arena.bytes = packer.end();
   return arena;
 }
@@ -24,14 +24,14 @@ const PackedArena& PackedArenas::pack(std::span<const ArenaBlock> blocks) {
 PackedArenas::Conflicts PackedArenas::conflicts_of(std::span<const ArenaBlock> blocks) {
   std::vector<LaunchIndex> launches;
   for (const ArenaBlock& block : blocks)
-    launches.insert(launches.end(), block.uses->begin(), block.uses->end());
+    launches.insert(launches.end(), block.uses.begin(), block.uses.end());
   sort_unique(launches);
   for (std::size_t i = 0; i < launches.size(); ++i) ranks_[launches[i]] = static_cast<int>(i);
   Conflicts conflicts{std::ssize(blocks)};
   for (const ArenaBlock& block : blocks) {
     conflicts.push_back(block.bytes);
-    conflicts.push_back(std::ssize(*block.uses));
-    for (const LaunchIndex use : *block.uses) conflicts.push_back(ranks_[use]);
+    conflicts.push_back(std::ssize(block.uses));
+    for (const LaunchIndex use : block.uses) conflicts.push_back(ranks_[use]);
   }
   append_order(conflicts, launches);
   return conflicts;

@@ -12,7 +12,7 @@ namespace belfry {
 // A tensor that an arena is to hold, and the launches that touch it, in order.
 struct ArenaBlock {
   std::int64_t bytes;
-  const std::vector<LaunchIndex>* uses;
+  std::span<const LaunchIndex> uses;
 };
 
 struct PackedArena {

@@ -29,6 +29,8 @@ class ShardMaker {
       return;
     Indexed<PlanNode> nodes = std::exchange(plan_.nodes, {});
     plan_.nodes.reserve(nodes.size());
+    moved_.reserve(nodes.size());
+    cut_.reserve(nodes.size());
     for (PlanNode& node : nodes) {
       moved_.emplace_back();
       place_inputs(node);
@@ -59,7 +61,7 @@ class ShardMaker {
 
   // What a node refers to has moved, or other nodes stand in its place.
   void place_inputs(PlanNode& node) const {
-    for (Value& input : node.inputs) input = moved_[input.node].outputs[at(input.index)];
+    for (Value& input : node.inputs) input = moved_[input.node].output(input.index);
     for (NodeIndex& before : node.after) before = moved_[before].node;
   }
 
@@ -92,6 +94,7 @@ class ShardMaker {
     const bool plain = std::holds_alternative<std::monostate>(node.role);
     if (!plain || !node.op->shards || node.writes() > 0) return {};
     std::vector<Division> divisions;
+    divisions.reserve(node.inputs.size());
     for (const Value& input : node.inputs) {
       if (plan_.device(input) != node.device() && cut_at(input)) return {};
       divisions.push_back(cut_at(input));
@@ -108,12 +111,7 @@ class ShardMaker {
   }
 
   // Node n has taken the place of the one that is visited.
-  void finish(NodeIndex n) {
-    Moved& moved = moved_.back();
-    moved.node = n;
-    for (std::size_t i = 0; i < plan_.node(n).types.size(); ++i)
-      moved.outputs.push_back({n, static_cast<int>(i)});
-  }
+  void finish(NodeIndex n) { moved_.back().node = n; }
 
   void expand(const PlanNode& node, const Sharding& sharding) {
     const auto add = [&](PlanNode made) {
@@ -159,7 +157,9 @@ class ShardMaker {
   // Where a node of the plan before is now.
   struct Moved {
     NodeIndex node;
-    std::vector<Value> outputs;
+    std::vector<Value> outputs = {};  // if they are not those of `node`
+
+    Value output(int i) const { return outputs.empty() ? Value{node, i} : outputs[at(i)]; }
   };
 
   PlanGraph& plan_;

@@ -30,15 +30,12 @@ struct Group {
 // whose writes turn out to differ are dropped, until all that is left follows from itself.
 class Sharing {
  public:
-  Sharing(PlanGraph& plan, const PlanContext& context)
-      : plan_(plan),
-        context_(context),
-        consumers_(consumers_of(plan)),
-        walker_(plan.nodes.size()) {}
+  Sharing(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
 
   void run() {
     collect_groups();
     if (groups_.empty()) return;
+    consumers_ = consumers_of(plan_);
     number_groups();
     collect_writes();
     while (drop_unequal()) {
@@ -276,7 +273,7 @@ class Sharing {
   std::vector<Group> groups_;
   std::map<NodeIndex, int> group_of_;                   // by variable
   std::map<NodeIndex, std::vector<NodeIndex>> writes_;  // by variable
-  Walker walker_;
+  Walker walker_{0};
   std::map<NodeIndex, std::vector<NodeIndex>> reached_;  // by write: the nodes that a path leads to
   std::map<std::string, int> texts_;
   Indexed<PlanNode, Numbers> numbers_;

@@ -66,6 +66,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                                                : kind.variables,
                               .fields = fields,
                               .forms = batches_.forms(),
+                              .predictors = test ? options_.devices.size() : 1,
                               .precision = options_.precision,
                               .loss_scale = options_.loss_scale,
                               .recompute = options_.recompute,

@@ -364,7 +364,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     if (graph.process().size > 1) add_values_of_all(graph, result);
   }
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
-  for (const TowerRecord& tower : result.towers)
+  for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))
     result.predictors.push_back(
         predict_tower(graph, {.device = tower.device, .index = tower.index}, build));
   return result;

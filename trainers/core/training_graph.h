@@ -69,8 +69,8 @@ struct LossScaleOptions {
 
 struct TrainingGraph {
   std::vector<TowerRecord> towers;
-  // One per training tower, on its device; all on tower 0's variables, or on their averages where
-  // the update moves some (weight_averages.h); for any number of samples.
+  // On the devices of the first training towers; all on tower 0's variables, or on their averages
+  // where the update moves some (weight_averages.h); for any number of samples.
   std::vector<TowerRecord> predictors;
   std::vector<TrainingForm> forms;  // at least one, unless the towers train apart
   // Instead of them, if the towers train apart: a node of each that makes one step and needs
@@ -100,6 +100,7 @@ struct TrainingGraphOptions {
   // Instead of either, for towers that train apart: a node per tower. Averages are then moved by
   // each tower's moments. There must be one form, in which all towers count alike.
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
+  std::size_t predictors = 1;  // at most one per device
   // Of towers and predictors: an AutocastScope around the model. Losses are f32 or f64.
   Precision precision = Precision::kF32;
   LossScaleOptions loss_scale = {};         // of f16, which towers that train apart do not take

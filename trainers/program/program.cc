@@ -94,6 +94,13 @@ std::string standard_output_failure() {
          "was printed there is not whole";
 }
 
+void keep_freed_memory() {
+#ifdef M_MMAP_MAX
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);  // never
+#endif
+}
+
 std::span<const char* const> program_arguments(int argc, const char* const* argv) {
   const std::span all(argv, static_cast<std::size_t>(argc));
   return all.subspan(std::min<std::size_t>(all.size(), 1));

@@ -26,6 +26,10 @@ class ExitError : public Error {
 // it lacks nothing, or if its reader has gone (`| head -n 1`), which wanted no more.
 std::string standard_output_failure();
 
+// For a process that plans and then ends: what it frees stays its own, for what it allocates next.
+// Each pass frees lists of many megabytes. The system would make their pages anew for the next.
+void keep_freed_memory();
+
 // What follows argv[0].
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 

@@ -202,6 +202,7 @@ class TrainingProgram {
       if (data) report_files_.reserve_data(flags_, *data);
     int status = 0;
     if (flags_.plans()) {
+      keep_freed_memory();
       inspect(flags_, options_, *train_data_, test_data_.get(), console_, report_files_.json,
               report_files_.memory);
     } else {

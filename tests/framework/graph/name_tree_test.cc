@@ -1,5 +1,7 @@
 #include "belfry/framework/graph/name_tree.h"
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +31,17 @@ TEST(NameTree, FindsOnlyWhatWasMadeOrLiesOnTheWayThere) {
   EXPECT_EQ(*tree.find("a/b"), 0);
   for (const char* name : {"", "b", "a/c", "a/b/", "a/b/c/d", "A/b/c"})
     EXPECT_FALSE(tree.find(name)) << name;
+}
+
+TEST(NameTree, LeadsToNamesPieceByPiece) {
+  NameTree<int> tree;
+  tree.at("a/b/c") = 1;
+  NameTree<int>::Level& below = tree.root().below("a").below("b");
+  EXPECT_EQ(below.at("c"), 1);
+  below.at("d") = 2;
+  for (int i = 0; i < 100; ++i) tree.root().at(std::to_string(i));
+  EXPECT_EQ(&tree.root().below("a").below("b"), &below);  // it has not moved
+  EXPECT_EQ(tree.at("a/b/d"), 2);
 }
 
 TEST(NameTree, VisitsAllValues) {

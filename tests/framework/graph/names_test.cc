@@ -19,6 +19,15 @@ TEST(Names, AreMadeUniqueWithoutRegardToCase) {
   EXPECT_EQ(names, (std::vector<std::string>{"c", "c_1", "C_2", "c_1_1", "c_3", "c_2_1", "c_4"}));
 }
 
+TEST(Names, OfScopesThatTakeTurnsAreMadeUniqueInEach) {
+  Graph graph;
+  std::vector<std::string> names;
+  for (const char* name : {"a/b/x", "a/b/x", "A/B/x", "a/bc/x", "a/x", "x", "a/b/x", "a/bc/x"})
+    names.push_back(graph.unique_name(name));
+  EXPECT_EQ(names, (std::vector<std::string>{"a/b/x", "a/b/x_1", "A/B/x_2", "a/bc/x", "a/x", "x",
+                                             "a/b/x_3", "a/bc/x_1"}));
+}
+
 TEST(Names, CanBeAskedForWithoutBeingUsedUp) {
   Graph graph;
   EXPECT_EQ(graph.unique_name("p", false), "p");

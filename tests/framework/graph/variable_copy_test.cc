@@ -42,6 +42,19 @@ TEST(Variable, ACopyStartsFromAValueBetweenTwoRuns) {
   }
 }
 
+TEST(Variable, ACopyHasTheFirstValueOfItsOriginal) {
+  Graph graph;
+  const Variable w = zeros(graph, "w");
+  const std::size_t nodes = graph.size();
+  const Variable copy =
+      variable(graph, "tower1/w", {2}, {.initializer = init::ones(), .copy_of = &w.node()});
+  EXPECT_EQ(graph.size(), nodes + 1) << "it needs no nodes that make another one";
+  EXPECT_EQ(copy.node().variable().initial, w.node().variable().initial);
+  EXPECT_THAT(message_of<InvalidArgument>(
+                  [&] { variable(graph, "tower1/v", {3}, {.copy_of = &w.node()}); }),
+              ContainsRegex("'tower1/v' .*: its original has f32\\[2\\] instead of f32\\[3\\]"));
+}
+
 TEST(Variable, OriginalsAreThoseThatAreNoCopies) {
   Graph graph;
   const Variable a = zeros(graph, "a"), b = zeros(graph, "b");

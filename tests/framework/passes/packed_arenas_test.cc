@@ -41,8 +41,7 @@ class PackedArenasTest : public ::testing::Test {
         {launch(strand, 0), launch(strand, 1)},
         {launch(strand, 2)},
     };
-    return arenas_
-        ->pack(std::vector<ArenaBlock>{{gradient, &uses[0]}, {64, &uses[1]}, {64, &uses[2]}})
+    return arenas_->pack(std::vector<ArenaBlock>{{gradient, uses[0]}, {64, uses[1]}, {64, uses[2]}})
         .offsets;
   }
 
@@ -75,7 +74,7 @@ TEST_F(PackedArenasTest, OtherWaitsMakeAnotherArena) {
   PackedArenas arenas(schedule_);
   const auto end_of = [&](LaunchIndex late) {
     const std::vector<LaunchIndex> early{launch(1, 2)}, own{late};
-    return arenas.pack(std::vector<ArenaBlock>{{64, &early}, {64, &own}}).bytes;
+    return arenas.pack(std::vector<ArenaBlock>{{64, early}, {64, own}}).bytes;
   };
   EXPECT_EQ(end_of(waiting), 64);
   EXPECT_EQ(end_of(not_waiting), 128) << "both may be in use at once";

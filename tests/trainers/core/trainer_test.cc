@@ -119,7 +119,17 @@ TEST(Trainer, HasATrainingTowerForEachDevice) {
     EXPECT_EQ(trainer.towers()[t].device, trainer.options().devices[t]);
     EXPECT_EQ(trainer.towers()[t].name, cat("tower", t));
   }
-  EXPECT_EQ(trainer.built().predictors.size(), 3u);
+}
+
+TEST(Trainer, PredictsOnAllDevicesWhereThereAreTestDataElseOnTheFirst) {
+  const auto data = smooth_data(16);
+  for (const Dataset* const test : {static_cast<const Dataset*>(nullptr), data.get()}) {
+    const Trainer trainer(find_trainer("replicated"), small_options(3), *data, test);
+    const std::vector<TowerRecord>& predictors = trainer.built().predictors;
+    ASSERT_EQ(predictors.size(), test ? 3u : 1u);
+    for (std::size_t p = 0; p < predictors.size(); ++p)
+      EXPECT_EQ(predictors[p].device, trainer.options().devices[p]);
+  }
 }
 
 TEST(Trainer, StopsWhenACallbackAsksForIt) {
