@@ -13,10 +13,11 @@ OutputTypes assign_shape(const ShapeContext& c) {
   return {c.type(0)};
 }
 
-// Of any type.
+// Of any type. The value may lie in the variable already (pass memory).
 KernelRun assign_reference(KernelPlan& plan) {
   const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [size](const Pointers& p) {
+    if (p.written<char>(0) == p.input<char>(1)) return;
     const std::int64_t begin = p.begin() * size, end = p.end() * size;
     std::memmove(p.written<char>(0) + begin, p.input<char>(1) + begin,
                  static_cast<std::size_t>(end - begin));

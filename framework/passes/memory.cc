@@ -1,6 +1,7 @@
 // Gives every tensor its place before the first run, so that no run allocates. Tensors share memory
 // where one is used up before the other is written; the clocks of the schedule tell this for any
-// number of workers. Aliases and outputs over their inputs come first, as they save the copy, too.
+// number of workers. Aliases, outputs over their inputs, and values that are made in the variable
+// they are assigned to come first, as they save the copy, too.
 // Then each arena is packed: the largest buffer first, at the lowest offset that is free for it.
 #include <algorithm>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/passes/packed_arenas.h"
 #include "belfry/framework/passes/passes.h"
@@ -124,6 +126,7 @@ class MemoryPlanner {
         if (values_in_.size() < made_.buffers.size()) values_in_.resize(made_.buffers.size());
         values_in_[buffers.back()].push_back(value);
       }
+      if (node.op == &kAssign && graph_.locks == LockDuration::kWholeRun) make_where_assigned(n);
     }
     for (const Launch& launch : schedule_.launches) {
       BufferIndex& workspace = made_.workspaces.emplace_back();
@@ -194,14 +197,9 @@ class MemoryPlanner {
   BufferIndex overwritten(NodeIndex n, std::size_t i) {
     const PlanNode& node = graph_.node(n);
     const LaunchIndex launch = users_.launch_of(n);
-    if (node.op->in_place == InPlace::kNo || !launch || node.fetch() >= 0) return {};
-    const bool pairwise = node.op->in_place == InPlace::kPairwise;
-    if (!pairwise && i > 0) return {};
-    const std::size_t from = pairwise ? i : 0;
-    const std::size_t to = node.op->in_place == InPlace::kAny ? node.inputs.size() : from + 1;
-    for (std::size_t j = from; j < to && j < node.inputs.size(); ++j) {
-      const Value root = root_of(graph_, node.inputs[j]);
-      const BufferIndex buffer = made_.buffer(root);
+    if (!launch || node.fetch() >= 0) return {};
+    for (const Value& input : overwritable(node, i)) {
+      const BufferIndex buffer = made_.buffer(root_of(graph_, input));
       const BufferRecord& record = made_.buffers[buffer];
       if (record.kind != BufferKind::kArena || record.device != node.devices[i] ||
           record.sliced != bool(node.division(static_cast<int>(i))) ||
@@ -210,6 +208,59 @@ class MemoryPlanner {
       if (last_user(buffer, launch) && fed_once(n, buffer)) return buffer;
     }
     return {};
+  }
+
+  // The inputs over which the op may write output i.
+  static std::span<const Value> overwritable(const PlanNode& node, std::size_t i) {
+    const std::span<const Value> inputs(node.inputs);
+    switch (node.op->in_place) {
+      case InPlace::kNo: return {};
+      case InPlace::kAny: return i == 0 ? inputs : inputs.first(0);
+      case InPlace::kFirst: return inputs.first(i == 0 && !inputs.empty() ? 1 : 0);
+      case InPlace::kPairwise: return i < inputs.size() ? inputs.subspan(i, 1) : inputs.first(0);
+    }
+    return {};
+  }
+
+  // A value that is assigned is made in the variable's memory, where nobody needs the old value by
+  // then. The write finds it there and copies nothing.
+  void make_where_assigned(NodeIndex write) {
+    const PlanNode& node = graph_.node(write);
+    const Value variable = root_of(graph_, node.inputs[0]);
+    const Value value = root_of(graph_, node.inputs[1]);
+    const BufferRecord& state = made_.buffers[made_.buffer(variable)];
+    BufferRecord& made = made_.buffers[made_.buffer(value)];
+    if (made.kind != BufferKind::kArena || state.kind != BufferKind::kState || made.sliced ||
+        made.device != state.device || made.bytes != state.bytes)
+      return;
+    const std::vector<Value>& values = values_in_[made_.buffer(value)];
+    const bool is_last = values.back().node == value.node;
+    if (is_last && is_free_from(values.front(), variable, users_.launch_of(write))) made = state;
+  }
+
+  // Whether the memory of a variable may hold another value from the launch on that makes `first`.
+  // All that use the old value come before that launch, or are that launch, which writes over it.
+  // All others read what `write` leaves.
+  bool is_free_from(Value first, Value variable, LaunchIndex write) {
+    const LaunchIndex begin = users_.launch_of(first.node);
+    return begin && std::ranges::all_of(users_.of(variable), [&](LaunchIndex user) {
+             if (user == write || schedule_.happens_before(user, begin)) return true;
+             if (is_written(variable, user)) return false;
+             if (user != begin) return schedule_.happens_before(write, user);
+             const auto is_variable = [&](const Value& input) {
+               return root_of(graph_, input) == variable;
+             };
+             return std::ranges::any_of(overwritable(graph_.node(first.node), at(first.index)),
+                                        is_variable) &&
+                    fed_once(first.node, made_.buffer(variable));
+           });
+  }
+
+  bool is_written(Value variable, LaunchIndex by) const {
+    const PlanNode& node = graph_.node(schedule_.launches[by].node);
+    return std::ranges::any_of(
+        std::span(node.inputs).first(at(node.writes())),
+        [&](const Value& input) { return root_of(graph_, input) == variable; });
   }
 
   // No other launch uses what is in the buffer, at the same time or later.

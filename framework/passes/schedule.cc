@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"
@@ -146,9 +147,9 @@ class Scheduler {
 
   const Device& device(int d) const { return context_.device(d); }
 
-  // Collectives above the limit are shared among workers, part by part, and so are random numbers
-  // and what makes shards whole.
-  static std::int64_t part_of(const PlanNode& node, WorkRange range) {
+  // Collectives above the limit are shared among workers, part by part, and so are sums of what
+  // processes send, random numbers and what makes shards whole.
+  std::int64_t part_of(const PlanNode& node, WorkRange range) const {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.sharding.divides()) return whole + 1;  // shards are taken one by one
     const auto [dtype, read] = combined_by(node);
@@ -167,12 +168,16 @@ class Scheduler {
     DType dtype = DType::kF32;
     std::int64_t read = 0;
   };
-  static Combined combined_by(const PlanNode& node) {
+  Combined combined_by(const PlanNode& node) const {
     if (node.fused_update()) {
       const FusedTensors fused = tensors_of(*node.fused_update());
       const bool combines = fused.collective || fused.shard_sum;
       return {fused.tensors[0].type.dtype,
               combines ? static_cast<std::int64_t>(fused.participants * fused.shards) : 0};
+    }
+    if (node.op == &kAddPieces) {
+      const Shape& others = graph_.type(node.inputs.back()).shape;
+      return {node.types[0].dtype, std::ssize(node.inputs) - 1 + others[0]};
     }
     if (node.op == &kSumShards) return {node.types[0].dtype, std::ssize(node.inputs)};
     // Random numbers of 16 bits are made by the kernel for f32 in one workspace (HalfKernel).

@@ -71,7 +71,7 @@ class Cutter {
     }
     Segment& segment = segments_[open.segment];
     segment.launches.push_back(l);
-    segment.writes = segment.writes || plan_.node(launch(l).node).writes() > 0;
+    segment.writes = segment.writes || plan_.changes_variables(l);
     open.closed = ends_[l] || !launch(l).capturable;
   }
 

@@ -40,6 +40,13 @@ std::string PlanNode::name() const {
   return std::string(node->name());
 }
 
+bool Plan::changes_variables(LaunchIndex launch) const {
+  const NodeIndex n = launches[launch].node;
+  return node(n).writes() > 0 || std::ranges::any_of(buffer_of[n], [&](BufferIndex buffer) {
+           return buffers[buffer].kind == BufferKind::kState;
+         });
+}
+
 std::vector<int> fed_gpus(const MemoryLayout& memory) {
   std::vector<int> gpus;
   for (const FeedSlots& slots : memory.feed_slots) gpus.push_back(slots.gpu);

@@ -9,6 +9,10 @@ namespace belfry {
 struct Plan : PlanGraph, ExecutionSchedule, MemoryLayout {
   Commands commands;
 
+  // Whether a launch changes the memory of variables: it writes some, or makes there what is
+  // assigned later.
+  bool changes_variables(LaunchIndex launch) const;
+
   // The arenas, then the commands of each strand, a line for each: for people.
   std::string str(const std::vector<std::unique_ptr<Device>>& devices) const;
 };

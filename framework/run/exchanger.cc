@@ -127,6 +127,7 @@ void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   began_ = std::chrono::steady_clock::now();
   group.signs().count_launch();
   linked_.guard->before(launch);
+  if (linked.writes) run_.has_written.store(true, std::memory_order_relaxed);
   const Pointers pointers = linked.pointers(linked.range, run_.step);
   (*linked.run)(pointers);
   exchange_ = &next_messages(launch, pointers);

@@ -113,7 +113,7 @@ bool GpuExecutor::act(const Command& command) {
     case Kind::kLaunch:
       if (run_.failed()) return false;
       linked_.guard->before(command.launch);
-      if (plan_.node(plan_.launches[command.launch].node).writes() > 0)
+      if (plan_.changes_variables(command.launch))
         run_.has_written.store(true, std::memory_order_relaxed);
       enqueue(command.launch);
       break;

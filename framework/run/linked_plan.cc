@@ -88,7 +88,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
                       .inputs = {},
                       .outputs = {},
                       .parts = launch.parts(),
-                      .writes = node.writes() > 0};
+                      .writes = plan->changes_variables(l)};
   if (batch && node.rows > 0)
     linked.first_row =
         node.rows * (plan->batches[at(device)].first + (divided ? samples.begin : 0));

@@ -1,6 +1,7 @@
 #include "belfry/framework/trace/trace_content.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "belfry/framework/base/json.h"
@@ -103,8 +104,10 @@ class ContentMaker {
 
   void add_levels() {
     std::vector<std::int64_t> variables(devices_.size());
+    std::set<const Node*> counted;
     for (const BufferRecord& buffer : plan_.buffers)
-      if (buffer.kind == BufferKind::kState) variables[at(buffer.device)] += buffer.bytes;
+      if (buffer.kind == BufferKind::kState && counted.insert(buffer.node).second)
+        variables[at(buffer.device)] += buffer.bytes;
     for (const Timeline::Level& level : timeline_.levels)
       made_.events.push_back({.time = level.time,
                               .phase = 'C',

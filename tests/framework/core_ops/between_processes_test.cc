@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/kernels/reduce.h"
@@ -77,10 +78,18 @@ Output sum_of_node(Graph& graph, TreeNode node, std::size_t elements) {
   return gradients.size() == 1 ? gradients[0] : add_n(gradients);
 }
 
-// ScatterPieces, AddPieces and GatherPieces, in this order.
+std::int64_t parts_of_additions(Session& session, Output sum) {
+  const Fetch fetch(sum);
+  const Plan& plan = *session.prepare({&fetch, 1}).plan();
+  for (const Launch& launch : plan.launches)
+    if (plan.node(launch.node).op == &kAddPieces) return launch.parts();
+  return 0;
+}
+
+// ScatterPieces, AddPieces and GatherPieces, in this order. Workers share additions of 40,000.
 TEST(SumOverProcesses, IsTheCanonicalSum) {
   for (const auto& [size, towers] : {std::pair(2, 1), std::pair(3, 2), std::pair(2, 3)}) {
-    for (const std::size_t elements : {1u, 7u, 5000u}) {
+    for (const std::size_t elements : {1u, 7u, 5000u, 40'000u}) {
       const std::vector<float> expected = sum_of_all(size * towers, elements);
       test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
         const ProcessPlace place = processes->place();
@@ -90,7 +99,10 @@ TEST(SumOverProcesses, IsTheCanonicalSum) {
         for (const TreeNode& node : covering_nodes(here, size * towers))
           own.push_back(sum_of_node(graph, node, elements));
         const Output sum = sum_over_processes(own, place, towers, false);
-        Session session(graph, {.threads = 1, .processes = processes});
+        Session session(graph, {.threads = 3, .all_workers = true, .processes = processes});
+        if (elements == 40'000) {
+          EXPECT_GT(parts_of_additions(session, sum), 1);
+        }
         EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected))
             << size << " x " << towers << ", " << elements << " elements";
       });
@@ -121,6 +133,32 @@ TEST(SumOverProcesses, CopiesNothingOfItsOwn) {
     EXPECT_EQ(given, added);
     EXPECT_EQ(added, gathered);
   });
+}
+
+// As allreduce_bench does in place: the sum of all is made where it is to lie.
+TEST(SumOverProcesses, OfAVariableIsAddedAndGatheredInTheVariable) {
+  constexpr std::size_t kElements = 600;
+  for (const int size : {2, 3}) {
+    const std::vector<float> expected = sum_of_all(size, kElements);
+    test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+      const ProcessPlace place = processes->place();
+      Graph graph(1, place);
+      const Variable v = variable(graph, "v", {static_cast<std::int64_t>(kElements)});
+      const std::vector<Output> own{v.read()};
+      const Fetch write(assign(v, sum_over_processes(own, place, 1, false)));
+      Session session(graph, {.threads = 1, .processes = processes});
+      Step& step = session.prepare({&write, 1});
+      const Plan& plan = *step.plan();
+      for (const PlanNode& node : plan.nodes) {
+        if (node.op == &kAssign) {
+          EXPECT_TRUE(plan.same_memory(node.inputs[0], node.inputs[1]));
+        }
+      }
+      session.write(v, floats(gradient_of(place.rank, kElements)));
+      step.run();
+      EXPECT_THAT(session.read(v).data<float>(), testing::ElementsAreArray(expected));
+    });
+  }
 }
 
 // Programs add by it under a launcher of MPI (tests/examples/processes_test.cc).

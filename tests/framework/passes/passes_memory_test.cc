@@ -1,5 +1,6 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 
@@ -97,6 +98,33 @@ TEST(Memory, AValueIsOverwrittenByItsLastUserOnly) {
   EXPECT_GT(overwritten, 0) << "nothing is done in place";
 }
 
+// A variable may take its new value early, but nobody may look for the old one from then on.
+TEST(Memory, AVariableIsWrittenEarlyWhereNobodyNeedsItsOldValue) {
+  int early = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    RandomGraph random(seed, 1 + static_cast<int>(seed % 4), 80);
+    const auto devices = cpu_devices(4);
+    const Plan plan = compiled(devices, random.fetches);
+    const auto before = happens_before(plan);
+    for (std::size_t write = 0; write < plan.launches.size(); ++write) {
+      const PlanNode& node = plan.node(plan.launches[write].node);
+      if (node.op != &kAssign || !plan.same_memory(node.inputs[0], node.inputs[1])) continue;
+      ++early;
+      const Value variable = root_of(plan, node.inputs[0]);
+      const int begin = launch_of(plan, root_of(plan, node.inputs[1]).node);
+      ASSERT_GE(begin, 0);
+      for (std::size_t other = 0; other < plan.launches.size(); ++other) {
+        if (other == write || other == index(begin)) continue;
+        for (const Value& input : plan.node(plan.launches[other].node).inputs) {
+          if (root_of(plan, input) != variable) continue;
+          ASSERT_TRUE(before[index(begin)][other] || before[other][write]) << seed;
+        }
+      }
+    }
+  }
+  EXPECT_GT(early, 0);
+}
+
 class PeakTest : public ::testing::Test {
  protected:
   std::int64_t peak(const std::vector<Fetch>& fetches) {
@@ -160,6 +188,46 @@ TEST_F(PeakTest, ResultsOfABucketAreOneTensorEachInPlace) {
   }
   for (const std::size_t b : {0, 1})
     EXPECT_EQ(buffers[3 * b], plan.buffer({planned(plan, tensors[b][0].node()), 0}));
+}
+
+TEST_F(PeakTest, WhatIsAssignedIsMadeInItsVariable) {
+  const Variable v = variable(graph, "v", {16, 16});
+  EXPECT_EQ(peak({assign(v, random_uniform(graph, {16, 16}))}), 0);
+  EXPECT_EQ(peak({assign(v, tanh(tanh(v.read())))}), 0) << "element by element over the old value";
+  EXPECT_EQ(peak({assign(v, transpose(v.read()))}), 1024) << "which reads other elements";
+}
+
+TEST_F(PeakTest, WhatIsAssignedToTwoVariablesIsMadeInOne) {
+  const Output value = random_uniform(graph, {256});
+  std::vector<Fetch> writes;
+  for (const char* name : {"v", "w"})
+    writes.emplace_back(assign(variable(graph, name, {256}), value));
+  EXPECT_EQ(peak(writes), 0);
+}
+
+TEST_F(PeakTest, AnOldValueThatIsReadLaterKeepsItsMemory) {
+  const Variable v = variable(graph, "v", {256});
+  const Output first = random_uniform(graph, {256});
+  const Output old = tanh(v.read());
+  const Output second = random_uniform(graph, {256});
+  EXPECT_EQ(peak({assign(v, first), old}), 2048);
+  EXPECT_EQ(peak({assign(v, second), old}), 1024) << "it has been read before";
+}
+
+TEST_F(PeakTest, AVariableThatIsWrittenTwiceIsTheSecondValueAlone) {
+  const Variable v = variable(graph, "v", {16, 16});
+  Node& first = assign(v, random_uniform(graph, {16, 16}));
+  const ControlDependencies after(graph, std::vector<Node*>{&first});
+  EXPECT_EQ(peak({assign(v, random_uniform(graph, {16, 16}))}), 1024);
+}
+
+TEST_F(PeakTest, RunsThatLockEachVariableWriteItInItsWriteAlone) {
+  const Variable v = variable(graph, "v", {256});
+  const Fetch write(assign(v, random_uniform(graph, {256})));
+  const auto devices = cpu_devices(1);
+  PlanContext context = plan_context(devices, graph);
+  context.locks = LockDuration::kEachVariable;
+  EXPECT_EQ(compile({&write, 1}, {}, context).arena_bytes[0], 1024);
 }
 
 TEST_F(PeakTest, SizesAreRoundedToCacheLines) {

@@ -254,6 +254,20 @@ TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
   set_collective_hook({});
 }
 
+// The value is made in the memory of the variable, before the write runs.
+TEST(RunFailure, BetweenAValueAndItsAssignmentLosesTheVariable) {
+  Graph graph;
+  const Variable v = variable(graph, "v", {1}, {.initializer = init::zeros()});
+  const Output value = fill(graph, {1}, -2);
+  const ControlDependencies after(graph, {graph.add(kTripTest, {value}, "trip")});
+  Node& write = assign(v, value);
+  Session session(graph, {.threads = 1});
+  EXPECT_THROW(session.run({write}), DeviceError);
+  EXPECT_FALSE(session.intact());
+  session.write(v, floats({0}));
+  EXPECT_TRUE(session.intact());
+}
+
 // Counts runs that find something else than zero.
 std::atomic<int> dirty{0};
 KernelRun look_kernel(KernelPlan&) {
