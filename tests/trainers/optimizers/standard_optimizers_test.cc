@@ -1,0 +1,190 @@
+// How each optimizer changes a variable, step by step.
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/tests/trainers/optimizers/optimizer_support.h"
+
+namespace belfry {
+namespace standard_optimizers_test {
+
+using optimizer_support::expect_near;
+using optimizer_support::sequence;
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Sgd, MovesAgainstTheGradient) { expect_near(sequence(sgd(0.1), 3), {0.95, 0.9, 0.85}); }
+
+TEST(Momentum, AccumulatesGradients) {
+  // m = 0.5, 0.95, 1.355; w = 1 - 0.1 * (the sum of m).
+  expect_near(sequence(momentum(0.1, 0.9), 3), {0.95, 0.855, 0.7195});
+}
+
+TEST(Adam, CorrectsTheBiasOfItsMoments) {
+  std::vector<double> wanted;
+  double w = 1, m = 0, v = 0;
+  for (int t = 1; t <= 5; ++t) {
+    m = 0.8 * m + 0.2 * 0.5;
+    v = 0.95 * v + 0.05 * 0.25;
+    w -= 0.01 * std::sqrt(1 - std::pow(0.95, t)) / (1 - std::pow(0.8, t)) * m /
+         (std::sqrt(v) + 1e-8);
+    wanted.push_back(w);
+  }
+  // A constant gradient moves w by the rate in each step.
+  EXPECT_NEAR(wanted[0], 0.99, 1e-8);
+  expect_near(sequence(adam({.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95}), 5), wanted);
+}
+
+// The oracles below are PyTorch's loops, written out; the gradient of sequence() is 0.5.
+TEST(Sgd, AddsWeightDecayAsPyTorch) {
+  std::vector<double> wanted;
+  double w = 1;
+  for (int t = 1; t <= 4; ++t) wanted.push_back(w -= 0.1 * (0.5 + 0.2 * w));
+  expect_near(sequence(sgd(0.1, {.weight_decay = 0.2}), 4), wanted);
+  expect_near(sequence(sgd(0.1).with_weight_decay(0.2), 4), wanted);
+}
+
+TEST(Momentum, LooksAheadAndDecaysAsPyTorch) {
+  for (const bool nesterov : {false, true}) {
+    std::vector<double> wanted;
+    double w = 1, buffer = 0;
+    for (int t = 1; t <= 5; ++t) {
+      const double g = 0.5 + 0.2 * w;
+      buffer = 0.9 * buffer + g;
+      w -= 0.1 * (nesterov ? g + 0.9 * buffer : buffer);
+      wanted.push_back(w);
+    }
+    expect_near(sequence(momentum(0.1, {.nesterov = nesterov, .weight_decay = 0.2}), 5), wanted);
+  }
+}
+
+TEST(RmsProp, FollowsPyTorch) {
+  for (const double momentum : {0.0, 0.6}) {
+    std::vector<double> wanted;
+    double w = 1, square = 0, buffer = 0;
+    for (int t = 1; t <= 5; ++t) {
+      const double g = 0.5 + 0.2 * w;
+      square = 0.9 * square + 0.1 * g * g;
+      buffer = momentum * buffer + g / (std::sqrt(square) + 0.01);
+      w -= 0.1 * buffer;
+      wanted.push_back(w);
+    }
+    const RmsPropOptions options{
+        .alpha = 0.9, .epsilon = 0.01, .momentum = momentum, .weight_decay = 0.2};
+    expect_near(sequence(rms_prop(0.1, options), 5), wanted);
+  }
+}
+
+// Of a variable of ones with a gradient of 0.5, after three steps of AdamW.
+double after_adamw(Shape shape) {
+  Graph graph;
+  const Variable w =
+      variable(graph, "w", shape, {.dtype = DType::kF64, .initializer = init::constant(1)});
+  const Gradient g{init::constant(0.5)(graph, shape, DType::kF64), w};
+  Node& step = adamw(0.1, {.epsilon = 0.01, .weight_decay = 0.2}).apply({&g, 1});
+  Session session(graph);
+  for (int i = 0; i < 3; ++i) session.run({step});
+  return session.read(w).data<double>()[0];
+}
+
+TEST(AdamW, DecaysAsPyTorchWhatHasTwoDimensionsAndNothingElse) {
+  const auto wanted = [](double decay) {
+    double w = 1, m = 0, v = 0;
+    for (int t = 1; t <= 3; ++t) {
+      w *= 1 - 0.1 * decay;
+      m = 0.9 * m + 0.1 * 0.5;
+      v = 0.999 * v + 0.001 * 0.25;
+      const double root = std::sqrt(v) / std::sqrt(1 - std::pow(0.999, t));
+      w -= 0.1 / (1 - std::pow(0.9, t)) * m / (root + 0.01);
+    }
+    return w;
+  };
+  EXPECT_NEAR(after_adamw({2, 3}), wanted(0.2), 1e-12);
+  EXPECT_NEAR(after_adamw({2, 1, 1, 2}), wanted(0.2), 1e-12);
+  EXPECT_NEAR(after_adamw({6}), wanted(0), 1e-12);
+  EXPECT_NEAR(after_adamw({}), wanted(0), 1e-12);
+}
+
+// What LAMB makes of a variable in three steps by one gradient, written as in the paper.
+std::vector<double> plain_lamb(std::vector<double> w, const std::vector<double>& g, double decay) {
+  std::vector<double> m(w.size()), v(w.size()), u(w.size());
+  for (int t = 1; t <= 3; ++t) {
+    double of_w = 0, of_u = 0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      m[i] = 0.9 * m[i] + 0.1 * g[i];
+      v[i] = 0.999 * v[i] + 0.001 * g[i] * g[i];
+      const double m_hat = m[i] / (1 - std::pow(0.9, t)), v_hat = v[i] / (1 - std::pow(0.999, t));
+      u[i] = m_hat / (std::sqrt(v_hat) + 0.01) + decay * w[i];
+      of_w += w[i] * w[i];
+      of_u += u[i] * u[i];
+    }
+    for (std::size_t i = 0; i < w.size(); ++i) w[i] -= 0.1 * std::sqrt(of_w / of_u) * u[i];
+  }
+  return w;
+}
+
+// The same by the optimizer; of a gradient that is `scale` times too large.
+std::vector<double> after_lamb(const Shape& shape, const std::vector<double>& w,
+                               const std::vector<double>& g, double scale = 1) {
+  Graph graph;
+  const Initializer first = [&](Graph& in, const Shape& of, DType) {
+    return constant(in, Tensor(of, w));
+  };
+  const Variable variable =
+      belfry::variable(graph, "w", shape, {.dtype = DType::kF64, .initializer = first});
+  std::vector<double> scaled = g;
+  for (double& value : scaled) value *= scale;
+  const Gradient gradient{constant(graph, Tensor(shape, scaled)), variable};
+  Unscaling unscaling;
+  if (scale != 1) unscaling.factor = constant(graph, 1 / scale, DType::kF32);
+  Node& step = lamb(0.1, {.epsilon = 0.01, .weight_decay = 0.2})
+                   .apply({&gradient, 1}, {}, OptimizerSlots::kMake, unscaling);
+  Session session(graph);
+  for (int i = 0; i < 3; ++i) session.run({step});
+  const Tensor after = session.read(variable);
+  return {after.data<double>().begin(), after.data<double>().end()};
+}
+
+TEST(Lamb, ScalesTheStepOfAdamByTheNormOfTheVariable) {
+  const std::vector<double> w{1, -2, 3, 0.5}, g{0.5, -1, 0.25, 2};
+  // The ratio is f32.
+  const auto near = [](const std::vector<double>& a, const std::vector<double>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6) << i;
+  };
+  near(after_lamb({2, 2}, w, g), plain_lamb(w, g, 0.2));
+  near(after_lamb({4}, w, g), plain_lamb(w, g, 0));
+  near(after_lamb({2, 2}, w, g, 4), plain_lamb(w, g, 0.2));
+}
+
+TEST(Lamb, MovesAVariableOfZerosByTheStepOfAdamItself) {
+  const std::vector<double> after = after_lamb({2}, {0, 0}, {1, 1});
+  EXPECT_LT(after[0], -0.09);
+}
+
+TEST(Optimizer, WithWeightDecayIsForRulesThatTakeIt) {
+  EXPECT_EQ(momentum(0.1, {.weight_decay = 0.2}).weight_decay(), 0.2);
+  EXPECT_EQ(adamw(0.1).weight_decay(), 0.01);
+  EXPECT_EQ(adamw(0.1).with_weight_decay(0).weight_decay(), 0);
+  EXPECT_EQ(rms_prop(0.1).with_weight_decay(1e-4).weight_decay(), 1e-4);
+  expect_near(sequence(adam(0.1).with_weight_decay(0), 1), sequence(adam(0.1), 1));
+  try {
+    adam(0.1).with_weight_decay(0.5);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("the optimizer Adam takes no weight decay"),
+                                    HasSubstr("0.5"), HasSubstr("adamw")));
+  }
+  for (const double decay : {-0.5, std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(sgd(0.1).with_weight_decay(decay), InvalidArgument);
+}
+
+TEST(Optimizer, WithRateKeepsTheRule) {
+  expect_near(sequence(momentum(0.5).with_rate(0.1), 2), {0.95, 0.855});
+}
+
+}  // namespace standard_optimizers_test
+}  // namespace belfry
