@@ -160,6 +160,11 @@ void Processes::run(Work& work) {
         group_->beat();
         backoff.nap();
         break;
+      case Work::Progress::kIdle:
+        group_->beat();
+        work.sleep(group_->asked_lately() ? kAskedBeat : kIdleBeat);
+        backoff.moved();
+        break;
     }
   }
 }

@@ -25,10 +25,13 @@ class Processes {
   // What the thread does piece by piece.
   class Work {
    public:
-    enum class Progress { kNone, kSome, kEnded };
+    // kIdle: it can do nothing before this process itself has come further.
+    enum class Progress { kNone, kSome, kIdle, kEnded };
     virtual ~Work() = default;
     // Does what can be done without waiting. Not called again after kEnded, or when it has thrown.
     virtual Progress advance(WatchedGroup& group) = 0;
+    // After kIdle: waits until it can go on, but no longer than this.
+    virtual void sleep(std::chrono::milliseconds) {}
     // What this process does, for the others: "computes 'fc0/MatMul'"; empty between two steps.
     // Called by the thread until wait() returns, also behind kEnded: more of a step may follow.
     virtual std::string doing() const { return ""; }

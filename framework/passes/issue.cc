@@ -273,7 +273,18 @@ class GpuIssuer {
 };
 
 // Of strands of CPUs; waited_for: the launches whose signals somebody waits for.
+// What messages between processes wait for.
+std::set<Wait> waited_for_by_messages(const Plan& plan) {
+  std::set<Wait> waits;
+  for (const StrandIndex s : plan.strands.indices())
+    if (plan.exchanges(s))
+      for (const LaunchIndex l : plan.strands[s].launches)
+        waits.insert(plan.launches[l].waits.begin(), plan.launches[l].waits.end());
+  return waits;
+}
+
 void issue_hosts(const Plan& plan, const std::set<Wait>& waited_for, CommandLists& lists) {
+  const std::set<Wait> by_messages = waited_for_by_messages(plan);
   for (const StrandIndex s : plan.strands.indices()) {
     if (plan.on_gpu(s)) continue;
     for (const LaunchIndex l : plan.strands[s].launches) {
@@ -284,6 +295,8 @@ void issue_hosts(const Plan& plan, const std::set<Wait>& waited_for, CommandList
       lists[s].push_back({.kind = Kind::kLaunch, .launch = l, .strand = s});
       if (waited_for.contains({s, launch.position}))
         lists[s].push_back({Kind::kSignal, l, s, launch.position});
+      if (by_messages.contains({s, launch.position}) && !plan.exchanges(s))
+        lists[s].push_back({Kind::kWake, l, s, launch.position});
     }
   }
 }

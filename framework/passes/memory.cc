@@ -69,6 +69,23 @@ class ValueUsers {
   Lists<Value, LaunchIndex> users_;
 };
 
+// The inputs over which a node may write output i.
+std::span<const Value> overwritable(const PlanNode& node, std::size_t i) {
+  const std::span<const Value> inputs(node.inputs);
+  switch (node.op->in_place) {
+    case InPlace::kNo: break;
+    case InPlace::kAny: return i == 0 ? inputs : inputs.first(0);
+    case InPlace::kFirst: return inputs.first(i == 0 && !inputs.empty() ? 1 : 0);
+    case InPlace::kPairwise: return i < inputs.size() ? inputs.subspan(i, 1) : inputs.first(0);
+  }
+  return {};
+}
+
+bool writes_variable(const PlanGraph& graph, const PlanNode& node, Value variable) {
+  return std::ranges::any_of(std::span(node.inputs).first(at(node.writes())),
+                             [&](const Value& input) { return root_of(graph, input) == variable; });
+}
+
 class MemoryPlanner {
  public:
   MemoryPlanner(const PlanGraph& graph, const ExecutionSchedule& schedule,
@@ -210,18 +227,6 @@ class MemoryPlanner {
     return {};
   }
 
-  // The inputs over which the op may write output i.
-  static std::span<const Value> overwritable(const PlanNode& node, std::size_t i) {
-    const std::span<const Value> inputs(node.inputs);
-    switch (node.op->in_place) {
-      case InPlace::kNo: return {};
-      case InPlace::kAny: return i == 0 ? inputs : inputs.first(0);
-      case InPlace::kFirst: return inputs.first(i == 0 && !inputs.empty() ? 1 : 0);
-      case InPlace::kPairwise: return i < inputs.size() ? inputs.subspan(i, 1) : inputs.first(0);
-    }
-    return {};
-  }
-
   // A value that is assigned is made in the variable's memory, where nobody needs the old value by
   // then. The write finds it there and copies nothing.
   void make_where_assigned(NodeIndex write) {
@@ -234,8 +239,15 @@ class MemoryPlanner {
         made.device != state.device || made.bytes != state.bytes)
       return;
     const std::vector<Value>& values = values_in_[made_.buffer(value)];
+    const LaunchIndex launch = users_.launch_of(write);
+    // Other streams of GPUs may read the value while the write runs, which counts as a conflict.
+    const bool is_read_beside =
+        device(state).on_gpu() && std::ranges::any_of(users_.of(value), [&](LaunchIndex user) {
+          return user != launch && !schedule_.happens_before(user, launch) &&
+                 !schedule_.happens_before(launch, user);
+        });
     const bool is_last = values.back().node == value.node;
-    if (is_last && is_free_from(values.front(), variable, users_.launch_of(write))) made = state;
+    if (is_last && !is_read_beside && is_free_from(values.front(), variable, launch)) made = state;
   }
 
   // Whether the memory of a variable may hold another value from the launch on that makes `first`.
@@ -245,7 +257,8 @@ class MemoryPlanner {
     const LaunchIndex begin = users_.launch_of(first.node);
     return begin && std::ranges::all_of(users_.of(variable), [&](LaunchIndex user) {
              if (user == write || schedule_.happens_before(user, begin)) return true;
-             if (is_written(variable, user)) return false;
+             const PlanNode& node = graph_.node(schedule_.launches[user].node);
+             if (writes_variable(graph_, node, variable)) return false;
              if (user != begin) return schedule_.happens_before(write, user);
              const auto is_variable = [&](const Value& input) {
                return root_of(graph_, input) == variable;
@@ -254,13 +267,6 @@ class MemoryPlanner {
                                         is_variable) &&
                     fed_once(first.node, made_.buffer(variable));
            });
-  }
-
-  bool is_written(Value variable, LaunchIndex by) const {
-    const PlanNode& node = graph_.node(schedule_.launches[by].node);
-    return std::ranges::any_of(
-        std::span(node.inputs).first(at(node.writes())),
-        [&](const Value& input) { return root_of(graph_, input) == variable; });
   }
 
   // No other launch uses what is in the buffer, at the same time or later.

@@ -19,6 +19,7 @@ struct Command {
     kWaitStamp,  // until the GPU has stamped `position` of `strand`; lists of GPUs end with these
     kLaunch,     // runs the launch, or enqueues it in the stream of its strand
     kSignal,     // says that `position` of `strand` has been run, or enqueued
+    kWake,       // wakes the thread between processes, which waits for that signal
     kExpect,     // tells the watch over ranks that `position` of `strand` is about to be enqueued
     // In a stream.
     kWaitEvent,  // what follows waits for the event

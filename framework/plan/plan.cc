@@ -63,15 +63,17 @@ std::vector<Command> merged(const CommandLists& lists, const std::vector<StrandI
 }
 
 std::string Command::str() const {
-  constexpr const char* kNames[] = {"wait",         "wait stamp", "launch",        "signal",
-                                    "expect",       "wait event", "wait feeds",    "set step",
-                                    "record event", "stamp",      "begin segment", "end segment"};
+  constexpr const char* kNames[] = {"wait",       "wait stamp",   "launch",     "signal",
+                                    "wake",       "expect",       "wait event", "wait feeds",
+                                    "set step",   "record event", "stamp",      "begin segment",
+                                    "end segment"};
   const std::string name = kNames[static_cast<int>(kind)];
   switch (kind) {
     case Kind::kLaunch: return cat(name, " ", launch);
     case Kind::kWait:
     case Kind::kWaitStamp:
     case Kind::kSignal:
+    case Kind::kWake:
     case Kind::kExpect:
     case Kind::kStamp: return cat(name, " ", strand, " #", position);
     default: return cat(name, " ", number, " in strand ", strand);

@@ -126,6 +126,8 @@ void CpuExecutor::follow(std::size_t queue, int worker) {
       run_launch(command.launch, shard, worker);
     else if (command.kind == Command::Kind::kSignal)
       run_.signal(command.strand, command.position, shard);
+    else if (command.kind == Command::Kind::kWake)
+      run_.messages().ring();
   }
   if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1) run_.gate().wake();
 }

@@ -73,7 +73,8 @@ Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
     if (ranks_) watch_ranks(group);
     const bool done = !under_way_ && next_ == linked_.exchanges.size();
     if (done && (!ranks_ || (ended && !run_.failed()))) return Progress::kEnded;
-    return moved ? Progress::kSome : Progress::kNone;
+    if (moved) return Progress::kSome;
+    return awaits_worker() ? Progress::kIdle : Progress::kNone;
   } catch (...) {
     run_.fail();
     return Progress::kEnded;
@@ -99,6 +100,12 @@ bool Exchanger::follow(WatchedGroup& group) {
   if (command.kind == Kind::kSignal) run_.signal(command.strand, command.position);
   ++next_;
   return true;
+}
+
+// Who wakes this thread. Nobody does for what a GPU stamps.
+bool Exchanger::awaits_worker() const {
+  return !under_way_ && !ranks_ && next_ < linked_.exchanges.size() &&
+         linked_.exchanges[next_].kind == Kind::kWait;
 }
 
 // What a command waits for; nothing, if it is no wait.

@@ -33,6 +33,7 @@ class Exchanger final : public Processes::Work {
   // Ends when the list is done, and with ranks after end(), or when the run has failed. Throws
   // nothing: RunState::fail().
   Progress advance(WatchedGroup& group) override;
+  void sleep(std::chrono::milliseconds most) override { run_.messages().sleep(most); }
   std::string doing() const override;
 
  private:
@@ -40,6 +41,7 @@ class Exchanger final : public Processes::Work {
   bool follow(WatchedGroup& group);
   bool finish(WatchedGroup& group);
   bool is_reached(const Command& wait) const;
+  bool awaits_worker() const;
   void watch_ranks(WatchedGroup& group);
   void start(LaunchIndex launch, WatchedGroup& group);
   // Of the launch that is next.

@@ -133,6 +133,7 @@ bool GpuExecutor::act(const Command& command) {
       if (!await(strand, command.position)) return false;
       check_inputs(stream(strand), *runtime_.devices[at(plan_.strands[strand].device)]);
       break;
+    case Kind::kWake:
     case Kind::kBeginSegment:
     case Kind::kEndSegment: break;  // not here
   }

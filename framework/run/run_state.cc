@@ -37,6 +37,7 @@ std::exception_ptr RunState::error() {
 void RunState::poison() {
   for (std::vector<Signal>& shards : signals_)
     for (Signal& signal : shards) signal.set(Signal::kPoison, gate_);
+  messages_.ring();
 }
 
 std::exception_ptr RunState::recover() {

@@ -49,6 +49,7 @@ class RunState {
     wait_until([&] { return reached(strand, position); }, gate_, help, spin);
   }
   Gate& gate() { return gate_; }
+  Alarm& messages() { return messages_; }
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   const std::atomic<bool>& failure() const { return failed_; }
@@ -75,6 +76,7 @@ class RunState {
 
   const ExecutionSchedule& schedule_;
   Gate& gate_;
+  Alarm messages_;
   Indexed<Strand, std::vector<Signal>> signals_;  // by shard
   Indexed<Strand, std::int64_t> bases_;           // launches of earlier runs
   std::int64_t runs_ = 0;

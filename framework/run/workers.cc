@@ -14,6 +14,20 @@
 
 namespace belfry {
 
+void Alarm::ring() {
+  {
+    const std::lock_guard lock(mutex_);
+    rung_ = true;
+  }
+  changed_.notify_one();
+}
+
+void Alarm::sleep(std::chrono::milliseconds most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, most, [&] { return rung_; });
+  rung_ = false;
+}
+
 bool SpinTimer::expired() {
   constexpr int kRoundsPerLook = 16;  // reading the clock costs more than a pause
 #if defined(__x86_64__)

@@ -2,8 +2,10 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -56,6 +58,19 @@ class alignas(64) Signal {
 
  private:
   std::atomic<std::int64_t> epoch_{0};
+};
+
+// Where one thread sleeps that polls otherwise: the one between processes.
+class Alarm {
+ public:
+  void ring();
+  // Until ring(), unless it has been called since the last sleep; or for so long.
+  void sleep(std::chrono::milliseconds most);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool rung_ = false;
 };
 
 // How long threads spin before they sleep. Threads that wait for workers spin briefly: workers are

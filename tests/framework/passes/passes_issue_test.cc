@@ -6,6 +6,7 @@
 
 #include <gtest/gtest-spi.h>
 
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/passes/random_graph.h"
@@ -222,6 +223,31 @@ TEST(Commands, ArePrintedByStrand) {
 }
 
 // A step may run either list of a GPU's strand, so both are printed.
+TEST(Commands, WakeTheThreadBetweenProcessesBehindWhatItWaitsFor) {
+  const ProcessPlace place{.rank = 0, .size = 2};
+  Graph graph(1, place);
+  const std::vector<Output> own{tanh(fill(graph, {40}, 1))};
+  const Fetch sum(tanh(sum_over_processes(own, place, 1, false)));
+  Session session(graph, {.dry_run = true, .planned_place = place});
+  const Plan& plan = *session.prepare({&sum, 1}).plan();
+  int woken = 0;
+  for (const StrandIndex s : plan.strands.indices()) {
+    if (!plan.exchanges(s)) continue;
+    for (const Command& wait : plan.commands.lists[s]) {
+      if (wait.kind != Kind::kWait || plan.exchanges(wait.strand)) continue;
+      const std::vector<Command>& list = plan.commands.lists[wait.strand];
+      const auto wake = std::ranges::find_if(list, [&](const Command& command) {
+        return command.kind == Kind::kWake && command.position == wait.position;
+      });
+      ASSERT_NE(wake, list.end());
+      EXPECT_EQ(std::prev(wake)->kind, Kind::kSignal);
+      EXPECT_EQ(std::prev(wake)->position, wait.position);
+      ++woken;
+    }
+  }
+  EXPECT_EQ(woken, 2) << "ScatterPieces waits for tanh, GatherPieces for AddPieces";
+}
+
 TEST(Commands, OfGpusArePrintedWithSegmentsAndWithout) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
