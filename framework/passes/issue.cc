@@ -272,7 +272,6 @@ class GpuIssuer {
   std::vector<Command>* list_ = nullptr;  // of the segment that is issued
 };
 
-// Of strands of CPUs; waited_for: the launches whose signals somebody waits for.
 // What messages between processes wait for.
 std::set<Wait> waited_for_by_messages(const Plan& plan) {
   std::set<Wait> waits;
@@ -283,6 +282,7 @@ std::set<Wait> waited_for_by_messages(const Plan& plan) {
   return waits;
 }
 
+// Of strands of CPUs; waited_for: the launches whose signals somebody waits for.
 void issue_hosts(const Plan& plan, const std::set<Wait>& waited_for, CommandLists& lists) {
   const std::set<Wait> by_messages = waited_for_by_messages(plan);
   for (const StrandIndex s : plan.strands.indices()) {

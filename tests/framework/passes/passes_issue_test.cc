@@ -222,7 +222,6 @@ TEST(Commands, ArePrintedByStrand) {
   EXPECT_THAT(text, HasSubstr("  wait 0 #0\n  launch 1 AddN: (AddN)\n"));
 }
 
-// A step may run either list of a GPU's strand, so both are printed.
 TEST(Commands, WakeTheThreadBetweenProcessesBehindWhatItWaitsFor) {
   const ProcessPlace place{.rank = 0, .size = 2};
   Graph graph(1, place);
@@ -248,6 +247,7 @@ TEST(Commands, WakeTheThreadBetweenProcessesBehindWhatItWaitsFor) {
   EXPECT_EQ(woken, 2) << "ScatterPieces waits for tanh, GatherPieces for AddPieces";
 }
 
+// A step may run either list of a GPU's strand, so both are printed.
 TEST(Commands, OfGpusArePrintedWithSegmentsAndWithout) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
