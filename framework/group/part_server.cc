@@ -13,18 +13,28 @@ std::span<std::byte> bytes_in(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
+std::vector<std::byte> copy_of(const MemoryBlock& memory) {
+  std::vector<std::byte> bytes(memory.bytes());
+  memory.load(bytes.data());
+  return bytes;
+}
+
 }  // namespace
 
-void PublishedParts::publish(std::uint64_t key, std::span<const std::byte> bytes) {
+void PublishedParts::publish(std::uint64_t key, const MemoryBlock& memory) {
   const std::lock_guard lock(mutex_);
-  parts_[key] = {bytes, {}};
+  parts_[key] = {&memory, {}};
 }
 
 void PublishedParts::withdraw(std::uint64_t key) {
   const std::lock_guard lock(mutex_);
-  Part& part = parts_[key];
-  part.kept.emplace(part.bytes.begin(), part.bytes.end());
-  part.bytes = *part.kept;
+  const auto part = parts_.find(key);
+  try {
+    part->second.kept = copy_of(*part->second.memory);
+  } catch (...) {
+    parts_.erase(part);
+    throw;
+  }
 }
 
 std::vector<std::uint64_t> PublishedParts::withdrawn() const {
@@ -44,8 +54,8 @@ std::optional<std::vector<std::byte>> PublishedParts::find(std::uint64_t key) co
   const std::lock_guard lock(mutex_);
   const auto found = parts_.find(key);
   if (found == parts_.end()) return {};
-  const std::span<const std::byte> bytes = found->second.bytes;
-  return std::vector<std::byte>(bytes.begin(), bytes.end());
+  const Part& part = found->second;
+  return part.kept ? part.kept : copy_of(*part.memory);
 }
 
 PartServer::PartServer(ProcessGroup& group, Find find)

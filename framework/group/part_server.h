@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/group/group.h"
 
 namespace belfry {
@@ -17,23 +18,24 @@ namespace belfry {
 // What this process holds for the others, by key. Any thread may call it.
 class PublishedParts {
  public:
-  // What other processes get that ask for this key, from now on; read when they ask, by find(),
-  // until withdraw(). Between steps it keeps its value until all processes take part in the next
-  // one.
-  void publish(std::uint64_t key, std::span<const std::byte> bytes);
-  // Keeps a copy for those who still ask, until forget().
+  // What other processes get that ask for this key, from now on. It is read when they ask, by
+  // find(), and stays where it is until withdraw(). Between steps it keeps its value until all
+  // processes take part in the next one.
+  void publish(std::uint64_t key, const MemoryBlock& memory);
+  // Keeps a copy for those who still ask, until forget(). Where memory of a GPU cannot be read any
+  // more it throws, and keeps nothing.
   void withdraw(std::uint64_t key);
   // Those that are withdrawn.
   std::vector<std::uint64_t> withdrawn() const;
   // Frees their copies: nobody asks any more.
   void forget(std::span<const std::uint64_t> keys);
-  // A copy; none if nothing has been published.
+  // A copy; none if nothing has been published. Throws what reading memory of a GPU throws.
   std::optional<std::vector<std::byte>> find(std::uint64_t key) const;
 
  private:
   struct Part {
-    std::span<const std::byte> bytes;
-    std::optional<std::vector<std::byte>> kept;  // which these are, once withdrawn
+    const MemoryBlock* memory = nullptr;
+    std::optional<std::vector<std::byte>> kept;  // instead, once withdrawn
   };
 
   mutable std::mutex mutex_;

@@ -1,6 +1,7 @@
 // Variables of which each process holds a part.
 #include <algorithm>
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/group/processes.h"
@@ -57,19 +58,20 @@ void SharedParts::publish() {
     if (!node.variable().part) continue;
     const std::uint64_t own_place = place++;
     if (node.variable().copy_of || !variables_.entries().contains(&node)) continue;
-    const MemoryBlock& memory = variables_.memory_of(node);
-    require(memory.on_host(), node.describe(),
-            ": other processes read its part, which must lie on a CPU");
     if (!number_) number_ = options_.processes->next_number();
     const std::uint64_t key = *number_ << 32 | own_place;
-    options_.processes->parts().publish(
-        key, {static_cast<const std::byte*>(memory.data()), memory.bytes()});
+    options_.processes->parts().publish(key, variables_.memory_of(node));
     keys_[&node] = key;
   }
 }
 
 SharedParts::~SharedParts() {
-  for (const auto& [node, key] : keys_) options_.processes->parts().withdraw(key);
+  for (const auto& [node, key] : keys_) try {
+      options_.processes->parts().withdraw(key);
+    } catch (const std::exception& error) {  // a GPU has failed, and with it the training
+      log_warning(node->describe(),
+                  ": other processes cannot read its part any more: ", error.what());
+    }
 }
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/pieces.h"
@@ -40,6 +41,8 @@ class SquaresOfAll {
   SquaresOfAll(std::span<const Output> rows, const std::vector<const Cuts*>& cuts,
                ProcessPlace place)
       : blocks_(rows.size()) {
+    if (const Output& row = rows[0]; row.device().is_gpu())
+      host_.emplace(row.graph(), row.device());
     Cuts of_ranks{0};
     for (std::size_t r = 0; r < static_cast<std::size_t>(place.size); ++r) {
       std::int64_t next = of_ranks.back();
@@ -66,6 +69,7 @@ class SquaresOfAll {
   }
 
  private:
+  std::optional<HostScope> host_;               // of a GPU, which has no kernels for this
   std::vector<std::vector<WorkRange>> blocks_;  // of each tensor, rank by rank
   Output sums_;
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
@@ -10,8 +11,10 @@ namespace part_server_test {
 
 using ::testing::ElementsAre;
 
-std::vector<std::byte> bytes_of(int rank, std::size_t count) {
-  return std::vector<std::byte>(count, static_cast<std::byte>(rank + 1));
+MemoryBlock bytes_of(int rank, std::size_t count) {
+  MemoryBlock block(host_allocator(), count);
+  block.store(std::vector<std::byte>(count, static_cast<std::byte>(rank + 1)).data());
+  return block;
 }
 
 // What process `rank` gets under `key`: its own place is left alone.
@@ -28,7 +31,7 @@ std::vector<int> fetched(Processes& processes, std::uint64_t key, std::size_t ea
 
 TEST(PartServer, AnswersWhileItsProcessDoesSomethingElse) {
   test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {
-    const std::vector<std::byte> own = bytes_of(processes->rank(), 5000);
+    const MemoryBlock own = bytes_of(processes->rank(), 5000);
     processes->parts().publish(7, own);
     if (processes->rank() == 0) {
       EXPECT_THAT(fetched(*processes, 7, 5000), ElementsAre(0, 2, 3));
@@ -40,7 +43,7 @@ TEST(PartServer, AnswersWhileItsProcessDoesSomethingElse) {
 
 TEST(PartServer, AnswersProcessesThatAskEachOther) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
-    const std::vector<std::byte> own = bytes_of(processes->rank(), 100);
+    const MemoryBlock own = bytes_of(processes->rank(), 100);
     processes->parts().publish(1, own);
     EXPECT_EQ(fetched(*processes, 1, 100)[1 - processes->rank()], 2 - processes->rank());
     processes->parts().withdraw(1);
@@ -51,7 +54,7 @@ TEST(PartServer, AnswersProcessesThatAskEachOther) {
 TEST(PartServer, WaitsForWhatIsPublishedLater) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     if (processes->rank() == 1) {
-      const std::vector<std::byte> own = bytes_of(1, 3);
+      const MemoryBlock own = bytes_of(1, 3);
       processes->parts().publish(2, own);
       processes->parts().withdraw(2);  // and keeps a copy
     } else {
@@ -63,7 +66,7 @@ TEST(PartServer, WaitsForWhatIsPublishedLater) {
 // The answer waits for the second value: of the first nothing is left.
 TEST(PartServer, ForgetsWhatIsWithdrawnOnceAllHaveGathered) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
-    const std::vector<std::byte> first = bytes_of(1, 3), second = bytes_of(6, 3);
+    const MemoryBlock first = bytes_of(1, 3), second = bytes_of(6, 3);
     if (processes->rank() == 1) {
       processes->parts().publish(5, first);
       processes->parts().withdraw(5);
@@ -76,6 +79,26 @@ TEST(PartServer, ForgetsWhatIsWithdrawnOnceAllHaveGathered) {
       EXPECT_THAT(fetched(*processes, 5, 3), ElementsAre(0, 7));
     }
   });
+}
+
+// Of a GPU that has failed.
+class BrokenMemory final : public MemorySource {
+ public:
+  bool on_host() const override { return false; }
+  void* allocate(std::size_t bytes) override { return ::operator new(bytes); }
+  void deallocate(void* memory) noexcept override { ::operator delete(memory); }
+  void copy(void*, const void*, std::size_t) override { throw DeviceError("the GPU is lost"); }
+};
+
+TEST(PublishedParts, KeepNothingOfMemoryThatCannotBeRead) {
+  BrokenMemory source;
+  Allocator allocator("gpu:0", 0, &source);
+  const MemoryBlock own(allocator, 8);
+  PublishedParts parts;
+  parts.publish(3, own);
+  EXPECT_THROW(parts.find(3), DeviceError);
+  EXPECT_THROW(parts.withdraw(3), DeviceError);
+  EXPECT_FALSE(parts.find(3));
 }
 
 }  // namespace part_server_test

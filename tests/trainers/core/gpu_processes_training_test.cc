@@ -140,6 +140,24 @@ TEST(GpuProcessesTraining, ByCollectiveEndsAsOneProcessWithAllGpusDoes) {
   }
 }
 
+// Slots lie on GPUs, where other processes read their parts for the hash.
+TEST(GpuProcessesTraining, InPartsEndsAsOneProcessWithAllGpusDoes) {
+  for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}, {3, 1}}) {
+    const test::StandInGpus gpus(size * devices);
+    const test::UseGpus use(gpus);
+    const auto with = [&](int own, const Group& processes) {
+      TrainerOptions options = options_of(own, processes, 25, "collective");
+      options.aggregation.partition_updates = processes != nullptr;
+      options.clip_norm = 0.05;
+      return trained(std::move(options));
+    };
+    const std::string alone = with(size * devices, nullptr);
+    test::run_processes(size, [&, own = devices](const Group& processes) {
+      EXPECT_EQ(with(own, processes), alone) << size << " x " << own;
+    });
+  }
+}
+
 TEST(GpuProcessesTraining, WithoutNcclGoesThroughHostsToTheSameEnd) {
   test::StandInGpus gpus(4);
   gpus.set_nccl({.why_not = "NCCL cannot be loaded"});
