@@ -210,9 +210,10 @@ TEST(Allocations, OfPlanningAreAsManyForEachFurtherTower) {
   const auto further = [](long few, long many) { return static_cast<double>(many - few) / 4; };
   const double allocations = further(six.allocations, ten.allocations);
   EXPECT_LT(allocations, 1.05 * further(two.allocations, six.allocations));
-  EXPECT_LT(allocations, 120'000);
+  EXPECT_LT(allocations, 60'000);
   const double bytes_each = further(six.most_bytes, ten.most_bytes);
-  EXPECT_LT(bytes_each, 1.1 * further(two.most_bytes, six.most_bytes));
+  // Memory grows by pieces of twice the size. What is quadratic in towers would make this twice.
+  EXPECT_LT(bytes_each, 1.5 * further(two.most_bytes, six.most_bytes));
   EXPECT_LT(bytes_each, 4 << 20);
   std::printf("planning ResNet-50: %.0f allocations and %.2f MiB for each further tower\n",
               allocations, bytes_each / (1 << 20));

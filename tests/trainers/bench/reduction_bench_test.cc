@@ -288,7 +288,7 @@ TEST(ReductionBench, ResolvesAutoByTheMachineAndPredictsWhatItTimes) {
 
 // Two devices with 1024 floats each, a unit of 4096 bytes: variables and the limit's buffers are 4,
 // and a sum out of place 1. A check has variables and a sum of its own, 3, fetches both sums twice,
-// 4, and has 2 to compare, but not the buffers. naive has another sum in place, on one of the devices.
+// 4, and has 2 to compare, but not the buffers. naive has a sum of its own.
 TEST(ReductionBench, PlansItsMemoryAndTakesNone) {
   ReductionBenchOptions asked = options("cpu:2");
   asked.check = false;
