@@ -100,7 +100,7 @@ class MemoryPlanner {
     made_.fetch_bytes.assign(context_.devices.size(), 0);
     find_fetches();
     assign_buffers();
-    collect_uses();
+    uses_ = {made_.buffers.size(), [&](const auto& add) { each_use(add); }};
     lay_out();
     return std::move(made_);
   }
@@ -286,10 +286,6 @@ class MemoryPlanner {
       for (const Value& input : graph_.node(n).inputs) ++fed_[made_.buffer(root_of(graph_, input))];
     }
     return fed_.at(buffer) == 1;
-  }
-
-  void collect_uses() {
-    uses_ = {made_.buffers.size(), [&](const auto& add) { each_use(add); }};
   }
 
   // Each buffer that a launch touches, once.
