@@ -26,7 +26,11 @@ Busy::~Busy() {
 
 void Busy::report(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!ends_.wait_for(lock, stop, every_, [&] { return stop.stop_requested(); })) {
+  while (true) {
+    // What this returns does not tell: libstdc++ returns false, too, where it sees the request
+    // early.
+    ends_.wait_for(lock, stop, every_, [&] { return stop.stop_requested(); });
+    if (stop.stop_requested()) return;
     const auto busy = std::chrono::steady_clock::now() - since_;
     log_info("still ", what_, ", for ",
              std::chrono::duration_cast<std::chrono::seconds>(busy).count(), " s");
