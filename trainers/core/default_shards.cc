@@ -109,14 +109,17 @@ ModelWork work_of(const TowerRecord& tower, std::int64_t samples) {
 }
 
 int default_shards(const ModelWork& work, std::int64_t global_batch) {
-  constexpr double kSamplesPerWeight = 80;
+  constexpr double kSamplesPerWeight = 80, kSamplesPerWeightOfTwo = 8;
   constexpr std::int64_t kShards = 8, kRows = 16, kMost = 256;
-  const double fewest =
-      std::max(1.0, kSamplesPerWeight * work.weights / std::max(1.0, work.multiply_adds));
+  const double weights = work.weights / std::max(1.0, work.multiply_adds);
+  const double fewest = std::max(1.0, kSamplesPerWeight * weights);
   const double most =
       std::min(static_cast<double>(std::clamp(global_batch / kRows, kShards, kMost)),
                static_cast<double>(global_batch) / fewest);
-  if (most < 2) return 1;
+  if (most < 2) {
+    const double of_two = std::max(1.0, kSamplesPerWeightOfTwo * weights);
+    return static_cast<double>(global_batch) < 2 * of_two ? 1 : 2;
+  }
   // Shards of one size keep results independent of the number of devices, but too few of them leave
   // cores idle.
   const auto useful = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));

@@ -135,6 +135,7 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
         .session = {.logical_gpus = logical, .threads = 2}};
     options.devices.clear();
     for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
+    options.shards = towers;  // as on GPUs
     const auto trainer =
         std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
     trainer->train();

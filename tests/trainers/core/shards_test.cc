@@ -38,7 +38,9 @@ TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
   EXPECT_EQ(default_shards(resnet, 10), 8) << "two would leave cores idle";
   const ModelWork mlp{.multiply_adds = 668e3, .weights = 669e3};
   EXPECT_EQ(default_shards(mlp, 256), 2);
-  EXPECT_EQ(default_shards(mlp, 32), 1);
+  EXPECT_EQ(default_shards(mlp, 32), 2) << "a second core pays for its gradient";
+  EXPECT_EQ(default_shards(mlp, 16), 1);
+  EXPECT_EQ(default_shards(mlp, 17), 2);
   EXPECT_EQ(default_shards(mlp, 4096), 32);
   EXPECT_EQ(default_shards({}, 64), 8);
   EXPECT_EQ(default_shards(resnet, std::int64_t{1} << 40), 256);
