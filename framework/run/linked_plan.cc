@@ -15,7 +15,7 @@ LinkedPlan::LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
     : plan(std::move(compiled)) {
   allocate(runtime);
   link_launches(runtime, fetched);
-  deal(runtime);
+  deal_queues(runtime);
   guard = std::make_unique<ArenaGuard>(*plan, arenas);
 }
 
@@ -117,7 +117,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
 }
 
 // As many workers as the plan has use for, and one thread per GPU.
-void LinkedPlan::deal(const Runtime& runtime) {
+void LinkedPlan::deal_queues(const Runtime& runtime) {
   const int most = plan->locks == LockDuration::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };

@@ -75,7 +75,7 @@ struct LinkedPlan {
   void allocate(Runtime& runtime);
   void fill_constants(const Runtime& runtime);
   void link_launches(const Runtime& runtime, std::span<void* const> fetched);
-  void deal(const Runtime& runtime);
+  void deal_queues(const Runtime& runtime);
   void make_queues();
   void make_programs();
   void link_launch(LaunchIndex launch, int shard, const Runtime& runtime,

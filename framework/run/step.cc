@@ -95,7 +95,7 @@ void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOpti
     results->assign(fetched.begin(), fetched.end());
     for (Tensor& result : *results) result.mutable_raw();  // memory of its own
   };
-  if (shares()) {
+  if (runs_beside_others()) {
     const std::shared_lock lock(runtime.run_lock);
     execute_and_copy();
   } else {
@@ -116,7 +116,8 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   if (options.trace) start_recording();
   if (gpus && gpus->must_capture(options.trace)) capture();
   // Runs beside each other have different steps.
-  const std::uint64_t step = shares() && writes ? runtime.step.fetch_add(1) : runtime.step.load();
+  const std::uint64_t step =
+      runs_beside_others() && writes ? runtime.step.fetch_add(1) : runtime.step.load();
   run.step = initial ? 0 : step;
   run.begin();
   cpus.begin();
@@ -129,7 +130,7 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   check_failure();
   staging_.end(run.slot);
   if (gpus) gpus->end();
-  if (!shares() && writes) ++runtime.step;
+  if (!runs_beside_others() && writes) ++runtime.step;
   if (!options.trace) return;
   read_timers(*linked.plan, runtime.devices, *run.recording);
   *options.trace = Trace(*linked.plan, runtime.devices, *run.recording);
@@ -139,7 +140,7 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
 void Step::State::check_intact() {
   const std::lock_guard lock(runtime.failures);
   if (runtime.suspects.empty()) return;
-  if (shares() && runtime.cause) std::rethrow_exception(runtime.cause);
+  if (runs_beside_others() && runtime.cause) std::rethrow_exception(runtime.cause);
   throw InvalidArgument(
       "an earlier run failed after it had begun to write variables, so their values are not "
       "those of any step; restore them with restore_checkpoint, Session::restore or Session::write "
@@ -212,7 +213,7 @@ void Step::State::recover() {
   const std::exception_ptr error = run.recover();
   if (run.has_written.load(std::memory_order_relaxed)) {
     const std::lock_guard lock(runtime.failures);
-    if (runtime.suspects.empty()) runtime.cause = shares() ? error : nullptr;
+    if (runtime.suspects.empty()) runtime.cause = runs_beside_others() ? error : nullptr;
     const Plan& plan = *executor_->linked.plan;
     for (const PlanNode& node : plan.nodes)
       for (int i = 0; i < node.writes(); ++i)

@@ -52,8 +52,8 @@ struct Step::State {
   bool initial = false;
 
  private:
-  bool shares() const { return locks_ == LockDuration::kEachVariable; }
-  WorkerPool& pool() { return shares() ? alone_ : runtime.pool; }
+  bool runs_beside_others() const { return locks_ == LockDuration::kEachVariable; }
+  WorkerPool& pool() { return runs_beside_others() ? alone_ : runtime.pool; }
   void allocate_fetches(const Plan& compiled, std::span<void* const> into);
   void execute(const StagedFeeds& staged, std::span<const Tensor> feeds, RunOptions options);
   void check_intact();
