@@ -15,12 +15,14 @@
 namespace belfry {
 namespace {
 
-// Elements that make pieces of GPUs equal, as NCCL gathers equal ones best.
+// Elements that make pieces equal: NCCL gathers equal ones best, and processes of a host that sum
+// pieces for it then have sums of one shape.
 std::int64_t padding(const GradientTable& grads, const std::vector<Output>& rows) {
-  if (!grads.device(0).is_gpu()) return 0;
+  const ProcessPlace place = grads.graph().process();
+  if (!grads.device(0).is_gpu() && !adds_within_hosts(place, grads.towers())) return 0;
   std::int64_t elements = 0;
   for (const Output& row : rows) elements += row.shape().elements();
-  const std::int64_t whole = even_unit(grads.graph().process().size);
+  const std::int64_t whole = even_unit(place.size);
   return (whole - elements % whole) % whole;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/exchange.h"
 #include "belfry/framework/kernels/reduce.h"
 
@@ -13,14 +14,26 @@ constexpr char kCollection[] = "exchanges";
 constexpr std::int64_t kCutUnit = 16;  // elements: a cache line of f32
 constexpr const char* kExchangeHasNoGradient = "gradients are taken in each process";
 
+// Processes that exchange pieces: all of them, those of a host, or one of each host. They number
+// themselves.
+struct Peers {
+  int rank, size;  // of this process, and how many there are
+  int first = 0, stride = 1;
+  bool all = true;
+
+  int process(int r) const { return first + r * stride; }
+  std::string str() const { return cat(rank, ',', size, ',', first, ',', stride); }
+  bool operator==(const Peers&) const = default;
+};
+
 struct ScatterOptions {
-  int rank, size;
+  Peers peers;
   int towers;  // of each process
   int tag;
   Cuts cuts;
 };
 struct GatherOptions {
-  int rank, size;
+  Peers peers;
   int tag;
   Cuts cuts;  // of a row; none: rows of a tensor, equally many of each process
 };
@@ -48,7 +61,7 @@ std::vector<TreeNode> covering_nodes_of(int rank, int size, int towers) {
   return covering_nodes({rank * towers, (rank + 1) * towers}, size * towers);
 }
 
-// Of all processes, in order.
+// Of `size` processes, in order.
 std::vector<TreeNode> all_covering_nodes(int size, int towers) {
   std::vector<TreeNode> all;
   for (int r = 0; r < size; ++r) {
@@ -72,7 +85,8 @@ std::span<std::byte> bytes_at(const void* tensor, WorkRange elements, DType dtyp
 }
 
 OutputTypes scatter_shape(const ShapeContext& c) {
-  const auto& [rank, size, towers, tag, cuts] = c.options<ScatterOptions>();
+  const auto& [peers, towers, tag, cuts] = c.options<ScatterOptions>();
+  const auto [rank, size, first, stride, all] = peers;
   c.require_same_dtype();
   c.require(c.dtype() == DType::kF32 || c.dtype() == DType::kF64,
             "sums over processes are of f32 or f64, not of ", name_of(c.dtype()));
@@ -94,19 +108,22 @@ KernelRun messages_alone(KernelPlan&) {
 
 // Each row of the output is this process's piece of a covering node of another one.
 Exchange scatter_exchange(const Node& node, const Pointers& p) {
-  const auto& [rank, size, towers, tag, cuts] = node.options<ScatterOptions>();
+  const auto& [peers, towers, tag, cuts] = node.options<ScatterOptions>();
   const TensorType& type = node.input(0).type();
-  const std::int64_t length = piece_of(cuts, rank).size();
+  const std::int64_t length = piece_of(cuts, peers.rank).size();
   Exchange exchange;
   std::int64_t row = 0;
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    const std::size_t nodes = covering_nodes_of(r, size, towers).size();
+  for (int r = 0; r < peers.size; ++r) {
+    if (r == peers.rank) continue;
+    const int process = peers.process(r);
+    const std::size_t nodes = covering_nodes_of(r, peers.size, towers).size();
     for (std::size_t i = 0; i < nodes; ++i, ++row)
       exchange.received.push_back(
-          {r, tag, bytes_at(p.output<void>(), {row * length, (row + 1) * length}, type.dtype)});
+          {process, tag,
+           bytes_at(p.output<void>(), {row * length, (row + 1) * length}, type.dtype)});
     for (std::size_t i = 0; i < p.inputs(); ++i)
-      exchange.sent.push_back({r, tag, bytes_at(p.input<void>(i), piece_of(cuts, r), type.dtype)});
+      exchange.sent.push_back(
+          {process, tag, bytes_at(p.input<void>(i), piece_of(cuts, r), type.dtype)});
   }
   return exchange;
 }
@@ -216,7 +233,7 @@ bool has_whole(const GatherOptions& options, const Shape& input) {
 OutputTypes all_gather_shape(const ShapeContext& c) {
   const auto& options = c.options<GatherOptions>();
   if (!options.cuts.empty()) {
-    const std::int64_t piece = piece_of(options.cuts, options.rank).size();
+    const std::int64_t piece = piece_of(options.cuts, options.peers.rank).size();
     c.require(c.input(0) == Shape{piece} || has_whole(options, c.input(0)), "takes a piece of ",
               piece, " elements, or ", options.cuts.back(), ", not ", c.input(0));
     return {Shape{options.cuts.back()}};
@@ -224,33 +241,34 @@ OutputTypes all_gather_shape(const ShapeContext& c) {
   c.require(c.input(0).rank() > 0 && c.input(0).is_fully_known(),
             "takes rows, of which the number is known, not ", c.input(0));
   Shape shape = c.input(0);
-  shape[0] *= options.size;
+  shape[0] *= options.peers.size;
   return {shape};
 }
 
 Exchange all_gather_exchange(const Node& node, const Pointers& p) {
   const auto& options = node.options<GatherOptions>();
+  const Peers& peers = options.peers;
   const TensorType& type = node.input(0).type();
   const bool whole = has_whole(options, type.shape);
   const WorkRange place =
-      whole ? piece_of(options.cuts, options.rank) : WorkRange{0, type.shape.elements()};
+      whole ? piece_of(options.cuts, peers.rank) : WorkRange{0, type.shape.elements()};
   const std::int64_t own = place.size();
   const auto piece = bytes_at(p.input<void>(0), place, type.dtype);
   Exchange exchange;
-  bool alike = true;
-  for (int r = 0; r < options.size; ++r) {
+  bool alike = peers.all;
+  for (int r = 0; r < peers.size; ++r) {
     const WorkRange where = gathered_piece(options, own, r);
     const auto to = bytes_at(p.output<void>(), where, type.dtype);
     alike &= where.size() == own;
-    if (r == options.rank) {
+    if (r == peers.rank) {
       if (piece.data() != to.data()) exchange.kept.push_back({piece, to});
       continue;
     }
-    exchange.received.push_back({r, options.tag, to});
-    exchange.sent.push_back({r, options.tag, piece});
+    exchange.received.push_back({peers.process(r), options.tag, to});
+    exchange.sent.push_back({peers.process(r), options.tag, piece});
   }
   if (alike)
-    exchange.gathered = {piece, bytes_at(p.output<void>(), {0, own * options.size}, type.dtype)};
+    exchange.gathered = {piece, bytes_at(p.output<void>(), {0, own * peers.size}, type.dtype)};
   return exchange;
 }
 
@@ -296,12 +314,40 @@ Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, Nod
   return node.output();
 }
 
-Output sum_of_piece(std::span<const Output> own, const PieceOptions& options, At at) {
-  const auto& [place, towers, mean, cuts, whole] = options;
+Peers all_of(ProcessPlace place) { return {place.rank, place.size}; }
+Peers of_host(ProcessPlace place) {
+  const int rank = place.rank % place.per_host;
+  return {
+      .rank = rank, .size = place.per_host, .first = place.rank - rank, .stride = 1, .all = false};
+}
+// Those that have the same piece on their hosts.
+Peers one_of_each_host(ProcessPlace place) {
+  const int n = place.per_host;
+  return {.rank = place.rank / n,
+          .size = place.size / n,
+          .first = place.rank % n,
+          .stride = n,
+          .all = false};
+}
+
+Output sum_of_piece(std::span<const Output> own, const Peers& peers, const PieceOptions& options,
+                    At at) {
   Graph& graph = own[0].graph();
-  const ScatterOptions scatter{place.rank, place.size, towers, next_tag(graph), cuts};
+  const ScatterOptions scatter{peers, options.towers, next_tag(graph), options.cuts};
   return add_pieces(own, exchanged(graph, kScatterPieces, own, NodeOptions(scatter), at), options,
                     at);
+}
+
+Output gather(Output piece, const Peers& peers, const Cuts& cuts, At at) {
+  Graph& graph = piece.graph();
+  return exchanged(graph, kGatherPieces, {&piece, 1},
+                   NodeOptions(GatherOptions{peers, next_tag(graph), cuts}), at);
+}
+
+Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bool mean, At at) {
+  const Cuts cuts = even_cuts(own[0].shape().elements(), peers.size);
+  const PieceOptions options{{peers.rank, peers.size}, towers, mean, cuts, true};
+  return gather(sum_of_piece(own, peers, options, at), peers, cuts, at);
 }
 
 }  // namespace
@@ -355,7 +401,7 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
 
 PieceSum piece_sum(const KernelPlan& plan) {
   const auto& [place, towers, mean, cuts, whole] = plan.options<PieceOptions>();
-  const auto [rank, size] = place;
+  const int rank = place.rank, size = place.size;
   const std::vector<TreeNode> all = all_covering_nodes(size, towers);
   const auto first = std::ranges::lower_bound(all, rank * towers, {}, &TreeNode::begin);
   PieceSum sum{.additions = {},
@@ -397,13 +443,27 @@ Output add_pieces(std::span<const Output> own, Output others, const PieceOptions
 
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                    const Cuts& cuts, At at) {
-  return sum_of_piece(own, {place, towers, mean, cuts}, at);
+  return sum_of_piece(own, all_of(place), {place, towers, mean, cuts}, at);
+}
+
+bool adds_within_hosts(ProcessPlace place, int towers) {
+  const int of_host = place.per_host * towers, all = place.size * towers;
+  if (place.per_host == 1 || place.per_host == place.size) return false;
+  for (int first = 0; first < all; first += of_host)
+    if (covering_nodes({first, first + of_host}, all).size() > 1) return false;
+  return true;
 }
 
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at) {
-  const Cuts cuts = even_cuts(own[0].shape().elements(), place.size);
-  return gather_pieces(sum_of_piece(own, {place, towers, mean, cuts, true}, at), place, cuts, at);
+  if (!adds_within_hosts(place, towers)) return sum_among(own, all_of(place), towers, mean, at);
+  const Peers host = of_host(place);
+  const Cuts cuts = even_cuts(own[0].shape().elements(), host.size);
+  const PieceOptions within{{host.rank, host.size}, towers, false, cuts};
+  const Output piece = sum_of_piece(own, host, within, at);
+  const int towers_of_host = place.per_host * towers;
+  return gather(sum_among({&piece, 1}, one_of_each_host(place), towers_of_host, mean, at), host,
+                cuts, at);
 }
 
 Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at) {
@@ -414,9 +474,7 @@ Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at) {
 }
 
 Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at) {
-  Graph& graph = piece.graph();
-  return exchanged(graph, kGatherPieces, {&piece, 1},
-                   NodeOptions(GatherOptions{place.rank, place.size, next_tag(graph), cuts}), at);
+  return gather(piece, all_of(place), cuts, at);
 }
 
 Output mpi_all_reduce(Output tensor, At at) {
@@ -424,9 +482,7 @@ Output mpi_all_reduce(Output tensor, At at) {
 }
 
 Output gather_over_processes(Output rows, ProcessPlace place, At at) {
-  Graph& graph = rows.graph();
-  return exchanged(graph, kGatherPieces, {&rows, 1},
-                   NodeOptions(GatherOptions{place.rank, place.size, next_tag(graph), {}}), at);
+  return gather(rows, all_of(place), {}, at);
 }
 
 }  // namespace belfry

@@ -32,11 +32,18 @@ std::vector<std::int64_t> piece_sizes(const Cuts& cuts);
 // The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
 // process's covering nodes, one each, 1-D tensors of one type, of `towers` towers here. Each
 // process adds one piece of all, and sends it to the others. Returns the same tensor in all.
+// Processes may add within hosts first (adds_within_hosts()). Then tensors have multiples of
+// even_unit() elements, so that all processes build nodes of one shape.
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
 // The same, of which each process keeps its own piece alone.
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                    const Cuts& cuts, At at = {});
+
+// Whether sum_over_processes() adds within hosts first, so that each piece goes to other hosts once
+// per host, not once per process: there are several hosts of several processes, and what the towers
+// of each host sum to is one node of the tree.
+bool adds_within_hosts(ProcessPlace place, int towers);
 
 // What a process makes of its piece.
 struct PieceOptions {

@@ -109,11 +109,12 @@ bool Device::reaches(const Device& other) const {
 
 ProcessPlace process_place(const SessionOptions& options) {
   if (options.processes) return options.processes->place();
-  const ProcessPlace place = options.planned_place;
+  ProcessPlace place = options.planned_place;
   require(place.size == 1 || options.dry_run, "planned_place: ", place.size,
           " processes can be planned by a dry run alone; a run has those that a launcher starts");
   require(0 <= place.rank && place.rank < place.size, "planned_place: there is no rank ",
           place.rank, " of ", place.size);
+  if (place.size % options.planned_per_host == 0) place.per_host = options.planned_per_host;
   return place;
 }
 

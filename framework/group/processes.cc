@@ -26,6 +26,15 @@ class Call final : public Processes::Work {
   const std::function<void(ProcessGroup&)>& what_;
 };
 
+int per_host(const std::vector<std::string>& hosts) {
+  const auto size = hosts.size();
+  std::size_t first = 1;  // ranks of the first host
+  while (first < size && hosts[first] == hosts[0]) ++first;
+  for (std::size_t r = 1; r < size; ++r)
+    if ((hosts[r] == hosts[r - 1]) == (r % first == 0)) return 1;
+  return size % first == 0 ? static_cast<int>(first) : 1;
+}
+
 }  // namespace
 
 Processes::Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchOptions watch)
@@ -33,8 +42,8 @@ Processes::Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchO
   thread_ = start_thread({"the messages between processes", "let it start one more thread"},
                          [this](std::stop_token stop) { serve(std::move(stop)); });
   call([this](ProcessGroup& group) {
-    place_ = {group.rank(), group.size()};
-    for (int r = 0; r < place_.size; ++r) hosts_.push_back(group.host(r));
+    for (int r = 0; r < group.size(); ++r) hosts_.push_back(group.host(r));
+    place_ = {group.rank(), group.size(), per_host(hosts_)};
     carrier_ = group.carrier();
   });
 }

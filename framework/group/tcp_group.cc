@@ -207,8 +207,8 @@ void Peer::end_others(const std::string& why) noexcept {
 class TcpGroup final : public ProcessGroup {
  public:
   // peers[rank] is empty.
-  TcpGroup(int rank, std::vector<std::unique_ptr<Peer>> peers)
-      : rank_(rank), host_(own_host()), peers_(std::move(peers)) {}
+  TcpGroup(int rank, std::string host, std::vector<std::unique_ptr<Peer>> peers)
+      : rank_(rank), host_(std::move(host)), peers_(std::move(peers)) {}
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
@@ -267,18 +267,17 @@ class Meeting {
  public:
   explicit Meeting(const TcpGroupOptions& options)
       : options_(options),
+        host_(options.host.empty() ? own_host() : options.host),
         deadline_(std::chrono::steady_clock::now() + options.timeout),
         peers_(static_cast<std::size_t>(options.size)) {}
 
   std::unique_ptr<ProcessGroup> run() {
     if (options_.size > 1) options_.rank == 0 ? lead() : follow();
-    return std::make_unique<TcpGroup>(options_.rank, std::move(peers_));
+    return std::make_unique<TcpGroup>(options_.rank, host_, std::move(peers_));
   }
 
  private:
-  Hello own(int port) const {
-    return {options_.token, options_.rank, options_.size, port, own_host()};
-  }
+  Hello own(int port) const { return {options_.token, options_.rank, options_.size, port, host_}; }
   void add(int rank, Socket socket, const std::string& host) {
     peers_[static_cast<std::size_t>(rank)] = std::make_unique<Peer>(std::move(socket), host);
   }
@@ -305,7 +304,7 @@ class Meeting {
     for (std::size_t r = 1; r < sockets.size(); ++r)
       table << addresses[r] << ' ' << hellos[r].port << ' ' << hellos[r].host << '\n';
     for (std::size_t r = 1; r < sockets.size(); ++r) {
-      sockets[r].write_text(cat("welcome ", own_host(), "\n", table.str()), deadline_);
+      sockets[r].write_text(cat("welcome ", host_, "\n", table.str()), deadline_);
       add(static_cast<int>(r), std::move(sockets[r]), hellos[r].host);
     }
   }
@@ -388,6 +387,7 @@ class Meeting {
   }
 
   const TcpGroupOptions& options_;
+  const std::string host_;
   const Deadline deadline_;
   std::vector<std::unique_ptr<Peer>> peers_;
 };

@@ -17,6 +17,7 @@ struct TcpGroupOptions {
   // All processes of a run have the same; others are turned away.
   std::string token = {};
   std::chrono::seconds timeout{60};  // for all processes to arrive
+  std::string host = {};             // empty: the name of this machine
 };
 
 // A port of this machine that nobody listens at now, and that no socket gets unasked. Throws

@@ -2,6 +2,7 @@
 // device launches its nodes in this order. So it decides how soon gradients are combined, and how
 // long tensors keep their memory. It depends on the plan alone, so that runs repeat.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
@@ -131,6 +132,68 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consu
   return eager;
 }
 
+// Whether a node's results come from other processes or GPUs, while its device does something else.
+bool communicates(const PlanNode& node) { return node.op->exchange || node.op->ranks; }
+
+// Nodes that wait for what communicates. A strand stands still while its next launch waits. So they
+// go behind what need not wait, until so many later bytes are under way.
+class Awaiting {
+ public:
+  explicit Awaiting(const PlanGraph& plan)
+      : plan_(plan), due_(plan.nodes.size()), follows_(plan.nodes.size()) {}
+
+  // Notes a node that has its place now.
+  void place(NodeIndex n) {
+    const PlanNode& node = plan_.node(n);
+    for (const Value& input : node.inputs) follows_[n] |= follows_[input.node];
+    if (!node.launches()) due_[n] = due(node);
+    if (!communicates(node)) return;
+    if (!follows_[n])
+      for (const Value& input : node.inputs) begun_ += plan_.type(input).bytes();
+    due_[n] = begun_ + kUnderWay;
+    follows_[n] = true;
+  }
+
+  // False: the node need not wait.
+  bool hold(NodeIndex n) {
+    const PlanNode& node = plan_.node(n);
+    if (due(node) == 0 || !node.launches() || communicates(node)) return false;
+    held_.push_back({n, due(node)});
+    return true;
+  }
+
+  // The first that is due, or the first of all.
+  std::optional<NodeIndex> take(bool any) {
+    auto next = std::ranges::find_if(held_, [&](const Held& held) { return held.due <= begun_; });
+    if (next == held_.end() && any) next = held_.begin();
+    if (next == held_.end()) return std::nullopt;
+    const NodeIndex n = next->node;
+    held_.erase(next);
+    return n;
+  }
+
+ private:
+  static constexpr std::int64_t kUnderWay = 16 << 20;
+  struct Held {
+    NodeIndex node;
+    std::int64_t due;
+  };
+
+  std::int64_t due(const PlanNode& node) const {
+    std::int64_t latest = 0;
+    for (const Value& input : node.inputs) latest = std::max(latest, due_[input.node]);
+    return latest;
+  }
+
+  const PlanGraph& plan_;
+  // Bytes of all that communicates by itself, and not behind something else that does.
+  std::int64_t begun_ = 0;
+  // By node that communicates: at so many of these, users need not be held. 0: others.
+  Indexed<PlanNode, std::int64_t> due_;
+  Indexed<PlanNode, char> follows_;  // what communicates, or does so itself
+  std::vector<Held> held_;           // in the order in which they could go
+};
+
 // The nodes in their new order, fewer on a cycle.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Consumers consumers = consumers_of(plan);
@@ -140,14 +203,24 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Indexed<PlanNode, char> eager = find_eager(plan, consumers);
   // Nodes that passes appended go where their sources are, before what was created later.
   SmallestFirst eager_ready(plan.nodes.size()), ready(plan.nodes.size());
-  const auto push = [&](NodeIndex n) { (eager[n] ? eager_ready : ready).push(at(n.value())); };
+  Awaiting awaiting(plan);
+  const auto push = [&](NodeIndex n) {
+    if (!awaiting.hold(n)) (eager[n] ? eager_ready : ready).push(at(n.value()));
+  };
   for (const NodeIndex n : plan.nodes.indices())
     if (missing[n] == 0) push(n);
   std::vector<NodeIndex> sorted;
   sorted.reserve(plan.nodes.size());
-  while (!eager_ready.empty() || !ready.empty()) {
-    const NodeIndex n((eager_ready.empty() ? ready : eager_ready).pop());
+  const auto next = [&]() -> std::optional<NodeIndex> {
+    const bool none = eager_ready.empty() && ready.empty();
+    if (const auto held = awaiting.take(none)) return held;
+    if (none) return std::nullopt;
+    return NodeIndex((eager_ready.empty() ? ready : eager_ready).pop());
+  };
+  while (const auto found = next()) {
+    const NodeIndex n = *found;
     sorted.push_back(n);
+    awaiting.place(n);
     for (const NodeIndex consumer : consumers[n])
       if (--missing[consumer] == 0) push(consumer);
   }

@@ -30,13 +30,13 @@ std::size_t row_bytes_of(const TensorType& mean) {
 
 // The kernel has filled this process's rows, which go to all others.
 Exchange gather_moments_exchange(const Node& node, const Pointers& p) {
-  const auto [rank, size] = node.graph().process();
+  const ProcessPlace place = node.graph().process();
   const std::size_t row = row_bytes_of(node.output_type(0)), parts = p.inputs() / kInputsPerMoments;
   Exchange exchange;
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
+  for (int r = 0; r < place.size; ++r) {
+    if (r == place.rank) continue;
     exchange.received.push_back({r, kTag, rows_of(r, parts, row, p.output<void>())});
-    exchange.sent.push_back({r, kTag, rows_of(rank, parts, row, p.output<void>())});
+    exchange.sent.push_back({r, kTag, rows_of(place.rank, parts, row, p.output<void>())});
   }
   return exchange;
 }

@@ -163,13 +163,16 @@ TEST(Processes, OnTwoHostsGiveTheHashOfOne) {
   const Finished names = shell(two_hosts + " -- hostname");
   if (names.status == 2) GTEST_SKIP() << names.errors;
   EXPECT_THAT(names.output, testing::AllOf(HasSubstr("one\n"), HasSubstr("two\n")));
-  const Finished all = shell(cat("ASAN_OPTIONS=detect_leaks=0 ", two_hosts, " --rate=100mbit -- ",
-                                 kMnist, " --devices=cpu:1 --json=-", arguments()));
-  ASSERT_EQ(all.status, 0) << all.errors;
-  const nlohmann::json report = nlohmann::json::parse(all.output);
-  EXPECT_EQ(report["hosts"], nlohmann::json({"one", "two"}));
-  const Finished alone = shell(cat(kMnist, " --devices=cpu:2 --json=-", arguments()));
-  EXPECT_EQ(report["params_hash"], nlohmann::json::parse(alone.output)["params_hash"]);
+  for (const auto& [size, hosts] :
+       {std::pair(2, nlohmann::json({"one", "two"})), {4, {"one", "one", "two", "two"}}}) {
+    const Finished all = shell(cat("ASAN_OPTIONS=detect_leaks=0 ", two_hosts, " --rate=100mbit -n ",
+                                   size, " -- ", kMnist, " --devices=cpu:1 --json=-", arguments()));
+    ASSERT_EQ(all.status, 0) << all.errors;
+    const nlohmann::json report = nlohmann::json::parse(all.output);
+    EXPECT_EQ(report["hosts"], hosts);
+    const Finished alone = shell(cat(kMnist, " --devices=cpu:", size, " --json=-", arguments()));
+    EXPECT_EQ(report["params_hash"], nlohmann::json::parse(alone.output)["params_hash"]);
+  }
 }
 
 TEST(Processes, OfABenchmarkGiveTheHashOfOne) {

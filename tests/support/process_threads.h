@@ -15,5 +15,8 @@ TcpGroupOptions local_processes(int size);
 // of the lowest rank threw.
 void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body,
                    const WatchOptions& watch = {});
+// The same on several hosts, by what they say: so many successive ranks on each.
+void run_on_hosts(int size, int per_host,
+                  const std::function<void(std::shared_ptr<Processes>)>& body);
 
 }  // namespace belfry::test

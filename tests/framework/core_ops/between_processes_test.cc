@@ -110,6 +110,50 @@ TEST(SumOverProcesses, IsTheCanonicalSum) {
   }
 }
 
+std::int64_t nodes_of(const Graph& graph, const Op& op) {
+  return std::ranges::count_if(exchanges(graph),
+                               [&](const Node* node) { return &node->op() == &op; });
+}
+
+// Two of each kind of node: of the host, and between hosts.
+TEST(SumOverProcesses, OfHostsAddsWithinEachFirst) {
+  for (const auto& [size, per_host, towers] :
+       {std::tuple(4, 2, 1), std::tuple(4, 2, 3), std::tuple(8, 2, 2), std::tuple(8, 4, 1)}) {
+    for (const std::size_t elements : {1u, 5000u}) {
+      const std::vector<float> expected = sum_of_all(size * towers, elements);
+      test::run_on_hosts(size, per_host, [&](const std::shared_ptr<Processes>& processes) {
+        const ProcessPlace place = processes->place();
+        EXPECT_EQ(place.per_host, per_host);
+        Graph graph(1, place);
+        const TreeNode here{place.rank * towers, (place.rank + 1) * towers};
+        std::vector<Output> own;
+        for (const TreeNode& node : covering_nodes(here, size * towers))
+          own.push_back(sum_of_node(graph, node, elements));
+        const Output sum = sum_over_processes(own, place, towers, false);
+        EXPECT_EQ(nodes_of(graph, kScatterPieces), 2);
+        EXPECT_EQ(nodes_of(graph, kGatherPieces), 2);
+        Session session(graph, {.threads = 1, .processes = processes});
+        EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected))
+            << size << " / " << per_host << " x " << towers << ", " << elements << " elements";
+      });
+    }
+  }
+}
+
+// The tree over six is ((0 1) 2) ((3 4) 5): what two ranks of the second host have is no node.
+TEST(SumOverProcesses, OfHostsThatAreNoNodesAddsOverAllAtOnce) {
+  const std::vector<float> expected = sum_of_all(6, 40);
+  test::run_on_hosts(6, 2, [&](const std::shared_ptr<Processes>& processes) {
+    const ProcessPlace place = processes->place();
+    Graph graph(1, place);
+    const Output sum = sum_over_processes({{sum_of_node(graph, {place.rank, place.rank + 1}, 40)}},
+                                          place, 1, false);
+    EXPECT_EQ(nodes_of(graph, kScatterPieces), 1);
+    Session session(graph, {.threads = 1, .processes = processes});
+    EXPECT_THAT(session.run({sum})[0].data<float>(), testing::ElementsAreArray(expected));
+  });
+}
+
 // What a process has itself goes through no message, and lies where the sum is to be.
 TEST(SumOverProcesses, CopiesNothingOfItsOwn) {
   test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {

@@ -1,10 +1,14 @@
 // The one global order of a plan's nodes.
+#include <map>
+
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/passes/passes.h"
+#include "belfry/framework/run/session.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/tests/framework/framework_test_support.h"
@@ -56,6 +60,29 @@ TEST_F(SortTest, EagerNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
   const EagerScope eager(graph);
   EXPECT_THAT(order(add_n({a, c}, "sum")), ElementsAre("x", "a", "b", "x/copy", "c", "c/copy",
                                                        "sum", "write", "d", "d/copy", "last"));
+}
+
+// Each sum is of 4 MiB: what waits for the first goes behind 16 MiB more.
+TEST(SortMessages, PutsWhatWaitsForOneBehindTheNextOnes) {
+  const ProcessPlace place{.rank = 0, .size = 2};
+  Graph graph(1, place);
+  Output x = fill(graph, {1 << 20}, 0.5, DType::kF32, "x");
+  std::vector<Fetch> sums;
+  for (int i = 0; i < 6; ++i) {
+    x = tanh(x);
+    sums.emplace_back(sum_over_processes({{x}}, place, 1, false));
+  }
+  const Variable v = variable(graph, "v", {1 << 20});
+  sums.emplace_back(assign(v, x));  // plans without writes keep the order of creation
+  Session session(graph, {.dry_run = true, .planned_place = place});
+  const Plan& plan = *session.prepare(sums).plan();
+  const std::map<const Op*, char> letters{
+      {&kTanh, 'T'}, {&kScatterPieces, 'S'}, {&kAddPieces, 'A'}, {&kGatherPieces, 'G'}};
+  std::string order;
+  for (const Launch& launch : plan.launches)
+    if (const auto letter = letters.find(plan.node(launch.node).op); letter != letters.end())
+      order += letter->second;
+  EXPECT_EQ(order, "TSTSTSTSTSAGTSAGAGAGAGAG");
 }
 
 }  // namespace passes_sort_test

@@ -100,9 +100,10 @@ std::string refusal(int devices, const std::string& allreduce) {
   return said[0];
 }
 
-// What all of so many processes end with; one has no group.
+// What all of so many processes end with; one has no group. All are on one host unless told.
 std::string trained_on(const test::StandInGpus& gpus, int size, int devices,
-                       const std::string& allreduce, const Model& model = normalised_model) {
+                       const std::string& allreduce, const Model& model = normalised_model,
+                       int hosts = 1) {
   const test::UseGpus use(gpus);
   const auto train = [&](const Group& processes) {
     TrainerOptions options = options_of(devices, processes, 25, allreduce);
@@ -112,7 +113,7 @@ std::string trained_on(const test::StandInGpus& gpus, int size, int devices,
   if (size == 1) return train(nullptr);
   std::mutex mutex;
   std::vector<std::string> all;
-  test::run_processes(size, [&](const Group& processes) {
+  test::run_on_hosts(size, size / hosts, [&](const Group& processes) {
     const std::string own = train(processes);
     const std::lock_guard lock(mutex);
     all.push_back(own);
@@ -138,6 +139,14 @@ TEST(GpuProcessesTraining, ByCollectiveEndsAsOneProcessWithAllGpusDoes) {
     EXPECT_EQ(gpus.calls().all_reduces, 0);
     EXPECT_EQ(gpus.nccl_faults().alive, 0);
   }
+}
+
+TEST(GpuProcessesTraining, OnSeveralHostsEndsAsOneProcessWithAllGpusDoes) {
+  const std::string alone = trained_by(1, 4, "collective");
+  const test::StandInGpus gpus(4);
+  EXPECT_EQ(trained_on(gpus, 4, 1, "collective", normalised_model, 2), alone);
+  EXPECT_GT(gpus.calls().exchanges, 0);
+  EXPECT_EQ(gpus.calls().rank_gathers, 0) << "NCCL gathers among all ranks alone";
 }
 
 // Slots lie on GPUs, where other processes read their parts for the hash.

@@ -52,6 +52,19 @@ TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
   }
 }
 
+// Rows are padded, so that all pieces are equal.
+TEST(PlannedStep, SumsWithinHostsBeforeItSendsToOthers) {
+  const PlannedStep step = planned({0, 8}, "CPU", 2, "collective", 2);
+  const std::int64_t values = bytes_of_values(2), row = even_unit(8);
+  ASSERT_GT(row, kGradients);
+  const auto sent = [&](std::size_t rank) { return step.messages[rank].sent - values; };
+  EXPECT_EQ(sent(1), 8 * (row / 2 + row / 2)) << "its half of the row, and the sum of the other";
+  for (const std::size_t alike : {2u, 4u, 6u})
+    EXPECT_EQ(sent(alike), 8 * (row / 8 + row / 8))
+        << "a quarter of a half, and the sum of another";
+  for (const std::size_t other : {3u, 5u, 7u}) EXPECT_EQ(sent(other), 0);
+}
+
 TEST(PlannedStep, NumbersTowersOverAllProcessesAndCountsLaunches) {
   const PlannedStep step = planned({2, 4}, "CPU", 2);
   ASSERT_EQ(step.devices.size(), 2u);
