@@ -33,7 +33,7 @@ int workers_of_pool(int threads, int shards, const std::vector<std::unique_ptr<D
   return static_cast<int>(std::min<std::int64_t>(threads, std::int64_t{cpus} * shards));
 }
 
-// Physical ones that are driven: a thread enqueues the work of each.
+// Physical GPUs that are driven: a thread enqueues the work of each.
 int count_gpus(const std::vector<std::unique_ptr<Device>>& devices) {
   std::set<int> gpus;
   for (const auto& device : devices)

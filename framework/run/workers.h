@@ -44,8 +44,8 @@ class Gate {
   std::atomic<std::uint32_t> word_{0};
 };
 
-// A monotonic count of finished launches, on a cache line of its own. Set by one worker, awaited by
-// others. Poison satisfies every wait.
+// A monotonic count, such as that of finished launches, on a cache line of its own. One thread sets
+// it, where others wait for what it counts: not for each launch. Poison satisfies every wait.
 class alignas(64) Signal {
  public:
   static constexpr std::int64_t kPoison = std::int64_t{1} << 62;

@@ -24,7 +24,7 @@
 namespace belfry {
 namespace {
 
-// Those of one of several processes have plans like the others'.
+// The options, such that the plans of all processes are alike.
 TrainerOptions with_equal_plans(TrainerOptions options) {
   options.batches.feeds_every_tower = process_place(options.session).size > 1;
   return options;
@@ -122,7 +122,7 @@ void Trainer::prepare() {
                                  PrepareOptions(), keeps_gradients);
   };
   for (const TrainingForm& form : built_.forms) {
-    TrainingForm before = form;  // the last batch
+    TrainingForm before = form;  // of the batches before the last
     for (Node* const node : {form.accumulation.begin, form.accumulation.add}) {
       before.train_op = node;
       if (node) add(before, false);

@@ -181,7 +181,7 @@ TEST(GpuSegments, EndWhereSeveralRanksMeet) {
     for (const Segment& segment : cut_segments(*step.plan()))
       for (const LaunchIndex l : segment.launches)
         if (step.plan()->launches[l].rank) {
-          EXPECT_FALSE(segment.captured());
+          EXPECT_FALSE(segment.is_graph());
           ++alone;
         }
     EXPECT_EQ(alone, layout.physical);
