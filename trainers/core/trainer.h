@@ -277,8 +277,9 @@ class Trainer {
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
   const TrainingStep* last_step_ = nullptr;
-  // One for each form, or one for each tower; of steps of several batches one for each of the
-  // first, those between, and the last.
+  // One of three lists. Towers that run free: one step per tower. Steps of one batch: one per form
+  // of batches (Batch::form). Steps of several batches, which have one form: that of the first
+  // batch, that of those between (if there are any), and that of the last, which updates.
   std::vector<TrainingStep> training_steps_;
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
