@@ -137,8 +137,8 @@ class Pointers {
   std::span<void* const> all_outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_.size(); }
   std::size_t outputs() const { return outputs_.size(); }
-  // For kernels that call kernels.
-  std::span<void* const> given_inputs() const { return inputs_; }
+  // The same for kernels that call kernels, which may write them.
+  std::span<void* const> mutable_inputs() const { return inputs_; }
   std::byte* workspace() const { return workspace_; }
 
   std::int64_t begin() const { return range_.begin; }
