@@ -93,11 +93,11 @@ TEST(Await, HelpsBeforeItWaits) {
   Gate gate;
   Signal signal;
   int jobs = 100;
-  help_until([&] { return signal.reached(1); }, gate,
-             [&] {
-               if (--jobs == 0) signal.set(1, gate);
-               return true;
-             });
+  const auto reached = [&] { return signal.reached(1); };
+  help_until(reached, gate, [&] {
+    if (--jobs == 0) signal.set(1, gate);
+    return true;
+  });
   EXPECT_EQ(jobs, 0);
 }
 
@@ -107,14 +107,13 @@ TEST(Await, LooksForWorkOnceMoreWhenItIsKnownToSleep) {
   Signal signal;
   std::atomic<bool> helped{false};
   std::jthread worker([&] {
-    help_until([&] { return signal.reached(1); }, gate,
-               [&] {
-                 if (!gate.has_sleepers())
-                   return false;  // it is opened between the last look and this one
-                 helped = true;
-                 signal.set(1, other);  // wakes nobody
-                 return true;
-               });
+    const auto reached = [&] { return signal.reached(1); };
+    help_until(reached, gate, [&] {
+      if (!gate.has_sleepers()) return false;  // it is opened between the last look and this one
+      helped = true;
+      signal.set(1, other);  // wakes nobody
+      return true;
+    });
   });
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (!helped && std::chrono::steady_clock::now() < end)
