@@ -18,9 +18,9 @@ namespace belfry {
 namespace {
 
 // Bytes of results above which a launch is cut into parts. A part reads twice as many bytes at
-// most, so what a worker sums at a time fits in its cache. Where it counts as reading one tensor
-// (gathers of shards, random numbers), the first part alone has twice as many: such a launch has
-// several from 128 KiB on.
+// most, so what a worker sums at a time fits in its cache. A launch that counts as reading one
+// tensor (gather of shards, random numbers) has parts of twice as many bytes. So it is cut above
+// 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
 // Bytes of partial sums that may wait to be added, whatever comes after.

@@ -14,11 +14,11 @@ namespace belfry {
 // - before and behind a launch that is not Launch::capturable, which is a segment by itself;
 // - behind a launch for which another GPU waits, or a launch that is not capturable;
 // - before a launch that waits for another GPU, or for a launch that is not capturable;
-// - before a launch that waits for one of a host, if that or an earlier one of any host, in the
-//   global order, waits for a GPU;
-// - at the place, in the global order, of a launch of a host that waits for one of the segment.
-//   Copies to the host that follow still join the segment. The host side of a fetch does not
-//   count, as it is read after the run.
+// - before a launch that waits for a launch H of a host, if H, or any launch of a host before H in
+//   the global order, waits for a GPU;
+// - at the place, in the global order, of a launch of a host that waits for a launch of the
+//   segment. Copies to the host that follow still join the segment. A fetch does not count here, as
+//   it is read after the run.
 // Returns them in the order of their first launches. Every wait points backwards in the global
 // order, where a segment has the place of its first launch. So no cycle can form.
 std::vector<Segment> cut_segments(const Plan& plan);
