@@ -6,6 +6,11 @@
 #include "belfry/framework/run/gpu_executor.h"
 
 namespace belfry {
+namespace {
+
+using Kind = Command::Kind;
+
+}  // namespace
 
 CpuExecutor::CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime,
                          GpuExecutor* gpus)
@@ -78,7 +83,7 @@ LaunchIndex CpuExecutor::running() const {
   LaunchIndex first;
   for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
     const Command* const command = next(queue);
-    if (!command || command->kind != Command::Kind::kLaunch ||
+    if (!command || command->kind != Kind::kLaunch ||
         !progress_[queue].claimed.load(std::memory_order_relaxed))
       continue;
     if (!first || command->launch < first) first = command->launch;
@@ -93,9 +98,8 @@ const Command* CpuExecutor::next(std::size_t queue) const {
 }
 
 bool CpuExecutor::must_wait(const Command& command) const {
-  if (command.kind == Command::Kind::kWait) return !run_.reached(command.strand, command.position);
-  return command.kind == Command::Kind::kWaitStamp &&
-         !gpus_->reached(command.strand, command.position);
+  if (command.kind == Kind::kWait) return !run_.reached(command.strand, command.position);
+  return command.kind == Kind::kWaitStamp && !gpus_->reached(command.strand, command.position);
 }
 
 bool CpuExecutor::claim(std::size_t queue) {
@@ -127,7 +131,6 @@ void CpuExecutor::follow(std::size_t queue, int worker) {
 }
 
 void CpuExecutor::act(const Command& command, int shard, int worker) {
-  using Kind = Command::Kind;
   switch (command.kind) {
     case Kind::kWait:
     case Kind::kWaitStamp: break;  // is over
@@ -149,7 +152,7 @@ bool CpuExecutor::stamp_is_awaited() const {
   if (!gpus_) return false;
   for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
     const Command* const command = next(queue);
-    if (command && command->kind == Command::Kind::kWaitStamp) return true;
+    if (command && command->kind == Kind::kWaitStamp) return true;
   }
   return false;
 }

@@ -248,8 +248,8 @@ class Forms {
 
   // Sums are of as many gradients as there are towers or, with weights, samples.
   Unscaling unscaling(const GradientTable& table, const TrainingForm& form, bool weighted) {
-    const auto towers = std::int64_t{table.towers()} * graph_.process().size;
-    const auto total = static_cast<double>(weighted ? form.all.total() : towers);
+    const std::int64_t count = std::int64_t{table.towers()} * graph_.process().size;
+    const auto total = static_cast<double>(weighted ? form.all.total() : count);
     return unscaling_of(built_.loss_scale, tower_gradients(table), total,
                         [&](std::size_t t) { return !weighted || form.batch.samples[t] > 0; });
   }
