@@ -104,7 +104,7 @@ std::vector<std::vector<Tensor>> on_cpus(int towers, int steps) {
 
 int captured_segments(const Plan& plan) {
   const auto segments = cut_segments(plan);
-  return static_cast<int>(std::ranges::count_if(segments, &Segment::captured));
+  return static_cast<int>(std::ranges::count_if(segments, &Segment::is_graph));
 }
 
 TEST(GpuSegments, TrainToTheBitsOfCpus) {
