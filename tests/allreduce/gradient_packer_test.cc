@@ -15,8 +15,9 @@ using testing::HasSubstr;
 
 // Elements of the parts, of one tower.
 std::vector<std::int64_t> part_sizes(GradientPacker& packer, const TestGradients& gradients) {
+  const GradientTable parts = packer.pack(gradients.table());
   std::vector<std::int64_t> sizes;
-  for (const Gradient& part : packer.pack(gradients.table()).row(0))
+  for (const Gradient& part : parts.row(0))
     sizes.push_back(part.value.shape().elements());
   return sizes;
 }
