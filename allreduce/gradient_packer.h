@@ -23,8 +23,6 @@ class GradientPacker {
   bool prepare(std::span<const Gradient> grads);
   // Why prepare() refused, with the number of elements; "" otherwise.
   const std::string& reason() const { return reason_; }
-  // Elements of each part.
-  const std::vector<std::int64_t>& split_sizes() const { return split_sizes_; }
 
   // The parts of each tower's gradients, built on its device. The table is to have the shapes that
   // were prepared.

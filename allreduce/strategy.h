@@ -1,5 +1,5 @@
 // Strategies: ways to combine the gradients of towers by adding nodes to the graph. They know no
-// thread, stream or process.
+// thread or stream. Of processes they know how many there are, and which one this is.
 #pragma once
 #include <functional>
 #include <memory>

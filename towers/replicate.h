@@ -35,13 +35,13 @@ struct TowerRecord {
   std::vector<Variable> variables;    // made or used, corresponding from tower to tower
   std::vector<Variable> trainables;   // those of them that are trained
   std::vector<BatchMoments> moments;  // of its batch norms, in order of creation
-  // What it gave to nodes over all towers (Tower::join). Not empty: gradients are to be taken of
-  // all towers' losses at once.
+  // What it gave to nodes over all towers (LayerLinks::join). Not empty: gradients are to be taken
+  // of all towers' losses at once.
   std::vector<Output> contributions;
   // Nodes of kUpdateOps that were made in the tower, and those of MovingAverages::kOfEachTower.
   std::vector<Node*> updates;
   Graph* graph = nullptr;
-  int number = 0;  // Node::tower() of what was made in it
+  int number = 0;  // NodeOrigin::tower of what was made in it
 
   // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
   // placeholder of this name wins over other nodes below <tower>/, these over Tower::output() and

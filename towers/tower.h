@@ -54,7 +54,7 @@ class Tower : public TowerNodes {
   bool is_main() const { return options_.training && options_.index == 0; }
   bool is_training() const { return options_.training; }
   const std::string& name() const { return options_.name; }
-  // Node::tower() of what is made in it, if it has a name.
+  // NodeOrigin::tower of what is made in it, if it has a name.
   int number() const { return number_; }
   const DeviceSpec& device() const { return options_.device; }
   // What its variables' names have before their logical names: "tower1/" or "".

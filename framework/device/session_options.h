@@ -55,10 +55,11 @@ struct SessionOptions {
   // Where log_device_placement prints: whole lines. Standard output by default. May not call the
   // session.
   std::function<void(std::string_view)> placement_sink = {};
-  // Makes one pass over memory of several nodes: of a batch norm with the sum and ReLU behind it,
-  // of their gradients, and of a collective, or a sum over shards, with the optimizer updates that
-  // alone read its results. On GPUs makes one launch of several updates. On hosts makes batch norm
-  // with ReLU again for gradients, rather than keep it.
+  // Makes one pass over memory of several nodes: of those that ops ask for (Op::fuse; ops/README.md
+  // lists them: norms, activations and their gradients, with what is around them), and of a
+  // collective, or a sum over shards, with the optimizer updates that alone read its results. On
+  // GPUs makes one launch of several updates. On hosts makes batch norm with ReLU again for
+  // gradients, rather than keep it.
   bool fuse = true;
   // Lets replicas (VariableOptions::copy_of) in one memory space lie in one storage, if the same
   // plan is the first to hold them and all plans write them alike. A plan that does not, or a

@@ -114,12 +114,6 @@ DeviceSpec DeviceSpec::merged_with(const DeviceSpec& inner) const {
   return out;
 }
 
-DeviceSpec DeviceSpec::completed_from(const DeviceSpec& base) const {
-  require(base.complete(), "device '", str(), "': cannot be completed from '", base.str(),
-          "', which lacks fields itself");
-  return base.merged_with(*this);
-}
-
 bool DeviceSpec::matches(const DeviceSpec& device) const {
   return (!job || job == device.job) && (!replica || replica == device.replica) &&
          (!task || task == device.task) && (!type || type == device.type) &&

@@ -58,8 +58,6 @@ class DeviceSpec {
   std::optional<int> index;
 
   bool empty() const { return *this == DeviceSpec(); }
-  // Whether every field is present.
-  bool complete() const { return job && replica && task && type && index; }
   bool is_gpu() const { return type == "GPU"; }
 
   // Canonical text: present fields in the order of the grammar; a type without index prints ":*".
@@ -71,9 +69,6 @@ class DeviceSpec {
   // with /cpu gives /device:CPU:1. This is how an outer scope (*this) combines with what is already
   // set on a node. Associative.
   DeviceSpec merged_with(const DeviceSpec& inner) const;
-
-  // Every missing field from `base`. Throws InvalidArgument if that is partial.
-  DeviceSpec completed_from(const DeviceSpec& base) const;
 
   // True if every field present here is present and equal in `device`.
   bool matches(const DeviceSpec& device) const;

@@ -137,14 +137,14 @@ class Pointers {
   std::span<void* const> all_outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_.size(); }
   std::size_t outputs() const { return outputs_.size(); }
-  // For kernels that call kernels.
-  std::span<void* const> given_inputs() const { return inputs_; }
+  // The same for kernels that call kernels, which may write them.
+  std::span<void* const> mutable_inputs() const { return inputs_; }
   std::byte* workspace() const { return workspace_; }
 
   std::int64_t begin() const { return range_.begin; }
   std::int64_t end() const { return range_.end; }
 
-  // Counts training steps: random ops mix it into their key.
+  // Counts the runs that wrote variables: random ops mix it into their key.
   std::uint64_t step() const { return step_; }
   // What row 0 of output 0 is in the batch of all devices, if KernelPlan::batch() says that these
   // are numbered.
@@ -167,8 +167,6 @@ class Pointers {
   std::uint64_t step_ = 0;
   std::int64_t first_row_ = 0;
 };
-
-struct Op;
 
 // The whole of a node's work, in the unit of its op's WorkSplit. `participants`: of a collective,
 // else 0.

@@ -46,15 +46,6 @@ const std::vector<const Op*>& all_ops() {
   return instance;
 }
 
-const Op& find_op(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Op* op : all_ops()) {
-    if (op->name == name) return *op;
-    names.emplace_back(op->name);
-  }
-  throw NotFound(cat("no op '", name, "'", did_you_mean(name, names)));
-}
-
 void ShapeContext::fail(const std::string& why) const {
   throw InvalidArgument(cat(NodeText(op_, node_name_, site_), ": ", why));
 }

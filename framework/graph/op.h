@@ -213,9 +213,6 @@ struct Op {
 // reason for none, and a host kernel, and throws one Internal error naming all that do not.
 const std::vector<const Op*>& all_ops();
 
-// Throws NotFound with the nearest name.
-const Op& find_op(std::string_view name);
-
 // Shape functions that many ops share.
 OutputTypes same_as_input(const ShapeContext& c);  // output 0 like input 0
 OutputTypes no_outputs(const ShapeContext& c);

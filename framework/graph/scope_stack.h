@@ -58,7 +58,7 @@ struct SiteFrame {
 struct ReplicaFrame {
   std::string prefix;
   int index = 0;
-  int tower = 0;  // Node::tower()
+  int tower = 0;  // NodeOrigin::tower
 };
 
 struct EagerFrame {};
@@ -66,7 +66,7 @@ struct EagerFrame {};
 // What an AutocastScope makes of the tensors that nodes inside take (Op::autocast).
 struct Autocasting {
   DType compute = DType::kF32;  // of products; f32: nothing is cast
-  bool tf32 = false;            // Node::tf32()
+  bool tf32 = false;            // NodeOrigin::tf32
   // Makes the nodes: the op lies above this layer.
   Output (*cast)(Output x, DType dtype, At at) = nullptr;
 };

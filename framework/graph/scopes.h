@@ -228,7 +228,7 @@ class AutocastScope : detail::Guard {
 
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
 // logical names leave out, e.g. "tower1/". `tower` is for who calls tower functions
-// (Node::tower()).
+// (NodeOrigin::tower).
 class ReplicaScope : detail::Guard {
  public:
   [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index, int tower = 0,

@@ -38,7 +38,7 @@ Widened::Widened(const KernelPlan& plan) {
 }
 
 void Widened::point(const Pointers& p, std::span<void*> in, std::span<void*> out) const {
-  std::ranges::copy(p.given_inputs(), in.begin());
+  std::ranges::copy(p.mutable_inputs(), in.begin());
   std::ranges::copy(p.all_outputs(), out.begin());
   for (const Tensor& tensor : read) in[tensor.index] = p.workspace() + tensor.offset;
   for (const Tensor& tensor : made) out[tensor.index] = p.workspace() + tensor.offset;

@@ -175,8 +175,8 @@ class GpuIssuer {
     // Before it is: it may fail, and be asked about, at once.
     for (const Wait& stamp : needs.stamps)
       if (plan_.strands[stamp.strand].communicates) add(Kind::kExpect, first, stamp);
-    if (segment.captured())
-      issue_captured(s);
+    if (segment.is_graph())
+      issue_graph(s);
     else
       add(Kind::kLaunch, first, segment.strand);
     if (needs.event >= 0) add(Kind::kRecord, last, segment.strand, needs.event);
@@ -190,7 +190,7 @@ class GpuIssuer {
   // Strands order each other as launch by launch. Besides, each strand but the segment's own begins
   // behind the segment's beginning, and the segment's end comes behind the strand's, unless a wait
   // of that strand, or for its last launch, says so already.
-  void issue_captured(int s) {
+  void issue_graph(int s) {
     const Segment& segment = segments_[at(s)];
     std::map<LaunchIndex, int> awaited;  // events of launches that others of it wait for
     std::map<StrandIndex, LaunchIndex> last_of;
@@ -315,7 +315,7 @@ Commands issue(const Plan& plan, bool capture) {
   issue_hosts(plan, waited_for, commands.lists);
   if (!capture) return commands;
   commands.segments = cut_segments(plan);
-  if (std::ranges::none_of(commands.segments, &Segment::captured)) {
+  if (std::ranges::none_of(commands.segments, &Segment::is_graph)) {
     commands.segments.clear();
     return commands;
   }

@@ -18,7 +18,9 @@ namespace belfry {
 namespace {
 
 // Bytes of results above which a launch is cut into parts. A part reads twice as many bytes at
-// most, so what a worker sums at a time fits in its cache.
+// most, so what a worker sums at a time fits in its cache. A launch that counts as reading one
+// tensor (gather of shards, random numbers) has parts of twice as many bytes. So it is cut above
+// 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
 // Bytes of partial sums that may wait to be added, whatever comes after.
@@ -147,11 +149,12 @@ class Scheduler {
 
   const Device& device(int d) const { return context_.device(d); }
 
-  // Collectives above the limit are shared among workers, part by part, and so are sums of what
-  // processes send, random numbers and what makes shards whole.
+  // What workers share part by part above the limit: collectives and sums over shards, with the
+  // updates that are fused with them; sums of what processes send; gathers of shards; random
+  // numbers of f32 and f64.
   std::int64_t part_of(const PlanNode& node, WorkRange range) const {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
-    if (node.sharding.divides()) return whole + 1;  // shards are taken one by one
+    if (node.sharding.divides()) return whole;  // shards are taken one by one
     const auto [dtype, read] = combined_by(node);
     if (read == 0) return whole;
     const auto element = static_cast<std::int64_t>(size_of(dtype));

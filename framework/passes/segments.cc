@@ -8,10 +8,7 @@
 namespace belfry {
 namespace {
 
-// Every wait points backwards in the global order, so no cycle can form: a launch of a host has its
-// own place there, a segment that of its first launch. Only the first launch of a segment waits for
-// another GPU or for what is not captured; the segment's other waits are for hosts that wait for no
-// GPU, whichever worker serves them.
+// Follows the rule of segments.h, launch by launch.
 class Cutter {
  public:
   explicit Cutter(const Plan& plan)
@@ -33,13 +30,13 @@ class Cutter {
   struct Open {
     std::size_t segment = 0;
     bool closed = true;   // nothing more goes in
-    bool awaited = true;  // by a host
+    bool awaited = true;  // by a host before this place in the global order
   };
 
   const Launch& launch(LaunchIndex l) const { return plan_.launches[l]; }
   int gpu_of(LaunchIndex l) const { return plan_.strands[launch(l).strand].gpu; }
 
-  // Behind launches that others than hosts and captured ones of the same GPU wait for.
+  // Launches for which another GPU waits, or one that is not capturable.
   void find_ends() {
     for (const LaunchIndex l : plan_.launches.indices()) {
       const int gpu = gpu_of(l);
@@ -90,11 +87,11 @@ class Cutter {
     return node.op == &kCopy && node.device() != plan_.strands[launch(l).strand].device;
   }
 
-  // Those of a GPU that are captured are enqueued in one stream.
+  // All graphs of a GPU are in one stream.
   void give_strands() {
     std::map<int, StrandIndex> strand_of;
     for (Segment& segment : segments_)
-      if (segment.captured())
+      if (segment.is_graph())
         segment.strand = strand_of.emplace(segment.gpu, segment.strand).first->second;
   }
 

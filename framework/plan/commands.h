@@ -27,7 +27,7 @@ struct Command {
     kSetStep,    // from here on, kernels of strand `number` read the number of this step
     kRecord,     // the event stands for all so far
     kStamp,      // the GPU tells hosts that `position` of `strand` has finished
-    // They enclose a segment: captured once, then launched in place of the commands between them.
+    // They enclose a graph: captured once, then launched in place of the commands between them.
     kBeginSegment,  // its kEndSegment is `position` commands further on
     kEndSegment,
   };
@@ -42,17 +42,18 @@ struct Command {
   std::string str() const;
 };
 
-// Launches of one physical GPU, of any of its strands, in the global order. No other launch of this
-// GPU lies between them; launches of hosts and of other GPUs may.
+// Launches that one physical GPU gets as a whole, of any of its strands, in the global order
+// (passes/segments.h has the rule).
 struct Segment {
   int gpu;
-  // In whose stream it is enqueued. All captured segments of a GPU are in one stream: that of the
-  // first launch of the first of them.
+  // In whose stream it is enqueued. All graphs of a GPU are in one stream: that of the first launch
+  // of the first of them.
   StrandIndex strand;
   std::vector<LaunchIndex> launches;
   bool writes = false;  // variables
 
-  bool captured() const { return launches.size() > 1; }
+  // Several launches are captured as one CUDA graph; a launch alone is enqueued as it is.
+  bool is_graph() const { return launches.size() > 1; }
 };
 
 // By strand. Threads that serve several strands follow the merged() list.
@@ -60,7 +61,7 @@ using CommandLists = Indexed<Strand, std::vector<Command>>;
 
 struct Commands {
   CommandLists lists;  // launch by launch
-  // The same with segments for GPUs; empty if no segment is captured. Strands of CPUs are as above.
+  // The same with segments for GPUs; empty if no segment is a graph. Strands of CPUs are as above.
   CommandLists in_segments;
   std::vector<Segment> segments;
   std::vector<StrandIndex> events;  // the strand that records each

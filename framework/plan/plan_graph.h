@@ -72,14 +72,14 @@ struct PlanNode {
     return sharding.divides() ? sharding.outputs[at(output)] : Division();
   }
   // The number of the feed or fetch; -1 for other nodes.
-  int feed() const { return part<Fed>() ? part<Fed>()->feed : -1; }
-  int fetch() const { return part<Fetched>() ? part<Fetched>()->fetch : -1; }
+  int feed() const { return role_as<Fed>() ? role_as<Fed>()->feed : -1; }
+  int fetch() const { return role_as<Fetched>() ? role_as<Fetched>()->fetch : -1; }
   // Null for other nodes.
   const FusedUpdate* fused_update() const { return pointer<FusedUpdate>(); }
   const Rank* rank() const { return pointer<Rank>(); }
   const PackedForm* packed_form() const { return pointer<PackedForm>(); }
   // Whether it makes again, for the backward pass, what the forward pass made (passes/rebuild.cc).
-  bool is_rebuilt() const { return part<Rebuilt>(); }
+  bool is_rebuilt() const { return role_as<Rebuilt>(); }
   // Whether it is the storage of a variable: no read or copy of it, and no feed in its place.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Whether a run executes it: an alias, or memory from outside the plan, does nothing.
@@ -93,12 +93,12 @@ struct PlanNode {
 
  private:
   template <class T>
-  const T* part() const {
+  const T* role_as() const {
     return std::get_if<T>(&role);
   }
   template <class T>
   const T* pointer() const {
-    const auto* const held = part<std::shared_ptr<const T>>();
+    const auto* const held = role_as<std::shared_ptr<const T>>();
     return held ? held->get() : nullptr;
   }
 };

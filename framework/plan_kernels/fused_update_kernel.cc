@@ -84,8 +84,9 @@ class FusedUpdateKernel {
   void update(const Pointers& p, std::size_t b, WorkRange range) const {
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
+    // Updates that follow no sum are fused on GPUs alone. On hosts stand-ins of GPUs run this.
     if (!tensor.sum && !tensor.shard_sum) return apply(p, tensor.updates[0], nullptr, range);
-    const auto inputs = p.given_inputs().subspan(tensor.first_input, participants_ * shards_);
+    const auto inputs = p.mutable_inputs().subspan(tensor.first_input, participants_ * shards_);
     if (tensor.assigned && tensor.sum && !tensor.shard_sum &&
         tensor.updates.size() <= participants_)
       return assign(p, tensor, inputs, range);
@@ -107,7 +108,7 @@ class FusedUpdateKernel {
   void assign(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
               WorkRange range) const {
     const auto written = [&](std::size_t u) {
-      return p.given_inputs()[at(tensor.updates[u].of.inputs[0])];
+      return p.mutable_inputs()[at(tensor.updates[u].of.inputs[0])];
     };
     std::array<void*, FusedTensors::kMostParticipants> results;
     std::fill_n(results.begin(), participants_, written(0));
@@ -144,7 +145,7 @@ class FusedUpdateKernel {
 
   static void apply(const Pointers& p, const Update& update, void* sum, WorkRange part) {
     std::array<void*, FusedTensors::kMostInputs> inputs;
-    const auto all = p.given_inputs();
+    const auto all = p.mutable_inputs();
     std::size_t count = 0;
     for (const int input : update.of.inputs)
       inputs[count++] = input == FusedTensors::kCombined ? sum : all[at(input)];

@@ -6,6 +6,11 @@
 #include "belfry/framework/run/gpu_executor.h"
 
 namespace belfry {
+namespace {
+
+using Kind = Command::Kind;
+
+}  // namespace
 
 CpuExecutor::CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime,
                          GpuExecutor* gpus)
@@ -78,7 +83,7 @@ LaunchIndex CpuExecutor::running() const {
   LaunchIndex first;
   for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
     const Command* const command = next(queue);
-    if (!command || command->kind != Command::Kind::kLaunch ||
+    if (!command || command->kind != Kind::kLaunch ||
         !progress_[queue].claimed.load(std::memory_order_relaxed))
       continue;
     if (!first || command->launch < first) first = command->launch;
@@ -93,9 +98,8 @@ const Command* CpuExecutor::next(std::size_t queue) const {
 }
 
 bool CpuExecutor::must_wait(const Command& command) const {
-  if (command.kind == Command::Kind::kWait) return !run_.reached(command.strand, command.position);
-  return command.kind == Command::Kind::kWaitStamp &&
-         !gpus_->reached(command.strand, command.position);
+  if (command.kind == Kind::kWait) return !run_.reached(command.strand, command.position);
+  return command.kind == Kind::kWaitStamp && !gpus_->reached(command.strand, command.position);
 }
 
 bool CpuExecutor::claim(std::size_t queue) {
@@ -115,43 +119,55 @@ void CpuExecutor::release(std::size_t queue) {
 }
 
 void CpuExecutor::follow(std::size_t queue, int worker) {
-  std::atomic<std::size_t>& next = progress_[queue].next;
-  const auto& [commands, shard, first_worker] = linked_.queues[queue];
-  for (std::size_t i = next.load(std::memory_order_relaxed); i < commands.size();
-       next.store(++i, std::memory_order_relaxed)) {
-    const Command& command = commands[i];
+  std::atomic<std::size_t>& place = progress_[queue].next;
+  const std::vector<Command>& commands = linked_.queues[queue].commands;
+  for (std::size_t i = place.load(std::memory_order_relaxed); i < commands.size();
+       place.store(++i, std::memory_order_relaxed)) {
     if (run_.failed()) return;
-    if (must_wait(command)) return release(queue);
-    if (command.kind == Command::Kind::kLaunch)
-      run_launch(command.launch, shard, worker);
-    else if (command.kind == Command::Kind::kSignal)
-      run_.signal(command.strand, command.position, shard);
-    else if (command.kind == Command::Kind::kWake)
-      run_.messages().ring();
+    if (must_wait(commands[i])) return release(queue);
+    act(commands[i], linked_.queues[queue].shard, worker);
   }
   if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1) run_.gate().wake();
+}
+
+void CpuExecutor::act(const Command& command, int shard, int worker) {
+  switch (command.kind) {
+    case Kind::kWait:
+    case Kind::kWaitStamp: break;  // is over
+    case Kind::kLaunch: run_launch(command.launch, shard, worker); break;
+    case Kind::kSignal: run_.signal(command.strand, command.position, shard); break;
+    case Kind::kWake: run_.messages().ring(); break;
+    case Kind::kExpect:
+    case Kind::kWaitEvent:
+    case Kind::kWaitFeeds:
+    case Kind::kSetStep:
+    case Kind::kRecord:
+    case Kind::kStamp:
+    case Kind::kBeginSegment:
+    case Kind::kEndSegment: break;  // of GPUs
+  }
 }
 
 bool CpuExecutor::stamp_is_awaited() const {
   if (!gpus_) return false;
   for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
     const Command* const command = next(queue);
-    if (command && command->kind == Command::Kind::kWaitStamp) return true;
+    if (command && command->kind == Kind::kWaitStamp) return true;
   }
   return false;
 }
 
 void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
-  const LinkedLaunch& linked = linked_.linked(launch, shard);
-  if (linked.writes) run_.has_written.store(true, std::memory_order_relaxed);
+  const LinkedLaunch& of_shard = linked_.linked(launch, shard);
+  if (of_shard.writes) run_.has_written.store(true, std::memory_order_relaxed);
   linked_.guard->before(launch, shard);
   locks_.hold(launch);
   Recording* const recording = run_.recording ? &*run_.recording : nullptr;
   if (recording) recording->of(launch, shard).start = recording->now();
-  if (linked.parts > 1 && linked_.workers > 1)
+  if (of_shard.parts > 1 && linked_.workers > 1)
     run_shared(launch, worker);
   else
-    call(linked, linked.range);
+    call(of_shard, of_shard.range);
   if (recording) recording->of(launch, shard).end = recording->now();
   locks_.release(launch);
   linked_.guard->after(launch, shard);
@@ -177,7 +193,7 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   run_.gate().wake();
   while (take_part(shared, Ticket::End::kFront)) {
   }
-  wait_until([&] { return shared.done.load(std::memory_order_seq_cst) == parts; }, run_.gate(),
+  help_until([&] { return shared.done.load(std::memory_order_seq_cst) == parts; }, run_.gate(),
              [&] { return help(worker); });
   // Before the next opening sets the launch: a ticket read now must not fit it.
   shared.ticket.store(ticket.closed(), std::memory_order_release);

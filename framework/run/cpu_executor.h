@@ -43,6 +43,7 @@ class CpuExecutor {
   bool claim(std::size_t queue);
   void release(std::size_t queue);
   void follow(std::size_t queue, int worker);
+  void act(const Command& command, int shard, int worker);
   // The command that is next, or null at the end of the queue.
   const Command* next(std::size_t queue) const;
   bool must_wait(const Command& command) const;

@@ -107,8 +107,7 @@ bool GpuExecutor::act(const Command& command) {
   const StrandIndex strand = command.strand;
   switch (command.kind) {
     case Kind::kWait:
-      run_.await(
-          strand, command.position, [] { return false; }, linked_.spin);
+      run_.await(strand, command.position, linked_.spin);
       return !run_.failed();  // what ends the wait may be a failure
     case Kind::kLaunch:
       if (run_.failed()) return false;

@@ -21,33 +21,35 @@ std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> fee
   return text;
 }
 
+bool is_held(const KeptSteps::Entry& entry) { return entry.holder != Holder::kNobody; }
 bool is_run(const KeptSteps::Entry& entry) { return entry.step.use_count() > 1; }
 
 }  // namespace
 
 std::shared_ptr<Step> KeptSteps::find(std::span<const Fetch> fetches,
                                       std::span<const FeedType> feeds, LockDuration locks,
-                                      bool held) {
+                                      Holder holder) {
   const auto found = entries_.find(key_of(fetches, feeds, locks));
   if (found == entries_.end()) return nullptr;
   Entry& entry = found->second;
-  entry.held = entry.held || held;
+  if (holder == Holder::kUser) entry.holder = holder;
   entry.used = ++uses_;
   return entry.step;
 }
 
 void KeptSteps::add(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                    LockDuration locks, bool held, std::shared_ptr<Step> step) {
+                    LockDuration locks, Holder holder, std::shared_ptr<Step> step) {
   entries_.emplace(key_of(fetches, feeds, locks), Entry{.fetches{fetches.begin(), fetches.end()},
                                                         .feeds{feeds.begin(), feeds.end()},
                                                         .step = std::move(step),
-                                                        .held = held,
+                                                        .holder = holder,
                                                         .used = ++uses_});
 }
 
 void KeptSteps::make_room() {
   const auto kept = [&] {
-    return std::ranges::count_if(entries_, [](const auto& entry) { return !entry.second.held; });
+    return std::ranges::count_if(entries_,
+                                 [](const auto& entry) { return !is_held(entry.second); });
   };
   while (kept() >= most_ && drop_idle()) {
   }
@@ -56,7 +58,7 @@ void KeptSteps::make_room() {
 bool KeptSteps::drop_idle() {
   auto oldest = entries_.end();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
-    if (entry->second.held || is_run(entry->second)) continue;
+    if (is_held(entry->second) || is_run(entry->second)) continue;
     if (oldest == entries_.end() || entry->second.used < oldest->second.used) oldest = entry;
   }
   if (oldest == entries_.end()) return false;
@@ -73,7 +75,7 @@ void KeptSteps::erase(Entries::iterator entry) {
 bool KeptSteps::await_idle() const {
   const auto used = [&] {
     return std::ranges::count_if(
-        entries_, [](const auto& entry) { return !entry.second.held && is_run(entry.second); });
+        entries_, [](const auto& entry) { return !is_held(entry.second) && is_run(entry.second); });
   };
   const auto before = used();
   if (before == 0) return false;

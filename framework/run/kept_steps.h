@@ -12,14 +12,18 @@
 
 namespace belfry {
 
+// Who holds a step: the user, whom prepare() has given it, so that it is kept until the session
+// ends; or nobody, so that it may be dropped.
+enum class Holder { kNobody, kUser };
+
 class KeptSteps {
  public:
   struct Entry {
     std::vector<Fetch> fetches;
     std::vector<FeedType> feeds;
     std::shared_ptr<Step> step;  // who runs it has a share
-    bool held = false;           // by the user: prepare() has returned it
-    std::int64_t used = 0;       // how many were wanted before it was wanted last
+    Holder holder = Holder::kNobody;
+    std::int64_t used = 0;  // how many were wanted before it was wanted last
   };
   using Entries = std::map<std::string, Entry>;  // by fetches, feeds and locks
 
@@ -27,11 +31,11 @@ class KeptSteps {
   KeptSteps(int most, Runtime& runtime) : most_(most), runtime_(runtime) {}
 
   const Entries& entries() const { return entries_; }
-  // The step for these, if it is kept. `held`: keeps it until the session ends.
+  // The step for these, if it is kept. A user who asks for it holds it from then on.
   std::shared_ptr<Step> find(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                             LockDuration locks, bool held);
+                             LockDuration locks, Holder holder);
   void add(std::span<const Fetch> fetches, std::span<const FeedType> feeds, LockDuration locks,
-           bool held, std::shared_ptr<Step> step);
+           Holder holder, std::shared_ptr<Step> step);
 
   // Drops idle steps until there is room for another one that nobody holds, if it can.
   void make_room();

@@ -57,10 +57,10 @@ void MemoryUse::note_peak() {
   for (std::size_t d = 0; d < use_of.size(); ++d) peak_bytes_[d] = use_of[d].peak_bytes;
 }
 
-std::string MemoryUse::lacking(const Plan& plan, bool kept) const {
+std::string MemoryUse::lacking(const Plan& plan, bool counts_fetches) const {
   std::vector<DeviceUse> all = of_devices();
   for (std::size_t d = 0; d < all.size(); ++d)
-    all[d].bytes += plan.arena_bytes[d] + (kept ? plan.fetch_bytes[d] : 0);
+    all[d].bytes += plan.arena_bytes[d] + (counts_fetches ? plan.fetch_bytes[d] : 0);
   for (const PlanNode& planned : plan.nodes)
     if (planned.is_variable() && !variables_.find(*planned.node) &&
         !plan.shares.contains(planned.node))
@@ -70,7 +70,7 @@ std::string MemoryUse::lacking(const Plan& plan, bool kept) const {
     if (limit != 0 && all[d].bytes > limit)
       return cat(all[d].device, ": its plans need ", all[d].bytes, " bytes, of which ",
                  plan.arena_bytes[d], " for this one's arena",
-                 kept && plan.fetch_bytes[d] > 0
+                 counts_fetches && plan.fetch_bytes[d] > 0
                      ? cat(" and ", plan.fetch_bytes[d], " for its fetches")
                      : "",
                  ", but its limit is ", limit, "; use a smaller batch or more devices");

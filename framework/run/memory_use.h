@@ -21,9 +21,9 @@ class MemoryUse {
   MemoryReport by_kind() const;
   // After more has been given memory.
   void note_peak();
-  // What the limits of devices do not allow, for people; empty if the plan fits. `kept`: its
-  // fetches count, too.
-  std::string lacking(const Plan& plan, bool kept) const;
+  // What the limits of devices do not allow, for people; empty if the plan fits. With
+  // `counts_fetches` its fetches count, too.
+  std::string lacking(const Plan& plan, bool counts_fetches) const;
 
  private:
   const std::vector<std::unique_ptr<Device>>& devices_;

@@ -42,11 +42,9 @@ class RunState {
     return std::ranges::all_of(signals_[strand],
                                [&](const Signal& signal) { return signal.reached(count); });
   }
-  // Waits until that, or until the run fails. Meanwhile help() does other work, or returns false.
-  template <class Help>
-  void await(StrandIndex strand, int position, const Help& help,
-             std::chrono::nanoseconds spin = kShortSpin) {
-    wait_until([&] { return reached(strand, position); }, gate_, help, spin);
+  // Waits until that, or until the run fails.
+  void await(StrandIndex strand, int position, std::chrono::nanoseconds spin) {
+    wait_until([&] { return reached(strand, position); }, gate_, spin);
   }
   Gate& gate() { return gate_; }
   Alarm& messages() { return messages_; }

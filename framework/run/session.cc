@@ -33,7 +33,7 @@ int workers_of_pool(int threads, int shards, const std::vector<std::unique_ptr<D
   return static_cast<int>(std::min<std::int64_t>(threads, std::int64_t{cpus} * shards));
 }
 
-// Physical ones that are driven: a thread enqueues the work of each.
+// Physical GPUs that are driven: a thread enqueues the work of each.
 int count_gpus(const std::vector<std::unique_ptr<Device>>& devices) {
   std::set<int> gpus;
   for (const auto& device : devices)
@@ -65,7 +65,7 @@ Session::State::State(const Graph& g, SessionOptions o)
       steps(options.kept_steps, runtime),
       use(devices, variables, steps),
       parts(graph, options, variables) {
-  runtime.workers = pool.workers() - count_gpus(devices);
+  runtime.workers = pool.workers();
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;
   runtime.processes = options.processes.get();
@@ -118,14 +118,14 @@ PlanContext Session::State::context() {
 
 std::shared_ptr<Step> Session::State::step_for(std::span<const Fetch> fetches,
                                                std::span<const FeedType> feeds, LockDuration locks,
-                                               bool held) {
-  if (std::shared_ptr<Step> kept = steps.find(fetches, feeds, locks, held)) return kept;
-  if (!held) steps.make_room();
+                                               Holder holder) {
+  if (std::shared_ptr<Step> kept = steps.find(fetches, feeds, locks, holder)) return kept;
+  if (holder == Holder::kNobody) steps.make_room();
   std::unique_ptr<Step::State> built =
       build(fetches, feeds, {.log_placement = options.log_device_placement, .locks = locks});
   built->connect();
   std::shared_ptr<Step> step(new Step(std::move(built)));
-  steps.add(fetches, feeds, locks, held, step);
+  steps.add(fetches, feeds, locks, holder, step);
   use.note_peak();
   return step;
 }
@@ -142,7 +142,7 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
       options.plan_hook(plan);
       plan.commands = issue(plan, options.capture);  // of the launches as they are now
     }
-    make_room(plan, how.kept);
+    make_room(plan, how.counts_fetches);
     initialise(plan);
     return std::make_unique<Step::State>(std::move(plan), how.runtime ? *how.runtime : runtime,
                                          how.into);
@@ -169,9 +169,9 @@ Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<cons
 }
 
 // By the plan, before anything is allocated.
-void Session::State::make_room(const Plan& plan, bool kept) {
+void Session::State::make_room(const Plan& plan, bool counts_fetches) {
   for (;;) {
-    const std::string text = use.lacking(plan, kept);
+    const std::string text = use.lacking(plan, counts_fetches);
     if (text.empty()) return;
     // A run that uses a step ends without this thread's help.
     // The last one in use may become idle between the first two calls.
@@ -187,7 +187,7 @@ Session::~Session() = default;
 Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                        PrepareOptions options) {
   const std::lock_guard lock(state_->mutex);
-  return *state_->step_for(fetches, feeds, options.locks, true);
+  return *state_->step_for(fetches, feeds, options.locks, Holder::kUser);
 }
 
 std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds,
@@ -200,11 +200,11 @@ std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const
     values.push_back(feed.what);
   }
   std::vector<Tensor> results;
-  const std::shared_ptr<Step> kept = [&] {
+  const std::shared_ptr<Step> used = [&] {
     const std::lock_guard lock(state_->mutex);
-    return state_->step_for(fetches, types, LockDuration::kWholeRun, false);
+    return state_->step_for(fetches, types, LockDuration::kWholeRun, Holder::kNobody);
   }();
-  Step::State& step = *kept->state_;
+  Step::State& step = *used->state_;
   step.run(step.stage(values), values, options, &results);
   return results;
 }

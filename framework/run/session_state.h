@@ -56,12 +56,12 @@ struct Session::State {
   const std::shared_ptr<const Placement>& placement();
   PlanContext context();
 
-  // The step for these; makes it if it is not kept. `held`: keeps it until the session ends.
+  // The step for these; makes it if it is not kept.
   std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                                 LockDuration locks, bool held);
+                                 LockDuration locks, Holder holder);
   struct BuildOptions {
     bool log_placement = false;
-    bool kept = true;  // its fetches count for the limits of devices
+    bool counts_fetches = true;  // for the limits of devices
     LockDuration locks = LockDuration::kWholeRun;
     Runtime* runtime = nullptr;        // that runs it; null: the session's
     std::span<void* const> into = {};  // Step::State
@@ -109,7 +109,7 @@ struct Session::State {
   // Takes variables apart that cannot share storage in the plan.
   Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                     LockDuration locks);
-  void make_room(const Plan& plan, bool kept);
+  void make_room(const Plan& plan, bool counts_fetches);
   void initialise(const Plan& plan);
   void fill_in(std::span<const Node* const> fresh);
   std::vector<void*> memory_to_fill(std::span<const Node* const> originals) const;

@@ -99,7 +99,8 @@ std::vector<void*> Session::State::memory_to_fill(std::span<const Node* const> o
 std::vector<Tensor> Session::State::first_values(std::span<const Node* const> nodes,
                                                  std::span<void* const> into) {
   if (nodes.empty()) return {};
-  BuildOptions how{.log_placement = options.log_device_placement, .kept = false, .into = into};
+  BuildOptions how{
+      .log_placement = options.log_device_placement, .counts_fetches = false, .into = into};
   std::optional<StartCrew> crew;
   if (!runtime.gpus && threads > pool.workers() && bytes_of(nodes) >= kWorthThreads)
     how.runtime = &crew.emplace(devices, threads, runtime.variable_memory).runtime;

@@ -52,7 +52,6 @@ void check_floating_point_mode() {
 }
 
 namespace {
-bool nothing_to_help() { return false; }
 
 ThreadUse thread_use(int worker, int workers, int enqueuers) {
   if (worker >= workers)
@@ -62,7 +61,7 @@ ThreadUse thread_use(int worker, int workers, int enqueuers) {
 
 }  // namespace
 
-WorkerPool::WorkerPool(int workers, int enqueuers) {
+WorkerPool::WorkerPool(int workers, int enqueuers) : workers_(workers) {
   try {
     for (int w = 1; w < workers + enqueuers; ++w)
       threads_.push_back(start_thread(thread_use(w, workers, enqueuers), [this, w] { loop(w); }));
@@ -89,14 +88,13 @@ void WorkerPool::run(int active, const std::function<void(int)>& work,
   ++runs_;
   start_.set(runs_, gate_);
   work(0);
-  await(finished_, runs_ * static_cast<std::int64_t>(threads_.size()), gate_, nothing_to_help,
-        spin);
+  await(finished_, runs_ * static_cast<std::int64_t>(threads_.size()), gate_, spin);
 }
 
 void WorkerPool::loop(int worker) {
   std::chrono::nanoseconds spin = kShortSpin;
   for (std::int64_t run = 1;; ++run) {
-    await(start_, run, gate_, nothing_to_help, spin);
+    await(start_, run, gate_, spin);
     if (stop_) return;
     spin = worker < active_ ? spin_ : kShortSpin;
     if (worker < active_) (*work_)(worker);

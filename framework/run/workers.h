@@ -44,8 +44,8 @@ class Gate {
   std::atomic<std::uint32_t> word_{0};
 };
 
-// A monotonic count of finished launches, on a cache line of its own. Set by one worker, awaited by
-// others. Poison satisfies every wait.
+// A monotonic count, such as that of finished launches, on a cache line of its own. One thread sets
+// it, where others wait for what it counts: not for each launch. Poison satisfies every wait.
 class alignas(64) Signal {
  public:
   static constexpr std::int64_t kPoison = std::int64_t{1} << 62;
@@ -110,7 +110,7 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+  int workers() const { return workers_; }  // W
 
   // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all calls
   // have. `work` must not throw. One call at a time. With one active worker no other is woken.
@@ -126,6 +126,7 @@ class WorkerPool {
   void loop(int worker);
   void stop();
 
+  const int workers_;
   Gate gate_;
   Signal start_;     // counts runs
   Signal finished_;  // counts workers that have finished, over all runs
@@ -142,7 +143,7 @@ class WorkerPool {
 // then spins, then sleeps. Before it sleeps it looks for work once more, because an offer of work
 // wakes only those that are known to sleep.
 template <class Done, class Help>
-void wait_until(const Done& done, Gate& gate, const Help& help,
+void help_until(const Done& done, Gate& gate, const Help& help,
                 std::chrono::nanoseconds spin = kShortSpin) {
   SpinTimer timer(spin);
   const auto helped = [&] {
@@ -154,11 +155,17 @@ void wait_until(const Done& done, Gate& gate, const Help& help,
     if (!helped() && timer.expired()) gate.sleep([&] { return done() || helped(); });
 }
 
+// The same without other work.
+template <class Done>
+void wait_until(const Done& done, Gate& gate, std::chrono::nanoseconds spin = kShortSpin) {
+  help_until(
+      done, gate, [] { return false; }, spin);
+}
+
 // Waits until `signal` reaches `epoch`.
-template <class Help>
-void await(const Signal& signal, std::int64_t epoch, Gate& gate, const Help& help,
-           std::chrono::nanoseconds spin = kShortSpin) {
-  wait_until([&] { return signal.reached(epoch); }, gate, help, spin);
+inline void await(const Signal& signal, std::int64_t epoch, Gate& gate,
+                  std::chrono::nanoseconds spin = kShortSpin) {
+  wait_until([&] { return signal.reached(epoch); }, gate, spin);
 }
 
 // Throws InvalidArgument if this thread flushes denormals or rounds in another way than to nearest:

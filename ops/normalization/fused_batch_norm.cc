@@ -234,8 +234,8 @@ KernelRun forward_reference(KernelPlan& plan) {
           add = pointwise_reference(kAdd, plan, image),
           rectify = pointwise_reference(kRelu, plan, image)](const Pointers& p) {
     const std::size_t own = forward_inputs(trained);
-    normalise(Pointers(p.given_inputs().first(own), p.all_outputs(), nullptr, range, p.step()));
-    void* y[2] = {p.all_outputs()[0], p.inputs() > own ? p.given_inputs()[own] : nullptr};
+    normalise(Pointers(p.mutable_inputs().first(own), p.all_outputs(), nullptr, range, p.step()));
+    void* y[2] = {p.all_outputs()[0], p.inputs() > own ? p.mutable_inputs()[own] : nullptr};
     const std::span to(y, 1);
     if (y[1]) add(Pointers(y, to, nullptr, all, p.step()));
     if (relu) rectify(Pointers(to, to, nullptr, all, p.step()));
@@ -255,9 +255,9 @@ KernelRun fused_gradient_reference(KernelPlan& plan) {
           mask = pointwise_reference(kReluGrad, plan, image)](const Pointers& p) {
     const std::size_t own = gradient_outputs(trained);
     void* in[kGradientInputs];
-    std::ranges::copy(p.given_inputs().first(kGradientInputs), in);
+    std::ranges::copy(p.mutable_inputs().first(kGradientInputs), in);
     if (p.inputs() > kGradientInputs) {
-      void* const masked[2] = {in[0], p.given_inputs()[kGradientInputs]};
+      void* const masked[2] = {in[0], p.mutable_inputs()[kGradientInputs]};
       in[0] = p.all_outputs()[p.outputs() > own ? own : 0];
       mask(Pointers(masked, std::span(in, 1), nullptr, all, p.step()));
     }
@@ -270,7 +270,7 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
   return [all = all_elements(image), mask = pointwise_reference(kReluGrad, plan, image),
           sums = reference_of_part(kBatchNormSums, plan, {image, image, channels, channels},
                                    {channels, channels})](const Pointers& p) {
-    const auto in = p.given_inputs();
+    const auto in = p.mutable_inputs();
     void* const masked[2] = {in[0], in[4]};
     void* const summed[4] = {p.all_outputs()[0], in[1], in[2], in[3]};
     mask(Pointers(masked, p.all_outputs().first(1), nullptr, all, p.step()));

@@ -47,7 +47,7 @@ KernelRun fused_norm_reference(KernelPlan& plan) {
        add = reference_of_part(kAdd, plan, {y, y}, {y}),
        add_bias = reference_of_part(kAdd, plan, {y, factor}, {y}),
        normalise = reference_of_part(plain_norm<centred>(), plan, inputs, {y})](const Pointers& p) {
-        const auto in = p.given_inputs(), out = p.all_outputs();
+        const auto in = p.mutable_inputs(), out = p.all_outputs();
         void* x = in[0];
         const auto add_to = [&](const KernelRun& sum, void* term, void* to) {
           void* const terms[2] = {x, term};
@@ -71,7 +71,7 @@ KernelRun fused_norm_grad_reference(KernelPlan& plan) {
   const Op& grad = centred ? kLayerNormGrad : kRmsNormGrad;
   return [all = x.shape.elements(), add = reference_of_part(kAddN, plan, {x, x}, {x}),
           gradient = reference_of_part(grad, plan, {x, x, factor}, outputs)](const Pointers& p) {
-    const auto in = p.given_inputs(), out = p.all_outputs();
+    const auto in = p.mutable_inputs(), out = p.all_outputs();
     gradient(Pointers(in.first(3), out, nullptr, {0, 1}, p.step()));
     if (in.size() < 4) return;
     void* const terms[2] = {out[0], in[3]};

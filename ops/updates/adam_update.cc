@@ -10,15 +10,18 @@
 namespace belfry {
 namespace {
 
+// Inputs, behind the variable, m and v. The gradient's factor is perhaps behind them.
+constexpr std::size_t kVariables = 3, kStep = 3, kGradient = 4, kRate = 5, kFactor = 6;
+
 OutputTypes adam_shape(const ShapeContext& c) {
   const auto& options = c.options<AdamUpdateOptions>();
   for (const double beta : {options.beta1, options.beta2})
     c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
   c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
   kernels::require_decay(c, options.weight_decay);
-  OutputTypes types = kernels::update_types(c, 3, 4, 5, options.part);
-  c.require(c.dtype(3) == DType::kI64 && c.input(3).rank() == 0, "the step is ", c.type(3),
-            ", but a scalar i64 is needed");
+  OutputTypes types = kernels::update_types(c, kVariables, kGradient, kRate, options.part);
+  c.require(c.dtype(kStep) == DType::kI64 && c.input(kStep).rank() == 0, "the step is ",
+            c.type(kStep), ", but a scalar i64 is needed");
   return types;
 }
 
@@ -56,13 +59,13 @@ template <class T>
 KernelRun adam_kernel(const KernelPlan& plan, Step<T> step) {
   const Node* const node = &plan.node();
   return [node, options = plan.options<AdamUpdateOptions>(), step,
-          size = plan.input(4).shape.elements()](const Pointers& p) {
-    const T factor = kernels::factor_of<T>(p, 6);
+          size = plan.input(kGradient).shape.elements()](const Pointers& p) {
+    const T factor = kernels::factor_of<T>(p, kFactor);
     if (factor == 0) return;
     const kernels::UpdateRange range(p, options.part, size);
     step(range.begin, range.end,
-         checked_step(*node, options, *p.input<std::int64_t>(3), *p.input<T>(5), factor),
-         p.input<T>(4), p.written<T>(0) + range.first, p.written<T>(1), p.written<T>(2));
+         checked_step(*node, options, *p.input<std::int64_t>(kStep), *p.input<T>(kRate), factor),
+         p.input<T>(kGradient), p.written<T>(0) + range.first, p.written<T>(1), p.written<T>(2));
   };
 }
 
@@ -82,8 +85,8 @@ const Op kAdamUpdate{.name = "AdamUpdate",
                      .shape = adam_shape,
                      .no_gradient = kernels::kUpdateHasNoGradient,
                      .split = WorkSplit::kElements,
-                     .writes = 3,
-                     .elementwise_input = 4,
+                     .writes = kVariables,
+                     .elementwise_input = kGradient,
                      .fused_update_on_gpus = true,
                      .cpu = adam_cpu,
                      .reference = adam_reference};

@@ -8,7 +8,8 @@ namespace belfry {
 struct SgdUpdateOptions {
   double weight_decay = 0;  // finite, >= 0
   // 0: the whole variable. Else the part of it from element part - 1 on, of which gradient and
-  // slots are rows.
+  // slots are rows. Counted so, as a last option of 0 leaves the text of options as it was before
+  // there were parts: that text is in the identity of runs (trainers/core/run_identity.cc).
   std::int64_t part = 0;
 };
 

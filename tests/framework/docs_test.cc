@@ -23,6 +23,7 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 const fs::path kRoot = BELFRY_SOURCE_DIR;
+const std::set<fs::path> kCode = {".cc", ".h", ".cu", ".cuh"};
 const std::vector<std::string> kFolders = {"framework", "ops",   "towers",  "allreduce", "trainers",
                                            "examples",  "tests", "scripts", "docs"};
 
@@ -32,13 +33,13 @@ std::string contents(const fs::path& path) {
   return text.str();
 }
 
-std::vector<fs::path> documents() {
+std::vector<fs::path> documents(const std::set<fs::path>& extensions = {".md"}) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(kRoot))
-    if (entry.path().extension() == ".md") found.push_back(entry.path());
+    if (extensions.contains(entry.path().extension())) found.push_back(entry.path());
   for (const std::string& folder : kFolders)
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
-      if (entry.path().extension() == ".md") found.push_back(entry.path());
+      if (extensions.contains(entry.path().extension())) found.push_back(entry.path());
   return found;
 }
 
@@ -129,7 +130,7 @@ TEST(Documents, OfEachFolderOfSourcesNameEachOfItsFiles) {
   for (const char* folder : {"framework", "ops", "towers", "allreduce", "trainers", "examples"})
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
       const fs::path path = entry.path(), parent = path.parent_path();
-      if (!std::set<fs::path>{".cc", ".h", ".cu", ".cuh"}.contains(path.extension())) continue;
+      if (!kCode.contains(path.extension())) continue;
       const fs::path readme = parent / "README.md";
       if (parent == kRoot / "ops" || !fs::exists(readme)) continue;
       std::string name = path.stem();
@@ -140,6 +141,65 @@ TEST(Documents, OfEachFolderOfSourcesNameEachOfItsFiles) {
     }
   EXPECT_TRUE(is_named("`a_b.h` and", "a_b"));
   EXPECT_FALSE(is_named("`a_bc.h` and x_a_b", "a_b"));
+}
+
+// Words, "::" and single characters.
+std::vector<std::string> tokens(const std::string& text) {
+  static const std::regex token(R"(\w+|::|\S)");
+  return {std::sregex_token_iterator(text.begin(), text.end(), token), {}};
+}
+
+// By class, all of one name together: the words of its body, and those of its bases' names.
+struct Classes {
+  std::map<std::string, std::set<std::string>> words, bases;
+};
+
+void read_classes(const std::string& code, Classes& classes) {
+  std::vector<std::string> open;  // of each open brace: its class, or ""
+  std::string name;               // of the class whose head is read
+  bool head = false, has_bases = false;
+  for (const std::string& token : tokens(std::regex_replace(code, std::regex("//.*"), ""))) {
+    for (const std::string& around : open) classes.words[around].insert(token);
+    if (token == "{") open.push_back(head ? name : "");
+    if (token == "}" && !open.empty()) open.pop_back();
+    if (token == "{" || token == ";" || (token == ">" && !has_bases)) head = false;
+    has_bases = head && (has_bases || token == ":");
+    if (has_bases) classes.bases[name].insert(token);
+    if (head && !has_bases && token != "final") name = token;
+    if (token == "class" || token == "struct" || token == "enum") head = true;
+  }
+}
+
+// What `text` names as Class::word though neither the class nor a base has such a word.
+std::vector<std::string> unknown_members(const std::string& text, Classes& classes) {
+  std::vector<std::string> unknown;
+  const std::vector<std::string> all = tokens(text);
+  for (std::size_t i = 0; i + 2 < all.size(); ++i) {
+    const auto has = [&](const std::string& name) {
+      return classes.words.contains(name) && classes.words[name].contains(all[i + 2]);
+    };
+    if (all[i + 1] == "::" && classes.words.contains(all[i]) && !has(all[i]) &&
+        std::ranges::none_of(classes.bases[all[i]], has))
+      unknown.push_back(cat(all[i], "::", all[i + 2]));
+  }
+  return unknown;
+}
+
+TEST(Documents, AndCommentsNameMembersThatAreThere) {
+  Classes classes, small;
+  std::map<fs::path, std::string> texts;
+  for (const fs::path& path : documents()) texts[path] = contents(path);
+  for (const fs::path& path : documents(kCode)) {
+    const std::string code = contents(path);
+    read_classes(code, classes);
+    for (const std::string_view line : split(code, '\n'))
+      texts[path].append(line.substr(std::min(line.find("//"), line.size()))).append("\n");
+  }
+  for (const auto& [path, text] : texts)
+    EXPECT_THAT(unknown_members(text, classes), IsEmpty()) << path;
+  read_classes("class A final : B { enum class E { kOne }; }; struct B { int b; };", small);
+  EXPECT_THAT(unknown_members("A::b, A::E::kOne, E::kTwo, B::f, C::g", small),
+              ElementsAre("E::kTwo", "B::f"));
 }
 
 }  // namespace docs_test

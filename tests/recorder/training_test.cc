@@ -19,7 +19,7 @@ using RecorderTraining = RecorderTest;
 
 int captured_segments(const Plan& plan) {
   const auto segments = cut_segments(plan);
-  return static_cast<int>(std::ranges::count_if(segments, &Segment::captured));
+  return static_cast<int>(std::ranges::count_if(segments, &Segment::is_graph));
 }
 
 int launches_of(const std::vector<Call>& calls, const char* kernel) {

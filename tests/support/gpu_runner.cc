@@ -107,7 +107,7 @@ Blocks blocks_of(const Pointers& p, const std::vector<std::int64_t>& inputs,
     block.read_back |= read_back;
   };
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    add(p.given_inputs()[i], inputs[i], i < writes, i < writes);
+    add(p.mutable_inputs()[i], inputs[i], i < writes, i < writes);
   for (std::size_t i = 0; i < outputs.size(); ++i) add(p.all_outputs()[i], outputs[i], true, true);
   add(p.workspace(), workspace, true, false);
   std::size_t offset = kAlignment;
@@ -151,7 +151,7 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
     std::memset(state.sent, static_cast<int>(kGuard), bytes);
     for (const auto& [at, block] : blocks) std::memcpy(state.sent + block.offset, at, block.bytes);
 
-    const std::vector<void*> in = moved(p.given_inputs(), inputs, blocks, state.arena);
+    const std::vector<void*> in = moved(p.mutable_inputs(), inputs, blocks, state.arena);
     const std::vector<void*> out = moved(p.all_outputs(), outputs, blocks, state.arena);
     std::byte* const scratch =
         workspace == 0 ? nullptr : state.arena + blocks.at(p.workspace()).offset;

@@ -310,7 +310,7 @@ GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
                          "workspaces of libraries begin at ", kAlignment, " bytes");
     std::vector<void*> inputs, outputs;
     std::vector<Access> accesses;
-    for (void* const input : p.given_inputs()) {
+    for (void* const input : p.mutable_inputs()) {
       const std::size_t i = inputs.size();
       inputs.push_back(behind(gpu, input));
       accesses.push_back(accessed(inputs.back(), memory.inputs[i], i < memory.writes));

@@ -116,15 +116,14 @@ int default_shards(const ModelWork& work, std::int64_t global_batch) {
   const double most =
       std::min(static_cast<double>(std::clamp(global_batch / kRows, kShards, kMost)),
                static_cast<double>(global_batch) / fewest);
-  if (most < 2)
-    return static_cast<double>(global_batch) < 2 * std::max(1.0, kSamplesPerWeightOfTwo * weights)
-               ? 1
-               : 2;
   // Shards of one size keep results independent of the number of devices, but too few of them leave
   // cores idle.
   const auto useful = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(most)));
   const std::int64_t even = std::min(useful, global_batch & -global_batch);
-  return static_cast<int>(2 * even >= useful ? even : useful);
+  const std::int64_t shards = 2 * even >= useful ? even : useful;
+  const bool two_pay =
+      static_cast<double>(global_batch) >= 2 * std::max(1.0, kSamplesPerWeightOfTwo * weights);
+  return static_cast<int>(std::max<std::int64_t>(shards, two_pay ? 2 : 1));
 }
 
 }  // namespace belfry

@@ -24,7 +24,7 @@
 namespace belfry {
 namespace {
 
-// Those of one of several processes have plans like the others'.
+// The options, such that the plans of all processes are alike.
 TrainerOptions with_equal_plans(TrainerOptions options) {
   options.batches.feeds_every_tower = process_place(options.session).size > 1;
   return options;
@@ -73,8 +73,8 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                               .optimizer = options_.optimizer,
                               .clip_norm = options_.clip_norm,
                               .batches_per_step = static_cast<int>(batches_.batches_per_step())};
-  wanted.combines = options_.aggregation.partition_updates && graph_.process().size > 1;
-  if (wanted.combines)
+  wanted.update_combines = options_.aggregation.partition_updates && graph_.process().size > 1;
+  if (wanted.update_combines)
     wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) {
       return update_parts(options_, gradients, form);
     };
@@ -122,7 +122,7 @@ void Trainer::prepare() {
                                  PrepareOptions(), keeps_gradients);
   };
   for (const TrainingForm& form : built_.forms) {
-    TrainingForm before = form;  // the last batch
+    TrainingForm before = form;  // of the batches before the last
     for (Node* const node : {form.accumulation.begin, form.accumulation.add}) {
       before.train_op = node;
       if (node) add(before, false);
@@ -218,7 +218,7 @@ std::function<StagedFeeds(const Batch&, std::stop_token)> Trainer::stager() {
 TrainingStep& Trainer::training_step(const Batch& batch) {
   const std::int64_t per_step = batches_.batches_per_step();
   if (per_step == 1) return training_steps_[batch.form];
-  const std::int64_t of_step = batch.position.step % per_step;
+  const std::int64_t of_step = batch.position.batch % per_step;
   return of_step + 1 == per_step ? training_steps_.back() : training_steps_[of_step == 0 ? 0 : 1];
 }
 

@@ -210,12 +210,12 @@ class Trainer {
   // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4, 8, ... give the
   // same, with the same global batch and as many shards. docs/numerics.md says what it takes.
   std::string k_dependence() const;
-  // Which of several processes computes with other instructions or libraries than rank 0, from
-  // train() on; "" if none does. Results are not canonical then.
-  const std::string& mixed_arithmetic() const { return mixed_arithmetic_; }
   // The same for a number of shards that does not follow K, and gradients that are added
   // canonically for every K.
   std::string tower_dependence() const;
+  // Which of several processes computes with other instructions or libraries than rank 0, from
+  // train() on; "" if none does. Results are not canonical then.
+  const std::string& mixed_arithmetic() const { return mixed_arithmetic_; }
   // The number of shards that gives the same bits on 1, 2, 4 and 8 devices, and on as many as
   // these, where the default number does not; 0: it does, or no number would, or options had one.
   int shards_for_equal_bits() const;
@@ -238,13 +238,13 @@ class Trainer {
   // Training samples of all towers per second of training: without the first step, evaluations and
   // other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
+  // The same in the last step alone, which may be the first; 0 before it.
+  double step_examples_per_second() const { return step_examples_per_second_; }
+  // Multiplications and additions per second of training, of the towers of this process: twice
+  // step_multiply_adds() of model_summary.h per step. 0 before the second step.
+  double flops_per_second() const;
   // Of the last step, by the optimizer's schedule; 0 before it.
   double step_learning_rate() const { return step_rate_; }
-  // The same in multiplications and additions, of the towers of this process: twice
-  // step_multiply_adds() of model_summary.h per step.
-  double flops_per_second() const;
-  // In the last step alone, which may be the first; 0 before it.
-  double step_examples_per_second() const { return step_examples_per_second_; }
 
  private:
   struct Source;
@@ -277,8 +277,9 @@ class Trainer {
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
   const TrainingStep* last_step_ = nullptr;
-  // One for each form, or one for each tower; of steps of several batches one for each of the
-  // first, those between, and the last.
+  // One of three lists. Towers that run free: one step per tower. Steps of one batch: one per form
+  // of batches (Batch::form). Steps of several batches, which have one form: that of the first
+  // batch, that of those between (if there are any), and that of the last, which updates.
   std::vector<TrainingStep> training_steps_;
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;

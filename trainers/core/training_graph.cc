@@ -25,12 +25,12 @@
 namespace belfry {
 namespace {
 
-using Rows = std::vector<std::vector<Gradient>>;  // [tower][variable]
+using TowerGradients = std::vector<std::vector<Gradient>>;  // [tower][variable]
 
-Rows rows_of(const GradientTable& table) {
-  Rows rows;
-  for (int t = 0; t < table.towers(); ++t) rows.push_back(table.row(t));
-  return rows;
+TowerGradients tower_gradients(const GradientTable& table) {
+  TowerGradients gradients;
+  for (int t = 0; t < table.towers(); ++t) gradients.push_back(table.row(t));
+  return gradients;
 }
 
 std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> fields,
@@ -84,7 +84,7 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
   const std::size_t towers =
       options.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
-  const bool seeds = (options.combine || options.combines) && std::has_single_bit(towers) &&
+  const bool seeds = (options.combine || options.update_combines) && std::has_single_bit(towers) &&
                      alike && options.precision != Precision::kF16;
   return seeds ? 1.0 / static_cast<double>(towers) : 1;
 }
@@ -92,15 +92,16 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
 // Builds the steps of one graph whose towers exist.
 class Forms {
  public:
-  Forms(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options, Rows rows)
+  Forms(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
+        TowerGradients gradients)
       : graph_(graph),
         built_(built),
         options_(options),
         seed_(seed_of(graph, options)),
-        rows_(std::move(rows)),
+        separate_(std::move(gradients)),
         updates_(graph.nodes(kUpdateOps)) {
     // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
-    if (rows_.empty() && share_variables())
+    if (separate_.empty() && share_variables())
       built.canonical = !uses_a_variable_twice(graph, built.towers[0].trainables) &&
                         std::ranges::all_of(options.forms, every_tower_has_samples);
   }
@@ -108,7 +109,7 @@ class Forms {
   void add(const BatchForm& all) {
     TrainingForm form{.batch = all.of_towers(first_tower(), towers()), .all = all};
     const BatchForm& batch = form.batch;
-    const bool joint = rows_.empty(), equal = all.equal();
+    const bool joint = separate_.empty(), equal = all.equal();
     if (graph_.process().size > 1) require_rows(all, joint);
     if (joint) {
       for (std::size_t t = 0; t < built_.towers.size(); ++t)
@@ -122,7 +123,7 @@ class Forms {
       form.gradients = plain_gradients_;
     } else {
       const std::size_t first = graph_.combined_gradients().size();
-      const GradientTable table(joint ? joint_rows(form) : separate_rows(batch));
+      const GradientTable table(joint ? of_joint_loss(form) : of_separate_losses(batch));
       update(table, !equal && !joint, form);
       if (form.gradients.empty()) form.gradients = combined_gradients(graph_, first, table);
       if (equal) plain_ = form.train_op;
@@ -151,7 +152,7 @@ class Forms {
     return towers() > 1 && built_.towers[1].trainables == built_.towers[0].trainables;
   }
 
-  std::vector<Gradient> zeros(std::size_t t, const std::vector<Gradient>& like) {
+  std::vector<Gradient> zero_gradients(std::size_t t, const std::vector<Gradient>& like) {
     DeviceScope on(graph_, built_.towers[t].device);
     std::vector<Gradient> row;
     for (const Gradient& g : like)
@@ -160,18 +161,18 @@ class Forms {
   }
 
   // Of each tower's own loss; zeros for those that are not to run.
-  Rows separate_rows(const BatchForm& batch) {
+  TowerGradients of_separate_losses(const BatchForm& batch) {
     NameScope names(graph_, "no_samples");
-    Rows rows = rows_;
+    TowerGradients gradients = separate_;
     for (std::size_t t = 0; t < towers(); ++t)
-      if (batch.rows[t] == 0) rows[t] = zeros(t, rows_[t]);
-    return rows;
+      if (batch.rows[t] == 0) gradients[t] = zero_gradients(t, separate_[t]);
+    return gradients;
   }
 
   // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
   // over towers is what is wanted. Where towers share variables, one row, of that mean: the same
   // sums, divided last.
-  Rows joint_rows(const TrainingForm& form) {
+  TowerGradients of_joint_loss(const TrainingForm& form) {
     const BatchForm& batch = form.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;
     const bool shared = share_variables();
@@ -184,7 +185,7 @@ class Forms {
     }
     std::size_t counts = 0;  // a tower that does
     while (batch.samples[counts] == 0) ++counts;
-    Rows rows;
+    TowerGradients gradients;
     for (std::size_t t = 0; t < (shared ? 1 : towers()); ++t) {
       const bool own = shared || batch.samples[t] > 0;
       const std::vector<Variable>& with_gradient = built_.towers[own ? t : counts].trainables;
@@ -193,9 +194,9 @@ class Forms {
         const auto found = std::ranges::find(all, with_gradient[v], &Gradient::variable);
         if (found != all.end()) row.push_back({found->value, built_.towers[t].trainables[v]});
       }
-      rows.push_back(own ? row : zeros(t, row));
+      gradients.push_back(own ? row : zero_gradients(t, row));
     }
-    return rows;
+    return gradients;
   }
 
   // Not through towers without samples.
@@ -247,10 +248,9 @@ class Forms {
 
   // Sums are of as many gradients as there are towers or, with weights, samples.
   Unscaling unscaling(const GradientTable& table, const TrainingForm& form, bool weighted) {
-    const Rows rows = rows_of(table);
-    const auto total =
-        static_cast<double>(weighted ? form.all.total() : std::ssize(rows) * graph_.process().size);
-    return unscaling_of(built_.loss_scale, rows, total,
+    const std::int64_t count = std::int64_t{table.towers()} * graph_.process().size;
+    const auto total = static_cast<double>(weighted ? form.all.total() : count);
+    return unscaling_of(built_.loss_scale, tower_gradients(table), total,
                         [&](std::size_t t) { return !weighted || form.batch.samples[t] > 0; });
   }
 
@@ -282,7 +282,7 @@ class Forms {
     Accumulation accumulation;
     if (options_.batches_per_step > 1) {
       const DeviceScope on(graph_, gradients.device(0));
-      BatchSums sums = sum_over_batches(rows_of(gradients), options_.batches_per_step);
+      BatchSums sums = sum_over_batches(tower_gradients(gradients), options_.batches_per_step);
       accumulation = {sums.begin, sums.add};
       form.gradients = sums.of_all[0];
       gradients = GradientTable(std::move(sums.of_all));
@@ -297,7 +297,7 @@ class Forms {
   TrainingGraph& built_;
   const TrainingGraphOptions& options_;
   const double seed_;
-  const Rows rows_;  // empty: gradients are taken of all losses at once
+  const TowerGradients separate_;  // of each loss; empty: they are taken of all at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
   std::vector<Gradient> plain_gradients_;
@@ -305,13 +305,13 @@ class Forms {
 
 // For towers that train apart.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-                   Rows rows) {
+                   TowerGradients gradients) {
   require(
-      !rows.empty(),
+      !gradients.empty(),
       "layers that are synchronised over towers need towers that make steps together, not apart");
   require(options.forms.size() == 1 && options.forms[0].equal(),
           "towers that train apart take batches of one size");
-  const std::vector<Node*> updates = options.update_apart(GradientTable(std::move(rows)));
+  const std::vector<Node*> updates = options.update_apart(GradientTable(std::move(gradients)));
   for (std::size_t t = 0; t < updates.size(); ++t)
     built.tower_ops.push_back(&train_step(graph, *updates[t], built.towers[t].updates));
 }
@@ -333,7 +333,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   require_field_names(options.fields);
   require(!options.forms.empty(), "a training graph needs a form of steps");
   TrainingGraph result;
-  Rows rows;
+  TowerGradients gradients;
   const bool apart = static_cast<bool>(options.update_apart);
   result.loss_scale = make_loss_scale(graph, options);
   const auto build = [&](Tower& tower) {
@@ -347,7 +347,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       tower.loss(options.model(tower, inputs));
     }
     if (tower.is_training() && !graph.open())
-      rows.push_back(compute_gradients(
+      gradients.push_back(compute_gradients(
           tower.loss(), tower.trainables(),
           {.colocate = true,
            .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options)),
@@ -357,9 +357,9 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
   require_recompute_scopes(result.towers[0], options.recompute);
   if (apart) {
-    add_tower_ops(graph, result, options, std::move(rows));
+    add_tower_ops(graph, result, options, std::move(gradients));
   } else {
-    Forms forms(graph, result, options, std::move(rows));
+    Forms forms(graph, result, options, std::move(gradients));
     for (const BatchForm& form : options.forms) forms.add(form);
     if (graph.process().size > 1) add_values_of_all(graph, result);
   }

@@ -96,7 +96,8 @@ struct TrainingGraphOptions {
   std::function<GradientTable(const GradientTable&, const ReduceOptions&)> combine = {};
   // Instead of `combine`: an update by the gradients of the towers.
   std::function<UpdateNodes(const GradientTable&, const UpdateForm&)> update = {};
-  bool combines = false;  // `update` heeds ReduceOptions and batches_per_step, as `combine` does
+  // `update` combines them, too: it heeds ReduceOptions and batches_per_step, as `combine` does.
+  bool update_combines = false;
   // Instead of either, for towers that train apart: a node per tower. Averages are then moved by
   // each tower's moments. There must be one form, in which all towers count alike.
   std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};

@@ -75,7 +75,7 @@ class BatchPlan {
  public:
   struct Position {
     std::int64_t epoch;
-    std::int64_t step;  // which batch of its epoch
+    std::int64_t batch;  // of its epoch
     bool operator==(const Position&) const = default;
   };
 

@@ -110,9 +110,4 @@ std::string find_idx_file(FileSystem& files, const std::string& path) {
   throw NotFound(cat("no such file: ", join(tried, " or ")));
 }
 
-Tensor read_idx_file(FileSystem& files, const std::string& path, std::size_t rank) {
-  const std::string found = find_idx_file(files, path);
-  return parse_idx(*files.open(found), found, rank);
-}
-
 }  // namespace belfry

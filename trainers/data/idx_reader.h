@@ -30,7 +30,4 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std:
 // ".idx3-ubyte". Throws NotFound listing the names tried.
 std::string find_idx_file(FileSystem& files, const std::string& path);
 
-// parse_idx of find_idx_file.
-Tensor read_idx_file(FileSystem& files, const std::string& path, std::size_t rank);
-
 }  // namespace belfry

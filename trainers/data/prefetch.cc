@@ -28,7 +28,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
       gatherer_(dataset, workers, input_name(towers)) {
   require(first_tower_ >= 0 && first_tower_ + towers_ <= plan.towers(), "tower ", first_tower_,
           " of ", plan.towers());
-  require(start.step >= 0 && start.step < plan.batches_per_epoch(), "batch ", start.step,
+  require(start.batch >= 0 && start.batch < plan.batches_per_epoch(), "batch ", start.batch,
           " of an epoch of ", plan.batches_per_epoch());
   require(slots >= 2, "prefetching needs at least 2 slots, not ", slots);
   require(dataset.size() == plan.samples(), "a plan for ", plan.samples(),
@@ -80,14 +80,14 @@ Batch& Prefetcher::next() {
 }
 
 void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
-  slot.form = batch_plan_.form_of(position.step);
+  slot.form = batch_plan_.form_of(position.batch);
   FormBatch& filled = slot.filled();
   Batch& batch = filled.batch;
   batch.position = position;
   const auto fields = static_cast<std::size_t>(batch.fields);
   for (std::int64_t t = 0; t < towers_; ++t) {
     const std::span<const std::int64_t> rows =
-        batch_plan_.rows(order_, position.step, first_tower_ + t);
+        batch_plan_.rows(order_, position.batch, first_tower_ + t);
     if (rows.empty()) continue;
     gatherer_.gather(
         DataPass{batch_plan_.seed(), position.epoch}, rows,
@@ -117,8 +117,8 @@ void Prefetcher::produce(std::stop_token stop) {
         ++filled_;
         changed_.notify_all();
       }
-      if (++position.step == batch_plan_.batches_per_epoch()) {
-        position = {.epoch = position.epoch + 1, .step = 0};
+      if (++position.batch == batch_plan_.batches_per_epoch()) {
+        position = {.epoch = position.epoch + 1, .batch = 0};
         batch_plan_.shuffle(position.epoch, order_);
       }
     }

@@ -131,7 +131,7 @@ struct Optimizer::Shared {
   }
 
   UpdateOrder order;
-  OptimizerSlots state;
+  OptimizerSlots make_or_reuse;  // variables of slots and counters
   const Unscaling& unscaling;
   const UpdatedParts* parts = nullptr;
   std::map<DType, Output> rates = {};
@@ -154,8 +154,10 @@ Node& Optimizer::apply_parts(std::span<const Gradient> gradients, const UpdatedP
   require(rule_.takes_parts && gradients.size() == parts.parts.size(), "the optimizer ", rule_.name,
           " (built at ", at.site, ") updates whole variables, not parts of ", parts.parts.size(),
           " (.takes_parts)");
-  Shared shared{
-      .order = UpdateOrder::kOneByOne, .state = slots, .unscaling = unscaling, .parts = &parts};
+  Shared shared{.order = UpdateOrder::kOneByOne,
+                .make_or_reuse = slots,
+                .unscaling = unscaling,
+                .parts = &parts};
   return apply_row({gradients.begin(), gradients.end()}, shared, at);
 }
 
@@ -168,7 +170,7 @@ std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> 
       at.site,
       ") cannot apply gradients of a scaled loss, or clipped ones: its rule does not say that it "
       "heeds Update::factor (.takes_loss_scale)");
-  Shared shared{.order = order, .state = slots, .unscaling = unscaling};
+  Shared shared{.order = order, .make_or_reuse = slots, .unscaling = unscaling};
   std::vector<Node*> updates;
   for (const std::vector<Gradient>& row : rows)
     updates.push_back(&apply_row(provided(row, rule_.name, at.site), shared, at));
@@ -195,7 +197,8 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
   Output step;
   if (rule_.counts_steps) {
     if (!shared.counter)
-      shared.counter = state_beside(first, rule_.name + "/step", {}, DType::kI64, at, shared.state);
+      shared.counter =
+          state_beside(first, rule_.name + "/step", {}, DType::kI64, at, shared.make_or_reuse);
     step = shared.count(shared.counter, at).output();
   }
   // Tower 0's alone: averages have no copies.
@@ -228,7 +231,7 @@ Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Sh
     slots.push_back(
         state_beside(variable, cat(variable.logical_name(), "/", rule_.slots[s]),
                      part ? Shape{part->cuts[rank + 1] - part->cuts[rank]} : variable.shape(),
-                     variable.dtype(), at, shared.state, init::zeros(), part));
+                     variable.dtype(), at, shared.make_or_reuse, init::zeros(), part));
   const NameScope names(graph, cat("update_", variable.logical_name()));
   const ColocateWith with(variable.ref(), at.site);
   const ControlDependencies after(graph, shared.before(variable));
@@ -249,7 +252,7 @@ void Optimizer::begin_averages(const std::vector<Gradient>& gradients, Shared& s
     if (!shared.update_counter)
       shared.update_counter =
           state_beside(gradients[0].variable, cat(kWeightAverage, "/num_updates"), {}, DType::kI64,
-                       at, shared.state);
+                       at, shared.make_or_reuse);
     number = shared.count(shared.update_counter, at).output();
   }
   shared.average_steps.clear();
@@ -266,8 +269,9 @@ Node& Optimizer::average(Variable variable, Node& update, Shared& shared, At at)
     return identity(variable.node().variable().initial);
   };
   if (!average)
-    average = state_beside(variable, cat(variable.logical_name(), "/", kWeightAverage),
-                           variable.shape(), variable.dtype(), at, shared.state, first_value);
+    average =
+        state_beside(variable, cat(variable.logical_name(), "/", kWeightAverage), variable.shape(),
+                     variable.dtype(), at, shared.make_or_reuse, first_value);
   const ControlDependencies after(graph, std::vector<Node*>{&update});
   return move_average(average, variable, shared.average_steps[variable.dtype()],
                       shared.unscaling.factor);

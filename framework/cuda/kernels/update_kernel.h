@@ -26,9 +26,9 @@ namespace belfry::cuda {
 // The inputs of an update among those of its launch.
 class Operands {
  public:
-  explicit Operands(const Pointers& p) : inputs_(p.given_inputs()) {}
+  explicit Operands(const Pointers& p) : inputs_(p.mutable_inputs()) {}
   Operands(const Pointers& p, const FusedTensors::Update& update)
-      : inputs_(p.given_inputs()), update_(&update) {}
+      : inputs_(p.mutable_inputs()), update_(&update) {}
 
   template <class T>
   T* at(std::size_t i) const {

@@ -130,18 +130,6 @@ TEST(DeviceSpec, FullNamesAnswerToTheLegacySpelling) {
   EXPECT_EQ(DeviceSpec("/job:localhost/replica:0/task:0/cpu:0"), DeviceSpec::local("cpu", 0));
 }
 
-TEST(DeviceSpec, IsCompletedFromACompleteOne) {
-  const DeviceSpec base("/job:worker/replica:1/task:2/device:CPU:3");
-  EXPECT_EQ(DeviceSpec("/gpu:0").completed_from(base).str(),
-            "/job:worker/replica:1/task:2/device:GPU:0");
-  EXPECT_EQ(DeviceSpec("").completed_from(base), base);
-  EXPECT_THAT(message_of<InvalidArgument>([] { DeviceSpec("/gpu:0").completed_from("/cpu:1"); }),
-              HasSubstr("cannot be completed from '/device:CPU:1'"));
-  for (const char* partial : {"/replica:0/task:0/cpu:0", "/job:a/task:0/cpu:0",
-                              "/job:a/replica:0/cpu:0", "/job:a/replica:0/task:0/cpu"})
-    EXPECT_FALSE(DeviceSpec(partial).complete()) << partial;
-}
-
 // Matches [A-Za-z][A-Za-z0-9_]*.
 std::string random_word(std::mt19937& random) {
   const std::string_view letters =

@@ -1,4 +1,6 @@
+#include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
@@ -163,8 +165,8 @@ TEST(Graph, FindsNodesByNameAndSuggestsTheNearest) {
 TEST(Graph, ANameIsNotUsedUpByANodeThatIsRefused) {
   Graph graph;
   const Output x = fill(graph, {2}, 0), y = fill(graph, {3}, 0);
-  EXPECT_THROW(graph.add(find_op("AddN"), {x, y}, "sum"), InvalidArgument);
-  EXPECT_EQ(graph.add(find_op("AddN"), {x, x}, "sum").name(), "sum");
+  EXPECT_THROW(graph.add(kAddN, {x, y}, "sum"), InvalidArgument);
+  EXPECT_EQ(graph.add(kAddN, {x, x}, "sum").name(), "sum");
 }
 
 TEST(Graph, ANameIsNotUsedUpByANodeWhoseDeviceFunctionThrows) {
@@ -188,17 +190,16 @@ TEST(Graph, RefusesNodesOnceFrozen) {
 TEST(Graph, RefusesInputsOfOtherGraphsAndEmptyOnes) {
   Graph graph, other;
   const Output x = fill(graph, {}, 0), foreign = fill(other, {}, 0, DType::kF32, "foreign");
-  const Op& add_n = find_op("AddN");
   EXPECT_THAT(message_of<InvalidArgument>([&] {
-                graph.add(add_n, {x, foreign});
+                graph.add(kAddN, {x, foreign});
               }),
               HasSubstr("'foreign' belongs to another graph"));
   EXPECT_THAT(message_of<InvalidArgument>([&] {
-                graph.add(add_n, {x, Output()});
+                graph.add(kAddN, {x, Output()});
               }),
               HasSubstr("an input is empty"));
   EXPECT_THAT(message_of<InvalidArgument>([&] {
-                graph.add(find_op("Identity"), {x, x});
+                graph.add(kIdentity, {x, x});
               }),
               HasSubstr("takes 1 inputs, not 2"));
 }

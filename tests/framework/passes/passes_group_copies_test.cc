@@ -29,7 +29,7 @@ std::size_t grouped(const Plan& plan) {
 }
 
 std::ptrdiff_t captured(const Plan& plan) {
-  return std::ranges::count_if(cut_segments(plan), &Segment::captured);
+  return std::ranges::count_if(cut_segments(plan), &Segment::is_graph);
 }
 
 // Copies of several tensors in steps of `Averaging`.

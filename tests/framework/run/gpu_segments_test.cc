@@ -104,7 +104,7 @@ std::vector<std::vector<Tensor>> on_cpus(int towers, int steps) {
 
 int captured_segments(const Plan& plan) {
   const auto segments = cut_segments(plan);
-  return static_cast<int>(std::ranges::count_if(segments, &Segment::captured));
+  return static_cast<int>(std::ranges::count_if(segments, &Segment::is_graph));
 }
 
 TEST(GpuSegments, TrainToTheBitsOfCpus) {
@@ -181,7 +181,7 @@ TEST(GpuSegments, EndWhereSeveralRanksMeet) {
     for (const Segment& segment : cut_segments(*step.plan()))
       for (const LaunchIndex l : segment.launches)
         if (step.plan()->launches[l].rank) {
-          EXPECT_FALSE(segment.captured());
+          EXPECT_FALSE(segment.is_graph());
           ++alone;
         }
     EXPECT_EQ(alone, layout.physical);

@@ -226,7 +226,7 @@ inline void watch_host(const Plan& plan, Launch& launch, const test::StandInGpus
                 run = launch.run](const Pointers& p) {
     std::vector<test::Access> accesses;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      accesses.push_back(test::accessed(p.given_inputs()[i], inputs[i], i < writes));
+      accesses.push_back(test::accessed(p.mutable_inputs()[i], inputs[i], i < writes));
     for (std::size_t i = 0; i < outputs.size(); ++i)
       accesses.push_back(test::accessed(p.all_outputs()[i], outputs[i], true));
     const auto until = std::chrono::steady_clock::now() + patience;

@@ -65,7 +65,7 @@ TEST(Staging, OfTheNextBatchGivesTheBitsOfCpus) {
     const Plan& plan = *session.prepare(model.fetches(), model.feed_types()).plan();
     const auto segments = cut_segments(plan);
     EXPECT_EQ(gpus.calls().captures,
-              FeedSlots::kCount * std::ranges::count_if(segments, &Segment::captured));
+              FeedSlots::kCount * std::ranges::count_if(segments, &Segment::is_graph));
     EXPECT_EQ(gpus.calls().drains, 0);
   }
 }

@@ -17,8 +17,6 @@ namespace workers_test {
 
 using ::testing::HasSubstr;
 
-bool no_help() { return false; }
-
 TEST(Signal, IsReachedByEpochsUpToItsOwnAndPoisonReachesAll) {
   Gate gate;
   Signal signal;
@@ -40,7 +38,7 @@ TEST(Signal, PingPongNeverLosesAWakeUp) {
   std::int64_t shared = 0;  // ordered by the signals alone
   std::thread other([&] {
     for (std::int64_t i = 1; i <= kRounds; ++i) {
-      await(ping, i, gate, no_help);
+      await(ping, i, gate);
       ++shared;
       pong.set(i, gate);
     }
@@ -48,7 +46,7 @@ TEST(Signal, PingPongNeverLosesAWakeUp) {
   for (std::int64_t i = 1; i <= kRounds; ++i) {
     ++shared;
     ping.set(i, gate);
-    await(pong, i, gate, no_help);
+    await(pong, i, gate);
     if (i % 100 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));  // let it sleep
   }
   other.join();
@@ -95,7 +93,8 @@ TEST(Await, HelpsBeforeItWaits) {
   Gate gate;
   Signal signal;
   int jobs = 100;
-  await(signal, 1, gate, [&] {
+  const auto reached = [&] { return signal.reached(1); };
+  help_until(reached, gate, [&] {
     if (--jobs == 0) signal.set(1, gate);
     return true;
   });
@@ -108,7 +107,8 @@ TEST(Await, LooksForWorkOnceMoreWhenItIsKnownToSleep) {
   Signal signal;
   std::atomic<bool> helped{false};
   std::jthread worker([&] {
-    await(signal, 1, gate, [&] {
+    const auto reached = [&] { return signal.reached(1); };
+    help_until(reached, gate, [&] {
       if (!gate.has_sleepers()) return false;  // it is opened between the last look and this one
       helped = true;
       signal.set(1, other);  // wakes nobody
@@ -132,7 +132,7 @@ TEST(Await, SleepersWakeForOtherReasonsAndSleepAgain) {
     }
     signal.set(1, gate);
   });
-  await(signal, 1, gate, no_help);
+  await(signal, 1, gate);
   EXPECT_TRUE(signal.reached(1));
   waker.join();
 }
@@ -144,7 +144,7 @@ TEST(Gate, WakesAllSleepers) {
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 6; ++i)
     sleepers.emplace_back([&] {
-      await(signal, 1, gate, no_help);
+      await(signal, 1, gate);
       ++awake;
     });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -226,8 +226,7 @@ TEST(WorkerPool, WorkersOrderEachOtherThroughSignals) {
       std::vector<int> order;
       // From the last to the first, so that the caller waits longest.
       pool.run(workers, [&](int worker) {
-        if (worker + 1 < workers)
-          await(done[static_cast<std::size_t>(worker) + 1], 1, pool.gate(), no_help);
+        if (worker + 1 < workers) await(done[static_cast<std::size_t>(worker) + 1], 1, pool.gate());
         order.push_back(worker);
         done[static_cast<std::size_t>(worker)].set(1, pool.gate());
       });
@@ -262,7 +261,7 @@ TEST_F(ThreadHookTest, AWorkerThatCannotBeStartedIsNamedWithWhatToDo) {
 TEST_F(ThreadHookTest, AThreadThatCannotBeStartedForAGpuIsNamed) {
   refuse("the work of GPU 2 of 2");
   EXPECT_THAT(message_of<DeviceError>([] { WorkerPool pool(1, 2); }), HasSubstr("use fewer GPUs"));
-  EXPECT_EQ(WorkerPool(1, 1).workers(), 2);
+  EXPECT_EQ(WorkerPool(1, 1).workers(), 1) << "without those that enqueue";
 }
 
 TEST(WorkerPool, EndsWithoutARun) {

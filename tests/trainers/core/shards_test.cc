@@ -42,6 +42,11 @@ TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
   EXPECT_EQ(default_shards(mlp, 16), 1);
   EXPECT_EQ(default_shards(mlp, 17), 2);
   EXPECT_EQ(default_shards(mlp, 4096), 32);
+  const ModelWork between{.multiply_adds = 1e6, .weights = 0.2e6};
+  for (const std::int64_t batch : {4, 31, 32, 33, 47})
+    EXPECT_EQ(default_shards(between, batch), 2)
+        << "no batch of a model falls back to 1: " << batch;
+  EXPECT_EQ(default_shards(between, 3), 1);
   EXPECT_EQ(default_shards({}, 64), 8);
   EXPECT_EQ(default_shards(resnet, std::int64_t{1} << 40), 256);
 }

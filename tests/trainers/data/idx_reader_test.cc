@@ -21,6 +21,11 @@ std::string io_error(const Bytes& bytes, std::size_t rank = 3) {
   return message_of<IoError>([&] { parse_idx(bytes, "some.file", rank); });
 }
 
+Tensor read_idx_file(const std::string& path, std::size_t rank) {
+  const std::string found = find_idx_file(local_file_system(), path);
+  return parse_idx(*local_file_system().open(found), found, rank);
+}
+
 TEST(IdxReader, ReadsShapeAndValuesOfAPlainFile) {
   const Tensor images = parse_idx(idx_bytes({2, 3, 4}), "x", 3);
   EXPECT_EQ(images.shape(), (Shape{2, 3, 4}));
@@ -114,7 +119,7 @@ TEST(IdxReader, ReadsNoMoreOfAFileThanTheHeaderDeclares) {
   const auto refusal = [&](const Bytes& start) {
     const std::string path = folder.write("a-idx3-ubyte", start);
     std::filesystem::resize_file(path, std::uintmax_t{1} << 40);
-    return test::message_of<IoError>([&] { read_idx_file(local_file_system(), path, 3); });
+    return test::message_of<IoError>([&] { read_idx_file(path, 3); });
   };
   EXPECT_THAT(refusal(idx_bytes({2, 3, 4})),
               HasSubstr("a-idx3-ubyte: trailing bytes from byte 40"));
@@ -131,7 +136,7 @@ TEST(IdxReader, NamesWhatIsNoFile) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() + "/a-idx3-ubyte";
   std::filesystem::create_symlink("/dev/zero", path);
-  EXPECT_EQ(test::message_of<IoError>([&] { read_idx_file(local_file_system(), path, 3); }),
+  EXPECT_EQ(test::message_of<IoError>([&] { read_idx_file(path, 3); }),
             path + ": is a device, not a file to read");
 }
 
@@ -181,8 +186,7 @@ TEST(IdxReader, FindsAFileByEitherSpellingGzippedOrNot) {
       const test::TemporaryFolder folder;
       folder.write(name, content);
       for (const char* asked : {"a-idx3-ubyte", "a-idx3-ubyte.gz", "a.idx3-ubyte"})
-        EXPECT_EQ(read_idx_file(local_file_system(), folder.path() + "/" + asked, 3),
-                  parse_idx(plain, "x", 3))
+        EXPECT_EQ(read_idx_file(folder.path() + "/" + asked, 3), parse_idx(plain, "x", 3))
             << name << " asked as " << asked;
     }
   }
@@ -193,15 +197,14 @@ TEST(IdxReader, TakesTheNameThatWasAskedForWhenThereAreSeveral) {
   folder.write("a-idx1-ubyte", idx_bytes({3}));
   folder.write("a-idx1-ubyte.gz", gzip(idx_bytes({4})));
   const auto rows = [&](const char* name) {
-    return read_idx_file(local_file_system(), folder.path() + "/" + name, 1).elements();
+    return read_idx_file(folder.path() + "/" + name, 1).elements();
   };
   EXPECT_EQ(rows("a-idx1-ubyte"), 3);
   EXPECT_EQ(rows("a-idx1-ubyte.gz"), 4);
 }
 
 TEST(IdxReader, ListsTheNamesTriedForAMissingFile) {
-  const auto message = message_of<NotFound>(
-      [] { read_idx_file(local_file_system(), "/nowhere/a-idx3-ubyte.gz", 3); });
+  const auto message = message_of<NotFound>([] { read_idx_file("/nowhere/a-idx3-ubyte.gz", 3); });
   EXPECT_EQ(message,
             "no such file: /nowhere/a-idx3-ubyte.gz or /nowhere/a-idx3-ubyte or "
             "/nowhere/a.idx3-ubyte or /nowhere/a.idx3-ubyte.gz");

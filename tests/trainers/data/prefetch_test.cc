@@ -179,8 +179,8 @@ TEST(Prefetcher, RethrowsAfterTheBatchesBeforeTheFailureAndAgainLater) {
   Counting dataset(50);
   dataset.fail_at = 2 * 3 + 1;  // tower 1 of step 2
   Prefetcher input(dataset, BatchPlan(50, 3, 4, 7), {}, 7);
-  EXPECT_EQ(input.next().position.step, 0);
-  EXPECT_EQ(input.next().position.step, 1);
+  EXPECT_EQ(input.next().position.batch, 0);
+  EXPECT_EQ(input.next().position.batch, 1);
   for (int again = 0; again < 3; ++again)
     EXPECT_EQ(test::message_of<IoError>([&] { input.next(); }), "the disk is on fire");
 }

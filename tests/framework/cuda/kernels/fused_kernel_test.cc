@@ -216,7 +216,7 @@ TEST(FusedKernel, NotesStepsOfAdamThatCannotBe) {
       [&](const Pointers& p) {
         const std::vector<TensorType> types = bucket.plan().input_types(bucket.node());
         for (std::size_t i = 0; i < types.size(); ++i)
-          if (types[i].dtype == DType::kI64) *static_cast<std::int64_t*>(p.given_inputs()[i]) = 0;
+          if (types[i].dtype == DType::kI64) *static_cast<std::int64_t*>(p.mutable_inputs()[i]) = 0;
         run(p, queue);
       },
       0);
