@@ -17,8 +17,7 @@ using testing::HasSubstr;
 std::vector<std::int64_t> part_sizes(GradientPacker& packer, const TestGradients& gradients) {
   const GradientTable parts = packer.pack(gradients.table());
   std::vector<std::int64_t> sizes;
-  for (const Gradient& part : parts.row(0))
-    sizes.push_back(part.value.shape().elements());
+  for (const Gradient& part : parts.row(0)) sizes.push_back(part.value.shape().elements());
   return sizes;
 }
 
