@@ -69,14 +69,12 @@ Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
   const ProcessPlace place = grads.graph().process();
   const Output own = sum_here(grads, {0, grads.towers()}, first, last);
   const Cuts cuts = even_cuts(own.shape().elements(), place.size);
-  const std::vector<std::int64_t> sizes = piece_sizes(cuts);
-  const std::vector<Output> pieces = cut(own, sizes);
-  const auto piece_at = [&](int hop) {
-    return static_cast<std::size_t>((place.rank - hop + place.size - 1) % place.size);
-  };
-  Output sum = pieces[piece_at(0)];
+  const std::vector<Output> pieces = cut(own, piece_sizes(cuts));
+  const auto piece_at = [&](int hop) { return (place.rank - hop + place.size - 1) % place.size; };
+  const auto own_piece = [&](int hop) { return pieces[static_cast<std::size_t>(piece_at(hop))]; };
+  Output sum = own_piece(0);
   for (int hop = 1; hop < place.size; ++hop)
-    sum = add_n({pass_on(sum, place, sizes[piece_at(hop)]), pieces[piece_at(hop)]});
+    sum = add_n({pass_on(sum, place, cuts, piece_at(hop)), own_piece(hop)});
   if (mean) sum = sum / static_cast<double>(place.size * grads.towers());
   return gather_pieces(sum, place, cuts);
 }

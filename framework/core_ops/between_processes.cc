@@ -40,8 +40,9 @@ struct GatherOptions {
 
 struct PassOnOptions {
   int rank, size;
-  std::int64_t arriving;  // elements of the piece that comes
+  int arriving;  // which piece comes
   int tag;
+  Cuts cuts;
 };
 
 WorkRange piece_of(const Cuts& cuts, int rank) {
@@ -49,12 +50,18 @@ WorkRange piece_of(const Cuts& cuts, int rank) {
   return {cuts[r], cuts[r + 1]};
 }
 
+// Where the two halves of a node meet, and how many of `nodes`, which cover it, lie in the first.
+int middle_of(TreeNode node) { return node.begin + (node.end - node.begin + 1) / 2; }
+std::size_t count_left(std::span<const TreeNode> nodes, TreeNode node) {
+  const auto right = std::ranges::lower_bound(nodes, middle_of(node), {}, &TreeNode::begin);
+  return static_cast<std::size_t>(right - nodes.begin());
+}
+
 void add_covering(TreeNode node, TreeNode range, std::vector<TreeNode>& found) {
   if (range.begin <= node.begin && node.end <= range.end) return found.push_back(node);
   if (node.end <= range.begin || range.end <= node.begin) return;
-  const int middle = node.begin + (node.end - node.begin + 1) / 2;
-  add_covering({node.begin, middle}, range, found);
-  add_covering({middle, node.end}, range, found);
+  add_covering({node.begin, middle_of(node)}, range, found);
+  add_covering({middle_of(node), node.end}, range, found);
 }
 
 std::vector<TreeNode> covering_nodes_of(int rank, int size, int towers) {
@@ -148,9 +155,8 @@ class CoveringSum {
   template <class T>
   void add_block(Rows rows, Nodes nodes, TreeNode node, T* sum, std::int64_t from,
                  std::int64_t size) const {
-    const int middle = node.begin + (node.end - node.begin + 1) / 2;
-    const auto left = static_cast<std::size_t>(
-        std::ranges::lower_bound(nodes, middle, {}, &TreeNode::begin) - nodes.begin());
+    const int middle = middle_of(node);
+    const std::size_t left = count_left(nodes, node);
     T terms[2][kBlock];
     // A row itself, or the sum of several.
     const auto half = [&](Rows some, Nodes of_some, TreeNode over, T* term) -> const void* {
@@ -171,11 +177,9 @@ class CoveringSum {
 
 void add_in_order(std::span<const TreeNode> nodes, TreeNode node, std::vector<int>& additions) {
   if (nodes.size() == 1) return additions.push_back(0);
-  const int middle = node.begin + (node.end - node.begin + 1) / 2;
-  const auto left = static_cast<std::size_t>(
-      std::ranges::lower_bound(nodes, middle, {}, &TreeNode::begin) - nodes.begin());
-  add_in_order(nodes.first(left), {node.begin, middle}, additions);
-  add_in_order(nodes.subspan(left), {middle, node.end}, additions);
+  const std::size_t left = count_left(nodes, node);
+  add_in_order(nodes.first(left), {node.begin, middle_of(node)}, additions);
+  add_in_order(nodes.subspan(left), {middle_of(node), node.end}, additions);
   ++additions.back();
 }
 
@@ -230,7 +234,7 @@ bool has_whole(const GatherOptions& options, const Shape& input) {
   return !options.cuts.empty() && input == Shape{options.cuts.back()};
 }
 
-OutputTypes all_gather_shape(const ShapeContext& c) {
+OutputTypes gather_shape(const ShapeContext& c) {
   const auto& options = c.options<GatherOptions>();
   if (!options.cuts.empty()) {
     const std::int64_t piece = piece_of(options.cuts, options.peers.rank).size();
@@ -245,7 +249,7 @@ OutputTypes all_gather_shape(const ShapeContext& c) {
   return {shape};
 }
 
-Exchange all_gather_exchange(const Node& node, const Pointers& p) {
+Exchange gather_exchange(const Node& node, const Pointers& p) {
   const auto& options = node.options<GatherOptions>();
   const Peers& peers = options.peers;
   const TensorType& type = node.input(0).type();
@@ -274,16 +278,18 @@ Exchange all_gather_exchange(const Node& node, const Pointers& p) {
 
 OutputTypes pass_on_shape(const ShapeContext& c) {
   c.require_rank(0, 1);
-  return {Shape{c.options<PassOnOptions>().arriving}};
+  const auto& options = c.options<PassOnOptions>();
+  return {Shape{piece_of(options.cuts, options.arriving).size()}};
 }
 
 Exchange pass_on_exchange(const Node& node, const Pointers& p) {
-  const auto& [rank, size, arriving, tag] = node.options<PassOnOptions>();
+  const auto& [rank, size, arriving, tag, cuts] = node.options<PassOnOptions>();
   const TensorType& sent = node.input(0).type();
   const auto message = [&](int peer, const void* tensor, std::int64_t elements) {
     return GroupMessage{peer, tag, bytes_at(tensor, {0, elements}, sent.dtype)};
   };
-  return {.received = {message((rank + size - 1) % size, p.output<void>(), arriving)},
+  const std::int64_t received = piece_of(cuts, arriving).size();
+  return {.received = {message((rank + size - 1) % size, p.output<void>(), received)},
           .sent = {message((rank + 1) % size, p.input<void>(0), sent.shape.elements())}};
 }
 
@@ -369,10 +375,10 @@ const Op kAddPieces{.name = "AddPieces",
 
 const Op kGatherPieces{.name = "GatherPieces",
                        .inputs = 1,
-                       .shape = all_gather_shape,
+                       .shape = gather_shape,
                        .no_gradient = kExchangeHasNoGradient,
                        .in_place = InPlace::kFirst,
-                       .exchange = all_gather_exchange,
+                       .exchange = gather_exchange,
                        .reference = messages_alone,
                        .half = true};
 
@@ -392,6 +398,15 @@ const Op kMpiAllReduce{.name = "MpiAllReduce",
                        .cpu_only = "MPI sums memory of hosts"};
 
 std::vector<Node*> exchanges(const Graph& graph) { return graph.nodes(kCollection); }
+
+std::int64_t row_bytes(const Node& node) {
+  const auto of_pieces = [&](const Cuts& cuts) {
+    return cuts.back() * static_cast<std::int64_t>(size_of(node.input(0).type().dtype));
+  };
+  if (&node.op() == &kScatterPieces) return of_pieces(node.options<ScatterOptions>().cuts);
+  if (&node.op() == &kPassOn) return of_pieces(node.options<PassOnOptions>().cuts);
+  return node.output_type(0).bytes();
+}
 
 std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
   std::vector<TreeNode> found;
@@ -466,11 +481,10 @@ Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int t
                 cuts, at);
 }
 
-Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at) {
+Output pass_on(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at) {
   Graph& graph = piece.graph();
-  return exchanged(graph, kPassOn, {&piece, 1},
-                   NodeOptions(PassOnOptions{place.rank, place.size, arriving, next_tag(graph)}),
-                   at);
+  const PassOnOptions options{place.rank, place.size, arriving, next_tag(graph), cuts};
+  return exchanged(graph, kPassOn, {&piece, 1}, NodeOptions(options), at);
 }
 
 Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at) {

@@ -72,9 +72,9 @@ struct PieceSum {
 };
 PieceSum piece_sum(const KernelPlan& plan);
 
-// Sends a piece to the next process of the ring by rank, and returns what comes from the one
-// before, of `arriving` elements.
-Output pass_on(Output piece, ProcessPlace place, std::int64_t arriving, At at = {});
+// Sends a piece of a row to the next process of the ring by rank, and returns the one that comes
+// from the process before: number `arriving` of the cuts.
+Output pass_on(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at = {});
 // The row of which each process has its piece. Or, of a row that is as long, has it there.
 Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at = {});
 
@@ -87,6 +87,8 @@ Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
 // The nodes of the graph that send to other processes, in order of creation.
 std::vector<Node*> exchanges(const Graph& graph);
+// Of the row whose pieces such a node sends: the same in all processes.
+std::int64_t row_bytes(const Node& exchange);
 
 extern const Op kScatterPieces, kAddPieces, kGatherPieces, kPassOn, kMpiAllReduce;
 

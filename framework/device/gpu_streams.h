@@ -17,7 +17,7 @@ namespace belfry {
 struct Communicators {
   std::vector<int> gpus = {};
   std::unique_ptr<GpuCommunicators> live = {};  // null before the first use, and after a failure
-  int made = 0;                                 // how often
+  int made = 0;                                 // how often they were made
 };
 
 class GpuStreams {

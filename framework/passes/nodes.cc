@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique.h"
+#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
@@ -135,23 +136,32 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consu
 // Whether a node's results come from other processes or GPUs, while its device does something else.
 bool communicates(const PlanNode& node) { return node.op->exchange || node.op->ranks; }
 
+// What such a node sends of, by which all processes find one order of their messages.
+std::int64_t bytes_of_messages(const PlanNode& node) {
+  return node.op->exchange ? row_bytes(*node.node) : node.types[0].bytes();
+}
+
 // Nodes that wait for what communicates. A strand stands still while its next launch waits. So they
-// go behind what need not wait, until so many later bytes are under way.
+// go behind what need not wait, until many later bytes are under way: 16 MiB, or an eighth of all.
 class Awaiting {
  public:
   explicit Awaiting(const PlanGraph& plan)
-      : plan_(plan), due_(plan.nodes.size()), follows_(plan.nodes.size()) {}
+      : plan_(plan), due_(plan.nodes.size()), is_behind_(plan.nodes.size()) {
+    std::int64_t all = 0;
+    for (const PlanNode& node : plan.nodes)
+      if (communicates(node)) all += bytes_of_messages(node);
+    under_way_ = std::min(all / 8, kMostUnderWay);
+  }
 
   // Notes a node that has its place now.
   void place(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
-    for (const Value& input : node.inputs) follows_[n] |= follows_[input.node];
+    for (const Value& input : node.inputs) is_behind_[n] |= is_behind_[input.node];
     if (!node.launches()) due_[n] = due(node);
     if (!communicates(node)) return;
-    if (!follows_[n])
-      for (const Value& input : node.inputs) begun_ += plan_.type(input).bytes();
-    due_[n] = begun_ + kUnderWay;
-    follows_[n] = true;
+    if (!is_behind_[n]) begun_ += bytes_of_messages(node);
+    due_[n] = begun_ + under_way_;
+    is_behind_[n] = true;
   }
 
   // False: the node need not wait.
@@ -162,7 +172,7 @@ class Awaiting {
     return true;
   }
 
-  // The first that is due, or the first of all.
+  // The first that is due, or, where all else must wait, the first of all: its messages were first.
   std::optional<NodeIndex> take(bool any) {
     auto next = std::ranges::find_if(held_, [&](const Held& held) { return held.due <= begun_; });
     if (next == held_.end() && any) next = held_.begin();
@@ -173,7 +183,7 @@ class Awaiting {
   }
 
  private:
-  static constexpr std::int64_t kUnderWay = 16 << 20;
+  static constexpr std::int64_t kMostUnderWay = 16 << 20;
   struct Held {
     NodeIndex node;
     std::int64_t due;
@@ -186,12 +196,13 @@ class Awaiting {
   }
 
   const PlanGraph& plan_;
-  // Bytes of all that communicates by itself, and not behind something else that does.
+  std::int64_t under_way_ = 0;
+  // Bytes of all that communicates so far, but not of what is behind other messages.
   std::int64_t begun_ = 0;
-  // By node that communicates: at so many of these, users need not be held. 0: others.
+  // Once begun_ has reached it, users of the node need not be held. 0: it does not communicate.
   Indexed<PlanNode, std::int64_t> due_;
-  Indexed<PlanNode, char> follows_;  // what communicates, or does so itself
-  std::vector<Held> held_;           // in the order in which they could go
+  Indexed<PlanNode, char> is_behind_;  // a message, or sends one itself
+  std::vector<Held> held_;             // in the order in which they could go
 };
 
 // The nodes in their new order, fewer on a cycle.

@@ -11,7 +11,8 @@
 namespace belfry {
 namespace {
 
-// Of each combined tensor at a time: with all that it is made of, it stays in the second cache.
+// Bytes of a combined tensor that are made at a time: they stay in the second cache, with all that
+// they are made of.
 constexpr std::int64_t kUpdateChunk = 8 << 10;
 
 KernelRun prepare_part(const Op& op, KernelPlan& kernel, bool reference) {

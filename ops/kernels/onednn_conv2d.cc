@@ -3,8 +3,11 @@
 #include "belfry/ops/kernels/onednn_gemm.h"
 
 #if BELFRY_ONEDNN
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
@@ -19,7 +22,7 @@ using onednn::Primitive;
 // Descriptions of a convolution's tensors, in oneDNN's order of dimensions: NCHW, OIHW or GOIHW.
 struct Descriptions {
   memory::desc x, y, filter, plain_filter;
-  memory::dims strides, left_out, before, after;
+  memory::dims strides, between_taps, before, after;
 
   explicit Descriptions(const ConvShape& s) {
     const FilterAxis &v = s.vertical, &h = s.horizontal;
@@ -31,7 +34,7 @@ struct Descriptions {
     filter = onednn::dense(filter_dims, tag::any);
     plain_filter = onednn::dense(filter_dims, s.groups > 1 ? tag::gohwi : tag::ohwi);
     strides = {v.stride, h.stride};
-    left_out = {v.dilation - 1, h.dilation - 1};  // pixels between taps: oneDNN's dilation
+    between_taps = {v.dilation - 1, h.dilation - 1};  // pixels between taps: oneDNN's dilation
     before = {v.before, h.before};
     after = {v.after, h.after};
   }
@@ -40,25 +43,25 @@ struct Descriptions {
 // What differs between versions of the library.
 dnnl::convolution_forward::primitive_desc describe_forward(const Descriptions& d) {
   return {{dnnl::prop_kind::forward_training, algorithm::convolution_direct, d.x, d.filter, d.y,
-           d.strides, d.left_out, d.before, d.after},
+           d.strides, d.between_taps, d.before, d.after},
           onednn::user_scratchpad(),
           onednn::engine()};
 }
 
 dnnl::convolution_backward_data::primitive_desc describe_grad_input(const Descriptions& d) {
-  return {
-      {algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.left_out, d.before, d.after},
-      onednn::user_scratchpad(),
-      onednn::engine(),
-      describe_forward(d)};
+  return {{algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.between_taps, d.before,
+           d.after},
+          onednn::user_scratchpad(),
+          onednn::engine(),
+          describe_forward(d)};
 }
 
 dnnl::convolution_backward_weights::primitive_desc describe_grad_filter(const Descriptions& d) {
-  return {
-      {algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.left_out, d.before, d.after},
-      onednn::user_scratchpad(),
-      onednn::engine(),
-      describe_forward(d)};
+  return {{algorithm::convolution_direct, d.x, d.filter, d.y, d.strides, d.between_taps, d.before,
+           d.after},
+          onednn::user_scratchpad(),
+          onednn::engine(),
+          describe_forward(d)};
 }
 
 // A convolution and the copy of its filter to or from oneDNN's layout. The workspace holds that
@@ -73,18 +76,18 @@ struct Convolution {
   }
 };
 
-enum class Filter { kRead, kWritten };
+enum class FilterUse { kRead, kWritten };
 
 std::shared_ptr<const Convolution> assemble(KernelPlan& plan, Primitive main,
                                             const memory::desc& plain, const memory::desc& chosen,
-                                            Filter filter) {
+                                            FilterUse filter) {
   auto conv = std::make_shared<Convolution>(std::move(main));
   const std::string node = plan.node().describe();
-  const bool packed = filter == Filter::kRead && plan.input(1).shape.rank() == 1;
+  const bool packed = filter == FilterUse::kRead && plan.input(1).shape.rank() == 1;
   if (chosen != plain && !packed) {
     conv->filter_bytes = onednn::round_to_64(chosen.get_size());
-    conv->copy = filter == Filter::kRead ? onednn::reorder(node, plain, chosen)
-                                         : onednn::reorder(node, chosen, plain);
+    conv->copy = filter == FilterUse::kRead ? onednn::reorder(node, plain, chosen)
+                                            : onednn::reorder(node, chosen, plain);
   }
   plan.workspace(conv->workspace_bytes());
   return conv;
@@ -152,7 +155,7 @@ ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape) {
     Primitive main(plan.node().describe(), dnnl::convolution_forward(chosen), chosen,
                    {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     return reading_filter(
-        assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), Filter::kRead),
+        assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), FilterUse::kRead),
         DNNL_ARG_SRC, DNNL_ARG_DST);
   });
 }
@@ -176,7 +179,7 @@ ConvRun onednn_conv2d_grad_input(KernelPlan& plan, const ConvShape& shape) {
     Primitive main(plan.node().describe(), dnnl::convolution_backward_data(chosen), chosen,
                    {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC});
     return reading_filter(
-        assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), Filter::kRead),
+        assemble(plan, std::move(main), d.plain_filter, chosen.weights_desc(), FilterUse::kRead),
         DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
   });
 }
@@ -218,7 +221,7 @@ ConvRun onednn_conv2d_grad_filter(KernelPlan& plan, const ConvShape& shape) {
     Primitive main(plan.node().describe(), dnnl::convolution_backward_weights(chosen), chosen,
                    {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS});
     auto conv = assemble(plan, std::move(main), d.plain_filter, chosen.diff_weights_desc(),
-                         Filter::kWritten);
+                         FilterUse::kWritten);
     return [conv](const float* x, const float* dy, float* filter, std::byte* workspace) {
       std::byte* const scratch = workspace + conv->filter_bytes;
       void* const weights = conv->copy ? static_cast<void*>(workspace) : filter;

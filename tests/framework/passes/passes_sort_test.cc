@@ -62,27 +62,40 @@ TEST_F(SortTest, EagerNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
                                                        "sum", "write", "d", "d/copy", "last"));
 }
 
-// Each sum is of 4 MiB: what waits for the first goes behind 16 MiB more.
-TEST(SortMessages, PutsWhatWaitsForOneBehindTheNextOnes) {
-  const ProcessPlace place{.rank = 0, .size = 2};
+// Of a step of six sums of 4 MiB: T computes, S and G are messages, A adds what S brings.
+std::string order_of_sums(ProcessPlace place, int towers) {
   Graph graph(1, place);
   Output x = fill(graph, {1 << 20}, 0.5, DType::kF32, "x");
-  std::vector<Fetch> sums;
+  const TreeNode here{place.rank * towers, (place.rank + 1) * towers};
+  const std::size_t nodes = covering_nodes(here, place.size * towers).size();
+  std::vector<Fetch> fetches;
   for (int i = 0; i < 6; ++i) {
     x = tanh(x);
-    sums.emplace_back(sum_over_processes({{x}}, place, 1, false));
+    const std::vector<Output> own(nodes, x);
+    fetches.emplace_back(sum_over_processes(own, place, towers, false));
   }
   const Variable v = variable(graph, "v", {1 << 20});
-  sums.emplace_back(assign(v, x));  // plans without writes keep the order of creation
+  fetches.emplace_back(assign(v, x));  // plans without writes keep the order of creation
   Session session(graph, {.dry_run = true, .planned_place = place});
-  const Plan& plan = *session.prepare(sums).plan();
+  const Plan& plan = *session.prepare(fetches).plan();
   const std::map<const Op*, char> letters{
       {&kTanh, 'T'}, {&kScatterPieces, 'S'}, {&kAddPieces, 'A'}, {&kGatherPieces, 'G'}};
   std::string order;
   for (const Launch& launch : plan.launches)
     if (const auto letter = letters.find(plan.node(launch.node).op); letter != letters.end())
       order += letter->second;
-  EXPECT_EQ(order, "TSTSTSTSTSAGTSAGAGAGAGAG");
+  return order;
+}
+
+// An eighth of all messages is 6 MiB: the first sum waits for the second and the third.
+TEST(SortMessages, PutsWhatWaitsForOneBehindTheNextOnes) {
+  EXPECT_EQ(order_of_sums({.rank = 0, .size = 2}, 1), "TSTSTSAGTSAGTSAGTSAGAGAG");
+}
+
+// The first of three processes with two towers has one node of the tree, and the others two.
+TEST(SortMessages, IsTheSameInAllProcesses) {
+  const std::string first = order_of_sums({.rank = 0, .size = 3}, 2);
+  for (const int rank : {1, 2}) EXPECT_EQ(order_of_sums({.rank = rank, .size = 3}, 2), first);
 }
 
 }  // namespace passes_sort_test
