@@ -234,7 +234,7 @@ bool has_whole(const GatherOptions& options, const Shape& input) {
   return !options.cuts.empty() && input == Shape{options.cuts.back()};
 }
 
-OutputTypes gather_shape(const ShapeContext& c) {
+OutputTypes gather_pieces_shape(const ShapeContext& c) {
   const auto& options = c.options<GatherOptions>();
   if (!options.cuts.empty()) {
     const std::int64_t piece = piece_of(options.cuts, options.peers.rank).size();
@@ -249,7 +249,7 @@ OutputTypes gather_shape(const ShapeContext& c) {
   return {shape};
 }
 
-Exchange gather_exchange(const Node& node, const Pointers& p) {
+Exchange gather_pieces_exchange(const Node& node, const Pointers& p) {
   const auto& options = node.options<GatherOptions>();
   const Peers& peers = options.peers;
   const TensorType& type = node.input(0).type();
@@ -375,10 +375,10 @@ const Op kAddPieces{.name = "AddPieces",
 
 const Op kGatherPieces{.name = "GatherPieces",
                        .inputs = 1,
-                       .shape = gather_shape,
+                       .shape = gather_pieces_shape,
                        .no_gradient = kExchangeHasNoGradient,
                        .in_place = InPlace::kFirst,
-                       .exchange = gather_exchange,
+                       .exchange = gather_pieces_exchange,
                        .reference = messages_alone,
                        .half = true};
 
