@@ -42,9 +42,14 @@ std::string Mode::name() const {
 }
 
 bool Mode::canonical(const std::vector<DeviceSpec>& devices) const {
+  return combines_canonically(find_trainer(trainer), allreduce, devices);
+}
+
+bool combines_canonically(const TrainerKind& kind, const std::string& allreduce,
+                          const std::vector<DeviceSpec>& devices) {
   const auto towers = static_cast<int>(devices.size());
-  if (!find_trainer(trainer).canonical) return false;
-  if (allreduce.empty()) return towers == 1;  // several can only take turns
+  if (!kind.canonical) return false;
+  if (allreduce.empty()) return towers == 1 || (!kind.accepts && !kind.takes_one_device);
   if (allreduce == "auto") return true;
   try {
     const std::unique_ptr<Strategy> strategy = make_strategy(allreduce);

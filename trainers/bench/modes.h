@@ -38,6 +38,11 @@ std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices);
 std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
                                       const Dataset& train, std::string& refusal);
 
+// Whether a trainer of this kind combines the gradients of towers on these devices so. Without a
+// strategy it does if it takes none, and combines in one way of its own.
+bool combines_canonically(const TrainerKind& kind, const std::string& allreduce,
+                          const std::vector<DeviceSpec>& devices);
+
 // Whether what the trainer, made in this mode, ends with must have the bits of all canonical modes:
 // the mode is, and the model lets it (TrainingGraph::canonical).
 bool is_canonical(const Mode& mode, const Trainer& trainer);

@@ -58,7 +58,10 @@ std::string of_batches(std::span<const BatchForm> forms, int shards) {
 }
 
 std::string of_sums(const TrainerOptions& options, const TrainerKind& kind) {
-  if (!kind.canonical) return cat("the trainer ", kind.name, " updates by each tower's gradients");
+  if (!kind.canonical)
+    return cat("the trainer ", kind.name,
+               kind.combines() ? " does not promise the bits of one tower"
+                               : " updates by each tower's gradients");
   const std::string& name = options.aggregation.allreduce;
   if (name.empty()) return "";
   const std::unique_ptr<Strategy> strategy = make_strategy(name);

@@ -160,7 +160,7 @@ class FlagChecks {
                        " takes one device, but ", written("--devices"), " has ", towers);
     require<FlagError>(!given("--parameter_device") || kind_->spreads_variables(),
                        written("--parameter_device"), " has no use for ", chosen_trainer(),
-                       ", which has variables on every device; say --trainer=parameter_server");
+                       ", which does not spread variables; say --trainer=parameter_server");
   }
 
   void choose_strategy() {
@@ -174,7 +174,8 @@ class FlagChecks {
         kind_->accepts         ? " does not take "
         : kind_->takes_async() ? " combines no gradients: those of each tower update the variables "
                                  "by themselves, so it takes no "
-                               : " has no gradients to combine, so it takes no ";
+        : kind_->takes_one_device ? " has no gradients to combine, so it takes no "
+                                  : " combines gradients in a way of its own, so it takes no ";
     require<FlagError>(kind_->accepts && kind_->accepts(allreduce), chosen_trainer(), why_not, flag,
                        without_strategy(allreduce));
     // Several processes ask again when they have met.

@@ -209,6 +209,14 @@ TEST(Modes, PutCanonicalOnesFirst) {
   EXPECT_FALSE((Mode{"replicated", "left_to_right"}.canonical(options(4).devices)));
   EXPECT_FALSE((Mode{"replicated", "no_such_strategy"}.canonical(options(4).devices)));
   EXPECT_TRUE(Mode{"simple"}.canonical(options(1).devices));
+  EXPECT_FALSE(Mode{"simple"}.canonical(options(2).devices));
+}
+
+// As a trainer of a user, who gives it no strategies to choose from.
+TEST(Modes, AreCanonicalForATrainerThatPromisesItAndCombinesInOneWay) {
+  const TrainerKind own{.name = "own", .canonical = true};
+  EXPECT_TRUE(combines_canonically(own, "", options(4).devices));
+  EXPECT_FALSE(combines_canonically({.name = "own"}, "", options(4).devices));
 }
 
 TEST(CheckEquivalence, ShowsHowFarItIs) {

@@ -279,5 +279,17 @@ TEST(Independence, IsLostByOtherOrdersOfSums) {
   EXPECT_THAT(because({.devices = 2, .trainer = "async"}), HasSubstr("the trainer async"));
 }
 
+TEST(KDependence, OfATrainerThatPromisesNothingSaysSo) {
+  TrainerKind own = find_trainer("replicated");
+  own.name = "own";
+  own.canonical = false;
+  TrainerOptions options{.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4};
+  options.devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
+  const auto data = smooth_data(8);
+  Trainer trainer(own, options, *data);
+  EXPECT_THAT(trainer.k_dependence(),
+              HasSubstr("the trainer own does not promise the bits of one tower"));
+}
+
 }  // namespace independence_test
 }  // namespace belfry
