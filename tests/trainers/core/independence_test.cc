@@ -284,6 +284,7 @@ TEST(KDependence, OfATrainerThatPromisesNothingSaysSo) {
   own.name = "own";
   own.canonical = false;
   TrainerOptions options{.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4};
+  options.shards = 2;
   options.devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
   const auto data = smooth_data(8);
   Trainer trainer(own, options, *data);
