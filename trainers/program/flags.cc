@@ -155,10 +155,11 @@ void TrainFlagSet::add_training(FlagParser& parser) {
   parser.add("--shards", trainer.shards, 1, kMost, "V",
              "parts of the global batch that are computed apart, as many on each CPU: any core may "
              "compute one, and V alone decides the bits of results [by model and global batch]");
-  parser.add(
-      "--gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps, 1, kMost, "N",
-      "batches per step, one after another: one update by the mean of their gradients, as "
-      "with N times the batch, in the memory of one; schedules and progress count updates [1]");
+  parser.add("--gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps, 1, kMost,
+             "N",
+             "batches per step, one after another: one update by the mean of their gradients, as "
+             "with N times the batch, in less memory if N is large; schedules and progress count "
+             "updates [1]");
   if (!defaults_.benchmark)
     parser.add(
         "--uneven",
