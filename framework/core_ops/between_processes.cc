@@ -50,34 +50,6 @@ WorkRange piece_of(const Cuts& cuts, int rank) {
   return {cuts[r], cuts[r + 1]};
 }
 
-// Where the two halves of a node meet, and how many of `nodes`, which cover it, lie in the first.
-int middle_of(TreeNode node) { return node.begin + (node.end - node.begin + 1) / 2; }
-std::size_t count_left(std::span<const TreeNode> nodes, TreeNode node) {
-  const auto right = std::ranges::lower_bound(nodes, middle_of(node), {}, &TreeNode::begin);
-  return static_cast<std::size_t>(right - nodes.begin());
-}
-
-void add_covering(TreeNode node, TreeNode range, std::vector<TreeNode>& found) {
-  if (range.begin <= node.begin && node.end <= range.end) return found.push_back(node);
-  if (node.end <= range.begin || range.end <= node.begin) return;
-  add_covering({node.begin, middle_of(node)}, range, found);
-  add_covering({middle_of(node), node.end}, range, found);
-}
-
-std::vector<TreeNode> covering_nodes_of(int rank, int size, int towers) {
-  return covering_nodes({rank * towers, (rank + 1) * towers}, size * towers);
-}
-
-// Of `size` processes, in order.
-std::vector<TreeNode> all_covering_nodes(int size, int towers) {
-  std::vector<TreeNode> all;
-  for (int r = 0; r < size; ++r) {
-    const std::vector<TreeNode> some = covering_nodes_of(r, size, towers);
-    all.insert(all.end(), some.begin(), some.end());
-  }
-  return all;
-}
-
 std::int64_t nodes_of_others(int rank, int size, int towers) {
   return std::ssize(all_covering_nodes(size, towers)) -
          std::ssize(covering_nodes_of(rank, size, towers));
@@ -174,14 +146,6 @@ class CoveringSum {
   const std::vector<TreeNode> nodes_;
   const TreeNode root_;
 };
-
-void add_in_order(std::span<const TreeNode> nodes, TreeNode node, std::vector<int>& additions) {
-  if (nodes.size() == 1) return additions.push_back(0);
-  const std::size_t left = count_left(nodes, node);
-  add_in_order(nodes.first(left), {node.begin, middle_of(node)}, additions);
-  add_in_order(nodes.subspan(left), {middle_of(node), node.end}, additions);
-  ++additions.back();
-}
 
 OutputTypes add_shape(const ShapeContext& c) {
   const auto& [place, towers, mean, cuts, whole] = c.options<PieceOptions>();
@@ -408,12 +372,6 @@ std::int64_t row_bytes(const Node& node) {
   return node.output_type(0).bytes();
 }
 
-std::vector<TreeNode> covering_nodes(TreeNode range, int leaves) {
-  std::vector<TreeNode> found;
-  add_covering({0, leaves}, range, found);
-  return found;
-}
-
 PieceSum piece_sum(const KernelPlan& plan) {
   const auto& [place, towers, mean, cuts, whole] = plan.options<PieceOptions>();
   const int rank = place.rank, size = place.size;
@@ -425,7 +383,7 @@ PieceSum piece_sum(const KernelPlan& plan) {
                .own = static_cast<int>(covering_nodes_of(rank, size, towers).size()),
                .piece = piece_of(cuts, rank),
                .whole = whole};
-  add_in_order(all, {0, size * towers}, sum.additions);
+  sum.additions = additions_in_order(all, {0, size * towers});
   return sum;
 }
 

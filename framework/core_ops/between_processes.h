@@ -5,20 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/group/process_place.h"
 
 namespace belfry {
-
-// A node of the canonical tree over the towers of all processes: the balanced tree over leaves 0 ..
-// n - 1, split at ceil(n / 2). Half-open.
-struct TreeNode {
-  int begin, end;
-  bool operator==(const TreeNode&) const = default;
-};
-
-// The largest nodes of the tree over `leaves` that lie in [begin, end), in order.
-std::vector<TreeNode> covering_nodes(TreeNode range, int leaves);
 
 // Where the pieces of a row begin, by rank, and where the last one ends: piece r is [cuts[r],
 // cuts[r + 1]). Pieces may be empty.

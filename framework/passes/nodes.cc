@@ -156,6 +156,7 @@ class Awaiting {
   // Notes a node that has its place now.
   void place(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
+    if (begun_ == 0 && !communicates(node)) return;  // as all nodes of most plans
     for (const Value& input : node.inputs) is_behind_[n] |= is_behind_[input.node];
     if (!node.launches()) due_[n] = due(node);
     if (!communicates(node)) return;
@@ -166,6 +167,7 @@ class Awaiting {
 
   // False: the node need not wait.
   bool hold(NodeIndex n) {
+    if (begun_ == 0) return false;
     const PlanNode& node = plan_.node(n);
     if (due(node) == 0 || !node.launches() || communicates(node)) return false;
     held_.push_back({n, due(node)});

@@ -158,7 +158,7 @@ void TrainFlagSet::add_training(FlagParser& parser) {
   parser.add("--gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps, 1, kMost,
              "N",
              "batches per step, one after another: one update by the mean of their gradients, as "
-             "with N times the batch, in less memory if N is large; schedules and progress count "
+             "with N times the batch; schedules and progress count "
              "updates [1]");
   if (!defaults_.benchmark)
     parser.add(
