@@ -305,6 +305,7 @@ class MemoryPlanner {
   // Largest first, each at the lowest offset that no conflicting block overlaps.
   void lay_out() {
     made_.arena_bytes.assign(context_.devices.size(), 0);
+    made_.kept_bytes.assign(context_.devices.size(), 0);
     made_.slices.resize(context_.devices.size());
     std::vector<std::vector<Block>> common(context_.devices.size());
     std::vector<std::vector<Block>> sliced(context_.devices.size());
@@ -340,20 +341,20 @@ class MemoryPlanner {
     return packed.bytes;
   }
 
-  // What outlives runs lies behind what does not: constants of GPUs.
+  // What outlives runs: constants of GPUs.
   void append_constant(BufferRecord& record) {
     if (record.kind != BufferKind::kConstant || !device(record).on_gpu()) return;
-    std::int64_t& end = made_.arena_bytes[at(record.device)];
+    std::int64_t& end = made_.kept_bytes[at(record.device)];
     record.offset = end;
     end += align(record.bytes, device(record));
   }
 
-  // So do the slots for what a GPU is fed with; those of the host lie behind the first device's.
+  // And the slots for what a GPU is fed with; those of the host are the first device's.
   void append_feeds(int d, const std::vector<BufferIndex>& buffers) {
     const Device& fed = context_.device(d);
-    std::int64_t& end = made_.arena_bytes[at(d)];
+    std::int64_t& end = made_.kept_bytes[at(d)];
     FeedSlots slots{
-        .device = d, .gpu = fed.gpu, .bytes = 0, .offset = end, .on_host = made_.arena_bytes[0]};
+        .device = d, .gpu = fed.gpu, .bytes = 0, .offset = end, .on_host = made_.kept_bytes[0]};
     for (const BufferIndex b : buffers) {
       BufferRecord& record = made_.buffers[b];
       record.offset = end + slots.bytes;
@@ -361,7 +362,7 @@ class MemoryPlanner {
       slots.buffers.push_back(b);
     }
     end += FeedSlots::kCount * slots.bytes;
-    made_.arena_bytes[0] += FeedSlots::kCount * slots.bytes;
+    made_.kept_bytes[0] += FeedSlots::kCount * slots.bytes;
     made_.feed_slots.push_back(std::move(slots));
   }
 

@@ -113,7 +113,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
-// Behind that lie constants of GPUs and FeedSlots.
+// Constants of GPUs and FeedSlots outlive runs, so they are no part of it.
 MemoryLayout plan_memory(const PlanGraph& graph, const ExecutionSchedule& schedule,
                          const PlanContext& context);
 

@@ -61,11 +61,12 @@ class MemoryCount {
   explicit MemoryCount(const Plan& plan) : plan_(plan) {}
 
   PlanMemory run() {
-    made_.devices.resize(plan_.arena_bytes.size());
+    made_.arenas.resize(plan_.arena_bytes.size());
+    made_.others.resize(plan_.arena_bytes.size());
     note_gradients();
     find_uses();
     divide_arenas();
-    for (std::size_t d = 0; d < made_.devices.size(); ++d) count_arena(static_cast<int>(d));
+    for (std::size_t d = 0; d < made_.arenas.size(); ++d) count_device(static_cast<int>(d));
     for (const auto& [buffer, use] : uses_) count_buffer(buffer, use);
     return std::move(made_);
   }
@@ -146,18 +147,19 @@ class MemoryCount {
     return record.bytes * (record.sliced ? plan_.shards_per_device : 1);
   }
 
-  void count_arena(int device) {
-    KindBytes& bytes = made_.devices[at(device)];
-    bytes.add(count_part(device, false));
-    bytes.add(count_part(device, true));
+  void count_device(int device) {
+    KindBytes &arena = made_.arenas[at(device)], &others = made_.others[at(device)];
+    arena.add(count_part(device, false));
+    arena.add(count_part(device, true));
+    arena[MemoryKind::kUnused] += plan_.arena_bytes[at(device)] - arena.total();
     std::int64_t slots = 0;
     for (const FeedSlots& feeds : plan_.feed_slots) {
       if (feeds.device == device) slots += FeedSlots::kCount * feeds.bytes;
       if (device == 0) slots += FeedSlots::kCount * feeds.bytes;
     }
-    bytes[MemoryKind::kUnused] += plan_.arena_bytes[at(device)] - bytes.total() - slots;
-    bytes[MemoryKind::kFeed] += slots;
-    bytes[MemoryKind::kFetch] += plan_.fetch_bytes[at(device)];
+    others[MemoryKind::kFeed] = slots;
+    others[MemoryKind::kUnused] = plan_.kept_bytes[at(device)] - slots;
+    others[MemoryKind::kFetch] = plan_.fetch_bytes[at(device)];
   }
 
   void divide_arenas() {
@@ -185,19 +187,21 @@ class MemoryCount {
     const BufferRecord& record = plan_.buffers[buffer];
     if (record.kind == BufferKind::kState || record.kind == BufferKind::kConstant || !use.made_by)
       return;
-    // Feeds of GPUs lie in the arena.
+    // Feeds of GPUs lie in slots.
     const bool in_slots = std::ranges::any_of(
         plan_.feed_slots, [&](const FeedSlots& slots) { return slots.device == record.device; });
-    if (record.kind == BufferKind::kFeed && !in_slots)
-      made_.devices[at(record.device)][MemoryKind::kFeed] += record.bytes;
     if (record.kind == BufferKind::kArena && !use.touched) return;
-    made_.tensors.push_back({.name = use.kind == MemoryKind::kWorkspace
-                                         ? cat("workspace of ", use.made_by->name())
-                                         : name_of_output(*use.made_by, use.output),
-                             .site = use.made_by->node->origin().site,
-                             .kind = use.kind,
-                             .device = record.device,
-                             .bytes = bytes_of(record)});
+    PlannedTensor tensor{.name = use.kind == MemoryKind::kWorkspace
+                                     ? cat("workspace of ", use.made_by->name())
+                                     : name_of_output(*use.made_by, use.output),
+                         .site = use.made_by->node->origin().site,
+                         .kind = use.kind,
+                         .device = record.device,
+                         .bytes = bytes_of(record)};
+    if (record.kind == BufferKind::kFeed && !in_slots)
+      made_.feeds.push_back({plan_.feeds[at(record.index)].where, std::move(tensor)});
+    else
+      made_.tensors.push_back(std::move(tensor));
   }
 
   static std::string name_of_output(const PlanNode& node, int output) {

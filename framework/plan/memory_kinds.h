@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/source_line.h"
 #include "belfry/framework/graph/device_spec.h"
+#include "belfry/framework/graph/node.h"
 
 namespace belfry {
 
@@ -50,16 +51,25 @@ struct PlannedTensor {
 };
 
 struct PlanMemory {
-  std::vector<KindBytes> devices;
-  std::vector<PlannedTensor> tensors;  // in no order
+  // Per device: of its arena; and of fetches and what is kept between runs.
+  std::vector<KindBytes> arenas, others;
+  // What the caller feeds to CPUs.
+  struct Feed {
+    Output where;
+    PlannedTensor tensor;
+  };
+  std::vector<Feed> feeds;
+  std::vector<PlannedTensor> tensors;  // all others, in no order
 };
 
-// Of the arenas, feeds and fetches of a plan, without its variables. Tensors of a step that are not
-// needed at once share memory: a byte of an arena counts as what the largest tensor is that lies
-// there. So kinds of a device, but for the feeds of a CPU, add up to its arena and fetches.
+// Of a plan, without its variables. Tensors of a step that are not needed at once share memory: a
+// byte of an arena counts as what the largest tensor is that lies there. So the kinds of `arenas`
+// and `others` add up to arena_bytes, and to kept_bytes and fetch_bytes.
 PlanMemory memory_of(const Plan& plan);
 
-// What a session has planned: the memory of all steps that it keeps, and of its variables.
+// What a session has planned: the memory of all steps that it keeps, and of its variables. Of an
+// arena that steps share, the kinds and tensors are those of the step that needs the largest one. A
+// placeholder counts once, with its largest feed.
 struct MemoryReport {
   struct Device {
     DeviceSpec device;  // full

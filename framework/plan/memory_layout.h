@@ -10,8 +10,8 @@ namespace belfry {
 enum class BufferKind : std::uint8_t {
   kArena,
   kState,     // a variable
-  kFeed,      // the caller's; on a GPU behind the arena, once per slot of FeedSlots
-  kConstant,  // on a GPU behind the arena
+  kFeed,      // the caller's; on a GPU in its kept memory, once per slot of FeedSlots
+  kConstant,  // on a GPU in its kept memory
   kFetch,
 };
 
@@ -20,7 +20,7 @@ struct BufferRecord {
   BufferKind kind;
   int device;
   std::int64_t bytes;       // of a shard, if it is sliced: of the largest
-  std::int64_t offset = 0;  // in the device's arena: kArena; on a GPU kConstant and kFeed (slot 0)
+  std::int64_t offset = 0;  // in the arena; of kConstant and kFeed (slot 0) of GPUs: in kept memory
   bool sliced = false;      // one per shard, at the same offset in each slice of the arena
   int index = 0;            // kFeed, kFetch
   const Node* node = nullptr;  // kState, kConstant
@@ -34,15 +34,15 @@ struct Slices {
   std::int64_t bytes = 0;  // of each
 };
 
-// Where the feeds of a GPU device lie: in two slots behind its arena. One slot can be filled while
-// a step reads the other. Feeds come through two equal slots in pinned memory, behind the arena of
-// the first CPU. Slot s begins s * bytes further on.
+// Where the feeds of a GPU device lie: in two slots of its kept memory. One slot can be filled
+// while a step reads the other. Feeds come through two equal slots in pinned memory, in the kept
+// memory of the first CPU. Slot s begins s * bytes further on.
 struct FeedSlots {
   static constexpr int kCount = 2;
   int device;
   int gpu;                                // the physical one; -1: the device is declared
   std::int64_t bytes;                     // of a slot
-  std::int64_t offset;                    // in the device's arena
+  std::int64_t offset;                    // in the device's kept memory
   std::int64_t on_host;                   // in that of the first CPU
   std::vector<BufferIndex> buffers = {};  // that lie in it
 };
@@ -51,8 +51,10 @@ struct MemoryLayout {
   Indexed<BufferRecord> buffers;
   Indexed<PlanNode, std::vector<BufferIndex>> buffer_of;  // of outputs
   Indexed<Launch, BufferIndex> workspaces;                // of launches with scratch memory
-  std::vector<std::int64_t> arena_bytes;                  // per device
-  std::vector<Slices> slices;                             // per device
+  // Per device. What lies in an arena is of one run alone: steps that run one after another share
+  // it. Kept memory is a step's own.
+  std::vector<std::int64_t> arena_bytes, kept_bytes;
+  std::vector<Slices> slices;  // per device
   // Per device: of the tensors that fetches are copied to. Those of GPUs count on the first CPU.
   std::vector<std::int64_t> fetch_bytes;
   std::vector<FeedSlots> feed_slots;  // of the devices that need them, in order

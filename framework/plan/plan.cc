@@ -164,8 +164,9 @@ std::string list_lines(const Plan& plan, const std::vector<Command>& list) {
 std::string Plan::str(const std::vector<std::unique_ptr<Device>>& devices) const {
   std::string out;
   for (std::size_t d = 0; d < arena_bytes.size(); ++d)
-    if (arena_bytes[d] > 0)
-      out += cat("arena ", devices[d]->spec, ": ", arena_bytes[d], " bytes\n");
+    if (arena_bytes[d] + kept_bytes[d] > 0)
+      out += cat("arena ", devices[d]->spec, ": ", arena_bytes[d], " bytes",
+                 kept_bytes[d] > 0 ? cat(", and ", kept_bytes[d], " that are kept") : "", "\n");
   for (const StrandIndex s : strands.indices()) {
     const Strand& strand = strands[s];
     out += cat("strand ", s, ": ", devices[at(strand.device)]->spec,

@@ -7,13 +7,10 @@
 
 namespace belfry {
 
-ArenaGuard::ArenaGuard(const Plan& plan, std::span<const MemoryBlock> arenas)
-    : arenas_(arenas), born_(plan.launches.size()), dead_(plan.launches.size()) {
-  for (const MemoryBlock& arena : arenas)
-    if (arena.on_host()) ASAN_POISON_MEMORY_REGION(arena.data(), arena.bytes());
-  for (const FeedSlots& slots : plan.feed_slots)
-    ASAN_UNPOISON_MEMORY_REGION(arenas[0].data() + slots.on_host,
-                                at(FeedSlots::kCount * slots.bytes));
+ArenaGuard::ArenaGuard(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
+                       std::span<std::byte* const> arenas)
+    : plan_(plan), arenas_(arenas), born_(plan.launches.size()), dead_(plan.launches.size()) {
+  for (const auto& device : devices) on_host_.push_back(device->memory.on_host());
   // Uses of a buffer on one strand are ordered, so the last of them is the end; buffers that
   // several strands use, or one of a GPU, which works behind the host, stay open until they are
   // reused.
@@ -25,7 +22,7 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const MemoryBlock> arenas)
   std::map<BufferIndex, Life> lives;
   const auto block = [&](BufferIndex buffer) {
     const BufferRecord& record = plan.buffers[buffer];
-    return Block{arenas[at(record.device)].data() + plan.offset(record, 0), at(record.bytes),
+    return Block{record.device, plan.offset(record, 0), at(record.bytes),
                  record.sliced ? plan.slices[at(record.device)].bytes : 0};
   };
   for (const LaunchIndex l : plan.launches.indices()) {
@@ -44,30 +41,41 @@ ArenaGuard::ArenaGuard(const Plan& plan, std::span<const MemoryBlock> arenas)
     for (const BufferIndex buffer : written) {
       use(buffer);
       const BufferRecord& record = plan.buffers[buffer];
-      if (record.kind == BufferKind::kArena && arenas[at(record.device)].on_host())
+      if (record.kind == BufferKind::kArena && on_host_[at(record.device)])
         born_[l].push_back(block(buffer));
     }
   }
   for (const auto& [buffer, life] : lives) {
     const BufferRecord& record = plan.buffers[buffer];
-    if (record.kind == BufferKind::kArena && life.one_strand && arenas[at(record.device)].on_host())
+    if (record.kind == BufferKind::kArena && life.one_strand && on_host_[at(record.device)])
       dead_[life.last].push_back(block(buffer));
   }
 }
 
-ArenaGuard::~ArenaGuard() {
-  for (const MemoryBlock& arena : arenas_)
-    if (arena.on_host()) ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes());
+ArenaGuard::Run::Run(const ArenaGuard& guard) : guard_(guard) {
+  for (std::size_t d = 0; d < guard.on_host_.size(); ++d)
+    if (guard.on_host_[d])
+      ASAN_POISON_MEMORY_REGION(guard.arenas_[d], at(guard.plan_.arena_bytes[d]));
+}
+
+ArenaGuard::Run::~Run() {
+  for (std::size_t d = 0; d < guard_.on_host_.size(); ++d)
+    if (guard_.on_host_[d])
+      ASAN_UNPOISON_MEMORY_REGION(guard_.arenas_[d], at(guard_.plan_.arena_bytes[d]));
+}
+
+std::byte* ArenaGuard::begin_of(const Block& block, int shard) const {
+  return arenas_[at(block.device)] + block.offset + shard * block.slice;
 }
 
 void ArenaGuard::before(LaunchIndex launch, int shard) const {
   for (const Block& block : born_[launch])
-    ASAN_UNPOISON_MEMORY_REGION(block.data + shard * block.slice, block.bytes);
+    ASAN_UNPOISON_MEMORY_REGION(begin_of(block, shard), block.bytes);
 }
 
 void ArenaGuard::after(LaunchIndex launch, int shard) const {
   for (const Block& block : dead_[launch])
-    ASAN_POISON_MEMORY_REGION(block.data + shard * block.slice, block.bytes);
+    ASAN_POISON_MEMORY_REGION(begin_of(block, shard), block.bytes);
 }
 
 }  // namespace belfry

@@ -1,11 +1,12 @@
-// Under AddressSanitizer, poisons the parts of arenas that hold no live tensor: gaps, padding, and
-// tensors past their last use. It leaves slots of feeds alone. Elsewhere it costs nothing.
+// Under AddressSanitizer, poisons during a run the parts of arenas that hold no live tensor: gaps,
+// padding, and tensors past their last use. Elsewhere it costs nothing.
 #pragma once
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "belfry/framework/base/allocator.h"
+#include "belfry/framework/device/device.h"
 #include "belfry/framework/plan/plan.h"
 
 namespace belfry {
@@ -14,21 +15,37 @@ namespace belfry {
 
 class ArenaGuard {
  public:
-  ArenaGuard(const Plan& plan, std::span<const MemoryBlock> arenas);
-  ~ArenaGuard();
-  ArenaGuard(const ArenaGuard&) = delete;
-  ArenaGuard& operator=(const ArenaGuard&) = delete;
+  // `arenas`: where that of each device begins, now and in each run.
+  ArenaGuard(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
+             std::span<std::byte* const> arenas);
+
+  // While it lives, nothing of the arenas is open but what before() opens.
+  class Run {
+   public:
+    explicit Run(const ArenaGuard& guard);
+    ~Run();
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+   private:
+    const ArenaGuard& guard_;
+  };
 
   void before(LaunchIndex launch, int shard = 0) const;
   void after(LaunchIndex launch, int shard = 0) const;
 
  private:
   struct Block {
-    std::byte* data;  // of shard 0
+    int device;
+    std::int64_t offset;  // in its arena, of shard 0
     std::size_t bytes;
     std::int64_t slice;  // how far on that of the next shard is
   };
-  std::span<const MemoryBlock> arenas_;
+  std::byte* begin_of(const Block& block, int shard) const;
+
+  const Plan& plan_;
+  std::span<std::byte* const> arenas_;
+  std::vector<bool> on_host_;  // per device
   Indexed<Launch, std::vector<Block>> born_, dead_;
 };
 
@@ -36,7 +53,12 @@ class ArenaGuard {
 
 class ArenaGuard {
  public:
-  ArenaGuard(const Plan&, std::span<const MemoryBlock>) {}
+  ArenaGuard(const Plan&, const std::vector<std::unique_ptr<Device>>&,
+             std::span<std::byte* const>) {}
+  struct Run {
+    explicit Run(const ArenaGuard&) {}
+    ~Run() {}  // so that nobody takes it for unused
+  };
   void before(LaunchIndex, int = 0) const {}
   void after(LaunchIndex, int = 0) const {}
 };

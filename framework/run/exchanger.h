@@ -26,6 +26,8 @@ class Exchanger final : public Processes::Work {
   // Whether the plan needs other processes at all, and whether its ranks do.
   bool needed() const { return ranks_ || !linked_.exchanges.empty(); }
   bool by_ranks() const { return ranks_ != nullptr; }
+  // After tensors have moved.
+  void forget_messages() { known_.assign(known_.size(), {}); }
   // Before a run; without messages, before ranks connect.
   void begin(bool messages = true);
   // The other threads have ended.

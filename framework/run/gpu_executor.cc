@@ -6,7 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/plan/rank_launch.h"
 #include "belfry/framework/run/failed_launch.h"
-#include "belfry/framework/run/gpu_timers.h"
+#include "belfry/framework/trace/gpu_timers.h"
 
 namespace belfry {
 

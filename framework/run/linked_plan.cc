@@ -1,6 +1,7 @@
 #include "belfry/framework/run/linked_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "belfry/framework/base/require.h"
@@ -16,13 +17,38 @@ LinkedPlan::LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
   allocate(runtime);
   link_launches(runtime, fetched);
   deal_queues(runtime);
-  guard = std::make_unique<ArenaGuard>(*plan, arenas);
+  guard = std::make_unique<ArenaGuard>(*plan, runtime.devices, arenas);
 }
 
 void LinkedPlan::allocate(Runtime& runtime) {
-  for (std::size_t d = 0; d < plan->arena_bytes.size(); ++d)
-    arenas.emplace_back(runtime.devices[d]->memory, at(plan->arena_bytes[d]));
+  for (std::size_t d = 0; d < plan->arena_bytes.size(); ++d) {
+    Allocator& memory = runtime.devices[d]->memory;
+    kept.emplace_back(memory, at(plan->kept_bytes[d]));
+    if (plan->locks == LockDuration::kEachVariable)
+      own_arenas.emplace_back(memory, at(plan->arena_bytes[d]));
+    arenas.push_back(own_arenas.empty() ? runtime.arenas.of(d) : own_arenas[d].data());
+  }
   fill_constants(runtime);
+}
+
+bool LinkedPlan::follow(const SharedArenas& shared) {
+  if (!own_arenas.empty()) return false;
+  const std::vector<std::byte*>& before = arenas;
+  bool moved = false;
+  for (std::size_t d = 0; d < arenas.size(); ++d) moved = moved || shared.of(d) != before[d];
+  if (!moved) return false;
+  const auto now = [&](std::byte* address) {
+    for (std::size_t d = 0; d < before.size(); ++d) {
+      const std::less<> is_before;  // of addresses of different blocks, too
+      if (!is_before(address, before[d]) && is_before(address, before[d] + plan->arena_bytes[d]))
+        return shared.of(d) + (address - before[d]);
+    }
+    return address;
+  };
+  for (void*& address : addresses) address = now(static_cast<std::byte*>(address));
+  for (LinkedLaunch& launch : linked_launches) launch.workspace = now(launch.workspace);
+  for (std::size_t d = 0; d < arenas.size(); ++d) arenas[d] = shared.of(d);
+  return true;
 }
 
 // On GPUs.
@@ -43,11 +69,11 @@ void* LinkedPlan::address(BufferIndex buffer, int shard, const Runtime& runtime,
                           std::span<void* const> fetched) const {
   const BufferRecord& record = plan->buffers[buffer];
   switch (record.kind) {
-    case BufferKind::kArena: return arenas[at(record.device)].data() + plan->offset(record, shard);
+    case BufferKind::kArena: return arenas[at(record.device)] + plan->offset(record, shard);
     case BufferKind::kState: return runtime.variable_memory(*record.node);
     case BufferKind::kConstant:
       if (runtime.devices[at(record.device)]->on_gpu())
-        return arenas[at(record.device)].data() + record.offset;
+        return kept[at(record.device)].data() + record.offset;
       // Kernels do not write their inputs, so the graph's tensor serves all sessions.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
     case BufferKind::kFetch: return fetched[at(record.index)];

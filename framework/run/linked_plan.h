@@ -1,5 +1,5 @@
 // A plan with its memory, its pointers, and its commands. Nothing of it changes once it is made,
-// but for the addresses of feeds.
+// but for the addresses of feeds, and of the arenas if they have moved.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -47,6 +47,9 @@ struct LinkedPlan {
   LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
              std::span<void* const> fetched);
 
+  // Before a run: finds the arenas of the session where they are now. Whether they have moved since
+  // the last time.
+  bool follow(const SharedArenas& shared);
   // Kernels that read the feed find it there.
   void set_feed(std::size_t feed, std::byte* memory) {
     for (const FeedUse& use : feed_uses[feed]) *use.address = memory + use.offset;
@@ -61,7 +64,10 @@ struct LinkedPlan {
   }
 
   std::shared_ptr<const Plan> plan;
-  std::vector<MemoryBlock> arenas;            // per device
+  // Per device: where the arena begins, which is the session's (SharedArenas), or this plan's own
+  // if it runs beside others.
+  std::vector<std::byte*> arenas;
+  std::vector<MemoryBlock> kept;              // per device
   std::vector<LinkedLaunch> linked_launches;  // shard by shard of each launch
   Indexed<Launch, std::size_t> first_linked;
   int workers = 1;  // that run launches; behind them are the threads that enqueue
@@ -88,6 +94,7 @@ struct LinkedPlan {
     void** address;
     std::int64_t offset;
   };
+  std::vector<MemoryBlock> own_arenas;
   std::vector<void*> addresses;  // of all linked launches
   std::vector<std::vector<FeedUse>> feed_uses;
 };

@@ -1,11 +1,34 @@
 #include "belfry/framework/run/memory_use.h"
 
 #include <algorithm>
-#include <iterator>
+#include <map>
+#include <utility>
 
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
+namespace {
+
+bool shares_arena(const Plan& plan) { return plan.locks == LockDuration::kWholeRun; }
+
+// What no other step uses, but for its fetches.
+std::int64_t own_bytes(const Plan& plan, std::size_t device) {
+  return plan.kept_bytes[device] + (shares_arena(plan) ? 0 : plan.arena_bytes[device]);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> MemoryUse::arena_bytes(const Plan* plan) const {
+  std::vector<std::int64_t> bytes(devices_.size(), 0);
+  const auto add = [&](const Plan& one) {
+    if (!shares_arena(one)) return;
+    for (std::size_t d = 0; d < bytes.size(); ++d)
+      bytes[d] = std::max(bytes[d], one.arena_bytes[d]);
+  };
+  for (const auto& [key, kept] : steps_.entries()) add(*kept.step->plan());
+  if (plan) add(*plan);
+  return bytes;
+}
 
 std::vector<DeviceUse> MemoryUse::of_devices() const {
   std::vector<DeviceUse> use_of;
@@ -19,10 +42,12 @@ std::vector<DeviceUse> MemoryUse::of_devices() const {
     use.variable_bytes += kept.bytes;
     use.bytes += kept.bytes;
   }
+  const std::vector<std::int64_t> arenas = arena_bytes();
+  for (std::size_t d = 0; d < use_of.size(); ++d) use_of[d].bytes += arenas[d];
   for (const auto& [key, kept] : steps_.entries()) {
     const std::shared_ptr<const Plan> plan = kept.step->plan();
     for (std::size_t d = 0; d < use_of.size(); ++d)
-      use_of[d].bytes += plan->arena_bytes[d] + plan->fetch_bytes[d];
+      use_of[d].bytes += own_bytes(*plan, d) + plan->fetch_bytes[d];
   }
   for (std::size_t d = 0; d < use_of.size(); ++d)
     use_of[d].peak_bytes = std::max(peak_bytes_[d], use_of[d].bytes);
@@ -40,16 +65,41 @@ MemoryReport MemoryUse::by_kind() const {
     report.tensors.push_back(
         {std::string(node->name()), node->origin().site, kind, kept.device, kept.bytes});
   }
-  for (const auto& [key, kept] : steps_.entries()) {
-    PlanMemory memory = memory_of(*kept.step->plan());
-    for (std::size_t d = 0; d < devices_.size(); ++d)
-      report.devices[d].bytes.add(memory.devices[d]);
-    std::ranges::move(memory.tensors, std::back_inserter(report.tensors));
-  }
+  add_steps(report);
   std::ranges::stable_sort(report.tensors, [](const PlannedTensor& a, const PlannedTensor& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
   });
   return report;
+}
+
+void MemoryUse::add_steps(MemoryReport& report) const {
+  const std::vector<std::int64_t> shared = arena_bytes();
+  std::vector<bool> is_told(devices_.size(), false);  // the kinds of a shared arena
+  std::map<std::pair<int, int>, PlannedTensor> feeds;
+  for (const auto& [key, kept] : steps_.entries()) {
+    const std::shared_ptr<const Plan> plan = kept.step->plan();
+    PlanMemory memory = memory_of(*plan);
+    std::vector<bool> counts(devices_.size());  // the arena of this step
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      const bool shares = shares_arena(*plan);
+      counts[d] = !shares || (!is_told[d] && plan->arena_bytes[d] == shared[d]);
+      is_told[d] = is_told[d] || (shares && counts[d]);
+      if (counts[d]) report.devices[d].bytes.add(memory.arenas[d]);
+      report.devices[d].bytes.add(memory.others[d]);
+    }
+    for (PlannedTensor& tensor : memory.tensors)
+      if (counts[at(tensor.device)] || tensor.kind == MemoryKind::kFeed ||
+          tensor.kind == MemoryKind::kFetch)
+        report.tensors.push_back(std::move(tensor));
+    for (PlanMemory::Feed& feed : memory.feeds) {
+      const auto [largest, fresh] = feeds.try_emplace(feed.where.key(), feed.tensor);
+      if (!fresh && feed.tensor.bytes > largest->second.bytes) largest->second = feed.tensor;
+    }
+  }
+  for (auto& [where, tensor] : feeds) {
+    report.devices[at(tensor.device)].bytes[MemoryKind::kFeed] += tensor.bytes;
+    report.tensors.push_back(std::move(tensor));
+  }
 }
 
 void MemoryUse::note_peak() {
@@ -59,8 +109,10 @@ void MemoryUse::note_peak() {
 
 std::string MemoryUse::lacking(const Plan& plan, bool counts_fetches) const {
   std::vector<DeviceUse> all = of_devices();
+  const std::vector<std::int64_t> arenas = arena_bytes(), larger = arena_bytes(&plan);
   for (std::size_t d = 0; d < all.size(); ++d)
-    all[d].bytes += plan.arena_bytes[d] + (counts_fetches ? plan.fetch_bytes[d] : 0);
+    all[d].bytes +=
+        larger[d] - arenas[d] + own_bytes(plan, d) + (counts_fetches ? plan.fetch_bytes[d] : 0);
   for (const PlanNode& planned : plan.nodes)
     if (planned.is_variable() && !variables_.find(*planned.node) &&
         !plan.shares.contains(planned.node))

@@ -19,6 +19,9 @@ class MemoryUse {
 
   std::vector<DeviceUse> of_devices() const;
   MemoryReport by_kind() const;
+  // Per device: how large the arena is that the kept steps share, if they share it with `plan`,
+  // too.
+  std::vector<std::int64_t> arena_bytes(const Plan* plan = nullptr) const;
   // After more has been given memory.
   void note_peak();
   // What the limits of devices do not allow, for people; empty if the plan fits. With
@@ -26,6 +29,8 @@ class MemoryUse {
   std::string lacking(const Plan& plan, bool counts_fetches) const;
 
  private:
+  void add_steps(MemoryReport& report) const;
+
   const std::vector<std::unique_ptr<Device>>& devices_;
   const VariableMemory& variables_;
   const KeptSteps& steps_;

@@ -15,6 +15,7 @@
 #include "belfry/framework/device/gpu_streams.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/run_lock.h"
+#include "belfry/framework/run/shared_arenas.h"
 #include "belfry/framework/run/workers.h"
 
 namespace belfry {
@@ -28,6 +29,7 @@ struct Runtime {
   WorkerPool& pool;
   std::function<void*(const Node&)> variable_memory;
   RunLock run_lock;                     // shared by runs of LockDuration::kEachVariable
+  SharedArenas arenas{devices};         // of all others
   std::atomic<std::uint64_t> step = 0;  // runs that wrote variables
   // Variables that a failed run may have written, until each is restored; and its error.
   std::set<const Node*> suspects;

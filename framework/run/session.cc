@@ -143,9 +143,11 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
       plan.commands = issue(plan, options.capture);  // of the launches as they are now
     }
     make_room(plan, how.counts_fetches);
+    fit_arenas(plan);  // what has been dropped makes room for variables
     initialise(plan);
-    return std::make_unique<Step::State>(std::move(plan), how.runtime ? *how.runtime : runtime,
-                                         how.into);
+    Runtime& runs = how.runtime ? *how.runtime : runtime;
+    how.runtime ? how.runtime->arenas.resize(plan.arena_bytes) : fit_arenas(plan);
+    return std::make_unique<Step::State>(std::move(plan), runs, how.into);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(cat(fetches.empty() ? std::string("a step") : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use ",
@@ -177,6 +179,13 @@ void Session::State::make_room(const Plan& plan, bool counts_fetches) {
     // The last one in use may become idle between the first two calls.
     if (!steps.drop_idle() && !steps.await_idle() && !steps.drop_idle()) throw OutOfMemory(text);
   }
+}
+
+// For the steps that are kept, and this plan.
+void Session::State::fit_arenas(const Plan& plan) {
+  if (options.dry_run) return;
+  const std::lock_guard no_run(runtime.run_lock);
+  runtime.arenas.resize(use.arena_bytes(&plan));
 }
 
 Session::Session(const Graph& graph, SessionOptions options)

@@ -52,7 +52,9 @@ struct DeviceUse {
   DeviceSpec device;  // full
   int variables = 0;
   std::int64_t variable_bytes = 0;
-  std::int64_t bytes = 0;       // variables; arenas and fetches of all steps that are kept
+  // Of its variables, and of the steps that are kept: their fetches, what each keeps between runs,
+  // and an arena that is large enough for each of them.
+  std::int64_t bytes = 0;
   std::int64_t peak_bytes = 0;  // the most that these have been so far
   int physical_gpu = -1;        // whose memory that is; -1: the host's
   // Of a dry run's declared device: peak_bytes lacks the workspaces of libraries.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "belfry/framework/run/session_state.h"
 
@@ -24,6 +25,7 @@ class Session::State::Apart {
 
  private:
   Plan compile_again(const KeptSteps::Entry& kept) const;
+  void fit_arenas();
 
   State& session_;
   std::map<std::string, std::shared_ptr<const Plan>> plans_;  // by the keys of KeptSteps
@@ -72,6 +74,16 @@ void Session::State::Apart::compile_steps() {
   }
 }
 
+// For the plans of before, which stay if this fails, and for those that replace them.
+void Session::State::Apart::fit_arenas() {
+  std::vector<std::int64_t> bytes = session_.use.arena_bytes();
+  for (const auto& [key, plan] : plans_)
+    if (plan->locks == LockDuration::kWholeRun)
+      std::ranges::transform(bytes, plan->arena_bytes, bytes.begin(),
+                             [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
+  session_.runtime.arenas.resize(bytes);
+}
+
 void Session::State::Apart::finish() {
   VariableMemory::Entries before = session_.variables.give_own_memory();
   const auto step = [&](const std::string& key) -> Step::State& {
@@ -79,6 +91,7 @@ void Session::State::Apart::finish() {
   };
   std::map<std::string, std::unique_ptr<Step::State::Executor>> executors;
   try {
+    if (!session_.options.dry_run) fit_arenas();
     for (const auto& [key, plan] : plans_) executors.emplace(key, step(key).link(plan));
   } catch (...) {
     session_.variables.take_back(before);

@@ -110,6 +110,7 @@ struct Session::State {
   Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                     LockDuration locks);
   void make_room(const Plan& plan, bool counts_fetches);
+  void fit_arenas(const Plan& plan);
   void initialise(const Plan& plan);
   void fill_in(std::span<const Node* const> fresh);
   std::vector<void*> memory_to_fill(std::span<const Node* const> originals) const;

@@ -59,8 +59,8 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
   }
   for (const FeedSlots& slots : plan.feed_slots) {
     const std::size_t stride = at(slots.bytes);
-    std::byte* const from = linked.arenas[0].data() + slots.on_host;
-    std::byte* const to = linked.arenas[at(slots.device)].data() + slots.offset;
+    std::byte* const from = linked.kept[0].data() + slots.on_host;
+    std::byte* const to = linked.kept[at(slots.device)].data() + slots.offset;
     for (const BufferIndex buffer : slots.buffers) {
       const BufferRecord& record = plan.buffers[buffer];
       const std::int64_t offset = record.offset - slots.offset;

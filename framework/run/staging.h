@@ -28,7 +28,7 @@ class FeedStaging {
   FeedStaging(const FeedStaging&) = delete;
   FeedStaging& operator=(const FeedStaging&) = delete;
 
-  // Links to a plan with its arenas.
+  // Links to a plan with its kept memory.
   void link(const LinkedPlan& linked, const Runtime& runtime);
   // Between two runs: takes over the memory of `other`, of another plan for the same feeds, and
   // keeps what is staged.

@@ -3,8 +3,8 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/run/gpu_timers.h"
 #include "belfry/framework/run/step_state.h"
+#include "belfry/framework/trace/gpu_timers.h"
 #include "belfry/framework/trace/trace.h"
 
 namespace belfry {
@@ -109,6 +109,8 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();
+  if (!runs_beside_others()) find_arenas();
+  const ArenaGuard::Run guarded(*linked.guard);
   run.slot = staging_.begin(staged);
   set_feeds(feeds);
   run.recording.reset();
@@ -135,6 +137,13 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   read_timers(*linked.plan, runtime.devices, *run.recording);
   *options.trace = Trace(*linked.plan, runtime.devices, *run.recording);
   run.recording.reset();
+}
+
+void Step::State::find_arenas() {
+  runtime.arenas.restore();
+  if (!executor_->linked.follow(runtime.arenas)) return;
+  executor_->exchanger.forget_messages();
+  if (executor_->gpus) executor_->gpus->forget_captures();
 }
 
 void Step::State::check_intact() {

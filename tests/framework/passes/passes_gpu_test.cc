@@ -100,12 +100,12 @@ TEST_F(GpuPlanTest, FeedsOfGpusHaveTwoSlotsThereAndOnTheHost) {
   EXPECT_EQ(first.gpu, 0);
   EXPECT_EQ(first.bytes, 256 + 512);
   EXPECT_EQ(first.buffers.size(), 2u);
-  EXPECT_EQ(made.arena_bytes[kGpu0], first.offset + 2 * first.bytes);
+  EXPECT_EQ(made.kept_bytes[kGpu0], first.offset + 2 * first.bytes);
   EXPECT_EQ(second.bytes, 256);
-  EXPECT_EQ(made.arena_bytes[kGpu1], second.offset + 2 * second.bytes);
+  EXPECT_EQ(made.kept_bytes[kGpu1], second.offset + 2 * second.bytes);
   EXPECT_EQ(first.on_host, 0);
   EXPECT_EQ(second.on_host, 2 * first.bytes);
-  EXPECT_EQ(made.arena_bytes[kCpu], 2 * (first.bytes + second.bytes));
+  EXPECT_EQ(made.kept_bytes[kCpu], 2 * (first.bytes + second.bytes));
   EXPECT_THAT(fed_gpus(made), ElementsAre(0, 1));
   EXPECT_EQ(input(made, 0).kind, BufferKind::kFeed);
   EXPECT_EQ(input(made, 0).offset, first.offset);
@@ -171,9 +171,10 @@ TEST_F(GpuPlanTest, ConstantsHaveMemoryInEachGpuThatReadsThem) {
     for (const Value& value : node.inputs)
       EXPECT_EQ(made.buffers[made.buffer(value)].device, node.device()) << node.name();
   }
-  // Behind what changes.
-  EXPECT_EQ(made.arena_bytes[kGpu0], 512);
-  EXPECT_EQ(made.arena_bytes[kGpu1], 512);
+  for (const int d : {kGpu0, kGpu1}) {
+    EXPECT_EQ(made.kept_bytes[at(d)], 256) << d;
+    EXPECT_EQ(made.arena_bytes[at(d)], 256) << d;
+  }
 }
 
 TEST_F(GpuPlanTest, ConstantsOfTheHostBehindAnAliasAreCopiedThroughAnArena) {
@@ -361,6 +362,7 @@ TEST_F(GpuPlanTest, ADryRunPlansTheSameLaunches) {
   const Plan& planned = *dry.prepare(towers.fetches(), towers.feed_types()).plan();
   EXPECT_EQ(texts(plan), texts(planned));
   EXPECT_EQ(plan.arena_bytes[kCpu], planned.arena_bytes[kCpu]);
+  EXPECT_EQ(plan.kept_bytes, planned.kept_bytes);
   for (const int d : {kCpu, kGpu0, kGpu1})
     EXPECT_EQ(real.device_use()[at(d)].peak_bytes, dry.device_use()[at(d)].peak_bytes) << d;
 }

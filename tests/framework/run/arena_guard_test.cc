@@ -1,5 +1,7 @@
 #include "belfry/framework/run/arena_guard.h"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
@@ -20,11 +22,13 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   const Output c = add_n({b, b});
   Session session(graph);
   const Plan& plan = *session.prepare({c}).plan();
-  std::vector<MemoryBlock> arenas;
-  arenas.emplace_back(host_allocator(), static_cast<std::size_t>(plan.arena_bytes[0]));
-  const ArenaGuard guard(plan, arenas);
-  const std::byte* const arena = arenas[0].data();
+  const std::vector<std::unique_ptr<Device>> devices = make_devices({});
+  const MemoryBlock block(host_allocator(), static_cast<std::size_t>(plan.arena_bytes[0]));
+  std::byte* const arena = block.data();
+  const ArenaGuard guard(plan, devices, {&arena, 1});
   const auto open = [&](std::int64_t at) { return !__asan_address_is_poisoned(arena + at); };
+  for (std::int64_t i = 0; i < plan.arena_bytes[0]; ++i) ASSERT_TRUE(open(i)) << "no run";
+  std::optional<ArenaGuard::Run> run(guard);
   for (std::int64_t i = 0; i < plan.arena_bytes[0]; ++i) ASSERT_FALSE(open(i));
 
   std::vector<int> last_use(plan.buffers.size(), -1);
@@ -49,6 +53,8 @@ TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
       }
   }
   EXPECT_GT(closed, 0);
+  run.reset();
+  for (std::int64_t i = 0; i < plan.arena_bytes[0]; ++i) ASSERT_TRUE(open(i));
 }
 
 }  // namespace arena_guard_test

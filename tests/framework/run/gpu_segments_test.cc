@@ -1,5 +1,7 @@
 // Steps whose work for GPUs is captured at the second run, for the other slot of feeds at the
 // third, and replayed from there on.
+#include <cmath>
+
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -261,6 +263,41 @@ TEST(GpuSegments, LeaveFeedsStagedForAPlanThatReplacesTheirs) {
     results.push_back(model.results(session));
   }
   EXPECT_EQ(results[0], results[1]);
+}
+
+// Their graphs hold addresses in it.
+TEST(GpuSegments, AreCapturedAgainWhenTheArenaMoves) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  std::vector<std::vector<Tensor>> results;
+  for (const char* type : {"CPU", "GPU"}) {
+    DroppingTowers model(type, 2);
+    Output large;
+    {
+      DeviceScope on(model.graph, DeviceSpec::local(type, 0));
+      const Output filled = fill(model.graph, {100'000}, 0.5);
+      large = reduce_sum(tanh(filled));
+    }
+    SessionOptions options = on_gpus({1, 2}, 2);
+    if (type[0] == 'C') options = {.device_count = {{"CPU", 2}}, .threads = 1};
+    Session session(model.graph, options);
+    Step& step = model.step(session);
+    for (int i = 0; i < 5; ++i) step.run(model.feeds(i));
+    StagedFeeds staged = step.stage(model.feeds(5));
+    const Fetch fetch(large);
+    Step& other = session.prepare({&fetch, 1});
+    other.run();
+    step.run(std::move(staged), model.feeds(5));
+    for (int i = 6; i < 10; ++i) {
+      step.run(model.feeds(i));
+      other.run();
+      EXPECT_NEAR(other.fetched(0).item<float>(), 100'000 * std::tanh(0.5), 10);
+    }
+    results.push_back(model.results(session));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(gpus.calls().captures, 2 * FeedSlots::kCount + 1)
+      << "the one twice per slot of feeds; the other is fed nothing";
 }
 
 // A launch fails on its GPU in the first run, which is launch by launch, in the second or third,

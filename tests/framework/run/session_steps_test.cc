@@ -1,6 +1,7 @@
 // The steps that a session keeps of those that run() has compiled.
 #include <thread>
 
+#include "belfry/framework/base/allocator.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -17,6 +18,7 @@ namespace belfry {
 namespace session_steps_test {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Tensor numbers(std::int64_t size) {
@@ -45,7 +47,7 @@ class SessionStepsTest : public ::testing::Test {
     const auto data = result.data<float>();
     for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], 4 * static_cast<float>(i));
   }
-  // Bytes of its step: an arena, and y.
+  // Bytes of its step: an arena of 8 * size, and y.
   std::int64_t step_bytes(std::int64_t size) {
     Session session(graph);
     return prepare(session, size).plan()->arena_bytes[0] + 4 * size;
@@ -123,7 +125,7 @@ TEST_F(SessionStepsTest, BytesAreOfWhatIsKeptAndPeakBytesTheMostSoFar) {
   EXPECT_EQ(one.device_use()[0].peak_bytes, step_bytes(1 << 10));
   EXPECT_EQ(one.peak_bytes().begin()->second, step_bytes(1 << 10));
   prepare(one, 1 << 10);
-  EXPECT_EQ(bytes(one), step_bytes(1 << 8) + step_bytes(1 << 10));
+  EXPECT_EQ(bytes(one), step_bytes(1 << 10) + 4 * (1 << 8)) << "one arena, and what each fetches";
   EXPECT_EQ(one.peak_bytes().begin()->second, bytes(one));
 }
 
@@ -152,12 +154,88 @@ TEST_F(SessionStepsTest, AreRefusedFetchesBeyondTheLimit) {
 }
 
 TEST_F(SessionStepsTest, GiveWayToAPlanThatWouldNotFitBesideThem) {
-  Session limited = session(64, step_bytes(2048) + step_bytes(512));
+  Session limited = session(64, step_bytes(2048) + 4 * 1000);
   for (const std::int64_t size : {1024, 1000, 2048, 900}) expect_result(run(limited, size), size);
   EXPECT_THAT(message_of<OutOfMemory>([&] { run(limited, 4096); }), HasSubstr("its limit is"));
   expect_result(run(limited, 1024), 1024);
   prepare(limited, 2048);
   EXPECT_THROW(run(limited, 1024), OutOfMemory) << "prepared ones do not";
+}
+
+// How large the arena of cpu:0 is after each allocation of it.
+class SharedArena : public SessionStepsTest {
+ protected:
+  ~SharedArena() override { set_allocation_hook({}); }
+  void watch(Session& session) {
+    set_allocation_hook(
+        [&, owner = session.devices()[0].str()](const std::string& of, std::size_t bytes) {
+          if (of != owner || bytes == 0) return;
+          if (std::erase(refused, bytes) > 0) throw OutOfMemory("refused");
+          arenas.push_back(bytes);
+        });
+  }
+  void expect_run(Step& step, std::int64_t size) {
+    step.run(std::vector{numbers(size)});
+    expect_result(step.fetched(0), size);
+  }
+
+  std::vector<std::size_t> arenas, refused;
+};
+
+TEST_F(SharedArena, IsAsLargeAsTheLargestStepNeedsAndServesAll) {
+  Session one = session(1);
+  watch(one);
+  Step& small = prepare(one, 16);
+  expect_run(small, 16);
+  Step& large = prepare(one, 1024);
+  Step& medium = prepare(one, 512);
+  for (int i = 0; i < 3; ++i) {
+    expect_run(small, 16);
+    expect_run(large, 1024);
+    expect_run(medium, 512);
+  }
+  EXPECT_THAT(arenas, ElementsAre(8 * 16, 8 * 1024)) << "a step that fits takes no memory";
+}
+
+TEST_F(SharedArena, ShrinksWhenTheLargestStepIsDropped) {
+  Session one = session(1);
+  watch(one);
+  Step& small = prepare(one, 16);
+  expect_result(run(one, 1024), 1024);
+  expect_result(run(one, 512), 512);  // in place of the other
+  expect_run(small, 16);
+  EXPECT_THAT(arenas, ElementsAre(8 * 16, 8 * 1024, 8 * 512));
+}
+
+TEST_F(SharedArena, ComesBackAfterAStepThatFoundNoMemory) {
+  Session one = session(1);
+  watch(one);
+  Step& small = prepare(one, 16);
+  expect_run(small, 16);
+  refused = {8 * 1024};
+  EXPECT_THROW(prepare(one, 1024), OutOfMemory);
+  expect_run(small, 16);
+  refused = {8 * 1024, 8 * 16};
+  EXPECT_THROW(prepare(one, 1024), OutOfMemory);
+  EXPECT_THROW(small.run(std::vector{numbers(16)}), OutOfMemory) << "not yet";
+  expect_run(small, 16);
+  expect_run(prepare(one, 1024), 1024);
+  expect_run(small, 16);
+  EXPECT_THAT(arenas, ElementsAre(8 * 16, 8 * 16, 8 * 16, 8 * 1024));
+}
+
+// Steps of LockDuration::kEachVariable run beside others.
+TEST_F(SharedArena, IsNotThatOfStepsBesideOthers) {
+  const Variable v = variable(graph, "v", {64}, {.initializer = init::ones()});
+  const Output read = add_n({v, v}), twice = add_n({read, read});
+  Session one(graph);
+  const Fetch fetch(twice);
+  const std::int64_t before = bytes(one);
+  const Plan& plan = *one.prepare({&fetch, 1}, {}, {.locks = LockDuration::kEachVariable}).plan();
+  const std::int64_t beside = bytes(one) - before;
+  EXPECT_GE(plan.arena_bytes[0], 4 * 64);
+  prepare(one, 1024);
+  EXPECT_EQ(bytes(one), before + beside + step_bytes(1024));
 }
 
 TEST_F(SessionStepsTest, OfSeveralThreadsAreNotDroppedWhileTheyRun) {

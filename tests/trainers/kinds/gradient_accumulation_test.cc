@@ -203,6 +203,20 @@ TEST(Accumulation, KeepsItsSumsOutOfWhatIsSavedAndHashed) {
     EXPECT_THAT(std::string(v.logical_name()), testing::Not(HasSubstr("GradientSum")));
 }
 
+// The steps of the first batch, of those between, and of the last one share arenas.
+TEST(Accumulation, TakesTheMemoryOfOneBatchAndTheSums) {
+  const auto data = smooth_data(4096);
+  const auto planned = [&](int batch_size, int batches) {
+    Trainer trainer(find_trainer("replicated"), smooth_options(batch_size, batches), *data);
+    std::int64_t bytes = 0;
+    for (const DeviceUse& use : trainer.session().device_use()) bytes += use.bytes;
+    return bytes;
+  };
+  const std::int64_t one = planned(256, 1), all = planned(8 * 256, 1);
+  for (const int batches : {2, 3, 8}) EXPECT_LT(planned(256, batches), one + one / 10) << batches;
+  EXPECT_GT(all, 6 * one);
+}
+
 std::string refusal(const char* kind, TrainerOptions options) {
   const auto data = smooth_data(16);
   try {

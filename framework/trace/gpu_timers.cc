@@ -1,4 +1,4 @@
-#include "belfry/framework/run/gpu_timers.h"
+#include "belfry/framework/trace/gpu_timers.h"
 
 #include <algorithm>
 #include <map>
