@@ -121,7 +121,7 @@ class Backward {
                       "' (op type: ", op.name, "), built at ", node.origin().site, ": ",
                       op.no_gradient ? op.no_gradient : "its Op has none",
                       "; use stop_gradient on its result, or an op that has one");
-    const Node& given = recomputation_.again(node);
+    const Node& given = recomputation_.again(node, grads);
     ForwardScope forward(graph_, node);
     NameScope names(graph_, cat(node.logical_name(), "_grad"));
     if (!op.missing_grads)

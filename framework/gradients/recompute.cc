@@ -71,17 +71,21 @@ bool Recomputation::is_copied(const Node& node, const std::string& scope) {
   });
 }
 
-Node& Recomputation::again(Node& node) {
+Node& Recomputation::again(Node& node, std::span<const Output> grads) {
   if (scopes_.empty()) return node;
   const std::string scope = scope_of(node);
   if (scope.empty() || !is_copied(node, scope)) return node;
   if (const auto made = copies_.find(&node); made != copies_.end()) return *made->second;
-  std::vector<Output> inputs;
+  std::vector<Output> inputs, backward;
+  for (const Output& grad : grads)
+    if (grad) backward.push_back(grad);
   for (const Output& input : node.inputs()) {
     const bool kept = leaving_.contains(input.key()) || !is_copied(input.node(), scope);
-    inputs.push_back(kept ? input
-                          : again(input.node()).output(static_cast<std::size_t>(input.index())));
+    inputs.push_back(
+        kept ? input : again(input.node(), grads).output(static_cast<std::size_t>(input.index())));
+    if (!kept) backward.clear();  // the copy of the input waits
   }
+  const ControlDependencies wait(graph_, backward);
   const ForwardScope forward(graph_, node);
   const ColocateWith beside(node.output());
   Node& copy =

@@ -12,15 +12,16 @@ namespace belfry {
 
 // Makes second copies of nodes, as they are asked for. What a copy is made of is copied, too, as
 // far as it is in the same scope and nothing outside the scope uses it; the rest are the tensors
-// that are there. A copy comes behind all nodes that exist, so it runs when the backward pass needs
-// it, and has the bits of the first. Copies that nobody reads are pruned as all such nodes.
+// that are there. A copy has the bits of the first. It waits until the backward pass has come to its
+// scope, as it would take memory before. Copies that nobody reads are pruned as all such nodes.
 class Recomputation {
  public:
   // `scopes` as in GradientOptions::recompute.
   Recomputation(Graph& graph, std::span<const std::string> scopes);
 
-  // What stands for `node` where it is differentiated: its copy, or itself in no scope.
-  Node& again(Node& node);
+  // What stands for `node` where it is differentiated: its copy, or itself in no scope. `grads`: of
+  // its outputs; empty where there is none.
+  Node& again(Node& node, std::span<const Output> grads);
 
  private:
   const std::string& scope_of(const Node& node);

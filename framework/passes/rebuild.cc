@@ -5,10 +5,12 @@
 // been measured.
 #include <algorithm>
 #include <ranges>
+#include <set>
 #include <span>
 #include <utility>
 
-#include "belfry/framework/graph/node.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/surroundings.h"
 
@@ -21,7 +23,10 @@ class Rebuilder {
       : plan_(plan),
         consumers_(consumers_of(plan)),
         free_(plan.nodes.size()),
-        rebuilt_(plan.nodes.size()) {}
+        rebuilt_(plan.nodes.size()) {
+    const std::vector<Node*> recomputed = plan.nodes[NodeIndex(0)].node->graph().nodes(kRecomputed);
+    recomputed_.insert(recomputed.begin(), recomputed.end());
+  }
 
   void run(std::span<const NodeIndex> candidates) {
     for (const NodeIndex n : candidates) consider(n);
@@ -30,7 +35,11 @@ class Rebuilder {
   }
 
  private:
-  bool is_backward(NodeIndex n) const { return plan_.node(n).node->origin().forward != nullptr; }
+  // What the backward pass recomputes (gradients.h) counts as forward: its outputs are activations.
+  bool is_backward(NodeIndex n) const {
+    const Node& node = *plan_.node(n).node;
+    return node.origin().forward && !recomputed_.contains(&node);
+  }
 
   std::vector<NodeIndex> readers_in_backward(Value value) const {
     std::vector<NodeIndex> readers;
@@ -69,6 +78,7 @@ class Rebuilder {
 
   PlanGraph& plan_;
   Consumers consumers_;
+  std::set<const Node*> recomputed_;
   Indexed<PlanNode, char> free_;     // none may become part of a fusion
   Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
   std::vector<std::pair<NodeIndex, PlanNode>> made_;

@@ -60,33 +60,36 @@ Output padded_shortcut(Tower& tower, Output x, int filters, int stride) {
 }
 
 Output ResNet::basic_block(const std::string& name, Output x, int filters, int stride) const {
+  const VariableScope block(tower.graph(), name);
   const bool same = stride == 1 && x.shape().back() == filters;
   const Output shortcut = same ? x : padded_shortcut(tower, x, filters, stride);
-  x = relu(conv_bn(name + "/conv1", x, {.filters = filters, .stride = stride}));
-  return relu(conv_bn(name + "/conv2", x, {.filters = filters}) + shortcut);
+  x = relu(conv_bn("conv1", x, {.filters = filters, .stride = stride}));
+  return relu(conv_bn("conv2", x, {.filters = filters}) + shortcut);
 }
 
 Output ResNet::bottleneck(const std::string& name, Output x, int width, int stride) const {
+  const VariableScope block(tower.graph(), name);
   const int filters = 4 * width;
   Output shortcut = x;
   if (stride != 1 || x.shape().back() != filters)
-    shortcut = conv_bn(name + "/shortcut", x, {.filters = filters, .kernel = 1, .stride = stride});
-  x = relu(conv_bn(name + "/conv1", x, {.filters = width, .kernel = 1}));
-  x = relu(conv_bn(name + "/conv2", x, {.filters = width, .kernel = 3, .stride = stride}));
-  x = conv_bn(name + "/conv3", x, {.filters = filters, .kernel = 1}, init::zeros());
+    shortcut = conv_bn("shortcut", x, {.filters = filters, .kernel = 1, .stride = stride});
+  x = relu(conv_bn("conv1", x, {.filters = width, .kernel = 1}));
+  x = relu(conv_bn("conv2", x, {.filters = width, .kernel = 3, .stride = stride}));
+  x = conv_bn("conv3", x, {.filters = filters, .kernel = 1}, init::zeros());
   return relu(x + shortcut);
 }
 
 // Of x [n, time, width]: attention, then two dense layers, each beside a shortcut.
 Output transformer_block(Tower& tower, const std::string& name, Output x, const GptSize& size) {
+  const VariableScope block(tower.graph(), name);
   const std::int64_t time = x.shape()[1];
   const Initializer init = init::normal(0.02);
-  x = x + causal_self_attention(tower, name + "/attention", layer_norm(tower, name + "/norm0", x),
+  x = x + causal_self_attention(tower, "attention", layer_norm(tower, "norm0", x),
                                 {.heads = size.heads, .init = init});
-  Output y = reshape(layer_norm(tower, name + "/norm1", x), {kUnknown, size.width});
-  y = gelu(dense(tower, name + "/fc0", y, {.units = 4 * size.width, .init = init}),
+  Output y = reshape(layer_norm(tower, "norm1", x), {kUnknown, size.width});
+  y = gelu(dense(tower, "fc0", y, {.units = 4 * size.width, .init = init}),
            {.form = size.gelu});
-  y = dense(tower, name + "/fc1", y, {.units = size.width, .init = init});
+  y = dense(tower, "fc1", y, {.units = size.width, .init = init});
   return x + reshape(y, {kUnknown, time, size.width});
 }
 

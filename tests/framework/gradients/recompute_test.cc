@@ -92,6 +92,21 @@ TEST(Recompute, KeepsLessInMemory) {
   EXPECT_LE(again, peak({"block1"}));
 }
 
+// Each block begins when the backward pass has come to its end.
+TEST(Recompute, WaitsForTheGradientOfItsScope) {
+  Net net({"block*"});
+  const std::vector<Node*> again = net.graph.nodes(kRecomputed);
+  ASSERT_FALSE(again.empty());
+  for (const Node* const node : again) {
+    const bool is_first = std::ranges::none_of(node->inputs(), [&](const Output& input) {
+      return std::ranges::find(again, &input.node()) != again.end();
+    });
+    EXPECT_EQ(node->control_inputs().empty(), !is_first) << node->name();
+    for (const Node* const before : node->control_inputs())
+      EXPECT_NE(before->origin().forward, nullptr) << before->name();
+  }
+}
+
 TEST(Recompute, CopiesNodesOfTheScopesAlone) {
   Net net({"block2"});
   std::vector<std::string> names;

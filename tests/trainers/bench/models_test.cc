@@ -220,7 +220,7 @@ TEST(Models, ShortcutsOfResnet20SubsampleAndPadWithZeros) {
   models::resnet20(tower, image, label);
   std::vector<Output> shortcuts;
   for (std::size_t i = 0; i < graph.size(); ++i)
-    if (graph.node(i).name().starts_with("shortcut")) shortcuts.push_back(graph.node(i).output());
+    if (graph.node(i).name().ends_with("/shortcut")) shortcuts.push_back(graph.node(i).output());
   ASSERT_EQ(shortcuts.size(), 2u);
   Session session(graph);
   const Tensor filter = session.run(shortcuts[0]);
