@@ -3,7 +3,9 @@
 // long tensors keep their memory. It depends on the plan alone, so that runs repeat.
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <utility>
+#include <vector>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique.h"
@@ -207,6 +209,47 @@ class Awaiting {
   std::vector<Held> held_;             // in the order in which they could go
 };
 
+// The turns of nodes that may go: the order in which they are. But what a pass has put behind all
+// others, such as packed weights, comes just before the first node that reads it. Otherwise later
+// nodes would pass that reader.
+class Turns {
+ public:
+  Turns(const PlanGraph& plan, const Consumers& consumers)
+      : reader_(plan.nodes.size()), turn_(plan.nodes.size()) {
+    for (const NodeIndex n : plan.nodes.indices() | std::views::reverse) {
+      reader_[n] = n;
+      for (const NodeIndex consumer : consumers[n])
+        reader_[n] = std::min(reader_[n], consumer < n ? consumer : reader_[consumer]);
+    }
+    std::vector<NodeIndex> appended;
+    for (const NodeIndex n : plan.nodes.indices()) {
+      while (reader_[reader_[n]] != reader_[n]) reader_[n] = reader_[reader_[n]];
+      if (reader_[n] != n) appended.push_back(n);
+    }
+    std::ranges::stable_sort(appended, {}, [&](NodeIndex n) { return reader_[n]; });
+    auto next = appended.begin();
+    nodes_.reserve(plan.nodes.size());
+    for (const NodeIndex n : plan.nodes.indices()) {
+      if (reader_[n] != n) continue;
+      for (; next != appended.end() && reader_[*next] == n; ++next) add(*next);
+      add(n);
+    }
+  }
+
+  std::size_t of(NodeIndex n) const { return turn_[n]; }
+  NodeIndex node(std::size_t turn) const { return nodes_[turn]; }
+
+ private:
+  void add(NodeIndex n) {
+    turn_[n] = nodes_.size();
+    nodes_.push_back(n);
+  }
+
+  Indexed<PlanNode, NodeIndex> reader_;  // the first one, or the node itself
+  Indexed<PlanNode, std::size_t> turn_;
+  std::vector<NodeIndex> nodes_;
+};
+
 // The nodes in their new order, fewer on a cycle.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Consumers consumers = consumers_of(plan);
@@ -214,11 +257,11 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   missing.reserve(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) missing.add(node.inputs.size() + node.after.size());
   const Indexed<PlanNode, char> eager = find_eager(plan, consumers);
-  // Nodes that passes appended go where their sources are, before what was created later.
+  const Turns turns(plan, consumers);
   SmallestFirst eager_ready(plan.nodes.size()), ready(plan.nodes.size());
   Awaiting awaiting(plan);
   const auto push = [&](NodeIndex n) {
-    if (!awaiting.hold(n)) (eager[n] ? eager_ready : ready).push(at(n.value()));
+    if (!awaiting.hold(n)) (eager[n] ? eager_ready : ready).push(turns.of(n));
   };
   for (const NodeIndex n : plan.nodes.indices())
     if (missing[n] == 0) push(n);
@@ -228,7 +271,7 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
     const bool none = eager_ready.empty() && ready.empty();
     if (const auto held = awaiting.take(none)) return held;
     if (none) return std::nullopt;
-    return NodeIndex((eager_ready.empty() ? ready : eager_ready).pop());
+    return turns.node((eager_ready.empty() ? ready : eager_ready).pop());
   };
   while (const auto found = next()) {
     const NodeIndex n = *found;

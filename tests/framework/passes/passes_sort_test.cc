@@ -55,6 +55,28 @@ TEST_F(SortTest, OthersGoInTheOrderOfTheirCreation) {
               ElementsAre("x", "a", "b", "c", "d", "last", "sum", "write"));
 }
 
+// As packed weights, which could go at once.
+TEST_F(SortTest, WhatIsPutBehindAllComesJustBeforeItsFirstReader) {
+  PlanGraph plan;
+  prune(plan, std::vector<Fetch>{*last}, {});
+  const auto find = [&](std::string_view name) {
+    for (const NodeIndex n : plan.nodes.indices())
+      if (plan.node(n).name() == name) return n;
+    return NodeIndex();
+  };
+  PlanNode copy = plan.node(find("x"));
+  const NodeIndex second = plan.nodes.add(copy);
+  copy.inputs = {{plan.nodes.next(), 0}};  // of the first, which comes behind it
+  plan.nodes[second].inputs = copy.inputs;
+  copy.inputs.clear();
+  plan.nodes.add(copy);
+  plan.nodes[find("d")].inputs.push_back({second, 0});
+  sort_nodes(plan);
+  std::vector<std::string> names;
+  for (const PlanNode& node : plan.nodes) names.push_back(node.name());
+  EXPECT_THAT(names, ElementsAre("x", "a", "b", "c", "x", "x", "d", "last"));
+}
+
 TEST_F(SortTest, EagerNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
   devices[1]->memory_space = 1;
   const EagerScope eager(graph);
