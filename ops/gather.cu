@@ -1,6 +1,7 @@
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/indices.h"
+#include "belfry/framework/cuda/kernels/sort_indices.h"
 #include "belfry/ops/gather.h"
 
 namespace belfry::cuda {
@@ -73,67 +74,40 @@ QueueRun gather(KernelPlan& plan) {
   };
 }
 
-// For each place in the ids the next one with the same id, and whether none is before it.
-struct Link {
-  static constexpr std::int64_t kNone = -1;
-  std::int64_t next;
-  bool first;
-};
-
-struct FindLinks {
-  using Shared = Nothing;
-  Indices ids;
-  std::int64_t rows, count;
-  Link* links;
-
-  BELFRY_HD void operator()(const Block& block, Shared&) const {
-    block.each([&](int thread) {
-      const std::int64_t at = block.index * block.threads + thread;
-      if (at >= count) return;
-      const std::int64_t id = ids.below(rows, at);
-      Link link{Link::kNone, id >= 0};
-      for (std::int64_t i = 0; i < at && link.first; ++i) link.first = ids[i] != id;
-      for (std::int64_t i = at + 1; i < count && link.next == Link::kNone; ++i)
-        if (ids[i] == id) link.next = i;
-      links[at] = link;
-    });
-  }
-};
-
-// The rows of dy with one id, added in order by the threads of the first of them.
+// The rows of dy with one id, added in order of their positions by the threads of the first.
 template <class T>
 struct AddRows {
   using Shared = Nothing;
   const T* dy;
-  Indices ids;
-  const Link* links;
-  std::int64_t count, width;
+  const PlacedIndex* sorted;
+  std::int64_t count, rows, width;
   T* table;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
     block.each([&](int thread) {
       const std::int64_t i = block.index * block.threads + thread;
       if (i >= count * width) return;
-      const std::int64_t at = i / width, column = i - at * width;
-      if (!links[at].first) return;
+      const std::int64_t first = i / width, column = i - first * width, id = sorted[first].index;
+      if (id == rows || (first > 0 && sorted[first - 1].index == id)) return;
       T sum = 0;
-      for (std::int64_t k = at; k != Link::kNone; k = links[k].next) sum += dy[k * width + column];
-      table[ids[at] * width + column] = sum;
+      for (std::int64_t k = first; k < count && sorted[k].index == id; ++k)
+        sum += dy[sorted[k].position * width + column];
+      table[id * width + column] = sum;
     });
   }
 };
 
 QueueRun gather_grad(KernelPlan& plan) {
   const IdPlan ids(plan, plan.output().shape);
-  plan.workspace(ids.count * static_cast<std::int64_t>(sizeof(Link)));
+  plan.workspace(sort_workspace(ids.count));
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [ids, bytes = plan.output().bytes()](const Pointers& p, Queue& queue) {
-      const Indices given = ids(p, queue);
-      auto* const links = reinterpret_cast<Link*>(p.workspace());
       fill_zeros(queue, p.output<T>(), bytes);
-      launch(queue, FindLinks{given, ids.rows, ids.count, links}, grid_for(ids.count));
-      const AddRows<T> add{p.input<T>(0), given, links, ids.count, ids.width, p.output<T>()};
-      launch(queue, add, grid_for(ids.count * ids.width));
+      const PlacedIndex* const sorted =
+          sort_indices(queue, ids(p, queue), ids.count, ids.rows, p.workspace());
+      launch(queue,
+             AddRows<T>{p.input<T>(0), sorted, ids.count, ids.rows, ids.width, p.output<T>()},
+             grid_for(ids.count * ids.width));
     };
   });
 }

@@ -264,6 +264,26 @@ TEST(HostBits, OfGathersOfManyRows) {
   }
 }
 
+// Tables whose ids have one digit of a radix sort, two or three; less than a tile of ids, and many.
+TEST(HostBits, OfGradientsOfTablesOfEverySize) {
+  const Builder rows = [](Inputs x) { return gather(x[0], x[1]); };
+  for (const int limit : {1, 2, 63, 64, 4095, 4096, 50257})
+    for (const std::int64_t count : {1, 15, 1023, 1024, 1025, 7000}) {
+      SCOPED_TRACE(testing::Message() << count << " ids of " << limit);
+      const Tensor ids = integers({count}, limit), dy = random_values({count, 3}, -1, 1, 2);
+      for (const DType dtype : {DType::kI32, DType::kI64})
+        expect_host_bits(gradient(rows, 2), {random_values({limit, 3}), to(ids, dtype), dy});
+    }
+}
+
+// So many that nothing may look through all of them for each.
+TEST(HostBits, OfGradientsOfAMillionIds) {
+  const Builder rows = [](Inputs x) { return gather(x[0], x[1]); };
+  const std::int64_t count = 1 << 20;
+  expect_host_bits(gradient(rows, 2), {random_values({5000, 1}), integers({count}, 5000),
+                                       random_values({count, 1}, -1, 1, 2)});
+}
+
 TEST(HostBits, OfTransposedTensors) {
   const auto by = [](std::vector<int> order) {
     return Builder([order](Inputs x) { return transpose(x[0], order); });

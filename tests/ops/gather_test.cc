@@ -49,6 +49,20 @@ TEST(Gather, AnIdOutsideTheTableIsAnErrorWithTheOpAndTheId) {
     }
 }
 
+TEST(GatherGrad, AnIdOutsideTheTableIsAnErrorWithTheOpAndTheId) {
+  const Builder gradient = [](Inputs x) {
+    return gradients(gather(x[0], x[1]), {x[0]}, {.initial = {x[2]}})[0];
+  };
+  for (const std::int32_t id : {3, -1}) try {
+      compute(gradient, {table(), ids({3}, {0, id, 2}), random_values({3, 2})});
+      FAIL() << "no error";
+    } catch (const InvalidArgument& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("Gather_grad/GatherGrad' (built at"), std::string::npos) << text;
+      EXPECT_NE(text.find(cat("id ", id, " is not in [0, 3)")), std::string::npos) << text;
+    }
+}
+
 TEST(Gather, RefusesFloatingIds) {
   expect_refused(gathered, {{{3, 2}}, {{4}, DType::kF32}}, "the ids are f32");
   expect_refused(gathered, {{Shape{}}, {{4}, DType::kI32}}, "the table is a scalar");
