@@ -20,7 +20,11 @@ constexpr const char* kAboutProcesses = "it serves sums over processes, which ho
 OutputTypes sums_of_squares_shape(const ShapeContext& c) {
   const auto& [positions, count] = c.options<SumsOfSquaresOptions>();
   c.require(c.inputs() > 0, "needs at least one tensor");
-  for (std::size_t i = 0; i < c.inputs(); ++i) c.require_floating(i);
+  for (std::size_t i = 0; i < c.inputs(); ++i) {
+    c.require_floating(i);
+    c.require(!is_half(c.dtype(i)), "tensor ", i, " is ", name_of(c.dtype(i)),
+              "; cast it to f32, so that all kernels add along one tree");
+  }
   c.require(positions.size() == c.inputs() && std::ranges::is_sorted(positions, std::less_equal()),
             "needs a position for each of ", c.inputs(), " tensors, in rising order");
   c.require(positions.front() >= 0 && positions.back() < count, "the positions are not in [0, ",
@@ -178,6 +182,16 @@ OutputTypes clip_factor_shape(const ShapeContext& c) {
   return {{Shape{}, DType::kF32}};
 }
 
+// Tensors of 16 bits as f32, each beside itself.
+std::vector<Output> without_halves(std::span<const Output> xs, const At& at) {
+  std::vector<Output> result;
+  for (const Output& x : xs) {
+    const DeviceScope on(x.graph(), x.device(), at.site);
+    result.push_back(is_half(x.dtype()) ? cast(x, DType::kF32, At(at.site)) : x);
+  }
+  return result;
+}
+
 KernelRun clip_factor_kernel(KernelPlan& plan) {
   return [most = plan.options<ClipFactorOptions>().max_norm](const Pointers& p) {
     *p.output<float>() =
@@ -219,6 +233,7 @@ const Op kClipFactor{.name = "ClipFactor",
 Output global_norm(std::span<const Output> xs, At at) {
   require(!xs.empty(), "global_norm (", at.site, "): needs at least one tensor");
   Graph& graph = xs[0].graph();
+  const std::vector<Output> squared = without_halves(xs, at);
   std::map<DeviceSpec, std::vector<int>> by_device;
   for (std::size_t i = 0; i < xs.size(); ++i)
     by_device[xs[i].device()].push_back(static_cast<int>(i));
@@ -226,7 +241,7 @@ Output global_norm(std::span<const Output> xs, At at) {
   for (const auto& [device, positions] : by_device) {
     const DeviceScope on(graph, device, at.site);
     std::vector<Output> own;
-    for (const int i : positions) own.push_back(xs[static_cast<std::size_t>(i)]);
+    for (const int i : positions) own.push_back(squared[static_cast<std::size_t>(i)]);
     const SumsOfSquaresOptions options{positions, static_cast<int>(xs.size())};
     sums.push_back(graph.add(kSumsOfSquares, own, At(at.site), NodeOptions(options)).output());
   }
@@ -254,11 +269,12 @@ Output clip_factor(Output norm, double max_norm, Output times, At at) {
 }
 
 std::vector<Output> clip_by_global_norm(std::span<const Output> xs, double max_norm, At at) {
-  const Output factor = clip_factor(global_norm(xs, At(at.site)), max_norm, {}, At(at.site));
+  const std::vector<Output> wide = without_halves(xs, at);
+  const Output factor = clip_factor(global_norm(wide, At(at.site)), max_norm, {}, At(at.site));
   std::vector<Output> clipped;
-  for (const Output& x : xs) {
-    const DeviceScope on(x.graph(), x.device(), at.site);
-    clipped.push_back(x * cast(factor, x.dtype()));
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const DeviceScope on(xs[i].graph(), xs[i].device(), at.site);
+    clipped.push_back(cast(wide[i] * cast(factor, wide[i].dtype()), xs[i].dtype()));
   }
   return clipped;
 }

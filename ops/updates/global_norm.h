@@ -15,8 +15,8 @@ struct SumsOfSquaresOptions {
   int count = 0;
 };
 
-// Tensors f16, bf16, f32 or f64 -> f64 [count]: at their positions the sums of their squares, 0
-// elsewhere. Each is added in f64 along one tree, so its bits do not depend on devices or threads.
+// Tensors f32 or f64 -> f64 [count]: at their positions the sums of their squares, 0 elsewhere. Each
+// is added in f64 along one tree, so its bits do not depend on devices or threads.
 extern const Op kSumsOfSquares;
 // Rows f16, bf16, f32 or f64 -> f64: the sum of squares of each block of kernels::kSquarePart
 // elements of a row, row by row; the last block of a row may be shorter. A tensor that is cut
@@ -58,7 +58,8 @@ Output norm_of_blocks(Output blocks, SumsOfBlocksOptions options, At at = {});
 Output clip_factor(Output norm, double max_norm, Output times = {}, At at = {});
 
 // Each of xs times min(1, max_norm / global_norm(xs)), beside it: TensorFlow's clip_by_global_norm.
-// The factor is f32. Throws InvalidArgument for an empty list, and unless 0 < max_norm < infinity.
+// The factor is f32; 16 bits are multiplied in f32 and rounded once. Throws InvalidArgument for an
+// empty list, and unless 0 < max_norm < infinity.
 std::vector<Output> clip_by_global_norm(std::span<const Output> xs, double max_norm, At at = {});
 
 }  // namespace belfry

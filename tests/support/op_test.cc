@@ -316,6 +316,13 @@ Tensor random_values(Shape shape, double low, double high, unsigned seed) {
 }
 
 Tensor to(const Tensor& tensor, DType dtype) {
+  if (is_half(tensor.dtype())) {
+    Tensor wide(tensor.shape(), DType::kF32);
+    kernels::half_conversion(tensor.dtype())
+        .widen(reinterpret_cast<const std::uint16_t*>(tensor.raw()),
+               wide.mutable_data<float>().data(), tensor.elements());
+    return dtype == DType::kF32 ? wide : to(wide, dtype);
+  }
   Tensor result(tensor.shape(), dtype);
   if (is_half(dtype)) {
     kernels::half_conversion(dtype).narrow(tensor.data<float>().data(),

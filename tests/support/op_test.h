@@ -53,7 +53,8 @@ void expect_refused(const Builder& build, const std::vector<TensorType>& types,
 
 // f32 tensors for tests: uniform in [low, high); the same for the same arguments.
 Tensor random_values(Shape shape, double low = -2, double high = 2, unsigned seed = 1);
-// The same with another dtype; values are converted as in C++, and f32 is rounded to 16 bits.
+// The same with another dtype; values are converted as in C++. f32 is rounded to 16 bits, which
+// become other types by way of f32.
 Tensor to(const Tensor& tensor, DType dtype);
 // All elements as doubles.
 std::vector<double> doubles(const Tensor& tensor);

@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
 
 namespace belfry {
@@ -84,6 +85,23 @@ TEST(GlobalNorm, KeepsItsContract) {
             .unknown = false});
 }
 
+// Squares and sums are f64 whatever the type, so no bit depends on it.
+TEST(GlobalNorm, Of16BitTensorsIsThatOfTheirValues) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const std::vector<Tensor> halves{to(random_values({5, 1000}), dtype),
+                                     to(random_values({3}, -1, 1, 2), dtype)};
+    std::vector<Tensor> wide;
+    for (const Tensor& half : halves) wide.push_back(to(half, DType::kF32));
+    EXPECT_EQ(norm_of(halves), norm_of(wide));
+    const auto norm = [](Inputs x) { return global_norm(x); };
+    Graph graph;
+    std::vector<Output> xs;
+    for (const Tensor& half : halves) xs.push_back(constant(graph, half));
+    const double plain = evaluate(norm(xs), {}, {.reference = true}).item<double>();
+    EXPECT_NEAR(norm_of(halves), plain, 1e-14 * plain);
+  }
+}
+
 TEST(GlobalNorm, HasTheSameBitsOnAnyDevices) {
   const auto on_devices = [](int devices) {
     Graph graph;
@@ -109,6 +127,17 @@ TEST(GlobalNorm, RefusesIntegers) {
   expect_refused([](Inputs x) { return global_norm(x); }, {{{2}, DType::kI32}}, "SumsOfSquares");
 }
 
+// Their reference kernel would add in another order than GPUs.
+TEST(SumsOfSquares, Refuses16Bits) {
+  const auto sums = [](Inputs x) {
+    return x[0]
+        .graph()
+        .add(kSumsOfSquares, x, {}, NodeOptions(SumsOfSquaresOptions{{0}, 1}))
+        .output();
+  };
+  expect_refused(sums, {{{2}, DType::kBF16}}, "tensor 0 is bf16; cast it to f32");
+}
+
 TEST(ClipByGlobalNorm, ScalesWhatIsLongerAndNothingElse) {
   const std::vector<Tensor> tensors{vector({3, 0}), vector({-4})};  // of norm 5
   EXPECT_EQ(clipped(tensors, 2.5, 0), (std::vector<double>{1.5, 0}));
@@ -116,6 +145,17 @@ TEST(ClipByGlobalNorm, ScalesWhatIsLongerAndNothingElse) {
   EXPECT_EQ(clipped(tensors, 5, 1), (std::vector<double>{-4}));
   EXPECT_EQ(clipped(tensors, 1e30, 0), (std::vector<double>{3, 0}));
   EXPECT_EQ(clipped({vector({0}), vector({0})}, 1, 0), (std::vector<double>{0}));
+}
+
+// A factor of 16 bits would be off by more than the result may be, or 0.
+TEST(ClipByGlobalNorm, RoundsTensorsOf16BitsOnce) {
+  for (const DType dtype : {DType::kF16, DType::kBF16})
+    for (const double max_norm : {0.7, 1e-3, 1e6}) {
+      const Builder first = [=](Inputs x) { return clip_by_global_norm(x, max_norm)[0]; };
+      const Tensor half = to(random_values({5, 70}, -3e4, 3e4), dtype);
+      const Tensor wide = compute(first, {to(half, DType::kF32)});
+      EXPECT_EQ(compute(first, {half}), to(wide, dtype)) << max_norm;
+    }
 }
 
 // As TensorFlow's: so who looks at the weights sees it.
