@@ -74,6 +74,18 @@ TEST(Accuracy, KeepsItsContract) {
       {.build = kBuild, .inputs = {random_values({5, 7}), labels}, .gradient = -1, .nan = false});
 }
 
+// Logits that rounding makes equal count by their places.
+TEST(Accuracy, Of16BitLogitsIsThatOfTheirValues) {
+  const Tensor labels({64}, std::vector<std::int32_t>(64, 20));
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Tensor logits = to(random_values({64, 40}, -1, 1), dtype);
+    for (const int k : {1, 10, 20, 40})
+      EXPECT_EQ(compute(top(k), {logits, labels}),
+                compute(top(k), {to(logits, DType::kF32), labels}))
+          << k;
+  }
+}
+
 TEST(Accuracy, RefusesVectors) { expect_refused(kBuild, {{{10}}, {{10}, DType::kI32}}, "rank 2"); }
 
 }  // namespace accuracy_test

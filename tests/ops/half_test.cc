@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <gtest/gtest.h>
 
@@ -41,6 +40,7 @@
 #include "belfry/ops/silu.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/softmax.h"
+#include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/split.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/ops/transpose.h"
@@ -50,15 +50,7 @@
 namespace belfry {
 namespace half_test {
 
-Tensor widened(const Tensor& half) {
-  Tensor wide(half.shape(), DType::kF32);
-  kernels::half_conversion(half.dtype())
-      .widen(reinterpret_cast<const std::uint16_t*>(half.raw()), wide.mutable_data<float>().data(),
-             half.elements());
-  return wide;
-}
-
-Tensor as_f32(const Tensor& tensor) { return is_half(tensor.dtype()) ? widened(tensor) : tensor; }
+Tensor as_f32(const Tensor& tensor) { return to(tensor, DType::kF32); }
 
 struct HalfCase {
   const char* name;
@@ -72,6 +64,11 @@ struct HalfCase {
 
 void PrintTo(const HalfCase& c, std::ostream* out) { *out << c.name; }
 
+// Of rows of a table of five, or classes of as many samples.
+Output ids(Graph& graph) {
+  return constant(graph, Tensor({6}, std::vector<std::int32_t>{4, 0, 4, 1, 0, 4}));
+}
+
 const HalfCase kCases[] = {
     {"matmul", {{5, 7}, {7, 3}}, [](Inputs x) { return matmul(x[0], x[1]); }},
     {"matmul_transposed",
@@ -80,6 +77,9 @@ const HalfCase kCases[] = {
     {"matmul_batched",
      {{3, 5, 7}, {3, 4, 7}},
      [](Inputs x) { return matmul(x[0], x[1], {.transpose_b = true}); }},
+    {"matmul_batched_transposed",
+     {{3, 7, 5}, {3, 4, 7}},
+     [](Inputs x) { return matmul(x[0], x[1], {.transpose_a = true, .transpose_b = true}); }},
     {"matmul_of_nothing", {{3, 0}, {0, 3}}, [](Inputs x) { return matmul(x[0], x[1]); }},
     {"conv2d", {{2, 5, 6, 3}, {4, 3, 3, 3}}, [](Inputs x) { return conv2d(x[0], x[1]); }},
     {"conv2d_odd_padding",
@@ -138,6 +138,23 @@ const HalfCase kCases[] = {
     {"rotary_embedding",
      {{2, 7, 12}},
      [](Inputs x) { return rotary_embedding(x[0], {.heads = 2}); }},
+    {"gather", {{5, 7}}, [](Inputs x) { return gather(x[0], ids(x[0].graph())); }},
+    {"gather_grad",
+     {{6, 7}},
+     [](Inputs x) {
+       Graph& graph = x[0].graph();
+       const Output table = fill(graph, {5, 7}, 0, x[0].dtype());
+       return graph.add(kGatherGrad, {x[0], ids(graph), table}).output();
+     }},
+    {"cross_entropy",
+     {{6, 7}},
+     [](Inputs x) { return sparse_softmax_cross_entropy(x[0], ids(x[0].graph())); }},
+    {"cross_entropy_smoothed",
+     {{6, 7}},
+     [](Inputs x) {
+       return sparse_softmax_cross_entropy(x[0], ids(x[0].graph()),
+                                           {.smoothing = 0.1, .ignored = 4});
+     }},
     {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
     {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
     {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},
@@ -190,7 +207,7 @@ TEST_P(Half, IsF32RoundedOnce) {
     halves.push_back(placeholder(graph, cat("half", i), dtype, shape));
     wides.push_back(placeholder(graph, cat("wide", i), DType::kF32, shape));
     feeds.push_back({halves.back(), x});
-    feeds.push_back({wides.back(), widened(x)});
+    feeds.push_back({wides.back(), as_f32(x)});
   }
   // Random ops are keyed by their names.
   const Output half = [&] {
@@ -207,7 +224,7 @@ TEST_P(Half, IsF32RoundedOnce) {
   for (const bool reference : {false, true}) {
     const Tensor actual = as_f32(evaluate(half, feeds, {.reference = reference}));
     const Tensor plain = evaluate(wide, feeds, {.reference = true});
-    EXPECT_LE(distance(actual, widened(to(plain, dtype)), dtype, test.rounds_weights && !reference),
+    EXPECT_LE(distance(actual, as_f32(to(plain, dtype)), dtype, test.rounds_weights && !reference),
               reference ? 0 : 1)
         << actual.str() << "\ninstead of\n"
         << plain.str();
@@ -259,12 +276,12 @@ TEST(HalfInSessions, WritesVariablesOf16Bits) {
   Session session(graph, {.device_count = {{"CPU", 1}}});
   session.run({moved});
   session.run({moved});
-  EXPECT_EQ(doubles(widened(session.read(v))), (std::vector<double>{2, 2, 2}));
+  EXPECT_EQ(doubles(as_f32(session.read(v))), (std::vector<double>{2, 2, 2}));
 }
 
 TEST(Half, IsWhatScalarsAreRoundedTo) {
-  EXPECT_EQ(widened(scalar_tensor(0.1, DType::kBF16)), Tensor(0.10009765625f));
-  EXPECT_EQ(widened(scalar_tensor(70000, DType::kF16)), Tensor(HUGE_VALF));
+  EXPECT_EQ(as_f32(scalar_tensor(0.1, DType::kBF16)), Tensor(0.10009765625f));
+  EXPECT_EQ(as_f32(scalar_tensor(70000, DType::kF16)), Tensor(HUGE_VALF));
 }
 
 }  // namespace half_test

@@ -1,4 +1,4 @@
-// Updates of parts of variables.
+// Updates of parts of variables, and what every update refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,6 +94,39 @@ TEST_P(PartUpdates, RefuseRowsThatReachBeyondTheVariable) {
         return build(v, x, kRows * kColumns - kSize + 2);
       },
       variables, scalars(row_of(values(9), 0, kSize)), "updated from element 20 on, but its");
+}
+
+// The update of a whole variable of these types: itself, and each slot; then its gradient.
+void expect_whole_refused(const Case& update, const Tensor& variable, const Tensor& slot,
+                          const Tensor& gradient, const std::string& message) {
+  std::vector<Tensor> variables{variable};
+  for (std::size_t s = 0; s < update.slots; ++s) variables.push_back(slot);
+  expect_update_refused(
+      [&](std::span<const Variable> v, Inputs x) -> Node& { return update.build(v, x, 0); },
+      variables, scalars(gradient), message);
+}
+
+TEST_P(PartUpdates, RefuseGradientsOfAnotherShapeOrType) {
+  const Tensor x = values(1);
+  expect_whole_refused(GetParam(), x, x, random_values({kColumns, kRows}),
+                       "the variable is f32[6,5], but its gradient is f32[5,6]");
+  expect_whole_refused(GetParam(), x, x, to(x, DType::kF64),
+                       "the variable is f32[6,5], but its gradient is f64[6,5]");
+}
+
+TEST_P(PartUpdates, RefuseSlotsOfAnotherShape) {
+  if (GetParam().slots == 0) return;
+  expect_whole_refused(GetParam(), values(1), random_values({kRows}), values(1),
+                       "the variable is f32[6,5], but its slot is f32[6]");
+}
+
+TEST_P(PartUpdates, RefuseVariablesOf16BitsOrIntegers) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const Tensor x = to(values(1), dtype);
+    expect_whole_refused(GetParam(), x, x, x, "keep it in f32 and cast what is read");
+  }
+  const Tensor whole = to(values(1), DType::kI32);
+  expect_whole_refused(GetParam(), whole, whole, whole, "Update");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, PartUpdates, testing::ValuesIn(kCases),
