@@ -1,16 +1,21 @@
 // Runs whose bits do not depend on the number of devices, and what makes a run depend on it.
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/ops/cast.h"
 #include "belfry/ops/gelu.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/square.h"
@@ -78,6 +83,17 @@ Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
   x = rms_norm(tower, "rms", x + gelu(dense(tower, "up", x, {.units = 6})));
   const Output logits = dense(tower, "fc", silu(x), {.units = 5});
   return cross_entropy(logits, labels, {.smoothing = 0.1, .ignored = 3});
+}
+
+// Products of each sample's own matrices, in all forms, and a loss of targets from 0 to 1.
+Output products_of_samples(Tower& tower, Output images, Output labels) {
+  Output x = reshape(dense(tower, "in", flatten(images), {.units = 12}), {kUnknown, 3, 4});
+  const Output scores = matmul(x, x, {.transpose_b = true});                      // [n,3,3]
+  const Output y = matmul(scores, x) + matmul(scores, x, {.transpose_a = true});  // [n,3,4]
+  x = matmul(y, scores, {.transpose_a = true, .transpose_b = true}) * 0.1;        // [n,4,3]
+  const Output logits = dense(tower, "fc", flatten(x), {.units = 1});
+  const Output targets = reshape(cast(labels, DType::kF32) / 4.0, {kUnknown, 1});
+  return reduce_mean(sigmoid_cross_entropy(logits, targets));
 }
 
 Output with_l2_term(Tower& tower, Output images, Output labels) {
@@ -168,7 +184,9 @@ void expect_same_bits(Run run) {
     const std::unique_ptr<Trainer> trainer = trainer_of(run);
     EXPECT_EQ(trainer->k_dependence(), "") << devices;
     trainer->train();
-    const std::string hash = state_hash(trainer->session(), trainer->graph());
+    EXPECT_TRUE(std::isfinite(trainer->metric("loss")));
+    const std::string hash = cat(params_hash(trainer->session(), trainer->graph()), " ",
+                                 state_hash(trainer->session(), trainer->graph()));
     if (devices == 1) one = hash;
     EXPECT_EQ(hash, one) << devices;
   }
@@ -197,6 +215,30 @@ TEST(Independence, HoldsForAVariableWithTwoUses) {
 TEST(Independence, HoldsForRowNormsAndEmbeddings) {
   expect_same_bits({.model = block_of_a_transformer});
   expect_same_bits({.model = block_of_a_transformer, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForProductsOfSamplesAndSigmoidLosses) {
+  expect_same_bits({.model = products_of_samples});
+  expect_same_bits({.model = products_of_samples, .trainer = "parameter_server"});
+}
+
+TEST(Independence, HoldsForEveryOptimizer) {
+  const std::pair<const char*, Optimizer> optimizers[] = {
+      {"sgd with decay", sgd(0.05, {.weight_decay = 0.1})},
+      {"momentum with decay", momentum(0.05, {.weight_decay = 0.1})},
+      {"Nesterov", momentum(0.05, {.nesterov = true, .weight_decay = 0.1})},
+      {"RMSprop", rms_prop(0.01)},
+      {"RMSprop with momentum", rms_prop(0.01, {.momentum = 0.9, .weight_decay = 0.1})},
+      {"AdamW", adamw(0.01, {.weight_decay = 0.1})},
+      {"LAMB", lamb(0.01)},
+  };
+  for (const auto& [name, optimizer] : optimizers) {
+    SCOPED_TRACE(name);
+    for (const Model& model : {Model(products_of_samples), Model(block_of_a_transformer)})
+      expect_same_bits({.model = model, .optimizer = optimizer});
+    expect_same_bits({.model = two_uses, .trainer = "parameter_server", .optimizer = optimizer});
+  }
+  expect_same_bits({.model = convnet, .optimizer = lamb(0.01), .clip_norm = 0.01});
 }
 
 TEST(Independence, HoldsForClippedGradients) {
