@@ -32,9 +32,14 @@
 #include "belfry/ops/sqrt.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/ops/transpose.h"
+#include "belfry/ops/updates/adam_update.h"
 #include "belfry/ops/updates/global_norm.h"
+#include "belfry/ops/updates/momentum_update.h"
+#include "belfry/ops/updates/rms_prop_update.h"
+#include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
+#include "belfry/tests/support/update_check.h"
 
 namespace belfry {
 namespace host_bits {
@@ -339,6 +344,42 @@ TEST(HostBits, OfNormsOfManyTensors) {
     inputs.push_back(random_values({1100003}));
     expect_host_bits([](Inputs x) { return global_norm(x); }, inputs);
     expect_host_bits([](Inputs x) { return clip_by_global_norm(x, 0.5).back(); }, inputs);
+  }
+}
+
+TEST(HostBits, OfUpdates) {
+  using Variables = std::span<const Variable>;
+  std::vector<UpdateBuilder> updates;
+  for (const double decay : {0.0, 0.1}) {
+    updates.push_back([=](Variables v, Inputs x) -> Node& {
+      return sgd_update(v[0], x[0], x[1], {.weight_decay = decay});
+    });
+    for (const MomentumForm form : {MomentumForm::kPlain, MomentumForm::kNesterov})
+      updates.push_back([=](Variables v, Inputs x) -> Node& {
+        return momentum_update(v[0], v[1], x[0], x[1], {.weight_decay = decay, .form = form});
+      });
+    updates.push_back([=](Variables v, Inputs x) -> Node& {
+      return rms_prop_update(v[0], v[1], v[2], x[0], x[1],
+                             {.momentum = 0.5, .weight_decay = decay});
+    });
+    for (const AdamEpsilon form : {AdamEpsilon::kToRoot, AdamEpsilon::kToCorrectedRoot})
+      updates.push_back([=](Variables v, Inputs x) -> Node& {
+        return adam_update(v[0], v[1], v[2], x[2], x[0], x[1],
+                           {.weight_decay = decay, .form = form});
+      });
+  }
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const std::vector<Tensor> variables =
+        as(dtype,
+           {random_values({5001}), random_values({5001}, 0, 1, 2), random_values({5001}, 0, 1, 3)});
+    std::vector<Tensor> inputs = as(dtype, {random_values({5001}, -1, 1, 4), Tensor(0.1f)});
+    inputs.emplace_back(std::int64_t{3});
+    for (std::size_t i = 0; i < updates.size(); ++i) {
+      const std::vector<Tensor> found = update(updates[i], variables, inputs);
+      const CpuKernel source = set_kernel_source(nullptr);
+      EXPECT_TRUE(found == update(updates[i], variables, inputs)) << i << " " << name_of(dtype);
+      set_kernel_source(source);
+    }
   }
 }
 

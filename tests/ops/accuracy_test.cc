@@ -88,5 +88,10 @@ TEST(Accuracy, Of16BitLogitsIsThatOfTheirValues) {
 
 TEST(Accuracy, RefusesVectors) { expect_refused(kBuild, {{{10}}, {{10}, DType::kI32}}, "rank 2"); }
 
+TEST(Accuracy, RefusesLabelsThatDoNotMatch) {
+  expect_refused(top(2), {{{8, 10}}, {{9}, DType::kI32}}, "logits [8,10] and labels [9]");
+  expect_refused(top(2), {{{8, 10}}, {{8}, DType::kF32}}, "labels are i32 or i64, not f32");
+}
+
 }  // namespace accuracy_test
 }  // namespace belfry

@@ -35,8 +35,7 @@ struct Way {
   int batch = 2;
 };
 
-void train(const char* model, Layout layout, Way way, int steps = 1) {
-  const ModelSpec spec = find_model(model, std::string_view(model) == "mnist" ? 28 : 8);
+void train(const ModelSpec& spec, Layout layout, Way way, int steps = 1) {
   const int towers = layout.devices();
   const auto data = synthetic_data(spec.fields, spec.classes, towers * way.batch, 5);
   TrainerOptions options{
@@ -53,6 +52,10 @@ void train(const char* model, Layout layout, Way way, int steps = 1) {
       std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
   trainer->train();
   EXPECT_EQ(trainer->steps(), steps);
+}
+
+void train(const char* model, Layout layout, Way way, int steps = 1) {
+  train(find_model(model, std::string_view(model) == "mnist" ? 28 : 8), layout, way, steps);
 }
 
 // How calls whose names begin so have computed.
@@ -146,6 +149,25 @@ TEST_F(RecorderModels, OfManyLayersBreakNoRule) {
     EXPECT_THAT(details("cudaGraphLaunch"), Not(IsEmpty()));
     EXPECT_THAT(recorder().violations(), IsEmpty());
   }
+}
+
+// Embeddings, row norms, attention and a head that shares the table, in steps that are captured.
+TEST_F(RecorderModels, OfTransformersBreakNoRule) {
+  ModelSpec spec = find_model("gpt", 0, {.label_smoothing = 0.1, .sequence_length = 12});
+  spec.model = [](Tower& tower, Output tokens, Output label) {
+    return models::gpt(tower, tokens, label,
+                       {.layers = 1, .heads = 2, .width = 16, .tied_head = true});
+  };
+  for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{2, 1}})
+    for (const Precision precision : {Precision::kF32, Precision::kBf16, Precision::kF16}) {
+      SCOPED_TRACE(cat(layout.physical, " x ", layout.logical, " in ", name_of(precision)));
+      recorder().reset();
+      train(spec, layout, {.precision = precision}, 5);
+      EXPECT_THAT(details("cudaGraphLaunch"), Not(IsEmpty()));
+      EXPECT_THAT(details("cudaLaunchKernel"), Contains(HasSubstr("MoveIndices")));
+      EXPECT_THAT(details("cublasLtMatmul"), Not(IsEmpty()));
+      EXPECT_THAT(recorder().violations(), IsEmpty());
+    }
 }
 
 // Where a kernel is told to note what it refuses, as GPUs see it: the memory for that is as large

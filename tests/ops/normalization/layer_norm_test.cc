@@ -105,6 +105,13 @@ TEST(RmsNorm, RefusesAGammaOfAnotherSize) {
   expect_refused(kRms, {{{8, 4}}, {{5}}}, "input 1 has shape [5], but rows have 4 elements");
 }
 
+TEST(RmsNorm, RefusesVectorsIntegersAndANegativeEpsilon) {
+  expect_refused(kRms, {{{4}}, {{4}}}, "reshape a vector to [1,n]");
+  expect_refused(kRms, {{{8, 4}, DType::kI32}, {{4}}}, "RmsNorm 'RmsNorm'");
+  const Builder negative = [](Inputs x) { return rms_norm(x[0], x[1], {.epsilon = -1}); };
+  expect_refused(negative, {{{8, 4}}, {{4}}}, "epsilon must not be negative, but is -1");
+}
+
 // Nothing runs once but the sum of what the shards add to the gradients of gamma and beta.
 TEST(LayerNorm, OfABatchInShardsIsComputedByThem) {
   Graph graph;

@@ -130,6 +130,7 @@ class Bucket {
     const Variable w = make("w");
     const Output rate = constant(graph_, 1e-3);
     if (optimizer == "sgd") return sgd_update(w, sum, rate);
+    if (optimizer == "sgd_decay") return sgd_update(w, sum, rate, {.weight_decay = 0.1});
     if (optimizer == "momentum") return momentum_update(w, make("m"), sum, rate);
     if (optimizer == "assign") return assign(w, sum);
     if (optimizer == "scaled") return sgd_update(w, {sum, constant(graph_, 0.5)}, rate);
@@ -173,8 +174,8 @@ TEST(FusedKernel, IsEnteredForEachOpThatGpusFuse) {
 }
 
 TEST(FusedKernel, GivesTheHostsBitsForEveryOptimizer) {
-  for (const std::string optimizer :
-       {"sgd", "momentum", "nesterov", "rms_prop", "adam", "adamw", "assign", "scaled", "any"})
+  for (const std::string optimizer : {"sgd", "sgd_decay", "momentum", "nesterov", "rms_prop",
+                                      "adam", "adamw", "assign", "scaled", "any"})
     for (const int towers : {1, 2, 3, 8, 9, 24}) {
       SCOPED_TRACE(cat(optimizer, " of ", towers, " towers"));
       expect_host_bits(Bucket(optimizer, towers, kSizes));
