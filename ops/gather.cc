@@ -11,19 +11,27 @@
 namespace belfry {
 namespace {
 
-OutputTypes gather_shape(const ShapeContext& c) {
-  const Shape& table = c.input(0);
-  c.require(table.rank() >= 1, "the table is a scalar, but has to have rows");
+// Rows of input `table` by the ids of input 1.
+TensorType type_of_rows(const ShapeContext& c, std::size_t table) {
+  c.require(c.input(table).rank() >= 1, "the table is a scalar, but has to have rows");
   c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
             name_of(c.dtype(1)), ", but must be i32 or i64");
   std::vector<std::int64_t> dims = c.input(1).dims();
-  const std::vector<std::int64_t> of_table = table.dims();
+  const std::vector<std::int64_t> of_table = c.input(table).dims();
   dims.insert(dims.end(), of_table.begin() + 1, of_table.end());
-  return {{Shape(dims), c.dtype(0)}};
+  return {Shape(dims), c.dtype(table)};
 }
 
+OutputTypes gather_shape(const ShapeContext& c) { return {type_of_rows(c, 0)}; }
+
 // Inputs: the gradient of what was gathered, the ids, the table.
-OutputTypes gather_grad_shape(const ShapeContext& c) { return {c.type(2)}; }
+OutputTypes gather_grad_shape(const ShapeContext& c) {
+  const TensorType rows = type_of_rows(c, 2);
+  c.require_floating(0);
+  c.require(c.dtype(0) == rows.dtype && c.input(0).compatible(rows.shape),
+            "the gradient of rows is ", c.type(0), ", but they are ", rows);
+  return {c.type(2)};
+}
 
 std::vector<Output> gather_gradient(const Node& node, std::span<const Output> grads) {
   Output dy = grads[0], table = node.input(0), ids = node.input(1);

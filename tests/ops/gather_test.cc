@@ -68,6 +68,15 @@ TEST(Gather, RefusesFloatingIds) {
   expect_refused(gathered, {{Shape{}}, {{4}, DType::kI32}}, "the table is a scalar");
 }
 
+TEST(GatherGrad, RefusesGradientsThatAreNotOfTheRows) {
+  const Builder gradient = [](Inputs x) { return x[0].graph().add(kGatherGrad, x).output(); };
+  const TensorType ids_of{{2, 4}, DType::kI32}, of_table{{3, 5}};
+  expect_refused(gradient, {{{2, 4, 6}}, ids_of, of_table},
+                 "the gradient of rows is f32[2,4,6], but they are f32[2,4,5]");
+  expect_refused(gradient, {{{2, 4, 5}, DType::kF64}, ids_of, of_table}, "is f64[2,4,5]");
+  expect_refused(gradient, {{{2, 4, 5}}, {{2, 4}}, of_table}, "the ids are f32");
+}
+
 // Rows with an id that appears several times get the sum of their gradients.
 TEST(GatherGrad, AddsUpRowsThatWereTakenOften) {
   const Builder gradient = [](Inputs x) {

@@ -127,6 +127,26 @@ TEST(GlobalNorm, RefusesIntegers) {
   expect_refused([](Inputs x) { return global_norm(x); }, {{{2}, DType::kI32}}, "SumsOfSquares");
 }
 
+TEST(GlobalNorm, RefusesSumsOfSeveralLists) {
+  const Builder norm = [](Inputs x) { return x[0].graph().add(kGlobalNorm, x).output(); };
+  expect_refused(norm, {{{2}, DType::kF64}, {{3}, DType::kF64}}, "vectors f64 of one size");
+  expect_refused(norm, {{{2}}}, "vectors f64 of one size");
+}
+
+TEST(SumsOfSquares, RefusesPositionsThatAreNotInOrderOrOutside) {
+  const auto at = [](std::vector<int> positions) {
+    return Builder([positions](Inputs x) {
+      return x[0]
+          .graph()
+          .add(kSumsOfSquares, x, {}, NodeOptions(SumsOfSquaresOptions{positions, 2}))
+          .output();
+    });
+  };
+  expect_refused(at({1, 0}), {{{2}}, {{2}}}, "for each of 2 tensors, in rising order");
+  expect_refused(at({0}), {{{2}}, {{2}}}, "for each of 2 tensors, in rising order");
+  expect_refused(at({1, 2}), {{{2}}, {{2}}}, "the positions are not in [0, 2)");
+}
+
 // Their reference kernel would add in another order than GPUs.
 TEST(SumsOfSquares, Refuses16Bits) {
   const auto sums = [](Inputs x) {
@@ -187,6 +207,14 @@ TEST(ClipFactor, HeedsAFactorThatGradientsGetAnyway) {
 
 // 0 would mean that the update is skipped.
 TEST(ClipFactor, IsNever0ForHugeNorms) { EXPECT_GT(factor_of(1e300, 1, 1), 0); }
+
+TEST(ClipFactor, RefusesWhatIsNoScalar) {
+  const Builder factor = [](Inputs x) { return clip_factor(x[0], 1, x[1]); };
+  const TensorType norm{Shape{}, DType::kF64}, times{Shape{}};
+  expect_refused(factor, {{{2}, DType::kF64}, times}, "the norm is f64[2], but a scalar f64");
+  expect_refused(factor, {times, times}, "the norm is f32[], but a scalar f64");
+  expect_refused(factor, {norm, {{2}}}, "the factor is f32[2], but a scalar f32");
+}
 
 TEST(ClipFactor, RefusesALimitThatIsNotPositive) {
   for (const double limit : {0.0, -1.0, kInfinity})
