@@ -15,8 +15,8 @@ struct SumsOfSquaresOptions {
   int count = 0;
 };
 
-// Tensors f32 or f64 -> f64 [count]: at their positions the sums of their squares, 0 elsewhere. Each
-// is added in f64 along one tree, so its bits do not depend on devices or threads.
+// Tensors f32 or f64 -> f64 [count]: at their positions the sums of their squares, 0 elsewhere.
+// Each is added in f64 along one tree, so its bits do not depend on devices or threads.
 extern const Op kSumsOfSquares;
 // Rows f16, bf16, f32 or f64 -> f64: the sum of squares of each block of kernels::kSquarePart
 // elements of a row, row by row; the last block of a row may be shorter. A tensor that is cut
