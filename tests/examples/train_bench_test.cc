@@ -314,6 +314,15 @@ TEST(TrainBench, ThatDivergesWritesItsJsonAndExitsWithOne) {
   EXPECT_GT(nlohmann::json::parse(take(json))["first_nonfinite_step"].get<int>(), 0);
 }
 
+TEST(TrainBench, RefusesAScopeThatTheModelLacks) {
+  for (const char* const other : {"--num_batches=1", "--dry_run"}) {
+    const Finished done = bench({"--model=mlp", "--recompute=block0", other});
+    EXPECT_EQ(done.status, 2);
+    EXPECT_THAT(done.errors, AllOf(HasSubstr("error: --recompute=block0: the model has no nodes"),
+                                   HasSubstr("fc0, fc1, fc2")));
+  }
+}
+
 TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--model=resnet5"}), HasSubstr("did you mean 'resnet50'?"));
   EXPECT_THAT(refusal({"--image_size=0"}), HasSubstr("--image_size=0"));

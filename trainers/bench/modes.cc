@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -109,6 +110,8 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
             " lays no gradients end to end; leave out gradient_repacking and small_tensors_kb");
     const Busy busy(cat("building the model for ", mode.name()));
     return std::make_unique<Trainer>(kind, std::move(wanted), train);
+  } catch (const OptionMistake&) {
+    throw;
   } catch (const InvalidArgument& error) {
     refusal = error.what();
     return nullptr;

@@ -35,7 +35,7 @@ class EarlyStop final : public Callback {
   // Throws InvalidArgument for a patience below 1 and a negative least improvement.
   EarlyStop(EarlyStopOptions options, Console& console);
 
-  // Throws OptionError for a metric that neither the model nor the evaluation has, nor a callback
+  // Throws OptionMistake for a metric that neither the model nor the evaluation has, nor a callback
   // before this one.
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;

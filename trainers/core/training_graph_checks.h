@@ -14,8 +14,8 @@ namespace belfry {
 // empty or equal, or have one of ":/ ".
 void require_field_names(std::span<const Dataset::Field> fields);
 
-// Each scope of GradientOptions::recompute holds nodes of the model: OptionError for one that does
-// not, with the nearest name.
+// Each scope of GradientOptions::recompute holds nodes of the model: OptionMistake for one that
+// does not, with the nearest name.
 void require_recompute_scopes(const TowerRecord& tower, const std::vector<std::string>& scopes);
 
 // Whether a tower uses one of its variables more than once.

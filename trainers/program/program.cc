@@ -66,6 +66,8 @@ int status_of(const std::function<int()>& body) {
     return fail(error.what(), 2);
   } catch (const ExitError& error) {
     return fail(error.what(), error.code());
+  } catch (const OptionMistake& error) {
+    return fail(cat("--", error.what()), 2);
   } catch (const OptionError& error) {
     return fail(cat("--", error.what()), 1);
   } catch (const std::bad_alloc&) {

@@ -34,11 +34,12 @@ void keep_freed_memory();
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
 // Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard
-// error, and 2 if it was a FlagError, the code of an ExitError, else 1. The line of an OptionError
-// names the option's flag, and "(the option NAME)" in any other becomes "(--NAME)". When body() has
-// ended, standard_output_failure() becomes such a line, and 1 if the code was 0. SIGPIPE and
-// SIGXFSZ are ignored from then on. Descriptors 0 to 2 are opened if they are closed, so that no
-// file gets them. A stack that is too small for kernels becomes such a line, and 1, before body().
+// error, and 2 if it was a FlagError or an OptionMistake, the code of an ExitError, else 1. The
+// line of an OptionError names the option's flag, and "(the option NAME)" in any other becomes
+// "(--NAME)". When body() has ended, standard_output_failure() becomes such a line, and 1 if the
+// code was 0. SIGPIPE and SIGXFSZ are ignored from then on. Descriptors 0 to 2 are opened if they
+// are closed, so that no file gets them. A stack that is too small for kernels becomes such a line,
+// and 1, before body().
 int run_program(const std::function<int()>& body);
 
 // The same for a program without flags: --help prints what it does, and all else is refused.

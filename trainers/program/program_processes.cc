@@ -20,6 +20,7 @@
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -236,7 +237,9 @@ int run_process(Processes* processes, const std::function<int()>& body, int stal
 int exit_code_of(const std::exception& error, const TrainFlags& flags) {
   if (is_stall(error)) return flags.group.stall_exit_code;
   const bool is_alone = !flags.trainer.session.processes;
-  return is_alone && dynamic_cast<const FlagError*>(&error) ? 2 : 1;
+  const bool is_mistake =
+      dynamic_cast<const FlagError*>(&error) || dynamic_cast<const OptionMistake*>(&error);
+  return is_alone && is_mistake ? 2 : 1;
 }
 
 }  // namespace belfry

@@ -60,8 +60,9 @@ struct Recipe {
 // The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes
 // the JSON of report.h. Prints errors as one line to stderr, which after a failure in training
 // names the last checkpoint saved. Returns the exit code: 0; 2 for what is wrong with the command
-// line by itself; 1 for all else, such as flags that do not fit the data, training that diverged
-// (divergence.h), and modes that differ (--check_equivalence). Throws nothing.
+// line by itself, or asks for what the model has not; 1 for all else, such as flags that do not fit
+// the data, training that diverged (divergence.h), and modes that differ (--check_equivalence).
+// Throws nothing.
 int train(int argc, char** argv, const Recipe& recipe);
 
 }  // namespace belfry

@@ -36,6 +36,11 @@ bool is_left_over(std::string_view name) {
          is_temporary_name(name, of);
 }
 
+void remove_empty(FileSystem& files, const std::string& folder) {
+  if (files.kind(folder) == FileKind::kDirectory && files.list(folder).empty())
+    files.remove(folder);
+}
+
 }  // namespace
 
 std::optional<std::int64_t> step_of_checkpoint(std::string_view name) {
@@ -64,6 +69,7 @@ std::string checkpoint_in(const std::string& path, std::int64_t step) {
 
 RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
     : files_(files), path_(files.resolve(path)) {
+  made_ = files_.kind(path_) == FileKind::kNone;
   files_.create_directory(path_);
   lock_ = files_.lock(path_of(kRunLock));
   require<IoError>(lock_ != nullptr, path_,
@@ -77,9 +83,20 @@ RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
           std::ranges::all_of(
               names, [](std::string_view name) { return name == kRunLock || name == kLogFile; }),
       path_, " holds files, but no run (no ", kConfigFile, "); name an empty or a new directory");
+  made_checkpoints_ = !has(kCheckpoints);
   files_.create_directory(path_of(kCheckpoints));
   files_.sync_directory(path_);
   files_.sync_directory(path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1)));
+}
+
+// Others take the folder by its lock. So that goes last, but for the folder itself.
+RunDirectory::~RunDirectory() {
+  try {
+    if (made_checkpoints_) remove_empty(files_, path_of(kCheckpoints));
+    lock_.reset();
+    if (made_) remove_empty(files_, path_);
+  } catch (...) {  // an empty folder stays behind
+  }
 }
 
 std::string RunDirectory::path_of(std::string_view name) const { return cat(path_, "/", name); }

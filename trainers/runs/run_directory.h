@@ -33,6 +33,11 @@ class RunDirectory {
   // Makes the folder, or takes the one that is there, and locks it. Throws IoError if another
   // process has it, if it cannot be written, or if it holds something and no run.
   explicit RunDirectory(const std::string& path, FileSystem& files = local_file_system());
+  // Removes the folders that it made, if nothing is in them: a start that is refused leaves
+  // nothing.
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
 
   FileSystem& files() const { return files_; }
   const std::string& path() const { return path_; }  // absolute
@@ -62,6 +67,7 @@ class RunDirectory {
   FileSystem& files_;
   std::string path_;
   std::unique_ptr<FileLock> lock_;
+  bool made_ = false, made_checkpoints_ = false;  // the folder, and the one in it
 };
 
 // The step of "step-00000100"; none for other names.

@@ -65,8 +65,8 @@ void RunSaver::check(Trainer& trainer) const {
     if (trainer.test_data()) names.push_back("validation_" + metric.name);
   }
   if (std::ranges::find(names, best) == names.end())
-    throw OptionError(cat("best_metric=", best, ": there is no such metric",
-                          did_you_mean(best, names), "; there are ", join(names)));
+    throw OptionMistake(cat("best_metric=", best, ": there is no such metric",
+                            did_you_mean(best, names), "; there are ", join(names)));
 }
 
 void RunSaver::setup(Trainer& trainer) {

@@ -69,7 +69,7 @@ class RunSaver final : public Callback {
   // The step that was saved last, and is on the disk; none before.
   std::optional<std::int64_t> saved_step() const { return outcomes_.saved(); }
 
-  // Throws OptionError if there is no such metric.
+  // Throws OptionMistake if there is no such metric.
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;

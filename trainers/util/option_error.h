@@ -12,4 +12,11 @@ class OptionError : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
+// The same for a value that cannot be right for this program: it names what the model has not, say.
+// Programs exit with 2, as for other wrong flags.
+class OptionMistake : public OptionError {
+ public:
+  using OptionError::OptionError;
+};
+
 }  // namespace belfry

@@ -194,7 +194,7 @@ TEST_F(TrainTest, EndsEarlyWhenItGetsNoBetter) {
   EXPECT_EQ(report()["epochs"], 3);
   EXPECT_THAT(ended.out, HasSubstr("early stop: validation_loss was not above"));
   const TrainResult refused = run_train({"--early_stop=validation_lss:min:2"});
-  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, AllOf(HasSubstr("error: --early_stop=validation_lss:min:2: there is"),
                                    HasSubstr("did you mean 'validation_loss'?")));
 }
@@ -276,6 +276,17 @@ TEST_F(TrainTest, TakesWeightDecayAndTheLargestNormFromItsFlags) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, AllOf(HasSubstr("--weight_decay=0.25: the optimizer Adam takes no "),
                                    HasSubstr("lamb do")));
+}
+
+TEST_F(TrainTest, NamesAScopeThatTheModelLacksAndThoseThatItHas) {
+  for (const char* const other : {"--max_steps=1", "--dry_run", "--check_equivalence=1"}) {
+    const TrainResult refused = run_train({"--recompute=fc0,fc7", other});
+    EXPECT_EQ(refused.code, 2) << other;
+    EXPECT_THAT(refused.error,
+                AllOf(HasSubstr("error: --recompute=fc7: the model has no nodes in such a scope"),
+                      HasSubstr("the outermost are fc0, fc1")))
+        << other;
+  }
 }
 
 TEST_F(TrainTest, TrainsInOrderAndFreeAndSaysWhich) {

@@ -216,7 +216,7 @@ TEST_F(TrainingRunTest, KeepsTheNewestAndTheBest) {
               IsSupersetOf({best, std::string("step-00000040"), std::string("step-00000048")}));
   EXPECT_THAT(checkpoints(), Not(Contains(step == 8 ? "step-00000016" : "step-00000008")));
   const TrainResult unknown = start({"--best_metric=validation_los:max", "--epochs=7"});
-  EXPECT_EQ(unknown.code, 1);
+  EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'"));
 }
 
@@ -385,11 +385,24 @@ TEST_F(TrainingRunTest, KnowsItsMetricsBeforeItWritesAnything) {
                   "--best_metric=validation_los: there is no such metric"),
         {"--early_stop=accuracy:max:2", "--early_stop=accuracy:max:2: there is no metric"}}) {
     const TrainResult refused = start({"--epochs=3", flag});
-    EXPECT_EQ(refused.code, 1);
+    EXPECT_EQ(refused.code, 2);
     EXPECT_THAT(refused.error, HasSubstr(why));
     EXPECT_EQ(text_in(directory_ + "/config.json"), config) << flag;
     EXPECT_EQ(text_in(directory_ + "/summary.json"), results) << flag;
   }
+}
+
+// What was there before stays.
+TEST_F(TrainingRunTest, LeavesNothingOfAStartThatIsRefused) {
+  for (const bool there : {false, true})
+    for (const char* const flag :
+         {"--best_metric=nosuch:min", "--recompute=nosuch", "--early_stop=nosuch:min:1"}) {
+      if (there) std::filesystem::create_directories(directory_);
+      EXPECT_EQ(start({flag}).code, 2) << flag;
+      EXPECT_EQ(std::filesystem::exists(directory_), there) << flag;
+      EXPECT_TRUE(!there || std::filesystem::is_empty(directory_)) << flag;
+    }
+  EXPECT_EQ(start({"--max_steps=1"}).code, 0);
 }
 
 TEST_F(TrainingRunTest, RefusesWhatIsNoRunDirectory) {

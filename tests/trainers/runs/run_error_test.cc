@@ -131,7 +131,7 @@ TEST_F(RunErrorTest, NamesTheFileThatCannotBeWritten) {
 
 TEST_F(RunErrorTest, AFlagThatDoesNotFitTheModelBeginsNoRun) {
   const TrainResult refused = run_train({"--early_stop=nothing:min:1", "--run_dir=" + run_});
-  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, HasSubstr("--early_stop=nothing:min:1: there is no metric"));
   EXPECT_FALSE(std::filesystem::exists(run_ + "/summary.json"));
 }
