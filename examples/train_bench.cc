@@ -242,31 +242,27 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
   return modes;
 }
 
-BenchedModel benched(const BenchFlags& wanted, const Dataset& data, std::optional<double> peak) {
-  const TrainerOptions& options = wanted.training.trainer;
+BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, const Dataset& data,
+                     std::optional<double> peak) {
   return {wanted.model.name,
           devices_of_all(wanted.training),
-          options.batch_size,
-          options.batches.tower_weights,
-          options.session.deterministic,
-          std::string(name_of(options.precision)),
-          wanted.training.optimizer.weight_decay.value_or(wanted.model.optimizer.weight_decay()),
-          options.clip_norm,
+          training.batch_size,
+          training.batches.tower_weights,
+          settings_of(training),
           wanted.label_smoothing,
-          options.batches.gradient_accumulation_steps,
           data.tokens(),
           peak,
-          hosts_of(options.session.processes.get())};
+          hosts_of(training.session.processes.get())};
 }
 
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
-            std::span<const ModePlan> refused, const Dataset& data, Console& console,
-            OutputFile* json, OutputFile* plot) {
+            std::span<const ModePlan> refused, Console& console, OutputFile* json,
+            OutputFile* plot) {
   Json list = Json::array();
   for (const BenchResult& result : results) list.push(to_json(result));
   if (wanted.compares) console.line("\n" + bench_table(results, refused));
   if (json) json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
-  if (plot && !results.empty()) plot->write(bench_plot(benched(wanted, data, {}), results));
+  if (plot && !results.empty()) plot->write(bench_plot(results[0].model, results));
 }
 
 std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions& training,
@@ -287,7 +283,8 @@ std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions&
   std::optional<double> peak;
   if (wanted.training.inspection.mfu) peak = measured_peak(wanted.training);
   const std::vector<ModeRuns> runs = bench_modes(modes, training, data, bench);
-  const std::vector<BenchResult> results = bench_results(benched(wanted, data, peak), runs, 0);
+  const std::vector<BenchResult> results =
+      bench_results(benched(wanted, training, data, peak), runs, 0);
   if (!wanted.compares) {
     const double total =
         static_cast<double>(wanted.num_batches * samples_per_step(wanted.training)) /
@@ -354,7 +351,7 @@ int train_bench(const BenchFlags& wanted) {
   for (BenchResult& result : results)
     result.communication_hidden_share = communication.hidden_share();
   algorithms.write();
-  report(wanted, results, refused, *data, console, json, plot);
+  report(wanted, results, refused, console, json, plot);
   outputs.finish();
   const std::string diverged = divergence(results);
   require<Error>(diverged.empty(), "training diverged: ", diverged,

@@ -38,7 +38,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
   for (const ModeRuns& run : runs) {
     const PairedRatio ratio = paired_ratio(run.speeds, runs[reference].speeds);
     const double images_per_step =
-        double{1} * model.towers() * model.batch_size * model.gradient_accumulation_steps;
+        double{1} * model.towers() * model.batch_size * model.settings.gradient_accumulation_steps;
     const Speed speed = speed_of(images_per_step, run.seconds);
     const double images = median(run.speeds);
     const double steps = images / images_per_step;  // a second
@@ -69,26 +69,21 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
 
 Json to_json(const BenchResult& result) {
   const BenchedModel& model = result.model;
-  const std::optional<double> tokens = result.tokens_per_second();
   Json json = Json::object();
   json.set("model", model.name).set("strategy", result.strategy);
   if (!result.resolved.empty())
     json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
   json.set("canonical", result.canonical)
-      .set("deterministic", model.deterministic)
       .set("devices", model.towers())
       .set("processes", std::max<std::int64_t>(1, std::ssize(model.hosts)))
       .set("hosts", Json::array(model.hosts))
       .set("batch_size", model.batch_size)
       .set("global_batch_size", model.batch_size * model.towers())
-      .set("gradient_accumulation_steps", model.gradient_accumulation_steps)
       .set("shards", result.shards);
   add_k_dependence(json, result.k_dependent_because);
   if (!model.tower_weights.empty()) json.set("tower_weights", Json::array(model.tower_weights));
-  json.set("precision", model.precision)
-      .set("weight_decay", model.weight_decay)
-      .set("clip_norm", model.clip_norm)
-      .set("label_smoothing", model.label_smoothing);
+  set_settings(json, model.settings);
+  json.set("label_smoothing", model.label_smoothing);
   if (result.loss_scale)
     json.set("loss_scale", result.loss_scale->scale)
         .set("skipped_steps", result.loss_scale->skipped_steps);
@@ -96,12 +91,11 @@ Json to_json(const BenchResult& result) {
   const std::string& variable = result.divergence.variable;
   json.set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable));
-  json.set("images_per_second", result.images_per_second)
-      .set("images_per_second_per_device", result.images_per_second_per_device())
-      .set("tokens_per_second", tokens ? Json(*tokens) : Json())
-      .set("mfu", result.mfu ? Json(*result.mfu) : Json())
-      .set("communication_hidden_share",
-           result.communication_hidden_share ? Json(*result.communication_hidden_share) : Json())
+  set_speed(json, {.examples_per_second = result.images_per_second,
+                   .tokens_per_second = result.tokens_per_second(),
+                   .mfu = result.mfu,
+                   .communication_hidden_share = result.communication_hidden_share});
+  json.set("images_per_second_per_device", result.images_per_second_per_device())
       .set("uncertainty", result.uncertainty)
       .set("jitter", result.jitter)
       .set("ratio", result.ratio)

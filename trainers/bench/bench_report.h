@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/bench/mode_bench.h"
 #include "belfry/trainers/util/bar_chart.h"
 
@@ -16,11 +17,9 @@ struct BenchedModel {
   std::vector<DeviceSpec> devices = {};    // of all processes
   int batch_size = 0;                      // per device, on average
   std::vector<double> tower_weights = {};  // none: equal
-  bool deterministic = false;              // as in SessionOptions
-  std::string precision = "f32";
-  double weight_decay = 0, clip_norm = 0, label_smoothing = 0;  // 0: none
-  int gradient_accumulation_steps = 1;                          // batches of a step
-  std::int64_t tokens = 0;                                      // of a sample, or 0
+  StepSettings settings = {};              // a member of JSON per field
+  double label_smoothing = 0;              // 0: none
+  std::int64_t tokens = 0;                 // of a sample, or 0
   std::optional<double> peak = {};      // measure_peak(), of the devices of this process
   std::vector<std::string> hosts = {};  // of each process; none: one alone
 
@@ -29,7 +28,8 @@ struct BenchedModel {
 
 // One strategy. JSON has a member per field and option: `resolved` and `bucket_mb` for "auto"
 // alone, `tower_weights` if there are any, `loss_scale` and `skipped_steps` for f16 alone;
-// `first_nonfinite_step` and `nonfinite_variable` are those of training programs.
+// `first_nonfinite_step` and `nonfinite_variable` are those of training programs, as are the
+// members of StepSettings and TrainingSpeed.
 struct BenchResult {
   BenchedModel model;
   std::string strategy;       // --allreduce, or the trainer if that combines nothing

@@ -28,11 +28,7 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .small_tensors_kb = aggregation.small_tensors_kb,
           .bucket_mb = aggregation.bucket_mb,
           .learning_rate = made.optimizer.rate().str(),
-          .weight_decay = made.optimizer.weight_decay(),
-          .clip_norm = made.clip_norm,
-          .recompute = made.recompute,
           .async = flags.async(),
-          .fuse = made.session.fuse,
           .share_replicas = made.session.share_replicas,
           .partition_updates = aggregation.partition_updates,
           .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
@@ -52,10 +48,11 @@ Report::Losses losses_report(Trainer& trainer) {
 Report::Progress progress_report(const Trainer& trainer, std::optional<double> peak) {
   Report::Progress progress{.steps = trainer.steps(),
                             .epochs = trainer.epochs(),
-                            .examples_per_second = trainer.examples_per_second()};
+                            .speed = {.examples_per_second = trainer.examples_per_second()}};
+  TrainingSpeed& speed = progress.speed;
   if (const std::int64_t tokens = trainer.train_data().tokens(); tokens > 0)
-    progress.tokens_per_second = progress.examples_per_second * static_cast<double>(tokens);
-  if (peak) progress.mfu = trainer.flops_per_second() / *peak;
+    speed.tokens_per_second = speed.examples_per_second * static_cast<double>(tokens);
+  if (peak) speed.mfu = trainer.flops_per_second() / *peak;
   return progress;
 }
 
@@ -86,14 +83,12 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
           .flags = values_of(recipe.flags),
           .devices = devices_of_all(flags),
           .hosts = hosts_of(processes),
-          .deterministic = made.session.deterministic,
-          .precision = std::string(name_of(made.precision)),
+          .settings = settings_of(made),
           .threads = session.threads(),
           .peak_bytes = session.peak_bytes(),
           .update = update_report(flags, trainer),
           .batches = {.batch_size = made.batch_size,
                       .global_batch_size = trainer.batches().global_batch(),
-                      .gradient_accumulation_steps = made.batches.gradient_accumulation_steps,
                       .shards = made.shards,
                       .k_dependent_because = trainer.k_dependence(),
                       .uneven = std::string(name_of(made.batches.uneven)),

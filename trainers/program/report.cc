@@ -48,40 +48,28 @@ Json to_json(const Report& report) {
       .set("gradient_repacking", report.update.gradient_repacking)
       .set("small_tensors_kb", report.update.small_tensors_kb)
       .set("partition_updates", report.update.partition_updates)
-      .set("fuse", report.update.fuse)
       .set("share_replicas", report.update.share_replicas)
-      .set("deterministic", report.deterministic)
       .set("canonical", report.update.canonical)
       .set("bucket_mb", report.update.bucket_mb)
       .set("learning_rate", report.update.learning_rate)
-      .set("weight_decay", report.update.weight_decay)
-      .set("clip_norm", report.update.clip_norm)
-      .set("recompute", join(report.update.recompute, ","))
-      .set("async", report.update.async.empty() ? Json() : Json(report.update.async))
-      .set("batch_size", report.batches.batch_size)
+      .set("async", report.update.async.empty() ? Json() : Json(report.update.async));
+  set_settings(json, report.settings);
+  json.set("batch_size", report.batches.batch_size)
       .set("global_batch_size", report.batches.global_batch_size)
-      .set("gradient_accumulation_steps", report.batches.gradient_accumulation_steps)
       .set("shards", report.batches.shards);
   add_k_dependence(json, report.batches.k_dependent_because);
   json.set("uneven", report.batches.uneven)
       .set("tower_weights", report.batches.tower_weights.empty() ? Json() : std::move(weights))
       .set("seed", report.batches.seed)
-      .set("precision", report.precision)
       .set("loss_scale", report.losses.scale ? Json(report.losses.scale->scale) : Json())
       .set("skipped_steps", report.losses.scale ? Json(report.losses.scale->skipped_steps) : Json())
       .set("threads", report.threads)
       .set("steps", report.progress.steps)
       .set("epochs", report.progress.epochs)
       .set("startup_seconds", report.progress.startup_seconds)
-      .set("seconds", report.progress.seconds)
-      .set("examples_per_second", report.progress.examples_per_second)
-      .set("tokens_per_second",
-           report.progress.tokens_per_second ? Json(*report.progress.tokens_per_second) : Json())
-      .set("mfu", report.progress.mfu ? Json(*report.progress.mfu) : Json())
-      .set("communication_hidden_share", report.progress.communication_hidden_share
-                                             ? Json(*report.progress.communication_hidden_share)
-                                             : Json())
-      .set("loss", report.losses.loss ? Json(*report.losses.loss) : Json())
+      .set("seconds", report.progress.seconds);
+  set_speed(json, report.progress.speed);
+  json.set("loss", report.losses.loss ? Json(*report.losses.loss) : Json())
       .set("first_nonfinite_step", since ? Json(*since) : Json())
       .set("nonfinite_variable", variable.empty() ? Json() : Json(variable))
       .set("validation_loss",
@@ -102,12 +90,12 @@ std::string to_table(const Report& report) {
   table += row("steps", cat(report.progress.steps));
   table += row("epochs", cat(report.progress.epochs));
   table += row("seconds", rounded(report.progress.seconds, 2));
-  table += row("examples/s", rounded(report.progress.examples_per_second, 0));
-  if (const std::optional<double> tokens = report.progress.tokens_per_second)
+  table += row("examples/s", rounded(report.progress.speed.examples_per_second, 0));
+  if (const std::optional<double> tokens = report.progress.speed.tokens_per_second)
     table += row("tokens/s", rounded(*tokens, 0));
-  if (const std::optional<double> mfu = report.progress.mfu)
+  if (const std::optional<double> mfu = report.progress.speed.mfu)
     table += row("share of peak", rounded(100 * *mfu, 1) + " %");
-  if (const std::optional<double> share = report.progress.communication_hidden_share)
+  if (const std::optional<double> share = report.progress.speed.communication_hidden_share)
     table += row("messages hidden", rounded(100 * *share, 1) + " %");
   if (report.losses.loss) table += row("loss", significant(*report.losses.loss));
   if (report.losses.validation_accuracy)

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/graph/device_spec.h"
+#include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/program/own_flag.h"
@@ -19,8 +20,7 @@ struct Report {
   OwnValues flags = {};                 // the recipe's own
   std::vector<DeviceSpec> devices;      // of all processes
   std::vector<std::string> hosts = {};  // of each process; empty for one alone
-  bool deterministic = false;           // --deterministic
-  std::string precision = "f32";
+  StepSettings settings = {};           // a member per field
   int threads = 0;
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
   ProcessMemory memory;                            // a member per field
@@ -33,11 +33,8 @@ struct Report {
     int small_tensors_kb = 0;            // 0: not packed
     double bucket_mb = 0;                // most MiB of gradients combined at once; 0: no buckets
     std::string learning_rate;           // what it is: LearningRate::str()
-    double weight_decay = 0;             // of the optimizer; 0: none
-    double clip_norm = 0;                // the largest norm of gradients; 0: any
-    std::vector<std::string> recompute;  // name scopes
     std::string async;                   // "ordered" or "free"; "" for other trainers than async
-    bool fuse = true, share_replicas = true;
+    bool share_replicas = true;
     bool partition_updates = false;  // each process updates a part of every variable
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
     // canonical sum, and so of all others that are.
@@ -47,8 +44,7 @@ struct Report {
   struct Batches {
     int batch_size = 0;  // per tower, on average
     std::int64_t global_batch_size = 0;
-    int gradient_accumulation_steps = 1;  // batches of a step
-    int shards = 1;                       // of the global batch
+    int shards = 1;  // of the global batch
     // Members k_independent, whether it is "", and itself: Trainer::k_dependence().
     std::string k_dependent_because;
     std::string uneven = "drop";
@@ -64,11 +60,7 @@ struct Report {
     double startup_seconds = 0;
     // From the data being loaded to the end of training: its last evaluation and checkpoint.
     double seconds = 0;
-    double examples_per_second = 0;
-    std::optional<double> tokens_per_second;  // none unless samples are rows of tokens
-    std::optional<double> mfu;                // share of the measured peak; none without --mfu
-    // Communication of the traced steps; none without a trace, or messages.
-    std::optional<double> communication_hidden_share;
+    TrainingSpeed speed;
   } progress;
 
   struct Losses {
@@ -90,7 +82,8 @@ struct Report {
 // not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss,
 // first_nonfinite_step, nonfinite_variable, validation_loss, validation_accuracy,
 // tokens_per_second, mfu, communication_hidden_share, k_dependent_because), and numbers that are
-// not finite, are null. `test_accuracy` is an older name of validation_accuracy.
+// not finite, are null. `test_accuracy` is an older name of validation_accuracy,
+// `images_per_second` another of examples_per_second.
 Json to_json(const Report& report);
 
 // A table for the end of a program's output.

@@ -269,7 +269,7 @@ class TrainingProgram {
       report_ = make_report(name_, flags_, recipe_, *trainer_, peak_);
       report_.progress.startup_seconds = startup_seconds;
       report_.progress.seconds = seconds_now() - began;
-      report_.progress.communication_hidden_share = communication_.hidden_share();
+      report_.progress.speed.communication_hidden_share = communication_.hidden_share();
       report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan, flags_.saves());
       report_results();
       if (error) std::rethrow_exception(error);

@@ -185,14 +185,14 @@ TEST(BenchResults, AreMediansAndRatiosToTheReference) {
 }
 
 TEST(BenchResults, HaveEveryFieldAsJson) {
-  const BenchedModel model{.name = "mlp",
-                           .devices = cpus(2),
-                           .batch_size = 4,
-                           .weight_decay = 0.25,
-                           .clip_norm = 2,
-                           .label_smoothing = 0.125};
+  const BenchedModel model{
+      .name = "mlp",
+      .devices = cpus(2),
+      .batch_size = 4,
+      .settings = {.fuse = false, .weight_decay = 0.25, .clip_norm = 2, .recompute = {"a", "b*"}},
+      .label_smoothing = 0.125};
   const auto json = nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 34u);
+  EXPECT_EQ(json.size(), 37u);
   EXPECT_EQ(json["weight_decay"], 0.25);
   EXPECT_EQ(json["clip_norm"], 2);
   EXPECT_EQ(json["label_smoothing"], 0.125);
@@ -208,6 +208,9 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
   EXPECT_EQ(json["batch_size"], 4);
   EXPECT_EQ(json["global_batch_size"], 8);
   EXPECT_EQ(json["shards"], 1);
+  EXPECT_EQ(json["fuse"], false);
+  EXPECT_EQ(json["recompute"], "a,b*");
+  EXPECT_EQ(json["examples_per_second"], 100);
   EXPECT_EQ(json["images_per_second"], 100);
   EXPECT_EQ(json["images_per_second_per_device"], 50);
   EXPECT_GT(json["uncertainty"], 0);

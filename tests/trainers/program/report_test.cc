@@ -19,8 +19,12 @@ Report example() {
                     {"deep", true},
                     {"name", std::string("x")}},
           .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
-          .deterministic = true,
-          .precision = "f16",
+          .settings = {.precision = "f16",
+                       .deterministic = true,
+                       .weight_decay = 0.125,
+                       .clip_norm = 2.5,
+                       .recompute = {"a", "b*"},
+                       .gradient_accumulation_steps = 3},
           .threads = 2,
           .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}},
           .memory = {.planned_bytes = 4 << 20,
@@ -33,12 +37,8 @@ Report example() {
                      .small_tensors_kb = 16,
                      .bucket_mb = 0.5,
                      .learning_rate = "0.5, warm-up of 9 steps",
-                     .weight_decay = 0.125,
-                     .clip_norm = 2.5,
-                     .recompute = {"a", "b*"},
                      .canonical = false},
           .batches = {.batch_size = 64,
-                      .gradient_accumulation_steps = 3,
                       .uneven = "weight",
                       .tower_weights = {2, 1.5},
                       .seed = 18446744073709551615u},
@@ -46,10 +46,10 @@ Report example() {
                        .epochs = 3,
                        .startup_seconds = 0.25,
                        .seconds = 12.5,
-                       .examples_per_second = 1000.25,
-                       .tokens_per_second = 64016,
-                       .mfu = 0.375,
-                       .communication_hidden_share = 0.625},
+                       .speed = {.examples_per_second = 1000.25,
+                                 .tokens_per_second = 64016,
+                                 .mfu = 0.375,
+                                 .communication_hidden_share = 0.625}},
           .losses = {.loss = 0.125,
                      .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
                      .validation_loss = 0.25,
@@ -63,7 +63,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
-  EXPECT_EQ(json.size(), 56u);
+  EXPECT_EQ(json.size(), 57u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
@@ -101,6 +101,7 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["startup_seconds"], 0.25);
   EXPECT_EQ(json["seconds"], 12.5);
   EXPECT_EQ(json["examples_per_second"], 1000.25);
+  EXPECT_EQ(json["images_per_second"], 1000.25);
   EXPECT_EQ(json["tokens_per_second"], 64016);
   EXPECT_EQ(json["mfu"], 0.375);
   EXPECT_EQ(json["communication_hidden_share"], 0.625);

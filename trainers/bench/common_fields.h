@@ -1,0 +1,38 @@
+// Members of JSON that training programs and train_bench have alike.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/trainers/core/trainer.h"
+
+namespace belfry {
+
+// How steps are made.
+struct StepSettings {
+  std::string precision = "f32";
+  bool deterministic = false;               // as in SessionOptions
+  bool fuse = true;                         // as in SessionOptions
+  double weight_decay = 0, clip_norm = 0;   // 0: none
+  std::vector<std::string> recompute = {};  // name scopes
+  int gradient_accumulation_steps = 1;      // batches of a step
+};
+
+StepSettings settings_of(const TrainerOptions& options);
+
+// How fast training is, on all devices together.
+struct TrainingSpeed {
+  double examples_per_second = 0;
+  std::optional<double> tokens_per_second = {};  // none unless samples are rows of tokens
+  std::optional<double> mfu = {};                // share of the measured peak; none without --mfu
+  // Communication of the traced steps; none without a trace, or messages.
+  std::optional<double> communication_hidden_share = {};
+};
+
+// Each adds a member per field; what there is none of is null. Scopes have commas between.
+void set_settings(Json& json, const StepSettings& settings);
+// `images_per_second` is examples_per_second by another name: a row of tokens counts as an image.
+void set_speed(Json& json, const TrainingSpeed& speed);
+
+}  // namespace belfry
