@@ -19,6 +19,7 @@ struct Tokens {
 
 int main(int argc, char** argv) {
   Tokens tokens;
+  double smoothing = 0;
   constexpr std::int64_t kTime = 64, kWindowsPerEpoch = 3000;
   // 4 blocks of 4 heads; the head is the table of tokens.
   const auto model = [&](Tower& tower, Output token, Output label) {
@@ -28,7 +29,8 @@ int main(int argc, char** argv) {
                         .heads = 4,
                         .width = 128,
                         .tied_head = true,
-                        .gelu = GeluForm::kExact});
+                        .gelu = GeluForm::kExact},
+                       {.label_smoothing = smoothing});
   };
   const auto text = [&](const RunDirs& dirs, bool train) {
     return data::text({.tokens = tokens.kind,
@@ -59,5 +61,6 @@ int main(int argc, char** argv) {
            {.name = "sample",
             .variable = &samples->options.begin,
             .text = "what samples of text go on from, after each epoch, and at once "
-                    "if the run in --run_dir has ended"}}});
+                    "if the run in --run_dir has ended"},
+           label_smoothing_flag(smoothing)}});
 }

@@ -32,8 +32,5 @@ int main(int argc, char** argv) {
                   .text = "probability that a unit of fc0 is zero in a training step",
                   .range = {"a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; }},
                   .unit = "RATE"},
-                 {.name = "label_smoothing",
-                  .variable = &smoothing,
-                  .text = "share of the target that is spread evenly over all classes",
-                  .range = {"a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }}}}});
+                 label_smoothing_flag(smoothing)}});
 }

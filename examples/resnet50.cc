@@ -39,8 +39,5 @@ int main(int argc, char** argv) {
                     "the latter the bits do not depend on the number of devices",
             .unit = "NAME",
             .choices = {"tower", "synchronised"}},
-           {.name = "label_smoothing",
-            .variable = &smoothing,
-            .text = "share of the target that is spread evenly over all classes",
-            .range = {"a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }}}}});
+           label_smoothing_flag(smoothing)}});
 }

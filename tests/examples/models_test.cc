@@ -167,6 +167,21 @@ TEST(Gpt, RefusesWrongFlagsAndNamesWrongFiles) {
   expect_refused("gpt", {"--tokens=llmc"}, "token files of llm.c are not generated", 1);
   const TemporaryFolder data;
   expect_refused("gpt", {"--data_dir=" + data.path()}, data.path() + "/input.txt", 1);
+  expect_refused("gpt", {"--label_smoothing=2"}, "--label_smoothing=2 is not a number from 0 to 1");
+}
+
+TEST(Gpt, SmoothsItsLabels) {
+  const TemporaryFolder data;
+  write_text(data);
+  const auto smooth = report("gpt", {"--data_dir=" + data.path(), "--max_steps=1",
+                                     "--label_smoothing=0.5", "--weight_decay=0", "--clip_norm=1"});
+  EXPECT_EQ(smooth["flags"]["label_smoothing"], 0.5);
+  EXPECT_EQ(smooth["weight_decay"], 0);
+  const auto plain = report(
+      "gpt", {"--data_dir=" + data.path(), "--max_steps=1", "--weight_decay=0", "--clip_norm=1"});
+  EXPECT_NE(smooth["params_hash"], plain["params_hash"]);
+  EXPECT_EQ(plain["images_per_second"], plain["examples_per_second"]);
+  EXPECT_EQ(plain["tokens_per_second"], 64 * plain["images_per_second"].get<double>());
 }
 
 void write_records(const TemporaryFolder& data, const std::string& name, int count) {

@@ -99,6 +99,13 @@ void add_own_flags(FlagParser& parser, std::span<const OwnFlag> flags) {
     check(parser, flag);
     std::visit([&](auto* variable) { add(parser, flag, *variable); }, flag.variable);
   }
+OwnFlag label_smoothing_flag(double& share) {
+  return {.name = "label_smoothing",
+          .variable = &share,
+          .text = "share of the target that is spread evenly over all classes",
+          .range = {"a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }}};
+}
+
 }
 
 OwnValues values_of(std::span<const OwnFlag> flags) {

@@ -37,6 +37,9 @@ struct OwnFlag {
   Value value() const;
 };
 
+// --label_smoothing of classifiers, from 0 to 1.
+OwnFlag label_smoothing_flag(double& share);
+
 // Adds them in a group of their own. Throws InvalidArgument for a name that cannot be or that
 // another flag has, a null variable, and a default that is not allowed.
 void add_own_flags(FlagParser& parser, std::span<const OwnFlag> flags);
