@@ -107,7 +107,8 @@ TEST(ResNet20, RefusesWrongFlagsAndNamesWrongFiles) {
       run("resnet20", {folder, "--bad_records=skip:1", "--global_batch_size=2", "--max_steps=1"});
   EXPECT_EQ(skipped.status, 0) << skipped.errors;
   EXPECT_THAT(skipped.errors, HasSubstr("found 77; left out, 1 of at most 1"));
-  EXPECT_THAT(skipped.output, HasSubstr("CIFAR-10, 8 training images"));
+  EXPECT_THAT(skipped.output, AllOf(HasSubstr("CIFAR-10, 8 training images"),
+                                    HasSubstr("left out            1 bad record\n")));
 }
 
 void write_text(const TemporaryFolder& data) {
@@ -220,6 +221,30 @@ TEST(ResNet50, NamesABadRecordAndWhatAFolderLacks) {
   expect_refused("resnet50",
                  {folder, "--image_size=32", "--global_batch_size=2", "--label_offset=2"},
                  "train-0: bad record at byte 0: the label 1 less the offset 2 is no class", 1);
+}
+
+TEST(ResNet50, SaysThatTheRestOfAFileIsLost) {
+  const TemporaryFolder data;
+  write_records(data, "train-0", 4);
+  write_records(data, "validation-0", 1);
+  const std::string path = data.path() + "/train-0";
+  std::string file = text_of_file(path);
+  file.resize(file.size() - 3);
+  data.write("train-0", test::as_bytes(file));
+  const std::string json = temporary_path(".json");
+  const Finished done = run(
+      "resnet50", {"--data_dir=" + data.path(), "--image_size=32", "--global_batch_size=2",
+                   "--label_offset=1", "--max_steps=1", "--bad_records=skip:1", "--json=" + json});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, HasSubstr("; the rest of the file is lost from there on, however many "
+                                     "records it has; left out, 1 of at most 1"));
+  EXPECT_THAT(done.output, HasSubstr("left out            1 bad record and the rest of " + path +
+                                     " from byte "));
+  const auto report = nlohmann::json::parse(text_of_file(json));
+  EXPECT_EQ(report["bad_records"], 1);
+  ASSERT_EQ(report["lost_rests"].size(), 1u);
+  EXPECT_THAT(report["lost_rests"][0].get<std::string>(), HasSubstr(path + " from byte "));
+  local_file_system().remove(json);
 }
 
 // Real data, where $BELFRY_DATA_DIR has them. Figures of PyTorch by the same recipes are in

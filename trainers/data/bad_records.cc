@@ -22,10 +22,21 @@ BadRecordPolicy parse_bad_records(std::string_view text) {
   return {.most = most};
 }
 
-BadRecord::BadRecord(std::string file, std::uint64_t offset, std::string_view reason)
-    : IoError(cat(file, ": bad record at byte ", offset, ": ", reason)),
+BadRecord::BadRecord(std::string file, std::uint64_t offset, std::string_view reason,
+                     LostWithRecord lost)
+    : IoError(cat(file, ": bad record at byte ", offset, ": ", reason,
+                  lost == LostWithRecord::kRestOfFile
+                      ? "; the rest of the file is lost from there on, however many records it has"
+                      : "")),
       file_(std::move(file)),
-      offset_(offset) {}
+      offset_(offset),
+      lost_(lost) {}
+
+std::string BadRecordCount::str() const {
+  if (records == 0) return "";
+  return cat(records, records == 1 ? " bad record" : " bad records",
+             rests.empty() ? "" : " and the rest of ", join(rests, ", of "));
+}
 
 void BadRecords::note(const BadRecord& record) {
   const std::lock_guard lock(mutex_);
@@ -40,12 +51,19 @@ void BadRecords::note(const BadRecord& record) {
             : cat(record.what(), "; ", before, " were left out before it, and the option ",
                   "bad_records allows no more"));
   noted_.insert(place);
+  if (record.lost() == LostWithRecord::kRestOfFile)
+    rests_.push_back(cat(record.file(), " from byte ", record.offset()));
   log_warning(record.what(), "; left out, ", before + 1, " of at most ", policy_.most);
 }
 
 std::int64_t BadRecords::count() const {
   const std::lock_guard lock(mutex_);
   return std::ssize(noted_);
+}
+
+BadRecordCount BadRecords::left_out() const {
+  const std::lock_guard lock(mutex_);
+  return {std::ssize(noted_), rests_};
 }
 
 }  // namespace belfry

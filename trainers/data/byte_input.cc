@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <zlib.h>
 
@@ -76,11 +77,12 @@ class GzipInput final : public ByteInput {
     stream_.avail_in = static_cast<uInt>(fed.size());
     const int code = inflate(&stream_, Z_NO_FLUSH);
     blocks_.take(fed.size() - stream_.avail_in);
-    require<IoError>(code != Z_BUF_ERROR || !fed.empty(), name_, ": truncated at byte ",
-                     blocks_.position(), ": expected more gzip data, found the end");
-    require<IoError>(code == Z_OK || code == Z_BUF_ERROR || code == Z_STREAM_END, name_,
-                     ": corrupt at byte ", blocks_.position(),
-                     ": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense");
+    if (code == Z_BUF_ERROR && fed.empty())
+      damaged("truncated at", ": expected more gzip data, found the end");
+    if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
+      damaged("corrupt at",
+              cat(": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense",
+                  "; data shortly before may be wrong, too"));
     if (code == Z_STREAM_END) end_member();
   }
 
@@ -89,10 +91,15 @@ class GzipInput final : public ByteInput {
     const std::span<const std::byte> next = blocks_.peek(2);
     ended_ = next.empty();
     if (ended_) return;
-    require<IoError>(is_gzip(next), name_, ": trailing bytes from byte ", blocks_.position(),
-                     ": expected the end of the file, or more gzip data, found ",
-                     blocks_.size() - blocks_.position(), " more");
+    if (!is_gzip(next))
+      damaged("trailing bytes from",
+              cat(": expected the end of the file, or more gzip data, found ",
+                  blocks_.size() - blocks_.position(), " more"));
     inflateReset(&stream_);
+  }
+
+  [[noreturn]] void damaged(std::string_view what, std::string_view why) const {
+    throw DamagedInput(name_, cat(what, " byte ", blocks_.position(), why));
   }
 
   FileBlocks& blocks_;
@@ -102,6 +109,9 @@ class GzipInput final : public ByteInput {
 };
 
 }  // namespace
+
+DamagedInput::DamagedInput(const std::string& name, std::string reason)
+    : IoError(cat(name, ": ", reason)), reason_(std::move(reason)) {}
 
 FileBlocks::FileBlocks(ReadableFile& file) : file_(file), block_(kFileBlock) {}
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 
 namespace belfry {
@@ -32,12 +33,22 @@ class FileBlocks {
   std::uint64_t position_ = 0;
 };
 
+// Gzip data that are truncated or corrupt: "NAME: REASON".
+class DamagedInput : public IoError {
+ public:
+  DamagedInput(const std::string& name, std::string reason);
+  const std::string& reason() const { return reason_; }
+
+ private:
+  std::string reason_;
+};
+
 // The unpacked bytes of a file, in order.
 class ByteInput {
  public:
   virtual ~ByteInput() = default;
   // Fills `out` and returns how many bytes there were: fewer only at the end. Of gzip data throws
-  // IoError naming the file and the byte where it is truncated or corrupt.
+  // DamagedInput naming the file and the byte where it is truncated or corrupt.
   virtual std::size_t read(std::span<std::byte> out) = 0;
   // A bound on the unpacked size of the whole: deflate cannot shrink data more than 1032 times.
   virtual std::uint64_t most_bytes() const = 0;

@@ -52,8 +52,10 @@ ByteValues byte_values() {
 
 class Cifar10 final : public Dataset {
  public:
-  Cifar10(CifarImages images, std::string description)
-      : images_(std::move(images)), description_(std::move(description)) {}
+  Cifar10(CifarImages images, std::string description, BadRecordCount left_out)
+      : images_(std::move(images)),
+        description_(std::move(description)),
+        left_out_(std::move(left_out)) {}
 
   static std::vector<Field> fields() {
     return {{"image", DType::kF32, {kCifarSide, kCifarSide, kCifarChannels}},
@@ -62,6 +64,7 @@ class Cifar10 final : public Dataset {
   std::vector<Field> signature() const override { return fields(); }
   std::int64_t size() const override { return std::ssize(images_.labels); }
   std::string describe() const override { return description_; }
+  BadRecordCount left_out() const override { return left_out_; }
 
   void gather(std::span<const std::int64_t> indices,
               std::span<std::byte* const> out) const override {
@@ -102,6 +105,7 @@ class Cifar10 final : public Dataset {
 
   const CifarImages images_;
   const std::string description_;
+  const BadRecordCount left_out_;
   const ByteValues values_ = byte_values();
 };
 
@@ -119,7 +123,7 @@ void append(const Record& record, CifarImages& to) {
 std::vector<std::string> cifar_files(FileSystem& files, const std::string& folder, bool train) {
   const std::string begin = train ? "data_batch_" : "test_batch";
   std::vector<std::string> found;
-  for (const std::string& name : files.list(folder)) {
+  for (const std::string& name : names_in_data_dir(files, folder)) {
     const bool packed = name.ends_with(".bin.gz");
     if (!name.starts_with(begin) || !(packed || name.ends_with(".bin"))) continue;
     const std::string path = cat(folder, "/", name);
@@ -155,11 +159,14 @@ std::unique_ptr<Dataset> load_cifar(const RunDirs& dirs, bool train) {
   BadRecords bad(dirs.bad_records);
   CifarImages images;
   for (const std::string& path : paths) read_cifar(*files.open(path), path, bad, images);
-  require<IoError>(!images.labels.empty(), join(paths), ": no images");
+  require<IoError>(
+      !images.labels.empty(), join(paths),
+      ": no images; get the files again, or name another folder (the option data_dir)");
   std::string description = cat("CIFAR-10, ", images.labels.size(), train ? " training" : " test",
                                 " images from ", join(paths));
-  if (bad.count() > 0) description += cat(", without ", bad.count(), " bad records");
-  return std::make_unique<Cifar10>(std::move(images), std::move(description));
+  BadRecordCount left_out = bad.left_out();
+  if (left_out.records > 0) description += cat(", without ", left_out.str());
+  return std::make_unique<Cifar10>(std::move(images), std::move(description), std::move(left_out));
 }
 
 }  // namespace
@@ -176,7 +183,13 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
   const auto most = static_cast<std::size_t>(host_memory()) / 2 / sizeof(Record);
   Record record;
   for (std::uint64_t offset = 0;; offset += sizeof record) {
-    const std::size_t got = input->read(record);
+    std::size_t got = 0;
+    try {
+      got = input->read(record);
+    } catch (const DamagedInput& damage) {
+      bad.note(BadRecord(name, offset, damage.reason(), LostWithRecord::kRestOfFile));
+      return;
+    }
     if (got == 0) return;
     const auto label = std::to_integer<int>(record[0]);
     if (got < sizeof record) {

@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
@@ -84,6 +85,11 @@ const Dataset& LazyDataset::loaded() const {
   return *loaded_;
 }
 
+BadRecordCount LazyDataset::left_out() const {
+  const std::lock_guard lock(mutex_);
+  return loaded_ ? loaded_->left_out() : BadRecordCount();
+}
+
 TensorDataset::TensorDataset(std::vector<Source> sources, std::string description)
     : sources_(std::move(sources)), description_(std::move(description)) {
   require(!sources_.empty(), "a dataset needs at least one field");
@@ -106,6 +112,12 @@ void TensorDataset::gather(std::span<const std::int64_t> indices,
   for (const std::int64_t index : indices)
     require(index >= 0 && index < size_, "sample ", index, " of a dataset of ", size_);
   for (std::size_t f = 0; f < sources_.size(); ++f) gather_source(sources_[f], indices, out[f]);
+}
+
+std::vector<std::string> names_in_data_dir(FileSystem& files, const std::string& folder) try {
+  return files.list(folder);
+} catch (const IoError& error) {
+  throw IoError(cat(error.what(), "; name the folder with the data files (the option data_dir)"));
 }
 
 std::vector<Tensor> batch_tensors(const Dataset& dataset, std::int64_t batch) {

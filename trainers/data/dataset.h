@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/tensor.h"
 #include "belfry/trainers/data/bad_records.h"
 
@@ -52,6 +53,10 @@ struct Dataset {
     gather(indices, out);
   }
 
+  // Throws for data that a dry run is to refuse, too. It looks at files that are there and gives no
+  // samples.
+  virtual void check() const {}
+
   // One line for people: what this is, how many samples, from where.
   virtual std::string describe() const = 0;
 
@@ -60,6 +65,9 @@ struct Dataset {
 
   // Those that it is read from, so that nobody writes there meanwhile. Reads no data.
   virtual std::vector<std::string> files() const { return {}; }
+
+  // Of it, so far.
+  virtual BadRecordCount left_out() const { return {}; }
 };
 
 // A dataset that is loaded when something other than its signature is first asked for.
@@ -68,8 +76,13 @@ class LazyDataset final : public Dataset {
   using Load = std::function<std::unique_ptr<Dataset>()>;
   // What `load` throws leaves the call that needed the data. If it gives no dataset, or one of
   // another signature, or is an empty function, that call throws InvalidArgument.
-  LazyDataset(std::vector<Field> signature, Load load, std::vector<std::string> files = {})
-      : signature_(std::move(signature)), load_(std::move(load)), files_(std::move(files)) {}
+  // `check` is that of Dataset; null: none.
+  LazyDataset(std::vector<Field> signature, Load load, std::vector<std::string> files = {},
+              std::function<void()> check = nullptr)
+      : signature_(std::move(signature)),
+        load_(std::move(load)),
+        files_(std::move(files)),
+        check_(std::move(check)) {}
 
   std::vector<Field> signature() const override { return signature_; }
   std::int64_t size() const override { return loaded().size(); }
@@ -84,6 +97,10 @@ class LazyDataset final : public Dataset {
   std::string describe() const override { return loaded().describe(); }
   const Vocabulary* vocabulary() const override { return loaded().vocabulary(); }
   std::vector<std::string> files() const override { return files_; }
+  void check() const override {
+    if (check_) check_();
+  }
+  BadRecordCount left_out() const override;
 
  private:
   const Dataset& loaded() const;
@@ -91,6 +108,7 @@ class LazyDataset final : public Dataset {
   std::vector<Field> signature_;
   Load load_;
   std::vector<std::string> files_;
+  std::function<void()> check_;
   // Not std::call_once: its exceptions confuse ThreadSanitizer.
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Dataset> loaded_;
@@ -101,6 +119,9 @@ struct RunDirs {
   std::string data_dir;              // the folder with the data files; empty if none was given
   BadRecordPolicy bad_records = {};  // of each data set
 };
+
+// Names in that folder, sorted. Throws IoError naming the option if they cannot be listed.
+std::vector<std::string> names_in_data_dir(FileSystem& files, const std::string& folder);
 
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const RunDirs&, bool train)>;
 

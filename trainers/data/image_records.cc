@@ -77,11 +77,14 @@ class RecordImages final : public Dataset {
       for (const TfRecordPlace& place :
            find_tf_records(*local_file_system().open(wanted_.paths[f]), wanted_.paths[f], bad_))
         records_.push_back({f, place});
-    require<IoError>(!records_.empty(), join(wanted_.paths), ": no records");
+    require<IoError>(
+        !records_.empty(), join(wanted_.paths),
+        ": no records; get the files again, or name another folder (the option data_dir)");
   }
 
   std::vector<Field> signature() const override { return image_fields(wanted_.side); }
   std::int64_t size() const override { return std::ssize(records_); }
+  BadRecordCount left_out() const override { return bad_.left_out(); }
   std::string describe() const override {
     return cat(
         records_.size(), " images of ", wanted_.paths[0],
@@ -177,7 +180,7 @@ namespace {
 std::vector<std::string> record_files(const std::string& folder, bool train) {
   const char* const begin = train ? "train-" : "validation-";
   std::vector<std::string> found;
-  for (const std::string& name : local_file_system().list(folder))
+  for (const std::string& name : names_in_data_dir(local_file_system(), folder))
     if (name.starts_with(begin)) found.push_back(cat(folder, "/", name));
   require<NotFound>(!found.empty(), folder, " has no file ", begin,
                     "*; name the folder with the TFRecord files (the option data_dir)");

@@ -37,6 +37,9 @@ class WindowDataset final : public Dataset {
   const Vocabulary* vocabulary() const override { return windows_.tokens->vocabulary(); }
 
   void gather(std::span<const std::int64_t> indices,
+  BadRecordCount left_out() const override {
+    return windows_.bad ? windows_.bad->left_out() : BadRecordCount();
+  }
               std::span<std::byte* const> out) const override {
     copy(indices, out, [&](std::int64_t sample) { return sample % apart_ * windows_.length; });
   }

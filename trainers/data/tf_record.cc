@@ -26,23 +26,22 @@ std::string crc_text(std::string_view of, std::uint32_t expected, std::uint32_t 
   return cat("expected the CRC 0x", hex(expected, 8), " of ", of, ", found 0x", hex(found, 8));
 }
 
-// Of the record at `offset`, where the file stands.
+// Of the record at `offset`, where the file stands. Without it nobody knows where the next begins.
 TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64_t offset) {
+  const auto fail = [&](const std::string& reason) {
+    throw BadRecord(name, offset, reason, LostWithRecord::kRestOfFile);
+  };
   std::byte head[kHeadBytes];
   const std::size_t got = file.read(head);
-  if (got < kHeadBytes)
-    throw BadRecord(name, offset,
-                    cat("expected ", kHeadBytes, " bytes of length and CRC, found ", got));
+  if (got < kHeadBytes) fail(cat("expected ", kHeadBytes, " bytes of length and CRC, found ", got));
   const auto bytes = std::span<const std::byte>(head);
   const auto length = number_in<std::uint64_t>(bytes);
   const auto crc = number_in<std::uint32_t>(bytes.subspan(kLengthBytes));
   const std::uint32_t expected = masked_crc32c(bytes.first(kLengthBytes));
-  if (crc != expected) throw BadRecord(name, offset, crc_text("its length", expected, crc));
+  if (crc != expected) fail(crc_text("its length", expected, crc));
   const std::uint64_t room = file.size() - offset - kHeadBytes;
   if (room < kCrcBytes || length > room - kCrcBytes)
-    throw BadRecord(
-        name, offset,
-        cat("its ", length, " bytes and their CRC exceed the ", room, " that the file has left"));
+    fail(cat("its ", length, " bytes and their CRC exceed the ", room, " that the file has left"));
   return {offset, length};
 }
 

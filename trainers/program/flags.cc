@@ -224,7 +224,8 @@ void TrainFlagSet::add_files(FlagParser& parser) {
         },
         "stop|skip:N",
         "what to do with records of data files that cannot be used: end with an error that names "
-        "the first, or leave out up to N of each data set and warn of each [stop]");
+        "the first, or leave out up to N of each data set and warn of each; one behind which the "
+        "rest of its file cannot be read counts once, and the results name that rest [stop]");
   }
   parser.add("--data_workers", flags_.trainer.data_workers, 1, kMostThreads, "N",
              "threads that decode and change the samples of a batch, beside --threads; results do "

@@ -56,6 +56,16 @@ Report::Progress progress_report(const Trainer& trainer, std::optional<double> p
   return progress;
 }
 
+BadRecordCount left_out(const Trainer& trainer) {
+  BadRecordCount count = trainer.train_data().left_out();
+  if (const Dataset* const test = trainer.test_data()) {
+    const BadRecordCount other = test->left_out();
+    count.records += other.records;
+    count.rests.insert(count.rests.end(), other.rests.begin(), other.rests.end());
+  }
+  return count;
+}
+
 // All processes call it. Whether they end with the same values.
 bool equal_in_all(Processes* processes, const std::string& hash) {
   if (!processes) return true;
@@ -94,6 +104,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
                       .uneven = std::string(name_of(made.batches.uneven)),
                       .tower_weights = made.batches.tower_weights,
                       .seed = made.seed},
+          .left_out = left_out(trainer),
           .progress = progress_report(trainer, peak),
           .losses = losses_report(trainer),
           .variables = {.params_hash = params_hash(session, trainer.graph()),

@@ -61,6 +61,8 @@ Json to_json(const Report& report) {
   json.set("uneven", report.batches.uneven)
       .set("tower_weights", report.batches.tower_weights.empty() ? Json() : std::move(weights))
       .set("seed", report.batches.seed)
+      .set("bad_records", report.left_out.records)
+      .set("lost_rests", Json::array(report.left_out.rests))
       .set("loss_scale", report.losses.scale ? Json(report.losses.scale->scale) : Json())
       .set("skipped_steps", report.losses.scale ? Json(report.losses.scale->skipped_steps) : Json())
       .set("threads", report.threads)
@@ -101,6 +103,7 @@ std::string to_table(const Report& report) {
   if (report.losses.validation_accuracy)
     table +=
         row("validation accuracy", rounded(100 * *report.losses.validation_accuracy, 2) + " %");
+  if (report.left_out.records > 0) table += row("left out", report.left_out.str());
   if (report.losses.scale)
     table += row("loss scale", cat(significant(report.losses.scale->scale), ", ",
                                    report.losses.scale->skipped_steps, " steps skipped"));

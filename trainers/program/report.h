@@ -10,6 +10,7 @@
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/data/bad_records.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/program/own_flag.h"
 
@@ -51,6 +52,10 @@ struct Report {
     std::vector<double> tower_weights;  // none: equal
     std::uint64_t seed = 0;
   } batches;
+
+  // Data for training and tests that this process has left out: members bad_records, and
+  // lost_rests of files ("FILE from byte 5").
+  BadRecordCount left_out;
 
   struct Progress {
     std::int64_t steps = 0;  // complete

@@ -148,6 +148,47 @@ TEST(Cifar10, LeavesOutAsManyBadRecordsAsItMay) {
             HasSubstr("2 were left out before it")));
 }
 
+// Bytes that packing cannot shrink, so that records lie where one expects them.
+Bytes noisy_records(int count) {
+  Bytes bytes = records(std::vector<int>(static_cast<std::size_t>(count), 1));
+  std::uint32_t state = 1;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    state = state * 1664525 + 1013904223;
+    if (i % kRecord != 0) bytes[i] = static_cast<std::byte>(state >> 24);
+  }
+  return bytes;
+}
+
+TEST(Cifar10, KeepsTheRecordsInFrontOfWhereGzipDataEnd) {
+  const TemporaryFolder folder;
+  Bytes packed = gzip(noisy_records(6));
+  packed.resize(packed.size() * 7 / 12);
+  const std::string path = folder.write("data_batch_1.bin.gz", packed);
+  folder.write("data_batch_2.bin", records({2}));
+  EXPECT_THAT(
+      message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
+      AllOf(HasSubstr(cat(path, ": bad record at byte ", 3 * kRecord, ": truncated at byte ",
+                          packed.size(), ": expected more gzip data, found the end; the ",
+                          "rest of the file is lost from there on")),
+            EndsWith("let such records be left out (the option bad_records, skip:N)")));
+  const auto data = data::cifar10({folder.path(), {.most = 1}}, true);
+  EXPECT_EQ(data->size(), 4);
+  EXPECT_EQ(data->left_out().records, 1);
+  EXPECT_THAT(data->describe(), EndsWith(cat(", without 1 bad record and the rest of ", path,
+                                             " from byte ", 3 * kRecord)));
+}
+
+TEST(Cifar10, SaysThatRecordsInFrontOfCorruptDataMayBeWrong) {
+  const TemporaryFolder folder;
+  Bytes packed = gzip(noisy_records(6));
+  packed[packed.size() - 8] ^= std::byte{1};  // of the checksum
+  folder.write("data_batch_1.bin.gz", packed);
+  EXPECT_THAT(message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
+              AllOf(HasSubstr("found: incorrect data check; data shortly before may be wrong, too"),
+                    EndsWith("(the option bad_records, skip:N)")));
+  EXPECT_EQ(data::cifar10({folder.path(), {.most = 1}}, true)->size(), 5);
+}
+
 TEST(Cifar10, NamesTheFilesThatAFolderLacksAndWhatIsCorrupt) {
   const TemporaryFolder folder;
   EXPECT_THAT(message_of<NotFound>([&] { data::cifar10({folder.path()}, true)->size(); }),
@@ -159,7 +200,11 @@ TEST(Cifar10, NamesTheFilesThatAFolderLacksAndWhatIsCorrupt) {
               HasSubstr(path));
   folder.write("test_batch.bin", {});
   EXPECT_THAT(message_of<IoError>([&] { data::cifar10({folder.path()}, false)->size(); }),
-              HasSubstr("test_batch.bin: no images"));
+              AllOf(HasSubstr("test_batch.bin: no images; get the files again"),
+                    HasSubstr("(the option data_dir)")));
+  EXPECT_THAT(message_of<IoError>([&] { data::cifar10({"/no/such/folder"}, true)->size(); }),
+              HasSubstr("/no/such/folder: cannot list: No such file or directory; name the folder "
+                        "with the data files (the option data_dir)"));
 }
 
 TEST(Cifar10, GeneratesImagesWithoutAFolder) {

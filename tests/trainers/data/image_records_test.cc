@@ -139,6 +139,7 @@ TEST_F(ImageRecordsTest, NameEachKindOfBadRecord) {
         HasSubstr(place));
     const auto data = open({.side = 4, .classes = 5}, 1);
     EXPECT_EQ(gather_tensors(*data, all_)[1], (Tensor({3}, std::vector<std::int32_t>{1, 1, 1})));
+    EXPECT_EQ(data->left_out().str(), "1 bad record");
   }
 }
 
@@ -151,7 +152,9 @@ TEST_F(ImageRecordsTest, EndWhereAllRecordsAreBadOrThereAreNone) {
   EXPECT_THAT(message_of<NotFound>([&] { open({}, 0, true)->size(); }),
               HasSubstr("has no file train-*; name the folder with the TFRecord files"));
   write("train-0", {});
-  EXPECT_THAT(message_of<IoError>([&] { open({}, 0, true)->size(); }), HasSubstr("no records"));
+  EXPECT_THAT(
+      message_of<IoError>([&] { open({}, 0, true)->size(); }),
+      HasSubstr("no records; get the files again, or name another folder (the option data_dir)"));
 }
 
 }  // namespace image_records_test

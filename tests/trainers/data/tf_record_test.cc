@@ -13,6 +13,7 @@ namespace tf_record_test {
 using test::as_bytes;
 using test::message_of;
 using test::tf_record;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string text_of(std::span<const std::byte> bytes) {
@@ -53,8 +54,10 @@ TEST(TfRecords, EndAtALengthThatCannotBe) {
     BytesFile file(bytes);
     BadRecords none, one({.most = 1});
     EXPECT_THAT(message_of<IoError>([&] { find_tf_records(file, "f", none); }),
-                HasSubstr("f: bad record at byte 21: " + reason));
+                AllOf(HasSubstr("f: bad record at byte 21: " + reason),
+                      HasSubstr("; the rest of the file is lost from there on")));
     EXPECT_EQ(find_tf_records(file, "f", one).size(), 1u);
+    EXPECT_EQ(one.left_out().str(), "1 bad record and the rest of f from byte 21");
   }
 }
 

@@ -42,6 +42,7 @@ Report example() {
                       .uneven = "weight",
                       .tower_weights = {2, 1.5},
                       .seed = 18446744073709551615u},
+          .left_out = {.records = 2, .rests = {"f from byte 5"}},
           .progress = {.steps = 702,
                        .epochs = 3,
                        .startup_seconds = 0.25,
@@ -63,7 +64,7 @@ Report example() {
 
 TEST(ReportJson, HasEveryField) {
   const nlohmann::json json = nlohmann::json::parse(to_json(example()).str());
-  EXPECT_EQ(json.size(), 57u);
+  EXPECT_EQ(json.size(), 59u);
   EXPECT_EQ(json["k_independent"], true);
   EXPECT_TRUE(json["k_dependent_because"].is_null());
   EXPECT_EQ(json["program"], "mnist");
@@ -92,6 +93,8 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(json["uneven"], "weight");
   EXPECT_EQ(json["tower_weights"], (nlohmann::json{2, 1.5}));
   EXPECT_EQ(json["seed"], 18446744073709551615u);
+  EXPECT_EQ(json["bad_records"], 2);
+  EXPECT_EQ(json["lost_rests"], nlohmann::json{"f from byte 5"});
   EXPECT_EQ(json["precision"], "f16");
   EXPECT_EQ(json["loss_scale"], 1024);
   EXPECT_EQ(json["skipped_steps"], 7);
