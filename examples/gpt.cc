@@ -32,13 +32,17 @@ int main(int argc, char** argv) {
                         .gelu = GeluForm::kExact},
                        {.label_smoothing = smoothing});
   };
+  const auto samples = std::make_shared<TextSamples>();
   const auto text = [&](const RunDirs& dirs, bool train) {
+    if (tokens.kind == "llmc" && !samples->options.begin.empty())
+      throw FlagError(
+          "--sample has no use beside --tokens=llmc: nobody knows what these tokens "
+          "stand for; leave it out");
     return data::text({.tokens = tokens.kind,
                        .length = kTime,
                        .per_epoch = kWindowsPerEpoch,
-                       .most_tokens = tokens.most()})(dirs, train);
+                       .vocabulary = tokens.most()})(dirs, train);
   };
-  const auto samples = std::make_shared<TextSamples>();
   return train(
       argc, argv,
       {.model = model,
@@ -55,9 +59,10 @@ int main(int argc, char** argv) {
             .choices = {"characters", "bytes", "llmc"}},
            {.name = "vocabulary",
             .variable = &tokens.number,
-            .text = "different tokens that the model knows; 0: 65 characters, 256 "
-                    "bytes, 50257 of llm.c",
-            .range = {"a number from 0 to 65536", [](double x) { return x >= 0 && x <= 65536; }}},
+            .text = "different tokens that the model knows, at least as many as the data have; 0: "
+                    "65 characters, 256 bytes, 50257 of llm.c",
+            .range = {"a whole number from 0 to 1114112, as many as Unicode has characters",
+                      [](double x) { return x >= 0 && x <= 1114112; }}},
            {.name = "sample",
             .variable = &samples->options.begin,
             .text = "what samples of text go on from, after each epoch, and at once "

@@ -135,10 +135,9 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   const TrainFlagSet set(parser, {.program = program, .reads_files = false, .benchmark = true});
   wanted.help = parse_with_config(parser, arguments);
   if (!wanted.help.empty()) return wanted;
-  wanted.model = as_flag(parser.flag("--model").shown_name(), [&] {
-    return find_model(wanted.model_name, wanted.image_size,
-                      {wanted.batch_norm, wanted.label_smoothing, wanted.sequence_length});
-  });
+  as_flag(parser.flag("--model").shown_name(), [&] { find_model(wanted.model_name); });
+  wanted.model = find_model(wanted.model_name, wanted.image_size,
+                            {wanted.batch_norm, wanted.label_smoothing, wanted.sequence_length});
   const StrategyList& list = wanted.strategies;
   wanted.training = set.read(wanted.model.batch_size, list.all || list.automatic);
   add_to_config(wanted.training, wanted.model.optimizer);

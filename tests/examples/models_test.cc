@@ -96,6 +96,7 @@ TEST(ResNet20, RefusesWrongFlagsAndNamesWrongFiles) {
   const TemporaryFolder data;
   const std::string folder = "--data_dir=" + data.path();
   expect_refused("resnet20", {folder}, data.path() + " has no file data_batch_*.bin", 1);
+  expect_refused("resnet20", {"--data_dir=/nonexistent"}, "with the data files (--data_dir)", 1);
   Bytes bytes = cifar(9);
   bytes[3073 * 2] = std::byte{77};
   data.write("data_batch_1.bin", bytes);
@@ -136,8 +137,10 @@ TEST(Gpt, WritesASampleOfTextAtTheEndAndWhenAsked) {
   EXPECT_EQ(asked.status, 0) << asked.errors;
   EXPECT_THAT(asked.output, AllOf(HasSubstr("this run has ended before"),
                                   HasSubstr("sample after step 1:\nline 7")));
-  expect_refused("gpt", {folder, "--sample=Q"},
-                 "a sample of text cannot begin with 'Q': the character 'Q' is none of", 1);
+  for (const char* const other : {"--dry_run", "--max_steps=1"})
+    expect_refused("gpt", {folder, "--sample=Q", other},
+                   "--sample=Q: a sample of text cannot begin with 'Q': the character 'Q' is none "
+                   "of");
 }
 
 TEST(Gpt, TakesBytesAndTokenFiles) {
@@ -159,7 +162,9 @@ TEST(Gpt, TakesBytesAndTokenFiles) {
   }
   report("gpt", {folder, "--tokens=llmc", "--vocabulary=90", "--max_steps=1"});
   expect_refused("gpt", {folder, "--tokens=llmc", "--vocabulary=80", "--max_steps=1"},
-                 "expected a token below 80, found 80", 1);
+                 "expected a token below 80, found 80, which the model does not know "
+                 "(--vocabulary)",
+                 1);
 }
 
 TEST(Gpt, RefusesWrongFlagsAndNamesWrongFiles) {
@@ -168,7 +173,26 @@ TEST(Gpt, RefusesWrongFlagsAndNamesWrongFiles) {
   expect_refused("gpt", {"--tokens=llmc"}, "token files of llm.c are not generated", 1);
   const TemporaryFolder data;
   expect_refused("gpt", {"--data_dir=" + data.path()}, data.path() + "/input.txt", 1);
+  expect_refused("gpt", {"--tokens=llmc", "--data_dir=/nonexistent"},
+                 "with the data files (--data_dir)", 1);
+  expect_refused("gpt", {"--tokens=llmc", "--sample=a"},
+                 "--sample has no use beside --tokens=llmc");
   expect_refused("gpt", {"--label_smoothing=2"}, "--label_smoothing=2 is not a number from 0 to 1");
+}
+
+// With and without a plan, of text of a file and of generated text.
+TEST(Gpt, RefusesAVocabularyThatIsTooSmall) {
+  const TemporaryFolder data;
+  write_text(data);
+  expect_refused("gpt", {"--vocabulary=1000000000"},
+                 "--vocabulary=1000000000 is not a whole number from 0 to 1114112");
+  for (const std::string& text : {std::string("--seed=1"), "--data_dir=" + data.path()})
+    for (const char* const other : {"--dry_run", "--max_steps=1"}) {
+      expect_refused("gpt", {"--vocabulary=10", text, other},
+                     "the model knows 10 different tokens, and must know as many");
+    }
+  expect_refused("gpt", {"--tokens=bytes", "--vocabulary=255", "--data_dir=" + data.path()},
+                 "error: --vocabulary=255: 2");
 }
 
 TEST(Gpt, SmoothsItsLabels) {
@@ -215,6 +239,7 @@ TEST(ResNet50, NamesABadRecordAndWhatAFolderLacks) {
   const TemporaryFolder data;
   const std::string folder = "--data_dir=" + data.path();
   expect_refused("resnet50", {folder}, "has no file train-*", 1);
+  expect_refused("resnet50", {"--data_dir=/nonexistent"}, "with the data files (--data_dir)", 1);
   expect_refused("resnet50", {"--image_size=8"}, "--image_size=8 is not a number from 32 to 4096");
   write_records(data, "train-0", 2);
   write_records(data, "validation-0", 1);

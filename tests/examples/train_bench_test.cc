@@ -326,6 +326,13 @@ TEST(TrainBench, RefusesAScopeThatTheModelLacks) {
 TEST(TrainBench, RefusesFlagsThatMakeNoSense) {
   EXPECT_THAT(refusal({"--model=resnet5"}), HasSubstr("did you mean 'resnet50'?"));
   EXPECT_THAT(refusal({"--image_size=0"}), HasSubstr("--image_size=0"));
+  EXPECT_THAT(refusal({"--model=vgg16", "--sequence_length=5"}),
+              HasSubstr("error: --sequence_length=5: the model vgg16 has no tokens, but images "
+                        "(--image_size); it is for the model gpt"));
+  EXPECT_THAT(refusal({"--model=gpt", "--image_size=32"}),
+              AllOf(HasSubstr("error: --image_size=32: "), HasSubstr("(--sequence_length)")));
+  EXPECT_THAT(refusal({"--model=mlp", "--batch_norm=synchronised"}),
+              HasSubstr("error: --batch_norm=synchronised: the model mlp has no batch norm"));
   EXPECT_THAT(refusal({"--num_batches=0"}), HasSubstr("--num_batches=0"));
   EXPECT_THAT(refusal({"--display_every=0"}), HasSubstr("--display_every=0"));
   EXPECT_THAT(refusal({"--plot=x"}), HasSubstr("--plot=x has no use without --strategies"));

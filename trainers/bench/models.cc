@@ -18,6 +18,7 @@
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace models {
@@ -217,11 +218,17 @@ ModelSpec find_model(std::string_view name, int image_size, ModelOptions options
   require(image_size >= 0, "images of ", image_size, " pixels: the size must be at least 1");
   for (const Entry& entry : kEntries) {
     if (name != entry.name) continue;
-    require(options.batch_norm == BatchNormOver::kTower || entry.has_batch_norm, "the model ", name,
-            " has no batch norm");
+    require<OptionMistake>(options.batch_norm == BatchNormOver::kTower || entry.has_batch_norm,
+                           "batch_norm=synchronised: the model ", name,
+                           " has no batch norm; leave it out");
     const bool text = entry.channels == 0;
-    require(!text || image_size == 0, "the model ", name, " has no images, but tokens");
-    require(text || options.sequence_length == 0, "the model ", name, " has no tokens, but images");
+    require<OptionMistake>(!text || image_size == 0, "image_size=", image_size, ": the model ",
+                           name, " has no images, but tokens; say how many (the option ",
+                           "sequence_length)");
+    require<OptionMistake>(text || options.sequence_length == 0,
+                           "sequence_length=", options.sequence_length, ": the model ", name,
+                           " has no tokens, but images (the option image_size); it is for the ",
+                           "model gpt");
     const int wanted = text ? options.sequence_length : image_size;
     return {.name = entry.name,
             .model = [build = entry.build, options](

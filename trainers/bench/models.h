@@ -65,9 +65,9 @@ struct ModelSpec {
 std::vector<std::string> model_names();
 
 // `image_size`, in pixels, replaces the model's own: 28 for mnist and mlp, 32 for resnet20, 224 for
-// resnet50 and vgg16; 0 keeps it. Throws InvalidArgument with all names and the nearest one, if the
-// size is negative, and for what a model has not: images, tokens (256 for gpt), or synchronised
-// batch norm.
+// resnet50 and vgg16; 0 keeps it. Throws InvalidArgument with all names and the nearest one, and if
+// the size is negative; OptionMistake for what a model has not: images, tokens (256 for gpt), or
+// synchronised batch norm.
 ModelSpec find_model(std::string_view name, int image_size = 0, ModelOptions options = {});
 
 // What the model trains, and so its gradients, in order of creation. Builds one tower.

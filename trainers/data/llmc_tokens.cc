@@ -17,6 +17,9 @@ constexpr std::size_t kHeaderWords = 256;
 constexpr std::uint64_t kHeaderBytes = kHeaderWords * sizeof(std::int32_t);
 constexpr std::int32_t kMagic = 20240520, kVersion = 1;
 constexpr std::uint64_t kTokenBytes = sizeof(std::uint16_t);
+constexpr std::string_view kLlmcRemedy =
+    "; make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name another folder "
+    "(the option data_dir)";
 
 class LlmcTokens final : public TokenStream {
  public:
@@ -66,7 +69,8 @@ class LlmcTokens final : public TokenStream {
     for (std::size_t i = 0; i < out.size(); ++i) {
       if (tokens[i] >= most_)
         throw BadRecord(part.path, offset + i * kTokenBytes,
-                        cat("expected a token below ", most_, ", found ", tokens[i]));
+                        cat("expected a token below ", most_, ", found ", tokens[i],
+                            ", which the model does not know (the option vocabulary)"));
       out[i] = tokens[i];
     }
   }
@@ -83,16 +87,16 @@ std::int64_t read_llmc_header(ReadableFile& file, const std::string& name) {
   std::array<std::int32_t, kHeaderWords> header;
   const std::size_t got = file.read(std::as_writable_bytes(std::span(header)));
   require<IoError>(got == kHeaderBytes, name, ": truncated at byte ", got,
-                   ": expected a header of ", kHeaderBytes, " bytes");
+                   ": expected a header of ", kHeaderBytes, " bytes", kLlmcRemedy);
   require<IoError>(header[0] == kMagic, name, ": byte 0: expected ", kMagic,
-                   ", with which token files of llm.c begin, found ", header[0]);
+                   ", with which token files of llm.c begin, found ", header[0], kLlmcRemedy);
   require<IoError>(header[1] == kVersion, name, ": byte 4: expected version ", kVersion,
-                   ", of tokens of 16 bits, found ", header[1]);
+                   ", of tokens of 16 bits, found ", header[1], kLlmcRemedy);
   const std::int64_t tokens = header[2];
   const std::uint64_t room = (file.size() - std::min(file.size(), kHeaderBytes));
   require<IoError>(tokens >= 0 && static_cast<std::uint64_t>(tokens) * kTokenBytes == room, name,
                    ": byte 8: expected the number of tokens in the ", room,
-                   " bytes behind the header, found ", tokens);
+                   " bytes behind the header, found ", tokens, kLlmcRemedy);
   return tokens;
 }
 

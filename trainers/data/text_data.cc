@@ -7,6 +7,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/counter_random.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -23,7 +24,8 @@ class WindowDataset final : public Dataset {
     places_ = tokens - windows_.length;
     apart_ = (tokens - 1) / windows_.length;
     require(windows_.length >= 1 && places_ >= 1, windows_.tokens->describe(), ": ", tokens,
-            " tokens have no window of ", windows_.length, " and one that follows");
+            " tokens have no window of ", windows_.length,
+            " and one that follows; give more (the option data_dir)");
   }
 
   std::vector<Field> signature() const override { return window_fields(windows_.length); }
@@ -35,11 +37,11 @@ class WindowDataset final : public Dataset {
                ", ", size(), " windows of ", windows_.length);
   }
   const Vocabulary* vocabulary() const override { return windows_.tokens->vocabulary(); }
-
-  void gather(std::span<const std::int64_t> indices,
   BadRecordCount left_out() const override {
     return windows_.bad ? windows_.bad->left_out() : BadRecordCount();
   }
+
+  void gather(std::span<const std::int64_t> indices,
               std::span<std::byte* const> out) const override {
     copy(indices, out, [&](std::int64_t sample) { return sample % apart_ * windows_.length; });
   }
@@ -111,7 +113,7 @@ std::vector<std::string> text_files(const TextOptions& options, const std::strin
   }
   const char* const part = train ? "train" : "val";
   std::vector<std::string> found;
-  for (const std::string& name : files.list(folder))
+  for (const std::string& name : names_in_data_dir(files, folder))
     if (name.ends_with(".bin") && name.find(part) != std::string::npos)
       found.push_back(cat(folder, "/", name));
   require<NotFound>(!found.empty(), folder, " has no file *", part,
@@ -140,7 +142,7 @@ std::unique_ptr<TokenStream> open_text(const TextOptions& options, const RunDirs
     return generated_text(kGenerated);
   }
   std::vector<std::string> paths = text_files(options, dirs.data_dir, train);
-  if (is_llmc(options)) return llmc_tokens(files, std::move(paths), options.most_tokens);
+  if (is_llmc(options)) return llmc_tokens(files, std::move(paths), options.vocabulary);
   return options.tokens == "bytes" ? byte_tokens(files, paths[0])
                                    : character_tokens(files, paths[0], bad);
 }
@@ -149,9 +151,11 @@ std::unique_ptr<Dataset> load_text(const TextOptions& options, const RunDirs& di
   auto bad = std::make_shared<BadRecords>(dirs.bad_records);
   std::shared_ptr<const TokenStream> tokens = open_text(options, dirs, train, *bad);
   const Vocabulary* const vocabulary = tokens->vocabulary();
-  require<IoError>(!vocabulary || vocabulary->size() <= options.most_tokens, tokens->describe(),
-                   ": the model knows ", options.most_tokens,
-                   " different tokens; it must know as many as there are");
+  if (vocabulary && vocabulary->size() > options.vocabulary)
+    throw OptionMistake(
+        cat("vocabulary=", options.vocabulary, ": ", tokens->describe(), ": the model knows ",
+            options.vocabulary,
+            " different tokens, and must know as many as there are: ", vocabulary->size()));
   TokenWindows windows{
       .tokens = tokens, .end = tokens->size(), .length = options.length, .bad = std::move(bad)};
   if (train) windows.per_epoch = options.per_epoch;
@@ -164,10 +168,13 @@ std::unique_ptr<Dataset> load_text(const TextOptions& options, const RunDirs& di
 
 DatasetFactory text(TextOptions options) {
   return [options](const RunDirs& dirs, bool train) -> std::unique_ptr<Dataset> {
-    return std::make_unique<LazyDataset>(
-        window_fields(options.length),
-        [options, dirs, train] { return load_text(options, dirs, train); },
-        known_text_files(options, dirs.data_dir, train));
+    const auto load = [options, dirs, train] { return load_text(options, dirs, train); };
+    std::vector<std::string> files = known_text_files(options, dirs.data_dir, train);
+    // Text for tests is of the same file.
+    const bool can_check = train && (dirs.data_dir.empty() || !files.empty());
+    const auto check = [load] { load(); };
+    return std::make_unique<LazyDataset>(window_fields(options.length), load, std::move(files),
+                                         can_check ? std::function<void()>(check) : nullptr);
   };
 }
 

@@ -33,12 +33,13 @@ struct TextOptions {
   std::string tokens = "characters";
   std::int64_t length = 64;
   std::int64_t per_epoch = 0;    // samples of a training epoch: TokenWindows::per_epoch
-  std::int64_t most_tokens = 0;  // different ones that the model knows
+  std::int64_t vocabulary = 0;   // different tokens that the model knows
 };
 
 // A source of such windows for recipes. With RunDirs::data_dir, from the files in it, else
 // generated text. They are read when samples are first needed, which throws NotFound or IoError
-// naming the file, and IoError for text with more than `most_tokens` different tokens.
+// naming the file, and OptionMistake for text with more different tokens than `vocabulary`.
+// Dataset::check() does so, too, if the files are there.
 DatasetFactory text(TextOptions options);
 
 }  // namespace data

@@ -246,10 +246,11 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
   if (!defaults_.benchmark)
     parser.add("--log_device_placement", flags_.trainer.session.log_device_placement,
                "print the device of every node, and the balance of variables [false]");
-  parser.add("--dry_run", flags_.inspection.dry_run,
-             cat("print the ", defaults_.benchmark ? "" : "device of every node and the ",
-                 "memory planned per device, and exit; reads no data; --devices may name GPUs "
-                 "that this machine lacks [false]"));
+  parser.add(
+      "--dry_run", flags_.inspection.dry_run,
+      cat("print the ", defaults_.benchmark ? "" : "device of every node and the ",
+          "memory planned per device, and exit; takes no samples of data; --devices may name GPUs "
+          "that this machine lacks [false]"));
   parser.add("--processes", flags_.group.processes, 1, kMostPlannedProcesses, "N",
              "with --dry_run: plan one of N processes with --devices each, without starting any; "
              "prints what crosses links within its host and between hosts [those that a launcher "

@@ -145,10 +145,14 @@ std::string shards_text(const ShardReport& report) {
 
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
              const Dataset* test, Console& console, OutputFile* file, OutputFile* memory) {
+  if (flags.inspection.dry_run)
+    for (const Dataset* const data : {&train, test})
+      if (data) data->check();
   std::string placement;  // shown once the node to explain is known
   options.session.placement_sink = [&](std::string_view lines) { placement += lines; };
   const std::unique_ptr<Trainer> made = planned(flags, options, train, test);
   Trainer& trainer = *made;
+  if (flags.inspection.dry_run) trainer.check_callbacks();
   Json json = Json::object(), devices, physical;
   const Node* const node =
       flags.inspection.explain.empty() ? nullptr : &node_to_explain(trainer, flags);

@@ -42,10 +42,16 @@ void read(const OwnFlag&, const WrittenFlag& written, bool& to) {
 
 void read(const OwnFlag& flag, const WrittenFlag& written, std::int64_t& to) {
   using Limits = std::numeric_limits<std::int64_t>;
+  const std::string asked = wanted(flag, "a whole number that is allowed");
   std::int64_t number = 0;
-  read_integer(written, Limits::min(), Limits::max(), number);
+  try {
+    read_integer(written, Limits::min(), Limits::max(), number);
+  } catch (const FlagError&) {
+    if (flag.range.wanted.empty()) throw;
+    throw FlagError(cat(written.written, " is not ", asked));
+  }
   require<FlagError>(is_allowed(flag, static_cast<double>(number)), written.written, " is not ",
-                     wanted(flag, "a whole number that is allowed"));
+                     asked);
   to = number;
 }
 
@@ -93,12 +99,6 @@ OwnFlag::Value OwnFlag::value() const {
   return std::visit([](const auto* held) { return Value(*held); }, variable);
 }
 
-void add_own_flags(FlagParser& parser, std::span<const OwnFlag> flags) {
-  if (!flags.empty()) parser.group("Of this program");
-  for (const OwnFlag& flag : flags) {
-    check(parser, flag);
-    std::visit([&](auto* variable) { add(parser, flag, *variable); }, flag.variable);
-  }
 OwnFlag label_smoothing_flag(double& share) {
   return {.name = "label_smoothing",
           .variable = &share,
@@ -106,6 +106,12 @@ OwnFlag label_smoothing_flag(double& share) {
           .range = {"a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }}};
 }
 
+void add_own_flags(FlagParser& parser, std::span<const OwnFlag> flags) {
+  if (!flags.empty()) parser.group("Of this program");
+  for (const OwnFlag& flag : flags) {
+    check(parser, flag);
+    std::visit([&](auto* variable) { add(parser, flag, *variable); }, flag.variable);
+  }
 }
 
 OwnValues values_of(std::span<const OwnFlag> flags) {

@@ -8,6 +8,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/vocabulary.h"
 #include "belfry/trainers/util/counter_random.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 
@@ -24,23 +25,33 @@ TextSamples::~TextSamples() = default;
 
 namespace {
 
+[[noreturn]] void refuse(const std::string& begin, const std::string& why) {
+  throw OptionMistake(cat("sample=", shown(begin), ": a sample of text cannot begin with '",
+                          shown(begin), "': ", why));
+}
+
 std::vector<std::int32_t> encoded(const Vocabulary& vocabulary, const std::string& begin) try {
   return vocabulary.encode(begin.empty() ? "\n" : begin);
 } catch (const InvalidArgument& error) {
   if (begin.empty()) return {0};  // text of one line
-  throw InvalidArgument(
-      cat("a sample of text cannot begin with '", shown(begin), "': ", error.what()));
+  refuse(begin, error.what());
 }
 
 }  // namespace
+
+void TextSamples::check(Trainer& trainer) const {
+  if (options.begin.empty()) return;
+  const Vocabulary* const vocabulary = trainer.train_data().vocabulary();
+  if (!vocabulary)
+    refuse(options.begin, "nobody knows what the tokens of the data stand for; leave it out");
+  encoded(*vocabulary, options.begin);
+}
 
 void TextSamples::setup(Trainer& trainer) {
   if (trainer.graph().process().rank != 0) return;
   require(options.tokens >= 1 && options.temperature > 0, "samples of ", options.tokens,
           " tokens at temperature ", options.temperature, "; both are above 0");
   const Vocabulary* const vocabulary = trainer.train_data().vocabulary();
-  require(vocabulary || options.begin.empty(), "a sample of text cannot begin with '",
-          shown(options.begin), "': nobody knows what the tokens of the data stand for");
   if (!vocabulary) return;
   const TowerRecord& predictor = trainer.built().predictors[0];
   const Output logits = predictor.get(options.output);

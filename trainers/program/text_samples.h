@@ -26,8 +26,11 @@ class TextSamples final : public Callback {
  public:
   explicit TextSamples(TextSampleOptions wanted = {});
   ~TextSamples() override;
-  // Throws InvalidArgument for a beginning that has what no token stands for, and for inputs and an
-  // output of other shapes; NotFound for an output that there is not.
+  // Throws OptionMistake for a beginning that has what no token stands for, which it calls the
+  // option sample.
+  void check(Trainer& trainer) const override;
+  // Throws InvalidArgument for inputs and an output of other shapes; NotFound for an output that
+  // there is not.
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;

@@ -78,9 +78,11 @@ TEST(Models, TakeTokensOfTheirOwnNumberOrAnother) {
   EXPECT_EQ(spec.fields[1], (Dataset::Field{"label", DType::kI32, {256}}));
   EXPECT_EQ(find_model("gpt", 0, {.sequence_length = 16}).fields[1].shape, (Shape{16}));
   EXPECT_THAT(message_of<InvalidArgument>([] { find_model("gpt", 28); }),
-              testing::HasSubstr("gpt has no images"));
+              testing::AllOf(testing::HasSubstr("image_size=28: the model gpt has no images"),
+                             testing::HasSubstr("(the option sequence_length)")));
   EXPECT_THAT(message_of<InvalidArgument>([] { find_model("mlp", 0, {.sequence_length = 8}); }),
-              testing::HasSubstr("mlp has no tokens"));
+              testing::AllOf(testing::HasSubstr("sequence_length=8: the model mlp has no tokens"),
+                             testing::HasSubstr("for the model gpt")));
 }
 
 // Equal bits for every number of towers.

@@ -7,6 +7,7 @@
 
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/data/training_samples.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace text_data_test {
@@ -16,6 +17,7 @@ using test::message_of;
 using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 Bytes bytes_of(std::string_view text) {
@@ -140,6 +142,10 @@ TEST(LlmcTokens, NameWhatIsWrongWithAHeader) {
               HasSubstr("byte 8: expected the number of tokens in the 4 bytes behind the header, "
                         "found 7"));
   EXPECT_THAT(message(Bytes(10)), HasSubstr("truncated at byte 10"));
+  for (const Bytes& wrong : {llmc_file({1}, 20240801), llmc_file({1}, 20240520, 7), Bytes()})
+    EXPECT_THAT(message(wrong),
+                EndsWith("; make the file anew by the scripts of llm.c (dev/data), "
+                         "for GPT-2, or name another folder (the option data_dir)"));
 }
 
 TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
@@ -148,7 +154,7 @@ TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
   for (int i = 0; i < 205; ++i) text += static_cast<char>(i < 184 ? 'a' + i % 26 : 'A' + i % 26);
   folder.write("input.txt", bytes_of(text));
   const auto source =
-      data::text({.tokens = "bytes", .length = 5, .per_epoch = 40, .most_tokens = 256});
+      data::text({.tokens = "bytes", .length = 5, .per_epoch = 40, .vocabulary = 256});
   const auto train = source({folder.path()}, true), held = source({folder.path()}, false);
   EXPECT_EQ(train->size(), 40);
   EXPECT_EQ(held->size(), 4);  // of 21 bytes
@@ -179,7 +185,7 @@ TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
 }
 
 TEST(Text, DrawsWindowsAsAFunctionOfSeedEpochAndSample) {
-  const auto data = data::text({.length = 8, .per_epoch = 50, .most_tokens = 65})({}, true);
+  const auto data = data::text({.length = 8, .per_epoch = 50, .vocabulary = 65})({}, true);
   const Tensor all = test::training_samples(*data, {1, 2}, {0, 1, 2, 3})[0];
   const auto some = values(test::training_samples(*data, {1, 2}, {2})[0]);
   EXPECT_TRUE(std::equal(some.begin(), some.end(), values(all).begin() + 16));
@@ -192,16 +198,35 @@ TEST(Text, NamesFilesThatLackAndTextWithTooManyCharacters) {
   const auto load = [&](data::TextOptions options) {
     return [=, &folder] { data::text(options)({folder.path()}, true)->size(); };
   };
-  EXPECT_THAT(message_of<NotFound>(load({.most_tokens = 65})),
+  EXPECT_THAT(message_of<NotFound>(load({.vocabulary = 65})),
               HasSubstr("no such file: " + folder.path() + "/input.txt"));
-  EXPECT_THAT(message_of<NotFound>(load({.tokens = "llmc", .most_tokens = 65})),
+  EXPECT_THAT(message_of<NotFound>(load({.tokens = "llmc", .vocabulary = 65})),
               HasSubstr(folder.path() + " has no file *train*.bin"));
   folder.write("input.txt", bytes_of("abcdefghij"));
-  EXPECT_THAT(message_of<IoError>(load({.length = 2, .most_tokens = 9})),
-              AllOf(HasSubstr("10 characters, 10 different ones"),
+  EXPECT_THAT(message_of<OptionMistake>(load({.length = 2, .vocabulary = 9})),
+              AllOf(HasSubstr("vocabulary=9: 10 characters, 10 different ones"),
                     HasSubstr("the model knows 9 different tokens")));
-  EXPECT_THAT(message_of<InvalidArgument>(load({.length = 9, .most_tokens = 65})),
+  EXPECT_THAT(message_of<InvalidArgument>(load({.length = 9, .vocabulary = 65})),
               HasSubstr("9 tokens have no window of 9 and one that follows"));
+}
+
+// A plan reads no samples, and may be made where there are no data.
+TEST(Text, ChecksItsVocabularyIfItsFilesAreThere) {
+  const TemporaryFolder folder;
+  const auto check = [&](const std::string& tokens, std::int64_t vocabulary, bool generated) {
+    const RunDirs dirs{generated ? "" : folder.path()};
+    return [=] {
+      data::text({.tokens = tokens, .length = 2, .vocabulary = vocabulary})(dirs, true)->check();
+    };
+  };
+  check("characters", 1, false)();
+  check("llmc", 1, false)();
+  folder.write("input.txt", bytes_of("abcdefghij"));
+  for (const auto& refused :
+       {check("characters", 9, false), check("bytes", 255, false), check("characters", 9, true)})
+    EXPECT_THROW(refused(), OptionMistake);
+  check("characters", 10, false)();
+  check("bytes", 256, false)();
 }
 
 TEST(Text, PutsTheNextWindowInThePlaceOfABadOne) {
@@ -210,7 +235,7 @@ TEST(Text, PutsTheNextWindowInThePlaceOfABadOne) {
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i);
   tokens[6] = 60000;
   folder.write("x_val.bin", llmc_file(tokens));
-  const auto source = data::text({.tokens = "llmc", .length = 4, .most_tokens = 100});
+  const auto source = data::text({.tokens = "llmc", .length = 4, .vocabulary = 100});
   const std::vector<std::int64_t> rows{0, 1};
   EXPECT_THAT(
       message_of<IoError>([&] { gather_tensors(*source({folder.path()}, false), rows); }),

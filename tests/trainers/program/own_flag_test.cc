@@ -57,6 +57,12 @@ TEST(OwnFlags, SetTheVariablesOfTheProgram) {
   EXPECT_FALSE(left.deep);
 }
 
+TEST(OwnFlags, SayWhatTheyTakeWhateverIsWrong) {
+  Held held;
+  for (const char* const wrong : {"--layers=0", "--layers=1e3", "--layers=99999999999999999999"})
+    EXPECT_EQ(refusal({wrong}, held.flags()), std::string(wrong) + " is not a whole number >= 1");
+}
+
 TEST(OwnFlags, OfWhichTheLastCountsAsOfOthers) {
   Held held;
   parse({"--drop_rate=0.5", "--drop_rate=0.125", "--deep", "--nodeep"}, held.flags());

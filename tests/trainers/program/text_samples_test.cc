@@ -9,6 +9,7 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/data/text_data.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace text_samples_test {
@@ -39,7 +40,7 @@ std::vector<std::string> samples_of(const Dataset& data, TextSampleOptions wante
 }
 
 std::unique_ptr<Dataset> text(std::int64_t length = 6) {
-  return data::text({.length = length, .per_epoch = 12, .most_tokens = 30})({}, true);
+  return data::text({.length = length, .per_epoch = 12, .vocabulary = 30})({}, true);
 }
 
 TEST(TextSamples, ComeAfterEachEpochAndAfterOneThatWasCutShort) {
@@ -70,12 +71,13 @@ TEST(TextSamples, FollowTheTemperature) {
 
 TEST(TextSamples, RefuseABeginningThatIsNoText) {
   const auto data = text();
-  EXPECT_THAT(message_of<InvalidArgument>([&] { samples_of(*data, {.begin = "A"}); }),
-              HasSubstr("a sample of text cannot begin with 'A': the character 'A' is none of"));
+  EXPECT_THAT(
+      message_of<OptionMistake>([&] { samples_of(*data, {.begin = "A"}); }),
+      HasSubstr("sample=A: a sample of text cannot begin with 'A': the character 'A' is none of"));
   const auto numbers =
       synthetic_data({{"tokens", DType::kI32, {6}}, {"label", DType::kI32, {6}}}, 30, 12, 1);
   EXPECT_THAT(samples_of(*numbers, {}), IsEmpty());
-  EXPECT_THAT(message_of<InvalidArgument>([&] { samples_of(*numbers, {.begin = "a"}); }),
+  EXPECT_THAT(message_of<OptionMistake>([&] { samples_of(*numbers, {.begin = "a"}); }),
               HasSubstr("nobody knows what the tokens of the data stand for"));
 }
 
