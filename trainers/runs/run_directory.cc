@@ -69,7 +69,9 @@ std::string checkpoint_in(const std::string& path, std::int64_t step) {
 
 RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
     : files_(files), path_(files.resolve(path)) {
-  made_ = files_.kind(path_) == FileKind::kNone;
+  for (std::string folder = path_; files_.kind(folder) == FileKind::kNone;
+       folder = folder.substr(0, std::max<std::size_t>(folder.rfind('/'), 1)))
+    made_.push_back(folder);
   files_.create_directory(path_);
   lock_ = files_.lock(path_of(kRunLock));
   require<IoError>(lock_ != nullptr, path_,
@@ -83,18 +85,19 @@ RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
           std::ranges::all_of(
               names, [](std::string_view name) { return name == kRunLock || name == kLogFile; }),
       path_, " holds files, but no run (no ", kConfigFile, "); name an empty or a new directory");
-  made_checkpoints_ = !has(kCheckpoints);
+  if (!has(kCheckpoints)) made_.insert(made_.begin(), path_of(kCheckpoints));
   files_.create_directory(path_of(kCheckpoints));
   files_.sync_directory(path_);
   files_.sync_directory(path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1)));
 }
 
-// Others take the folder by its lock. So that goes last, but for the folder itself.
+// Others take the folder by its lock. So that goes behind what is in it.
 RunDirectory::~RunDirectory() {
   try {
-    if (made_checkpoints_) remove_empty(files_, path_of(kCheckpoints));
-    lock_.reset();
-    if (made_) remove_empty(files_, path_);
+    for (const std::string& folder : made_) {
+      if (folder == path_) lock_.reset();
+      remove_empty(files_, folder);
+    }
   } catch (...) {  // an empty folder stays behind
   }
 }

@@ -67,7 +67,7 @@ class RunDirectory {
   FileSystem& files_;
   std::string path_;
   std::unique_ptr<FileLock> lock_;
-  bool made_ = false, made_checkpoints_ = false;  // the folder, and the one in it
+  std::vector<std::string> made_;  // folders that were not there, the innermost first
 };
 
 // The step of "step-00000100"; none for other names.

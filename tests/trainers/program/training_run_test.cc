@@ -402,6 +402,8 @@ TEST_F(TrainingRunTest, LeavesNothingOfAStartThatIsRefused) {
       EXPECT_EQ(std::filesystem::exists(directory_), there) << flag;
       EXPECT_TRUE(!there || std::filesystem::is_empty(directory_)) << flag;
     }
+  EXPECT_EQ(run_train({"--recompute=nosuch", "--run_dir=" + directory_ + "/a/b"}).code, 2);
+  EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "of what was made for it";
   EXPECT_EQ(start({"--max_steps=1"}).code, 0);
 }
 
