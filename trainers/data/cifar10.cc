@@ -187,7 +187,9 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
     try {
       got = input->read(record);
     } catch (const DamagedInput& damage) {
-      bad.note(BadRecord(name, offset, damage.reason(), LostWithRecord::kRestOfFile));
+      bad.note(BadRecord(
+          name, offset, cat(damage.reason(), ", behind ", offset / sizeof record, " whole records"),
+          LostWithRecord::kRestOfFile));
       return;
     }
     if (got == 0) return;

@@ -89,7 +89,13 @@ std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
         draw_digits(count, train ? kTrainSeed : kTestSeed),
         cat("generated digits: ", count, kind, " images (no data directory given)"));
   }
-  LabelledImages digits = load(local_file_system(), dirs.data_dir, train);
+  LabelledImages digits;
+  try {
+    digits = load(local_file_system(), dirs.data_dir, train);
+  } catch (const IoError& error) {
+    throw IoError(
+        cat(error.what(), "; get the file again, or name another folder (the option data_dir)"));
+  }
   std::string description =
       cat("MNIST, ", digits.images.shape()[0], kind, " images from ", dirs.data_dir);
   return make_dataset(std::move(digits), std::move(description));

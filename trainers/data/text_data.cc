@@ -171,7 +171,8 @@ DatasetFactory text(TextOptions options) {
     const auto load = [options, dirs, train] { return load_text(options, dirs, train); };
     std::vector<std::string> files = known_text_files(options, dirs.data_dir, train);
     // Text for tests is of the same file.
-    const bool can_check = train && (dirs.data_dir.empty() || !files.empty());
+    const bool is_there = dirs.data_dir.empty() ? !is_llmc(options) : !files.empty();
+    const bool can_check = train && is_there;
     const auto check = [load] { load(); };
     return std::make_unique<LazyDataset>(window_fields(options.length), load, std::move(files),
                                          can_check ? std::function<void()>(check) : nullptr);

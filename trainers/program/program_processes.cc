@@ -223,13 +223,15 @@ int run_process(Processes* processes, const std::function<int()>& body, int stal
     if (is_stall(error)) throw ExitError(stall_exit_code, error.what());
     throw;
   }
+  const bool is_option = dynamic_cast<const OptionError*>(&error) != nullptr;
+  const std::string said = cat(is_option ? "--" : "", error.what());
   try {
-    processes->end_others(error.what());
+    processes->end_others(said);
   } catch (const Error& other) {
     log_debug("the other processes cannot be told: ", other.what());
   }
-  const std::string what = cat("[rank ", processes->rank(), ", ",
-                               processes->host(processes->rank()), "] ", error.what());
+  const std::string what =
+      cat("[rank ", processes->rank(), ", ", processes->host(processes->rank()), "] ", said);
   if (is_stall(error)) throw ExitError(stall_exit_code, what);
   std::throw_with_nested(Error(what));
 }

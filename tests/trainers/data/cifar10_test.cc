@@ -168,8 +168,8 @@ TEST(Cifar10, KeepsTheRecordsInFrontOfWhereGzipDataEnd) {
   EXPECT_THAT(
       message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
       AllOf(HasSubstr(cat(path, ": bad record at byte ", 3 * kRecord, ": truncated at byte ",
-                          packed.size(), ": expected more gzip data, found the end; the ",
-                          "rest of the file is lost from there on")),
+                          packed.size(), ": expected more gzip data, found the end, behind 3 ",
+                          "whole records; the rest of the file is lost from there on")),
             EndsWith("let such records be left out (the option bad_records, skip:N)")));
   const auto data = data::cifar10({folder.path(), {.most = 1}}, true);
   EXPECT_EQ(data->size(), 4);
@@ -183,9 +183,13 @@ TEST(Cifar10, SaysThatRecordsInFrontOfCorruptDataMayBeWrong) {
   Bytes packed = gzip(noisy_records(6));
   packed[packed.size() - 8] ^= std::byte{1};  // of the checksum
   folder.write("data_batch_1.bin.gz", packed);
-  EXPECT_THAT(message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
-              AllOf(HasSubstr("found: incorrect data check; data shortly before may be wrong, too"),
-                    EndsWith("(the option bad_records, skip:N)")));
+  EXPECT_THAT(
+      message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
+      AllOf(
+          HasSubstr(
+              "found: incorrect data check; data shortly before may be wrong, too, behind 5 whole "
+              "records"),
+          EndsWith("(the option bad_records, skip:N)")));
   EXPECT_EQ(data::cifar10({folder.path(), {.most = 1}}, true)->size(), 5);
 }
 

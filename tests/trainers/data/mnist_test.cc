@@ -71,9 +71,11 @@ TEST(Mnist, ReadsImagesInUnitRangeAndLabelsFromFiles) {
 TEST(Mnist, NamesBothFilesAndCountsWhenLabelsDoNotMatchImages) {
   const TemporaryFolder folder;
   write_mnist(folder, 12, 11);
-  EXPECT_EQ(load_error(folder),
-            cat(folder.path(), "/train-images-idx3-ubyte.gz has 12 images, but ", folder.path(),
-                "/train-labels-idx1-ubyte has 11 labels"));
+  EXPECT_EQ(
+      load_error(folder),
+      cat(folder.path(), "/train-images-idx3-ubyte.gz has 12 images, but ", folder.path(),
+          "/train-labels-idx1-ubyte has 11 labels; get the file again, or name another folder "
+          "(the option data_dir)"));
 }
 
 // A file of 2,000,000 images that is all holes would take seconds to read.

@@ -221,6 +221,7 @@ TEST(Text, ChecksItsVocabularyIfItsFilesAreThere) {
   };
   check("characters", 1, false)();
   check("llmc", 1, false)();
+  check("llmc", 1, true)();
   folder.write("input.txt", bytes_of("abcdefghij"));
   for (const auto& refused :
        {check("characters", 9, false), check("bytes", 255, false), check("characters", 9, true)})

@@ -11,6 +11,7 @@
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace program_processes_test {
@@ -26,6 +27,17 @@ std::string refusal_in_processes(int size, const std::vector<const char*>& argum
   });
   EXPECT_THAT(said, testing::Each(testing::Not("")));
   return said[0];
+}
+
+TEST(ProgramProcesses, NameTheFlagOfAnOption) {
+  test::run_processes(1, [](const std::shared_ptr<Processes>& processes) {
+    EXPECT_THAT(message_of<Error>([&] {
+                  run_process(
+                      processes.get(), []() -> int { throw OptionError("uneven=error: 3 left"); },
+                      75);
+                }),
+                AllOf(HasSubstr("[rank 0, "), HasSubstr("] --uneven=error: 3 left")));
+  });
 }
 
 TEST(ProgramProcesses, DivideTheGpusOfAHost) {
