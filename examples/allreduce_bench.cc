@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/belfry.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"

@@ -22,8 +22,8 @@
 #include "belfry/towers/variable_getters.h"
 
 // Strategies: how the gradients of towers are combined.
-#include "belfry/allreduce/aggregate.h"
 #include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/strategies/aggregate.h"
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.

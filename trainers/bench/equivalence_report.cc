@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "belfry/allreduce/choice.h"
+#include "belfry/allreduce/prediction/choice.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/bench/equivalence.h"
 #include "belfry/trainers/util/console.h"

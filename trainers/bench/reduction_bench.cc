@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "belfry/allreduce/choice.h"
-#include "belfry/allreduce/cost_model.h"
+#include "belfry/allreduce/prediction/choice.h"
+#include "belfry/allreduce/prediction/cost_model.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"

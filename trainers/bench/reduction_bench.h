@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/util/console.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "belfry/allreduce/tower_buffers.h"
+#include "belfry/allreduce/prediction/tower_buffers.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "belfry/allreduce/bucketed.h"
-#include "belfry/allreduce/choice.h"
+#include "belfry/allreduce/prediction/choice.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/measure_machine.h"

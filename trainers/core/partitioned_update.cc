@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "belfry/allreduce/scattered_gradients.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/graph/scopes.h"
@@ -9,7 +10,6 @@
 #include "belfry/ops/slice.h"
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/optimizers/clipping.h"
-#include "belfry/trainers/optimizers/scattered_gradients.h"
 
 namespace belfry {
 namespace {
@@ -27,7 +27,7 @@ class PartUpdates {
     for (int v = 0; v < gradients.variables(); ++v) {
       const Variable variable = gradients.at(0, v).variable;
       parts_.push_back({variable.shape(), sums_.cuts(v)});
-      own_.push_back({sums_.part(v), variable});
+      own_.push_back({sums_.own_piece(v), variable});
     }
     const DeviceScope on(graph_, gradients_.device(0));
     const int batches = options.batches.gradient_accumulation_steps;

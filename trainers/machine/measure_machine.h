@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/file_system.h"
 
 namespace belfry {

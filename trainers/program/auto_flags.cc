@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"

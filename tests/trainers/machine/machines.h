@@ -1,6 +1,6 @@
 // Machines for `auto` to choose by, so that tests need not measure the one that they run on.
 #pragma once
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/device_flag.h"
 

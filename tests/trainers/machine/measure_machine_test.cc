@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/choice.h"
+#include "belfry/allreduce/prediction/choice.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/data/idx_files.h"

@@ -26,22 +26,22 @@ class ScatteredGradients {
   // Of variable v: where the parts of all processes lie, as elements of its own.
   const Cuts& cuts(int v) const { return of(v).cuts; }
   // The sum of the part of variable v that is this process's: a row, perhaps without elements.
-  Output part(int v) const { return of(v).part; }
+  Output own_piece(int v) const { return of(v).own_piece; }
 
   // `rows`: what this process has for its part of each variable. Returns the tensors of which all
   // processes have the parts, in the shapes of the variables.
   std::vector<Output> gather(std::span<const Output> rows) const;
   // The norm of tensors of all variables, together, of which this process has these rows: the bits
-  // of global_norm(). They are cut as part() is.
+  // of global_norm(). They are cut as own_piece() is.
   Output norm(std::span<const Output> rows, At at = {}) const;
-  // The norms of several tensors that are cut as part(v) is, one each.
+  // The norms of several tensors that are cut as own_piece(v) is, one each.
   std::vector<Output> norms(int v, std::span<const Output> rows) const;
 
  private:
   struct Part {
     Shape whole;
     Cuts cuts;
-    Output part;
+    Output own_piece;
   };
   struct Sum {
     int first, last;  // variables

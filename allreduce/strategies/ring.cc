@@ -1,4 +1,4 @@
-#include "belfry/allreduce/ring.h"
+#include "belfry/allreduce/strategies/ring.h"
 
 #include <algorithm>
 

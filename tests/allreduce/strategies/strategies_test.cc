@@ -1,14 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/aggregate.h"
 #include "belfry/allreduce/chunked.h"
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/halving_doubling.h"
 #include "belfry/allreduce/pieces.h"
-#include "belfry/allreduce/ring.h"
-#include "belfry/allreduce/shuffle.h"
 #include "belfry/allreduce/small_tensors.h"
+#include "belfry/allreduce/strategies/aggregate.h"
+#include "belfry/allreduce/strategies/halving_doubling.h"
+#include "belfry/allreduce/strategies/ring.h"
+#include "belfry/allreduce/strategies/shuffle.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"

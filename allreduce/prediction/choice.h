@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/allreduce/cost_model.h"
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/cost_model.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/graph/kernel.h"
 

@@ -1,4 +1,4 @@
-#include "belfry/allreduce/ring.h"
+#include "belfry/allreduce/strategies/ring.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "belfry/allreduce/choice.h"
+#include "belfry/allreduce/prediction/choice.h"
 
 #include <algorithm>
 #include <cstdio>
 
 #include "belfry/allreduce/bucketed.h"
-#include "belfry/allreduce/tower_buffers.h"
+#include "belfry/allreduce/prediction/tower_buffers.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"

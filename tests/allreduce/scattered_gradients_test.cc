@@ -1,4 +1,4 @@
-#include "belfry/trainers/optimizers/scattered_gradients.h"
+#include "belfry/allreduce/scattered_gradients.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

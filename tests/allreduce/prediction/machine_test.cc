@@ -1,4 +1,4 @@
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

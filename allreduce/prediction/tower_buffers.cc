@@ -1,4 +1,4 @@
-#include "belfry/allreduce/tower_buffers.h"
+#include "belfry/allreduce/prediction/tower_buffers.h"
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"

@@ -1,4 +1,4 @@
-#include "belfry/trainers/optimizers/scattered_gradients.h"
+#include "belfry/allreduce/scattered_gradients.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -135,7 +135,8 @@ void ScatteredGradients::scatter(const GradientTable& grads, int first, int last
       variable.cuts.push_back(std::clamp(cut - begin, std::int64_t{0}, size));
     const std::int64_t in_piece = begin + variable.cuts[rank] - cuts[rank];
     const std::int64_t from = std::clamp(in_piece, std::int64_t{0}, cuts[rank + 1] - cuts[rank]);
-    variable.part = elements_of(sum, from, from + variable.cuts[rank + 1] - variable.cuts[rank]);
+    variable.own_piece =
+        elements_of(sum, from, from + variable.cuts[rank + 1] - variable.cuts[rank]);
     variable.whole = grads.at(0, v).variable.shape();
     begin += size;
   }

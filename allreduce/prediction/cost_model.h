@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/plan/plan.h"
 
 namespace belfry {

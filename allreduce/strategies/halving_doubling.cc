@@ -1,4 +1,4 @@
-#include "belfry/allreduce/halving_doubling.h"
+#include "belfry/allreduce/strategies/halving_doubling.h"
 
 #include <bit>
 

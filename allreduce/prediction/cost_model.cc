@@ -1,4 +1,4 @@
-#include "belfry/allreduce/cost_model.h"
+#include "belfry/allreduce/prediction/cost_model.h"
 
 #include <algorithm>
 #include <cmath>

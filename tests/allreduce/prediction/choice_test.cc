@@ -1,11 +1,11 @@
 // Predictions of whole reductions: the cost model and the choice that is made by it.
-#include "belfry/allreduce/choice.h"
+#include "belfry/allreduce/prediction/choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/machine.h"
+#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"

@@ -1,4 +1,4 @@
-#include "belfry/allreduce/shuffle.h"
+#include "belfry/allreduce/strategies/shuffle.h"
 
 #include <algorithm>
 #include <functional>
