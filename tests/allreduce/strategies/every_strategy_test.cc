@@ -1,7 +1,10 @@
 #include <bit>
+#include <set>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/small_tensors.h"
@@ -15,6 +18,8 @@
 
 namespace belfry {
 namespace every_strategy_test {
+
+using testing::IsSupersetOf;
 
 void expect_bits(const Tensor& got, const std::vector<float>& want) {
   ASSERT_EQ(static_cast<std::size_t>(got.elements()), want.size());
@@ -215,6 +220,42 @@ std::vector<Case> other_cases() {
 
 INSTANTIATE_TEST_SUITE_P(Towers, OtherOrders, testing::ValuesIn(other_cases()),
                          [](const auto& test) { return name_of(test.param); });
+
+// The names that `--allreduce` takes, as its error lists them: "... (strategies: collective, naive;
+// aliases: xring)".
+std::vector<std::string> accepted_names() {
+  const std::string message = message_of([] { make_strategy("?"); });
+  const std::string_view begin = "(strategies: ", aliases = "; aliases: ";
+  std::string list = message.substr(message.rfind(begin) + begin.size());
+  list.replace(list.find(aliases), aliases.size(), ", ");
+  list.erase(list.rfind(')'));
+  std::vector<std::string> names;
+  for (const std::string_view name : split(list, ','))
+    names.emplace_back(name.substr(name.find_first_not_of(' ')));
+  return names;
+}
+
+// Names that stand for one strategy count as one.
+std::set<std::string> names_of_cases() {
+  std::set<std::string> names;
+  for (const auto& cases : {canonical_cases(), other_cases()})
+    for (const Case& of : cases)
+      for (const AllReduceRange& range : parse_all_reduce_spec(of.spec).ranges)
+        names.insert(main_strategy_name(range.strategy));
+  return names;
+}
+
+TEST(StrategyNames, ThatServeCpusOfOneProcessAreAmongTheCases) {
+  const std::set<std::string> of_tests = {"choice_loose", "on_first"};
+  const std::set<std::string> cases = names_of_cases();
+  const std::vector<std::string> names = accepted_names();
+  EXPECT_THAT(names, IsSupersetOf({"collective", "pscpu", "xring"}));
+  for (const std::string& name : names) {
+    if (of_tests.contains(name) || !make_strategy(name)->refusal(cpus(4)).empty()) continue;
+    EXPECT_TRUE(cases.contains(main_strategy_name(name)))
+        << name << ": add it to canonical_cases() or other_cases()";
+  }
+}
 
 }  // namespace every_strategy_test
 }  // namespace belfry
