@@ -17,7 +17,7 @@ Node* variable_behind(Output input) {
 }
 
 // Where a variable stands in the order of tower 0.
-int rank(const Node* variable) {
+int place_in_tower_0(const Node* variable) {
   const Node* main = variable->variable().copy_of;
   return main ? main->id() : variable->id();
 }
@@ -51,7 +51,7 @@ std::vector<Variable> TowerNodes::variables(std::string_view prefix) const {
   std::vector<Variable> result;
   for (Node* node : found)
     if (is_below(node->logical_name(), prefix)) result.emplace_back(*node);
-  std::ranges::sort(result, {}, [](const Variable& v) { return rank(&v.node()); });
+  std::ranges::sort(result, {}, [](const Variable& v) { return place_in_tower_0(&v.node()); });
   return result;
 }
 

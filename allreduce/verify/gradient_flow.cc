@@ -74,7 +74,7 @@ std::size_t participants(const Node& collective) {
 
 int GradientMix::only_tower() const { return parts.size() == 1 ? parts[0].tower : -1; }
 
-TowerPart GradientMix::part(int tower) const {
+TowerPart GradientMix::of_tower(int tower) const {
   const auto found = std::ranges::lower_bound(parts, tower, {}, &TowerPart::tower);
   return found != parts.end() && found->tower == tower ? *found : TowerPart{tower, 0, 0};
 }
@@ -155,7 +155,7 @@ void GradientFlow::start(const GradientTable& grads) {
     for (int t = 0; t < grads.towers(); ++t) {
       Found& known = entry(grads.at(t, v).value);
       GradientMix mix = *known.mix;
-      const bool fresh = mix.kind == GradientMix::kNone, again = mix.part(t).times > 0;
+      const bool fresh = mix.kind == GradientMix::kNone, again = mix.of_tower(t).times > 0;
       mix.exact = mix.exact && (fresh || again);
       mix.kind = mix.variable = alias;
       if (!again) join_parts(mix.parts, {{t, 1, 1}}, true);

@@ -26,7 +26,7 @@ struct GradientMix {
   bool exact = true;  // elements of both kinds are there; otherwise `times` says only whether
 
   // Of any tower.
-  Part part(int tower) const;
+  Part of_tower(int tower) const;
   bool even() const;
   // The one tower whose gradient this is, or -1.
   int only_tower() const;

@@ -154,8 +154,8 @@ class Results {
     const int only = mix.only_tower();
     require(only < 0, result(t, v), " is made of the gradient of tower ", only, " alone");
     for (int u = 0; u < grads_.towers(); ++u) {
-      const int times = mix.part(u).times;
-      const bool lacking = mix.exact && mix.part(u).least == 0;
+      const int times = mix.of_tower(u).times;
+      const bool lacking = mix.exact && mix.of_tower(u).least == 0;
       require(times > 0 && !lacking, times > 0 ? "a part of " : "", result(t, v),
               " lacks the gradient of tower ", u, ", ", grads_.at(u, v).value.node().describe());
       require(times == 1 || !mix.exact, result(t, v), " has the gradient of tower ", u, ", ",

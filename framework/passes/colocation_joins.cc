@@ -99,7 +99,7 @@ class Joiner {
         const bool apart = !sets_.together(variable, writer.id());
         const std::string why_not = join_edge(variable, writer.id());
         if (!why_not.empty())
-          part(variable, writer.id(), why_not);
+          refuse(variable, writer.id(), why_not);
         else if (apart)
           made_.joins.push_back({variable, writer.id(), ""});
       }
@@ -168,7 +168,7 @@ class Joiner {
       if (apart) made_.joins.push_back({first, n, group});
       return;
     }
-    if (!context_.allow_soft_placement) return part(first, n, why_not);
+    if (!context_.allow_soft_placement) return refuse(first, n, why_not);
     const std::string text =
         cat("Ignoring request to colocate node '", node(n).name(),
             "' with nodes in colocation group '", group,
@@ -221,7 +221,7 @@ class Joiner {
   }
 
   // What has memory stays usable: then only the other set is refused; or the node, where both have.
-  void part(int x, int n, const std::string& why_not) {
+  void refuse(int x, int n, const std::string& why_not) {
     ColocationSet &one = sets_.of(x), &other = sets_.of(n);
     if (one.holder >= 0 && other.holder >= 0)
       made_.alone.emplace(n, why_not);

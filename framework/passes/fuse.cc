@@ -32,7 +32,7 @@ class NodeFuser {
     const Indexed<PlanNode, char> behind_write = reached_from(consumers_, writes);
     for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& node = plan_.nodes[n];
-      free_[n] = !behind_write[n] && !node.shared && node.launches() &&
+      free_[n] = !behind_write[n] && !node.reads_shared_storage && node.launches() &&
                  std::holds_alternative<std::monostate>(node.role);
     }
   }

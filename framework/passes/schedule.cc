@@ -61,8 +61,9 @@ class Scheduler {
     launch.range = range_of(node, fewest_samples(node));
     launch.range_larger =
         node.sharding.divides() ? range_of(node, fewest_samples(node) + 1) : launch.range;
-    launch.part = !made_.on_gpu(strand) && !rank ? part_of(node, launch.range)
-                                                 : std::max<std::int64_t>(1, launch.range.size());
+    launch.part_size = !made_.on_gpu(strand) && !rank
+                           ? part_of(node, launch.range)
+                           : std::max<std::int64_t>(1, launch.range.size());
     launch.clock = launches.empty() ? Clocks::kNothing : made_.launches[launches.back()].clock;
     add_waits(launch);
     launch_of_[n] = made_.launches.add(std::move(launch));

@@ -245,13 +245,14 @@ class Sharing {
     std::vector<NodeIndex> shared;  // reads that become so
     for (const NodeIndex n : plan_.nodes.indices()) {
       PlanNode& node = plan_.nodes[n];
-      if (node.op != &kRead || node.shared || !replacements.values.contains(node.inputs[0]))
+      if (node.op != &kRead || node.reads_shared_storage ||
+          !replacements.values.contains(node.inputs[0]))
         continue;
-      node.shared = true;
+      node.reads_shared_storage = true;
       shared.push_back(n);
     }
     if (!replace_nodes(plan_, replacements)) {
-      for (const NodeIndex n : shared) plan_.nodes[n].shared = false;
+      for (const NodeIndex n : shared) plan_.nodes[n].reads_shared_storage = false;
       return false;
     }
     plan_.shares = std::move(shares);

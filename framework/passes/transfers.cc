@@ -40,7 +40,8 @@ class Transfers {
       }
       // A read stays with its variable, where its version is known; what travels is its value.
       const int wanted = node.device();
-      if (node.op == &kRead && !node.shared) node.devices = {plan_.device(node.inputs[0])};
+      if (node.op == &kRead && !node.reads_shared_storage)
+        node.devices = {plan_.device(node.inputs[0])};
       if (const auto collective = collective_of(node)) count_collective(*collective);
       if (node.fused_update()) count_results(*node.fused_update());
       const Value kept{plan_.nodes.add(std::move(node)), 0};

@@ -14,7 +14,7 @@ struct Strand;
 // So a clock is a tree whose nodes never change, and clocks share those in which they are equal.
 class Clocks {
  public:
-  using Clock = int;                    // its root
+  using Clock = int;                    // its root, by number: nodes made later have higher ones
   static constexpr Clock kNothing = 0;  // no launch has run
 
   // For at most so many strands.
@@ -25,9 +25,6 @@ class Clocks {
   Clock with(Clock clock, Index<Strand> strand, int count);
   // What either says has run.
   Clock joined(Clock a, Clock b) { return joined(a, b, levels_); }
-
-  // Of all clocks together.
-  std::size_t stored_entries() const { return nodes_.size() * kWidth; }
 
  private:
   static constexpr int kBits = 4, kWidth = 1 << kBits;

@@ -60,13 +60,6 @@ struct MemoryLayout {
   std::vector<FeedSlots> feed_slots;  // of the devices that need them, in order
 
   BufferIndex buffer(Value value) const { return buffer_of[value.node][at(value.index)]; }
-  // Whether two values lie in the same memory. A variable's may have several buffers: one of its
-  // own, and one of each value that is made there to be assigned.
-  bool same_memory(Value a, Value b) const {
-    const BufferRecord &of_a = buffers[buffer(a)], &of_b = buffers[buffer(b)];
-    return buffer(a) == buffer(b) || (of_a.kind == BufferKind::kState &&
-                                      of_b.kind == BufferKind::kState && of_a.node == of_b.node);
-  }
   // Where a buffer begins in its arena.
   std::int64_t offset(const BufferRecord& record, int shard) const {
     if (!record.sliced) return record.offset;

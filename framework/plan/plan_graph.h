@@ -60,7 +60,7 @@ struct PlanNode {
   std::vector<TensorType> types;  // of the outputs
   std::vector<int> devices;       // of the outputs; at least one, the node's own
   Role role = {};
-  bool shared = false;  // a read of what another device's variable stores for this one
+  bool reads_shared_storage = false;  // what another device's variable stores for this one
   // Of a node that runs once per shard, and of an alias of a divided tensor: its outputs, and of
   // which inputs each shard takes its own part. Else empty.
   Sharding sharding = {};

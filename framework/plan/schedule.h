@@ -35,9 +35,9 @@ struct Launch {
   WorkRange range;          // of the whole, or of a shard
   std::vector<Wait> waits;  // for other strands, without those that other waits imply
   Clocks::Clock clock;      // how far the other strands are at least when the launch starts
-  std::int64_t part;  // units that a worker takes at a time; at least range.size() if not shared
-  KernelRun run;      // on strands of CPUs
-  GpuRun enqueue;     // on strands of GPUs
+  std::int64_t part_size;   // units that a worker takes at a time; range.size() or more: all
+  KernelRun run;            // on strands of CPUs
+  GpuRun enqueue;           // on strands of GPUs
   std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls for one rank of a collective
   bool capturable = true;                 // on strands of GPUs: may be a part of a segment
   std::int64_t workspace_bytes = 0;       // for each shard
@@ -46,7 +46,9 @@ struct Launch {
   KernelRun run_larger = {};
   WorkRange range_larger = {};
 
-  std::int64_t parts() const { return range.size() > part ? (range.size() + part - 1) / part : 1; }
+  std::int64_t parts() const {
+    return range.size() > part_size ? (range.size() + part_size - 1) / part_size : 1;
+  }
 };
 
 // Launches that run in order: of a stream of a GPU; of a CPU device, those that run once, or those

@@ -158,7 +158,7 @@ bool CpuExecutor::stamp_is_awaited() const {
 }
 
 void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
-  const LinkedLaunch& of_shard = linked_.linked(launch, shard);
+  const LinkedLaunch& of_shard = linked_.launch(launch, shard);
   if (of_shard.writes) run_.has_written.store(true, std::memory_order_relaxed);
   linked_.guard->before(launch, shard);
   locks_.hold(launch);
@@ -185,7 +185,7 @@ void CpuExecutor::call(const LinkedLaunch& linked, WorkRange range) const {
 // Opens the launch to the others, takes parts like them, and waits for theirs.
 void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   SharedLaunch& shared = shared_[at(worker)];
-  const std::int64_t parts = linked_.linked(launch).parts;
+  const std::int64_t parts = linked_.launch(launch).parts;
   const Ticket ticket = shared.ticket.load(std::memory_order_relaxed).opened();
   shared.done.store(0, std::memory_order_relaxed);
   shared.launch.store(launch.value(), std::memory_order_relaxed);
@@ -205,14 +205,14 @@ bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
   LaunchIndex index;
   do {
     index = LaunchIndex(shared.launch.load(std::memory_order_relaxed));
-    if (!index || !ticket.open(linked_.linked(index).parts)) return false;
+    if (!index || !ticket.open(linked_.launch(index).parts)) return false;
   } while (!shared.ticket.compare_exchange_weak(
       ticket, ticket.taken(end), std::memory_order_acq_rel, std::memory_order_acquire));
-  const LinkedLaunch& linked = linked_.linked(index);
+  const LinkedLaunch& linked = linked_.launch(index);
   const std::int64_t parts = linked.parts;
   const Launch& launch = *linked.launch;
-  const std::int64_t begin = launch.range.begin + ticket.next(end, parts) * launch.part;
-  const WorkRange range{begin, std::min(begin + launch.part, launch.range.end)};
+  const std::int64_t begin = launch.range.begin + ticket.next(end, parts) * launch.part_size;
+  const WorkRange range{begin, std::min(begin + launch.part_size, launch.range.end)};
   const std::int64_t start = helped ? run_.recording->now() : 0;
   try {
     call(linked, range);

@@ -128,7 +128,7 @@ void Exchanger::watch_ranks(WatchedGroup& group) {
 }
 
 void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
-  const LinkedLaunch& linked = linked_.linked(launch);
+  const LinkedLaunch& linked = linked_.launch(launch);
   if (run_.recording) run_.recording->launches[launch].start = run_.recording->now();
   under_way_ = launch;
   began_ = std::chrono::steady_clock::now();

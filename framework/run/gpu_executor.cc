@@ -140,7 +140,7 @@ bool GpuExecutor::act(const Command& command) {
 }
 
 void GpuExecutor::enqueue(LaunchIndex launch) try {
-  const LinkedLaunch& linked = linked_.linked(launch);
+  const LinkedLaunch& linked = linked_.launch(launch);
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));
   const Pointers pointers = linked.pointers(linked.launch->range, 0);

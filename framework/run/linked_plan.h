@@ -54,8 +54,8 @@ struct LinkedPlan {
   void set_feed(std::size_t feed, std::byte* memory) {
     for (const FeedUse& use : feed_uses[feed]) *use.address = memory + use.offset;
   }
-  const LinkedLaunch& linked(LaunchIndex launch, int shard = 0) const {
-    return linked_launches[first_linked[launch] + at(shard)];
+  const LinkedLaunch& launch(LaunchIndex index, int shard = 0) const {
+    return linked_launches[first_linked[index] + at(shard)];
   }
   int threads() const { return workers + static_cast<int>(programs.size()); }
   const GpuProgram& program(int thread) const { return programs[at(thread - workers)]; }

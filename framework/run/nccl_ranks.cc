@@ -219,7 +219,7 @@ void NcclRanks::connect_collectives(int thread) {
   };
   for (const Command& command : linked_.program(thread).commands) {
     if (command.kind != Command::Kind::kLaunch) continue;
-    const LinkedLaunch& linked = linked_.linked(command.launch);
+    const LinkedLaunch& linked = linked_.launch(command.launch);
     if (!linked.launch->rank) continue;
     RankLaunch& rank = *linked.launch->rank;
     GpuStream& of = strands_.stream(linked.launch->strand);

@@ -155,7 +155,7 @@ class Session {
   // False after a run that failed when it had begun to write variables, until they are restored.
   bool intact() const;
   // The variable lies in the storage of another, whose bytes count once.
-  bool shared(Variable variable) const;
+  bool shares_storage(Variable variable) const;
   // Sets variables and the step, all between two runs, or throws and sets none. Others that a
   // failed run may have written start again from their first values: the session is intact.
   void restore(std::span<const VariableBytes> values, std::uint64_t step);

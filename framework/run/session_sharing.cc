@@ -13,7 +13,7 @@ namespace belfry {
 class Session::State::Apart {
  public:
   Apart(State& session, const Node& variable) : session_(session) {
-    session_.variables.part(variable);
+    session_.variables.take_apart(variable);
   }
   ~Apart() { session_.variables.end_parting(); }
   Apart(const Apart&) = delete;
@@ -69,7 +69,7 @@ void Session::State::Apart::compile_steps() {
       ++entry;
       continue;
     }
-    for (const Node* other : plan.unshare) session_.variables.part(*other);
+    for (const Node* other : plan.unshare) session_.variables.take_apart(*other);
     entry = steps.begin();
   }
 }

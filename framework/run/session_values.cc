@@ -27,7 +27,7 @@ void Session::write(Variable variable, const Tensor& value) {
   state_->runtime.suspects.erase(&variable.node());
 }
 
-bool Session::shared(Variable variable) const {
+bool Session::shares_storage(Variable variable) const {
   const std::lock_guard lock(state_->mutex);
   const VariableMemory::Entry* const kept = state_->variables.find(variable.node());
   return kept && kept->owner;

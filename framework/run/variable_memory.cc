@@ -76,7 +76,7 @@ void VariableMemory::forget(const Node* variable, const Entry& entry) {
   if (entry.owner) sharers_[entry.owner].erase(variable);
 }
 
-void VariableMemory::part(const Node& variable) {
+void VariableMemory::take_apart(const Node& variable) {
   const std::vector<const Node*> all = sharers(variable);
   parting_.insert(all.begin(), all.end());
 }

@@ -39,7 +39,7 @@ class VariableMemory {
   // Those in one storage with a variable, the owner first; empty if it has no memory.
   std::vector<const Node*> sharers(const Node& variable) const;
   // From now on those in one storage with it count as alone, until end_parting().
-  void part(const Node& variable);
+  void take_apart(const Node& variable);
   // Gives each of these memory of its own, with its value. Returns the entries of before. Throws
   // OutOfMemory, and changes nothing, beyond the limit of a device.
   Entries give_own_memory();

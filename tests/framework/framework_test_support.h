@@ -84,6 +84,15 @@ inline int launch_of(const Plan& plan, NodeIndex node) {
   return -1;
 }
 
+// Whether two values lie in the same memory. A variable's may have several buffers: one of its own,
+// and one of each value that is made there to be assigned.
+inline bool same_memory(const Plan& plan, Value a, Value b) {
+  const BufferRecord &of_a = plan.buffers[plan.buffer(a)], &of_b = plan.buffers[plan.buffer(b)];
+  return plan.buffer(a) == plan.buffer(b) ||
+         (of_a.kind == BufferKind::kState && of_b.kind == BufferKind::kState &&
+          of_a.node == of_b.node);
+}
+
 // Uniform in [0, n).
 inline int draw(std::mt19937& random, int n) {
   return static_cast<int>(random() % static_cast<unsigned>(n));

@@ -75,7 +75,7 @@ std::string state_hash(Session& session, const Graph& graph) {
 
 int count_shared(Session& session, const Graph& graph) {
   return static_cast<int>(std::ranges::count_if(
-      all_variables(graph), [&](Variable variable) { return session.shared(variable); }));
+      all_variables(graph), [&](Variable variable) { return session.shares_storage(variable); }));
 }
 
 namespace {
@@ -85,7 +85,7 @@ std::vector<Variable> differing_copies(Session& session, const Graph& graph) {
   std::map<Node*, std::vector<Variable>> copies;
   for (const Variable variable : all_variables(graph))
     if (Node* const original = variable.node().variable().copy_of)
-      if (!session.shared(variable)) copies[original].push_back(variable);
+      if (!session.shares_storage(variable)) copies[original].push_back(variable);
   std::vector<Variable> differing;
   for (const auto& [original, variables] : copies) {
     const Tensor expected = session.read(Variable(*original));

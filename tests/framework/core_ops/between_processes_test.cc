@@ -195,7 +195,7 @@ TEST(SumOverProcesses, OfAVariableIsAddedAndGatheredInTheVariable) {
       const Plan& plan = *step.plan();
       for (const PlanNode& node : plan.nodes) {
         if (node.op == &kAssign) {
-          EXPECT_TRUE(plan.same_memory(node.inputs[0], node.inputs[1]));
+          EXPECT_TRUE(same_memory(plan, node.inputs[0], node.inputs[1]));
         }
       }
       session.write(v, floats(gradient_of(place.rank, kElements)));

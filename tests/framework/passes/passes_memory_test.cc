@@ -108,7 +108,7 @@ TEST(Memory, AVariableIsWrittenEarlyWhereNobodyNeedsItsOldValue) {
     const auto before = happens_before(plan);
     for (std::size_t write = 0; write < plan.launches.size(); ++write) {
       const PlanNode& node = plan.node(plan.launches[write].node);
-      if (node.op != &kAssign || !plan.same_memory(node.inputs[0], node.inputs[1])) continue;
+      if (node.op != &kAssign || !same_memory(plan, node.inputs[0], node.inputs[1])) continue;
       ++early;
       const Value variable = root_of(plan, node.inputs[0]);
       const int begin = launch_of(plan, root_of(plan, node.inputs[1]).node);

@@ -121,7 +121,7 @@ TEST(Schedule, OnlyLargeCollectivesAreCutIntoParts) {
     const Plan plan = compiled(devices, {all_reduce(parts)[0].node()});
     const Launch& launch = plan.launches.back();
     EXPECT_EQ(launch.range.size(), elements);
-    return launch.part;
+    return launch.part_size;
   };
   EXPECT_EQ(part(16 << 10), 16 << 10);        // 64 KiB: whole
   EXPECT_EQ(part((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
@@ -151,7 +151,7 @@ TEST(Schedule, ABucketIsCutAsIfItsTensorsWereOne) {
   const auto devices = cpu_devices(1);
   const Plan plan = compiled(devices, {all_reduce_bucket(tensors)[0][0].node()});
   EXPECT_EQ(plan.launches.back().range.size(), (17 << 10) + 1);
-  EXPECT_EQ(plan.launches.back().part, 16 << 10);
+  EXPECT_EQ(plan.launches.back().part_size, 16 << 10);
 }
 
 TEST(Schedule, BucketsTakeTurnsOnTheDevicesOfOneTensor) {

@@ -57,7 +57,7 @@ TEST(AveragesOf, SharedReplicasOfHostsHaveTheBitsOfCpus) {
     Step& step = session.prepare({group(graph, updates)}, {{x, {3}}});
     for (int i = 0; i < 5; ++i) {
       if (i == 3) session.write(replicas[1], floats({3, 2, 1}));
-      EXPECT_EQ(session.shared(replicas[1]), i < 3);
+      EXPECT_EQ(session.shares_storage(replicas[1]), i < 3);
       const Tensor feed[] = {floats({0.5f * static_cast<float>(i), 1, -1})};
       step.run(feed);
     }

@@ -367,9 +367,9 @@ TEST(GpuRanks, OfAPlanThatReplacesAnotherHearOfFailures) {
   Session session(graph, on_gpus({2, 2}));
   Step& step = session.prepare(updates);
   step.run();
-  ASSERT_TRUE(session.shared(w[1]));
+  ASSERT_TRUE(session.shares_storage(w[1]));
   session.write(w[1], session.read(w[0]));
-  ASSERT_FALSE(session.shared(w[1]));
+  ASSERT_FALSE(session.shares_storage(w[1]));
   test::NcclFaults& faults = gpus.nccl_faults();
   faults.reset();
   faults.calls = -2;  // those that connect

@@ -233,9 +233,9 @@ TEST(GpuSegments, AreCapturedAgainForAPlanThatReplacesTheirs) {
     Session session(model.graph, options);
     for (int i = 0; i < 7; ++i) {
       if (i == 3) {
-        EXPECT_TRUE(session.shared(model.w[1]));
+        EXPECT_TRUE(session.shares_storage(model.w[1]));
         session.write(model.w[1], Tensor({4, 3}, std::vector<float>(12, 0.25f)));
-        EXPECT_FALSE(session.shared(model.w[1]));
+        EXPECT_FALSE(session.shares_storage(model.w[1]));
       }
       model.step(session).run(model.feeds(i));
     }

@@ -105,11 +105,14 @@ TEST(IdleWorkers, AreAsManyAsThereAreStrandsOrMoreForParts) {
   Plan plan;
   EXPECT_EQ(workers_for(plan, 4), 1);
   for (const int device : {0, 1}) plan.strands.push_back({device, {}});
-  plan.launches.push_back(
-      {.node = NodeIndex(0), .strand = StrandIndex(0), .position = 0, .range = {0, 7}, .part = 7});
+  plan.launches.push_back({.node = NodeIndex(0),
+                           .strand = StrandIndex(0),
+                           .position = 0,
+                           .range = {0, 7},
+                           .part_size = 7});
   EXPECT_EQ(workers_for(plan, 4), 2);
   EXPECT_EQ(workers_for(plan, 1), 1);
-  plan.launches[0].part = 3;
+  plan.launches[0].part_size = 3;
   EXPECT_EQ(plan.launches[0].parts(), 3);
   EXPECT_EQ(workers_for(plan, 4), 4);
 }

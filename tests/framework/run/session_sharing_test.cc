@@ -31,7 +31,7 @@ class SharingTest : public ::testing::Test {
     Session session(made.graph, made.options(false, false));
     Step& step = prepared(session);
     for (int i = 0; i < steps; ++i) step.run(gradients_of(1));
-    EXPECT_FALSE(session.shared(made.w[1]));
+    EXPECT_FALSE(session.shares_storage(made.w[1]));
     return values(session, made.w[0]);
   }
   static std::vector<float> values(Session& session, Variable variable) {
@@ -41,7 +41,7 @@ class SharingTest : public ::testing::Test {
   }
   static int shared(Session& session, const std::vector<Variable>& variables) {
     return static_cast<int>(
-        std::ranges::count_if(variables, [&](Variable v) { return session.shared(v); }));
+        std::ranges::count_if(variables, [&](Variable v) { return session.shares_storage(v); }));
   }
 
   Replicas made{kTowers};
@@ -53,7 +53,7 @@ TEST_F(SharingTest, ReplicasWithEqualWritesLieInOneStorage) {
     Step& step = prepared(session);
     EXPECT_EQ(shared(session, made.w), kTowers - 1);
     EXPECT_EQ(shared(session, made.m), kTowers - 1);
-    EXPECT_FALSE(session.shared(made.w[0]));
+    EXPECT_FALSE(session.shares_storage(made.w[0]));
     for (int i = 0; i < 3; ++i) step.run(gradients_of(1));
     for (const Variable w : made.w) EXPECT_EQ(values(session, w), expected(3));
   }
@@ -278,7 +278,7 @@ TEST_F(SharingTest, ReplicasThatArriveLaterAreApart) {
   Session session(made.graph, made.options(true, true));
   session.read(made.w[0]);
   prepared(session).run(gradients_of(1));
-  EXPECT_FALSE(session.shared(made.w[0]));
+  EXPECT_FALSE(session.shares_storage(made.w[0]));
   EXPECT_EQ(values(session, made.w[0]), expected(1));
   EXPECT_EQ(values(session, made.w[1]), expected(1));
 }
