@@ -5,6 +5,7 @@
 #include "belfry/allreduce/pieces.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/all_reduce.h"

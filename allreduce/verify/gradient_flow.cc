@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/concat.h"

@@ -5,20 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "belfry/framework/core_ops/covering_nodes.h"
+#include "belfry/framework/core_ops/cuts.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/group/process_place.h"
 
 namespace belfry {
-
-// Where the pieces of a row begin, by rank, and where the last one ends: piece r is [cuts[r],
-// cuts[r + 1]). Pieces may be empty.
-using Cuts = std::vector<std::int64_t>;
-// Pieces of nearly equal size: whole cache lines, if the row is long.
-Cuts even_cuts(std::int64_t elements, int size);
-// The pieces are equal of rows with a multiple of so many elements.
-std::int64_t even_unit(int size);
-std::vector<std::int64_t> piece_sizes(const Cuts& cuts);
 
 // The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
 // process's covering nodes, one each, 1-D tensors of one type, of `towers` towers here. Each
@@ -35,33 +26,6 @@ Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, 
 // per host, not once per process: there are several hosts of several processes, and what the towers
 // of each host sum to is one node of the tree.
 bool adds_within_hosts(ProcessPlace place, int towers);
-
-// What a process makes of its piece.
-struct PieceOptions {
-  ProcessPlace place;
-  int towers;  // of each process
-  bool mean;
-  Cuts cuts;
-  bool whole = false;  // the piece lies in a row of all pieces, of which the others are not written
-};
-// The sum, or mean over all towers, of a piece of covering nodes: those of this process lie in its
-// own whole rows, and those of the others, in order, are the rows of a matrix, as messages bring
-// them.
-Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options,
-                  At at = {});
-// For kernels of kAddPieces, which add along the tree by a stack: the piece of each node is put on
-// it, and then so many times the last two sums are added. At the end they divide.
-struct PieceSum {
-  std::vector<int> additions;  // after each node
-  int divisor;
-  int first_own, own;  // nodes of this process, in the first inputs; the last has the others
-  WorkRange piece;     // of the own rows, and of the output if that is whole
-  bool whole;
-
-  // Of elements of the output: those of the piece that a kernel computes.
-  WorkRange in_piece(const Pointers& p) const;
-};
-PieceSum piece_sum(const KernelPlan& plan);
 
 // Sends a piece of a row to the next process of the ring by rank, and returns the one that comes
 // from the process before: number `arriving` of the cuts.
@@ -81,6 +45,6 @@ std::vector<Node*> exchanges(const Graph& graph);
 // Of the row whose pieces such a node sends: the same in all processes.
 std::int64_t row_bytes(const Node& exchange);
 
-extern const Op kScatterPieces, kAddPieces, kGatherPieces, kPassOn, kMpiAllReduce;
+extern const Op kScatterPieces, kGatherPieces, kPassOn, kMpiAllReduce;
 
 }  // namespace belfry

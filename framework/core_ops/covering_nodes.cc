@@ -41,6 +41,11 @@ std::vector<TreeNode> all_covering_nodes(int size, int towers) {
   return all;
 }
 
+std::int64_t count_nodes_of_others(int rank, int size, int towers) {
+  return std::ssize(all_covering_nodes(size, towers)) -
+         std::ssize(covering_nodes_of(rank, size, towers));
+}
+
 int middle_of(TreeNode node) { return node.begin + (node.end - node.begin + 1) / 2; }
 
 std::size_t count_left(std::span<const TreeNode> nodes, TreeNode node) {

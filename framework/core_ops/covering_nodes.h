@@ -1,6 +1,7 @@
 // Which parts of the canonical tree over the towers of all processes each process can add by
 // itself.
 #pragma once
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,8 @@ std::vector<TreeNode> covering_nodes(TreeNode range, int leaves);
 // Of the towers of one of `size` processes, and of all of them, in order.
 std::vector<TreeNode> covering_nodes_of(int rank, int size, int towers);
 std::vector<TreeNode> all_covering_nodes(int size, int towers);
+// How many of all there are beside those of one process.
+std::int64_t count_nodes_of_others(int rank, int size, int towers);
 
 // Where the two halves of a node meet, and how many of `nodes`, which cover it, lie in the first.
 int middle_of(TreeNode node);

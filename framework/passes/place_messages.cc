@@ -1,7 +1,7 @@
 // Messages of a GPU go by NCCL. Where there is none they go through memory of the host.
 #include <algorithm>
 
-#include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

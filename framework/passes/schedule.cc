@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/passes/passes.h"

@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/shards.h"

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/all_reduce.h"

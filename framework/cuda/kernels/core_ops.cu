@@ -1,7 +1,7 @@
 // The ops of this folder, in one source, as those of ops/pointwise.cu.
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/assign.h"
-#include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/cuda/kernels/fill.h"

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/plan/plan.h"

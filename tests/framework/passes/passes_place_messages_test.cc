@@ -1,4 +1,5 @@
 // Where messages between processes are, in plans for GPUs.
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"

@@ -2,8 +2,10 @@
 #include <map>
 
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/between_processes.h"
+#include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"

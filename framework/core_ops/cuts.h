@@ -1,0 +1,19 @@
+// Pieces of a row of elements, one for each process.
+#pragma once
+#include <vector>
+
+#include "belfry/framework/graph/kernel.h"
+
+namespace belfry {
+
+// Where the pieces of a row begin, by rank, and where the last one ends: piece r is [cuts[r],
+// cuts[r + 1]). Pieces may be empty.
+using Cuts = std::vector<std::int64_t>;
+// Pieces of nearly equal size: whole cache lines, if the row is long.
+Cuts even_cuts(std::int64_t elements, int size);
+// The pieces are equal of rows with a multiple of so many elements.
+std::int64_t even_unit(int size);
+std::vector<std::int64_t> piece_sizes(const Cuts& cuts);
+WorkRange piece_of(const Cuts& cuts, int rank);
+
+}  // namespace belfry
