@@ -1,213 +1,32 @@
 // One connection per pair of processes. Rank 0 listens at the address that all know; each other
-// process listens wherever it can, and tells rank 0, which tells all. A message is a head of tag
-// and size, then its bytes. A message that nobody has asked for yet is kept until somebody does.
+// process listens wherever it can, and tells rank 0, which tells all.
 #include "belfry/framework/group/tcp_group.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <deque>
 #include <random>
 #include <sstream>
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/group/socket_impl.h"
+#include "belfry/framework/group/tcp_peer_impl.h"
 
 namespace belfry {
 namespace {
 
 using detail::Deadline;
 using detail::Socket;
-
-struct Head {
-  std::uint32_t tag;
-  std::uint32_t magic;
-  std::uint64_t size;
-};
-constexpr std::uint32_t kMagic = 0xbe1f2701;
-// The tag of the last message of a process that ends all: its bytes say why.
-constexpr std::uint32_t kEnd = 0xffffffff;
-// What a process that ends the others says is no longer.
-constexpr std::uint64_t kLongestReason = 1 << 16;
-// A message that nobody has asked for yet takes memory of its own.
-constexpr std::uint64_t kLongestEarly = std::uint64_t{1} << 32;
+using detail::TcpPeer;
 
 std::string own_host() {
   char name[256] = {};
   return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
 }
 
-[[noreturn]] void fail(const std::string& name, const std::string& what) {
-  throw CommError(cat(name, ": ", what));
-}
-
-// One end of the connection to a process.
-class Peer {
- public:
-  Peer(Socket socket, std::string on) : host(std::move(on)), socket_(std::move(socket)) {}
-
-  void send(GroupMessage& message) { sending_.push_back(&message); }
-  void receive(GroupMessage& message) {
-    const auto early = std::ranges::find(early_, message.tag, &Early::tag);
-    if (early == early_.end()) return awaited_.push_back(&message);
-    take(message, early->bytes);
-    early_.erase(early);
-  }
-  // Each returns whether a message is done. `self` names this process in errors.
-  bool poll(const std::string& name) {
-    // First: what ends this process may have come, when no more can be sent.
-    const bool received = !closed_ && read(name);
-    if (closed_ && (!sending_.empty() || !awaited_.empty() || into_))
-      fail(name, "the process has ended");
-    return (!closed_ && write(name)) || received;
-  }
-  void end_others(const std::string& why) noexcept;
-
-  std::string host;
-
- private:
-  // That came before it was asked for.
-  struct Early {
-    int tag;
-    std::vector<std::byte> bytes;
-  };
-
-  bool write(const std::string& name);
-  bool read(const std::string& name);
-  // How many bytes moved; 0 if none can now.
-  std::size_t move_out(std::span<const std::byte> bytes, const std::string& name);
-  std::size_t move_in(std::span<std::byte> bytes, const std::string& name);
-  void begin_message(const std::string& name);
-  bool end_message(const std::string& name);
-  static void take(GroupMessage& message, std::span<const std::byte> bytes) {
-    std::ranges::copy(bytes, message.bytes.begin());
-    message.done = true;
-  }
-
-  Socket socket_;
-  bool closed_ = false;  // by the other process
-  std::deque<GroupMessage*> sending_;
-  Head sent_head_ = {};
-  std::size_t sent_ = 0;  // of the first of sending_, its head among it
-  std::vector<GroupMessage*> awaited_;
-  Head head_ = {};
-  std::size_t read_ = 0;  // of the message that comes in, its head among it
-  GroupMessage* into_ = nullptr;
-  std::vector<std::byte> kept_;  // instead of `into_`
-  std::vector<Early> early_;
-};
-
-std::size_t Peer::move_out(std::span<const std::byte> bytes, const std::string& name) {
-  const ssize_t moved =
-      ::send(socket_.file(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (moved >= 0) return static_cast<std::size_t>(moved);
-  if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-    fail(name, cat("the connection is lost (", std::strerror(errno), ")"));
-  return 0;
-}
-
-std::size_t Peer::move_in(std::span<std::byte> bytes, const std::string& name) {
-  const ssize_t moved = ::recv(socket_.file(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-  if (moved > 0) return static_cast<std::size_t>(moved);
-  closed_ = moved == 0;
-  if (closed_) return 0;
-  if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-    fail(name, cat("the connection is lost (", std::strerror(errno), ")"));
-  return 0;
-}
-
-bool Peer::write(const std::string& name) {
-  bool done = false;
-  while (!sending_.empty()) {
-    GroupMessage& message = *sending_.front();
-    if (sent_ == 0)
-      sent_head_ = {static_cast<std::uint32_t>(message.tag), kMagic, message.bytes.size()};
-    const auto head = std::as_bytes(std::span(&sent_head_, 1));
-    const std::size_t moved = sent_ < sizeof(Head)
-                                  ? move_out(head.subspan(sent_), name)
-                                  : move_out(message.bytes.subspan(sent_ - sizeof(Head)), name);
-    sent_ += moved;
-    if (sent_ == sizeof(Head) + message.bytes.size()) {
-      message.done = done = true;
-      sending_.pop_front();
-      sent_ = 0;
-    } else if (moved == 0) {
-      break;
-    }
-  }
-  return done;
-}
-
-bool Peer::read(const std::string& name) {
-  bool done = false;
-  for (;;) {
-    std::size_t moved = 0;
-    if (read_ < sizeof(Head)) {
-      moved = move_in(std::as_writable_bytes(std::span(&head_, 1)).subspan(read_), name);
-      read_ += moved;
-      if (read_ == sizeof(Head)) begin_message(name);
-    } else {
-      const std::span<std::byte> bytes = into_ ? into_->bytes : std::span(kept_);
-      moved = move_in(bytes.subspan(read_ - sizeof(Head)), name);
-      read_ += moved;
-    }
-    if (read_ >= sizeof(Head) && read_ == sizeof(Head) + head_.size)
-      done = end_message(name) || done;
-    else if (moved == 0)
-      return done;
-  }
-}
-
-void Peer::begin_message(const std::string& name) {
-  if (head_.magic != kMagic) fail(name, "sends what is no message");
-  if (head_.tag == kEnd) {
-    kept_.resize(std::min(head_.size, kLongestReason));
-    return;
-  }
-  const auto found = std::ranges::find(awaited_, static_cast<int>(head_.tag), &GroupMessage::tag);
-  if (found == awaited_.end()) {
-    if (head_.size > kLongestEarly) fail(name, "sends what is no message");
-    return kept_.resize(head_.size);
-  }
-  into_ = *found;
-  awaited_.erase(found);
-  if (into_->bytes.size() != head_.size)
-    fail(name, cat("sends ", head_.size, " bytes where ", into_->bytes.size(),
-                   " are expected (tag ", head_.tag, "): the processes do not run the same plan"));
-}
-
-// True if somebody has asked for it.
-bool Peer::end_message(const std::string& name) {
-  read_ = 0;
-  if (head_.tag == kEnd)
-    fail(name, std::string(reinterpret_cast<const char*>(kept_.data()), kept_.size()));
-  if (GroupMessage* const into = std::exchange(into_, nullptr)) return into->done = true;
-  // It may have been asked for since it began.
-  const auto found = std::ranges::find(awaited_, static_cast<int>(head_.tag), &GroupMessage::tag);
-  if (found == awaited_.end()) {
-    early_.push_back({static_cast<int>(head_.tag), std::exchange(kept_, {})});
-    return false;
-  }
-  take(**found, kept_);
-  awaited_.erase(found);
-  return true;
-}
-
-void Peer::end_others(const std::string& why) noexcept {
-  // What is on its way cannot be ended in the middle; the closed connection then says enough.
-  if (sent_ > 0) return;
-  const Head head{kEnd, kMagic, std::min<std::uint64_t>(why.size(), kLongestReason)};
-  std::ignore = ::send(socket_.file(), &head, sizeof(head), MSG_NOSIGNAL | MSG_DONTWAIT);
-  std::ignore = ::send(socket_.file(), why.data(), head.size, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 class TcpGroup final : public ProcessGroup {
  public:
   // peers[rank] is empty.
-  TcpGroup(int rank, std::string host, std::vector<std::unique_ptr<Peer>> peers)
+  TcpGroup(int rank, std::string host, std::vector<std::unique_ptr<TcpPeer>> peers)
       : rank_(rank), host_(std::move(host)), peers_(std::move(peers)) {}
 
   int rank() const override { return rank_; }
@@ -233,16 +52,16 @@ class TcpGroup final : public ProcessGroup {
     return done;
   }
   void end_others(const std::string& why) noexcept override {
-    for (const std::unique_ptr<Peer>& peer : peers_)
+    for (const std::unique_ptr<TcpPeer>& peer : peers_)
       if (peer) peer->end_others(why);
   }
 
  private:
-  Peer& peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
+  TcpPeer& peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
 
   const int rank_;
   const std::string host_;
-  const std::vector<std::unique_ptr<Peer>> peers_;
+  const std::vector<std::unique_ptr<TcpPeer>> peers_;
   bool arrived_ = false;  // before it was asked for
 };
 
@@ -279,7 +98,7 @@ class Meeting {
  private:
   Hello own(int port) const { return {options_.token, options_.rank, options_.size, port, host_}; }
   void add(int rank, Socket socket, const std::string& host) {
-    peers_[static_cast<std::size_t>(rank)] = std::make_unique<Peer>(std::move(socket), host);
+    peers_[static_cast<std::size_t>(rank)] = std::make_unique<TcpPeer>(std::move(socket), host);
   }
 
   // Rank 0: waits for all, then tells all where the others listen.
@@ -389,7 +208,7 @@ class Meeting {
   const TcpGroupOptions& options_;
   const std::string host_;
   const Deadline deadline_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<TcpPeer>> peers_;
 };
 
 }  // namespace
