@@ -4,25 +4,11 @@
 #pragma once
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/row_passes.cuh"
+#include "belfry/ops/normalization/spread.h"
 
 namespace belfry::cuda::batch_norm {
 
-// The mean of so many values, and their squared distances from it.
-template <class T>
-struct Spread {
-  T count, mean, squares;
-};
-
-// Chan et al. (1979).
-template <class T>
-BELFRY_HD Spread<T> combined(const Spread<T>& a, const Spread<T>& b) {
-  if (b.count == 0) return a;
-  if (a.count == 0) return b;
-  const T count = a.count + b.count, distance = b.mean - a.mean;
-  const T share = a.count == b.count ? T(0.5) : b.count / count;  // a division takes its time
-  return {count, a.mean + distance * share,
-          a.squares + b.squares + distance * distance * (a.count * share)};
-}
+using kernels::Spread;
 
 // Of rows 8 by 8, or of what groups of them have left.
 template <class X, int N>
@@ -39,7 +25,7 @@ struct MomentLeaf {
   Value* to_parts;     // null in the last step
 
   BELFRY_HD static Value neutral() { return {0, 0, 0}; }
-  BELFRY_HD static Value combine(const Value& a, const Value& b) { return combined(a, b); }
+  BELFRY_HD static Value combine(const Value& a, const Value& b) { return kernels::combined(a, b); }
 
   // Means are summed as differences from the first row: a large one does not swallow them.
   BELFRY_HD void operator()(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {

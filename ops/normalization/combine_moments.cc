@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/normalization/spread.h"
 #include "belfry/ops/operand.h"
 
 namespace belfry {
@@ -21,12 +22,6 @@ OutputTypes combine_shape(const ShapeContext& c) {
   return {c.type(0), c.type(0), {Shape{}, c.dtype()}};
 }
 
-// The mean of so many, and their squared distances from it.
-template <class T>
-struct Sum {
-  T mean, squares, count;
-};
-
 // One of the parts.
 template <class T>
 struct MomentsPart {
@@ -36,21 +31,15 @@ struct MomentsPart {
 
 // Of element i of parts [first, first + number); part(k) is one of them.
 template <class T, class F>
-Sum<T> combine(const F& part, std::size_t first, std::size_t number, std::int64_t i) {
+kernels::Spread<T> combine(const F& part, std::size_t first, std::size_t number, std::int64_t i) {
   if (number == 1) {
     const MomentsPart<T> one = part(first);
     if (one.count == 0) return {0, 0, 0};
-    return {one.mean[i], one.squares[i], one.count};
+    return {one.count, one.mean[i], one.squares[i]};
   }
   const std::size_t half = (number + 1) / 2;
-  const Sum<T> left = combine<T>(part, first, half, i);
-  const Sum<T> right = combine<T>(part, first + half, number - half, i);
-  if (left.count == 0) return right;
-  if (right.count == 0) return left;
-  const T distance = right.mean - left.mean, count = left.count + right.count;
-  const T share = right.count / count;
-  return {left.mean + distance * share,
-          left.squares + right.squares + distance * distance * (left.count * share), count};
+  return kernels::combined(combine<T>(part, first, half, i),
+                           combine<T>(part, first + half, number - half, i));
 }
 
 template <class T, class F>
@@ -59,7 +48,7 @@ void combine_all(const F& part, std::size_t parts, const Pointers& p) {
   for (std::size_t k = 0; k < parts; ++k) total += part(k).count;
   if (p.begin() == 0) p.output<T>(2)[0] = total;
   for (std::int64_t i = p.begin(); i < p.end(); ++i) {
-    const Sum<T> all = combine<T>(part, 0, parts, i);
+    const kernels::Spread<T> all = combine<T>(part, 0, parts, i);
     p.output<T>(0)[i] = all.mean;
     p.output<T>(1)[i] = total == 0 ? T(0) : all.squares / total;
   }

@@ -5,6 +5,7 @@
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/tree_order.h"
 #include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/spread.h"
 
 namespace belfry::cuda {
 namespace {
@@ -26,24 +27,10 @@ struct Combine {
   Order order;
   Part<T> part[kMostParts];
 
-  // The mean of so many, and their squared distances from it.
-  struct Sum {
-    T mean, squares, count;
-  };
-
-  BELFRY_HD Sum of_part(int k, std::int64_t i) const {
+  BELFRY_HD kernels::Spread<T> of_part(int k, std::int64_t i) const {
     const T number = *part[k].count;
     if (number == 0) return {0, 0, 0};
-    return {part[k].mean[i], part[k].squares[i], number};
-  }
-
-  BELFRY_HD static Sum together(const Sum& left, const Sum& right) {
-    if (left.count == 0) return right;
-    if (right.count == 0) return left;
-    const T distance = right.mean - left.mean, number = left.count + right.count;
-    const T share = right.count / number;
-    return {left.mean + distance * share,
-            left.squares + right.squares + distance * distance * (left.count * share), number};
+    return {number, part[k].mean[i], part[k].squares[i]};
   }
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
@@ -53,11 +40,11 @@ struct Combine {
       for (int k = 0; k < order.count; ++k) total += *part[k].count;
       if (i == 0) *count = total;
       if (i >= end) return;
-      Sum stack[Order::kDepth] = {};
+      kernels::Spread<T> stack[Order::kDepth] = {};
       int depth = 0;
       for (int k = 0; k < order.count; ++k) {
-        Sum sum = of_part(k, i);
-        for (int n = 0; n < order.additions[k]; ++n) sum = together(stack[--depth], sum);
+        kernels::Spread<T> sum = of_part(k, i);
+        for (int n = 0; n < order.additions[k]; ++n) sum = kernels::combined(stack[--depth], sum);
         stack[depth++] = sum;
       }
       mean[i] = stack[0].mean;
