@@ -302,7 +302,7 @@ QueueRun attention(KernelPlan& plan, Algorithms& algorithms) {
     return by_products::prepare<by_products::Attention>(plan, algorithms,
                                                         head_sizes(plan, plan.input(0).shape));
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [heads = Heads<T>(plan, plan.input(0).shape)](const Pointers& p, Queue& queue) {
+    return [heads = Heads<T>(plan, plan.input(0).shape)](const Pointers& p, KernelQueue& queue) {
       launch(queue,
              AttentionQueries<T>{.heads = heads,
                                  .tiles = heads.tiles(kTileQueries),
@@ -317,7 +317,7 @@ QueueRun attention(KernelPlan& plan, Algorithms& algorithms) {
 }
 
 template <class T>
-void launch_gradients(const Heads<T>& heads, const Pointers& p, Queue& queue) {
+void launch_gradients(const Heads<T>& heads, const Pointers& p, KernelQueue& queue) {
   T* const products = reinterpret_cast<T*>(p.workspace());
   launch(queue,
          AttentionProducts<T>{.heads = heads,
@@ -346,7 +346,7 @@ QueueRun attention_grad(KernelPlan& plan, Algorithms& algorithms) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Heads<T> heads(plan, plan.input(1).shape);
     plan.workspace(heads.rows() * static_cast<std::int64_t>(sizeof(T)));
-    return [heads](const Pointers& p, Queue& queue) { launch_gradients(heads, p, queue); };
+    return [heads](const Pointers& p, KernelQueue& queue) { launch_gradients(heads, p, queue); };
   });
 }
 

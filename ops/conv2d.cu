@@ -56,7 +56,7 @@ QueueRun by_library(KernelPlan& plan, Algorithms& algorithms, Kind kind, const C
   const auto algorithm = algorithms.convolution(prepared->convolution);
   if (!algorithm) return {};
   plan.workspace(prepared->copy_bytes + algorithm->workspace_bytes);
-  return [prepared = *prepared, algorithm = *algorithm](const Pointers& p, Queue& queue) {
+  return [prepared = *prepared, algorithm = *algorithm](const Pointers& p, KernelQueue& queue) {
     std::byte* const copy = p.workspace();
     ConvolutionCall call{.convolution = prepared.convolution,
                          .algorithm = algorithm,
@@ -80,7 +80,7 @@ QueueRun prepare_with(KernelPlan& plan, Algorithms& algorithms, Kind kind, const
   if (QueueRun run = by_library(plan, algorithms, kind, s)) return run;
   if (is_half(plan.dtype())) return {};
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [s](const Pointers& p, Queue& queue) {
+    return [s](const Pointers& p, KernelQueue& queue) {
       const Direct<T> kernel{s, p.input<T>(0), p.input<T>(1), p.output<T>()};
       launch(queue, kernel, kernel.grid());
     };

@@ -103,7 +103,7 @@ class Sums {
 
   // X is the type of the tensors.
   template <class X>
-  void run(const Pointers& p, Queue& queue) const {
+  void run(const Pointers& p, KernelQueue& queue) const {
     auto* const scratch = reinterpret_cast<Wide<X>*>(p.workspace());
     const auto count = static_cast<Wide<X>>(count_);
     const auto step_to = [&](const Reduction::Step& step, const auto* x) -> const Wide<X>* {
@@ -130,8 +130,8 @@ class Sums {
   }
 
   template <class X, class Y>
-  static void sum(Queue& queue, const Reduction::Step& step, const X* x, Y* y, Wide<X>* partial,
-                  bool mean, Wide<X> count) {
+  static void sum(KernelQueue& queue, const Reduction::Step& step, const X* x, Y* y,
+                  Wide<X>* partial, bool mean, Wide<X> count) {
     const std::int64_t n = parts(step);
     if (n == 1) return sum_parts(queue, step, x, y, mean, count);
     sum_parts(queue, step, x, partial, false, count);
@@ -142,8 +142,8 @@ class Sums {
   }
   // parts(step) sums of each result.
   template <class X, class Y>
-  static void sum_parts(Queue& queue, const Reduction::Step& step, const X* x, Y* y, bool mean,
-                        Wide<X> count) {
+  static void sum_parts(KernelQueue& queue, const Reduction::Step& step, const X* x, Y* y,
+                        bool mean, Wide<X> count) {
     const auto [outer, reduced, inner, unused] = step;
     const std::int64_t n = parts(step);
     if (inner == 1)
@@ -164,7 +164,7 @@ QueueRun sums(KernelPlan& plan, const std::vector<bool>& reduced, bool mean) {
   return kernels::visit_half_or(
       plan.dtype(), [](DType dtype, const auto& f) { return visit_numeric(dtype, f); },
       [sums = Sums(plan, reduced, mean)]<class X>(X) -> QueueRun {
-        return [sums](const Pointers& p, Queue& queue) { sums.run<Summed<X>>(p, queue); };
+        return [sums](const Pointers& p, KernelQueue& queue) { sums.run<Summed<X>>(p, queue); };
       });
 }
 

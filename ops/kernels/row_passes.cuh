@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) run_two_blocks(const __grid_co
 }
 
 template <class K>
-void launch_over_rows(Queue& queue, const K& kernel, std::int64_t blocks) {
+void launch_over_rows(KernelQueue& queue, const K& kernel, std::int64_t blocks) {
   if (blocks == 0) return;
   queue.launch({.function = reinterpret_cast<const void*>(&run_two_blocks<K>),
                 .kernel = &kernel,
@@ -161,7 +161,7 @@ struct RowTree {
 // In one launch, or two where there are many rows: `leaf` has `parts` and `to_parts`, which are set
 // here.
 template <class Leaf>
-void over_rows(Queue& queue, const RowsOf& x, Leaf leaf, std::byte* workspace) {
+void over_rows(KernelQueue& queue, const RowsOf& x, Leaf leaf, std::byte* workspace) {
   using Value = typename Leaf::Value;
   const std::int64_t each = leaves_per_group(x.leaves(), x.channels);
   const std::int64_t groups = groups_of(x.leaves(), x.channels);
@@ -230,7 +230,7 @@ struct EachRow {
 };
 
 template <class Pass>
-void over_each_row(Queue& queue, const RowsOf& x, const Pass& pass) {
+void over_each_row(KernelQueue& queue, const RowsOf& x, const Pass& pass) {
   const EachRow<Pass> kernel{pass, Tile<Pass::kChannels>(x.channels), x.rows};
   launch_over_rows(queue, kernel, kernel.blocks());
 }

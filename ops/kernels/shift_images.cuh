@@ -40,14 +40,14 @@ struct alignas(16) SixteenBytes {
 };
 
 template <class Unit>
-void shift_images_by(Queue& queue, const Margins& m, const void* in, void* out) {
+void shift_images_by(KernelQueue& queue, const Margins& m, const void* in, void* out) {
   const std::int64_t units = m.pixel_bytes / static_cast<std::int64_t>(sizeof(Unit));
   launch(queue, ShiftImages<Unit>{m, units, static_cast<const Unit*>(in), static_cast<Unit*>(out)},
          grid_for(m.images * m.out_height * m.out_width * units));
 }
 
 // Moves as many bytes at once as divide a pixel, 16 at most.
-inline void shift_images(Queue& queue, const Margins& m, const void* in, void* out) {
+inline void shift_images(KernelQueue& queue, const Margins& m, const void* in, void* out) {
   const auto fits = [&](std::uintptr_t bytes) {
     return (static_cast<std::uintptr_t>(m.pixel_bytes) | reinterpret_cast<std::uintptr_t>(in) |
             reinterpret_cast<std::uintptr_t>(out)) %

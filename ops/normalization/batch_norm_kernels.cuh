@@ -253,7 +253,7 @@ struct Forward {
 };
 
 template <class X>
-void find_moments(Queue& queue, const RowsOf& e, const X* x, Wide<X>* mean, Wide<X>* variance,
+void find_moments(KernelQueue& queue, const RowsOf& e, const X* x, Wide<X>* mean, Wide<X>* variance,
                   Wide<X>* count, const Wide<X>* weight, std::byte* workspace) {
   visit_lanes<X>(e.channels, {x}, [&]<int N>(std::integral_constant<int, N>) {
     over_rows(
@@ -264,7 +264,8 @@ void find_moments(Queue& queue, const RowsOf& e, const X* x, Wide<X>* mean, Wide
 }
 
 template <class X>
-void normalise(Queue& queue, const RowsOf& e, const Forward<X>& p, double epsilon, bool relu) {
+void normalise(KernelQueue& queue, const RowsOf& e, const Forward<X>& p, double epsilon,
+               bool relu) {
   visit_lanes<X>(e.channels, {p.x, p.shortcut, p.y}, [&]<int N>(std::integral_constant<int, N>) {
     over_each_row(queue, e,
                   Normalise<X, N>{p.x, p.shortcut, p.mean, p.variance, p.gamma, p.beta,
@@ -289,7 +290,7 @@ std::int64_t gradient_workspace(const RowsOf& x) {
 }
 
 template <class X>
-void find_gradient(Queue& queue, const RowsOf& e, const Backward<X>& p, double epsilon,
+void find_gradient(KernelQueue& queue, const RowsOf& e, const Backward<X>& p, double epsilon,
                    std::byte* workspace) {
   using T = Wide<X>;
   const T small = static_cast<T>(epsilon);

@@ -173,7 +173,7 @@ struct FactorLeaf {
 
 // In one launch, or two where there are many rows.
 template <class X, class S>
-void sum_over_rows(Queue& queue, FactorLeaf<X, S> leaf, FactorGradients<Wide<S>>* parts) {
+void sum_over_rows(KernelQueue& queue, FactorLeaf<X, S> leaf, FactorGradients<Wide<S>>* parts) {
   const std::int64_t leaves = (leaf.rows + 7) / 8;
   const LeafGroups by(leaves);
   leaf.to_parts = by.groups == 1 ? nullptr : parts;
@@ -209,19 +209,20 @@ QueueRun norm(KernelPlan& plan) {
   const double epsilon = epsilon_of<centred>(plan);
   return visit_rows(plan.dtype(), plan.input(rows).dtype, [&]<class X, class S>(X, S) -> QueueRun {
     using T = Wide<S>;
-    return [=, grid = rows_of(shape), columns = shape.back()](const Pointers& p, Queue& queue) {
-      launch(queue,
-             NormRow<X, S>{.x = rows > 0 ? p.input<X>(0) : nullptr,
-                           .bias = gamma > 2 ? p.input<X>(2) : nullptr,
-                           .rows = p.input<S>(rows),
-                           .gamma = p.input<T>(gamma),
-                           .beta = centred ? p.input<T>(gamma + 1) : nullptr,
-                           .columns = columns,
-                           .epsilon = static_cast<T>(epsilon),
-                           .y = p.output<X>(),
-                           .sum = p.output<S>(p.outputs() - 1)},
-             grid);
-    };
+    return
+        [=, grid = rows_of(shape), columns = shape.back()](const Pointers& p, KernelQueue& queue) {
+          launch(queue,
+                 NormRow<X, S>{.x = rows > 0 ? p.input<X>(0) : nullptr,
+                               .bias = gamma > 2 ? p.input<X>(2) : nullptr,
+                               .rows = p.input<S>(rows),
+                               .gamma = p.input<T>(gamma),
+                               .beta = centred ? p.input<T>(gamma + 1) : nullptr,
+                               .columns = columns,
+                               .epsilon = static_cast<T>(epsilon),
+                               .y = p.output<X>(),
+                               .sum = p.output<S>(p.outputs() - 1)},
+                 grid);
+        };
   });
 }
 
@@ -236,7 +237,7 @@ QueueRun norm_grad(KernelPlan& plan) {
     using T = Wide<S>;
     plan.workspace(parts * static_cast<std::int64_t>(sizeof(FactorGradients<T>)) +
                    grid.blocks * static_cast<std::int64_t>(sizeof(RowScale<T>)));
-    return [=, columns = shape.back()](const Pointers& p, Queue& queue) {
+    return [=, columns = shape.back()](const Pointers& p, KernelQueue& queue) {
       auto* const sums = reinterpret_cast<FactorGradients<T>*>(p.workspace());
       auto* const scales = reinterpret_cast<RowScale<T>*>(sums + parts);
       const X* const dy = p.input<X>(0);

@@ -25,7 +25,9 @@ struct Sgd {
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0]); }
   static auto maker(const Node& node) {
     const auto decay = static_cast<T>(node.options<SgdUpdateOptions>().weight_decay);
-    return [decay](const Operands& in, Queue&) { return Sgd{decay, in.at<T>(2), in.factor(3)}; };
+    return [decay](const Operands& in, KernelQueue&) {
+      return Sgd{decay, in.at<T>(2), in.factor(3)};
+    };
   }
 };
 
@@ -43,7 +45,7 @@ struct Momentum {
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1]); }
   static auto maker(const Node& node) {
-    return [options = node.options<MomentumUpdateOptions>()](const Operands& in, Queue&) {
+    return [options = node.options<MomentumUpdateOptions>()](const Operands& in, KernelQueue&) {
       return Momentum{options, in.at<T>(3), in.factor(4)};
     };
   }
@@ -63,7 +65,7 @@ struct RmsProp {
   }
   BELFRY_HD static void apply(const Step& step, T g, T* at) { step(g, at[0], at[1], at[2]); }
   static auto maker(const Node& node) {
-    return [options = node.options<RmsPropUpdateOptions>()](const Operands& in, Queue&) {
+    return [options = node.options<RmsPropUpdateOptions>()](const Operands& in, KernelQueue&) {
       return RmsProp{options, in.at<T>(4), in.factor(5)};
     };
   }
@@ -94,7 +96,7 @@ struct Adam {
     const auto refusal = std::make_shared<const Refusal>(
         [&node](std::int64_t, std::int64_t step) { refuse_adam_step(node, step); });
     return [refusal, options = node.options<AdamUpdateOptions>()](const Operands& in,
-                                                                  Queue& queue) {
+                                                                  KernelQueue& queue) {
       return Adam{options, in.at<std::int64_t>(3), in.at<T>(5), in.factor(6), queue.fault(refusal)};
     };
   }
@@ -108,7 +110,7 @@ struct Assign {
   BELFRY_HD bool read(Step&) const { return true; }
   BELFRY_HD static void apply(const Step&, T sum, T* at) { at[0] = sum; }
   static auto maker(const Node&) {
-    return [](const Operands&, Queue&) { return Assign{}; };
+    return [](const Operands&, KernelQueue&) { return Assign{}; };
   }
 };
 

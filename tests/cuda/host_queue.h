@@ -8,7 +8,7 @@
 
 namespace belfry::cuda {
 
-class HostQueue final : public Queue {
+class HostQueue final : public KernelQueue {
  public:
   explicit HostQueue(std::uint64_t step = 0) : step_(step) {}
 

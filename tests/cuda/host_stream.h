@@ -6,9 +6,9 @@
 namespace belfry::cuda {
 
 // Does at once what it is given.
-class HostStream final : public QueueStream {
+class HostStream final : public KernelStream {
  public:
-  Queue& queue() override { return queue_; }
+  KernelQueue& queue() override { return queue_; }
   cudaStream_t handle() const override { return nullptr; }
   void get_ready(const GpuRun&) override {}
   void serve(const Node&) override {}

@@ -48,7 +48,7 @@ struct NodeKernel {
   NodeKernel(const NodeKernel&) = delete;  // the plan sees into it
   NodeKernel& operator=(const NodeKernel&) = delete;
 
-  Tensor operator()(Queue& queue, std::vector<Tensor> values) const {
+  Tensor operator()(KernelQueue& queue, std::vector<Tensor> values) const {
     return compute(values, [&](const Pointers& p) { run(p, queue); });
   }
   // What the plain loops of the op give.

@@ -142,7 +142,7 @@ void Communicators::all_reduce(const RankReduction& what, std::span<const RankTe
     Rank& rank = ranks_[static_cast<std::size_t>(of.rank)];
     if (!await_ready(rank, "ncclGroupEnd", what.node, &failed)) return;
     if (what.divisor == 1) continue;
-    Queue& queue = static_cast<QueueStream&>(*of.stream).queue();
+    KernelQueue& queue = static_cast<KernelStream&>(*of.stream).queue();
     divide(queue, what.dtype, what.divisor, of.to, what.elements);
   }
 }
@@ -152,7 +152,7 @@ void Communicators::enqueue(const RankReduction& what, std::span<const RankTenso
   Group group(nccl_);
   for (const RankTensors& of : ranks) {
     const Rank& rank = ranks_[static_cast<std::size_t>(of.rank)];
-    const cudaStream_t stream = static_cast<QueueStream&>(*of.stream).handle();
+    const cudaStream_t stream = static_cast<KernelStream&>(*of.stream).handle();
     for (std::size_t b = 0; b < what.elements.size(); ++b)
       if (what.elements[b] > 0)
         need(nccl_.ncclAllReduce(of.from[b], of.to[b], static_cast<std::size_t>(what.elements[b]),
@@ -167,7 +167,7 @@ void Communicators::exchange(const Node& node, const Exchange& what, int rank, G
                              const std::atomic<bool>& failed) {
   Rank& own = ranks_[static_cast<std::size_t>(rank)];
   const std::lock_guard lock(own.mutex);
-  enqueue(node, what, own, static_cast<QueueStream&>(stream).handle());
+  enqueue(node, what, own, static_cast<KernelStream&>(stream).handle());
   await_ready(own, "ncclGroupEnd", &node, &failed);
 }
 

@@ -24,7 +24,7 @@ class Communicators final : public GpuCommunicators {
   // Finalizes and destroys them; those that cannot be finalized are aborted.
   ~Communicators() override;
 
-  // Its streams are QueueStreams. In a capture there is one rank: what NCCL does for a rank alone,
+  // Its streams are KernelStreams. In a capture there is one rank: what NCCL does for a rank alone,
   // a copy, or nothing where `from` is `to`, the calling thread has enqueued when ncclAllReduce
   // returns, so nothing is left in progress, and the graph does not refer to the communicator.
   // ncclCommGetAsyncError, which is asked then, calls nothing of CUDA.

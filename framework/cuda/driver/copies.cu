@@ -40,7 +40,7 @@ struct Copies {
 
 }  // namespace
 
-void copy_each(Queue& queue, std::span<void* const> to, std::span<const void* const> from,
+void copy_each(KernelQueue& queue, std::span<void* const> to, std::span<const void* const> from,
                std::span<const std::size_t> bytes) {
   Copies kernel{};
   Grid grid{.blocks = 0};

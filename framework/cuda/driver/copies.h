@@ -8,7 +8,7 @@ namespace belfry::cuda {
 
 // bytes[i] from from[i] to to[i], in as few launches as there is room for in their parameters. All
 // is memory that the GPU reaches: its own, that of peers, or pinned.
-void copy_each(Queue& queue, std::span<void* const> to, std::span<const void* const> from,
+void copy_each(KernelQueue& queue, std::span<void* const> to, std::span<const void* const> from,
                std::span<const std::size_t> bytes);
 
 }  // namespace belfry::cuda

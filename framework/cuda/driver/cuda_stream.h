@@ -25,19 +25,19 @@ struct StreamRun {
 };
 
 // What work of the module is enqueued in; tests stand in for it.
-class QueueStream : public GpuStream {
+class KernelStream : public GpuStream {
  public:
-  virtual Queue& queue() = 0;
+  virtual KernelQueue& queue() = 0;
   virtual cudaStream_t handle() const = 0;
 };
 
-class CudaStream final : public QueueStream {
+class CudaStream final : public KernelStream {
  public:
   // Of the current GPU, which is current, too, where others than check() and drain() are called.
   explicit CudaStream(int gpu);
   ~CudaStream() override { use(); }
 
-  Queue& queue() override { return queue_; }
+  KernelQueue& queue() override { return queue_; }
   cudaStream_t handle() const override { return queue_.stream(); }
 
   void get_ready(const GpuRun& run) override;

@@ -16,7 +16,7 @@ struct Needs {
 
 // Its stream is of the GPU that is current when it is made, which is current, too, where its
 // functions are called.
-class StreamQueue final : public Queue {
+class StreamQueue final : public KernelQueue {
  public:
   // `device` is its name in errors: "gpu:1".
   explicit StreamQueue(std::string device);

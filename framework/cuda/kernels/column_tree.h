@@ -75,7 +75,7 @@ struct LeafGroups {
 };
 
 template <class Leaf>
-void column_tree(Queue& queue, const Leaf& leaf, std::int64_t outer, std::int64_t leaves,
+void column_tree(KernelQueue& queue, const Leaf& leaf, std::int64_t outer, std::int64_t leaves,
                  std::int64_t columns, LeafGroups by) {
   using Kernel = ColumnTree<Leaf>;
   const std::int64_t tiles = (columns + Kernel::kColumns - 1) / Kernel::kColumns;

@@ -68,7 +68,7 @@ QueueRun add_pieces(KernelPlan& plan) {
     kernel.own_count = sum.own;
     for (std::size_t r = 0; r < tree.size(); ++r)
       kernel.additions[r] = static_cast<std::uint8_t>(tree[r]);
-    return [kernel, sum](const Pointers& p, Queue& queue) mutable {
+    return [kernel, sum](const Pointers& p, KernelQueue& queue) mutable {
       const WorkRange range = sum.in_piece(p);
       if (range.size() == 0) return;
       for (int k = 0; k < sum.own; ++k)
@@ -89,7 +89,7 @@ struct Same {
 // Of bytes. The value may lie in the variable already (pass memory).
 QueueRun assign(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [unit](const Pointers& p, Queue& queue) {
+  return [unit](const Pointers& p, KernelQueue& queue) {
     if (p.written<std::uint8_t>(0) == p.input<std::uint8_t>(1)) return;
     const std::int64_t begin = p.begin() * unit;
     Map<Same, std::uint8_t, 1> kernel{.count = p.end() * unit - begin,
@@ -116,7 +116,7 @@ struct Plus {
 template <int sign>
 QueueRun assign_plus(KernelPlan& plan) {
   return visit_any(plan.dtype(), []<class T>(T) -> QueueRun {
-    return [](const Pointers& p, Queue& queue) {
+    return [](const Pointers& p, KernelQueue& queue) {
       Map<Plus<sign>, T, 2> kernel{.count = p.end() - p.begin(),
                                    .y = p.written<T>(0) + p.begin(),
                                    .x = {p.input<T>(0) + p.begin(), p.input<T>(1) + p.begin()}};
@@ -136,7 +136,7 @@ QueueRun fill_with(double value, DType dtype) {
     repeat(kernels::half_bits(value, dtype));
   else
     visit_any(dtype, [&]<class T>(T) { repeat(static_cast<T>(value)); });
-  return [=](const Pointers& p, Queue& queue) {
+  return [=](const Pointers& p, KernelQueue& queue) {
     fill_bytes(queue, pattern, p.output<std::uint8_t>() + p.begin() * unit,
                (p.end() - p.begin()) * unit);
   };
@@ -171,7 +171,7 @@ template <class Draw>
 QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
   return visit_floating(
       plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
-        return [draw, key](const Pointers& p, Queue& queue) {
+        return [draw, key](const Pointers& p, KernelQueue& queue) {
           launch(queue,
                  RandomNumbers<Draw, T>{draw, key, queue.step(), p.begin(), p.end(), p.output<T>()},
                  grid_for(p.end() - p.begin()));

@@ -27,18 +27,18 @@ struct FillBytes {
   }
 };
 
-inline void fill_bytes(Queue& queue, const Pack<std::uint8_t>& pattern, void* y,
+inline void fill_bytes(KernelQueue& queue, const Pack<std::uint8_t>& pattern, void* y,
                        std::int64_t count) {
   launch(queue, FillBytes{pattern, count, on_16_bytes(y), static_cast<std::uint8_t*>(y)},
          grid_of_packs<std::uint8_t>(count));
 }
 template <class T>
-void fill_one(Queue& queue, T value, T* y) {
+void fill_one(KernelQueue& queue, T value, T* y) {
   Pack<std::uint8_t> pattern{};
   std::memcpy(pattern.at, &value, sizeof value);
   fill_bytes(queue, pattern, y, sizeof value);
 }
-inline void fill_zeros(Queue& queue, void* y, std::int64_t bytes) {
+inline void fill_zeros(KernelQueue& queue, void* y, std::int64_t bytes) {
   fill_bytes(queue, {}, y, bytes);
 }
 

@@ -53,7 +53,7 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
     group.update = update;
     runs.push_back(entry(kernels(), *op, *node.node)(group));
   }
-  return [runs, collective = sum ? sum->node : nullptr](const Pointers& p, Queue& queue) {
+  return [runs, collective = sum ? sum->node : nullptr](const Pointers& p, KernelQueue& queue) {
     if (collective) call_collective_hook(*collective, {p.begin(), p.end()});
     for (const QueueRun& run : runs) run(p, queue);
   };

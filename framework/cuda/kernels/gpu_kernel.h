@@ -15,7 +15,7 @@
 namespace belfry::cuda {
 
 // A GpuRun, by what it enqueues in its stream.
-using QueueRun = std::function<void(const Pointers&, Queue&)>;
+using QueueRun = std::function<void(const Pointers&, KernelQueue&)>;
 // As CpuKernel: touches no device; empty for types that it does not handle.
 using GpuPrepare = QueueRun (*)(KernelPlan&);
 // Of ops that a library computes.

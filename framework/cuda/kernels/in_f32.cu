@@ -42,7 +42,7 @@ class InF32 {
         inputs_(tensors_.inputs.size()),
         outputs_(tensors_.outputs.size()) {}
 
-  void operator()(const Pointers& p, Queue& queue) {
+  void operator()(const Pointers& p, KernelQueue& queue) {
     tensors_.point(p, inputs_, outputs_);
     for (const Widened::Tensor& tensor : tensors_.read)
       visit_half(tensor.dtype, [&]<class T>(T) {
@@ -65,7 +65,8 @@ class InF32 {
   static float* at(const Pointers& p, const Widened::Tensor& tensor) {
     return reinterpret_cast<float*>(p.workspace() + tensor.offset);
   }
-  static void narrow(Queue& queue, const Pointers& p, const Widened::Tensor& tensor, void* to) {
+  static void narrow(KernelQueue& queue, const Pointers& p, const Widened::Tensor& tensor,
+                     void* to) {
     visit_half(tensor.dtype, [&]<class T>(T) {
       launch(queue, Convert<float, T>{tensor.elements, at(p, tensor), static_cast<T*>(to)},
              grid_for(tensor.elements));
@@ -88,7 +89,7 @@ QueueRun in_f32(KernelPlan& plan, const std::function<QueueRun(KernelPlan&)>& pr
   if (!run) return {};
   plan.workspace(tensors.bytes + wide.workspace_bytes());
   return [kernel = std::make_shared<InF32>(std::move(tensors), std::move(run))](
-             const Pointers& p, Queue& queue) { (*kernel)(p, queue); };
+             const Pointers& p, KernelQueue& queue) { (*kernel)(p, queue); };
 }
 
 }  // namespace belfry::cuda

@@ -12,7 +12,7 @@ __global__ void run_on_device(const __grid_constant__ K kernel) {
 
 // Enqueues kernel(block, shared) for every block of the grid; nothing for a grid without blocks.
 template <class K>
-void launch(Queue& queue, const K& kernel, Grid grid) {
+void launch(KernelQueue& queue, const K& kernel, Grid grid) {
   static_assert(sizeof(K) <= 4096, "parameters of a kernel have 4 KiB");
   if (grid.blocks == 0) return;
   queue.launch({.function = reinterpret_cast<const void*>(&run_on_device<K>),

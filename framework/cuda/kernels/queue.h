@@ -18,9 +18,9 @@ struct KernelLaunch {
 
 // One stream of one GPU with the handles of libraries. Used by one thread at a time. All throw
 // DeviceError naming what CUDA or the library refuses.
-class Queue {
+class KernelQueue {
  public:
-  virtual ~Queue() = default;
+  virtual ~KernelQueue() = default;
   virtual void launch(const KernelLaunch& launch) = 0;
   virtual void matmul(const MatMulCall& call) = 0;
   virtual void convolve(const ConvolutionCall& call) = 0;

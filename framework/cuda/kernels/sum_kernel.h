@@ -180,7 +180,7 @@ class SumLaunches {
  public:
   using Kernel = SumKernel<T, Sink>;
 
-  SumLaunches(Queue& queue, std::size_t towers, int divisor) : queue_(queue) {
+  SumLaunches(KernelQueue& queue, std::size_t towers, int divisor) : queue_(queue) {
     kernel_.groups.plan(towers);
     for (std::size_t n = 1; n <= SumGroups::kFew; ++n) {
       TreeOrder<1, SumGroups::kFew> order;
@@ -223,7 +223,7 @@ class SumLaunches {
   }
 
  private:
-  Queue& queue_;
+  KernelQueue& queue_;
   Kernel kernel_{};
   Grid grid_{.blocks = 0};
   std::size_t pointers_ = 0;

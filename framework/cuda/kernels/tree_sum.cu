@@ -45,7 +45,7 @@ TreeSum::TreeSum(DType dtype, std::size_t towers, std::size_t outputs, int divis
           kPointers - outputs, " are possible");
 }
 
-void TreeSum::operator()(const Pointers& p, Queue& queue) const {
+void TreeSum::operator()(const Pointers& p, KernelQueue& queue) const {
   visit_summed(dtype_, [&]<class T>(T) {
     SumLaunches<T, Store<T>> launches(queue, towers_, divisor_);
     tensors_.for_each(
@@ -65,7 +65,7 @@ void TreeSum::operator()(const Pointers& p, Queue& queue) const {
   });
 }
 
-void divide(Queue& queue, DType dtype, int divisor, std::span<void* const> tensors,
+void divide(KernelQueue& queue, DType dtype, int divisor, std::span<void* const> tensors,
             std::span<const std::int64_t> elements) {
   visit_summed(dtype, [&]<class T>(T) {
     SumLaunches<T, Store<T>> launches(queue, 1, divisor);

@@ -17,7 +17,7 @@ class TreeSum {
   // Adds a tensor to the sums, before the first run.
   void append(std::int64_t elements) { tensors_.append(elements); }
   // Of the tensors' elements, end to end, those in the range of `p`.
-  void operator()(const Pointers& p, Queue& queue) const;
+  void operator()(const Pointers& p, KernelQueue& queue) const;
 
  private:
   DType dtype_;
@@ -27,7 +27,7 @@ class TreeSum {
 };
 
 // Divides tensors of a floating type where they are.
-void divide(Queue& queue, DType dtype, int divisor, std::span<void* const> tensors,
+void divide(KernelQueue& queue, DType dtype, int divisor, std::span<void* const> tensors,
             std::span<const std::int64_t> elements);
 
 }  // namespace belfry::cuda

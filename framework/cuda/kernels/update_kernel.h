@@ -109,7 +109,8 @@ template <template <class> class U>
 QueueRun update(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [make = U<T>::maker(plan.node()), part = plan.options<typename U<T>::Options>().part,
-            size = plan.input(U<T>::kGradient).shape.elements()](const Pointers& p, Queue& queue) {
+            size = plan.input(U<T>::kGradient).shape.elements()](const Pointers& p,
+                                                                 KernelQueue& queue) {
       const WorkRange range = part == 0 ? WorkRange{p.begin(), p.end()} : WorkRange{0, size};
       UpdateKernel<U<T>, T> kernel{make(Operands(p), queue),
                                    range.size(),
@@ -164,7 +165,7 @@ QueueRun fused(const FusedGroup& group) {
   for (const FusedTensors::Tensor& tensor : group.tensors)
     for (const FusedTensors::Update& update : tensor.updates)
       makers.push_back(U::maker(*update.member->node));
-  return [group, makers](const Pointers& p, Queue& queue) {
+  return [group, makers](const Pointers& p, KernelQueue& queue) {
     SumLaunches<float, Apply<U>> launches(queue, group.towers,
                                           group.mean ? static_cast<int>(group.towers) : 1);
     auto make = makers.begin();

@@ -57,7 +57,7 @@ struct MoveHeads {
 };
 
 template <bool kApart, class From, class To>
-void move_heads(Queue& queue, const HeadSizes& heads, const From* from, To* to) {
+void move_heads(KernelQueue& queue, const HeadSizes& heads, const From* from, To* to) {
   const auto move = [&]<int W>(std::integral_constant<int, W>) {
     launch(queue, MoveHeads<From, To, W, kApart>{heads, from, to}, grid_for(heads.elements() / W));
   };

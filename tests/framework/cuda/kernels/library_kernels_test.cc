@@ -9,7 +9,7 @@ namespace belfry::cuda {
 namespace library_kernels_test {
 
 // Counts what is enqueued.
-class CountingQueue final : public Queue {
+class CountingQueue final : public KernelQueue {
  public:
   void launch(const KernelLaunch& launch) override {
     ++launches;
