@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/passes/placer.h"
+#include "belfry/framework/placement/placer.h"
 
 namespace belfry {
 

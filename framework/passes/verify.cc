@@ -12,7 +12,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/passes/placement.h"
+#include "belfry/framework/placement/placement.h"
 
 namespace belfry {
 namespace {

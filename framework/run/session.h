@@ -161,9 +161,9 @@ class Session {
   void restore(std::span<const VariableBytes> values, std::uint64_t step);
   const Graph& graph() const;
 
-  // The device of an output: full name. It follows from the whole graph (passes/placer.h), whatever
-  // is fetched or fed, and compiles nothing. When the graph has grown the answer may be another
-  // one, but not for variables that have memory; steps stay as they were prepared. Throws
+  // The device of an output: full name. It follows from the whole graph (placement/placer.h),
+  // whatever is fetched or fed, and compiles nothing. When the graph has grown the answer may be
+  // another one, but not for variables that have memory; steps stay as they were prepared. Throws
   // InvalidArgument saying why the node cannot be placed.
   DeviceSpec placement(Output output);
   // Why it is there.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "belfry/framework/passes/compile.h"
-#include "belfry/framework/passes/placement.h"
+#include "belfry/framework/placement/placement.h"
 #include "belfry/framework/run/kept_steps.h"
 #include "belfry/framework/run/memory_use.h"
 #include "belfry/framework/run/step_state.h"

@@ -3,7 +3,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/placement/explain.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/run/session_state.h"
 

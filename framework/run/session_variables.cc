@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/passes/placer.h"
+#include "belfry/framework/placement/placer.h"
 #include "belfry/framework/run/session_state.h"
 
 namespace belfry {

@@ -11,7 +11,7 @@
 #include "belfry/framework/base/tensor.h"
 #include "belfry/framework/device/session_options.h"
 #include "belfry/framework/passes/compile.h"
-#include "belfry/framework/passes/placement.h"
+#include "belfry/framework/placement/placement.h"
 
 namespace belfry {
 

@@ -3,7 +3,7 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/numeric_order.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/placement/explain.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/callbacks/evaluator.h"
 #include "belfry/trainers/core/model_summary.h"

@@ -11,7 +11,7 @@
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/relu.h"
-#include "belfry/tests/framework/passes/placement_support.h"
+#include "belfry/tests/framework/placement/placement_support.h"
 
 namespace belfry {
 namespace session_options_test {

@@ -4,7 +4,7 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/ops/relu.h"
-#include "belfry/tests/framework/passes/placement_support.h"
+#include "belfry/tests/framework/placement/placement_support.h"
 
 namespace belfry {
 namespace logical_gpus_test {

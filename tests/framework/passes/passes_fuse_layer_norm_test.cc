@@ -2,7 +2,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/placement/explain.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/normalization/fused_layer_norm.h"

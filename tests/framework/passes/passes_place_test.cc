@@ -7,10 +7,10 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/passes/colocation.h"
+#include "belfry/framework/placement/colocation.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/shape_of.h"
-#include "belfry/tests/framework/passes/placement_support.h"
+#include "belfry/tests/framework/placement/placement_support.h"
 
 namespace belfry {
 namespace passes_place_test {

@@ -15,7 +15,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/passes/placement.h"
+#include "belfry/framework/placement/placement.h"
 #include "belfry/framework/plan_kernels/fused_update_kernel.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/updates/adam_update.h"

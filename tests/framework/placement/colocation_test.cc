@@ -1,16 +1,17 @@
 // Which nodes share a device, what soft placement lets go, and every text of a refusal. The vectors
 // are what TensorFlow 1.15.5 does and prints.
+#include "belfry/framework/placement/colocation.h"
+
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/passes/colocation.h"
 #include "belfry/ops/updates/momentum_update.h"
-#include "belfry/tests/framework/passes/placement_support.h"
+#include "belfry/tests/framework/placement/placement_support.h"
 
 namespace belfry {
-namespace passes_colocation_test {
+namespace colocation_test {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
@@ -238,7 +239,7 @@ TEST_F(ColocationTest, AnOpWithoutAnyKernelIsRefused) {
   const Output x = graph.add(gpu_only_op(), {}, "lone").output();
   EXPECT_THAT(refusal({x}),
               AllOf(StartsWith("No OpKernel was registered to support Op 'GpuOnly' used by node "
-                               "lone (defined at passes_colocation_test.cc:"),
+                               "lone (defined at colocation_test.cc:"),
                     EndsWith("Registered devices: [CPU]\nRegistered kernels:\n  <no registered "
                              "kernels>\n")));
 }
@@ -255,5 +256,5 @@ TEST_F(ColocationOnGpusTest, NoTypeOfDeviceMaySupportAWholeGroup) {
   EXPECT_THAT(devices_of({x, y}, true), ElementsAre(2, 0));
 }
 
-}  // namespace passes_colocation_test
+}  // namespace colocation_test
 }  // namespace belfry

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/passes/colocation_sets.h"
+#include "belfry/framework/placement/colocation_sets.h"
 
 namespace belfry {
 namespace {

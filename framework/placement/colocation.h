@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/passes/colocation_sets.h"
+#include "belfry/framework/placement/colocation_sets.h"
 
 namespace belfry {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "belfry/framework/passes/placement.h"
+#include "belfry/framework/placement/placement.h"
 
 namespace belfry {
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/framework/passes/colocation.h"
+#include "belfry/framework/placement/colocation.h"
 
 namespace belfry {
 

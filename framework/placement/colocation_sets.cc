@@ -1,4 +1,4 @@
-#include "belfry/framework/passes/colocation_sets.h"
+#include "belfry/framework/placement/colocation_sets.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,7 +1,7 @@
 // Why the placer put a node where it is, and what a plan makes of it.
 #pragma once
 #include "belfry/framework/graph/explanation.h"
-#include "belfry/framework/passes/placement.h"
+#include "belfry/framework/placement/placement.h"
 #include "belfry/framework/plan/plan_graph.h"
 
 namespace belfry {

@@ -4,8 +4,8 @@
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/passes/explain.h"
-#include "belfry/tests/framework/passes/placement_support.h"
+#include "belfry/framework/placement/explain.h"
+#include "belfry/tests/framework/placement/placement_support.h"
 
 namespace belfry {
 namespace placement_test {

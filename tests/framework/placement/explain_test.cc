@@ -1,4 +1,4 @@
-#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/placement/explain.h"
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -10,7 +10,7 @@
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/shape_of.h"
-#include "belfry/tests/framework/passes/placement_support.h"
+#include "belfry/tests/framework/placement/placement_support.h"
 
 namespace belfry {
 namespace explain_test {

@@ -1,4 +1,4 @@
-#include "belfry/framework/passes/placer.h"
+#include "belfry/framework/placement/placer.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "belfry/framework/passes/explain.h"
+#include "belfry/framework/placement/explain.h"
 
 #include <algorithm>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/graph/graph.h"
-#include "belfry/framework/passes/placer.h"
+#include "belfry/framework/placement/placer.h"
 
 namespace belfry {
 namespace {

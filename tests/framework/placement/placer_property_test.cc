@@ -8,10 +8,10 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
-#include "belfry/framework/passes/placer.h"
+#include "belfry/framework/placement/placer.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/shape_of.h"
-#include "belfry/tests/framework/passes/placement_support.h"
+#include "belfry/tests/framework/placement/placement_support.h"
 
 namespace belfry {
 namespace placer_property_test {

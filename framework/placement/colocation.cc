@@ -1,4 +1,4 @@
-#include "belfry/framework/passes/colocation.h"
+#include "belfry/framework/placement/colocation.h"
 
 #include "belfry/framework/base/text.h"
 

@@ -8,7 +8,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/passes/colocation.h"
+#include "belfry/framework/placement/colocation.h"
 
 namespace belfry {
 namespace {
