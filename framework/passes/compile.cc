@@ -16,6 +16,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
     verify_types(graph);  // says better what towers disagree about
     throw;
   }
+  order_towers(graph);
   place(graph, context);
   check_ranks(graph, context);
   verify(graph, context);

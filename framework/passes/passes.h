@@ -9,9 +9,11 @@
 
 namespace belfry {
 
-// Keeps what the fetches need, with real shapes; adds the copies that fetches are read from. Towers
-// go side by side: each node comes with those of other towers that have its logical name.
+// Keeps what the fetches need, with real shapes; adds the copies that fetches are read from.
 void prune(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
+
+// Puts towers side by side: each node comes with those of other towers that have its logical name.
+void order_towers(PlanGraph& plan);
 
 // Throws InvalidArgument if nodes of the graph are open (Graph::add_open).
 void require_closed(const Graph& graph);
@@ -170,8 +172,8 @@ bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeI
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
 
 // Reorders nodes topologically: writes, collectives and eager nodes (EagerScope) as soon as they
-// may, else smallest old index first. What stands behind its readers counts as just before the first
-// of them. Throws Internal on a cycle.
+// may, else smallest old index first. What stands behind its readers counts as just before the
+// first of them. Throws Internal on a cycle.
 void sort_nodes(PlanGraph& plan);
 
 }  // namespace belfry

@@ -138,65 +138,6 @@ class Pruner {
   std::map<int, NodeIndex> feed_nodes_;  // feed -> plan node
 };
 
-// The order in which towers go side by side: each node with its like in the first tower. Otherwise
-// the last tower would come behind all others, and so would every sum over towers: what these gave
-// would be kept until then.
-class SideBySide {
- public:
-  explicit SideBySide(const PlanGraph& plan) : plan_(plan) {
-    for (const NodeIndex n : plan.nodes.indices()) {
-      const int tower = origin(n).tower;
-      if (tower > 0) nodes_of_[tower].push_back(n);
-      place_.push_back(n);
-    }
-    const std::vector<NodeIndex>* first = nullptr;
-    int last_replica = 0;
-    for (const auto& [tower, nodes] : nodes_of_) {
-      const int replica = origin(nodes.front()).replica;
-      if (first && replica > last_replica)
-        place_beside(*first, nodes);
-      else
-        first = &nodes;
-      last_replica = replica;
-    }
-  }
-
-  bool changes() const { return changes_; }
-  std::vector<NodeIndex> order() {
-    for (std::size_t n = 1; n < place_.size(); ++n)
-      if (const NodeIndex own(n); origin(own).tower == 0 && place_[own] == own)
-        place_[own] = place_[NodeIndex(n - 1)];
-    std::vector<NodeIndex> order(plan_.nodes.indices().begin(), plan_.nodes.indices().end());
-    std::ranges::stable_sort(order, {}, [&](NodeIndex n) { return place_[n]; });
-    return order;
-  }
-
- private:
-  // A node that the other tower lacks, such as a variable that all share, is not far from one that
-  // both have.
-  static constexpr std::size_t kFar = 64;
-
-  const NodeOrigin& origin(NodeIndex n) const { return plan_.node(n).node->origin(); }
-  std::string_view name(NodeIndex n) const { return plan_.node(n).node->logical_name(); }
-
-  void place_beside(const std::vector<NodeIndex>& first, const std::vector<NodeIndex>& nodes) {
-    changes_ = true;
-    std::size_t next = 0;
-    for (const NodeIndex n : nodes) {
-      const std::size_t end = std::min(first.size(), next + kFar);
-      std::size_t like = next;
-      while (like < end && name(first[like]) != name(n)) ++like;
-      if (like < end) next = like + 1;
-      place_[n] = next == 0 ? first.front() : first[next - 1];
-    }
-  }
-
-  const PlanGraph& plan_;
-  std::map<int, std::vector<NodeIndex>> nodes_of_;  // by tower
-  Indexed<PlanNode, NodeIndex> place_;
-  bool changes_ = false;
-};
-
 }  // namespace
 
 void require_closed(const Graph& graph) {
@@ -209,10 +150,6 @@ void require_closed(const Graph& graph) {
 void prune(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
   plan.feeds.assign(feeds.begin(), feeds.end());
   Pruner(plan, fetches, feeds).run();
-  SideBySide towers(plan);
-  if (!towers.changes()) return;
-  keep_nodes(plan, towers.order());
-  sort_nodes(plan);
 }
 
 }  // namespace belfry

@@ -75,22 +75,6 @@ TEST_F(PruneTest, KeepsControlInputsAndTheirOrder) {
   EXPECT_THAT(plan.node(planned(plan, z.node())).after, ElementsAre(planned(plan, write)));
 }
 
-// Only the first has y; a node of no tower comes behind all that it reads.
-TEST_F(PruneTest, PutsTowersSideBySide) {
-  std::vector<Output> last;
-  for (const int t : {0, 1, 2}) {
-    const ReplicaScope tower(graph, cat("tower", t, "/"), t, 1 + t);
-    const NameScope names(graph, cat("tower", t));
-    Output of_tower = add_n({x, x}, "a");
-    if (t == 0) of_tower = add_n({of_tower, x}, "b");
-    last.push_back(add_n({of_tower, x}, "c"));
-  }
-  const Output sum = add_n(last, "sum");
-  EXPECT_THAT(names(pruned({sum.node()}, {{x, {3, 2}}})),
-              ElementsAre("x", "tower0/a", "tower1/a", "tower2/a", "tower0/b", "tower0/c",
-                          "tower1/c", "tower2/c", "sum"));
-}
-
 TEST_F(PruneTest, LooksNotBehindAFedInnerNode) {
   const Plan plan = pruned({unused}, {{y, {1, 2}}});
   EXPECT_THAT(names(plan), ElementsAre("y", "unused", "unused/fetch"));
