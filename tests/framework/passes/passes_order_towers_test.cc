@@ -20,7 +20,7 @@ class OrderTowersTest : public ::testing::Test {
       const ReplicaScope tower(graph, cat("tower", replica, "/"), replica, ++calls);
       const NameScope names(graph, cat("tower", replica));
       Output y = x;
-      for (const std::string& name : towers[t]) y = add_n({y, x}, name);
+      for (const std::string& name : towers[t]) y = add_n({y, x}, At(name));
       last.push_back(y);
     }
   }
