@@ -2,6 +2,7 @@
 // device launches its nodes in this order. So it decides how soon gradients are combined, and how
 // long tensors keep their memory. It depends on the plan alone, so that runs repeat.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <ranges>
 #include <utility>
@@ -209,29 +210,22 @@ class Awaiting {
   std::vector<Held> held_;             // in the order in which they could go
 };
 
-// The turns of nodes that may go: the order in which they are. But what a pass has put behind all
-// others, such as packed weights, comes just before the first node that reads it. Otherwise later
-// nodes would pass that reader.
+// The turns of nodes that may go: the order in which they are. But a tensor that is made again
+// comes just before the first node that reads it, as that is what it is made again for.
 class Turns {
  public:
-  Turns(const PlanGraph& plan, const Consumers& consumers)
-      : reader_(plan.nodes.size()), turn_(plan.nodes.size()) {
-    for (const NodeIndex n : plan.nodes.indices() | std::views::reverse) {
-      reader_[n] = n;
-      for (const NodeIndex consumer : consumers[n])
-        reader_[n] = std::min(reader_[n], consumer < n ? consumer : reader_[consumer]);
-    }
-    std::vector<NodeIndex> appended;
-    for (const NodeIndex n : plan.nodes.indices()) {
-      while (reader_[reader_[n]] != reader_[n]) reader_[n] = reader_[reader_[n]];
-      if (reader_[n] != n) appended.push_back(n);
-    }
-    std::ranges::stable_sort(appended, {}, [&](NodeIndex n) { return reader_[n]; });
-    auto next = appended.begin();
+  Turns(const PlanGraph& plan, const Consumers& consumers) : turn_(plan.nodes.size()) {
+    const auto is_rebuilt = [&](NodeIndex n) {
+      return plan.node(n).is_rebuilt() && !consumers[n].empty();
+    };
+    std::map<NodeIndex, std::vector<NodeIndex>> rebuilt;  // by reader
+    for (const NodeIndex n : plan.nodes.indices())
+      if (is_rebuilt(n)) rebuilt[*std::ranges::min_element(consumers[n])].push_back(n);
     nodes_.reserve(plan.nodes.size());
     for (const NodeIndex n : plan.nodes.indices()) {
-      if (reader_[n] != n) continue;
-      for (; next != appended.end() && reader_[*next] == n; ++next) add(*next);
+      if (is_rebuilt(n)) continue;
+      if (const auto before = rebuilt.find(n); before != rebuilt.end())
+        for (const NodeIndex again : before->second) add(again);
       add(n);
     }
   }
@@ -245,7 +239,6 @@ class Turns {
     nodes_.push_back(n);
   }
 
-  Indexed<PlanNode, NodeIndex> reader_;  // the first one, or the node itself
   Indexed<PlanNode, std::size_t> turn_;
   std::vector<NodeIndex> nodes_;
 };

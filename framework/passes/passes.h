@@ -172,8 +172,8 @@ bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeI
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
 
 // Reorders nodes topologically: writes, collectives and eager nodes (EagerScope) as soon as they
-// may, else smallest old index first. What stands behind its readers counts as just before the
-// first of them. Throws Internal on a cycle.
+// may, else smallest old index first. What is made again (PlanNode::Rebuilt) counts as just before
+// its first reader. Throws Internal on a cycle.
 void sort_nodes(PlanGraph& plan);
 
 }  // namespace belfry

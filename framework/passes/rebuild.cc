@@ -4,7 +4,6 @@
 // each again, just before it reads it. GPUs keep them: what the passes would cost there has not
 // been measured.
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <span>
 #include <utility>
@@ -30,7 +29,7 @@ class Rebuilder {
 
   void run(std::span<const NodeIndex> candidates) {
     for (const NodeIndex n : candidates) consider(n);
-    for (auto& [first, again] : made_ | std::views::reverse) put(first, std::move(again));
+    for (auto& [first, again] : made_) put(first, std::move(again));
     if (!made_.empty()) sort_nodes(plan_);
   }
 
@@ -67,8 +66,6 @@ class Rebuilder {
     made_.emplace_back(n, std::move(made->node));
   }
 
-  // Behind all nodes so far, the last one of the forward pass first. So each comes when nothing
-  // else is left to do, which is when the backward pass needs it.
   void put(NodeIndex first, PlanNode again) {
     const NodeIndex rebuilt = plan_.nodes.add(std::move(again));
     for (const NodeIndex reader : readers_in_backward({first, 0}))

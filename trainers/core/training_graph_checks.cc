@@ -25,10 +25,10 @@ void require_field_names(std::span<const Dataset::Field> fields) {
 void require_recompute_scopes(const TowerRecord& tower, const std::vector<std::string>& scopes) {
   if (scopes.empty()) return;
   std::set<std::string> unused(scopes.begin(), scopes.end()), known;
-  for (std::size_t id = 0; id < tower.graph->size(); ++id) {
-    const Node& node = tower.graph->node(id);
+  for (int id = 0; id <= tower.loss.node().id(); ++id) {  // no gradients
+    const Node& node = tower.graph->node(static_cast<std::size_t>(id));
     const std::string_view name = node.logical_name();
-    if (node.origin().tower != tower.number || node.origin().forward) continue;
+    if (node.origin().tower != tower.number) continue;
     std::erase_if(unused, [&](const std::string& scope) {
       return !recompute_scope(name, {&scope, 1}).empty();
     });

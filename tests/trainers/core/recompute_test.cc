@@ -94,14 +94,16 @@ TEST(RecomputeTraining, CountsNoArithmeticTwice) {
 }
 
 TEST(RecomputeTraining, RefusesAScopeThatTheModelHasNot) {
-  const Wanted mlp{"mlp"};
-  const auto data = data_of(mlp);
-  try {
-    make(mlp, {"fc0", "block*"}, *data, true);
-    FAIL();
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("recompute=block*: the model has no nodes"),
-                                    HasSubstr("fc0, fc1, fc2")));
+  for (const int towers : {1, 2}) {
+    const Wanted mlp{"mlp", {}, towers};
+    const auto data = data_of(mlp);
+    try {
+      make(mlp, {"fc0", "block*"}, *data, true);
+      FAIL();
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("recompute=block*: the model has no nodes"),
+                                      HasSubstr("the outermost are fc0, fc1, fc2")));
+    }
   }
 }
 
