@@ -1,5 +1,8 @@
 #include "belfry/framework/core_ops/random.h"
 
+#include <span>
+
+#include "belfry/framework/base/fnv1a.h"
 #include "belfry/framework/kernels/counter.h"
 
 namespace belfry {
@@ -91,10 +94,10 @@ std::uint64_t random_key(const Node& node, bool of_all_towers) {
   // A copy that the backward pass made (GradientOptions::recompute) draws what the first drew.
   if (const Node* const first = node.origin().forward; first && &first->op() == &node.op())
     return random_key(*first, of_all_towers);
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : node.logical_name())
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  hash = kernels::scramble(hash + node.graph().seed() * 0x9e3779b97f4a7c15);
+  Fnv1a name;
+  name.add(std::as_bytes(std::span(node.logical_name())));
+  const std::uint64_t hash =
+      kernels::scramble(name.value() + node.graph().seed() * 0x9e3779b97f4a7c15);
   if (of_all_towers) return hash;
   return kernels::scramble(hash +
                            static_cast<std::uint64_t>(node.origin().replica) * 0x9e3779b97f4a7c15);

@@ -1,5 +1,5 @@
 // RandomUniform, RandomNormal: counter-based random numbers, a function of (graph seed, logical
-// name, shard, step, element) alone, so that neither placement nor threads change them.
+// name, tower, step, element) alone, so that neither placement nor threads change them.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

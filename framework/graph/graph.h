@@ -60,6 +60,8 @@ class Graph {
   void close(std::size_t first);
   // The first open node, or null.
   const Node* open() const { return open_.empty() ? nullptr : open_.front(); }
+  // Throws InvalidArgument naming that node, if there is one.
+  void require_closed() const;
 
   // No node can be added afterwards.
   void freeze() { frozen_ = true; }

@@ -69,6 +69,13 @@ std::vector<int> levels(const Graph& graph, std::size_t first, const std::vector
 
 }  // namespace
 
+void Graph::require_closed() const {
+  if (const Node* const node = open())
+    throw InvalidArgument(
+        cat(node->describe(),
+            ": not all towers are built that take part in it; run after replicate()"));
+}
+
 void Graph::close(std::size_t first) {
   if (open_.empty()) return;
   for (const Node* node : open_)

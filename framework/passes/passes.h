@@ -15,9 +15,6 @@ void prune(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const Feed
 // Puts towers side by side: each node comes with those of other towers that have its logical name.
 void order_towers(PlanGraph& plan);
 
-// Throws InvalidArgument if nodes of the graph are open (Graph::add_open).
-void require_closed(const Graph& graph);
-
 // Gives every output the device that it has in the placement of the whole graph (placement.h), in
 // the order in which they were placed. Throws InvalidArgument for nodes that have none.
 void place(PlanGraph& plan, const PlanContext& context);
@@ -171,9 +168,10 @@ bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeI
 // Keeps the given nodes, in the given order, which is topological; the others have no users.
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
 
-// Reorders nodes topologically: writes, collectives and eager nodes (EagerScope) as soon as they
-// may, else smallest old index first. What is made again (PlanNode::Rebuilt) counts as just before
-// its first reader. Throws Internal on a cycle.
+// Reorders nodes topologically: smallest old index first, but for what goes as soon as it may
+// (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc), and
+// what waits for messages. What is made again (PlanNode::Rebuilt) counts as just before its first
+// reader. Throws Internal on a cycle.
 void sort_nodes(PlanGraph& plan);
 
 }  // namespace belfry

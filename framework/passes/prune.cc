@@ -33,7 +33,7 @@ class Pruner {
       require(!fetch.output || !fetch.output.node().is_variable(), fetch.node->describe(),
               ": a variable's storage cannot be fetched; fetch the Variable");
     const Graph& graph = fetches_[0].node->graph();
-    require_closed(graph);
+    graph.require_closed();
     for (std::size_t i = 0; i < feeds_.size(); ++i) {
       const FeedType& feed = feeds_[i];
       const Node& node = feed.where.node();
@@ -139,13 +139,6 @@ class Pruner {
 };
 
 }  // namespace
-
-void require_closed(const Graph& graph) {
-  if (const Node* open = graph.open())
-    throw InvalidArgument(
-        cat(open->describe(),
-            ": not all towers are built that take part in it; run after replicate()"));
-}
 
 void prune(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds) {
   plan.feeds.assign(feeds.begin(), feeds.end());

@@ -127,7 +127,7 @@ class Scheduler {
   }
 
   // Collectives take turns on their devices, so that no strand runs them all. Eager ones begin
-  // with the last, whose backward pass is under way when the first bucket is complete.
+  // with the last.
   int choose_device(const PlanNode& node) {
     if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
     const std::span<const int> devices = collective_of(node)->devices;

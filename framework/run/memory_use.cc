@@ -18,7 +18,7 @@ std::int64_t own_bytes(const Plan& plan, std::size_t device) {
 
 }  // namespace
 
-std::vector<std::int64_t> MemoryUse::arena_bytes(const Plan* plan) const {
+std::vector<std::int64_t> MemoryUse::arena_bytes(std::span<const Plan* const> more) const {
   std::vector<std::int64_t> bytes(devices_.size(), 0);
   const auto add = [&](const Plan& one) {
     if (!shares_arena(one)) return;
@@ -26,7 +26,7 @@ std::vector<std::int64_t> MemoryUse::arena_bytes(const Plan* plan) const {
       bytes[d] = std::max(bytes[d], one.arena_bytes[d]);
   };
   for (const auto& [key, kept] : steps_.entries()) add(*kept.step->plan());
-  if (plan) add(*plan);
+  for (const Plan* const plan : more) add(*plan);
   return bytes;
 }
 
@@ -109,7 +109,8 @@ void MemoryUse::note_peak() {
 
 std::string MemoryUse::lacking(const Plan& plan, bool counts_fetches) const {
   std::vector<DeviceUse> all = of_devices();
-  const std::vector<std::int64_t> arenas = arena_bytes(), larger = arena_bytes(&plan);
+  const Plan* const more[] = {&plan};
+  const std::vector<std::int64_t> arenas = arena_bytes(), larger = arena_bytes(more);
   for (std::size_t d = 0; d < all.size(); ++d)
     all[d].bytes +=
         larger[d] - arenas[d] + own_bytes(plan, d) + (counts_fetches ? plan.fetch_bytes[d] : 0);

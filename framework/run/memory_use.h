@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,8 @@ class MemoryUse {
 
   std::vector<DeviceUse> of_devices() const;
   MemoryReport by_kind() const;
-  // Per device: how large the arena is that the kept steps share, if they share it with `plan`,
-  // too.
-  std::vector<std::int64_t> arena_bytes(const Plan* plan = nullptr) const;
+  // Per device: how large the arena is that the kept steps share, if `more` plans share it, too.
+  std::vector<std::int64_t> arena_bytes(std::span<const Plan* const> more = {}) const;
   // After more has been given memory.
   void note_peak();
   // What the limits of devices do not allow, for people; empty if the plan fits. With

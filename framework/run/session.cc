@@ -145,9 +145,12 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
     make_room(plan, how.counts_fetches);
     fit_arenas(plan);  // what has been dropped makes room for variables
     initialise(plan);
-    Runtime& runs = how.runtime ? *how.runtime : runtime;
-    how.runtime ? how.runtime->arenas.resize(plan.arena_bytes) : fit_arenas(plan);
-    return std::make_unique<Step::State>(std::move(plan), runs, how.into);
+    if (how.runtime)
+      how.runtime->arenas.resize(plan.arena_bytes);
+    else
+      fit_arenas(plan);  // again: first values had a plan of their own
+    return std::make_unique<Step::State>(std::move(plan), how.runtime ? *how.runtime : runtime,
+                                         how.into);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(cat(fetches.empty() ? std::string("a step") : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use ",
@@ -185,7 +188,8 @@ void Session::State::make_room(const Plan& plan, bool counts_fetches) {
 void Session::State::fit_arenas(const Plan& plan) {
   if (options.dry_run) return;
   const std::lock_guard no_run(runtime.run_lock);
-  runtime.arenas.resize(use.arena_bytes(&plan));
+  const Plan* const more[] = {&plan};
+  runtime.arenas.resize(use.arena_bytes(more));
 }
 
 Session::Session(const Graph& graph, SessionOptions options)

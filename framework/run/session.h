@@ -85,8 +85,9 @@ class StagedFeeds {
   int slot_ = 0;
 };
 
-// A compiled step: stage() and run() of one process allocate nothing, but for a trace. Belongs to
-// its Session and dies with it. One run of it at a time; others wait.
+// A compiled step: stage() and run() of one process allocate nothing, but for a trace. With work on
+// GPUs that is so from the fourth run on: the second and third capture CUDA graphs. Belongs to its
+// Session and dies with it. One run of it at a time; others wait.
 //
 // Feeds are in the order given to prepare(). Those placed on GPUs are copied there beforehand,
 // through pinned memory; those on CPUs are used where they are.

@@ -76,12 +76,9 @@ void Session::State::Apart::compile_steps() {
 
 // For the plans of before, which stay if this fails, and for those that replace them.
 void Session::State::Apart::fit_arenas() {
-  std::vector<std::int64_t> bytes = session_.use.arena_bytes();
-  for (const auto& [key, plan] : plans_)
-    if (plan->locks == LockDuration::kWholeRun)
-      std::ranges::transform(bytes, plan->arena_bytes, bytes.begin(),
-                             [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
-  session_.runtime.arenas.resize(bytes);
+  std::vector<const Plan*> more;
+  for (const auto& [key, plan] : plans_) more.push_back(plan.get());
+  session_.runtime.arenas.resize(session_.use.arena_bytes(more));
 }
 
 void Session::State::Apart::finish() {

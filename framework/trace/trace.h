@@ -18,7 +18,7 @@
 //   there that uses it. A variable's value from before the run, or a feed, that leaves its device
 //   is a slice of 2 ns at the start. A collective is a slice on the strand that ran it, with arrows
 //   from and to the other devices;
-// * a counter `memory` per device: bytes in use of the arena of the step, at each start and end of
+// * a counter `memory` per device: bytes of its arena that the step uses, at each start and end of
 //   a launch that changes them, and bytes of the variables that the step uses;
 // * a process `workers`, if there are several, with a track for each: parts that a worker ran of
 //   launches of others.

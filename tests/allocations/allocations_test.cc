@@ -163,7 +163,7 @@ TEST(Allocations, DoNotHappenInStepsOfTheParameterServerTrainer) {
   train("parameter server, Adam", "parameter_server", "colocate", adam(1e-3));
 }
 
-// Lanes that wait for each other, shared collectives and writes, without any library.
+// Strands that wait for each other, shared collectives and writes, without any library.
 TEST(Allocations, DoNotHappenInASharedCollective) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {100'000});

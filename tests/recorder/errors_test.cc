@@ -161,7 +161,7 @@ TEST_F(RecorderErrors, OfListedAlgorithmsAreFoundBeforeOneIsTaken) {
 }
 
 // Of the stream: the handle by which algorithms are asked for is there.
-TEST_F(RecorderErrors, OfHandlesThatLanesNeedAreFoundBeforeTheyRun) {
+TEST_F(RecorderErrors, OfHandlesThatStrandsNeedAreFoundBeforeTheyRun) {
   Graph graph;
   Output y;
   {

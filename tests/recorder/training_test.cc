@@ -140,7 +140,7 @@ TEST_F(RecorderTraining, IsTracedByEventsThatMeasureTime) {
 
 // Of feeds the copies, of eight strands each with products alone: no stream has what it does not
 // need.
-TEST_F(RecorderTraining, MakesHandlesForTheLanesThatNeedThem) {
+TEST_F(RecorderTraining, MakesHandlesForTheStrandsThatNeedThem) {
   const auto handles = [] {
     const auto all = recorder().alive();
     const auto of = [&](const char* library) {

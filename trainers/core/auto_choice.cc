@@ -42,7 +42,7 @@ std::vector<double> sizes_that_differ(const std::vector<double>& sizes,
   std::vector<std::vector<Bucket>> cuts;
   for (const double size : sizes) {
     std::vector<Bucket> cut;  // none for 0
-    if (size > 0) cut = cut_buckets(gradients, static_cast<std::int64_t>(size * (1 << 20)));
+    if (size > 0) cut = cut_buckets(gradients, bucket_bytes(size));
     if (std::ranges::find(cuts, cut) != cuts.end()) continue;
     cuts.push_back(std::move(cut));
     result.push_back(size);

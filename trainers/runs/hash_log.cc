@@ -32,8 +32,7 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
   const std::string file = is_run ? cat(path, "/", kHashesFile) : path;
   require<NotFound>(files.exists(file), file,
-                    ": no such file; a run writes it if it is started with hash_every (the option "
-                    "hash_every)");
+                    ": no such file; a run writes it if it is asked to (the option hash_every)");
   const std::vector<std::byte> bytes = files.read(file, kMostBytes);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::map<std::int64_t, Hashes> steps;

@@ -1,5 +1,5 @@
-// Where kernels of the module enqueue their work. Everything that a step asks of CUDA and its
-// libraries goes through this class, so that tests can stand in for a GPU.
+// Where kernels of the module enqueue their work. All that kernels ask of CUDA and its libraries
+// goes through this class, so that tests can stand in for a GPU.
 #pragma once
 #include <memory>
 
