@@ -179,8 +179,9 @@ Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
   json.set("model", wanted.model.name)
       .set("strategy", plan.mode.allreduce)
       .set("global_batch_size", plan.shards.global_batch)
-      .set("shards", plan.shards.shards)
-      .set("planned_bytes", plan.bytes)
+      .set("shards", plan.shards.shards);
+  add_k_dependence(json, plan.shards.k_dependent_because);
+  json.set("planned_bytes", plan.bytes)
       .set("note", note_of_plan(wanted.training, plan.mode.allreduce));
   return json;
 }
@@ -249,6 +250,7 @@ BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, c
           training.batches.tower_weights,
           settings_of(training),
           wanted.label_smoothing,
+          wanted.model.batch_norm,
           data.tokens(),
           peak,
           hosts_of(training.session.processes.get())};

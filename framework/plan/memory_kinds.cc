@@ -198,10 +198,12 @@ class MemoryCount {
                          .kind = use.kind,
                          .device = record.device,
                          .bytes = bytes_of(record)};
-    if (record.kind == BufferKind::kFeed && !in_slots)
-      made_.feeds.push_back({plan_.feeds[at(record.index)].where, std::move(tensor)});
-    else
-      made_.tensors.push_back(std::move(tensor));
+    if (record.kind == BufferKind::kFeed) {
+      made_.feeds.push_back({plan_.feeds[at(record.index)].where, tensor});
+      if (!in_slots) return;
+      made_.feeds.back().tensor.device = 0;
+    }
+    made_.tensors.push_back(std::move(tensor));
   }
 
   static std::string name_of_output(const PlanNode& node, int output) {

@@ -53,7 +53,7 @@ struct PlannedTensor {
 struct PlanMemory {
   // Per device: of its arena; and of fetches and what is kept between runs.
   std::vector<KindBytes> arenas, others;
-  // What the caller feeds to CPUs.
+  // Tensors of the caller: a batch. Those for GPUs count on the first CPU.
   struct Feed {
     Output where;
     PlannedTensor tensor;
@@ -74,6 +74,7 @@ struct MemoryReport {
   struct Device {
     DeviceSpec device;  // full
     KindBytes bytes;
+    std::int64_t fed_bytes = 0;  // of these, feeds of the caller: one batch
   };
   std::vector<Device> devices;
   std::vector<PlannedTensor> tensors;  // the largest first; `device` counts in `devices`

@@ -97,7 +97,9 @@ void MemoryUse::add_steps(MemoryReport& report) const {
     }
   }
   for (auto& [where, tensor] : feeds) {
-    report.devices[at(tensor.device)].bytes[MemoryKind::kFeed] += tensor.bytes;
+    MemoryReport::Device& device = report.devices[at(tensor.device)];
+    device.bytes[MemoryKind::kFeed] += tensor.bytes;
+    device.fed_bytes += tensor.bytes;
     report.tensors.push_back(std::move(tensor));
   }
 }

@@ -83,7 +83,8 @@ Json to_json(const BenchResult& result) {
   add_k_dependence(json, result.k_dependent_because);
   if (!model.tower_weights.empty()) json.set("tower_weights", Json::array(model.tower_weights));
   set_settings(json, model.settings);
-  json.set("label_smoothing", model.label_smoothing);
+  json.set("label_smoothing", model.label_smoothing)
+      .set("batch_norm", model.batch_norm.empty() ? Json() : Json(model.batch_norm));
   if (result.loss_scale)
     json.set("loss_scale", result.loss_scale->scale)
         .set("skipped_steps", result.loss_scale->skipped_steps);

@@ -19,9 +19,10 @@ struct BenchedModel {
   std::vector<double> tower_weights = {};  // none: equal
   StepSettings settings = {};              // a member of JSON per field
   double label_smoothing = 0;              // 0: none
+  std::string batch_norm = {};             // ModelSpec::batch_norm; in JSON null for ""
   std::int64_t tokens = 0;                 // of a sample, or 0
-  std::optional<double> peak = {};      // measure_peak(), of the devices of this process
-  std::vector<std::string> hosts = {};  // of each process; none: one alone
+  std::optional<double> peak = {};         // measure_peak(), of the devices of this process
+  std::vector<std::string> hosts = {};     // of each process; none: one alone
 
   int towers() const { return static_cast<int>(devices.size()); }  // K, of all processes
 };

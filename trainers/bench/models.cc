@@ -88,8 +88,7 @@ Output transformer_block(Tower& tower, const std::string& name, Output x, const 
   x = x + causal_self_attention(tower, "attention", layer_norm(tower, "norm0", x),
                                 {.heads = size.heads, .init = init});
   Output y = reshape(layer_norm(tower, "norm1", x), {kUnknown, size.width});
-  y = gelu(dense(tower, "fc0", y, {.units = 4 * size.width, .init = init}),
-           {.form = size.gelu});
+  y = gelu(dense(tower, "fc0", y, {.units = 4 * size.width, .init = init}), {.form = size.gelu});
   y = dense(tower, "fc1", y, {.units = size.width, .init = init});
   return x + reshape(y, {kUnknown, time, size.width});
 }
@@ -237,7 +236,10 @@ ModelSpec find_model(std::string_view name, int image_size, ModelOptions options
             .fields = entry.fields(wanted > 0 ? wanted : entry.size),
             .classes = entry.classes,
             .batch_size = entry.batch_size,
-            .optimizer = entry.optimizer()};
+            .optimizer = entry.optimizer(),
+            .batch_norm = !entry.has_batch_norm                         ? ""
+                          : options.batch_norm == BatchNormOver::kTower ? "tower"
+                                                                        : "synchronised"};
   }
   const std::vector<std::string> names = model_names();
   throw InvalidArgument(

@@ -59,6 +59,7 @@ struct ModelSpec {
   int classes;
   int batch_size;  // per tower, unless another is asked for
   Optimizer optimizer;
+  std::string batch_norm = {};  // "tower" or "synchronised", as asked; "" for models without any
 };
 
 // mnist, mlp, resnet20, resnet50, vgg16, gpt.

@@ -27,7 +27,8 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
                            UpdateOrder order, const Unscaling& unscaling) {
   require(gradients.towers() == std::ssize(options.devices),
           "the trainer async cannot train layers that are synchronised over towers: each tower "
-          "updates by its own loss");
+          "updates by its own loss; use batch norm of each tower (batch_norm=tower), or another "
+          "trainer");
   const std::vector<std::vector<Gradient>> rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
   return options.optimizer.apply_each(rows, order, {}, OptimizerSlots::kMake, unscaling);

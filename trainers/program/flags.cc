@@ -373,8 +373,8 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
 void TrainFlagSet::read_run(TrainFlags& flags) const {
   check_run_flags(parser_, flags.run, flags.files.overwrite);
   if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;
-  for (const char* const flag : {"--batch_size", "--global_batch_size", "--shards"})
-    flags.given.batch = flags.given.batch || parser_.given(flag);
+  flags.given.batch = parser_.given("--batch_size") || parser_.given("--global_batch_size");
+  flags.given.shards = parser_.given("--shards");
 }
 
 TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,

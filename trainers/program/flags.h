@@ -61,7 +61,8 @@ struct GroupFlags {
 // Which flags were on the command line, where that matters beside their values.
 struct GivenFlags {
   bool allreduce = false;  // else it is the trainer's default
-  bool batch = false;      // --batch_size, --global_batch_size or --shards
+  bool batch = false;      // --batch_size or --global_batch_size
+  bool shards = false;
 };
 
 // The flags with defaults filled in and checked against each other.

@@ -196,7 +196,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   if (flags.inspection.dry_run && flags.trainer.session.logical_gpus > 1)
     json.set("physical_gpus", std::move(physical));
   if (file) file->write(json.str(2) + "\n");
-  if (memory) write_memory_report(trainer.session(), *memory);
+  if (memory) write_memory_report(trainer.session(), flags.saves(), *memory);
 }
 
 }  // namespace belfry

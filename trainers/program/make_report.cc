@@ -122,12 +122,9 @@ double measured_peak(const TrainFlags& flags) {
       {.devices = options.devices, .session = session, .precision = options.precision});
 }
 
-ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan,
-                         bool saves) {
-  const std::int64_t batches =
-      Prefetcher::kSlots * bytes_of_batch(train, trainer.batches().global_batch());
-  return {.planned_bytes = host_bytes(trainer.session().device_use()) + batches +
-                           (saves ? bytes_of_snapshot(trainer.graph()) : 0),
+ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves) {
+  return {.planned_bytes = planned_bytes(trainer.session().memory_report(), Prefetcher::kSlots,
+                                         saves ? bytes_of_snapshot(trainer.graph()) : 0),
           .rss_before_plan_bytes = rss_before_plan,
           .peak_rss_bytes = peak_resident_bytes()};
 }

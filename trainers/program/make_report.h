@@ -25,10 +25,9 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
 // measure_peak() of the devices, sessions and precision that the flags ask for.
 double measured_peak(const TrainFlags& flags);
 
-// Beside `rss_before_plan`: the plan's memory on hosts with the batches that wait, and the peak.
-// `saves`: with the copy that checkpoints are written from.
-ProcessMemory memory_use(Trainer& trainer, const Dataset& train, std::int64_t rss_before_plan,
-                         bool saves);
+// Beside `rss_before_plan`: what --memory_report plans, and the peak. `saves`: with the copy that
+// checkpoints are written from.
+ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves);
 
 // Of a run that has ended before the step that --trace_file would have traced, or that has made
 // none of --trace_steps.

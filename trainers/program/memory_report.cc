@@ -25,10 +25,9 @@ Json kinds_json(const KindBytes& bytes) {
   return kinds;
 }
 
-// GPUs have slots of their own for batches.
 KindBytes held_bytes(const MemoryReport::Device& device, std::int64_t batches_held) {
   KindBytes bytes = device.bytes;
-  if (!device.device.is_gpu()) bytes[MemoryKind::kFeed] *= batches_held;
+  bytes[MemoryKind::kFeed] += (batches_held - 1) * device.fed_bytes;
   return bytes;
 }
 
@@ -48,12 +47,18 @@ std::string largest_kinds(const KindBytes& bytes) {
 
 }  // namespace
 
-Json memory_json(const MemoryReport& report, std::int64_t batches_held) {
-  std::int64_t planned = 0;
+std::int64_t planned_bytes(const MemoryReport& report, std::int64_t batches_held,
+                           std::int64_t saved) {
+  std::int64_t planned = saved;
+  for (const MemoryReport::Device& device : report.devices)
+    planned += held_bytes(device, batches_held).total();
+  return planned;
+}
+
+Json memory_json(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved) {
   Json devices = Json::array(), tensors = Json::array();
   for (MemoryReport::Device device : report.devices) {
     device.bytes = held_bytes(device, batches_held);
-    planned += device.bytes.total();
     devices.push(Json::object()
                      .set("device", device.device.str())
                      .set("planned_bytes", device.bytes.total())
@@ -69,13 +74,15 @@ Json memory_json(const MemoryReport& report, std::int64_t batches_held) {
                      .set("bytes", tensor.bytes));
   }
   return Json::object()
-      .set("planned_bytes", planned)
+      .set("planned_bytes", planned_bytes(report, batches_held, saved))
       .set("devices", std::move(devices))
+      .set("saved_copy_bytes", saved)
       .set("largest_tensors", std::move(tensors));
 }
 
-void write_memory_report(const Session& session, OutputFile& file) {
-  file.write(memory_json(session.memory_report(), Prefetcher::kSlots).str(2) + "\n");
+void write_memory_report(const Session& session, bool saves, OutputFile& file) {
+  const std::int64_t saved = saves ? bytes_of_snapshot(session.graph()) : 0;
+  file.write(memory_json(session.memory_report(), Prefetcher::kSlots, saved).str(2) + "\n");
 }
 
 std::string memory_line(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved) {
@@ -84,16 +91,15 @@ std::string memory_line(const MemoryReport& report, std::int64_t batches_held, s
     std::vector<DeviceSpec> devices;
   };
   std::vector<Entry> entries;
-  std::int64_t planned = saved;
   for (const MemoryReport::Device& device : report.devices) {
     const KindBytes bytes = held_bytes(device, batches_held);
     if (bytes.total() == 0) continue;
-    planned += bytes.total();
     std::string text = cat(byte_text(bytes.total()), " (", largest_kinds(bytes), ")");
     if (entries.empty() || entries.back().text != text) entries.push_back({std::move(text), {}});
     entries.back().devices.push_back(device.device);
   }
-  std::string line = cat("memory: ", byte_text(planned), " planned");
+  std::string line =
+      cat("memory: ", byte_text(planned_bytes(report, batches_held, saved)), " planned");
   for (const Entry& entry : entries)
     line += cat(&entry == entries.data() ? "; " : ", ", short_names(entry.devices),
                 entry.devices.size() > 1 ? " each " : " ", entry.text);

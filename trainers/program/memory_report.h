@@ -13,13 +13,18 @@
 namespace belfry {
 
 // {"planned_bytes", "devices": [{"device", "planned_bytes", "kinds": {"weights": ..}}],
-// "largest_tensors": [{"name", "line", "kind", "device", "bytes"}]}: ten tensors, the largest
-// first. Bytes of a device are the sum of its kinds, whose meaning memory_kinds.h states. Feeds
-// count `batches_held` times, as so many batches are in memory.
-Json memory_json(const MemoryReport& report, std::int64_t batches_held);
+// "saved_copy_bytes", "largest_tensors": [{"name", "line", "kind", "device", "bytes"}]}: ten
+// tensors, the largest first. planned_bytes is the sum over the devices, and `saved`, which a
+// checkpoint in the making holds. Bytes of a device are the sum of its kinds, whose meaning
+// memory_kinds.h states. Feeds count `batches_held` times, as so many batches are in memory.
+Json memory_json(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved = 0);
 
-// Of a training program: the batches are those of the Prefetcher.
-void write_memory_report(const Session& session, OutputFile& file);
+// planned_bytes of that.
+std::int64_t planned_bytes(const MemoryReport& report, std::int64_t batches_held,
+                           std::int64_t saved);
+
+// Of a training program: the batches are those of the Prefetcher. `saves` as TellMemory's.
+void write_memory_report(const Session& session, bool saves, OutputFile& file);
 
 // "memory: 69.10 MiB planned; CPU:0 38.20 MiB (activations 26.00 MiB, weights 1.60 MiB, ...), CPU:1
 // CPU:2 each 15.45 MiB (...)": the same bytes. Devices that need as much share an entry. Kinds of

@@ -270,7 +270,7 @@ class TrainingProgram {
       report_.progress.startup_seconds = startup_seconds;
       report_.progress.seconds = seconds_now() - began;
       report_.progress.speed.communication_hidden_share = communication_.hidden_share();
-      report_.memory = memory_use(*trainer_, *train_data_, rss_before_plan, flags_.saves());
+      report_.memory = memory_use(*trainer_, rss_before_plan, flags_.saves());
       report_results();
       if (error) std::rethrow_exception(error);
       require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,
@@ -317,7 +317,8 @@ class TrainingProgram {
     algorithms_.write();
     console_.line(to_table(report_));
     if (report_files_.json) report_files_.json->write(to_json(report_).str(2) + "\n");
-    if (report_files_.memory) write_memory_report(trainer_->session(), *report_files_.memory);
+    if (report_files_.memory)
+      write_memory_report(trainer_->session(), flags_.saves(), *report_files_.memory);
   }
 
   void say_why_it_ended() {

@@ -121,14 +121,17 @@ void TrainingRun::require_room(const TrainFlags& flags) {
 }
 
 void TrainingRun::adopt(TrainerOptions& options) const {
-  if (!found_ || flags_.given.batch) return;
+  if (!found_) return;
   const auto devices = std::ssize(devices_of_all(flags_));
   const std::int64_t global = integer_in(*found_, "global_batch");
   const std::int64_t shards = integer_in(*found_, "shards");
   if (global <= 0) return;
-  require<FlagError>(global % devices == 0, written_, ": the run has a global batch of ", global,
-                     ", which ", devices, " devices do not divide; use other --devices");
-  options.batch_size = static_cast<int>(global / devices);
+  if (!flags_.given.batch) {
+    require<FlagError>(global % devices == 0, written_, ": the run has a global batch of ", global,
+                       ", which ", devices, " devices do not divide; use other --devices");
+    options.batch_size = static_cast<int>(global / devices);
+  }
+  if (flags_.given.shards || options.batch_size * devices != global) return;
   const bool can = std::ranges::none_of(options.devices, &DeviceSpec::is_gpu) &&
                    options.async != "free" && shards > 0 && shards % devices == 0;
   if (can) options.shards = static_cast<int>(shards);
@@ -222,8 +225,8 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   directory_->files().remove(directory_->path_of(kSummaryFile));
   Json config = flags_.config;
   if (found_ && !flags_.given.batch)
-    config.set("global_batch_size", trainer.batches().global_batch())
-        .set("shards", trainer.options().shards);
+    config.set("global_batch_size", trainer.batches().global_batch());
+  if (found_ && !flags_.given.shards) config.set("shards", trainer.options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
   stats_->file().go_on(line_positions_);

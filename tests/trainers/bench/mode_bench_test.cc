@@ -190,9 +190,11 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
       .devices = cpus(2),
       .batch_size = 4,
       .settings = {.fuse = false, .weight_decay = 0.25, .clip_norm = 2, .recompute = {"a", "b*"}},
-      .label_smoothing = 0.125};
+      .label_smoothing = 0.125,
+      .batch_norm = "tower"};
   const auto json = nlohmann::json::parse(to_json(bench_results(model, two_runs(), 0)[1]).str());
-  EXPECT_EQ(json.size(), 37u);
+  EXPECT_EQ(json.size(), 38u);
+  EXPECT_EQ(json["batch_norm"], "tower");
   EXPECT_EQ(json["weight_decay"], 0.25);
   EXPECT_EQ(json["clip_norm"], 2);
   EXPECT_EQ(json["label_smoothing"], 0.125);

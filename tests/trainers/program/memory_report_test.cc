@@ -90,7 +90,7 @@ TEST(MemoryLine, GroupsDevicesThatNeedAsMuch) {
     bytes[MemoryKind::kActivation] = d == 3 ? 0 : 2 * kMiB;
     bytes[MemoryKind::kFeed] = d == 0 ? kMiB : 0;
     bytes[MemoryKind::kFetch] = d == 3 ? 0 : 8;
-    report.devices.push_back({DeviceSpec::local("CPU", d), bytes});
+    report.devices.push_back({DeviceSpec::local("CPU", d), bytes, bytes[MemoryKind::kFeed]});
   }
   EXPECT_EQ(memory_line(report, 3, 0),
             "memory: 10.00 MiB planned; CPU:0 6.00 MiB (feeds 3.00 MiB, activations 2.00 MiB, "
@@ -135,10 +135,40 @@ TEST_F(MemoryReportFile, AddsUpDevicesAndBatchesInFlight) {
   EXPECT_EQ(json["largest_tensors"].size(), 10u);
   for (const char* member : {"name", "line", "kind", "device", "bytes"})
     EXPECT_TRUE(json["largest_tensors"][0].contains(member)) << member;
-  EXPECT_GT(report()["planned_bytes"], 0);
+  EXPECT_EQ(json["saved_copy_bytes"], 0);
+  EXPECT_EQ(report()["planned_bytes"], sum);
   EXPECT_THAT(result.out, HasSubstr(cat("\nmemory: ", byte_text(sum), " planned; CPU:0 ")));
   EXPECT_GT(report()["startup_seconds"], 0);
   EXPECT_GE(report()["peak_rss_bytes"], report()["rss_before_plan_bytes"]);
+}
+
+TEST_F(MemoryReportFile, CountsTheCopyThatIsSaved) {
+  const TrainResult result =
+      run_train({"--devices=cpu:2", "--memory_report=" + path("memory"), "--json=" + json_.string(),
+                 "--save_checkpoint=" + path("saved")});
+  ASSERT_EQ(result.code, 0) << result.error;
+  const nlohmann::json json = memory();
+  std::int64_t sum = json["saved_copy_bytes"].get<std::int64_t>();
+  EXPECT_GT(sum, 0);
+  for (const nlohmann::json& device : json["devices"])
+    sum += device["planned_bytes"].get<std::int64_t>();
+  EXPECT_EQ(json["planned_bytes"], sum);
+  EXPECT_EQ(report()["planned_bytes"], sum);
+  std::filesystem::remove_all(path("saved"));
+}
+
+// A batch waits in memory of the host, and there are two slots for each GPU.
+TEST(MemoryReport, CountsFeedsOfGpusOnTheHostToo) {
+  const auto data = smooth_data(64);
+  TrainerOptions asked = options(2, 2);
+  asked.devices = {DeviceSpec::local("GPU", 0), DeviceSpec::local("GPU", 1)};
+  asked.session.dry_run = true;
+  Trainer trainer(find_trainer("replicated"), asked, *data);
+  const MemoryReport report = trainer.session().memory_report();
+  EXPECT_EQ(report.devices[0].fed_bytes, 2 * 8 * 8 * 5) << "of both towers";
+  EXPECT_GE(report.devices[0].bytes[MemoryKind::kFeed], 3 * report.devices[0].fed_bytes);
+  EXPECT_EQ(report.devices[1].fed_bytes, 0);
+  EXPECT_GE(report.devices[1].bytes[MemoryKind::kFeed], 2 * 8 * 8 * 5);
 }
 
 TEST_F(MemoryReportFile, IsWrittenByADryRunThatReadsNoData) {

@@ -179,6 +179,22 @@ TEST_F(ResumeToEqualBits, FromEachWayToTwoOthers) {
   run(pairs);
 }
 
+// The program's own choice of shards would be another.
+TEST_F(ResumeToEqualBits, KeepTheShardsOfABatchThatIsSaidAgain) {
+  const Recipe recipe = f32_recipe();
+  const Flags asked{"--devices=cpu:1", "--global_batch_size=16", "--shards=8"};
+  const std::string expected = never_stopped(asked, recipe);
+  const TrainResult saved = save(asked, recipe, "asked");
+  ASSERT_EQ(saved.code, 0) << saved.error;
+  for (const Flags& now : {Flags{"--devices=cpu:2", "--global_batch_size=16"},
+                           Flags{"--devices=cpu:4", "--batch_size=4"}}) {
+    const TrainResult done = go_on(now, recipe, "asked");
+    ASSERT_EQ(done.code, 0) << done.error;
+    EXPECT_THAT(done.error, Not(HasSubstr("not the same bits"))) << join(now, " ");
+    EXPECT_EQ(hash(), expected) << join(now, " ");
+  }
+}
+
 TEST_F(ResumeToEqualBits, LongFromEachWayToEachOther) {
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   for (std::size_t i = 0; i < equal_modes().size(); ++i)
