@@ -5,6 +5,8 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/cast.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/data/vocabulary.h"
 #include "belfry/trainers/util/counter_random.h"
@@ -62,7 +64,8 @@ void TextSamples::setup(Trainer& trainer) {
               inputs[0].shape().rank() == 2,
           "samples of text need tokens i32 [time] and logits [n time, tokens], not ",
           inputs[0].shape(), " and ", logits.shape());
-  const std::vector<Fetch> fetches{logits};
+  const ColocateWith beside(logits);
+  const std::vector<Fetch> fetches{cast(logits, DType::kF32)};  // 16 bits in mixed precision
   model_ = std::make_unique<Model>(trainer.session().prepare(fetches, feeds), std::move(inputs),
                                    encoded(*vocabulary, options.begin));
 }

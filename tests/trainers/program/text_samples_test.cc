@@ -23,7 +23,8 @@ constexpr models::GptSize kTiny{
     .tokens = 30, .layers = 1, .heads = 1, .width = 8, .tied_head = true};
 
 std::vector<std::string> samples_of(const Dataset& data, TextSampleOptions wanted,
-                                    std::int64_t steps = 5, int devices = 1) {
+                                    std::int64_t steps = 5, int devices = 1,
+                                    Precision precision = Precision::kF32) {
   std::vector<std::string> lines;
   TrainerOptions options{
       .model = [](Tower& tower, Output tokens,
@@ -32,6 +33,7 @@ std::vector<std::string> samples_of(const Dataset& data, TextSampleOptions wante
       .batch_size = 4 / devices,
       .epochs = 2,
       .max_steps = steps,
+      .precision = precision,
       .say = [&](std::string_view line) { lines.emplace_back(line); },
       .callbacks = {std::make_shared<TextSamples>(wanted)}};
   for (int t = 1; t < devices; ++t) options.devices.push_back(DeviceSpec::local("CPU", t));
@@ -53,6 +55,15 @@ TEST(TextSamples, ComeAfterEachEpochAndAfterOneThatWasCutShort) {
   EXPECT_NE(lines[0].substr(24), lines[1].substr(24));
   EXPECT_EQ(samples_of(*data, {.begin = "ab", .tokens = 20}), lines);
   EXPECT_EQ(samples_of(*data, {.begin = "ab", .tokens = 20}, 5, 2), lines) << "on two devices";
+}
+
+TEST(TextSamples, AreDrawnFrom16BitsToo) {
+  const auto data = text();
+  for (const Precision precision : {Precision::kBf16, Precision::kF16}) {
+    const auto lines = samples_of(*data, {.begin = "ab", .tokens = 4}, 3, 1, precision);
+    ASSERT_FALSE(lines.empty());
+    EXPECT_THAT(lines.back(), StartsWith("sample after step 3:\nab"));
+  }
 }
 
 // Near zero the most probable token is taken: after "a" always the same one, and at a temperature
