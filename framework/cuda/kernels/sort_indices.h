@@ -137,8 +137,9 @@ inline std::int64_t sort_workspace(std::int64_t count) {
 
 // Of `count` indices; those that are not in [0, limit) are noted, and come last, as `limit`.
 // Returns where they are, in the workspace.
-inline const PlacedIndex* sort_indices(KernelQueue& queue, const Indices& indices, std::int64_t count,
-                                       std::int64_t limit, std::byte* workspace) {
+inline const PlacedIndex* sort_indices(KernelQueue& queue, const Indices& indices,
+                                       std::int64_t count, std::int64_t limit,
+                                       std::byte* workspace) {
   using namespace sorting;
   auto* from = reinterpret_cast<PlacedIndex*>(workspace);
   PlacedIndex* to = from + count;
