@@ -2,11 +2,8 @@
 // device launches its nodes in this order. So it decides how soon gradients are combined, and how
 // long tensors keep their memory. It depends on the plan alone, so that runs repeat.
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <ranges>
 #include <utility>
-#include <vector>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique.h"
@@ -210,39 +207,6 @@ class Awaiting {
   std::vector<Held> held_;             // in the order in which they could go
 };
 
-// The turns of nodes that may go: the order in which they are. But a tensor that is made again
-// comes just before the first node that reads it, as that is what it is made again for.
-class Turns {
- public:
-  Turns(const PlanGraph& plan, const Consumers& consumers) : turn_(plan.nodes.size()) {
-    const auto is_rebuilt = [&](NodeIndex n) {
-      return plan.node(n).is_rebuilt() && !consumers[n].empty();
-    };
-    std::map<NodeIndex, std::vector<NodeIndex>> rebuilt;  // by reader
-    for (const NodeIndex n : plan.nodes.indices())
-      if (is_rebuilt(n)) rebuilt[*std::ranges::min_element(consumers[n])].push_back(n);
-    nodes_.reserve(plan.nodes.size());
-    for (const NodeIndex n : plan.nodes.indices()) {
-      if (is_rebuilt(n)) continue;
-      if (const auto before = rebuilt.find(n); before != rebuilt.end())
-        for (const NodeIndex again : before->second) add(again);
-      add(n);
-    }
-  }
-
-  std::size_t of(NodeIndex n) const { return turn_[n]; }
-  NodeIndex node(std::size_t turn) const { return nodes_[turn]; }
-
- private:
-  void add(NodeIndex n) {
-    turn_[n] = nodes_.size();
-    nodes_.push_back(n);
-  }
-
-  Indexed<PlanNode, std::size_t> turn_;
-  std::vector<NodeIndex> nodes_;
-};
-
 // The nodes in their new order, fewer on a cycle.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Consumers consumers = consumers_of(plan);
@@ -250,11 +214,10 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   missing.reserve(plan.nodes.size());
   for (const PlanNode& node : plan.nodes) missing.add(node.inputs.size() + node.after.size());
   const Indexed<PlanNode, char> eager = find_eager(plan, consumers);
-  const Turns turns(plan, consumers);
   SmallestFirst eager_ready(plan.nodes.size()), ready(plan.nodes.size());
   Awaiting awaiting(plan);
   const auto push = [&](NodeIndex n) {
-    if (!awaiting.hold(n)) (eager[n] ? eager_ready : ready).push(turns.of(n));
+    if (!awaiting.hold(n)) (eager[n] ? eager_ready : ready).push(at(n.value()));
   };
   for (const NodeIndex n : plan.nodes.indices())
     if (missing[n] == 0) push(n);
@@ -264,7 +227,7 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
     const bool none = eager_ready.empty() && ready.empty();
     if (const auto held = awaiting.take(none)) return held;
     if (none) return std::nullopt;
-    return turns.node((eager_ready.empty() ? ready : eager_ready).pop());
+    return NodeIndex((eager_ready.empty() ? ready : eager_ready).pop());
   };
   while (const auto found = next()) {
     const NodeIndex n = *found;

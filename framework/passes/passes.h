@@ -170,8 +170,7 @@ void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
 
 // Reorders nodes topologically: smallest old index first, but for what goes as soon as it may
 // (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc), and
-// what waits for messages. What is made again (PlanNode::Rebuilt) counts as just before its first
-// reader. Throws Internal on a cycle.
+// what waits for messages. Throws Internal on a cycle.
 void sort_nodes(PlanGraph& plan);
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 // each again, just before it reads it. GPUs keep them: what the passes would cost there has not
 // been measured.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -29,8 +30,10 @@ class Rebuilder {
 
   void run(std::span<const NodeIndex> candidates) {
     for (const NodeIndex n : candidates) consider(n);
+    if (made_.empty()) return;
     for (auto& [first, again] : made_) put(first, std::move(again));
-    if (!made_.empty()) sort_nodes(plan_);
+    keep_nodes(plan_, order());
+    sort_nodes(plan_);
   }
 
  private:
@@ -68,9 +71,23 @@ class Rebuilder {
 
   void put(NodeIndex first, PlanNode again) {
     const NodeIndex rebuilt = plan_.nodes.add(std::move(again));
-    for (const NodeIndex reader : readers_in_backward({first, 0}))
+    const std::vector<NodeIndex> readers = readers_in_backward({first, 0});
+    for (const NodeIndex reader : readers)
       for (Value& input : plan_.nodes[reader].inputs)
         if (input.node == first && input.index == 0) input.node = rebuilt;
+    before_[*std::ranges::min_element(readers)].push_back(rebuilt);
+  }
+
+  // Each just before its first reader, as that is what it is made again for.
+  std::vector<NodeIndex> order() const {
+    std::vector<NodeIndex> order;
+    order.reserve(plan_.nodes.size());
+    for (std::size_t n = 0; order.size() < plan_.nodes.size(); ++n) {
+      if (const auto rebuilt = before_.find(NodeIndex(n)); rebuilt != before_.end())
+        order.insert(order.end(), rebuilt->second.begin(), rebuilt->second.end());
+      order.push_back(NodeIndex(n));
+    }
+    return order;
   }
 
   PlanGraph& plan_;
@@ -79,6 +96,7 @@ class Rebuilder {
   Indexed<PlanNode, char> free_;     // none may become part of a fusion
   Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
   std::vector<std::pair<NodeIndex, PlanNode>> made_;
+  std::map<NodeIndex, std::vector<NodeIndex>> before_;  // by first reader
 };
 
 }  // namespace

@@ -57,25 +57,6 @@ TEST_F(SortTest, OthersGoInTheOrderOfTheirCreation) {
               ElementsAre("x", "a", "b", "c", "d", "last", "sum", "write"));
 }
 
-// It could go at once, as what it is made of is there.
-TEST_F(SortTest, WhatIsMadeAgainComesJustBeforeItsFirstReader) {
-  PlanGraph plan;
-  prune(plan, std::vector<Fetch>{*last}, {});
-  const auto find = [&](std::string_view name) {
-    for (const NodeIndex n : plan.nodes.indices())
-      if (plan.node(n).name() == name) return n;
-    return NodeIndex();
-  };
-  PlanNode again = plan.node(find("a"));
-  again.role = PlanNode::Rebuilt();
-  plan.nodes[find("d")].inputs.push_back({plan.nodes.next(), 0});
-  plan.nodes.add(again);
-  sort_nodes(plan);
-  std::vector<std::string> names;
-  for (const PlanNode& node : plan.nodes) names.push_back(node.name());
-  EXPECT_THAT(names, ElementsAre("x", "a", "b", "c", "a/again", "d", "last"));
-}
-
 TEST_F(SortTest, EagerNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
   devices[1]->memory_space = 1;
   const EagerScope eager(graph);
