@@ -186,10 +186,11 @@ void Session::State::make_room(const Plan& plan, bool counts_fetches) {
 
 // For the steps that are kept, and this plan.
 void Session::State::fit_arenas(const Plan& plan) {
-  if (options.dry_run) return;
-  const std::lock_guard no_run(runtime.run_lock);
   const Plan* const more[] = {&plan};
-  runtime.arenas.resize(use.arena_bytes(more));
+  const std::vector<std::int64_t> bytes = use.arena_bytes(more);
+  if (options.dry_run || runtime.arenas.have(bytes)) return;  // so most wait for no run
+  const std::lock_guard no_run(runtime.run_lock);
+  runtime.arenas.resize(bytes);
 }
 
 Session::Session(const Graph& graph, SessionOptions options)

@@ -1,6 +1,7 @@
 // The arenas of steps that run one after another. What lies there is of one run alone, so a device
 // needs one arena, as large as the largest of these steps wants it.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,6 +22,8 @@ class SharedArenas {
   // successor is made, as both may not fit. If that throws OutOfMemory, the sizes of before hold,
   // and restore() makes these arenas again.
   void resize(std::span<const std::int64_t> bytes);
+  // Whether resize() was called with these last. Who asks is the one that may call it.
+  bool have(std::span<const std::int64_t> bytes) const { return std::ranges::equal(bytes, bytes_); }
   // Makes those that a failed resize() has ended. Throws OutOfMemory.
   void restore() { make(bytes_); }
   std::byte* of(std::size_t device) const { return blocks_[device].data(); }
