@@ -66,6 +66,18 @@ std::vector<std::vector<Tensor>> evaluate_all(const GradientTable& table) {
   return values;
 }
 
+void expect_bits_in_session(const Strategy& strategy, int towers, std::vector<Shape> shapes) {
+  TestGradients gradients(test::devices(towers), std::move(shapes));
+  const GradientTable reduced = strategy.reduce(gradients.table());
+  Session session(gradients.graph, test::on_devices(towers, 2));
+  const auto values = evaluate_all(reduced);
+  for (int v = 0; v < reduced.variables(); ++v) {
+    std::vector<Fetch> fetches;
+    for (const Output& value : reduced.values(v)) fetches.emplace_back(value);
+    EXPECT_EQ(session.run(fetches), values[static_cast<std::size_t>(v)]) << "variable " << v;
+  }
+}
+
 class EveryStrategy : public testing::TestWithParam<Case> {
  protected:
   // As it is and in every packing that it can be used with.
@@ -107,17 +119,7 @@ TEST_P(EveryStrategy, DividesTheMeanOnceByTheNumberOfTowers) {
 TEST_P(EveryStrategy, GivesTheSameBitsInASession) {
   const int towers = GetParam().towers;
   BELFRY_NEED_DEVICES(towers);
-  for (const auto& strategy : strategies()) {
-    TestGradients gradients(test::devices(towers), odd_shapes());
-    const GradientTable reduced = strategy->reduce(gradients.table());
-    Session session(gradients.graph, test::on_devices(towers, 2));
-    const auto values = evaluate_all(reduced);
-    for (int v = 0; v < reduced.variables(); ++v) {
-      std::vector<Fetch> fetches;
-      for (const Output& value : reduced.values(v)) fetches.emplace_back(value);
-      EXPECT_EQ(session.run(fetches), values[static_cast<std::size_t>(v)]) << "variable " << v;
-    }
-  }
+  for (const auto& strategy : strategies()) expect_bits_in_session(*strategy, towers, odd_shapes());
 }
 
 TEST_P(EveryStrategy, KeepsTheVariablesOfEachTower) {
@@ -199,15 +201,7 @@ TEST_P(OtherOrders, GiveEachTowerTheSameSumWithinRounding) {
 TEST_P(OtherOrders, GiveTheSameBitsInASession) {
   const auto [spec, towers] = GetParam();
   BELFRY_NEED_DEVICES(towers);
-  TestGradients gradients(test::devices(towers), {{33, 40}, {5}, {}});
-  const GradientTable reduced = make_strategy(spec)->reduce(gradients.table());
-  Session session(gradients.graph, test::on_devices(towers, 2));
-  const auto values = evaluate_all(reduced);
-  for (int v = 0; v < reduced.variables(); ++v) {
-    std::vector<Fetch> fetches;
-    for (const Output& value : reduced.values(v)) fetches.emplace_back(value);
-    EXPECT_EQ(session.run(fetches), values[static_cast<std::size_t>(v)]) << "variable " << v;
-  }
+  expect_bits_in_session(*make_strategy(spec), towers, {{33, 40}, {5}, {}});
 }
 
 std::vector<Case> other_cases() {
