@@ -12,8 +12,8 @@ namespace belfry {
 
 // Makes second copies of nodes, as they are asked for. What a copy is made of is copied, too, as
 // far as it is in the same scope and nothing outside the scope uses it; the rest are the tensors
-// that are there. A copy has the bits of the first. It waits until the backward pass has come to its
-// scope, as it would take memory before. Copies that nobody reads are pruned as all such nodes.
+// that are there. A copy has the bits of the first. It waits until the backward pass has come to
+// its scope, as it would take memory before. Copies that nobody reads are pruned as all such nodes.
 class Recomputation {
  public:
   // `scopes` as in GradientOptions::recompute.

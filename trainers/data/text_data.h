@@ -32,8 +32,8 @@ struct TextOptions {
   // rest are for tests; or "llmc": token files of llm.c, *train*.bin and *val*.bin.
   std::string tokens = "characters";
   std::int64_t length = 64;
-  std::int64_t per_epoch = 0;    // samples of a training epoch: TokenWindows::per_epoch
-  std::int64_t vocabulary = 0;   // different tokens that the model knows
+  std::int64_t per_epoch = 0;   // samples of a training epoch: TokenWindows::per_epoch
+  std::int64_t vocabulary = 0;  // different tokens that the model knows
 };
 
 // A source of such windows for recipes. With RunDirs::data_dir, from the files in it, else

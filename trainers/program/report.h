@@ -28,13 +28,13 @@ struct Report {
 
   // How gradients become an update.
   struct Update {
-    std::string trainer, allreduce;      // allreduce "" if nothing is combined
-    std::string allreduce_requested;     // "auto" if it was chosen, else the same
-    int gradient_repacking = 0;          // 0: not packed
-    int small_tensors_kb = 0;            // 0: not packed
-    double bucket_mb = 0;                // most MiB of gradients combined at once; 0: no buckets
-    std::string learning_rate;           // what it is: LearningRate::str()
-    std::string async;                   // "ordered" or "free"; "" for other trainers than async
+    std::string trainer, allreduce;   // allreduce "" if nothing is combined
+    std::string allreduce_requested;  // "auto" if it was chosen, else the same
+    int gradient_repacking = 0;       // 0: not packed
+    int small_tensors_kb = 0;         // 0: not packed
+    double bucket_mb = 0;             // most MiB of gradients combined at once; 0: no buckets
+    std::string learning_rate;        // what it is: LearningRate::str()
+    std::string async;                // "ordered" or "free"; "" for other trainers than async
     bool share_replicas = true;
     bool partition_updates = false;  // each process updates a part of every variable
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
