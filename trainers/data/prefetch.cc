@@ -38,8 +38,11 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
     for (std::size_t form = 0; form < plan.forms().size(); ++form)
       slot.batches.push_back(make_form_batch(form));
   order_.resize(static_cast<std::size_t>(plan.order_size()));
-  thread_ = start_thread({input_name(towers), "close other programs"},
-                         [this](std::stop_token stop) { produce(stop); });
+  gathers_ = start_thread({input_name(towers), "close other programs"},
+                          [this](std::stop_token stop) { gather_all(std::move(stop)); });
+  if (stage_)
+    stages_ = start_thread({input_name(towers), "close other programs"},
+                           [this](std::stop_token stop) { stage_all(std::move(stop)); });
 }
 
 Prefetcher::~Prefetcher() = default;
@@ -73,8 +76,8 @@ Batch& Prefetcher::next() {
     ++recycled_;
     changed_.notify_all();
   }
-  changed_.wait(lock, [this] { return filled_ > recycled_ || failure_; });
-  if (filled_ == recycled_) std::rethrow_exception(failure_);
+  changed_.wait(lock, [this] { return ready_ > recycled_ || failure_; });
+  if (ready_ == recycled_) std::rethrow_exception(failure_);
   holding_ = true;
   return slot(recycled_).filled().batch;
 }
@@ -95,7 +98,7 @@ void Prefetcher::fill(Slot& slot, BatchPlan::Position position) {
   }
 }
 
-void Prefetcher::produce(std::stop_token stop) {
+void Prefetcher::gather_all(std::stop_token stop) {
   try {
     BatchPlan::Position position = start_;
     batch_plan_.shuffle(position.epoch, order_);
@@ -107,20 +110,39 @@ void Prefetcher::produce(std::stop_token stop) {
       }
       if (stop.stop_requested()) return;
       fill(slot(made), position);
-      if (stage_) {
-        Batch& batch = slot(made).filled().batch;
-        batch.staged = stage_(batch, stop);
-        if (stop.stop_requested()) return;
-      }
       {
         const std::lock_guard lock(mutex_);
-        ++filled_;
+        ++gathered_;
+        if (!stage_) ++ready_;
         changed_.notify_all();
       }
       if (++position.batch == batch_plan_.batches_per_epoch()) {
         position = {.epoch = position.epoch + 1, .batch = 0};
         batch_plan_.shuffle(position.epoch, order_);
       }
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    (stage_ ? not_gathered_ : failure_) = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+void Prefetcher::stage_all(std::stop_token stop) {
+  try {
+    for (std::int64_t staged = 0;; ++staged) {
+      {
+        std::unique_lock lock(mutex_);
+        const auto has_more = [&] { return gathered_ > staged || not_gathered_; };
+        if (!changed_.wait(lock, stop, has_more)) return;
+        if (gathered_ == staged) std::rethrow_exception(not_gathered_);
+      }
+      Batch& batch = slot(staged).filled().batch;
+      batch.staged = stage_(batch, stop);
+      if (stop.stop_requested()) return;
+      const std::lock_guard lock(mutex_);
+      ++ready_;
+      changed_.notify_all();
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);

@@ -43,9 +43,9 @@ struct TowerSpan {
 };
 
 // An endless stream of batches in the order of a BatchPlan, epoch after epoch, of all towers or of
-// some of them, gathered by a thread into a ring of slots. The batches do not depend on timing or
-// on the numbers of slots and of data workers. Neither side allocates once the constructor has
-// returned. One thread consumes.
+// some of them. A thread gathers them into a ring of slots; another one stages them. The batches do
+// not depend on timing or on the numbers of slots and of data workers. Neither side allocates once
+// the constructor has returned. One thread consumes.
 class Prefetcher {
  public:
   static constexpr std::int64_t kSlots = 3;
@@ -53,14 +53,14 @@ class Prefetcher {
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
   // The first batch is that at `start`. `dataset` must outlive this. With `towers`,
-  // batches have the samples of those alone. The thread stages each batch that it has gathered, if
-  // `stage` is given. `workers` threads gather a batch, this one among them. Throws InvalidArgument
+  // batches have the samples of those alone. With `stage`, a second thread stages each batch while
+  // the next one is gathered. `workers` threads gather a batch. Throws InvalidArgument
   // for fewer than 2 slots or 1 worker, or a plan of another number of samples or without that
   // batch or tower.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {},
              int workers = 1);
-  // Stops the thread at its next batch and waits for it.
+  // Stops the threads at their next batch and waits for them.
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -88,7 +88,8 @@ class Prefetcher {
   static void refresh(FormBatch& batch);
   Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
   void fill(Slot& slot, BatchPlan::Position position);
-  void produce(std::stop_token stop);
+  void gather_all(std::stop_token stop);
+  void stage_all(std::stop_token stop);
 
   const Dataset& dataset_;
   const BatchPlan batch_plan_;
@@ -102,10 +103,11 @@ class Prefetcher {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  // Batches since the start: gathered, and given back. Those in between lie in the ring.
-  std::int64_t filled_ = 0, recycled_ = 0;
-  std::exception_ptr failure_;
-  std::jthread thread_;  // last: it starts when all else is ready and is joined first
+  // Batches since the start: gathered, ready, and given back.
+  std::int64_t gathered_ = 0, ready_ = 0, recycled_ = 0;
+  std::exception_ptr not_gathered_, failure_;  // the next batch, and the next one to be ready
+  // Last: they start when all else is ready and are joined first.
+  std::jthread gathers_, stages_;
 };
 
 }  // namespace belfry

@@ -272,6 +272,18 @@ TEST_F(StagingTest, RethrowsWhatStagingThrew) {
   EXPECT_EQ(test::message_of<IoError>([&] { input.next(); }), "no way there");
 }
 
+TEST_F(StagingTest, StagesWhatWasGatheredBeforeAFailure) {
+  Counting broken(50);
+  broken.fail_at = 2;
+  Prefetcher input(broken, plan_, {}, 3, std::nullopt,
+                   [&](const Batch& batch, std::stop_token stop) {
+                     while (broken.calls() < 3) std::this_thread::yield();
+                     return step_->stage(batch.tensors, std::move(stop));
+                   });
+  for (int step = 0; step < 2; ++step) EXPECT_TRUE(input.next().staged);
+  EXPECT_EQ(test::message_of<IoError>([&] { input.next(); }), "the disk is on fire");
+}
+
 TEST(Prefetcher, RefusesOneSlotAndAForeignPlan) {
   const Counting dataset(50);
   const auto error = [&](std::int64_t samples, std::int64_t step, std::int64_t slots) {
