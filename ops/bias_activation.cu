@@ -40,47 +40,62 @@ struct BiasThen {
   }
 };
 
-// g = f(dy, read), of rows 8 by 8, or what groups of them have left. g may be either of the two.
+// g = f(dy, read), of rows 8 by 8, whose sums are those of fold8(). g may be either of the two.
 template <class F, class X, int N>
 struct BiasGradientLeaf {
   using Value = Wide<X>;
-  static constexpr int kChannels = N;
+  static constexpr int kChannels = N, kEach = 2;
   const X *dy, *read;
   X* g;
   std::int64_t rows, channels;
   X* dbias;
-  const Value* parts;  // null for rows
-  Value* to_parts;     // null in the last step
+  Value* to_parts;  // null in the last launch
 
   BELFRY_HD static Value neutral() { return Add::kNeutral<Value>; }
   BELFRY_HD static Value combine(const Value& a, const Value& b) { return a + b; }
 
-  BELFRY_HD void operator()(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
-    if (parts) {
+  BELFRY_HD bool whole(std::int64_t end) const { return end * kLeaf <= rows; }
+
+  template <bool all>
+  BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
+    // The halves that fold8() adds last. g may be an input: all rows of a half are read first.
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) out[j] = neutral();
+    BELFRY_ROLL
+    for (int half = 0; half < 2; ++half) {
+      Value sums[N];
+      add_half<all>(leaf * kLeaf + half, channel, sums);
       BELFRY_UNROLL
-      for (int j = 0; j < N; ++j) out[j] = parts[leaf * channels + channel + j];
-      return;
-    }
-    Lanes<X, N> row[kLeaf]{};
-    const std::int64_t first = leaf * kLeaf, rest = rows - first;
-    BELFRY_UNROLL
-    for (int k = 0; k < kLeaf; ++k)
-      if (k < rest) row[k] = gradient((first + k) * channels + channel);
-    BELFRY_UNROLL
-    for (int j = 0; j < N; ++j) {
-      const auto term = [&](int k) { return k < rest ? row[k].wide(j) : neutral(); };
-      out[j] = kernels::fold8(Add{}, term(0), term(1), term(2), term(3), term(4), term(5), term(6),
-                              term(7));
+      for (int j = 0; j < N; ++j) out[j] = out[j] + sums[j];
     }
   }
 
-  BELFRY_HD Lanes<X, N> gradient(std::int64_t at) const {
-    Lanes<X, N> lanes = Lanes<X, N>::load(dy + at);
-    const Lanes<X, N> of = Lanes<X, N>::load(read + at);
+  // (first + fifth) + (third + seventh) row from `first` on, without those that do not exist.
+  template <bool all>
+  BELFRY_HD void add_half(std::int64_t first, std::int64_t channel, Value (&sums)[N]) const {
+    constexpr int kRows = kLeaf / 2, kOrder[kRows] = {0, 4, 2, 6};
+    Lanes<X, N> dy_of[kRows]{}, read_of[kRows]{};
+    const auto exists = [&](int k) { return all || first + kOrder[k] < rows; };
+    const auto at = [&](int k) { return (first + kOrder[k]) * channels + channel; };
     BELFRY_UNROLL
-    for (int j = 0; j < N; ++j) lanes.at[j] = Stored<X>::narrow(F{}(lanes.wide(j), of.wide(j)));
-    lanes.store(g + at);
-    return lanes;
+    for (int k = 0; k < kRows; ++k) {
+      if (!exists(k)) continue;
+      dy_of[k] = Lanes<X, N>::load(dy + at(k));
+      read_of[k] = Lanes<X, N>::load(read + at(k));
+    }
+    Value terms[kRows][N];
+    BELFRY_UNROLL
+    for (int k = 0; k < kRows; ++k) {
+      Lanes<X, N> own{};
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) {
+        own.at[j] = Stored<X>::narrow(F{}(dy_of[k].wide(j), read_of[k].wide(j)));
+        terms[k][j] = exists(k) ? own.wide(j) : neutral();
+      }
+      if (exists(k)) own.store(g + at(k));
+    }
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) sums[j] = (terms[0][j] + terms[1][j]) + (terms[2][j] + terms[3][j]);
   }
 
   BELFRY_HD void finish(std::int64_t group, std::int64_t channel, const Value& total) const {
@@ -115,7 +130,7 @@ QueueRun gradient_then_sum(KernelPlan& plan) {
       visit_lanes<X>(rows.channels, {dy, read, g}, [&]<int N>(std::integral_constant<int, N>) {
         over_rows(queue, rows,
                   BiasGradientLeaf<F, X, N>{dy, read, g, rows.rows, rows.channels, p.output<X>(1),
-                                            nullptr, nullptr},
+                                            nullptr},
                   p.workspace());
       });
     };

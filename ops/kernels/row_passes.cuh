@@ -23,9 +23,10 @@ namespace belfry::cuda {
 constexpr std::int64_t kLeaf = 8;        // rows that a thread sums one by one
 constexpr int kRowThreads = 256;         // of a block
 constexpr int kMostLanes = 8;            // threads side by side: 128 bytes of a row
-constexpr int kAtOnce = 4;               // rows that a thread reads before it writes
+constexpr int kPadding = 8;              // values between lines, so that those lie in other banks
+constexpr int kAtOnce = 2;               // rows that a thread reads before it writes
 constexpr int kSummedAtOnce = 2;         // the same of sums, which need more registers
-constexpr int kRowsEach = 2 * kAtOnce;   // of a thread, where rows do not depend on each other
+constexpr int kRowsEach = 4 * kAtOnce;   // of a thread, where rows do not depend on each other
 constexpr std::int64_t kBlocks = 1'056;  // at most: four rounds of 132 multiprocessors
 
 struct RowsOf {
@@ -37,8 +38,8 @@ struct RowsOf {
 // How a block's threads lie on rows and channels.
 template <int N>
 struct Tile {
-  explicit Tile(std::int64_t of_channels) : channels(of_channels) {
-    while (lanes < kMostLanes && lanes * N < channels) lanes *= 2;
+  explicit Tile(std::int64_t of_channels, int most_lanes = kMostLanes) : channels(of_channels) {
+    while (lanes < most_lanes && lanes * N < channels) lanes *= 2;
   }
   BELFRY_HD int width() const { return lanes * N; }  // channels
   BELFRY_HD int lines() const { return kRowThreads / lanes; }
@@ -51,9 +52,10 @@ struct Tile {
   int lanes = 1;
 };
 
-// In registers for two blocks at a time, so that one works while the other waits for memory.
+// In registers for K::kAtATime blocks, so that one works while another waits for memory.
 template <class K>
-__global__ void __launch_bounds__(kRowThreads, 2) run_two_blocks(const __grid_constant__ K kernel) {
+__global__ void __launch_bounds__(kRowThreads, K::kAtATime)
+    run_several_blocks(const __grid_constant__ K kernel) {
   __shared__ typename K::Shared shared;
   kernel(Block{static_cast<std::int64_t>(blockIdx.x), static_cast<int>(blockDim.x)}, shared);
 }
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(kRowThreads, 2) run_two_blocks(const __grid_co
 template <class K>
 void launch_over_rows(KernelQueue& queue, const K& kernel, std::int64_t blocks) {
   if (blocks == 0) return;
-  queue.launch({.function = reinterpret_cast<const void*>(&run_two_blocks<K>),
+  queue.launch({.function = reinterpret_cast<const void*>(&run_several_blocks<K>),
                 .kernel = &kernel,
                 .grid = {.blocks = blocks, .threads = kRowThreads},
                 .on_host = &run_on_host<K>});
@@ -82,16 +84,18 @@ inline std::int64_t groups_of(std::int64_t leaves, std::int64_t channels) {
 
 // Sums over rows by a balanced tree over neighbouring leaves. A Leaf says what is summed:
 //   using Value = ...; static constexpr int kChannels = N;
-//   void operator()(leaf, channel, Value (&out)[N]) const;         terms of N channels
+//   static constexpr int kEach;                           leaves of a thread in one step
+//   bool whole(end) const;                                leaves before `end` lack no row
+//   void term<all>(leaf, channel, Value (&out)[N]) const; terms of N channels; all: a whole leaf
 //   static Value neutral(); static Value combine(left, right);
-//   void finish(group, channel, Value total) const;                takes a result
+//   void finish(group, channel, Value total) const;       takes a result
 template <class Leaf>
 struct RowTree {
   using Value = typename Leaf::Value;
-  static constexpr int N = Leaf::kChannels;
-  static constexpr int kEach = 2, kLevels = 16;
+  static constexpr int N = Leaf::kChannels, kEach = Leaf::kEach, kLevels = 16, kAtATime = 2;
   struct Shared {
-    Value part[kRowThreads * N], levels[kLevels][kMostLanes * N];
+    Value part[kRowThreads * N + kRowThreads / kMostLanes * kPadding];
+    Value levels[kLevels][kMostLanes * N];
   };
   struct Combine {
     BELFRY_HD Value operator()(const Value& a, const Value& b) const { return Leaf::combine(a, b); }
@@ -101,15 +105,23 @@ struct RowTree {
   Tile<N> tile;
   std::int64_t leaves, groups, per_group;
 
-  BELFRY_HD void term(std::int64_t at, std::int64_t end, std::int64_t channel,
+  // The tree over M leaves from `at` on, in registers. Where all of them are whole, the compiler
+  // knows how many rows each has.
+  template <int M, bool all>
+  BELFRY_HD void tree(std::int64_t at, std::int64_t end, std::int64_t channel,
                       Value (&out)[N]) const {
-    if (at < end && channel < tile.channels) return leaf(at, channel, out);
-    BELFRY_UNROLL
-    for (int j = 0; j < N; ++j) out[j] = Leaf::neutral();
-  }
-  BELFRY_HD static void combine(Value (&left)[N], const Value (&right)[N]) {
-    BELFRY_UNROLL
-    for (int j = 0; j < N; ++j) left[j] = Leaf::combine(left[j], right[j]);
+    if constexpr (M > 1) {
+      Value right[N];
+      tree<M / 2, all>(at, end, channel, out);
+      tree<M / 2, all>(at + M / 2, end, channel, right);
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) out[j] = Leaf::combine(out[j], right[j]);
+    } else if (all || (at < end && channel < tile.channels)) {
+      leaf.template term<all>(at, channel, out);
+    } else {
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) out[j] = Leaf::neutral();
+    }
   }
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
@@ -117,8 +129,10 @@ struct RowTree {
     const std::int64_t begin = group * per_group;
     const std::int64_t end = begin + per_group < leaves ? begin + per_group : leaves;
     const int width = tile.width(), lines = tile.lines();
+    const int pitch = width + (tile.lanes == kMostLanes ? kPadding : 0);
+    // Neighbouring lanes lie side by side: column c is channel c % lanes * N + c / lanes.
     const auto part = [&](int line, int column) -> Value& {
-      return shared.part[line * width + column];
+      return shared.part[line * pitch + column];
     };
     std::uint32_t steps = 0;
     do {
@@ -126,56 +140,79 @@ struct RowTree {
         const int lane = thread % tile.lanes, line = thread / tile.lanes;
         const std::int64_t channel = first + lane * N;
         const std::int64_t from = begin + (std::int64_t{steps} * lines + line) * kEach;
-        Value total[N], next[N];
-        term(from, end, channel, total);
-        term(from + 1, end, channel, next);
-        combine(total, next);
+        Value total[N];
+        if (from + kEach <= end && channel < tile.channels && leaf.whole(from + kEach))
+          tree<kEach, true>(from, end, channel, total);
+        else
+          tree<kEach, false>(from, end, channel, total);
         BELFRY_UNROLL
-        for (int j = 0; j < N; ++j) part(line, lane * N + j) = total[j];
+        for (int j = 0; j < N; ++j) part(line, j * tile.lanes + lane) = total[j];
       });
-      // All threads bring each N lines together, then one per channel the rest.
-      block.each([&](int thread) {
-        const int column = thread % width, line = thread / width * N;
-        for (int apart = 1; apart < N; apart *= 2)
-          for (int k = line; k < line + N; k += 2 * apart)
-            part(k, column) = Leaf::combine(part(k, column), part(k + apart, column));
-      });
+      for (int apart = 1; apart < lines; apart *= 2)
+        block.each([&](int thread) {
+          for (int pair = thread; pair < lines / 2 / apart * width; pair += kRowThreads) {
+            Value& left = part(pair / width * 2 * apart, pair % width);
+            left = Leaf::combine(left, part((pair / width * 2 + 1) * apart, pair % width));
+          }
+        });
       block.each([&](int thread) {
         if (thread >= width) return;
-        for (int apart = N; apart < lines; apart *= 2)
-          for (int k = 0; k < lines; k += 2 * apart)
-            part(k, thread) = Leaf::combine(part(k, thread), part(k + apart, thread));
         const auto level = [&](int k) -> Value& { return shared.levels[k][thread]; };
         add_pairwise(Combine{}, steps, level, part(0, thread));
       });
       ++steps;
     } while (begin + std::int64_t{steps} * lines * kEach < end);
     block.each([&](int thread) {
-      if (thread >= width || first + thread >= tile.channels) return;
+      const std::int64_t channel = first + thread % tile.lanes * N + thread / tile.lanes;
+      if (thread >= width || channel >= tile.channels) return;
       const auto level = [&](int k) -> Value& { return shared.levels[k][thread]; };
-      leaf.finish(group, first + thread, pairwise_total(Combine{}, steps, level, Leaf::neutral()));
+      leaf.finish(group, channel, pairwise_total(Combine{}, steps, level, Leaf::neutral()));
     });
   }
 };
 
-// In one launch, or two where there are many rows: `leaf` has `parts` and `to_parts`, which are set
-// here.
+// The leaves of a second launch: what the groups of the first have left.
+template <class Leaf>
+struct GroupLeaf {
+  using Value = typename Leaf::Value;
+  static constexpr int kChannels = 1, kEach = 4;
+  Leaf leaf;
+  const Value* parts;
+
+  BELFRY_HD static Value neutral() { return Leaf::neutral(); }
+  BELFRY_HD static Value combine(const Value& a, const Value& b) { return Leaf::combine(a, b); }
+  BELFRY_HD bool whole(std::int64_t) const { return true; }
+  template <bool all>
+  BELFRY_HD void term(std::int64_t group, std::int64_t channel, Value (&out)[1]) const {
+    out[0] = parts[group * leaf.channels + channel];
+  }
+  BELFRY_HD void finish(std::int64_t group, std::int64_t channel, const Value& total) const {
+    leaf.finish(group, channel, total);
+  }
+};
+
+// In one launch, or two where there are many rows. A leaf has `channels`, and `to_parts`, which is
+// set here: where groups leave their results, or null for the last launch.
 template <class Leaf>
 void over_rows(KernelQueue& queue, const RowsOf& x, Leaf leaf, std::byte* workspace) {
   using Value = typename Leaf::Value;
   const std::int64_t each = leaves_per_group(x.leaves(), x.channels);
   const std::int64_t groups = groups_of(x.leaves(), x.channels);
-  const Tile<Leaf::kChannels> tile(x.channels);
-  const auto run = [&](std::int64_t leaves, std::int64_t of, std::int64_t per_group) {
-    launch_over_rows(queue, RowTree<Leaf>{leaf, tile, leaves, of, per_group}, tile.across() * of);
+  const auto run = [&](const auto& of, auto tile, std::int64_t leaves, std::int64_t into,
+                       std::int64_t per_group) {
+    using Terms = std::remove_cvref_t<decltype(of)>;
+    launch_over_rows(queue, RowTree<Terms>{of, tile, leaves, into, per_group},
+                     tile.across() * into);
   };
-  leaf.parts = nullptr;
-  leaf.to_parts = groups == 1 ? nullptr : reinterpret_cast<Value*>(workspace);
-  run(x.leaves(), groups, each);
+  Value* const parts = reinterpret_cast<Value*>(workspace);
+  leaf.to_parts = groups == 1 ? nullptr : parts;
+  run(leaf, Tile<Leaf::kChannels>(x.channels), x.leaves(), groups, each);
   if (groups == 1) return;
-  leaf.parts = reinterpret_cast<const Value*>(workspace);
   leaf.to_parts = nullptr;
-  run(groups, 1, groups);
+  // A step of a block takes all groups of its channels.
+  int lanes = kMostLanes;
+  while (lanes > 1 && kRowThreads / lanes * GroupLeaf<Leaf>::kEach < groups) lanes /= 2;
+  run(GroupLeaf<Leaf>{leaf, parts}, Tile<1>(x.channels, lanes), groups, 1, groups);
 }
 
 // Bytes of workspace for that.
@@ -191,7 +228,7 @@ std::int64_t parts_bytes(const RowsOf& x) {
 //   Rows of kAtOnce, read by load(at) and written by store(at, factors, column).
 template <class Pass>
 struct EachRow {
-  static constexpr int N = Pass::kChannels;
+  static constexpr int N = Pass::kChannels, kAtATime = 4;
   using Shared = typename Pass::Factors;
   Pass pass;
   Tile<N> tile;

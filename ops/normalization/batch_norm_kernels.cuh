@@ -10,32 +10,30 @@ namespace belfry::cuda::batch_norm {
 
 using kernels::Spread;
 
-// Of rows 8 by 8, or of what groups of them have left.
+// Of rows 8 by 8.
 template <class X, int N>
 struct MomentLeaf {
   using T = Wide<X>;
   using Value = Spread<T>;
-  static constexpr int kChannels = N;
+  static constexpr int kChannels = N, kEach = 4;
   const X* x;
   std::int64_t rows, channels;
   T *mean, *variance;
-  T* count;            // null: `variance` is one; else it is the sum of squares
-  const T* weight;     // beside `count`; null: 1
-  const Value* parts;  // null for rows
-  Value* to_parts;     // null in the last step
+  T* count;         // null: `variance` is one; else it is the sum of squares
+  const T* weight;  // beside `count`; null: 1
+  Value* to_parts;  // null in the last launch
 
   BELFRY_HD static Value neutral() { return {0, 0, 0}; }
   BELFRY_HD static Value combine(const Value& a, const Value& b) { return kernels::combined(a, b); }
 
+  BELFRY_HD bool whole(std::int64_t end) const { return end * kLeaf <= rows; }
+
   // Means are summed as differences from the first row: a large one does not swallow them.
-  BELFRY_HD void operator()(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
-    if (parts) {
-      BELFRY_UNROLL
-      for (int j = 0; j < N; ++j) out[j] = parts[leaf * channels + channel + j];
-      return;
-    }
+  template <bool all>
+  BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
     const X* const from = x + leaf * kLeaf * channels + channel;
-    const std::int64_t rest = rows - leaf * kLeaf, number = rest < kLeaf ? rest : kLeaf;
+    const std::int64_t rest = rows - leaf * kLeaf;
+    const std::int64_t number = all || rest > kLeaf ? kLeaf : rest;
     Lanes<X, N> row[kLeaf]{};
     BELFRY_UNROLL
     for (int k = 0; k < kLeaf; ++k)
@@ -46,7 +44,7 @@ struct MomentLeaf {
       const T first = row[0].wide(j);
       BELFRY_UNROLL
       for (int k = 1; k < kLeaf; ++k) sum += row[k].wide(j) - first;
-      const T middle = first + sum / static_cast<T>(number);
+      const T middle = first + (all ? sum * (T(1) / T(kLeaf)) : sum / static_cast<T>(number));
       BELFRY_UNROLL
       for (int k = 0; k < kLeaf; ++k) {
         const T distance = row[k].wide(j) - middle;
@@ -77,7 +75,7 @@ template <class X, int N>
 struct ProductLeaf {
   using T = Wide<X>;
   using Value = Products<T>;
-  static constexpr int kChannels = N;
+  static constexpr int kChannels = N, kEach = 4;
   const X *dy, *x, *y;  // y may be null
   X* g;                 // where it goes, if there is y; may be dy
   const T *mean, *variance;
@@ -86,7 +84,6 @@ struct ProductLeaf {
   T *products, *dgamma, *dbeta;
   const T* gamma;
   T *dmean, *dvariance;  // null: of moments that are x's own
-  const Value* parts;
   Value* to_parts;
 
   BELFRY_HD static Value neutral() { return {0, 0}; }
@@ -94,12 +91,10 @@ struct ProductLeaf {
     return {a.sum + b.sum, a.product + b.product};
   }
 
-  BELFRY_HD void operator()(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
-    if (parts) {
-      BELFRY_UNROLL
-      for (int j = 0; j < N; ++j) out[j] = parts[leaf * channels + channel + j];
-      return;
-    }
+  BELFRY_HD bool whole(std::int64_t end) const { return end * kLeaf <= rows; }
+
+  template <bool all>
+  BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
     T middle[N];
     BELFRY_UNROLL
     for (int j = 0; j < N; ++j) {
@@ -107,15 +102,17 @@ struct ProductLeaf {
       out[j] = neutral();
     }
     BELFRY_ROLL
-    for (int k = 0; k < kLeaf; k += kSummedAtOnce) add_rows(leaf * kLeaf + k, channel, middle, out);
+    for (int k = 0; k < kLeaf; k += kSummedAtOnce)
+      add_rows<all>(leaf * kLeaf + k, channel, middle, out);
   }
 
+  template <bool all>
   BELFRY_HD void add_rows(std::int64_t first, std::int64_t channel, const T (&middle)[N],
                           Value (&out)[N]) const {
     Lanes<X, N> g_of[kSummedAtOnce]{}, x_of[kSummedAtOnce]{}, y_of[kSummedAtOnce]{};
     BELFRY_UNROLL
     for (int k = 0; k < kSummedAtOnce; ++k) {
-      if (first + k >= rows) break;
+      if (!all && first + k >= rows) break;
       const std::int64_t at = (first + k) * channels + channel;
       g_of[k] = Lanes<X, N>::load(dy + at);
       x_of[k] = Lanes<X, N>::load(x + at);
@@ -123,7 +120,7 @@ struct ProductLeaf {
     }
     BELFRY_UNROLL
     for (int k = 0; k < kSummedAtOnce; ++k) {
-      if (first + k >= rows) break;
+      if (!all && first + k >= rows) break;
       if (y) {
         BELFRY_UNROLL
         for (int j = 0; j < N; ++j)
@@ -256,10 +253,9 @@ template <class X>
 void find_moments(KernelQueue& queue, const RowsOf& e, const X* x, Wide<X>* mean, Wide<X>* variance,
                   Wide<X>* count, const Wide<X>* weight, std::byte* workspace) {
   visit_lanes<X>(e.channels, {x}, [&]<int N>(std::integral_constant<int, N>) {
-    over_rows(
-        queue, e,
-        MomentLeaf<X, N>{x, e.rows, e.channels, mean, variance, count, weight, nullptr, nullptr},
-        workspace);
+    over_rows(queue, e,
+              MomentLeaf<X, N>{x, e.rows, e.channels, mean, variance, count, weight, nullptr},
+              workspace);
   });
 }
 
@@ -297,11 +293,11 @@ void find_gradient(KernelQueue& queue, const RowsOf& e, const Backward<X>& p, do
   T* const products = reinterpret_cast<T*>(workspace + parts_bytes<Products<T>>(e));
   visit_lanes<X>(
       e.channels, {p.dy, p.x, p.y, p.g, p.dx}, [&]<int N>(std::integral_constant<int, N>) {
-        over_rows(queue, e,
-                  ProductLeaf<X, N>{p.dy, p.x, p.y, p.g, p.mean, p.variance, small, e.rows,
-                                    e.channels, products, p.dgamma, p.dbeta, p.gamma, p.dmean,
-                                    p.dvariance, nullptr, nullptr},
-                  workspace);
+        over_rows(
+            queue, e,
+            ProductLeaf<X, N>{p.dy, p.x, p.y, p.g, p.mean, p.variance, small, e.rows, e.channels,
+                              products, p.dgamma, p.dbeta, p.gamma, p.dmean, p.dvariance, nullptr},
+            workspace);
         const X* const g = p.y ? p.g : p.dy;
         if (p.dmean)
           over_each_row(queue, e,
