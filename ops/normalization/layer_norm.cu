@@ -1,7 +1,6 @@
 // Layer and RMS normalisation, with or without the sums around it (fused_layer_norm.h): a block
-// takes a row. X is the type of y and dy, S that of the rows: both are of f32 or f64, or X is of 16
-// bits and S the same or f32.
-#include "belfry/framework/cuda/kernels/column_tree.h"
+// takes one row, or several short ones. X is the type of y and dy, S that of the rows: both are of
+// f32 or f64, or X is of 16 bits and S the same or f32.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/pack.h"
@@ -9,6 +8,7 @@
 #include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/kernels/row_norm.h"
+#include "belfry/ops/kernels/row_passes.cuh"
 #include "belfry/ops/normalization/fused_layer_norm.h"
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/normalization/layer_norm_impl.h"
@@ -19,11 +19,26 @@ namespace {
 using kernels::Add;
 using kernels::RowScale;
 
+// Short rows are kept in shared memory; the others are read again.
+template <class T, int R>
+struct KeptRows {
+  static constexpr std::int64_t kPitch = kShortRow<T> + 16;  // neighbouring rows lie in other banks
+  T at[R][kPitch];
+};
 template <class T>
+struct KeptRows<T, 1> {};
+
+template <class T, int R>
 struct NormShared {
-  FoldShared<T> fold;
-  RowScale<T> by;
-  T offset;
+  RowFolds<T, R> folds;
+  RowScale<T> by[R];
+  T offset[R], slope[R];
+  KeptRows<T, R> x;
+};
+
+template <class T, int R>
+struct NormGradShared : NormShared<T, R> {
+  KeptRows<T, R> weighted;
 };
 
 template <class X>
@@ -31,159 +46,245 @@ BELFRY_HD X rounded_sum(Wide<X> a, Wide<X> b) {
   return Stored<X>::narrow(a + b);
 }
 
-// Leaves in shared.by what kernels::row_scale() gives, for x [n].
-template <class S, class T>
-BELFRY_HD void find_scale(const Block& block, NormShared<T>& shared, bool centred, const S* x,
-                          std::int64_t n, T epsilon) {
-  const T count = static_cast<T>(n);
-  const auto at = [x](std::int64_t i) { return Stored<S>::widen(x[i]); };
-  if (centred) fold(block, shared.fold, Add{}, 0, n, [&](std::int64_t i) { return at(i) - at(0); });
-  block.each([&](int thread) {
-    if (thread == 0) shared.by.mean = centred ? at(0) + shared.fold.total / count : T(0);
-  });
-  fold(block, shared.fold, Add{}, 0, n,
-       [&](std::int64_t i) { return (at(i) - shared.by.mean) * (at(i) - shared.by.mean); });
-  block.each([&](int thread) {
-    if (thread == 0) shared.by.scale = T(1) / math::sqrt(shared.fold.total / count + epsilon);
-  });
+// Leaves in shared.by what kernels::row_scale() gives, for rows of x(row, i).
+template <class T, int R, class Value>
+BELFRY_HD void find_scales(const Block& block, NormShared<T, R>& shared, bool centred,
+                           const RowBlocks<R>& by, T epsilon, const Value& x) {
+  const T count = static_cast<T>(by.columns);
+  if (centred)
+    fold_rows(
+        block, shared.folds, Add{}, by,
+        [&](int row, std::int64_t i) { return x(row, i) - x(row, 0); },
+        [&](int row, T total) { shared.by[row].mean = x(row, 0) + total / count; });
+  else
+    block.each([&](int thread) {
+      if (thread < R) shared.by[thread].mean = T(0);
+    });
+  fold_rows(
+      block, shared.folds, Add{}, by,
+      [&](int row, std::int64_t i) {
+        const T distance = x(row, i) - shared.by[row].mean;
+        return distance * distance;
+      },
+      [&](int row, T total) { shared.by[row].scale = T(1) / math::sqrt(total / count + epsilon); });
 }
 
-// What the graph rounds is rounded here. y may be x, and sum may be rows, or y.
-template <class X, class S>
+// R rows to a block, N elements at once. What the graph rounds is rounded here. y may be x, and sum
+// may be rows, or y.
+template <class X, class S, int R, int N>
 struct NormRow {
   using T = Wide<S>;
-  using Shared = NormShared<T>;
+  using Shared = NormShared<T, R>;
+  RowBlocks<R> by;
   const X *x, *bias;  // null: nothing is added
   const S* rows;
   const T *gamma, *beta;  // beta: of layer norm, which is centred
-  std::int64_t columns;
   T epsilon;
   X* y;
   S* sum;  // where x + rows goes, if there is x
 
-  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t first = block.index * columns;
-    const S* from = rows + first;
-    if (x) {
-      for_each(block, columns, [&](std::int64_t i) {
-        X term = x[first + i];
-        if (bias) term = rounded_sum<X>(Stored<X>::widen(term), Stored<X>::widen(bias[i]));
-        sum[first + i] = rounded_sum<S>(Stored<X>::widen(term), Stored<S>::widen(from[i]));
-      });
-      from = sum + first;
+  BELFRY_HD Lanes<S, N> row_of(std::int64_t at, std::int64_t column) const {
+    Lanes<S, N> row = Lanes<S, N>::load(rows + at);
+    if (!x) return row;
+    Lanes<X, N> term = Lanes<X, N>::load(x + at);
+    const Lanes<X, N> of_bias = bias ? Lanes<X, N>::load(bias + column) : Lanes<X, N>{};
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      if (bias) term.at[j] = rounded_sum<X>(term.wide(j), of_bias.wide(j));
+      row.at[j] = rounded_sum<S>(term.wide(j), row.wide(j));
     }
-    X* const to = y + first;
-    find_scale(block, shared, beta != nullptr, from, columns, epsilon);
-    for_each(block, columns, [&](std::int64_t i) {
-      const T centred = Stored<S>::widen(from[i]) - shared.by.mean;
-      const T scaled = centred * shared.by.scale * gamma[i];
-      to[i] = Stored<X>::narrow(beta ? scaled + beta[i] : scaled);
+    row.store(sum + at);
+    return row;
+  }
+
+  BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const S* const from = x ? sum : rows;
+    const auto place = [&](int row) { return (by.first(block) + row) * by.columns; };
+    const auto value = [&](int row, std::int64_t i) {
+      if constexpr (R > 1)
+        return shared.x.at[row][i];
+      else
+        return Stored<S>::widen(from[place(row) + i]);
+    };
+    if (R > 1 || x)
+      by.template each<N>(block, [&](int row, std::int64_t i) {
+        const Lanes<S, N> lanes = row_of(place(row) + i, i);
+        if constexpr (R > 1)
+          for (int j = 0; j < N; ++j) shared.x.at[row][i + j] = lanes.wide(j);
+      });
+    find_scales(block, shared, beta != nullptr, by, epsilon, value);
+    by.template each<N>(block, [&](int row, std::int64_t i) {
+      const RowScale<T>& of = shared.by[row];
+      const Lanes<T, N> factors = Lanes<T, N>::load(gamma + i);
+      const Lanes<T, N> offsets = beta ? Lanes<T, N>::load(beta + i) : Lanes<T, N>{};
+      Lanes<X, N> out{};
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) {
+        const T scaled = (value(row, i + j) - of.mean) * of.scale * factors.at[j];
+        out.at[j] = Stored<X>::narrow(beta ? scaled + offsets.at[j] : scaled);
+      }
+      out.store(y + place(row) + i);
     });
   }
 };
 
 // dx, to which `other` is added unless it is null, and the scales of rows.
-template <class X, class S>
+template <class X, class S, int R, int N>
 struct NormGradRow {
   using T = Wide<S>;
-  using Shared = NormShared<T>;
+  using Shared = NormGradShared<T, R>;
+  RowBlocks<R> by;
   bool centred;
   const X* dy;
   const S *x, *other;
   const T* gamma;
-  std::int64_t columns;
   T epsilon;
   RowScale<T>* scales;
   S* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t first = block.index * columns;
-    const S* const from = x + first;
-    const auto weighted = [this, first](std::int64_t i) {
-      return Stored<X>::widen(dy[first + i]) * gamma[i];
+    const auto place = [&](int row) { return (by.first(block) + row) * by.columns; };
+    const auto value = [&](int row, std::int64_t i) {
+      if constexpr (R > 1)
+        return shared.x.at[row][i];
+      else
+        return Stored<S>::widen(x[place(row) + i]);
     };
-    const auto normed = [&](std::int64_t i) {
-      return (Stored<S>::widen(from[i]) - shared.by.mean) * shared.by.scale;
+    const auto weighted = [&](int row, std::int64_t i) {
+      if constexpr (R > 1)
+        return shared.weighted.at[row][i];
+      else
+        return Stored<X>::widen(dy[place(row) + i]) * gamma[i];
     };
-    const T count = static_cast<T>(columns);
-    find_scale(block, shared, centred, from, columns, epsilon);
-    if (centred) fold(block, shared.fold, Add{}, 0, columns, weighted);
-    block.each([&](int thread) {
-      if (thread > 0) return;
-      shared.offset = centred ? shared.fold.total / count : T(0);
-      scales[block.index] = shared.by;
-    });
-    fold(block, shared.fold, Add{}, 0, columns,
-         [&](std::int64_t i) { return weighted(i) * normed(i); });
-    for_each(block, columns, [&](std::int64_t i) {
-      const T slope = shared.fold.total / count;
-      S own =
-          Stored<S>::narrow(shared.by.scale * (weighted(i) - shared.offset - normed(i) * slope));
-      if (other) own = rounded_sum<S>(Stored<S>::widen(own), Stored<S>::widen(other[first + i]));
-      dx[first + i] = own;
+    const auto normed = [&](int row, std::int64_t i) {
+      return (value(row, i) - shared.by[row].mean) * shared.by[row].scale;
+    };
+    if constexpr (R > 1)
+      by.template each<N>(block, [&](int row, std::int64_t i) {
+        const auto dy_of = Lanes<X, N>::load(dy + place(row) + i);
+        const auto x_of = Lanes<S, N>::load(x + place(row) + i);
+        const auto factors = Lanes<T, N>::load(gamma + i);
+        for (int j = 0; j < N; ++j) {
+          shared.x.at[row][i + j] = x_of.wide(j);
+          shared.weighted.at[row][i + j] = dy_of.wide(j) * factors.at[j];
+        }
+      });
+    const T count = static_cast<T>(by.columns);
+    find_scales(block, shared, centred, by, epsilon, value);
+    if (centred)
+      fold_rows(block, shared.folds, Add{}, by, weighted,
+                [&](int row, T total) { shared.offset[row] = total / count; });
+    else
+      block.each([&](int thread) {
+        if (thread < R) shared.offset[thread] = T(0);
+      });
+    fold_rows(
+        block, shared.folds, Add{}, by,
+        [&](int row, std::int64_t i) { return weighted(row, i) * normed(row, i); },
+        [&](int row, T total) {
+          shared.slope[row] = total / count;
+          scales[by.first(block) + row] = shared.by[row];
+        });
+    by.template each<N>(block, [&](int row, std::int64_t i) {
+      const std::int64_t at = place(row) + i;
+      const Lanes<S, N> others = other ? Lanes<S, N>::load(other + at) : Lanes<S, N>{};
+      Lanes<S, N> out{};
+      BELFRY_UNROLL
+      for (int j = 0; j < N; ++j) {
+        const T own = shared.by[row].scale * (weighted(row, i + j) - shared.offset[row] -
+                                              normed(row, i + j) * shared.slope[row]);
+        out.at[j] = Stored<S>::narrow(own);
+        if (other) out.at[j] = rounded_sum<S>(out.wide(j), others.wide(j));
+      }
+      out.store(dx + at);
     });
   }
 };
+
+// Calls f with how many rows a block takes, and how many elements a thread has at once: several of
+// both where rows are short and so many that all of a GPU has work.
+template <class X, class S, class F>
+void visit_row_blocks(const RowsOf& rows, std::initializer_list<const void*> tensors, const F& f) {
+  constexpr std::int64_t kManyBlocks = 264;  // two for each of 132 multiprocessors
+  constexpr int N = Pack<std::conditional_t<(sizeof(X) > sizeof(S)), X, S>>::kSize;
+  bool packed = rows.channels <= kShortRow<Wide<S>> && rows.rows >= kManyBlocks * kShortRows &&
+                rows.channels % N == 0;
+  for (const void* tensor : tensors) packed = packed && on_16_bytes(tensor);
+  if (packed)
+    f(std::integral_constant<int, kShortRows>{}, std::integral_constant<int, N>{});
+  else
+    f(std::integral_constant<int, 1>{}, std::integral_constant<int, 1>{});
+}
 
 template <class T>
 struct FactorGradients {
   T gamma, beta;
 };
 
-// Sums over rows 8 by 8, or over what groups of them have left: those of kernels::column_sums().
-template <class X, class S>
+// Of rows 8 by 8: their sums are those of kernels::column_sums().
+template <class X, class S, int N>
 struct FactorLeaf {
   using T = Wide<S>;
   using Value = FactorGradients<T>;
+  static constexpr int kChannels = N, kEach = 2;
   const X* dy;
   const S* x;
   const RowScale<T>* scales;
-  const Value* parts;  // null for rows
-  std::int64_t rows, columns;
-  Value* to_parts;  // null in the last step
+  std::int64_t rows, channels;
   T *dgamma, *dbeta;
+  Value* to_parts;  // null in the last launch
 
   BELFRY_HD static Value neutral() { return {Add::kNeutral<T>, Add::kNeutral<T>}; }
   BELFRY_HD static Value combine(const Value& a, const Value& b) {
     return {a.gamma + b.gamma, a.beta + b.beta};
   }
-  BELFRY_HD Value row(std::int64_t r, std::int64_t column) const {
-    if (r >= rows) return neutral();
-    const T d = Stored<X>::widen(dy[r * columns + column]);
-    const T centred = Stored<S>::widen(x[r * columns + column]) - scales[r].mean;
-    return {d * (centred * scales[r].scale), d};
+  BELFRY_HD bool whole(std::int64_t end) const { return end * kLeaf <= rows; }
+
+  template <bool all>
+  BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
+    Lanes<X, N> dy_of[kLeaf]{};
+    Lanes<S, N> x_of[kLeaf]{};
+    RowScale<T> by[kLeaf]{};
+    const std::int64_t first = leaf * kLeaf, rest = rows - first;
+    BELFRY_UNROLL
+    for (int k = 0; k < kLeaf; ++k) {
+      if (!all && k >= rest) continue;
+      const std::int64_t at = (first + k) * channels + channel;
+      dy_of[k] = Lanes<X, N>::load(dy + at);
+      x_of[k] = Lanes<S, N>::load(x + at);
+      by[k] = scales[first + k];
+    }
+    BELFRY_UNROLL
+    for (int j = 0; j < N; ++j) {
+      Value v[kLeaf];
+      BELFRY_UNROLL
+      for (int k = 0; k < kLeaf; ++k) {
+        const T d = dy_of[k].wide(j);
+        v[k] = all || k < rest ? Value{d * ((x_of[k].wide(j) - by[k].mean) * by[k].scale), d}
+                               : neutral();
+      }
+      out[j] = combine(combine(combine(v[0], v[4]), combine(v[2], v[6])),
+                       combine(combine(v[1], v[5]), combine(v[3], v[7])));
+    }
   }
-  BELFRY_HD Value operator()(std::int64_t, std::int64_t leaf, std::int64_t column) const {
-    if (parts) return parts[leaf * columns + column];
-    Value v[8];
-    for (int k = 0; k < 8; ++k) v[k] = row(leaf * 8 + k, column);
-    return combine(combine(combine(v[0], v[4]), combine(v[2], v[6])),
-                   combine(combine(v[1], v[5]), combine(v[3], v[7])));
-  }
-  BELFRY_HD void finish(std::int64_t, std::int64_t group, std::int64_t column,
-                        const Value& total) const {
+
+  BELFRY_HD void finish(std::int64_t group, std::int64_t channel, const Value& total) const {
     if (to_parts) {
-      to_parts[group * columns + column] = total;
+      to_parts[group * channels + channel] = total;
       return;
     }
-    dgamma[column] = total.gamma;
-    if (dbeta) dbeta[column] = total.beta;
+    dgamma[channel] = total.gamma;
+    if (dbeta) dbeta[channel] = total.beta;
   }
 };
 
-// In one launch, or two where there are many rows.
-template <class X, class S>
-void sum_over_rows(KernelQueue& queue, FactorLeaf<X, S> leaf, FactorGradients<Wide<S>>* parts) {
-  const std::int64_t leaves = (leaf.rows + 7) / 8;
-  const LeafGroups by(leaves);
-  leaf.to_parts = by.groups == 1 ? nullptr : parts;
-  column_tree(queue, leaf, 1, leaves, leaf.columns, by);
-  if (by.groups == 1) return;
-  leaf.parts = parts;
-  leaf.to_parts = nullptr;
-  LeafGroups one(1);
-  one.per_group = by.groups;
-  column_tree(queue, leaf, 1, by.groups, leaf.columns, one);
+// Lanes of 16 bytes of the wider type.
+template <class X, class S, class F>
+void visit_lanes_of_both(std::int64_t columns, const X* dy, const S* x, const F& f) {
+  if constexpr (sizeof(X) > sizeof(S))
+    visit_lanes<X>(columns, {dy, x}, f);
+  else
+    visit_lanes<S>(columns, {dy, x}, f);
 }
 
 template <bool centred>
@@ -209,61 +310,72 @@ QueueRun norm(KernelPlan& plan) {
   const double epsilon = epsilon_of<centred>(plan);
   return visit_rows(plan.dtype(), plan.input(rows).dtype, [&]<class X, class S>(X, S) -> QueueRun {
     using T = Wide<S>;
-    return
-        [=, grid = rows_of(shape), columns = shape.back()](const Pointers& p, KernelQueue& queue) {
-          launch(queue,
-                 NormRow<X, S>{.x = rows > 0 ? p.input<X>(0) : nullptr,
-                               .bias = gamma > 2 ? p.input<X>(2) : nullptr,
-                               .rows = p.input<S>(rows),
-                               .gamma = p.input<T>(gamma),
-                               .beta = centred ? p.input<T>(gamma + 1) : nullptr,
-                               .columns = columns,
-                               .epsilon = static_cast<T>(epsilon),
-                               .y = p.output<X>(),
-                               .sum = p.output<S>(p.outputs() - 1)},
-                 grid);
-        };
+    return [=, of = RowsOf(shape)](const Pointers& p, KernelQueue& queue) {
+      const X* const x = rows > 0 ? p.input<X>(0) : nullptr;
+      const X* const bias = gamma > 2 ? p.input<X>(2) : nullptr;
+      const T* const beta = centred ? p.input<T>(gamma + 1) : nullptr;
+      S* const sum = p.output<S>(p.outputs() - 1);
+      visit_row_blocks<X, S>(
+          of, {x, bias, p.input<S>(rows), p.input<T>(gamma), beta, p.output<X>(), sum},
+          [&]<int R, int N>(std::integral_constant<int, R>, std::integral_constant<int, N>) {
+            const RowBlocks<R> by{of.rows, of.channels};
+            launch(queue,
+                   NormRow<X, S, R, N>{.by = by,
+                                       .x = x,
+                                       .bias = bias,
+                                       .rows = p.input<S>(rows),
+                                       .gamma = p.input<T>(gamma),
+                                       .beta = beta,
+                                       .epsilon = static_cast<T>(epsilon),
+                                       .y = p.output<X>(),
+                                       .sum = sum},
+                   by.grid());
+          });
+    };
   });
 }
 
 template <bool centred>
 QueueRun norm_grad(KernelPlan& plan) {
-  const Shape& shape = plan.input(1).shape;
-  const Grid grid = rows_of(shape);
-  const LeafGroups groups((grid.blocks + 7) / 8);
-  const std::int64_t parts = groups.groups == 1 ? 0 : groups.groups * shape.back();
+  const RowsOf rows(plan.input(1).shape);
   const double epsilon = epsilon_of<centred>(plan);
   return visit_rows(plan.input(0).dtype, plan.dtype(), [&]<class X, class S>(X, S) -> QueueRun {
     using T = Wide<S>;
-    plan.workspace(parts * static_cast<std::int64_t>(sizeof(FactorGradients<T>)) +
-                   grid.blocks * static_cast<std::int64_t>(sizeof(RowScale<T>)));
-    return [=, columns = shape.back()](const Pointers& p, KernelQueue& queue) {
-      auto* const sums = reinterpret_cast<FactorGradients<T>*>(p.workspace());
-      auto* const scales = reinterpret_cast<RowScale<T>*>(sums + parts);
+    const std::int64_t parts = parts_bytes<FactorGradients<T>>(rows);
+    plan.workspace(parts + rows.rows * static_cast<std::int64_t>(sizeof(RowScale<T>)));
+    return [=](const Pointers& p, KernelQueue& queue) {
+      auto* const scales = reinterpret_cast<RowScale<T>*>(p.workspace() + parts);
       const X* const dy = p.input<X>(0);
       const S* const x = p.input<S>(1);
-      launch(queue,
-             NormGradRow<X, S>{.centred = centred,
-                               .dy = dy,
-                               .x = x,
-                               .other = p.inputs() > 3 ? p.input<S>(3) : nullptr,
-                               .gamma = p.input<T>(2),
-                               .columns = columns,
-                               .epsilon = static_cast<T>(epsilon),
-                               .scales = scales,
-                               .dx = p.output<S>()},
-             grid);
-      sum_over_rows(queue,
-                    FactorLeaf<X, S>{.dy = dy,
-                                     .x = x,
-                                     .scales = scales,
-                                     .parts = nullptr,
-                                     .rows = grid.blocks,
-                                     .columns = columns,
-                                     .to_parts = nullptr,
-                                     .dgamma = p.output<T>(1),
-                                     .dbeta = centred ? p.output<T>(2) : nullptr},
-                    sums);
+      const S* const other = p.inputs() > 3 ? p.input<S>(3) : nullptr;
+      visit_row_blocks<X, S>(
+          rows, {dy, x, other, p.input<T>(2), p.output<S>()},
+          [&]<int R, int N>(std::integral_constant<int, R>, std::integral_constant<int, N>) {
+            const RowBlocks<R> by{rows.rows, rows.channels};
+            launch(queue,
+                   NormGradRow<X, S, R, N>{.by = by,
+                                           .centred = centred,
+                                           .dy = dy,
+                                           .x = x,
+                                           .other = other,
+                                           .gamma = p.input<T>(2),
+                                           .epsilon = static_cast<T>(epsilon),
+                                           .scales = scales,
+                                           .dx = p.output<S>()},
+                   by.grid());
+          });
+      visit_lanes_of_both(rows.channels, dy, x, [&]<int N>(std::integral_constant<int, N>) {
+        over_rows(queue, rows,
+                  FactorLeaf<X, S, N>{.dy = dy,
+                                      .x = x,
+                                      .scales = scales,
+                                      .rows = rows.rows,
+                                      .channels = rows.channels,
+                                      .dgamma = p.output<T>(1),
+                                      .dbeta = centred ? p.output<T>(2) : nullptr,
+                                      .to_parts = nullptr},
+                  p.workspace());
+      });
     };
   });
 }

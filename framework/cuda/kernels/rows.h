@@ -1,5 +1,7 @@
 // Blocks that take a row of the last axis each, as those of softmax and layer normalisation do.
 #pragma once
+#include <type_traits>
+
 #include "belfry/framework/base/shape.h"
 #include "belfry/framework/cuda/kernels/fold.h"
 
@@ -17,6 +19,82 @@ BELFRY_HD void for_each(const Block& block, std::int64_t n, const F& f) {
 inline Grid rows_of(const Shape& shape) {
   return {.blocks = shape.elements() == 0 ? 0 : shape.elements() / shape.back(),
           .threads = kFoldThreads};
+}
+
+// R rows of so many columns to a block of kFoldThreads: 1, or kShortRows, which have a warp each.
+template <int R>
+struct RowBlocks {
+  static constexpr int kThreads = kFoldThreads / R;  // of a row
+  std::int64_t rows, columns;
+
+  Grid grid() const {
+    return {.blocks = columns == 0 ? 0 : (rows + R - 1) / R, .threads = kFoldThreads};
+  }
+  BELFRY_HD std::int64_t first(const Block& block) const { return block.index * R; }
+  // f(row of the block, i) for every N-th i < columns, which N divides.
+  template <int N, class F>
+  BELFRY_HD void each(const Block& block, const F& f) const {
+    block.each([&](int thread) {
+      const int row = thread / kThreads;
+      if (first(block) + row >= rows) return;
+      for (std::int64_t i = thread % kThreads * N; i < columns; i += kThreads * N) f(row, i);
+    });
+  }
+};
+inline constexpr int kShortRows = kFoldThreads / 32;
+// Columns of a short row of T, at most: 4 KiB of it.
+template <class T>
+inline constexpr std::int64_t kShortRow = 4096 / static_cast<int>(sizeof(T));
+static_assert(kShortRow<float> <= kChunk);
+
+template <class T, int R>
+struct RowFolds {
+  T few[R][32];
+};
+template <class T>
+struct RowFolds<T, 1> {
+  FoldShared<T> fold;
+};
+
+// fold() of value(row of the block, i) for i < columns. A thread of each row calls
+// done(row of the block, total).
+template <class Op, class T, int R, class Value, class Done>
+BELFRY_HD void fold_rows(const Block& block, RowFolds<T, R>& shared, Op op, const RowBlocks<R>& by,
+                         const Value& value, const Done& done) {
+  using kernels::fold8;
+  if constexpr (R == 1) {
+    fold(block, shared.fold, op, 0, by.columns, [&](std::int64_t i) { return value(0, i); });
+    block.each([&](int thread) {
+      if (thread == 0) done(0, shared.fold.total);
+    });
+  } else {  // one chunk; a half of the warp has the groups of 128 terms with even numbers
+    static_assert(RowBlocks<R>::kThreads == 32);
+    const auto exists = [&](int row) { return by.first(block) + row < by.rows; };
+    const int columns = static_cast<int>(by.columns);
+    block.each([&](int thread) {
+      const int row = thread / 32, half = thread % 32 / 16;
+      if (!exists(row)) return;
+      const auto group = [&](int number) {
+        const int from = number * 128 + thread % 16;
+        constexpr T kNeutral = Op::template kNeutral<T>;
+        if (number * 128 >= kShortRow<T> || from >= columns) return kNeutral;
+        T x[8];
+        for (int j = 0; j < 8; ++j)
+          x[j] = from + j * 16 < columns ? value(row, from + j * 16) : kNeutral;
+        return fold8(op, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]);
+      };
+      shared.few[row][thread % 32] =
+          op(op(group(half), group(half + 4)), op(group(half + 2), group(half + 6)));
+    });
+    block.each([&](int thread) {
+      const int row = thread / 32;
+      if (thread % 32 > 0 || !exists(row)) return;
+      const auto x = [&](int i) { return op(shared.few[row][i], shared.few[row][i + 16]); };
+      const T even = fold8(op, x(0), x(2), x(4), x(6), x(8), x(10), x(12), x(14));
+      const T odd = fold8(op, x(1), x(3), x(5), x(7), x(9), x(11), x(13), x(15));
+      done(row, op(even, odd));
+    });
+  }
 }
 
 }  // namespace belfry::cuda

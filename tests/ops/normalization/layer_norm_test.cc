@@ -49,7 +49,8 @@ TEST(LayerNorm, ALargeMeanDoesNotDestroyTheVariance) {
 }
 
 TEST(LayerNorm, KeepsItsContract) {
-  for (const Shape& shape : {Shape{5, 3}, Shape{3, 2, 4, 17}, Shape{2, 1030}, Shape{600, 9}})
+  for (const Shape& shape :
+       {Shape{5, 3}, Shape{3, 2, 4, 17}, Shape{2, 1030}, Shape{2200, 9}, Shape{2117, 140}})
     check_op({.build = kLayer,
               .inputs = {random_values(shape), random_values({shape.back()}, 0.5, 2, 2),
                          random_values({shape.back()}, -1, 1, 3)},
@@ -92,7 +93,8 @@ TEST(RmsNorm, DividesByTheRootOfTheMeanSquare) {
 }
 
 TEST(RmsNorm, KeepsItsContract) {
-  for (const Shape& shape : {Shape{5, 3}, Shape{3, 2, 4, 17}, Shape{2, 1030}, Shape{600, 9}})
+  for (const Shape& shape :
+       {Shape{5, 3}, Shape{3, 2, 4, 17}, Shape{2, 1030}, Shape{2200, 9}, Shape{2117, 140}})
     check_op({.build = kRms,
               .inputs = {random_values(shape), random_values({shape.back()}, 0.5, 2, 2)},
               .f32 = 2e-6,
