@@ -23,11 +23,23 @@ namespace {
 // 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
-// Bytes of partial sums that may wait to be added, whatever comes after.
-constexpr std::int64_t kSmallSums = 64 << 10;
+// Bytes of partial sums that may wait to be added. A worker takes a shard through the step until it
+// must wait for a sum, so that the shard's tensors stay in its cache.
+constexpr std::int64_t kOpenSums = 32 << 20;
 
 // Of a device: for what runs once, for what runs once per shard, and for communication.
 constexpr std::size_t kMostStrands = 3;
+
+// What reads the partial sums of a device, in the order of launches.
+struct Sums {
+  struct Sum {
+    LaunchIndex launch;
+    std::int64_t bytes;
+  };
+  std::vector<Sum> all;
+  std::size_t past = 0;   // so many first ones are awaited by what is divided
+  std::int64_t open = 0;  // bytes of the others
+};
 
 class Scheduler {
  public:
@@ -88,19 +100,18 @@ class Scheduler {
   }
 
   // Partial sums take S times the memory of the tensor. So that not all of a step live at once,
-  // what is divided runs ahead of the sums by one sum at most. Small ones, such as the loss, count
-  // once they are many, so that no shard waits for the others because of one.
+  // what is divided runs ahead of the sums by kOpenSums bytes, or by one sum that is larger.
   void note_sum(NodeIndex n) {
     std::map<int, std::int64_t> bytes;  // by device
     for (const Value& input : graph_.node(n).inputs)
       if (input.shard != Value::kOwn && graph_.division(input) == Division::partial())
         bytes[graph_.device(input)] += graph_.type(input).bytes();
     for (const auto& [device, of_node] : bytes) {
-      std::int64_t& open = open_bytes_[device];
-      open += of_node;
-      if (open <= kSmallSums) continue;
-      open = 0;
-      sums_[device].push_back(launch_of_[n]);
+      Sums& sums = sums_[device];
+      sums.all.push_back({launch_of_[n], of_node});
+      sums.open += of_node;
+      while (sums.open > kOpenSums && sums.past + 1 < sums.all.size())
+        sums.open -= sums.all[sums.past++].bytes;
     }
   }
 
@@ -111,8 +122,8 @@ class Scheduler {
     for (const NodeIndex dep : deps_[launch.node]) launches.push_back(launch_of_[dep]);
     const PlanNode& node = graph_.node(launch.node);
     const auto sums = sums_.find(node.device());
-    if (node.sharding.divides() && sums != sums_.end() && sums->second.size() > 1)
-      launches.push_back(sums->second.end()[-2]);
+    if (node.sharding.divides() && sums != sums_.end() && sums->second.past > 0)
+      launches.push_back(sums->second.all[sums->second.past - 1].launch);
     std::ranges::sort(launches, std::greater());
     Clocks& clocks = made_.clocks;
     for (const LaunchIndex dep : launches) {
@@ -204,9 +215,7 @@ class Scheduler {
   Indexed<PlanNode, LaunchIndex> launch_of_;
   ExecutionSchedule made_;
   std::map<std::tuple<int, bool, int>, StrandIndex> strands_;
-  // By device: what reads its partial sums, and the bytes of those since that are small.
-  std::map<int, std::vector<LaunchIndex>> sums_;
-  std::map<int, std::int64_t> open_bytes_;
+  std::map<int, Sums> sums_;  // by device
   int collectives_ = 0;
 };
 

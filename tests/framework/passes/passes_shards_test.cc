@@ -135,14 +135,29 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
   }
 }
 
-// Two sums at most are under way, however many layers there are.
+// Sums of 32 MiB at most are under way, however many layers there are: five of these, and one that
+// is being made.
 TEST(Shards, DoNotKeepAllPartialSums) {
-  constexpr std::int64_t kWidth = 128, kWeights = kWidth * kWidth * 8;
+  constexpr std::int64_t kWidth = 600, kWeights = kWidth * kWidth * 8;
   const Net net(12, kWidth);
   Session session(net.graph, {.threads = 1, .shards_per_device = 2});
   const Plan plan = *net.prepare(session, net.updates, 2).plan();
-  EXPECT_LT(plan.slices[0].bytes, 4 * kWeights);
+  EXPECT_LT(plan.slices[0].bytes, 7 * kWeights);
   EXPECT_EQ(count(plan, kSumShards), 24);
+}
+
+// So a shard stays in the cache of its worker from the first launch of the backward pass to the
+// last one.
+TEST(Shards, RunAheadOfSumsOf32MiB) {
+  constexpr std::int64_t kWidth = 128;  // 256 KiB a sum
+  const Net net(12, kWidth);
+  Session session(net.graph, {.threads = 1, .shards_per_device = 2});
+  const Plan plan = *net.prepare(session, net.updates, 2).plan();
+  for (const Launch& launch : plan.launches) {
+    if (plan.strands[launch.strand].shards == 1) continue;
+    for (const Wait& wait : launch.waits)
+      EXPECT_NE(plan.node(plan.launches[plan.awaited(wait)].node).op, &kSumShards);
+  }
 }
 
 // From its first row to its last gradient: what starts the backward pass is known before it, and
