@@ -111,6 +111,7 @@ Json to_json(const Explanation& explanation) {
       .set("candidates", std::move(candidates))
       .set("load", std::move(load))
       .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback))
+      .set("fused_into", explanation.fused_into.empty() ? Json() : Json(explanation.fused_into))
       .set("shards", explanation.shards == 0 ? Json() : shards_json(explanation));
 }
 

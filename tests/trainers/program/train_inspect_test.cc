@@ -168,6 +168,11 @@ TEST_F(TrainTest, ExplainsHowANodeIsDividedIntoShards) {
       explain("tower0/gradients/fc0/MatMul_grad/MatMulTransposeA"),
       HasSubstr("    f64[4,5]: partial sums, added up by AllReduceGrads/AllReduce/update\n"));
   EXPECT_EQ(report()["shards"]["outputs"][0]["added_by"].size(), 1u);
+  EXPECT_TRUE(report()["fused_into"].is_null());
+  EXPECT_THAT(explain("AllReduceGrads/AllReduce"),
+              HasSubstr("  fused with others into: FusedUpdate AllReduceGrads/AllReduce/update\n"
+                        "  shards of the device: 4; runs once\n"));
+  EXPECT_EQ(report()["fused_into"], "FusedUpdate AllReduceGrads/AllReduce/update");
   EXPECT_THAT(explain("tower0/ReduceMean"),
               HasSubstr("    f64[]: partial sums\n"
                         "    copy tower0/ReduceMean/sum, 8 bytes, for tower0/"));
