@@ -55,6 +55,11 @@ TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
               AllOf(HasSubstr("the global batch of 16 has 1 shard\n"),
                     HasSubstr("more devices than one give other bits\n"),
                     HasSubstr("--shards=8 gives the same bits on 1, 2, 4, ... up to 8 devices; ")));
+  EXPECT_EQ(report()["k_independent"], false);
+  EXPECT_EQ(report()["k_dependent_because"], "more than 1 device raises the default of 1 shard");
+  EXPECT_THAT(dry({"--devices=cpu:1", "--global_batch_size=16", "--shards=1"}),
+              HasSubstr("no more devices than one can share 1 shard\n"));
+  EXPECT_EQ(report()["k_independent"], true);
   EXPECT_THAT(dry({"--devices=cpu:8", "--global_batch_size=16"}),
               AllOf(HasSubstr("the default of 1 shard was raised to 8, one per device\n"),
                     HasSubstr("--shards=8 gives the same bits")));
