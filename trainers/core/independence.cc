@@ -39,10 +39,12 @@ std::string of_powers(const Trainer& trainer) {
   return "";
 }
 
-// 8, or as many devices of these as can share a global batch alike.
+// So many devices, in powers of two, are to give the same bits.
+constexpr std::int64_t kPromisedDevices = 8;
+
+// As many of them as can share a global batch alike.
 std::int64_t most_promised_devices(std::int64_t global_batch) {
-  constexpr std::int64_t kDevices = 8;
-  return std::min(kDevices, global_batch & -global_batch);
+  return std::min(kPromisedDevices, global_batch & -global_batch);
 }
 
 // Where the number of shards follows that of devices.
@@ -109,7 +111,6 @@ bool is_mean(const Output& loss) {
 
 }  // namespace
 
-// Why another number of devices than this one may have other bits, though it keeps the shards.
 std::string Trainer::dependence_at_these_shards() const {
   for (const std::string& because :
        {of_powers(*this), of_shards(options_, default_shards_), of_sums(options_, kind_),
@@ -143,9 +144,8 @@ std::string Trainer::tower_dependence() const {
 }
 
 int Trainer::shards_for_equal_bits() const {
-  constexpr std::size_t kDevices = 8;
-  const int wanted =
-      static_cast<int>(std::max(kDevices, std::bit_ceil(batches_.forms()[0].samples.size())));
+  const int wanted = static_cast<int>(
+      std::bit_ceil(std::max<std::size_t>(kPromisedDevices, batches_.forms()[0].samples.size())));
   const bool by_default = default_shards_ > 0 && !any_gpu(options_);
   const bool possible = of_powers(*this).empty() && of_sums(options_, kind_).empty() &&
                         tower_dependence().empty() && built_.canonical &&
