@@ -124,8 +124,7 @@ StepRange parse_steps(const std::string& written, std::string_view text) {
   StepRange steps;
   steps.first = number(text.substr(0, dash));
   steps.last = dash == text.size() ? steps.first : number(text.substr(dash + 1));
-  require<FlagError>(steps.first >= 1 && steps.first <= steps.last, written,
-                     " names no steps; they count from 1, the first before the last: 100-102");
+  require<FlagError>(steps.first >= 1 && steps.first <= steps.last, none);
   return steps;
 }
 
@@ -242,6 +241,7 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
 std::vector<std::string> with_config(std::span<const char* const> arguments) {
   const std::optional<std::string> path = config_path(arguments);
   if (!path) return {arguments.begin(), arguments.end()};
+  require<FlagError>(!path->empty(), "--config needs a value");
   std::vector<std::string> all = arguments_in(*path);
   // Of flags that stand for one thing, those of the command line win, too.
   const auto names_batch = [](std::string_view argument) {
