@@ -78,7 +78,8 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
       if (!list.all) throw;  // else not this trainer's
     }
   }
-  require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer, " takes none");
+  require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer,
+                     " takes none; leave one of them out");
   return modes;
 }
 

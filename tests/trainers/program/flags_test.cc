@@ -402,6 +402,10 @@ TEST(Flags, ReadSeveralBatchesPerStep) {
   EXPECT_THAT(refusal({"--gradient_accumulation_steps=4", "--precision=f16"}),
               HasSubstr("use bf16"));
   EXPECT_THAT(refusal({"--gradient_accumulation_steps=0"}), HasSubstr("between 1 and"));
+  for (const char* uneven : {"--uneven=pad", "--uneven=weight"})
+    EXPECT_EQ(refusal({"--gradient_accumulation_steps=4", uneven}),
+              cat("--gradient_accumulation_steps=4 takes the mean over batches of one size, and ",
+                  uneven, " makes a smaller last one; use --uneven=drop or --uneven=error"));
 }
 
 TEST(Flags, ReadScopesToRecompute) {
