@@ -1,13 +1,13 @@
-// A generative adversarial network: a generator that draws digits, and a discriminator that tells
-// them from those of the data. Two optimizers, each of its own part of the variables, train them in
-// turns on two devices.
-#include <cstdio>
+// A generative adversarial network: a generator draws digits, and a discriminator tells them from
+// those of the data. Two optimizers train both in turns, each its own part, on two devices.
 #include <random>
 
 #include "belfry/belfry.h"
+#include "belfry/trainers/bench/common_fields.h"
+#include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 
-constexpr std::int64_t kBatch = 64, kPixels = 28 * 28, kNoise = 64;  // kBatch: of each tower
+constexpr std::int64_t kBatch = 64, kNoise = 64, kSteps = 200;  // kBatch: of each tower
 
 Output generator(Tower& tower, Output noise) {
   const VariableScope scope(tower.graph(), "gen");
@@ -38,9 +38,9 @@ struct Rows {
 };
 
 Losses build(Tower& tower, Rows& rows) {
-  Output real = placeholder(tower.graph(), "real", DType::kF32, {kBatch, kPixels});
+  Output real = placeholder(tower.graph(), "real", DType::kF32, {kBatch, 28, 28, 1});
   Output made = generator(tower, random_normal(tower.graph(), {kBatch, kNoise}));
-  const Losses losses{loss_of(discriminator(tower, real), 1) +
+  const Losses losses{loss_of(discriminator(tower, flatten(real)), 1) +
                           loss_of(discriminator(tower, stop_gradient(made)), 0),
                       loss_of(discriminator(tower, made), 1)};
   rows.disc.push_back(compute_gradients(losses.disc, tower.trainables("disc")));
@@ -48,18 +48,18 @@ Losses build(Tower& tower, Rows& rows) {
   return losses;
 }
 
-// Fills a batch with digits of the data, drawn at random.
-void draw(std::mt19937& random, const Dataset& data, Tensor& batch) {
+// A batch of digits of the data, drawn at random.
+Tensor draw(std::mt19937& random, const Dataset& data) {
   std::uniform_int_distribution<std::int64_t> sample(0, data.size() - 1);
   std::vector<std::int64_t> chosen(kBatch);
   for (std::int64_t& i : chosen) i = sample(random);
-  std::vector<std::int32_t> labels(kBatch);
-  std::byte* const fields[] = {batch.mutable_raw(), reinterpret_cast<std::byte*>(labels.data())};
-  data.gather(chosen, fields);
+  return gather_tensors(data, chosen)[0];
 }
 
-int run() {
-  const std::vector<DeviceSpec> devices{"/cpu:0", "/cpu:1"};
+double loss_after(const Step& step) { return step.fetched(1).item<float>(); }
+
+int run(Console& console, Json& report) {
+  const std::vector devices{DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
   Graph graph;
   Rows rows;
   std::vector<Losses> losses;
@@ -73,27 +73,27 @@ int run() {
   Session session(graph, {.device_count = {{"CPU", 2}}});
   const std::unique_ptr<Dataset> digits = data::mnist({}, true);
   std::vector<FeedType> inputs;
-  std::vector<Tensor> batch;
-  for (const TowerRecord& tower : towers) {
+  for (const TowerRecord& tower : towers)
     inputs.push_back({tower.inputs[0], tower.inputs[0].shape()});
-    batch.emplace_back(tower.inputs[0].shape(), DType::kF32);
-  }
-  const std::vector<Fetch> fetches{train_disc, losses[0].disc};
-  Step& disc = session.prepare(fetches, inputs);
+  Step& disc = session.prepare(std::vector<Fetch>{train_disc, losses[0].disc}, inputs);
   Step& gen = session.prepare({train_gen, losses[0].gen});
   std::mt19937 random(1);
-  for (int i = 1; i <= 200; ++i) {
-    for (Tensor& images : batch) draw(random, *digits, images);
-    disc.run(batch);
+  const double began = seconds_now();
+  for (int i = 1; i <= kSteps; ++i) {
+    disc.run(std::vector{draw(random, *digits), draw(random, *digits)});
     gen.run({});
     if (i % 50 == 0)
-      std::printf("step %d: losses of discriminator %.4f, of generator %.4f\n", i,
-                  disc.fetched(1).item<float>(), gen.fetched(1).item<float>());
+      console.line(cat("step ", i, ": losses of discriminator ", rounded(loss_after(disc), 4),
+                       ", of generator ", rounded(loss_after(gen), 4)));
   }
+  const double seconds = seconds_now() - began, samples = 2 * kBatch * kSteps;
+  set_session(report.set("seconds", seconds), session, graph, devices);
+  set_speed(report, {.examples_per_second = samples / seconds});
+  report.set("batch_size", kBatch).set("global_batch_size", 2 * kBatch).set("steps", kSteps);
+  report.set("discriminator_loss", loss_after(disc)).set("generator_loss", loss_after(gen));
   return 0;
 }
 
 int main(int argc, char** argv) {
-  return run_program_without_flags(argc, argv, "Trains two networks against each other. No flags.",
-                                   run);
+  return run_program_with_json(argc, argv, "Trains two networks against each other.", run);
 }

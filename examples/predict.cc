@@ -20,7 +20,8 @@ Output convnet(Tower& tower, Output image, Output label) {
 }
 
 struct PredictFlags {
-  std::string run, data_dir, probabilities;
+  std::string run, probabilities, json;
+  RunDirs data;
   int images = 1000;
   std::string help;
 };
@@ -37,14 +38,17 @@ std::string as_csv(std::span<const float> probabilities) {
 }
 
 int predict(const PredictFlags& options) {
+  OutputFiles files(local_file_system());
+  OutputFile* const json = files.open("--json", options.json);
+  OutputFile* const csv = files.open("--probabilities", options.probabilities);
+  Console console(files.on_stdout() ? stderr : stdout);
   Predictor predictor(options.run, convnet,
                       {{"image", {kUnknown, 28, 28, 1}}, {"label", {kUnknown}}});
-  const auto images = data::mnist({.data_dir = options.data_dir}, false);
+  const auto images = data::mnist(options.data, false);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(options.images));
   std::iota(rows.begin(), rows.end(), 0);
   if (options.images > images->size())
-    throw FlagError("--images=" + std::to_string(options.images) + ": there are " +
-                    std::to_string(images->size()));
+    throw FlagError(cat("--images=", options.images, ": there are ", images->size()));
   const std::vector<Tensor> batch = gather_tensors(*images, rows);
   const Tensor probabilities = predictor("probabilities", {{"image", batch[0]}});
   int right = 0;
@@ -53,10 +57,19 @@ int predict(const PredictFlags& options) {
     const auto digit = std::ranges::max_element(of_image) - of_image.begin();
     right += digit == batch[1].data<std::int32_t>()[i];
   }
-  std::printf("%d of %zu images are classified rightly\n", right, rows.size());
-  if (!options.probabilities.empty())
-    write_text_file(local_file_system(), options.probabilities,
-                    as_csv(probabilities.data<float>()));
+  console.line(cat(right, " of ", options.images, " images are classified rightly"));
+  if (csv) csv->write(as_csv(probabilities.data<float>()));
+  if (json)
+    json->write(Json::object()
+                    .set("program", "predict")
+                    .set("run", options.run)
+                    .set("data", images->describe())
+                    .set("images", options.images)
+                    .set("validation_accuracy", 1.0 * right / options.images)
+                    .set("bad_records", images->left_out().records)
+                    .str(2) +
+                "\n");
+  files.finish();
   return 0;
 }
 
@@ -64,11 +77,19 @@ int main(int argc, char** argv) {
   const auto parse = [](std::span<const char* const> arguments, const std::string& program) {
     PredictFlags options;
     FlagParser parser("Classifies images by a run of mnist.", program);
-    parser.add("--data_dir", options.data_dir, "DIR",
+    parser.add("--data_dir", options.data.data_dir, "DIR",
                "folder with the files of MNIST [generated digits]");
+    const auto leave_out = [&](const WrittenFlag& flag) {
+      options.data.bad_records =
+          as_flag(flag.written, [&] { return parse_bad_records(flag.value); });
+    };
+    parser.add("--bad_records", leave_out, "stop|skip:N",
+               "end with the first bad record of the data, or leave out up to N [stop]");
     parser.add("--images", options.images, 1, 10000, "N", "how many of the test data [1000]");
     parser.add("--probabilities", options.probabilities, "FILE",
                "write those of the ten digits there, a line per image [none]");
+    parser.add("--json", options.json, "FILE",
+               "write the results there, as one JSON object [none]");
     parser.add_argument("RUN_DIR", options.run, "run directory, or checkpoint",
                         FlagParser::Needed::kYes);
     options.help = parser.parse(arguments);

@@ -102,14 +102,14 @@ void check(const FlagParser& parser, const TrainFlags& training) {
     refuse({"--trace_file"}, "beside --strategies, which runs several trainings");
   if (training.inspection.check_equivalence > 0)
     refuse({"--strategies", "--num_batches", "--num_warmup_batches", "--display_every"},
-           "beside --check_equivalence, which runs its steps in every mode");
+           "beside --check_equivalence, which runs its steps in every mode; leave one of them out");
   if (training.inspection.summary)
     refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions",
             "--strategies", "--mfu"},
-           "beside --summary, which measures nothing");
+           "beside --summary, which measures nothing; leave one of them out");
   if (training.inspection.dry_run)
     refuse({"--plot", "--num_batches", "--num_warmup_batches", "--display_every", "--repetitions"},
-           "beside --dry_run, which measures nothing");
+           "beside --dry_run, which measures nothing; leave one of them out");
 }
 
 // The last step that is not timed is traced.
@@ -207,7 +207,8 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
   for (const Mode& mode : wanted.modes) {
     ModePlan planned = plan_mode(mode, training, data, memory != nullptr);
     if (!planned.refusal.empty()) {
-      require<FlagError>(wanted.lists_refusals, mode.name(), ": ", planned.refusal);
+      require<FlagError>(wanted.lists_refusals, wanted.compares ? "--strategies: " : "",
+                         mode.name(), ": ", planned.refusal);
       refused.push_back(std::move(planned));
       continue;
     }

@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/placement/placer.h"
+#include "belfry/framework/plan/fused_update.h"
 
 namespace belfry {
 namespace {
@@ -79,10 +80,23 @@ std::vector<std::string> users_of(Value value, const PlanGraph& plan) {
   return users;
 }
 
+// Whether a fused update has this node of the graph in its body. What adds up its shards there
+// stands for a sum of them, not for the node.
+bool has_in_body(const PlanNode& planned, const Node& node) {
+  return planned.fused_update() &&
+         std::ranges::any_of(planned.fused_update()->body, [&](const FusedUpdate::Member& member) {
+           return member.node == &node && member.op == &node.op();
+         });
+}
+
 // The plan node that does the work of a node of the graph, or none.
 NodeIndex node_that_runs(const Node& node, const PlanGraph& plan) {
   const auto fused = plan.fused_into.find(&node);
-  if (fused == plan.fused_into.end()) return plan.find(node);
+  if (fused == plan.fused_into.end()) {
+    for (const NodeIndex n : plan.nodes.indices())
+      if (has_in_body(plan.node(n), node)) return n;
+    return plan.find(node);
+  }
   for (const NodeIndex n : plan.nodes.indices())
     if (plan.node(n).op == fused->second.op && plan.node(n).node == fused->second.node) return n;
   return {};

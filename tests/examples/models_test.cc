@@ -87,6 +87,15 @@ TEST(ResNet20, EndsWithOneHashWhateverTheDevicesWorkersAndStops) {
 }
 
 TEST(ResNet20, RefusesWrongFlagsAndNamesWrongFiles) {
+  const char* const why = " cannot train layers that are synchronised over towers: ";
+  expect_refused("resnet20", {"--batch_norm=synchronised", "--trainer=async", "--dry_run"},
+                 cat("error: --trainer=async", why));
+  expect_refused("resnet20",
+                 {"--batch_norm=synchronised", "--trainer=async", "--async=free", "--dry_run"},
+                 cat("error: --async=free", why));
+  expect_refused("train_bench",
+                 {"--model=resnet20", "--batch_norm=synchronised", "--trainer=async", "--dry_run"},
+                 cat("error: async: --trainer=async", why));
   expect_refused("resnet20", {"--batch_norm=towers"},
                  "--batch_norm=towers is none of tower, synchronised; did you mean 'tower'?");
   expect_refused("resnet20", {"--devices=cpu:3"},

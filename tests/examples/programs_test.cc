@@ -191,7 +191,8 @@ TEST(Programs, LoopTrainsWithoutATrainer) {
 // Each optimizer trains its own part: the discriminator gets better than guessing, whose loss is
 // 2 log 2, while the generator is trained, too.
 TEST(Programs, GanTrainsTwoPartsOfTheVariablesInTurns) {
-  const Finished done = run_built("gan", {});
+  const std::string json = temporary_path(".json");
+  const Finished done = run_built("gan", {"--json=" + json});
   ASSERT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.output, HasSubstr("step 50: "));
   const std::size_t last = done.output.find("step 200: losses of discriminator ");
@@ -204,6 +205,51 @@ TEST(Programs, GanTrainsTwoPartsOfTheVariablesInTurns) {
   EXPECT_LT(disc, 1.38);
   EXPECT_GT(gen, 0);
   EXPECT_LT(gen, 20);
+  const auto report = nlohmann::json::parse(text_of_file(json));
+  EXPECT_EQ(report["program"], "gan");
+  EXPECT_EQ(report["devices"][1], "/job:localhost/replica:0/task:0/device:CPU:1");
+  EXPECT_EQ(report["global_batch_size"], 128);
+  EXPECT_EQ(report["steps"], 200);
+  EXPECT_GT(report["examples_per_second"], 0);
+  EXPECT_NEAR(report["discriminator_loss"], disc, 1e-4);
+  EXPECT_NEAR(report["generator_loss"], gen, 1e-4);
+  EXPECT_EQ(report["params_hash"].get<std::string>().size(), 16u);
+  EXPECT_EQ(report["replicas_equal"], true);
+  local_file_system().remove(json);
+}
+
+TEST(Programs, PredictReportsAsTrainingProgramsDo) {
+  const test::SmallDigits digits;
+  const std::string data = "--data_dir=" + digits.path(), run = digits.path() + "/run";
+  const Finished trained = run_built("mnist", {data, "--max_steps=2", "--run_dir=" + run});
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const Finished done = run_built("predict", {run, data, "--images=64", "--json=-"});
+  ASSERT_EQ(done.status, 0) << done.errors;
+  const auto report = nlohmann::json::parse(done.output);
+  EXPECT_EQ(report["program"], "predict");
+  EXPECT_EQ(report["images"], 64);
+  EXPECT_EQ(report["bad_records"], 0);
+  const double right = 64 * report["validation_accuracy"].get<double>();
+  EXPECT_THAT(done.errors, HasSubstr(cat("\n", right, " of 64 images are classified rightly\n")));
+  digits.write("t10k-labels-idx1-ubyte", test::idx_bytes({64}, 11));
+  EXPECT_THAT(run_built("predict", {run, data, "--images=8"}).errors,
+              HasSubstr("let such records be left out (--bad_records, skip:N)"));
+  const Finished some =
+      run_built("predict", {run, data, "--images=8", "--bad_records=skip:9", "--json=-"});
+  EXPECT_EQ(nlohmann::json::parse(some.output)["bad_records"], 5) << some.errors;
+}
+
+TEST(Programs, MnistLeavesOutBadRecords) {
+  const test::SmallDigits digits;
+  digits.write("train-labels-idx1-ubyte", test::idx_bytes({1024}, 11));
+  std::vector<std::string> flags{"--data_dir=" + digits.path(), "--max_steps=1", "--json=-"};
+  const Finished stopped = run_built("mnist", flags);
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_THAT(stopped.errors, HasSubstr("train-labels-idx1-ubyte: bad record at byte 18: "));
+  flags.emplace_back("--bad_records=skip:93");
+  const Finished done = run_built("mnist", flags);
+  ASSERT_EQ(done.status, 0) << done.errors;
+  EXPECT_EQ(nlohmann::json::parse(done.output)["bad_records"], 93);
 }
 
 TEST(Programs, PlacementPlansForGpusAndPrintsValuesAsNumpy) {

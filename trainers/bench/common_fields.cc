@@ -1,6 +1,7 @@
 #include "belfry/trainers/bench/common_fields.h"
 
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace {
@@ -35,6 +36,18 @@ void set_speed(Json& json, const TrainingSpeed& speed) {
       .set("tokens_per_second", number_or_null(speed.tokens_per_second))
       .set("mfu", number_or_null(speed.mfu))
       .set("communication_hidden_share", number_or_null(speed.communication_hidden_share));
+}
+
+void set_session(Json& json, Session& session, const Graph& graph,
+                 std::span<const DeviceSpec> devices) {
+  Json names = Json::array();
+  for (const DeviceSpec& device : devices) names.push(device.str());
+  json.set("devices", std::move(names))
+      .set("threads", session.threads())
+      .set("params_hash", params_hash(session, graph))
+      .set("state_hash", state_hash(session, graph))
+      .set("replicas_equal", differing_replicas(session, graph).empty())
+      .set("replicas_shared", count_shared(session, graph));
 }
 
 }  // namespace belfry

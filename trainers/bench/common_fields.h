@@ -1,6 +1,7 @@
 // Members of JSON that training programs and train_bench have alike.
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,10 @@ struct TrainingSpeed {
 void set_settings(Json& json, const StepSettings& settings);
 // `images_per_second` is examples_per_second by another name: a row of tokens counts as an image.
 void set_speed(Json& json, const TrainingSpeed& speed);
+
+// Of a session that a program has trained by a loop of its own: adds devices, threads, params_hash,
+// state_hash, replicas_equal and replicas_shared.
+void set_session(Json& json, Session& session, const Graph& graph,
+                 std::span<const DeviceSpec> devices);
 
 }  // namespace belfry

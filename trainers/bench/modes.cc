@@ -110,6 +110,9 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
             " lays no gradients end to end; leave out gradient_repacking and small_tensors_kb");
     const Busy busy(cat("building the model for ", mode.name()));
     return std::make_unique<Trainer>(kind, std::move(wanted), train);
+  } catch (const TrainerMistake& error) {
+    refusal = cat("--", error.what());
+    return nullptr;
   } catch (const OptionMistake&) {
     throw;
   } catch (const InvalidArgument& error) {

@@ -39,6 +39,14 @@ std::string of_powers(const Trainer& trainer) {
   return "";
 }
 
+// So many devices, in powers of two, are to give the same bits.
+constexpr std::int64_t kPromisedDevices = 8;
+
+// As many of them as can share a global batch alike.
+std::int64_t most_promised_devices(std::int64_t global_batch) {
+  return std::min(kPromisedDevices, global_batch & -global_batch);
+}
+
 // Where the number of shards follows that of devices.
 std::string of_shards(const TrainerOptions& options, int wanted) {
   if (any_gpu(options))
@@ -103,7 +111,7 @@ bool is_mean(const Output& loss) {
 
 }  // namespace
 
-std::string Trainer::k_dependence() const {
+std::string Trainer::dependence_at_these_shards() const {
   for (const std::string& because :
        {of_powers(*this), of_shards(options_, default_shards_), of_sums(options_, kind_),
         tower_dependence(), mixed_arithmetic_})
@@ -111,6 +119,15 @@ std::string Trainer::k_dependence() const {
   return built_.canonical ? ""
                           : "a variable has two uses, or a tower no samples, under layers that are "
                             "synchronised over towers which share variables";
+}
+
+std::string Trainer::k_dependence() const {
+  std::string because = dependence_at_these_shards();
+  const int wanted = default_shards_;
+  if (because.empty() && wanted > 0 && wanted < most_promised_devices(batches_.global_batch()))
+    because = cat("more than ", wanted, wanted == 1 ? " device raises" : " devices raise",
+                  " the default of ", wanted, wanted == 1 ? " shard" : " shards");
+  return because;
 }
 
 std::string Trainer::tower_dependence() const {
@@ -127,9 +144,8 @@ std::string Trainer::tower_dependence() const {
 }
 
 int Trainer::shards_for_equal_bits() const {
-  constexpr std::size_t kDevices = 8;
-  const int wanted =
-      static_cast<int>(std::max(kDevices, std::bit_ceil(batches_.forms()[0].samples.size())));
+  const int wanted = static_cast<int>(
+      std::bit_ceil(std::max<std::size_t>(kPromisedDevices, batches_.forms()[0].samples.size())));
   const bool by_default = default_shards_ > 0 && !any_gpu(options_);
   const bool possible = of_powers(*this).empty() && of_sums(options_, kind_).empty() &&
                         tower_dependence().empty() && built_.canonical &&
@@ -138,10 +154,12 @@ int Trainer::shards_for_equal_bits() const {
 }
 
 ShardReport shard_report(const Trainer& trainer) {
-  return {.global_batch = trainer.batches().global_batch(),
-          .shards = trainer.options().shards,
-          .for_equal_bits = trainer.shards_for_equal_bits(),
-          .k_dependent_because = trainer.k_dependence()};
+  return {
+      .global_batch = trainer.batches().global_batch(),
+      .shards = trainer.options().shards,
+      .equal_up_to = trainer.dependence_at_these_shards().empty() ? trainer.options().shards : 0,
+      .for_equal_bits = trainer.shards_for_equal_bits(),
+      .k_dependent_because = trainer.k_dependence()};
 }
 
 namespace {

@@ -23,7 +23,8 @@ std::string why_other_bits(const Json& before, const Json& now);
 struct ShardReport {
   std::int64_t global_batch = 0;
   int shards = 1;
-  int for_equal_bits = 0;           // Trainer::shards_for_equal_bits()
+  int equal_up_to = 0;     // so many devices, in powers of two, give the same bits; 0: none do
+  int for_equal_bits = 0;  // Trainer::shards_for_equal_bits()
   std::string k_dependent_because;  // Trainer::k_dependence()
 };
 ShardReport shard_report(const Trainer& trainer);

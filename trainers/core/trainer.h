@@ -207,9 +207,13 @@ class Trainer {
   // loss.)
   std::optional<std::int64_t> not_finite_since() const { return not_finite_since_; }
 
-  // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4, 8, ... give the
-  // same, with the same global batch and as many shards. docs/numerics.md says what it takes.
+  // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4 and 8, and larger
+  // powers of two up to the number of shards, give the same with these options and the same global
+  // batch, if they can share it alike. docs/numerics.md says what it takes.
   std::string k_dependence() const;
+  // The same for those K that have this number of shards: not more devices than a default number,
+  // which they raise.
+  std::string dependence_at_these_shards() const;
   // The same for a number of shards that does not follow K, and gradients that are added
   // canonically for every K.
   std::string tower_dependence() const;

@@ -6,7 +6,6 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -103,9 +102,8 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
   }
 }
 
-int processes_of(const TrainerOptions& options) {
-  return options.session.processes ? options.session.processes->size() : 1;
-}
+// That train, or that one is planned of.
+int processes_of(const TrainerOptions& options) { return process_place(options.session).size; }
 
 bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
   return kind.takes_async() && options.async == "free";
@@ -155,7 +153,7 @@ void check_partition(const TrainerOptions& options, const TrainerKind& kind) {
   if (!options.aggregation.partition_updates) return;
   require<OptionError>(kind.takes_partition,
                        "partition_updates is of the trainer replicated, and this one is ",
-                       kind.name);
+                       kind.name, "; leave it out");
   const std::string refusal = partition_refusal(options);
   require<OptionError>(refusal.empty(), refusal);
 }

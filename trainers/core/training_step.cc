@@ -56,7 +56,7 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
       rates_(rates.size()),
       types_{towers[0].loss.dtype()},
       equal_(form.all.equal()),
-      samples_of_all_(form.all.samples.begin(), form.all.samples.end()),
+      samples_(form.all.samples.begin(), form.all.samples.end()),
       per_process_(towers.size() * metrics_ + 1) {
   for (const NamedOutput& metric : towers[0].metrics) types_.push_back(metric.value.dtype());
   std::vector<Fetch> fetches{*form.train_op};
@@ -66,7 +66,7 @@ TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
     const bool all_count = samples == rows;
     add_feeds(towers[t], rows, all_count ? std::optional(form.batch.begins[t]) : std::nullopt,
               feeds);
-    if (samples > 0) towers_.push_back({fetches.size(), static_cast<double>(samples)});
+    losses_.push_back(fetches.size());
     if (form.runs(t)) add_fetches(towers[t], fetches);
   }
   if (form.of_all_towers) {
@@ -129,34 +129,23 @@ int TrainingStep::requested() const {
   return static_cast<int>(most);
 }
 
-double TrainingStep::metric_of_all(std::size_t m) const {
-  const std::span<const double> values = step_->fetched(of_all_).data<double>();
-  const std::size_t own = (per_process_ - 1) / metrics_;
-  const auto value = [&](std::size_t t) {
-    return values[t / own * per_process_ + t % own * metrics_ + m];
-  };
-  if (equal_) return tower_mean(samples_of_all_.size(), types_[m], value);
-  double sum = 0, weights = 0;
-  for (std::size_t t = 0; t < samples_of_all_.size(); ++t) {
-    if (samples_of_all_[t] == 0) continue;
-    sum += samples_of_all_[t] * value(t);
-    weights += samples_of_all_[t];
-  }
-  return sum / weights;
+double TrainingStep::value(std::size_t m, std::size_t tower) const {
+  if (of_all_ == 0) return scalar_value(step_->fetched(losses_[tower] + m));
+  const std::size_t own = losses_.size();
+  return step_->fetched(of_all_)
+      .data<double>()[tower / own * per_process_ + tower % own * metrics_ + m];
 }
 
 double TrainingStep::metric(std::size_t m) const {
-  if (of_all_ > 0) return metric_of_all(m);
   if (equal_)
-    return tower_mean(towers_.size(), types_[m], [&](std::size_t t) {
-      return scalar_value(step_->fetched(towers_[t].first + m));
-    });
-  double sum = 0, weights = 0;
-  for (const Counted& tower : towers_) {
-    sum += tower.weight * scalar_value(step_->fetched(tower.first + m));
-    weights += tower.weight;
+    return tower_mean(samples_.size(), types_[m], [&](std::size_t t) { return value(m, t); });
+  double sum = 0, all = 0;
+  for (std::size_t t = 0; t < samples_.size(); ++t) {
+    if (samples_[t] == 0) continue;
+    sum += samples_[t] * value(m, t);
+    all += samples_[t];
   }
-  return sum / weights;
+  return sum / all;
 }
 
 }  // namespace belfry

@@ -70,24 +70,19 @@ class TrainingStep {
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
  private:
-  double metric_of_all(std::size_t m) const;
-
-  // A tower that counts.
-  struct Counted {
-    std::size_t first;  // fetch of its loss
-    double weight;      // its samples
-  };
+  // Metric m of a tower, counted over all processes, that has samples.
+  double value(std::size_t m, std::size_t tower) const;
 
   Step* step_;
   std::vector<std::pair<std::string, std::size_t>> gradients_;  // variable and fetch
   bool stages_;
   std::size_t metrics_, rates_;
-  std::vector<DType> types_;            // of the metrics
-  bool equal_;                          // all towers of all processes have as many samples
-  std::vector<double> samples_of_all_;  // towers, where there are several processes
-  std::vector<Counted> towers_;
-  std::size_t of_all_ = 0;   // the fetch of TrainingForm::of_all_towers; 0: there is none
-  std::size_t per_process_;  // so many values of it
+  std::vector<DType> types_;         // of the metrics
+  bool equal_;                       // all towers of all processes have as many samples
+  std::vector<double> samples_;      // of the towers of all processes
+  std::vector<std::size_t> losses_;  // fetches, by tower of this process
+  std::size_t of_all_ = 0;           // the fetch of TrainingForm::of_all_towers; 0: there is none
+  std::size_t per_process_;          // so many values of it
   int request_ = 0;
   // Only if there are more than the inputs: those, rates and zeros. Of a run; and to be staged.
   std::vector<Tensor> feeds_, next_feeds_;

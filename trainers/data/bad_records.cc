@@ -48,8 +48,9 @@ void BadRecords::note(const BadRecord& record) {
         before == 0
             ? cat(record.what(), "; mend the file, or let such records be left out (the option ",
                   "bad_records, skip:N)")
-            : cat(record.what(), "; ", before, " were left out before it, and the option ",
-                  "bad_records allows no more"));
+            : cat(record.what(), "; ", before, before == 1 ? " was" : " were",
+                  " left out before it; mend the file, or let more be left out (the option ",
+                  "bad_records, skip:N)"));
   noted_.insert(place);
   if (record.lost() == LostWithRecord::kRestOfFile)
     rests_.push_back(cat(record.file(), " from byte ", record.offset()));

@@ -45,15 +45,16 @@ class GzipInput final : public ByteInput {
   GzipInput& operator=(const GzipInput&) = delete;
 
   std::size_t read(std::span<std::byte> out) override {
-    std::size_t done = 0;
-    while (done < out.size() && !ended_) {
-      const uInt room = part(out.size() - done);
-      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done);
+    done_ = 0;
+    while (done_ < out.size() && has_more()) {
+      const uInt room = part(out.size() - done_);
+      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done_);
       stream_.avail_out = room;
-      inflate_some();
-      done += room - stream_.avail_out;
+      const int code = inflate_some();
+      done_ += room - stream_.avail_out;
+      check(code);
     }
-    return done;
+    return done_;
   }
   std::uint64_t most_bytes() const override {
     return std::min(blocks_.size(), std::numeric_limits<std::uint64_t>::max() / kGzipLimit) *
@@ -70,48 +71,56 @@ class GzipInput final : public ByteInput {
     return static_cast<uInt>(std::min<std::size_t>(size, std::numeric_limits<uInt>::max()));
   }
 
-  void inflate_some() {
+  int inflate_some() {
     const std::span<const std::byte> fed = blocks_.peek(1);
     // zlib does not write to its input; its type is not const for old compilers' sake.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(fed.data()));
     stream_.avail_in = static_cast<uInt>(fed.size());
     const int code = inflate(&stream_, Z_NO_FLUSH);
     blocks_.take(fed.size() - stream_.avail_in);
-    if (code == Z_BUF_ERROR && fed.empty())
+    return code;
+  }
+
+  void check(int code) {
+    if (code == Z_BUF_ERROR && blocks_.peek(1).empty())
       damaged("truncated at", ": expected more gzip data, found the end");
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
       damaged("corrupt at",
               cat(": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense",
                   "; data shortly before may be wrong, too"));
-    if (code == Z_STREAM_END) end_member();
+    between_members_ = code == Z_STREAM_END;
   }
 
-  // Of `cat a.gz b.gz`, another one follows.
-  void end_member() {
+  // Of `cat a.gz b.gz`, another member follows. It is looked at when its bytes are wanted: whatever
+  // it is, those before it are whole.
+  bool has_more() {
+    if (!between_members_) return true;
     const std::span<const std::byte> next = blocks_.peek(2);
-    ended_ = next.empty();
-    if (ended_) return;
+    if (next.empty()) return false;
     if (!is_gzip(next))
       damaged("trailing bytes from",
               cat(": expected the end of the file, or more gzip data, found ",
                   blocks_.size() - blocks_.position(), " more"));
     inflateReset(&stream_);
+    between_members_ = false;
+    return true;
   }
 
   [[noreturn]] void damaged(std::string_view what, std::string_view why) const {
-    throw DamagedInput(name_, cat(what, " byte ", blocks_.position(), why));
+    throw DamagedInput(name_, cat(what, " byte ", blocks_.position(), why), done_);
   }
 
   FileBlocks& blocks_;
   const std::string& name_;
   z_stream stream_ = {};
-  bool ended_ = false;
+  bool between_members_ = false;
+  std::size_t done_ = 0;  // bytes of the call
 };
 
 }  // namespace
 
-DamagedInput::DamagedInput(const std::string& name, std::string reason)
-    : IoError(cat(name, ": ", reason)), reason_(std::move(reason)) {}
+DamagedInput::DamagedInput(const std::string& name, std::string reason, std::size_t read)
+    : IoError(cat(name, ": ", reason)), reason_(std::move(reason)), read_(read) {}
 
 FileBlocks::FileBlocks(ReadableFile& file) : file_(file), block_(kFileBlock) {}
 

@@ -33,14 +33,17 @@ class FileBlocks {
   std::uint64_t position_ = 0;
 };
 
-// Gzip data that are truncated or corrupt: "NAME: REASON".
+// Gzip data that are truncated, corrupt or followed by something else: "NAME: REASON".
 class DamagedInput : public IoError {
  public:
-  DamagedInput(const std::string& name, std::string reason);
+  DamagedInput(const std::string& name, std::string reason, std::size_t read);
   const std::string& reason() const { return reason_; }
+  // How many bytes the call that throws had read before.
+  std::size_t read() const { return read_; }
 
  private:
   std::string reason_;
+  std::size_t read_;
 };
 
 // The unpacked bytes of a file, in order.
@@ -48,7 +51,8 @@ class ByteInput {
  public:
   virtual ~ByteInput() = default;
   // Fills `out` and returns how many bytes there were: fewer only at the end. Of gzip data throws
-  // DamagedInput naming the file and the byte where it is truncated or corrupt.
+  // DamagedInput naming the file and the byte where it is truncated or corrupt. What follows whole
+  // gzip data is looked at, and refused, when more bytes are wanted.
   virtual std::size_t read(std::span<std::byte> out) = 0;
   // A bound on the unpacked size of the whole: deflate cannot shrink data more than 1032 times.
   virtual std::uint64_t most_bytes() const = 0;

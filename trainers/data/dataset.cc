@@ -90,8 +90,11 @@ BadRecordCount LazyDataset::left_out() const {
   return loaded_ ? loaded_->left_out() : BadRecordCount();
 }
 
-TensorDataset::TensorDataset(std::vector<Source> sources, std::string description)
-    : sources_(std::move(sources)), description_(std::move(description)) {
+TensorDataset::TensorDataset(std::vector<Source> sources, std::string description,
+                             BadRecordCount left_out)
+    : sources_(std::move(sources)),
+      description_(std::move(description)),
+      left_out_(std::move(left_out)) {
   require(!sources_.empty(), "a dataset needs at least one field");
   const Shape& first = sources_[0].rows.shape();
   size_ = first.rank() > 0 ? first[0] : 0;

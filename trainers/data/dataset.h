@@ -147,17 +147,19 @@ class TensorDataset final : public Dataset {
 
   // Throws InvalidArgument unless there is a source, all have equally many rows, and each can be
   // converted as it asks.
-  TensorDataset(std::vector<Source> sources, std::string description);
+  TensorDataset(std::vector<Source> sources, std::string description, BadRecordCount left_out = {});
 
   std::vector<Field> signature() const override;
   std::int64_t size() const override { return size_; }
   void gather(std::span<const std::int64_t> indices,
               std::span<std::byte* const> out) const override;
   std::string describe() const override { return description_; }
+  BadRecordCount left_out() const override { return left_out_; }
 
  private:
   std::vector<Source> sources_;
   std::string description_;
+  BadRecordCount left_out_;
   std::int64_t size_;
 };
 

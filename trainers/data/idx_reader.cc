@@ -28,7 +28,7 @@ std::uint32_t read_number(ByteInput& input, const std::string& name, std::size_t
   return value;
 }
 
-// Reads magic and dimensions, and checks that the values can be in the file.
+// Reads magic and dimensions.
 Shape read_header(ByteInput& input, const std::string& name, std::size_t rank) {
   const auto wanted = static_cast<std::uint32_t>(0x800 | rank);
   const std::uint32_t magic = read_number(input, name, 0, "the magic number");
@@ -42,18 +42,95 @@ Shape read_header(ByteInput& input, const std::string& name, std::size_t rank) {
     require<IoError>(shape[axis] > 0, name, ": bytes ", 4 + 4 * axis, " to ", 7 + 4 * axis,
                      input.of_what(), ": expected dimension ", axis, " above 0, found shape ",
                      shape);
-  const std::uint64_t header = 4 + 4 * rank;
-  const std::uint64_t room = input.most_bytes() - std::min(input.most_bytes(), header);
-  std::uint64_t declared = 1;
-  for (const std::int64_t dim : shape.dims()) {
-    const auto size = static_cast<std::uint64_t>(dim);
-    require<IoError>(size == 0 || declared <= room / size, name, ": ", input.too_small(),
-                     ": expected values of shape ", shape, " from byte ", header, input.of_what(),
-                     ", found room for ", room);
-    declared *= size;
-  }
   return shape;
 }
+
+// The values of a row, which are all of one index of dimension 0; more than `most` if they are.
+std::uint64_t values_of_row(const Shape& shape, std::uint64_t most) {
+  std::uint64_t values = 1;
+  for (std::size_t axis = 1; axis < shape.rank(); ++axis) {
+    const auto size = static_cast<std::uint64_t>(shape[axis]);
+    if (values > most / size) return most + 1;
+    values *= size;
+  }
+  return values;
+}
+
+Tensor first_rows(const Tensor& values, std::int64_t rows) {
+  Shape shape = values.shape();
+  shape[0] = rows;
+  Tensor first(shape, values.dtype());
+  std::copy_n(values.raw(), first.bytes(), first.mutable_raw());
+  return first;
+}
+
+// Reads what a file has of the rows that it declares.
+class RowReader {
+ public:
+  // What is wrong from byte `offset` of the unpacked data on; there is no row behind it.
+  using Damage = std::function<void(std::uint64_t offset, const std::string& reason)>;
+
+  RowReader(ReadableFile& file, const std::string& name, std::size_t rank)
+      : blocks_(file), name_(name), header_(4 + 4 * rank), input_(open_input(blocks_, name)) {
+    require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);
+    declared_ = read_header(*input_, name, rank);
+  }
+
+  const Shape& declared() const { return declared_; }
+
+  Tensor read(const std::function<void(const Shape&)>& check, const Damage& damaged) {
+    const std::uint64_t room = input_->most_bytes() - std::min(input_->most_bytes(), header_);
+    const std::uint64_t row = values_of_row(declared_, room);
+    const auto rows = static_cast<std::uint64_t>(declared_[0]), there = std::min(rows, room / row);
+    if (there < rows) damaged(header_ + there * row, cat(input_->too_small(), expected(room)));
+    if (check) check(declared_);
+    Tensor values = make(there);
+    const std::uint64_t got = fill(values);
+    if (there == rows && !reason_.empty()) damaged(header_ + got / row * row, reason_);
+    return got < values.bytes() ? first_rows(values, static_cast<std::int64_t>(got / row))
+                                : std::move(values);
+  }
+
+ private:
+  Tensor make(std::uint64_t rows) const {
+    Shape shape = declared_;
+    shape[0] = static_cast<std::int64_t>(rows);
+    require<IoError>(shape.elements() <= host_memory(), name_, ": its values of shape ", shape,
+                     " need more memory than this machine has, ", byte_text(host_memory()));
+    return {shape, DType::kU8};
+  }
+
+  std::string expected(std::uint64_t found) const {
+    return cat(": expected values of shape ", declared_, " from byte ", header_, input_->of_what(),
+               ", found room for ", found);
+  }
+
+  // Returns how many values there were. Notes why they are not all there, or not all that is there.
+  std::uint64_t fill(Tensor& values) {
+    std::uint64_t got = 0;
+    try {
+      got = input_->read({values.mutable_raw(), values.bytes()});
+      const std::string end = cat(" byte ", header_ + got, input_->of_what());
+      std::byte extra;
+      if (got < values.bytes())
+        reason_ = cat("truncated at", end, expected(got));
+      else if (input_->read({&extra, 1}) > 0)  // makes zlib verify its checksum, too
+        reason_ = cat("trailing bytes from", end, ": expected the end after ", got,
+                      " values of shape ", declared_);
+    } catch (const DamagedInput& damage) {
+      got += damage.read();
+      reason_ = damage.reason();
+    }
+    return got;
+  }
+
+  FileBlocks blocks_;
+  const std::string& name_;
+  const std::uint64_t header_;  // bytes
+  const std::unique_ptr<ByteInput> input_;
+  Shape declared_;
+  std::string reason_;
+};
 
 // "-idx3-ubyte" <-> ".idx3-ubyte"; `path` itself where neither occurs.
 std::string other_spelling(std::string path) {
@@ -71,31 +148,22 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std:
   return parse_idx(file, name, rank);
 }
 
-Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank) {
-  FileBlocks blocks(file);
-  return read_header(*open_input(blocks, name), name, rank);
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank) {
+  return RowReader(file, name, rank).read({}, [&](std::uint64_t, const std::string& reason) {
+    throw IoError(cat(name, ": ", reason));
+  });
 }
 
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
+Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank) {
+  return RowReader(file, name, rank).declared();
+}
+
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank, BadRecords& bad,
                  const std::function<void(const Shape&)>& check) {
-  require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);
-  FileBlocks blocks(file);
-  const auto input = open_input(blocks, name);
-  const Shape shape = read_header(*input, name, rank);
-  if (check) check(shape);
-  require<IoError>(shape.elements() <= host_memory(), name, ": its values of shape ", shape,
-                   " need more memory than this machine has, ", byte_text(host_memory()));
-  Tensor values(shape, DType::kU8);
-  const std::size_t header = 4 + 4 * rank;
-  const std::size_t got = input->read({values.mutable_raw(), values.bytes()});
-  require<IoError>(got == values.bytes(), name, ": truncated at byte ", header + got,
-                   input->of_what(), ": expected values of shape ", shape, " from byte ", header,
-                   ", found room for ", got);
-  // Reading on also makes zlib verify its checksum.
-  std::byte extra;
-  require<IoError>(input->read({&extra, 1}) == 0, name, ": trailing bytes from byte ", header + got,
-                   input->of_what(), ": expected the end after ", got, " values of shape ", shape);
-  return values;
+  return RowReader(file, name, rank)
+      .read(check, [&](std::uint64_t offset, const std::string& reason) {
+        bad.note(BadRecord(name, offset, reason, LostWithRecord::kRestOfFile));
+      });
 }
 
 std::string find_idx_file(FileSystem& files, const std::string& path) {

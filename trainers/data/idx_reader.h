@@ -9,6 +9,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/tensor.h"
+#include "belfry/trainers/data/bad_records.h"
 
 namespace belfry {
 
@@ -16,15 +17,19 @@ namespace belfry {
 // `rank` is what the caller expects: 3 for images, 1 for labels. Throws IoError naming `name`, the
 // byte offset, what was expected and what was found, for a wrong magic number, a truncated file,
 // trailing bytes, corrupt gzip data and values that this machine's memory cannot hold. Reads and
-// allocates no more than the header declares, after a check that the file can hold it: deflate
-// cannot shrink data more than 1032 times. `check` is given the shape before the values are read,
-// and throws if it is of no use.
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
-                 const std::function<void(const Shape&)>& check = {});
-// The shape alone: what parse_idx checks before it reads the values.
-Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank);
-// The same as the first of the content of a file.
+// allocates no more than the header declares, and no more than the file can hold: deflate cannot
+// shrink data more than 1032 times.
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank);
+// The same of the content of a file.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
+// The same, but what is truncated, corrupt or trailing is one bad record, with which the rest of
+// the file is lost: the result has the rows (of dimension 0) in front of it. Throws as
+// BadRecords::note() does, too. `check` is given the shape that the header declares, before the
+// values are read, and throws if it is of no use.
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank, BadRecords& bad,
+                 const std::function<void(const Shape&)>& check = {});
+// The shape that the header declares.
+Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank);
 
 // The file that `path` means: itself, with or without ".gz", spelled "-idx3-ubyte" or
 // ".idx3-ubyte". Throws NotFound listing the names tried.

@@ -1,6 +1,8 @@
 #include "belfry/trainers/data/mnist.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
@@ -15,9 +17,10 @@ namespace {
 constexpr std::uint64_t kTrainSeed = 1, kTestSeed = 2;
 constexpr std::int64_t kTrainCount = 60000, kTestCount = 10000;
 constexpr int kMaxLabel = 9;
-constexpr std::size_t kLabelHeader = 8;  // bytes before the first label in its file
+constexpr std::uint64_t kLabelHeader = 8;  // bytes before the first label in its file
 
-std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string description) {
+std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string description,
+                                      BadRecordCount left_out = {}) {
   std::vector<TensorDataset::Source> sources;
   sources.push_back({.name = "image",
                      .rows = std::move(digits.images),
@@ -26,7 +29,8 @@ std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string descrip
                      .scale = 1.0f / 255});
   sources.push_back(
       {.name = "label", .rows = std::move(digits.labels), .dtype = DType::kI32, .sample = {}});
-  return std::make_unique<TensorDataset>(std::move(sources), std::move(description));
+  return std::make_unique<TensorDataset>(std::move(sources), std::move(description),
+                                         std::move(left_out));
 }
 
 std::string find(FileSystem& files, const std::string& folder, const char* name) {
@@ -58,7 +62,34 @@ std::vector<std::string> files_of(FileSystem& files, const std::string& folder, 
   }
 }
 
-LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
+Tensor rows_of(const Tensor& values, std::span<const std::int64_t> which) {
+  Shape shape = values.shape();
+  const auto row = static_cast<std::int64_t>(values.bytes()) / std::max<std::int64_t>(1, shape[0]);
+  shape[0] = std::ssize(which);
+  Tensor rows(shape, values.dtype());
+  std::byte* to = rows.mutable_raw();
+  for (const std::int64_t i : which) to = std::copy_n(values.raw() + i * row, row, to);
+  return rows;
+}
+
+// The images whose label is there and one of the ten digits.
+LabelledImages with_labels(LabelledImages digits, const std::string& label_file, BadRecords& bad) {
+  const std::int64_t images = digits.images.shape()[0];
+  const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
+  std::vector<std::int64_t> good;
+  for (std::int64_t i = 0; i < std::min(images, std::ssize(labels)); ++i) {
+    const auto label = labels[static_cast<std::size_t>(i)];
+    if (label <= kMaxLabel)
+      good.push_back(i);
+    else
+      bad.note(BadRecord(label_file, kLabelHeader + static_cast<std::uint64_t>(i),
+                         cat("expected a label from 0 to ", kMaxLabel, ", found ", int{label})));
+  }
+  if (std::ssize(good) == images && images == std::ssize(labels)) return digits;
+  return {rows_of(digits.images, good), rows_of(digits.labels, good)};
+}
+
+LabelledImages load(FileSystem& files, const std::string& folder, bool train, BadRecords& bad) {
   const auto [image_file, label_file] = find(files, folder, train);
   // Both counts before any values are read, which may take long.
   const std::int64_t count = parse_idx_shape(*files.open(label_file), label_file, 1)[0];
@@ -71,13 +102,11 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train) {
                      label_file, " has ", count, " labels");
   };
   LabelledImages digits;
-  digits.images = parse_idx(*files.open(image_file), image_file, 3, check);
-  digits.labels = parse_idx(*files.open(label_file), label_file, 1);
-  const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    require<IoError>(labels[i] <= kMaxLabel, label_file, ": byte ", kLabelHeader + i,
-                     " of the unpacked data: expected a label from 0 to ", kMaxLabel, ", found ",
-                     int{labels[i]});
+  digits.images = parse_idx(*files.open(image_file), image_file, 3, bad, check);
+  digits.labels = parse_idx(*files.open(label_file), label_file, 1, bad);
+  digits = with_labels(std::move(digits), label_file, bad);
+  require<IoError>(digits.images.shape()[0] > 0, image_file, " and ", label_file,
+                   " have no image with a label");
   return digits;
 }
 
@@ -89,16 +118,19 @@ std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
         draw_digits(count, train ? kTrainSeed : kTestSeed),
         cat("generated digits: ", count, kind, " images (no data directory given)"));
   }
+  BadRecords bad(dirs.bad_records);
   LabelledImages digits;
   try {
-    digits = load(local_file_system(), dirs.data_dir, train);
+    digits = load(local_file_system(), dirs.data_dir, train, bad);
   } catch (const IoError& error) {
     throw IoError(
         cat(error.what(), "; get the file again, or name another folder (the option data_dir)"));
   }
   std::string description =
       cat("MNIST, ", digits.images.shape()[0], kind, " images from ", dirs.data_dir);
-  return make_dataset(std::move(digits), std::move(description));
+  BadRecordCount left_out = bad.left_out();
+  if (left_out.records > 0) description += cat(", without ", left_out.str());
+  return make_dataset(std::move(digits), std::move(description), std::move(left_out));
 }
 
 }  // namespace

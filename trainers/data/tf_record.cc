@@ -45,6 +45,24 @@ TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64
   return {offset, length};
 }
 
+// Where no record begins, the length of the one before may be wrong, though the CRC of that length
+// is right: then that of its data is not. It is the bad record, and no longer among `places`.
+BadRecord first_damage(ReadableFile& file, const std::string& name,
+                       std::vector<TfRecordPlace>& places, const BadRecord& no_head) {
+  if (places.empty()) return no_head;
+  const TfRecordPlace last = places.back();
+  try {
+    read_tf_record(file, name, last);
+  } catch (const BadRecord&) {
+    places.pop_back();
+    return {name, last.offset,
+            cat("its length of ", last.length,
+                " bytes is wrong: its data have not their CRC, and no record follows them"),
+            LostWithRecord::kRestOfFile};
+  }
+  return no_head;
+}
+
 }  // namespace
 
 std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
@@ -55,7 +73,7 @@ std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string
     try {
       places.push_back(read_head(file, name, offset));
     } catch (const BadRecord& record) {
-      bad.note(record);
+      bad.note(first_damage(file, name, places, record));
       break;
     }
     offset += kHeadBytes + places.back().length + kCrcBytes;

@@ -19,7 +19,8 @@ struct TfRecordPlace {
 
 // All records of a file, by their lengths: data are passed over. What follows a length that the
 // file has no room for, or whose CRC is wrong, is lost with one bad record, as nobody knows where
-// the next begins. Throws as BadRecords::note() does.
+// the next begins. So is what follows a length that leads to no next record and data without their
+// CRC. Throws as BadRecords::note() does.
 std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
                                            BadRecords& bad);
 

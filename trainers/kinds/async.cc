@@ -4,6 +4,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -25,10 +26,11 @@ std::vector<std::vector<Gradient>> scaled(const GradientTable& gradients) {
 
 std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& gradients,
                            UpdateOrder order, const Unscaling& unscaling) {
-  require(gradients.towers() == std::ssize(options.devices),
-          "the trainer async cannot train layers that are synchronised over towers: each tower "
-          "updates by its own loss; use batch norm of each tower (batch_norm=tower), or another "
-          "trainer");
+  require<TrainerMistake>(
+      gradients.towers() == std::ssize(options.devices),
+      "trainer=async cannot train layers that are synchronised over towers: each tower updates by "
+      "its own loss; take statistics of each tower (the option batch_norm, tower), or another "
+      "trainer, such as replicated (the option trainer)");
   const std::vector<std::vector<Gradient>> rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
   return options.optimizer.apply_each(rows, order, {}, OptimizerSlots::kMake, unscaling);

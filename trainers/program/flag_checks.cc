@@ -82,7 +82,7 @@ class FlagChecks {
         "--allreduce=auto");
     check_links();
     check_shares();
-    as_option([&] { check_shards(trainer_, *kind_, flags_.group.launcher.size); });
+    as_option([&] { check_shards(trainer_, *kind_, flags_.group.processes); });
     as_option([&] { check_clipping(trainer_, *kind_); });
     as_option([&] { check_accumulation(trainer_, *kind_); });
     as_option([&] { check_partition(trainer_, *kind_); });
@@ -109,7 +109,7 @@ class FlagChecks {
     if (flags_.inspection.check_equivalence == 0) return;
     const auto refuse = [&](const std::string& flag) {
       throw FlagError(cat(flag, " has no use beside ", written("--check_equivalence"),
-                          ", which runs so many steps in every mode"));
+                          ", which runs so many steps in every mode; leave one of them out"));
     };
     if (flags_.inspection.dry_run) refuse("--dry_run");
     if (flags_.inspection.summary) refuse("--summary");
@@ -157,7 +157,8 @@ class FlagChecks {
                                      : "replicated";
     kind_ = as_flag(written("--trainer"), [&] { return &find_trainer(flags_.kind); });
     require<FlagError>(!kind_->takes_one_device || towers == 1, chosen_trainer(),
-                       " takes one device, but ", written("--devices"), " has ", towers);
+                       " takes one device, but ", written("--devices"), " has ", towers,
+                       "; use --devices=cpu:1, or --trainer=replicated");
     require<FlagError>(!given("--parameter_device") || kind_->spreads_variables(),
                        written("--parameter_device"), " has no use for ", chosen_trainer(),
                        ", which does not spread variables; say --trainer=parameter_server");
@@ -192,7 +193,7 @@ class FlagChecks {
 
   // No error, as a run may go on with fewer processes.
   void leave_out_partition() {
-    if (!aggregation_.partition_updates || flags_.group.launcher.size > 1) return;
+    if (!aggregation_.partition_updates || flags_.group.processes > 1) return;
     log_warning(written("--partition_updates"),
                 " changes nothing: one process keeps all slots, and updates whole variables");
     aggregation_.partition_updates = false;
@@ -204,16 +205,22 @@ class FlagChecks {
     require<FlagError>(kind_->combines() || (!unequal && !weighted),
                        written(unequal ? "--uneven" : "--tower_weights"),
                        " gives devices batches of different sizes, which ", chosen_trainer(),
-                       " does not take");
+                       " does not take; leave it out, or use --trainer=replicated");
+    require<FlagError>(!unequal || trainer_.batches.gradient_accumulation_steps == 1,
+                       written("--gradient_accumulation_steps"),
+                       " takes the mean over batches of one size, and ", written("--uneven"),
+                       " makes a smaller last one; use --uneven=drop or --uneven=error");
     require<FlagError>(!kind_->takes_one_device || !weighted, written("--tower_weights"),
-                       " has no use for ", chosen_trainer(), ", which takes one device");
+                       " has no use for ", chosen_trainer(),
+                       ", which takes one device; leave it out");
   }
 
   void check_replicas() const {
     const char* const flag = "--share_replicas";
     require<FlagError>(
         !given(flag) || !trainer_.session.share_replicas || kind_->replicates_variables(),
-        written(flag), " has no use for ", chosen_trainer(), ", which has no replicas");
+        written(flag), " has no use for ", chosen_trainer(),
+        ", which has no replicas; leave it out");
   }
 
   void check_packing() const {
@@ -222,7 +229,8 @@ class FlagChecks {
         {"--small_tensors_kb", aggregation_.small_tensors_kb}};
     for (const auto& [flag, value] : packings)
       require<FlagError>(value == 0 || kind_->packs_gradients, written(flag),
-                         " lays gradients end to end, which ", chosen_trainer(), " does not do");
+                         " lays gradients end to end, which ", chosen_trainer(),
+                         " does not do; leave it out, or use --trainer=replicated");
     require<FlagError>(aggregation_.gradient_repacking == 0 || aggregation_.small_tensors_kb == 0,
                        written("--small_tensors_kb"), " has no use beside ",
                        written("--gradient_repacking"),
@@ -232,7 +240,8 @@ class FlagChecks {
   void choose_buckets() {
     double& size = aggregation_.bucket_mb;
     require<FlagError>(size == 0 || kind_->makes_buckets, written("--bucket_mb"),
-                       " has no use for ", chosen_trainer(), ", which makes no buckets");
+                       " has no use for ", chosen_trainer(),
+                       ", which makes no buckets; leave it out");
     require<FlagError>(size == 0 || aggregation_.gradient_repacking == 0, written("--bucket_mb"),
                        " and ", written("--gradient_repacking"),
                        " cut the gradients in two different ways; leave one of them out");
@@ -281,7 +290,7 @@ class FlagChecks {
 
   void check_shares() const {
     // Of all processes.
-    const std::int64_t towers = std::ssize(trainer_.devices) * flags_.group.launcher.size;
+    const std::int64_t towers = std::ssize(trainer_.devices) * flags_.group.processes;
     const std::int64_t batch = trainer_.batch_size * towers;
     std::vector<std::int64_t> shares;
     as_option([&] { shares = divide_samples(batch, towers, trainer_.batches.tower_weights); });

@@ -40,8 +40,12 @@ std::string trainers_text() {
 // Of --tower_weights.
 std::vector<double> parse_weights(const WrittenFlag& list) {
   std::vector<double> weights;
-  for (const std::string_view text : split(list.value, ','))
+  for (const std::string_view text : split(list.value, ',')) {
+    require<FlagError>(!text.empty(), list.written,
+                       ": a number is missing beside a comma; write one for each device with one "
+                       "comma between, such as 2,1");
     weights.push_back(parse_number<double>(cat(list.written, ": '", shown(text), "'"), text));
+  }
   return weights;
 }
 
@@ -50,7 +54,9 @@ std::vector<std::string> parse_scopes(const WrittenFlag& list) {
   std::vector<std::string> scopes;
   for (const std::string_view scope : split(list.value, ',')) {
     require<FlagError>(!scope.empty() && !scope.starts_with('/') && !scope.ends_with('/'),
-                       list.written, ": '", shown(scope), "' is no name scope");
+                       list.written, ": '", shown(scope),
+                       "' is no name scope; write names with one comma between and no slash around "
+                       "them, such as fc0,block*");
     scopes.emplace_back(scope);
   }
   return scopes;

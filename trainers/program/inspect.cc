@@ -111,6 +111,7 @@ Json to_json(const Explanation& explanation) {
       .set("candidates", std::move(candidates))
       .set("load", std::move(load))
       .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback))
+      .set("fused_into", explanation.fused_into.empty() ? Json() : Json(explanation.fused_into))
       .set("shards", explanation.shards == 0 ? Json() : shards_json(explanation));
 }
 
@@ -132,11 +133,16 @@ std::string shards_text(const ShardReport& report) {
                          shards == 1 ? " shard\n" : " shards\n");
   if (!report.k_dependent_because.empty())
     text += cat("the number of devices changes bits: ", report.k_dependent_because, "\n");
-  else if (shards <= 2)
-    text += shards == 1 ? "more devices than one give other bits\n"
-                        : "1 and 2 devices give the same bits\n";
-  else
-    text += cat("1, 2, 4, ... up to ", shards, " devices give the same bits\n");
+  switch (report.equal_up_to) {
+    case 0: break;
+    case 1:
+      text += report.k_dependent_because.empty() ? "no more devices than one can share 1 shard\n"
+                                                 : "more devices than one give other bits\n";
+      break;
+    case 2: text += "1 and 2 devices give the same bits\n"; break;
+    default:
+      text += cat("1, 2, 4, ... up to ", report.equal_up_to, " devices give the same bits\n");
+  }
   if (const int wanted = report.for_equal_bits; wanted > 0)
     text += cat("--shards=", wanted, " gives the same bits on 1, 2, 4, ... up to ", wanted,
                 " devices; fewer are faster for this model\n");

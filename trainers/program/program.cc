@@ -134,4 +134,27 @@ int run_program_without_flags(int argc, const char* const* argv, const std::stri
   });
 }
 
+int run_program_with_json(int argc, const char* const* argv, const std::string& description,
+                          const std::function<int(Console&, Json&)>& body) {
+  return run_program([&] {
+    const std::string name = program_name(argc, argv);
+    FlagParser parser(description, name);
+    std::string path;
+    parser.add("--json", path, "FILE", "write the results there, as one JSON object [none]");
+    const std::string help = parser.parse(program_arguments(argc, argv));
+    if (!help.empty()) {
+      std::fputs(help.c_str(), stdout);
+      return 0;
+    }
+    OutputFiles files(local_file_system());
+    OutputFile* const file = files.open("--json", path);
+    Console console(files.on_stdout() ? stderr : stdout);
+    Json report = Json::object().set("program", name);
+    const int status = body(console, report);
+    if (file) file->write(report.str(2) + "\n");
+    files.finish();
+    return status;
+  });
+}
+
 }  // namespace belfry

@@ -6,6 +6,9 @@
 #include <string>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/json.h"
+#include "belfry/trainers/util/console.h"
+#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 
@@ -45,6 +48,11 @@ int run_program(const std::function<int()>& body);
 // The same for a program without flags: --help prints what it does, and all else is refused.
 int run_program_without_flags(int argc, const char* const* argv, const std::string& description,
                               const std::function<int()>& body);
+
+// The same with one flag, --json=FILE. body() prints lines for people, and adds what it finds to
+// the object that is written there, which has the member "program".
+int run_program_with_json(int argc, const char* const* argv, const std::string& description,
+                          const std::function<int(Console&, Json&)>& body);
 
 // A whole main function: parse(arguments, program name) gives flags, with what --help is to print
 // in `help`, which is printed; else run(flags) returns the exit code.

@@ -43,17 +43,6 @@ BestMetric parse_best(const WrittenFlag& flag) {
   return {.name = std::string(text.substr(0, colon)), .largest = way == "max"};
 }
 
-constexpr std::pair<OnSaveError, const char*> kOnSaveError[] = {
-    {OnSaveError::kStop, "stop"},
-    {OnSaveError::kRetry, "retry"},
-    {OnSaveError::kContinue, "continue"}};
-
-OnSaveError parse_on_error(const WrittenFlag& flag) {
-  for (const auto& [value, name] : kOnSaveError)
-    if (flag.value == name) return value;
-  throw FlagError(cat(flag.written, " is none of stop, retry and continue"));
-}
-
 // A member of a configuration as an argument.
 std::string argument_of(const std::string& name, const Json& value) {
   const Json::Kind kind = value.kind();
@@ -124,20 +113,18 @@ Json value_of(const std::string& text) {
 
 }  // namespace
 
-std::string_view name_of(OnSaveError on_error) {
-  return std::ranges::find(kOnSaveError, on_error, [](auto& entry) { return entry.first; })->second;
-}
-
 StepRange parse_steps(const std::string& written, std::string_view text) {
   const std::size_t dash = std::min(text.find('-'), text.size());
+  const std::string none =
+      cat(written, " names no steps; they count from 1, the first before the last: 100-102");
   const auto number = [&](std::string_view part) {
+    require<FlagError>(!part.empty(), none);
     return parse_number<std::int64_t>(cat(written, ": '", shown(part), "'"), part);
   };
   StepRange steps;
   steps.first = number(text.substr(0, dash));
   steps.last = dash == text.size() ? steps.first : number(text.substr(dash + 1));
-  require<FlagError>(steps.first >= 1 && steps.first <= steps.last, written,
-                     " names no steps; they count from 1, the first before the last: 100-102");
+  require<FlagError>(steps.first >= 1 && steps.first <= steps.last, none);
   return steps;
 }
 
@@ -186,7 +173,9 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
       "NAME:min|max", "which checkpoint is the best, e.g. validation_accuracy:max [none is]");
   parser.add(
       "--on_save_error",
-      [&to = flags.schedule.on_error](const WrittenFlag& flag) { to = parse_on_error(flag); },
+      [&to = flags.schedule.on_error](const WrittenFlag& flag) {
+        to = as_flag(flag.written, [&] { return find_on_save_error(flag.value); });
+      },
       "stop|retry|continue",
       "when a checkpoint cannot be written: end with the error, save again a minute later, or when "
       "that is due; older ones are kept [retry]");
@@ -252,6 +241,7 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
 std::vector<std::string> with_config(std::span<const char* const> arguments) {
   const std::optional<std::string> path = config_path(arguments);
   if (!path) return {arguments.begin(), arguments.end()};
+  require<FlagError>(!path->empty(), "--config needs a value");
   std::vector<std::string> all = arguments_in(*path);
   // Of flags that stand for one thing, those of the command line win, too.
   const auto names_batch = [](std::string_view argument) {

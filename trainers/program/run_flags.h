@@ -54,9 +54,6 @@ Json config_of(const FlagParser& parser);
 // What --print_config prints.
 void print_config(const Json& config);
 
-// As --on_save_error takes it.
-std::string_view name_of(OnSaveError on_error);
-
 // Of "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
 StepRange parse_steps(const std::string& written, std::string_view text);
 

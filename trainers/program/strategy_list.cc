@@ -46,6 +46,8 @@ void require_serves(const std::string& strategy, const TrainFlags& training) {
 StrategyList parse_strategies(const std::string& text) {
   StrategyList list;
   for (const std::string_view part : split(text, ',')) {
+    require<FlagError>(!part.empty(), "--strategies: an item of '", shown(text),
+                       "' is empty; write names with one comma between, such as naive,ring");
     const std::string name = underscores_in_names(std::string(part));
     if (name == "all")
       list.all = true;
@@ -76,7 +78,8 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
       if (!list.all) throw;  // else not this trainer's
     }
   }
-  require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer, " takes none");
+  require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer,
+                     " takes none; leave one of them out");
   return modes;
 }
 

@@ -9,6 +9,24 @@
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
+namespace {
+
+constexpr std::pair<OnSaveError, const char*> kOnSaveError[] = {
+    {OnSaveError::kStop, "stop"},
+    {OnSaveError::kRetry, "retry"},
+    {OnSaveError::kContinue, "continue"}};
+
+}  // namespace
+
+std::string_view name_of(OnSaveError on_error) {
+  return std::ranges::find(kOnSaveError, on_error, [](auto& entry) { return entry.first; })->second;
+}
+
+OnSaveError find_on_save_error(std::string_view name) {
+  for (const auto& [value, known] : kOnSaveError)
+    if (name == known) return value;
+  throw InvalidArgument(cat("'", shown(name), "' is none of stop, retry and continue"));
+}
 
 void LineFile::go_on(std::uint64_t bytes) {
   if (bytes > 0) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
@@ -16,6 +17,10 @@ enum class OnSaveError {
   kRetry,     // it warns, and saves again a minute later; lines wait
   kContinue,  // it warns, and saves again when that is due; lines wait
 };
+// "stop", "retry" or "continue".
+std::string_view name_of(OnSaveError on_error);
+// Of such a name; throws InvalidArgument for any other.
+OnSaveError find_on_save_error(std::string_view name);
 
 // Writes each line by one call. Not for several threads.
 class LineFile {

@@ -16,7 +16,8 @@ class ListParser {
   explicit ListParser(std::string_view name) : name_(name) {}
 
   DeviceSpec named(std::string_view item) const {
-    check(!item.empty(), "an item of the list is empty");
+    check(!item.empty(),
+          "an item of the list is empty; write names with one comma between, such as cpu:0,cpu:1");
     const DeviceSpec spec = as_flag(name_, [&] { return DeviceSpec(item); });
     check(spec.type && spec.index, "'", shown(item), "' does not name one device; say e.g. /cpu:1");
     const std::string type = known_type(spec.type->str(), item);

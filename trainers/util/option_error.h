@@ -19,4 +19,11 @@ class OptionMistake : public OptionError {
   using OptionError::OptionError;
 };
 
+// The same for what one trainer does not take of a model: a program that compares several leaves
+// this one out.
+class TrainerMistake : public OptionMistake {
+ public:
+  using OptionMistake::OptionMistake;
+};
+
 }  // namespace belfry

@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/placement/explain.h"
 #include "belfry/ops/updates/adam_update.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/ops/updates/rms_prop_update.h"
@@ -42,6 +43,23 @@ TEST(FuseUpdates, AnAllReduceAndItsUpdatesBecomeOneLaunch) {
   EXPECT_EQ(fused.types.size(), 6u);
   EXPECT_EQ(fused.inputs.size(), 6u + 3 + 3);  // variables, gradients, rates
   EXPECT_EQ(fused.name(), cat(made.means[0].node().name(), "/update"));
+}
+
+TEST(FuseUpdates, AreExplained) {
+  const Replicas made(3);
+  const auto explained = [&](const Node& node, bool fuse) {
+    Explanation result;
+    explain_step(node, plan_of(made, {*made.step}, fuse), result);
+    return result;
+  };
+  const Node& sum = made.means[0].node();
+  for (const Node* node : std::vector<const Node*>{&sum, made.updates[1]}) {
+    const Explanation fused = explained(*node, true), apart = explained(*node, false);
+    EXPECT_EQ(fused.fused_into, cat("FusedUpdate ", sum.name(), "/update"));
+    EXPECT_EQ(fused.runs, 1);
+    EXPECT_EQ(apart.fused_into, "");
+    EXPECT_EQ(apart.runs, 1);
+  }
 }
 
 TEST(FuseUpdates, CountsTheTransfersOfTheAllReduce) {

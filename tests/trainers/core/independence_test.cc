@@ -309,7 +309,11 @@ TEST(Independence, IsLostByNumbersThatAreNoPowersOfTwo) {
 }
 
 TEST(Independence, IsLostByShardsThatWereAddedForDevices) {
-  EXPECT_EQ(because({.devices = 2, .shards = 0, .batch = 32}), "");
+  for (const int devices : {1, 2})
+    EXPECT_EQ(because({.devices = devices, .shards = 0, .batch = 32}),
+              "more than 2 devices raise the default of 2 shards");
+  EXPECT_EQ(because({.devices = 2, .shards = 2, .batch = 32}), "") << "more would be refused";
+  EXPECT_EQ(because({.devices = 2, .shards = 0, .batch = 34}), "") << "4 cannot share it alike";
   EXPECT_THAT(because({.model = two_uses, .devices = 8, .shards = 0, .batch = 8}),
               HasSubstr("was raised to 8, one per device"));
 }

@@ -178,6 +178,23 @@ TEST(Cifar10, KeepsTheRecordsInFrontOfWhereGzipDataEnd) {
                                              " from byte ", 3 * kRecord)));
 }
 
+TEST(Cifar10, KeepsAllRecordsInFrontOfWhatFollowsGzipData) {
+  const TemporaryFolder folder;
+  Bytes packed = gzip(noisy_records(6));
+  const std::size_t end = packed.size();
+  packed.resize(end + 5);
+  const std::string path = folder.write("data_batch_1.bin.gz", packed);
+  const std::string reason = cat(
+      path, ": bad record at byte ", 6 * kRecord, ": trailing bytes from byte ", end,
+      ": expected the end of the file, or more gzip data, found 5 more, behind 6 whole records");
+  EXPECT_THAT(message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
+              HasSubstr(reason));
+  const auto data = data::cifar10({folder.path(), {.most = 1}}, true);
+  EXPECT_EQ(data->size(), 6);
+  EXPECT_EQ(data->left_out().str(),
+            cat("1 bad record and the rest of ", path, " from byte ", 6 * kRecord));
+}
+
 TEST(Cifar10, SaysThatRecordsInFrontOfCorruptDataMayBeWrong) {
   const TemporaryFolder folder;
   Bytes packed = gzip(noisy_records(6));

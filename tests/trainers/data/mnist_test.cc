@@ -25,6 +25,7 @@ using test::idx_bytes;
 using test::message_of;
 using test::TemporaryFolder;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 // 64-bit FNV-1a.
@@ -125,8 +126,84 @@ TEST(Mnist, SaysWhyAFileCannotBeLookedUp) {
 TEST(Mnist, NamesTheByteOfALabelAboveNine) {
   const TemporaryFolder folder;
   write_mnist(folder, 12, 12, 12);
-  EXPECT_THAT(load_error(folder), AllOf(HasSubstr("/train-labels-idx1-ubyte: byte 18 "),
-                                        HasSubstr("from 0 to 9"), HasSubstr("found 10")));
+  EXPECT_THAT(load_error(folder),
+              AllOf(HasSubstr("/train-labels-idx1-ubyte: bad record at byte 18: expected a label "
+                              "from 0 to 9, found 10; mend the file, or let such records be left "
+                              "out (the option bad_records, skip:N)"),
+                    HasSubstr("(the option data_dir)")));
+}
+
+TEST(Mnist, LeavesOutImagesWhoseLabelIsNone) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 24, 24, 12);  // the labels 10 and 11, twice
+  const auto data = data::mnist({folder.path(), {.most = 4}}, true);
+  ASSERT_EQ(data->size(), 20);
+  const auto samples = all_samples(*data);
+  EXPECT_EQ(samples[1].data<std::int32_t>()[9], 9);
+  EXPECT_EQ(samples[1].data<std::int32_t>()[10], 0);
+  const int first_byte = 12 * 28 * 28 % 256;  // of image 12
+  EXPECT_FLOAT_EQ(samples[0].data<float>()[10 * 28 * 28], static_cast<float>(first_byte) / 255);
+  EXPECT_EQ(data->left_out().str(), "4 bad records");
+  EXPECT_THAT(data->describe(), EndsWith(cat(folder.path(), ", without 4 bad records")));
+  EXPECT_THAT(message_of<IoError>([&] {
+                data::mnist({folder.path(), {.most = 3}}, true)->size();
+              }),
+              HasSubstr("at byte 31: expected a label from 0 to 9, found 11; 3 were left out"));
+}
+
+TEST(Mnist, KeepsTheImagesInFrontOfWhereAFileIsCutOff) {
+  const TemporaryFolder folder;
+  Bytes images = idx_bytes({12, 28, 28}), labels = idx_bytes({12}, 10);
+  images.resize(16 + 7 * 28 * 28 + 5);
+  labels.resize(8 + 5);
+  for (const bool packed : {false, true}) {
+    const std::string name = packed ? "train-images-idx3-ubyte.gz" : "train-images-idx3-ubyte";
+    const std::string path = folder.write(name, packed ? gzip(images) : images);
+    folder.write("train-labels-idx1-ubyte", idx_bytes({12}, 10));
+    EXPECT_THAT(load_error(folder),
+                AllOf(HasSubstr(cat(path, ": bad record at byte 5504: ", "truncated at byte 5509")),
+                      HasSubstr("the rest of the file is lost")));
+    const auto data = data::mnist({folder.path(), {.most = 1}}, true);
+    EXPECT_EQ(data->size(), 7);
+    EXPECT_EQ(data->left_out().str(),
+              cat("1 bad record and the rest of ", path, " from byte 5504"));
+    const std::string path_of_labels = folder.write("train-labels-idx1-ubyte", labels);
+    const auto fewer = data::mnist({folder.path(), {.most = 2}}, true);
+    EXPECT_EQ(fewer->size(), 5);
+    EXPECT_EQ(fewer->left_out().str(),
+              cat("2 bad records and the rest of ", path, " from byte 5504, of ", path_of_labels,
+                  " from byte 13"));
+    EXPECT_EQ(all_samples(*fewer)[1].data<std::int32_t>()[4], 4);
+    std::filesystem::remove(path);
+  }
+}
+
+TEST(Mnist, KeepsTheImagesInFrontOfDamagedGzipData) {
+  const TemporaryFolder folder;
+  Bytes packed = gzip(idx_bytes({12, 28, 28}));
+  folder.write("train-labels-idx1-ubyte", idx_bytes({12}, 10));
+  packed[packed.size() - 8] ^= std::byte{1};  // of the checksum
+  folder.write("train-images-idx3-ubyte", packed);
+  EXPECT_THAT(load_error(folder), HasSubstr("incorrect data check"));
+  EXPECT_EQ(data::mnist({folder.path(), {.most = 1}}, true)->size(), 12);
+  packed[packed.size() - 8] ^= std::byte{1};
+  packed.resize(packed.size() + 3);
+  folder.write("train-images-idx3-ubyte", packed);
+  const auto trailing = data::mnist({folder.path(), {.most = 1}}, true);
+  EXPECT_EQ(trailing->size(), 12);
+  EXPECT_EQ(trailing->left_out().records, 1);
+}
+
+TEST(Mnist, EndsWhereNoImageHasALabel) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 12, 12);
+  Bytes none = idx_bytes({12}, 10);
+  none.resize(8);
+  folder.write("train-labels-idx1-ubyte", none);
+  EXPECT_THAT(message_of<IoError>([&] {
+                data::mnist({folder.path(), {.most = 1}}, true)->size();
+              }),
+              HasSubstr("have no image with a label"));
 }
 
 TEST(Mnist, NamesAFileWithoutImages) {

@@ -61,6 +61,25 @@ TEST(TfRecords, EndAtALengthThatCannotBe) {
   }
 }
 
+// The CRC of the length is right, so its record seems whole, and no record follows.
+TEST(TfRecords, CountOnceWhereALengthIsWrong) {
+  const std::string good = tf_record("first"), data = "second";
+  for (const std::uint64_t size : {4, 9}) {
+    const std::string length(reinterpret_cast<const char*>(&size), sizeof size);
+    const std::string wrong =
+        length + test::masked_crc_bytes(length) + data + test::masked_crc_bytes(data);
+    const test::Bytes bytes = as_bytes(good + wrong + good);
+    BytesFile file(bytes);
+    BadRecords none, more({.most = 2});
+    EXPECT_THAT(message_of<IoError>([&] { find_tf_records(file, "f", none); }),
+                HasSubstr(cat("f: bad record at byte 21: its length of ", size, " bytes is wrong: ",
+                              "its data have not their CRC, and no record follows them; the rest ",
+                              "of the file is lost")));
+    EXPECT_EQ(find_tf_records(file, "f", more).size(), 1u);
+    EXPECT_EQ(more.left_out().str(), "1 bad record and the rest of f from byte 21");
+  }
+}
+
 TEST(TfExample, GivesTheFirstValueOfAFeature) {
   const test::Bytes message = as_bytes(test::image_example("pixels", -3));
   const TfExample example(message);

@@ -66,6 +66,7 @@ TEST(DevicesFlag, RefusesDuplicates) {
 TEST(DevicesFlag, RefusesWhatIsNoDevice) {
   const std::pair<const char*, const char*> refused[] = {
       {"", "neither a count"},
+      {",", "write names with one comma between, such as cpu:0,cpu:1"},
       {"cpu", "neither a count"},
       {"gpu", "neither a count"},
       {"4", "neither a count"},

@@ -402,14 +402,21 @@ TEST(Flags, ReadSeveralBatchesPerStep) {
   EXPECT_THAT(refusal({"--gradient_accumulation_steps=4", "--precision=f16"}),
               HasSubstr("use bf16"));
   EXPECT_THAT(refusal({"--gradient_accumulation_steps=0"}), HasSubstr("between 1 and"));
+  for (const char* uneven : {"--uneven=pad", "--uneven=weight"})
+    EXPECT_EQ(refusal({"--gradient_accumulation_steps=4", uneven}),
+              cat("--gradient_accumulation_steps=4 takes the mean over batches of one size, and ",
+                  uneven, " makes a smaller last one; use --uneven=drop or --uneven=error"));
 }
 
 TEST(Flags, ReadScopesToRecompute) {
   EXPECT_TRUE(parse({}).trainer.recompute.empty());
   EXPECT_EQ(parse({"--recompute=group*/block*,stem"}).trainer.recompute,
             (std::vector<std::string>{"group*/block*", "stem"}));
-  for (const char* argument : {"--recompute=a,,b", "--recompute=/a"})
-    EXPECT_THAT(refusal({argument}), HasSubstr("is no name scope")) << argument;
+  for (const char* argument : {"--recompute=a,,b", "--recompute=/a", "--recompute=,"})
+    EXPECT_THAT(refusal({argument}),
+                AllOf(HasSubstr("is no name scope; write names with one comma"),
+                      HasSubstr("such as fc0,block*")))
+        << argument;
 }
 
 TEST(Flags, ReadSchedulesOfTheRate) {
@@ -460,6 +467,8 @@ TEST(Flags, RefuseDivisionsThatCannotBe) {
   EXPECT_THAT(refusal({"--uneven=wait"}), AllOf(HasSubstr("--uneven"), HasSubstr("weight")));
   EXPECT_EQ(refusal({"--tower_weights=1"}),
             "--tower_weights has 1 where there are 2 devices; give one weight for each");
+  EXPECT_THAT(refusal({"--tower_weights=1,,2"}),
+              AllOf(HasSubstr("--tower_weights=1,,2: a number is missing"), HasSubstr("as 2,1")));
   EXPECT_EQ(refusal({"--tower_weights=1,0"}),
             "--tower_weights: 0 is not a number from 1e-9 to 1e6");
   for (const char* wrong : {"--tower_weights=1,", "--tower_weights=,", "--tower_weights=1,x",

@@ -109,6 +109,20 @@ TEST(Flags, TakeANumberOfProcessesForDryRunsAlone) {
   EXPECT_THAT(refusal({"--dry_run", "--processes=0"}), HasSubstr("--processes=0"));
 }
 
+TEST(Flags, CountTheDevicesOfAllPlannedProcesses) {
+  const auto with = [](const char* flag) {
+    return std::vector<const char*>{"--dry_run", "--processes=2", "--devices=cpu:2", flag};
+  };
+  EXPECT_EQ(
+      refusal(with("--shards=6")),
+      "--shards=6 of the global batch cannot be divided among 4 devices alike; use a multiple "
+      "of 4");
+  EXPECT_EQ(refusal(with("--tower_weights=3,1")),
+            "--tower_weights has 2 where there are 4 devices; give one weight for each");
+  EXPECT_EQ(parse(with("--tower_weights=3,1,1,1")).trainer.batches.tower_weights.size(), 4u);
+  EXPECT_TRUE(parse(with("--partition_updates=1")).trainer.aggregation.partition_updates);
+}
+
 // No error, as a run may go on with fewer processes.
 TEST(Flags, OfUpdatesInPartsChangeNothingInOneProcess) {
   for (const char* flag : {"--partition_updates=1", "--zero_stage=1", "--zero_stage=0"})

@@ -65,13 +65,14 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
   const char* const share = "--share_replicas=1";
   for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"})
     EXPECT_EQ(refusal({share, trainer}),
-              cat(share, " has no use for ", trainer, ", which has no replicas"));
+              cat(share, " has no use for ", trainer, ", which has no replicas; leave it out"));
   EXPECT_EQ(refusal({share, "--devices=cpu:1", "--trainer=simple"}),
-            cat(share, " has no use for --trainer=simple, which has no replicas"));
+            cat(share, " has no use for --trainer=simple, which has no replicas; leave it out"));
   EXPECT_EQ(parse({share, "--devices=cpu:1", "--trainer=replicated"}).trainer.devices.size(), 1u);
   EXPECT_FALSE(parse({"--trainer=async", "--share_replicas=0"}).trainer.session.share_replicas);
-  EXPECT_EQ(refusal({"--tower_weights=3", "--devices=cpu:1", "--trainer=simple"}),
-            "--tower_weights=3 has no use for --trainer=simple, which takes one device");
+  EXPECT_EQ(
+      refusal({"--tower_weights=3", "--devices=cpu:1", "--trainer=simple"}),
+      "--tower_weights=3 has no use for --trainer=simple, which takes one device; leave it out");
   EXPECT_EQ(parse({"--tower_weights=3", "--devices=cpu:1", "--trainer=replicated"})
                 .trainer.batches.tower_weights.size(),
             1u);

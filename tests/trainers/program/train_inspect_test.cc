@@ -55,6 +55,11 @@ TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
               AllOf(HasSubstr("the global batch of 16 has 1 shard\n"),
                     HasSubstr("more devices than one give other bits\n"),
                     HasSubstr("--shards=8 gives the same bits on 1, 2, 4, ... up to 8 devices; ")));
+  EXPECT_EQ(report()["k_independent"], false);
+  EXPECT_EQ(report()["k_dependent_because"], "more than 1 device raises the default of 1 shard");
+  EXPECT_THAT(dry({"--devices=cpu:1", "--global_batch_size=16", "--shards=1"}),
+              HasSubstr("no more devices than one can share 1 shard\n"));
+  EXPECT_EQ(report()["k_independent"], true);
   EXPECT_THAT(dry({"--devices=cpu:8", "--global_batch_size=16"}),
               AllOf(HasSubstr("the default of 1 shard was raised to 8, one per device\n"),
                     HasSubstr("--shards=8 gives the same bits")));
@@ -168,6 +173,11 @@ TEST_F(TrainTest, ExplainsHowANodeIsDividedIntoShards) {
       explain("tower0/gradients/fc0/MatMul_grad/MatMulTransposeA"),
       HasSubstr("    f64[4,5]: partial sums, added up by AllReduceGrads/AllReduce/update\n"));
   EXPECT_EQ(report()["shards"]["outputs"][0]["added_by"].size(), 1u);
+  EXPECT_TRUE(report()["fused_into"].is_null());
+  EXPECT_THAT(explain("AllReduceGrads/AllReduce"),
+              HasSubstr("  fused with others into: FusedUpdate AllReduceGrads/AllReduce/update\n"
+                        "  shards of the device: 4; runs once\n"));
+  EXPECT_EQ(report()["fused_into"], "FusedUpdate AllReduceGrads/AllReduce/update");
   EXPECT_THAT(explain("tower0/ReduceMean"),
               HasSubstr("    f64[]: partial sums\n"
                         "    copy tower0/ReduceMean/sum, 8 bytes, for tower0/"));

@@ -284,6 +284,12 @@ TEST(RunSaver, NotesWhereTheLinesOfAStepEnd) {
   EXPECT_THROW(other.go_on(Json::object().set("other.jsonl", -1)), InvalidArgument);
 }
 
+TEST(RunSaver, NamesWhatFollowsAFailure) {
+  for (const char* name : {"stop", "retry", "continue"})
+    EXPECT_EQ(name_of(find_on_save_error(name)), name);
+  EXPECT_THROW(find_on_save_error("wait"), InvalidArgument);
+}
+
 TEST(RunSaver, NeedsNoLinks) {
   MemoryFileSystem disk("/disk");
   disk.refuse_links();
