@@ -121,7 +121,8 @@ class Backward {
                       "' (op type: ", op.name, "), built at ", node.origin().site, ": ",
                       op.no_gradient ? op.no_gradient : "its Op has none",
                       "; use stop_gradient on its result, or an op that has one");
-    const Node& given = recomputation_.again(node, grads);
+    recomputation_.enter(node, grads);
+    const Recomputation::Scope again(recomputation_);
     ForwardScope forward(graph_, node);
     NameScope names(graph_, cat(node.logical_name(), "_grad"));
     if (!op.missing_grads)
@@ -129,7 +130,7 @@ class Backward {
         if (!grads[i] && is_floating(node.output_type(i).dtype)) grads[i] = zeros(node.output(i));
     std::optional<ColocateWith> beside;
     if (options_.colocate) beside.emplace(node.output());
-    std::vector<Output> inputs = op.gradient(given, grads);
+    std::vector<Output> inputs = op.gradient(node, grads);
     require<Internal>(inputs.size() == node.inputs().size(), node.describe(), ": its gradient has ",
                       inputs.size(), " results for ", node.inputs().size(), " inputs");
     for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -37,8 +37,30 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
   return "";
 }
 
+namespace {
+
+// What a tensor is an alias of, or itself.
+Output memory_of(Output tensor) {
+  while (tensor.node().op().alias) tensor = tensor.node().input(0);
+  return tensor;
+}
+
+// Such as moments, which cost little to keep and a pass over memory to find again.
+bool is_small(const Output& tensor) {
+  constexpr std::int64_t kManyTimes = 8;
+  const Node& node = tensor.node();
+  if (node.inputs().empty()) return false;
+  const std::int64_t made = tensor.shape().elements(), from = node.input(0).shape().elements();
+  return made != kUnknown && from != kUnknown && kManyTimes * made <= from;
+}
+
+}  // namespace
+
 Recomputation::Recomputation(Graph& graph, std::span<const std::string> scopes)
-    : graph_(graph), scopes_(scopes) {
+    : graph_(graph),
+      scopes_(scopes),
+      forward_nodes_(static_cast<int>(graph.size())),
+      names_(cat(graph.scopes().names(), "/")) {
   if (!scopes.empty()) note_uses();
 }
 
@@ -48,49 +70,73 @@ void Recomputation::note_uses() {
     for (const Output& input : node.inputs())
       if (const std::string& scope = scope_of(input.node());
           !scope.empty() && scope != scope_of(node))
-        leaving_.insert(input.key());
+        leaving_.insert(memory_of(input).key());
   }
 }
 
 const std::string& Recomputation::scope_of(const Node& node) {
   const auto [found, is_new] = scope_.emplace(&node, "");
-  if (is_new && !node.origin().forward)
+  if (is_new && !node.origin().forward && node.id() < forward_nodes_)
     found->second = recompute_scope(node.logical_name(), scopes_);
   return found->second;
 }
 
 // Reads stay, as do nodes that change something, that several towers or processes make together,
-// and those that hold what they are made with.
-bool Recomputation::is_copied(const Node& node, const std::string& scope) {
+// and those that hold what they are made with. Towers may share what is read.
+bool Recomputation::is_copied(const Node& node) {
   const Op& op = node.op();
-  if (scope_of(node) != scope || op.writes > 0 || op.collective || op.exchange || op.storage ||
-      &op == &kRead || (node.inputs().empty() && !op.random))
+  if (op.writes > 0 || op.collective || op.exchange || op.storage || &op == &kRead ||
+      (node.inputs().empty() && !op.random))
     return false;
   return std::ranges::all_of(node.inputs(), [&](const Output& input) {
-    return input.node().origin().tower == node.origin().tower;
+    return &input.node().op() == &kRead || input.node().origin().tower == node.origin().tower;
   });
 }
 
-Node& Recomputation::again(Node& node, std::span<const Output> grads) {
-  if (scopes_.empty()) return node;
-  const std::string scope = scope_of(node);
-  if (scope.empty() || !is_copied(node, scope)) return node;
-  if (const auto made = copies_.find(&node); made != copies_.end()) return *made->second;
-  std::vector<Output> inputs, backward;
+bool Recomputation::is_kept(const Output& tensor) {
+  const Output memory = memory_of(tensor);
+  return leaving_.contains(memory.key()) || !is_copied(memory.node()) ||
+         !is_copied(tensor.node()) || is_small(memory);
+}
+
+void Recomputation::enter(const Node& node, std::span<const Output> grads) {
+  if (scopes_.empty() || scope_of(node).empty()) return;
+  const auto [entered, is_new] = entered_by_.try_emplace(part_of(node));
+  if (!is_new) return;
+  // Plans may fuse what made these with what comes now. So copies wait for what it was made of.
   for (const Output& grad : grads)
-    if (grad) backward.push_back(grad);
-  for (const Output& input : node.inputs()) {
-    const bool kept = leaving_.contains(input.key()) || !is_copied(input.node(), scope);
-    inputs.push_back(
-        kept ? input : again(input.node(), grads).output(static_cast<std::size_t>(input.index())));
-    if (!kept) backward.clear();  // the copy of the input waits
-  }
-  const ControlDependencies wait(graph_, backward);
+    if (grad)
+      for (const Output& input : grad.node().inputs())
+        if (input.node().origin().forward) entered->second.push_back(input);
+  if (!entered->second.empty()) return;
+  for (const Output& grad : grads)
+    if (grad) entered->second.push_back(grad);
+}
+
+Output Recomputation::of(const Output& tensor) {
+  if (scope_of(tensor.node()).empty() || is_kept(tensor)) return tensor;
+  return copy_of(tensor.node()).output(static_cast<std::size_t>(tensor.index()));
+}
+
+Node& Recomputation::copy_of(const Node& node) {
+  if (const auto made = copies_.find(&node); made != copies_.end()) return *made->second;
+  std::vector<Output> inputs;
+  for (const Output& input : node.inputs()) inputs.push_back(of(input));
+  // Else a copy that it is made of waits.
+  const bool is_first = std::ranges::equal(inputs, node.inputs());
+  Substitutes* const substitutes = std::exchange(graph_.scopes().substitutes, nullptr);
+  const ControlDependencies nothing(graph_, nullptr);
+  const ControlDependencies entered(
+      graph_,
+      is_first ? std::span<const Output>(entered_by_[part_of(node)]) : std::span<const Output>());
   const ForwardScope forward(graph_, node);
+  const NameScope names(graph_, names_);
+  const ColocateWith no_scopes(graph_, nullptr);
   const ColocateWith beside(node.output());
   Node& copy =
       graph_.add(node.op(), inputs, At(cat(node.logical_name(), "_again"), node.origin().site),
                  node.raw_options());
+  graph_.scopes().substitutes = substitutes;
   graph_.add_to_collection(kRecomputed, copy);
   copies_[&node] = &copy;
   return copy;

@@ -5,34 +5,60 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "belfry/framework/graph/graph.h"
+#include "belfry/framework/graph/scope_stack.h"
 
 namespace belfry {
 
-// Makes second copies of nodes, as they are asked for. What a copy is made of is copied, too, as
-// far as it is in the same scope and nothing outside the scope uses it; the rest are the tensors
-// that are there. A copy has the bits of the first. It waits until the backward pass has come to
-// its scope, as it would take memory before. Copies that nobody reads are pruned as all such nodes.
-class Recomputation {
+// Makes second copies of nodes, as the backward pass asks for their outputs. What a copy is made of
+// is copied, too, as far as it is in the same scope. What the backward pass has anyway is taken as
+// it is: tensors that leave the scope, those of several towers, and small ones. A copy has the bits
+// of the first. It waits until the backward pass has come to its scope, as it would take memory
+// before.
+class Recomputation final : Substitutes {
  public:
   // `scopes` as in GradientOptions::recompute.
   Recomputation(Graph& graph, std::span<const std::string> scopes);
 
-  // What stands for `node` where it is differentiated: its copy, or itself in no scope. `grads`: of
-  // its outputs; empty where there is none.
-  Node& again(Node& node, std::span<const Output> grads);
+  // The backward pass comes to a node. `grads`: of its outputs; empty where there is none.
+  void enter(const Node& node, std::span<const Output> grads);
+
+  // While it lives, new nodes take tensors of copies in the place of those of the forward pass.
+  class Scope {
+   public:
+    explicit Scope(Recomputation& all) : graph_(all.graph_) {
+      if (!all.scopes_.empty()) graph_.scopes().substitutes = &all;
+    }
+    ~Scope() { graph_.scopes().substitutes = nullptr; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Graph& graph_;
+  };
 
  private:
+  // A scope of one tower.
+  using Part = std::pair<int, std::string>;
+
+  Output of(const Output& tensor) override;
   const std::string& scope_of(const Node& node);
-  bool is_copied(const Node& node, const std::string& scope);
+  Part part_of(const Node& node) { return {node.origin().tower, scope_of(node)}; }
+  bool is_copied(const Node& node);
+  bool is_kept(const Output& tensor);
+  Node& copy_of(const Node& node);
   void note_uses();
 
   Graph& graph_;
   std::span<const std::string> scopes_;
+  const int forward_nodes_;  // how many there are: the first of the graph
+  const std::string names_;  // the name scope of copies
   std::map<const Node*, std::string> scope_;
   std::map<const Node*, Node*> copies_;
-  std::set<std::pair<int, int>> leaving_;  // outputs that another scope, or none, uses
+  std::map<Part, std::vector<Output>> entered_by_;  // gradients that came there first
+  std::set<std::pair<int, int>> leaving_;           // outputs that another scope, or none, uses
 };
 
 }  // namespace belfry

@@ -30,6 +30,12 @@ Graph::Graph(std::uint64_t seed, ProcessPlace process)
 Graph::~Graph() = default;
 
 Node& Graph::add(const Op& op, std::span<const Output> inputs, At at, NodeOptions options) {
+  std::vector<Output> substitutes;
+  if (scopes_->substitutes) {
+    for (const Output& input : inputs)
+      substitutes.push_back(input ? scopes_->substitutes->of(input) : input);
+    inputs = substitutes;
+  }
   auto* const frame = scopes_->innermost<AutocastFrame>();
   const bool casts = frame && is_half(frame->what.compute) && !scopes_->forward && &op != &kRead;
   return casts ? append(op, autocast(*frame, op, inputs, at), at, std::move(options), nullptr)

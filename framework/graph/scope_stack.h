@@ -76,6 +76,15 @@ struct AutocastFrame {
   std::map<std::tuple<std::pair<int, int>, DType, int>, Output> made;  // by tensor, type, replica
 };
 
+// What nodes take in place of their inputs (ScopeStack::substitutes).
+class Substitutes {
+ public:
+  virtual Output of(const Output& input) = 0;
+
+ protected:
+  ~Substitutes() = default;
+};
+
 using ScopeFrame =
     std::variant<DeviceFrame, NameFrame, VariableFrame, ControlFrame, ColocationFrame, SiteFrame,
                  ReplicaFrame, EagerFrame, AutocastFrame>;
@@ -134,9 +143,10 @@ class ScopeStack {
 
   // How often variable scopes were opened, by path: the counters of default names.
   std::map<std::string, int, std::less<>> opened;
-  const Node* forward = nullptr;  // the node that gradients are being built for
-  int towers = 0;                 // how many tower functions have been called
-  SourceLine newest;              // of the newest node
+  const Node* forward = nullptr;       // the node that gradients are being built for
+  Substitutes* substitutes = nullptr;  // new nodes take them; null: nodes take what they are given
+  int towers = 0;                      // how many tower functions have been called
+  SourceLine newest;                   // of the newest node
 
  private:
   std::deque<Entry> frames_;

@@ -11,6 +11,8 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/graph.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/smallest_first.h"
 
@@ -293,6 +295,12 @@ void keep_sorted(PlanGraph& plan, const Indexed<PlanNode, char>& gone) {
 }
 
 }  // namespace
+
+std::set<const Node*> recomputed_nodes(const PlanGraph& plan) {
+  if (plan.nodes.empty()) return {};
+  const std::vector<Node*> nodes = plan.nodes[NodeIndex(0)].node->graph().nodes(kRecomputed);
+  return {nodes.begin(), nodes.end()};
+}
 
 void sort_nodes(PlanGraph& plan) { keep_sorted(plan, Indexed<PlanNode, char>(plan.nodes.size())); }
 

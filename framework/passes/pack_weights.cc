@@ -1,8 +1,11 @@
 // Brings weights into the form that a library wants once per step. Left to themselves the kernels
 // of every shard and tower, forward and backward, would each copy the weights before they use them.
+// What the backward pass recomputes has them packed again, as they would be kept until then.
 #include "belfry/framework/core_ops/pack_weights.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,14 +19,19 @@ constexpr std::size_t kWeights = 1;  // the input of all ops that have a packed 
 
 class WeightPacker {
  public:
-  WeightPacker(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
+  WeightPacker(PlanGraph& plan, const PlanContext& context)
+      : plan_(plan), context_(context), recomputed_(recomputed_nodes(plan)) {}
 
   void run() {
     for (const NodeIndex n : plan_.nodes.indices()) consider(n);
-    const std::size_t before = plan_.nodes.size();
+    std::vector<const Use*> packed;
     for (const auto& [key, use] : uses_)
-      if (use.runs > 1) pack(use);
-    if (plan_.nodes.size() > before) sort_nodes(plan_);
+      if (use.runs > 1) packed.push_back(&use);
+    if (packed.empty()) return;
+    // Behind all else, so that each comes when nothing is left that need not wait for it.
+    std::ranges::stable_sort(packed, {}, [](const Use* use) { return use->nodes[0]; });
+    for (const Use* const use : packed) pack(*use);
+    sort_nodes(plan_);
   }
 
  private:
@@ -42,7 +50,7 @@ class WeightPacker {
     if (weights.shard != Value::kOwn || plan_.division(weights)) return;
     std::shared_ptr<const PackedForm> form = form_of(node);
     if (!form) return;
-    Use& use = uses_[{weights, device.memory_space, form->layout}];
+    Use& use = uses_[{weights, device.memory_space, form->layout, recomputed_.contains(node.node)}];
     use.form = std::move(form);
     use.nodes.push_back(n);
     use.runs += plan_.runs(node);
@@ -92,7 +100,8 @@ class WeightPacker {
 
   PlanGraph& plan_;
   const PlanContext& context_;
-  std::map<std::tuple<Value, int, std::string>, Use> uses_;
+  const std::set<const Node*> recomputed_;
+  std::map<std::tuple<Value, int, std::string, bool>, Use> uses_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // the earlier ones made into one that the next can use. Each has its own test and its own file, but
 // for check_ranks and split_ranks, which share ranks.cc.
 #pragma once
+#include <set>
 #include <unordered_map>
 
 #include "belfry/framework/passes/compile.h"
@@ -69,7 +70,8 @@ void fuse(PlanGraph& plan, const PlanContext& context);
 void add_transfers(PlanGraph& plan, const PlanContext& context);
 
 // Makes PackWeights of weights that several kernels of one memory space want in one form
-// (Op::packed_form), and gives it to them.
+// (Op::packed_form), and gives it to them: one to what the backward pass recomputes, and one to all
+// else. Each comes when nothing is left to do that need not wait for it.
 void pack_weights(PlanGraph& plan, const PlanContext& context);
 
 // Lets the backward pass on hosts make activations again where one pass over memory does that
@@ -167,6 +169,9 @@ bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeI
 
 // Keeps the given nodes, in the given order, which is topological; the others have no users.
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
+
+// Nodes of the graph that the backward pass computes again (GradientOptions::recompute).
+std::set<const Node*> recomputed_nodes(const PlanGraph& plan);
 
 // Reorders nodes topologically: smallest old index first, but for what goes as soon as it may
 // (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc), and

@@ -9,8 +9,6 @@
 #include <span>
 #include <utility>
 
-#include "belfry/framework/gradients/gradients.h"
-#include "belfry/framework/graph/graph.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/surroundings.h"
 
@@ -22,11 +20,9 @@ class Rebuilder {
   explicit Rebuilder(PlanGraph& plan)
       : plan_(plan),
         consumers_(consumers_of(plan)),
+        recomputed_(recomputed_nodes(plan)),
         free_(plan.nodes.size()),
-        rebuilt_(plan.nodes.size()) {
-    const std::vector<Node*> recomputed = plan.nodes[NodeIndex(0)].node->graph().nodes(kRecomputed);
-    recomputed_.insert(recomputed.begin(), recomputed.end());
-  }
+        rebuilt_(plan.nodes.size()) {}
 
   void run(std::span<const NodeIndex> candidates) {
     for (const NodeIndex n : candidates) consider(n);
@@ -92,7 +88,7 @@ class Rebuilder {
 
   PlanGraph& plan_;
   Consumers consumers_;
-  std::set<const Node*> recomputed_;
+  const std::set<const Node*> recomputed_;
   Indexed<PlanNode, char> free_;     // none may become part of a fusion
   Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
   std::vector<std::pair<NodeIndex, PlanNode>> made_;

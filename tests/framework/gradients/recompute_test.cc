@@ -8,10 +8,16 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/matmul.h"
+#include "belfry/ops/normalization/batch_norm.h"
+#include "belfry/ops/normalization/batch_statistics.h"
+#include "belfry/ops/normalization/fused_batch_norm.h"
 #include "belfry/ops/reduce.h"
+#include "belfry/ops/relu.h"
+#include "belfry/ops/reshape.h"
 #include "belfry/ops/tanh.h"
 
 namespace belfry {
@@ -117,6 +123,80 @@ TEST(Recompute, CopiesNodesOfTheScopesAlone) {
   EXPECT_THAT(names, UnorderedElementsAre("block2/MatMul", "block2/Tanh", "block2/Tanh_1",
                                           "block2/Tanh_2", "block2/Dropout"));
   EXPECT_TRUE(Net({}).graph.nodes(kRecomputed).empty());
+}
+
+// Of other scopes' use: the second Tanh of the block, and the norm. Another leaves as a reshape.
+// Moments are small.
+TEST(Recompute, MakesNothingAgainThatIsKeptAnyway) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {64, 32});
+  const Variable w = variable(graph, "w", {32, 32}), gamma = variable(graph, "gamma", {32});
+  const auto in = [&](const char* scope, auto make) {
+    const NameScope names(graph, scope);
+    return make();
+  };
+  const Output y = in("block", [&] { return tanh(tanh(matmul(x, w))); });
+  const Output norm = in("norm", [&] { return batch_norm_train(tanh(y), gamma, gamma).y; });
+  const Output flat = in("flat", [&] { return reshape(tanh(norm), {64 * 32}); });
+  gradients(reduce_mean(flat), {w}, {.recompute = {"block", "norm", "flat"}});
+  std::vector<std::string> names;
+  for (const Node* const node : graph.nodes(kRecomputed))
+    names.emplace_back(node->origin().forward->name());
+  EXPECT_THAT(names, UnorderedElementsAre("norm/Tanh", "block/Tanh", "block/MatMul"));
+}
+
+// A copy waits for the backward pass, and the gradient of ReLU goes into one pass with that of the
+// norm, which reads the copy.
+TEST(Recompute, LeavesFusionsAsTheyAre) {
+  const auto fused = [](const std::vector<std::string>& recompute) {
+    Graph graph;
+    const Output x = placeholder(graph, "x", DType::kF32, {64, 32});
+    std::vector<Variable> weights;
+    Output y = x;
+    for (int layer = 0; layer < 3; ++layer) {
+      const NameScope names(graph, cat("layer", layer));
+      weights.push_back(variable(graph, cat("w", layer), {32, 32}));
+      const Variable gamma = variable(graph, cat("gamma", layer), {32});
+      y = batch_norm_train(matmul(y, weights.back()), gamma, gamma).y;
+      const NameScope root(graph, "");
+      y = relu(y);
+    }
+    std::vector<Node*> all;
+    for (const Output& g : gradients(reduce_mean(y), weights, {.recompute = recompute}))
+      all.push_back(&g.node());
+    Session session(graph, {.dry_run = true});
+    const auto plan = session.prepare({group(graph, all)}, {{x, x.shape()}}).plan();
+    return std::ranges::count(plan->nodes, &kFusedBatchNormTrainGrad, &PlanNode::op);
+  };
+  EXPECT_EQ(fused({}), 3);
+  EXPECT_EQ(fused({"layer*"}), 3);
+}
+
+// Two towers' parts of a batch norm: one node has the moments of both.
+TEST(Recompute, GivesNodesOfSeveralTowersTheCopiesOfEach) {
+  Graph graph;
+  std::vector<Output> parts;
+  std::vector<Variable> weights;
+  for (const int tower : {0, 1}) {
+    const ReplicaScope replica(graph, cat("tower", tower, "/"), tower, tower + 1);
+    const NameScope names(graph, cat("tower", tower, "/block/"));
+    const Output x = placeholder(graph, "x", DType::kF32, {64, 32});
+    weights.push_back(variable(graph, cat("w", tower), {32, 32}));
+    parts.push_back(matmul(x, weights.back()));
+  }
+  const ReplicaScope replica(graph, "tower0/", 0, 1);
+  const NameScope names(graph, "tower0/block/");
+  const Moments moments = batch_statistics(parts);
+  gradients(reduce_mean(moments.variance), weights, {.recompute = {"block"}});
+  const std::vector<Node*> again = graph.nodes(kRecomputed);
+  std::vector<std::string> copied;
+  for (const Node* const node : again) copied.emplace_back(node->origin().forward->name());
+  EXPECT_THAT(copied, UnorderedElementsAre("tower0/block/MatMul", "tower1/block/MatMul"));
+  for (std::size_t id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (&node.op() != &kBatchStatisticsGrad) continue;
+    EXPECT_NE(std::ranges::find(again, &node.input(0).node()), again.end()) << node.name();
+  }
 }
 
 }  // namespace recompute_test

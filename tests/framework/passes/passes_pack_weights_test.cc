@@ -1,8 +1,12 @@
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/pack_weights.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/passes/passes.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/conv2d.h"
 #include "belfry/ops/operand.h"
@@ -64,6 +68,44 @@ TEST(PackWeights, OfOneUseStaysWithTheKernel) {
   Session session(net.graph, {.threads = 1});
   const Plan plan = *session.prepare({net.y}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
   EXPECT_EQ(count(plan, kPackWeights), 0);
+}
+
+// Else the forms of the forward pass would be kept until the backward pass has come there.
+TEST(PackWeights, AgainForWhatTheBackwardPassRecomputes) {
+  if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 8, 8, 16});
+  std::vector<Variable> w;
+  Output y = x;
+  for (const char* const block : {"block0", "block1"}) {
+    const NameScope names(graph, block);
+    for (int i = 0; i < 2; ++i) {
+      w.push_back(variable(graph, cat(block, "/w", i), {16, 3, 3, 16}));
+      y = relu(conv2d(y, w.back()));
+    }
+  }
+  const std::vector<Output> gradient =
+      gradients(reduce_sum(y * y), w, {.recompute = {"block0", "block1"}});
+  std::vector<Node*> all;
+  for (const Output& of_variable : gradient) all.push_back(&of_variable.node());
+  Session session(graph, {.threads = 1, .shards_per_device = 4});
+  const Plan plan = *session.prepare({group(graph, all)}, {FeedType{x, {8, 8, 8, 16}, 0}}).plan();
+  const std::set<const Node*> recomputed = recomputed_nodes(plan);
+  ASSERT_EQ(recomputed.size(), 4U) << "a convolution and a ReLU of each block";
+  NodeIndex last_forward;
+  std::map<NodeIndex, std::set<bool>> users;  // of packed weights: whether they are recomputed
+  for (const NodeIndex n : plan.nodes.indices()) {
+    const PlanNode& node = plan.node(n);
+    if (node.inputs.size() < 2 || plan.node(node.inputs[1].node).op != &kPackWeights) continue;
+    const bool again = recomputed.contains(node.node);
+    users[node.inputs[1].node].insert(again);
+    if (!node.node->origin().forward) last_forward = n;
+    if (again) {
+      EXPECT_GT(node.inputs[1].node, last_forward) << node.name();
+    }
+  }
+  EXPECT_GE(users.size(), 4U);
+  for (const auto& [packed, by] : users) EXPECT_EQ(by.size(), 1U) << plan.node(packed).name();
 }
 
 // Four shards of two images have the bits of four batches of two.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/model_summary.h"
@@ -22,6 +23,7 @@ struct Wanted {
   const char* model;
   ModelOptions options = {};
   int towers = 2, batch_size = 2;
+  const char* kind = "";  // by default for so many towers
 };
 
 std::unique_ptr<Trainer> make(const Wanted& wanted, const Scopes& recompute, const Dataset& data,
@@ -34,7 +36,11 @@ std::unique_ptr<Trainer> make(const Wanted& wanted, const Scopes& recompute, con
                          .epochs = 2,
                          .recompute = recompute,
                          .session = {.dry_run = dry_run}};
-  return std::make_unique<Trainer>(find_trainer(wanted.towers == 1 ? "simple" : "replicated"),
+  const std::string_view kind = wanted.kind;
+  if (kind == "parameter_server") options.aggregation.allreduce = "colocate";
+  return std::make_unique<Trainer>(find_trainer(!kind.empty()        ? kind
+                                                : wanted.towers == 1 ? "simple"
+                                                                     : "replicated"),
                                    std::move(options), data);
 }
 
@@ -52,9 +58,13 @@ std::string trained(const Wanted& wanted, const Scopes& recompute) {
              state_hash(trainer->session(), trainer->graph()));
 }
 
+// Of all devices.
 std::int64_t peak(const Wanted& wanted, const Scopes& recompute) {
   const auto data = data_of(wanted);
-  return make(wanted, recompute, *data, true)->session().device_use()[0].peak_bytes;
+  std::int64_t bytes = 0;
+  for (const DeviceUse& use : make(wanted, recompute, *data, true)->session().device_use())
+    bytes += use.peak_bytes;
+  return bytes;
 }
 
 TEST(RecomputeTraining, GivesTheSameBitsOfResNet20) {
@@ -63,6 +73,10 @@ TEST(RecomputeTraining, GivesTheSameBitsOfResNet20) {
   EXPECT_EQ(trained(resnet, {"group*/block*"}), trained(resnet, {}));
   const Wanted synchronised{"resnet20", {.batch_norm = BatchNormOver::kSynchronised}};
   EXPECT_EQ(trained(synchronised, {"group*/block*"}), trained(synchronised, {}));
+  for (const char* const kind : {"parameter_server", "async"}) {
+    const Wanted shared{.model = "resnet20", .kind = kind};
+    EXPECT_EQ(trained(shared, {"group*/block*"}), trained(shared, {})) << kind;
+  }
 }
 
 TEST(RecomputeTraining, GivesTheSameBitsOfGpt) {
@@ -71,6 +85,7 @@ TEST(RecomputeTraining, GivesTheSameBitsOfGpt) {
 }
 
 TEST(RecomputeTraining, PlansFewerBytes) {
+  const ModelOptions synchronised{.batch_norm = BatchNormOver::kSynchronised};
   struct Case {
     Wanted wanted;
     Scopes scopes;
@@ -79,11 +94,35 @@ TEST(RecomputeTraining, PlansFewerBytes) {
   for (const auto& [wanted, scopes, share] :
        {Case{{"gpt", {}, 1, 8}, {"block*"}, 0.55}, Case{{"gpt", {}, 2, 4}, {"block*"}, 0.7},
         Case{{"resnet20", {}, 1, 128}, {"group*/block*"}, 0.65},
-        Case{{"resnet20", {}, 2, 64}, {"group*/block*"}, 0.65}}) {
+        Case{{"resnet20", {}, 2, 64}, {"group*/block*"}, 0.65},
+        Case{{"resnet20", {}, 2, 64, "parameter_server"}, {"group*/block*"}, 0.65},
+        Case{{"resnet20", {}, 2, 64, "async"}, {"group*/block*"}, 0.65},
+        Case{{"resnet20", synchronised, 2, 64}, {"group*/block*"}, 0.8},
+        Case{{"resnet20", synchronised, 4, 32}, {"group*/block*"}, 0.85}}) {
     EXPECT_LT(static_cast<double>(peak(wanted, scopes)),
               share * static_cast<double>(peak(wanted, {})))
         << wanted.model << " on " << wanted.towers;
   }
+}
+
+// A layer of its own has nothing that only its own gradients read.
+TEST(RecomputeTraining, WarnsOnceOfAScopeThatSavesNothing) {
+  const Wanted mlp{"mlp"};
+  const auto data = data_of(mlp);
+  for (const bool first : {true, false}) {
+    testing::internal::CaptureStderr();
+    const auto trainer = make(mlp, {"fc1", "fc0"}, *data, true);
+    const std::string errors = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(trainer->graph().nodes(kRecomputed).empty());
+    for (const char* const scope : {"recompute=fc0", "recompute=fc1"})
+      EXPECT_EQ(errors.find(cat(scope, " saves nothing here: ")) != std::string::npos, first)
+          << errors;
+  }
+  const Wanted gpt{"gpt", {.sequence_length = 8}, 2, 1};
+  const auto text = data_of(gpt);
+  testing::internal::CaptureStderr();
+  make(gpt, {"block*"}, *text, true);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 TEST(RecomputeTraining, CountsNoArithmeticTwice) {
