@@ -1,6 +1,7 @@
 // Several batches per update: the mean of their combined gradients.
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -234,7 +235,10 @@ TEST(Accumulation, IsRefusedWhereItCannotBe) {
   EXPECT_THAT(refusal("replicated", smooth_options(2, 0)), HasSubstr("at least 1 batch"));
   EXPECT_THAT(refusal("replicated", smooth_options(2, 5)),
               AllOf(HasSubstr("5 times per step"), HasSubstr("batch_size can be at most 1")));
-  TrainerOptions options = smooth_options(2, 2);
+  TrainerOptions options = smooth_options(2, std::numeric_limits<int>::max());
+  options.session.dry_run = true;
+  EXPECT_THAT(refusal("replicated", options), HasSubstr("their order alone would need more than"));
+  options = smooth_options(2, 2);
   options.precision = Precision::kF16;
   EXPECT_THAT(refusal("replicated", options), HasSubstr("use bf16"));
   for (const Uneven uneven : {Uneven::kPad, Uneven::kWeight}) {

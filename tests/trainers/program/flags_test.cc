@@ -402,6 +402,10 @@ TEST(Flags, ReadSeveralBatchesPerStep) {
   EXPECT_THAT(refusal({"--gradient_accumulation_steps=4", "--precision=f16"}),
               HasSubstr("use bf16"));
   EXPECT_THAT(refusal({"--gradient_accumulation_steps=0"}), HasSubstr("between 1 and"));
+  for (const char* const planned : {"--dry_run=0", "--dry_run"})
+    EXPECT_THAT(refusal({"--gradient_accumulation_steps=2147483647", "--batch_size=64", planned}),
+                AllOf(HasSubstr("--gradient_accumulation_steps=2147483647: a step takes"),
+                      HasSubstr("more than the ")));
 }
 
 TEST(Flags, ReadScopesToRecompute) {
