@@ -4,6 +4,7 @@
 
 #include "belfry/belfry.h"
 #include "belfry/trainers/bench/common_fields.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 

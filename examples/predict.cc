@@ -6,6 +6,10 @@
 #include <string>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/console.h"
+#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 Output convnet(Tower& tower, Output image, Output label) {

@@ -205,7 +205,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
   Json memories = Json::array(), plans = Json::array();
   console.line(cat("memory: this machine has ", byte_text(available)));
   for (const Mode& mode : wanted.modes) {
-    ModePlan planned = plan_mode(mode, training, data, memory != nullptr);
+    ModePlan planned = plan_mode(mode, training, data);
     if (!planned.refusal.empty()) {
       require<FlagError>(wanted.lists_refusals, wanted.compares ? "--strategies: " : "",
                          mode.name(), ": ", planned.refusal);
@@ -226,7 +226,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
       plans.push(plan_json(planned, wanted));
     }
     if (memory)
-      memories.push(memory_json(planned.memory, kBatchesHeld).set("strategy", mode.allreduce));
+      memories.push(memory_json(planned.memory, planned.held).set("strategy", mode.allreduce));
     // Other hosts have memory of their own.
     if (!wanted.training.inspection.dry_run || wanted.training.group.processes == 1)
       require_memory(planned, available);

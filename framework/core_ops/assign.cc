@@ -65,6 +65,7 @@ const Op kAssignAdd{.name = "AssignAdd",
                     .no_gradient = kAssignHasNoGradient,
                     .split = WorkSplit::kElements,
                     .writes = 1,
+                    .elementwise_input = 1,
                     .reference = assign_add_reference};
 const Op kAssignSub{.name = "AssignSub",
                     .inputs = 2,

@@ -227,6 +227,17 @@ TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
                                  HasSubstr("a smaller batch")));
 }
 
+// Their samples are made before the first step.
+TEST(TrainBench, RefusesMoreBatchesPerStepThanMemoryHolds) {
+  for (const char* const other : {"--num_batches=1", "--dry_run"}) {
+    const Finished done = bench(
+        {"--model=resnet50", "--batch_size=8", "--gradient_accumulation_steps=1000000", other});
+    EXPECT_EQ(done.status, 1) << other;
+    EXPECT_THAT(done.errors, AllOf(HasSubstr("TiB of memory, but this machine has"),
+                                   HasSubstr("fewer devices or batches per step")));
+  }
+}
+
 TEST(TrainBench, PlansForGpusThatAreNotThere) {
   const Finished done = bench({"--model=resnet50", "--devices=gpu:8", "--dry_run"});
   EXPECT_EQ(done.status, 0) << done.errors;

@@ -14,11 +14,9 @@
 namespace belfry {
 namespace {
 
-std::int64_t planned_bytes(Trainer& trainer, const Dataset& train) {
-  const std::int64_t batch = trainer.batches().global_batch();
-  // The data set has a batch of all processes, the Prefetcher has the samples of this one.
-  return host_bytes(trainer.session().device_use()) + bytes_of_batch(train, batch) +
-         Prefetcher::kSlots * bytes_of_batch(train, batch / trainer.graph().process().size);
+// Each process has the samples of all.
+HeldMemory held_by(const Trainer& trainer, const Dataset& train) {
+  return {.data = bytes_of_batch(train, trainer.batches().samples_per_step())};
 }
 
 // `first`: nothing ran before it.
@@ -37,7 +35,8 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
     runs.startup_seconds = first ? seconds_since_start() : seconds_now() - began;
   trainer->train();
   runs.memory.peak_rss_bytes = peak_resident_bytes();
-  runs.memory.planned_bytes = planned_bytes(*trainer, train);
+  runs.memory.planned_bytes =
+      host_bytes(trainer->session().memory_report(), held_by(*trainer, train));
   const std::span<const double> seconds = timer->seconds();
   const auto samples = static_cast<double>(trainer->batches().samples_per_step());
   runs.speeds.push_back(speed_of(samples, seconds).mean);
@@ -60,8 +59,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
 
 }  // namespace
 
-ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train,
-                   bool tells_memory) {
+ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train) {
   ModePlan plan{.mode = mode};
   TrainerOptions dry = options;
   dry.session.dry_run = true;
@@ -73,15 +71,16 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   plan.shards = shard_report(*trainer);
   plan.use = trainer->session().device_use();
   plan.step = planned_step(*trainer);
-  if (tells_memory) plan.memory = trainer->session().memory_report();
-  plan.bytes = planned_bytes(*trainer, train);
+  plan.memory = trainer->session().memory_report();
+  plan.held = held_by(*trainer, train);
+  plan.bytes = host_bytes(plan.memory, plan.held);
   return plan;
 }
 
 void require_memory(const ModePlan& plan, std::int64_t available) {
   const std::string refusal =
       memory_refusal(plan.mode.name(), plan.bytes, available,
-                     "use a smaller batch, smaller samples or fewer devices");
+                     "use a smaller batch, smaller samples, fewer devices or batches per step");
   require<OutOfMemory>(refusal.empty(), refusal);
 }
 

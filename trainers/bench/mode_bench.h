@@ -13,14 +13,10 @@
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/planned_step.h"
-#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
-
-// Batches in memory: the data set's own, and those of the Prefetcher.
-inline constexpr std::int64_t kBatchesHeld = 1 + Prefetcher::kSlots;
 
 // What a mode would hold in memory, found without giving it any.
 struct ModePlan {
@@ -31,13 +27,13 @@ struct ModePlan {
   ShardReport shards = {};
   std::vector<DeviceUse> use;  // per device
   PlannedStep step = {};
-  MemoryReport memory = {};  // if it was asked for
-  std::int64_t bytes = 0;    // of the host: the peaks of its devices, and the batches in flight
+  MemoryReport memory = {};
+  HeldMemory held = {};    // besides: batches in flight, and the data set
+  std::int64_t bytes = 0;  // host_bytes() of these
 };
 
-// Plans a training step in a dry run.
-ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train,
-                   bool tells_memory = false);
+// Plans a training step in a dry run. `train` has the samples of one step.
+ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train);
 
 // Throws OutOfMemory, naming the mode and both sizes, if a plan needs more than `available` bytes.
 void require_memory(const ModePlan& plan, std::int64_t available);

@@ -6,7 +6,6 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/ops/arithmetic.h"
 
 namespace belfry {
 namespace {
@@ -63,7 +62,7 @@ class GradientSums {
       const ColocateWith with(gradient.variable.ref());
       assigned_.push_back(&assign(sum, gradient.value));
       added_.push_back(&assign_add(sum, gradient.value));
-      row.push_back({belfry::add(Output(sum), gradient.value, "sum"), gradient.variable});
+      row.push_back({assign_add(sum, gradient.value, "sum").output(), gradient.variable});
     }
   }
 

@@ -15,8 +15,9 @@ inline constexpr std::string_view kGradientSums = "gradient_sums";
 struct BatchSums {
   Node* begin;  // to be run with the first batch: sums become its combined gradients
   Node* add;    // with each batch between the first and the last: gradients are added to them
-  std::vector<std::vector<Gradient>> of_all;  // for the last batch: the sums, and its gradients
-  Output share;                               // a scalar, f32, on the device in scope: 1 / batches
+  // To be applied with the last batch: the sums, to which its gradients are added before.
+  std::vector<std::vector<Gradient>> of_all;
+  Output share;  // a scalar, f32, on the device in scope: 1 / batches
 };
 
 // For steps of so many batches, at least two: (g1 + g2) + g3 for three. `combined`: of each tower.

@@ -38,8 +38,7 @@ std::int64_t towers_of(const TrainerOptions& options) {
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
-  if (options.session.dry_run)
-    return towers_of(options) * options.batch_size * options.batches.gradient_accumulation_steps;
+  if (options.session.dry_run) return samples_of_step(options, process_place(options.session).size);
   return checked_size(train, "training data");
 }
 

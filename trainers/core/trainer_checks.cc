@@ -157,6 +157,18 @@ void check_clipping(const TrainerOptions& options, const TrainerKind& kind) {
                        kCombinesNone);
 }
 
+std::int64_t samples_of_step(const TrainerOptions& options, int processes) {
+  const int steps = options.batches.gradient_accumulation_steps;
+  const std::int64_t batch = std::ssize(options.devices) * processes * options.batch_size;
+  const std::int64_t memory = host_memory();
+  require<OptionError>(
+      steps <= 1 || batch <= memory / static_cast<std::int64_t>(sizeof batch) / steps,
+      "gradient_accumulation_steps=", steps, ": a step takes so many batches of ", batch,
+      " samples, and their order alone would need more than the ", byte_text(memory),
+      " of this machine");
+  return batch * steps;
+}
+
 void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) {
   const int steps = options.batches.gradient_accumulation_steps;
   if (steps == 1) return;
@@ -168,6 +180,7 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) 
   require<OptionError>(options.precision != Precision::kF16, option,
                        " with the precision f16: a batch whose gradients are not finite would have "
                        "to be left out of the mean; use bf16, which needs no loss scale");
+  samples_of_step(options, processes_of(options));
 }
 
 void warn_of_useless_scopes(const TrainerKind& kind, const TrainerOptions& options,

@@ -12,6 +12,10 @@ namespace belfry {
 // large that this machine cannot even hold the order of an epoch.
 std::int64_t checked_size(const Dataset& data, std::string_view what);
 
+// Of the batches of all towers of so many processes. Throws OptionError for so many batches that no
+// data could have them: this machine cannot even hold their order.
+std::int64_t samples_of_step(const TrainerOptions& options, int processes);
+
 // Throws InvalidArgument naming the first that is null, or has the name of one before it; `where`
 // they are, is for errors.
 void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where);

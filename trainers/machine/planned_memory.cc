@@ -12,6 +12,26 @@ std::int64_t host_bytes(std::span<const DeviceUse> planned) {
   return bytes;
 }
 
+KindBytes planned_bytes(const MemoryReport::Device& device, const HeldMemory& held) {
+  KindBytes bytes = device.bytes;
+  bytes[MemoryKind::kFeed] += (held.batches - 1) * device.fed_bytes;
+  return bytes;
+}
+
+std::int64_t planned_bytes(const MemoryReport& report, const HeldMemory& held) {
+  std::int64_t bytes = held.data + held.saved;
+  for (const MemoryReport::Device& device : report.devices)
+    bytes += planned_bytes(device, held).total();
+  return bytes;
+}
+
+std::int64_t host_bytes(const MemoryReport& report, const HeldMemory& held) {
+  MemoryReport of_host;
+  for (const MemoryReport::Device& device : report.devices)
+    if (!device.device.is_gpu()) of_host.devices.push_back(device);
+  return planned_bytes(of_host, held);
+}
+
 void set_memory(Json& json, const ProcessMemory& memory) {
   json.set("planned_bytes", memory.planned_bytes)
       .set("rss_before_plan_bytes", memory.rss_before_plan_bytes)

@@ -1,4 +1,4 @@
-// Whether this machine has the memory that a benchmark is going to use.
+// What is planned of the host's memory, and whether this machine has it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -6,16 +6,32 @@
 #include <string_view>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/plan/memory_kinds.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/trainers/data/prefetch.h"
 
 namespace belfry {
 
 // The planned peaks of a session's devices, without those that are only declared: bytes.
 std::int64_t host_bytes(std::span<const DeviceUse> planned);
 
+// What a training program holds besides what its session has planned.
+struct HeldMemory {
+  std::int64_t batches = Prefetcher::kSlots;  // in flight
+  std::int64_t data = 0;   // bytes of samples that it has made itself; those of files do not count
+  std::int64_t saved = 0;  // bytes of the copy of variables that a checkpoint is written from
+};
+
+// Of one device. Its feeds count once per batch in flight.
+KindBytes planned_bytes(const MemoryReport::Device& device, const HeldMemory& held);
+// Of all devices, and what else is held.
+std::int64_t planned_bytes(const MemoryReport& report, const HeldMemory& held);
+// The same without GPUs, whose memory is not the host's.
+std::int64_t host_bytes(const MemoryReport& report, const HeldMemory& held);
+
 // What a run was planned to take of the host's memory, and what the process took.
 struct ProcessMemory {
-  std::int64_t planned_bytes = 0;          // devices, and batches in flight
+  std::int64_t planned_bytes = 0;          // host_bytes()
   std::int64_t rss_before_plan_bytes = 0;  // of the process, before the model is built
   std::int64_t peak_rss_bytes = 0;         // the most that it had
 };

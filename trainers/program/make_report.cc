@@ -9,7 +9,6 @@
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/bench/product_peak.h"
-#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/util/device_list.h"
@@ -123,8 +122,8 @@ double measured_peak(const TrainFlags& flags) {
 }
 
 ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves) {
-  return {.planned_bytes = planned_bytes(trainer.session().memory_report(), Prefetcher::kSlots,
-                                         saves ? bytes_of_snapshot(trainer.graph()) : 0),
+  return {.planned_bytes =
+              host_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), saves)),
           .rss_before_plan_bytes = rss_before_plan,
           .peak_rss_bytes = peak_resident_bytes()};
 }

@@ -8,7 +8,6 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/plan_graph.h"
 #include "belfry/trainers/core/trainer.h"
-#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
@@ -23,12 +22,6 @@ Json kinds_json(const KindBytes& bytes) {
     kinds.set(std::string(name_of(kind)), bytes[kind]);
   }
   return kinds;
-}
-
-KindBytes held_bytes(const MemoryReport::Device& device, std::int64_t batches_held) {
-  KindBytes bytes = device.bytes;
-  bytes[MemoryKind::kFeed] += (batches_held - 1) * device.fed_bytes;
-  return bytes;
 }
 
 // "activations 26.00 MiB, weights 1.60 MiB": the largest first.
@@ -47,22 +40,14 @@ std::string largest_kinds(const KindBytes& bytes) {
 
 }  // namespace
 
-std::int64_t planned_bytes(const MemoryReport& report, std::int64_t batches_held,
-                           std::int64_t saved) {
-  std::int64_t planned = saved;
-  for (const MemoryReport::Device& device : report.devices)
-    planned += held_bytes(device, batches_held).total();
-  return planned;
-}
-
-Json memory_json(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved) {
+Json memory_json(const MemoryReport& report, const HeldMemory& held) {
   Json devices = Json::array(), tensors = Json::array();
-  for (MemoryReport::Device device : report.devices) {
-    device.bytes = held_bytes(device, batches_held);
+  for (const MemoryReport::Device& device : report.devices) {
+    const KindBytes bytes = planned_bytes(device, held);
     devices.push(Json::object()
                      .set("device", device.device.str())
-                     .set("planned_bytes", device.bytes.total())
-                     .set("kinds", kinds_json(device.bytes)));
+                     .set("planned_bytes", bytes.total())
+                     .set("kinds", kinds_json(bytes)));
   }
   for (std::size_t i = 0; i < std::min(kLargest, report.tensors.size()); ++i) {
     const PlannedTensor& tensor = report.tensors[i];
@@ -74,36 +59,40 @@ Json memory_json(const MemoryReport& report, std::int64_t batches_held, std::int
                      .set("bytes", tensor.bytes));
   }
   return Json::object()
-      .set("planned_bytes", planned_bytes(report, batches_held, saved))
+      .set("planned_bytes", planned_bytes(report, held))
       .set("devices", std::move(devices))
-      .set("saved_copy_bytes", saved)
+      .set("saved_copy_bytes", held.saved)
+      .set("data_bytes", held.data)
       .set("largest_tensors", std::move(tensors));
 }
 
 void write_memory_report(const Session& session, bool saves, OutputFile& file) {
-  const std::int64_t saved = saves ? bytes_of_snapshot(session.graph()) : 0;
-  file.write(memory_json(session.memory_report(), Prefetcher::kSlots, saved).str(2) + "\n");
+  file.write(memory_json(session.memory_report(), held_memory(session.graph(), saves)).str(2) +
+             "\n");
 }
 
-std::string memory_line(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved) {
+HeldMemory held_memory(const Graph& graph, bool saves) {
+  return {.saved = saves ? bytes_of_snapshot(graph) : 0};
+}
+
+std::string memory_line(const MemoryReport& report, const HeldMemory& held) {
   struct Entry {
     std::string text;
     std::vector<DeviceSpec> devices;
   };
   std::vector<Entry> entries;
   for (const MemoryReport::Device& device : report.devices) {
-    const KindBytes bytes = held_bytes(device, batches_held);
+    const KindBytes bytes = planned_bytes(device, held);
     if (bytes.total() == 0) continue;
     std::string text = cat(byte_text(bytes.total()), " (", largest_kinds(bytes), ")");
     if (entries.empty() || entries.back().text != text) entries.push_back({std::move(text), {}});
     entries.back().devices.push_back(device.device);
   }
-  std::string line =
-      cat("memory: ", byte_text(planned_bytes(report, batches_held, saved)), " planned");
+  std::string line = cat("memory: ", byte_text(planned_bytes(report, held)), " planned");
   for (const Entry& entry : entries)
     line += cat(&entry == entries.data() ? "; " : ", ", short_names(entry.devices),
                 entry.devices.size() > 1 ? " each " : " ", entry.text);
-  if (saved > 0) line += cat(", a copy to save ", byte_text(saved));
+  if (held.saved > 0) line += cat(", a copy to save ", byte_text(held.saved));
   return line;
 }
 
@@ -115,8 +104,8 @@ std::int64_t bytes_of_snapshot(const Graph& graph) {
 }
 
 void TellMemory::setup(Trainer& trainer) {
-  console_.line(memory_line(trainer.session().memory_report(), Prefetcher::kSlots,
-                            saves_ ? bytes_of_snapshot(trainer.graph()) : 0));
+  console_.line(
+      memory_line(trainer.session().memory_report(), held_memory(trainer.graph(), saves_)));
 }
 
 }  // namespace belfry

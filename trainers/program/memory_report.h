@@ -7,30 +7,27 @@
 #include "belfry/framework/plan/memory_kinds.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 
 // {"planned_bytes", "devices": [{"device", "planned_bytes", "kinds": {"weights": ..}}],
-// "saved_copy_bytes", "largest_tensors": [{"name", "line", "kind", "device", "bytes"}]}: ten
-// tensors, the largest first. planned_bytes is the sum over the devices, and `saved`, which a
-// checkpoint in the making holds. Bytes of a device are the sum of its kinds, whose meaning
-// memory_kinds.h states. Feeds count `batches_held` times, as so many batches are in memory.
-Json memory_json(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved = 0);
+// "saved_copy_bytes", "data_bytes", "largest_tensors": [{"name", "line", "kind", "device",
+// "bytes"}]}: ten tensors, the largest first. planned_bytes is the sum over the devices and what
+// else is held. Bytes of a device are the sum of its kinds, whose meaning memory_kinds.h states.
+Json memory_json(const MemoryReport& report, const HeldMemory& held);
 
-// planned_bytes of that.
-std::int64_t planned_bytes(const MemoryReport& report, std::int64_t batches_held,
-                           std::int64_t saved);
-
-// Of a training program: the batches are those of the Prefetcher. `saves` as TellMemory's.
+// Of a training program. `saves` as TellMemory's.
 void write_memory_report(const Session& session, bool saves, OutputFile& file);
+HeldMemory held_memory(const Graph& graph, bool saves);
 
 // "memory: 69.10 MiB planned; CPU:0 38.20 MiB (activations 26.00 MiB, weights 1.60 MiB, ...), CPU:1
 // CPU:2 each 15.45 MiB (...)": the same bytes. Devices that need as much share an entry. Kinds of
-// less than a hundredth of a device are left out. `saved` bytes that a checkpoint in the making
-// holds are said apart, unless they are 0.
-std::string memory_line(const MemoryReport& report, std::int64_t batches_held, std::int64_t saved);
+// less than a hundredth of a device are left out. A copy that a checkpoint in the making holds is
+// said apart, if there is one.
+std::string memory_line(const MemoryReport& report, const HeldMemory& held);
 
 // Prints that line when all steps of the run are planned: stands behind Evaluation.
 class TellMemory final : public Callback {

@@ -11,10 +11,13 @@
 #include <unistd.h>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/json.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
+#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 namespace {

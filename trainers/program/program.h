@@ -6,11 +6,11 @@
 #include <string>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/framework/base/json.h"
-#include "belfry/trainers/util/console.h"
-#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
+
+class Console;
+class Json;
 
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);

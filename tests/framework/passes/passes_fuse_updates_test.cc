@@ -95,6 +95,22 @@ TEST(FuseUpdates, AReadAfterOneUpdateKeepsItsVersion) {
   EXPECT_EQ(count(plan_of(made, {*made.step, read}), kFusedUpdate), 0);
 }
 
+TEST(FuseUpdates, WhatIsAddedToVariablesIsAddedAsItIsSummed) {
+  Graph graph;
+  const Variable a = variable(graph, "a", {2}, {.initializer = init::zeros()}),
+                 b = variable(graph, "b", {2}, {.initializer = init::ones()});
+  const Output x = placeholder(graph, "x", DType::kF32, {2});
+  const auto sums = all_reduce(std::vector{x, x + x});
+  const Output first = assign_add(a, sums[0]).output(), second = assign_add(b, sums[1]).output();
+  Session session(graph, {.threads = 1});
+  Step& step = session.prepare({first, second}, {{x, {2}}});
+  EXPECT_EQ(count(*step.plan(), kFusedUpdate), 1);
+  EXPECT_EQ(count(*step.plan(), kAssignAdd), 0);
+  for (int i = 0; i < 2; ++i) step.run(std::vector{Tensor({2}, std::vector{1.f, 2.f})});
+  EXPECT_EQ(step.fetched(0), Tensor({2}, std::vector{6.f, 12.f}));
+  EXPECT_EQ(step.fetched(1), Tensor({2}, std::vector{7.f, 13.f}));
+}
+
 TEST(FuseUpdates, UpdatesThatWaitForEachOtherStayApart) {
   Graph graph;
   const Variable a = variable(graph, "a", {2}), b = variable(graph, "b", {2});

@@ -35,6 +35,19 @@ TEST(PlanMode, AddsUpThePeaksOfDevicesAndFourBatches) {
   EXPECT_EQ(plan.bytes, plan.use[0].peak_bytes + plan.use[1].peak_bytes + 4 * 8 * 5 * 8);
 }
 
+// The data set has those of a whole step, and as many are in flight as with one batch.
+TEST(PlanMode, CountsTheBatchesThatAStepAddsUp) {
+  const auto data = smooth_data(5 * 8);
+  TrainerOptions several = options(2);
+  several.batches.gradient_accumulation_steps = 5;
+  const ModePlan plan = plan_mode({"replicated", "naive"}, several, *data);
+  EXPECT_EQ(plan.held.data, 5 * 8 * 5 * 8);
+  EXPECT_EQ(plan.bytes, plan.use[0].peak_bytes + plan.use[1].peak_bytes + (3 + 5) * 8 * 5 * 8);
+  const std::vector<ModeRuns> runs =
+      bench_modes(std::vector<Mode>{plan.mode}, several, *data, {.steps = 1});
+  EXPECT_EQ(runs[0].memory.planned_bytes, plan.bytes) << "of the run, too";
+}
+
 TEST(PlanMode, ReadsNoDataAndCountsNoMemoryOfDevicesThatAreNotThere) {
   const LazyDataset data(smooth_data(1)->signature(),
                          []() -> std::unique_ptr<Dataset> { throw IoError("the data were read"); });

@@ -1,6 +1,7 @@
 // Several batches per update: the mean of their combined gradients.
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -217,6 +218,36 @@ TEST(Accumulation, TakesTheMemoryOfOneBatchAndTheSums) {
   EXPECT_GT(all, 6 * one);
 }
 
+// What towers combine is added as it is made, so that a step keeps the sums alone.
+TEST(Accumulation, KeepsNoGradientsBesideTheirSums) {
+  const ModelSpec spec = find_model("mlp", 28);
+  const auto planned = [&](const char* kind, int towers, int batches, double clip_norm) {
+    TrainerOptions options{.model = spec.model,
+                           .optimizer = sgd(0.1),
+                           .devices = cpus(towers),
+                           .batch_size = 128 / towers,
+                           .batches = {.gradient_accumulation_steps = batches},
+                           .clip_norm = clip_norm,
+                           .session = {.dry_run = true}};
+    if (kind == std::string_view("parameter_server")) options.aggregation.allreduce = "colocate";
+    const auto data = synthetic_data(spec.fields, spec.classes, 1, 5);
+    Trainer trainer(find_trainer(kind), std::move(options), *data);
+    std::int64_t bytes = 0;
+    for (const DeviceUse& use : trainer.session().device_use()) bytes += use.bytes;
+    std::int64_t weights = 0;
+    for (const Variable v : trainer.towers()[0].trainables) weights += v.ref().type().bytes();
+    return std::pair(bytes, weights);
+  };
+  for (const auto& [kind, towers] :
+       {std::pair{"simple", 1}, {"replicated", 2}, {"replicated", 4}, {"parameter_server", 2}})
+    for (const double clip_norm : {0.0, 1.0}) {
+      const auto [one, weights] = planned(kind, towers, 1, clip_norm);
+      for (const int batches : {2, 3})
+        EXPECT_LE(planned(kind, towers, batches, clip_norm).first, one + weights + weights / 50)
+            << kind << " on " << towers << ", " << batches << " batches, clip_norm " << clip_norm;
+    }
+}
+
 std::string refusal(const char* kind, TrainerOptions options) {
   const auto data = smooth_data(16);
   try {
@@ -234,7 +265,10 @@ TEST(Accumulation, IsRefusedWhereItCannotBe) {
   EXPECT_THAT(refusal("replicated", smooth_options(2, 0)), HasSubstr("at least 1 batch"));
   EXPECT_THAT(refusal("replicated", smooth_options(2, 5)),
               AllOf(HasSubstr("5 times per step"), HasSubstr("batch_size can be at most 1")));
-  TrainerOptions options = smooth_options(2, 2);
+  TrainerOptions options = smooth_options(2, std::numeric_limits<int>::max());
+  options.session.dry_run = true;
+  EXPECT_THAT(refusal("replicated", options), HasSubstr("their order alone would need more than"));
+  options = smooth_options(2, 2);
   options.precision = Precision::kF16;
   EXPECT_THAT(refusal("replicated", options), HasSubstr("use bf16"));
   for (const Uneven uneven : {Uneven::kPad, Uneven::kWeight}) {

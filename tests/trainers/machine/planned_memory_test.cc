@@ -13,6 +13,21 @@ TEST(PlannedMemory, LeavesOutDevicesThatAreOnlyDeclared) {
   EXPECT_EQ(host_bytes(use), 12);
 }
 
+TEST(PlannedMemory, CountsWhatIsHeldBesidePlans) {
+  MemoryReport report;
+  for (const char* const type : {"CPU", "GPU"}) {
+    KindBytes bytes;
+    bytes[MemoryKind::kActivation] = 100;
+    bytes[MemoryKind::kFeed] = 5;
+    report.devices.push_back({DeviceSpec::local(type, 0), bytes, 5});
+  }
+  const HeldMemory held{.batches = 3, .data = 1000, .saved = 20000};
+  EXPECT_EQ(planned_bytes(report.devices[0], held)[MemoryKind::kFeed], 15);
+  EXPECT_EQ(planned_bytes(report.devices[0], held).total(), 115);
+  EXPECT_EQ(planned_bytes(report, held), 2 * 115 + 21000);
+  EXPECT_EQ(host_bytes(report, held), 115 + 21000) << "a GPU has memory of its own";
+}
+
 TEST(PlannedMemory, IsRefusedWithBothSizes) {
   EXPECT_EQ(memory_refusal("ring", 2048, 2048, "use less"), "");
   EXPECT_EQ(memory_refusal("ring", 3072, 2048, "use less"),

@@ -92,10 +92,10 @@ TEST(MemoryLine, GroupsDevicesThatNeedAsMuch) {
     bytes[MemoryKind::kFetch] = d == 3 ? 0 : 8;
     report.devices.push_back({DeviceSpec::local("CPU", d), bytes, bytes[MemoryKind::kFeed]});
   }
-  EXPECT_EQ(memory_line(report, 3, 0),
+  EXPECT_EQ(memory_line(report, {.batches = 3}),
             "memory: 10.00 MiB planned; CPU:0 6.00 MiB (feeds 3.00 MiB, activations 2.00 MiB, "
             "weights 1.00 MiB), CPU:1 CPU:2 each 2.00 MiB (activations 2.00 MiB)");
-  EXPECT_THAT(memory_line(report, 3, 2 * kMiB),
+  EXPECT_THAT(memory_line(report, {.batches = 3, .saved = 2 * kMiB}),
               testing::AllOf(HasSubstr("memory: 12.00 MiB planned"),
                              HasSubstr(", a copy to save 2.00 MiB")));
 }
