@@ -3,8 +3,9 @@
 #include <random>
 
 #include "belfry/belfry.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/bench/common_fields.h"
-#include "belfry/trainers/util/console.h"
+#include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 
@@ -59,7 +60,7 @@ Tensor draw(std::mt19937& random, const Dataset& data) {
 
 double loss_after(const Step& step) { return step.fetched(1).item<float>(); }
 
-int run(Console& console, Json& report) {
+void run(const std::function<void(const std::string&)>& print, Json& report) {
   const std::vector devices{DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
   Graph graph;
   Rows rows;
@@ -84,15 +85,14 @@ int run(Console& console, Json& report) {
     disc.run(std::vector{draw(random, *digits), draw(random, *digits)});
     gen.run({});
     if (i % 50 == 0)
-      console.line(cat("step ", i, ": losses of discriminator ", rounded(loss_after(disc), 4),
-                       ", of generator ", rounded(loss_after(gen), 4)));
+      print(cat("step ", i, ": losses of discriminator ", rounded(loss_after(disc), 4),
+                ", of generator ", rounded(loss_after(gen), 4)));
   }
   const double seconds = seconds_now() - began, samples = 2 * kBatch * kSteps;
   set_session(report.set("seconds", seconds), session, graph, devices);
   set_speed(report, {.examples_per_second = samples / seconds});
   report.set("batch_size", kBatch).set("global_batch_size", 2 * kBatch).set("steps", kSteps);
   report.set("discriminator_loss", loss_after(disc)).set("generator_loss", loss_after(gen));
-  return 0;
 }
 
 int main(int argc, char** argv) {

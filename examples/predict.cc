@@ -6,10 +6,6 @@
 #include <string>
 
 #include "belfry/belfry.h"
-#include "belfry/framework/base/json.h"
-#include "belfry/framework/base/text.h"
-#include "belfry/trainers/util/console.h"
-#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 Output convnet(Tower& tower, Output image, Output label) {
@@ -42,17 +38,14 @@ std::string as_csv(std::span<const float> probabilities) {
 }
 
 int predict(const PredictFlags& options) {
-  OutputFiles files(local_file_system());
-  OutputFile* const json = files.open("--json", options.json);
-  OutputFile* const csv = files.open("--probabilities", options.probabilities);
-  Console console(files.on_stdout() ? stderr : stdout);
   Predictor predictor(options.run, convnet,
                       {{"image", {kUnknown, 28, 28, 1}}, {"label", {kUnknown}}});
   const auto images = data::mnist(options.data, false);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(options.images));
   std::iota(rows.begin(), rows.end(), 0);
   if (options.images > images->size())
-    throw FlagError(cat("--images=", options.images, ": there are ", images->size()));
+    throw FlagError("--images=" + std::to_string(options.images) + ": there are " +
+                    std::to_string(images->size()));
   const std::vector<Tensor> batch = gather_tensors(*images, rows);
   const Tensor probabilities = predictor("probabilities", {{"image", batch[0]}});
   int right = 0;
@@ -61,19 +54,25 @@ int predict(const PredictFlags& options) {
     const auto digit = std::ranges::max_element(of_image) - of_image.begin();
     right += digit == batch[1].data<std::int32_t>()[i];
   }
-  console.line(cat(right, " of ", options.images, " images are classified rightly"));
-  if (csv) csv->write(as_csv(probabilities.data<float>()));
-  if (json)
-    json->write(Json::object()
-                    .set("program", "predict")
-                    .set("run", options.run)
-                    .set("data", images->describe())
-                    .set("images", options.images)
-                    .set("validation_accuracy", 1.0 * right / options.images)
-                    .set("bad_records", images->left_out().records)
-                    .str(2) +
-                "\n");
-  files.finish();
+  const bool prints_json = options.json == "-";
+  std::fprintf(prints_json ? stderr : stdout, "%d of %d images are classified rightly\n", right,
+               options.images);
+  if (!options.probabilities.empty())
+    write_text_file(local_file_system(), options.probabilities,
+                    as_csv(probabilities.data<float>()));
+  const std::string report = Json::object()
+                                 .set("program", "predict")
+                                 .set("run", options.run)
+                                 .set("data", images->describe())
+                                 .set("images", options.images)
+                                 .set("validation_accuracy", 1.0 * right / options.images)
+                                 .set("bad_records", images->left_out().records)
+                                 .str(2) +
+                             "\n";
+  if (prints_json)
+    std::fputs(report.c_str(), stdout);
+  else if (!options.json.empty())
+    write_text_file(local_file_system(), options.json, report);
   return 0;
 }
 

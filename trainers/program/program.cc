@@ -137,8 +137,9 @@ int run_program_without_flags(int argc, const char* const* argv, const std::stri
   });
 }
 
-int run_program_with_json(int argc, const char* const* argv, const std::string& description,
-                          const std::function<int(Console&, Json&)>& body) {
+int run_program_with_json(
+    int argc, const char* const* argv, const std::string& description,
+    const std::function<void(const std::function<void(const std::string&)>&, Json&)>& body) {
   return run_program([&] {
     const std::string name = program_name(argc, argv);
     FlagParser parser(description, name);
@@ -153,10 +154,10 @@ int run_program_with_json(int argc, const char* const* argv, const std::string& 
     OutputFile* const file = files.open("--json", path);
     Console console(files.on_stdout() ? stderr : stdout);
     Json report = Json::object().set("program", name);
-    const int status = body(console, report);
+    body([&](const std::string& text) { console.line(text); }, report);
     if (file) file->write(report.str(2) + "\n");
     files.finish();
-    return status;
+    return 0;
   });
 }
 

@@ -6,11 +6,9 @@
 #include <string>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/json.h"
 
 namespace belfry {
-
-class Console;
-class Json;
 
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);
@@ -49,10 +47,11 @@ int run_program(const std::function<int()>& body);
 int run_program_without_flags(int argc, const char* const* argv, const std::string& description,
                               const std::function<int()>& body);
 
-// The same with one flag, --json=FILE. body() prints lines for people, and adds what it finds to
-// the object that is written there, which has the member "program".
-int run_program_with_json(int argc, const char* const* argv, const std::string& description,
-                          const std::function<int(Console&, Json&)>& body);
+// The same with one flag, --json=FILE. body() prints lines for people by what it is given, and adds
+// what it finds to the object that is written there, which has the member "program".
+int run_program_with_json(
+    int argc, const char* const* argv, const std::string& description,
+    const std::function<void(const std::function<void(const std::string&)>&, Json&)>& body);
 
 // A whole main function: parse(arguments, program name) gives flags, with what --help is to print
 // in `help`, which is printed; else run(flags) returns the exit code.
