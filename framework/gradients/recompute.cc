@@ -40,7 +40,7 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
 namespace {
 
 // What a tensor is an alias of, or itself.
-Output memory_of(Output tensor) {
+Output unaliased(Output tensor) {
   while (tensor.node().op().alias) tensor = tensor.node().input(0);
   return tensor;
 }
@@ -70,7 +70,7 @@ void Recomputation::note_uses() {
     for (const Output& input : node.inputs())
       if (const std::string& scope = scope_of(input.node());
           !scope.empty() && scope != scope_of(node))
-        leaving_.insert(memory_of(input).key());
+        leaving_.insert(unaliased(input).key());
   }
 }
 
@@ -94,7 +94,7 @@ bool Recomputation::is_copied(const Node& node) {
 }
 
 bool Recomputation::is_kept(const Output& tensor) {
-  const Output memory = memory_of(tensor);
+  const Output memory = unaliased(tensor);
   return leaving_.contains(memory.key()) || !is_copied(memory.node()) ||
          !is_copied(tensor.node()) || is_small(memory);
 }
