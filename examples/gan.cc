@@ -6,7 +6,6 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/util/clock.h"
-#include "belfry/trainers/util/statistics.h"
 using namespace belfry;
 
 constexpr std::int64_t kBatch = 64, kNoise = 64, kSteps = 200;  // kBatch: of each tower
@@ -85,8 +84,8 @@ void run(const std::function<void(const std::string&)>& print, Json& report) {
     disc.run(std::vector{draw(random, *digits), draw(random, *digits)});
     gen.run({});
     if (i % 50 == 0)
-      print(cat("step ", i, ": losses of discriminator ", rounded(loss_after(disc), 4),
-                ", of generator ", rounded(loss_after(gen), 4)));
+      print(cat("step ", i, ": losses of discriminator ", loss_after(disc), ", of generator ",
+                loss_after(gen)));
   }
   const double seconds = seconds_now() - began, samples = 2 * kBatch * kSteps;
   set_session(report.set("seconds", seconds), session, graph, devices);
