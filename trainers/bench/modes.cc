@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -111,12 +112,12 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
     const Busy busy(cat("building the model for ", mode.name()));
     return std::make_unique<Trainer>(kind, std::move(wanted), train);
   } catch (const TrainerMistake& error) {
-    refusal = cat("--", error.what());
+    refusal = options_as_flags(cat("--", error.what()));
     return nullptr;
   } catch (const OptionMistake&) {
     throw;
   } catch (const InvalidArgument& error) {
-    refusal = error.what();
+    refusal = options_as_flags(error.what());
     return nullptr;
   }
 }

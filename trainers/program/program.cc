@@ -22,17 +22,9 @@
 namespace belfry {
 namespace {
 
-// "(the option threads)" as "(--threads)": flags have the names of options.
-std::string with_flags(std::string text) {
-  constexpr std::string_view kOption = "(the option ";
-  for (std::size_t at; (at = text.find(kOption)) != text.npos;)
-    text.replace(at, kOption.size(), "(--");
-  return text;
-}
-
 // One line, whatever the message.
 int fail(std::string text, int code) {
-  text = with_flags(std::move(text));
+  text = options_as_flags(std::move(text));
   std::ranges::replace(text, '\n', ' ');
   std::fprintf(stderr, "error: %s\n", text.c_str());
   return code;

@@ -36,6 +36,13 @@ bool read_switch(std::string_view written, std::string_view text) {
   return *value;
 }
 
+std::string options_as_flags(std::string text) {
+  constexpr std::string_view kOption = "(the option ";
+  for (std::size_t at; (at = text.find(kOption)) != text.npos;)
+    text.replace(at, kOption.size(), "(--");
+  return text;
+}
+
 std::string underscores_in_names(std::string text) {
   for (std::size_t i = 1; i < text.size(); ++i)
     if (text[i] == '-' && std::isalpha(static_cast<unsigned char>(text[i - 1]))) text[i] = '_';

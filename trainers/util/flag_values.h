@@ -67,6 +67,9 @@ std::optional<bool> parse_switch(std::string_view text);
 // Throws FlagError unless it is what parse_switch() takes. `written` as of WrittenFlag.
 bool read_switch(std::string_view written, std::string_view text);
 
+// "(the option threads)" as "(--threads)": flags have the names of options.
+std::string options_as_flags(std::string text);
+
 // With '_' for each '-' after a letter; elsewhere that is the sign of a number.
 std::string underscores_in_names(std::string text);
 

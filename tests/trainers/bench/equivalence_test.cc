@@ -21,10 +21,12 @@
 namespace belfry {
 namespace equivalence_test {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
+using testing::StartsWith;
 
 // A user's strategy. It adds from left to right, and may say that this is the canonical order.
 class LeftToRight final : public Strategy {
@@ -287,6 +289,13 @@ TEST(CheckEquivalence, HoldsForModelsWithSynchronisedLayers) {
     wanted.model = synchronised_model;
     const Equivalence result = check_equivalence(wanted, *data, 7, all_modes(wanted.devices));
     EXPECT_TRUE(result.holds()) << result.to_table();
+    for (const Equivalence::Entry& entry : result.entries) {
+      if (towers == 1 || entry.mode.trainer != "async") continue;
+      const bool free = entry.mode.async == "free";
+      EXPECT_THAT(entry.refusal,
+                  AllOf(StartsWith(free ? "--async=free cannot" : "--trainer=async cannot"),
+                        HasSubstr("statistics of each tower (--batch_norm, tower)")));
+    }
   }
 }
 
