@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "belfry/ops/causal_attention.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
 namespace belfry {

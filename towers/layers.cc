@@ -6,7 +6,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/causal_attention.h"
-#include "belfry/ops/conv2d_transpose.h"
+#include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/normalization/batch_norm.h"

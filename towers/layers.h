@@ -9,7 +9,7 @@
 #pragma once
 #include <string_view>
 
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/towers/tower.h"
 
@@ -23,14 +23,15 @@ struct ConvLayer {
   Initializer init = {};  // of W; Glorot uniform by default. Biases start at zero.
   Padding padding = Padding::kSame;
   int dilation = 1;  // pixels from one tap of the kernel to the next, both ways
-  int groups = 1;    // of channels, which divide C and filters (ops/conv2d.h); C: depthwise
+  int groups =
+      1;  // of channels, which divide C and filters (ops/convolution/conv2d.h); C: depthwise
 };
 
 // x [N,H,W,C] -> [N,H',W',filters]. Variables W [filters,kernel,kernel,C/groups] and b [filters].
 Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at = {});
 
-// x [N,H,W,C] -> [N,H',W',filters], larger by the stride (ops/conv2d_transpose.h). H and W must be
-// known. Variables W [C,kernel,kernel,filters/groups] and b [filters].
+// x [N,H,W,C] -> [N,H',W',filters], larger by the stride (ops/convolution/conv2d_transpose.h). H
+// and W must be known. Variables W [C,kernel,kernel,filters/groups] and b [filters].
 Output conv2d_transpose(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at = {});
 
 struct DenseLayer {

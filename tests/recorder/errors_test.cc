@@ -4,7 +4,7 @@
 #include <set>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/recorder/recorder_support.h"
 
 namespace belfry::recorder {

@@ -6,7 +6,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/ops/causal_attention.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
 namespace belfry {

@@ -12,7 +12,7 @@
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/kernels/onednn.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"

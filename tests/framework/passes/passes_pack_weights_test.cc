@@ -4,7 +4,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"

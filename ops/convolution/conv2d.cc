@@ -1,8 +1,8 @@
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 
 #include "belfry/framework/graph/shards.h"
-#include "belfry/ops/conv2d_shape_impl.h"
-#include "belfry/ops/kernels/conv2d.h"
+#include "belfry/ops/convolution/conv2d_impl.h"
+#include "belfry/ops/convolution/conv2d_shape_impl.h"
 
 namespace belfry {
 namespace {

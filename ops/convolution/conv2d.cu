@@ -3,9 +3,9 @@
 // of the copy. What it does not compute, direct_conv2d.cuh does.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"
-#include "belfry/ops/conv2d_shape_impl.h"
-#include "belfry/ops/kernels/direct_conv2d.cuh"
-#include "belfry/ops/kernels/shift_images.cuh"
+#include "belfry/ops/convolution/conv2d_shape_impl.h"
+#include "belfry/ops/convolution/direct_conv2d.cuh"
+#include "belfry/ops/convolution/shift_images.cuh"
 
 namespace belfry::cuda {
 namespace {

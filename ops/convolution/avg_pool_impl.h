@@ -1,7 +1,7 @@
 // What the kernels of AvgPool and its gradient compute.
 #pragma once
 #include "belfry/framework/graph/kernel.h"
-#include "belfry/ops/kernels/window.h"
+#include "belfry/ops/convolution/window.h"
 
 namespace belfry::kernels {
 

@@ -1,7 +1,7 @@
 // AvgPool: the mean of the pixels under each window, padding excluded.
 #pragma once
 #include "belfry/framework/graph/graph.h"
-#include "belfry/ops/kernels/window.h"
+#include "belfry/ops/convolution/window.h"
 
 namespace belfry {
 

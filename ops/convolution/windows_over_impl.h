@@ -1,6 +1,6 @@
 // Windows seen from a pixel of the image.
 #pragma once
-#include "belfry/ops/kernels/window.h"
+#include "belfry/ops/convolution/window.h"
 
 namespace belfry::kernels {
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/kernels/conv2d.h"
+#include "belfry/ops/convolution/conv2d_impl.h"
 #include "belfry/ops/kernels/onednn.h"
 #include "belfry/ops/kernels/onednn_gemm.h"
 

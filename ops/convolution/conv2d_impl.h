@@ -4,7 +4,7 @@
 
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/graph/packed_form.h"
-#include "belfry/ops/kernels/window.h"
+#include "belfry/ops/convolution/window.h"
 
 namespace belfry::kernels {
 

@@ -1,7 +1,7 @@
 // What the kernels of Conv2d and its gradients compute, of a plan.
 #pragma once
-#include "belfry/ops/conv2d.h"
-#include "belfry/ops/kernels/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
+#include "belfry/ops/convolution/conv2d_impl.h"
 
 namespace belfry::kernels {
 

@@ -2,7 +2,7 @@
 // Dilated and grouped convolution, too, of which depthwise convolution has a group per channel.
 #pragma once
 #include "belfry/framework/graph/graph.h"
-#include "belfry/ops/kernels/window.h"
+#include "belfry/ops/convolution/window.h"
 
 namespace belfry {
 

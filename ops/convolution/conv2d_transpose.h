@@ -1,7 +1,7 @@
 // Transposed convolution, which makes images larger: what the gradient of Conv2d computes, as a
 // layer of its own (Dumoulin and Visin 2016).
 #pragma once
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 
 namespace belfry {
 

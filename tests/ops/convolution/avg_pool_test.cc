@@ -1,4 +1,4 @@
-#include "belfry/ops/avg_pool.h"
+#include "belfry/ops/convolution/avg_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/kernels/window.h"
+#include "belfry/ops/convolution/window.h"
 
 #include <algorithm>
 

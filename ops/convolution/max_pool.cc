@@ -1,10 +1,10 @@
-#include "belfry/ops/max_pool.h"
+#include "belfry/ops/convolution/max_pool.h"
 
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/simd.h"
-#include "belfry/ops/kernels/max_pool.h"
+#include "belfry/ops/convolution/max_pool_impl.h"
 
 namespace belfry {
 namespace {

@@ -1,9 +1,9 @@
-#include "belfry/ops/avg_pool.h"
+#include "belfry/ops/convolution/avg_pool.h"
 
 #include <algorithm>
 
 #include "belfry/framework/graph/shards.h"
-#include "belfry/ops/kernels/avg_pool.h"
+#include "belfry/ops/convolution/avg_pool_impl.h"
 
 namespace belfry {
 namespace {

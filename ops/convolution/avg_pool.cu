@@ -3,9 +3,9 @@
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"
-#include "belfry/ops/avg_pool.h"
-#include "belfry/ops/kernels/avg_pool.h"
-#include "belfry/ops/kernels/windows_over.h"
+#include "belfry/ops/convolution/avg_pool.h"
+#include "belfry/ops/convolution/avg_pool_impl.h"
+#include "belfry/ops/convolution/windows_over_impl.h"
 
 namespace belfry::cuda {
 namespace {

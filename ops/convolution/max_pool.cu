@@ -1,9 +1,9 @@
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/pack.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
-#include "belfry/ops/kernels/max_pool.h"
-#include "belfry/ops/kernels/windows_over.h"
-#include "belfry/ops/max_pool.h"
+#include "belfry/ops/convolution/max_pool.h"
+#include "belfry/ops/convolution/max_pool_impl.h"
+#include "belfry/ops/convolution/windows_over_impl.h"
 
 namespace belfry::cuda {
 namespace {

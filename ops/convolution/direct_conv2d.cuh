@@ -2,8 +2,8 @@
 // change no bit of a sum's order from one GPU to another: a thread, or a block, has the whole sum.
 #pragma once
 #include "belfry/framework/cuda/kernels/block.h"
-#include "belfry/ops/kernels/conv2d.h"
-#include "belfry/ops/kernels/windows_over.h"
+#include "belfry/ops/convolution/conv2d_impl.h"
+#include "belfry/ops/convolution/windows_over_impl.h"
 
 namespace belfry::cuda {
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/max_pool.h"
+#include "belfry/ops/convolution/max_pool.h"
 
 #include <cmath>
 #include <limits>

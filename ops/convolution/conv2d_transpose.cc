@@ -1,4 +1,4 @@
-#include "belfry/ops/conv2d_transpose.h"
+#include "belfry/ops/convolution/conv2d_transpose.h"
 
 #include "belfry/framework/base/require.h"
 

@@ -1,7 +1,7 @@
 // MaxPool: the largest value under each window.
 #pragma once
 #include "belfry/framework/graph/graph.h"
-#include "belfry/ops/kernels/window.h"
+#include "belfry/ops/convolution/window.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 
 #include <algorithm>
 #include <array>
