@@ -6,7 +6,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/ops/causal_attention.h"
+#include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/matmul.h"

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/causal_attention.h"
+#include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 

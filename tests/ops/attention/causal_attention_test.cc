@@ -1,4 +1,4 @@
-#include "belfry/ops/causal_attention.h"
+#include "belfry/ops/attention/causal_attention.h"
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,6 @@
-#include "belfry/ops/kernels/attention/attention.h"
-
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/kernels/attention/attention_blocks.h"
+#include "belfry/ops/attention/attention_blocks_impl.h"
+#include "belfry/ops/attention/attention_impl.h"
 
 namespace belfry::kernels {
 namespace {

@@ -1,8 +1,8 @@
 // Rotary embedding: cosines and sines are found first, in f64, as sequences and heads share them.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
-#include "belfry/ops/kernels/rotation.h"
-#include "belfry/ops/rotary_embedding.h"
+#include "belfry/ops/attention/rotary_embedding.h"
+#include "belfry/ops/attention/rotation_impl.h"
 
 namespace belfry::cuda {
 namespace {

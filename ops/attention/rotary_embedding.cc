@@ -1,11 +1,11 @@
-#include "belfry/ops/rotary_embedding.h"
+#include "belfry/ops/attention/rotary_embedding.h"
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "belfry/framework/graph/shards.h"
-#include "belfry/ops/kernels/rotation.h"
+#include "belfry/ops/attention/rotation_impl.h"
 #include "belfry/ops/kernels/stored_elements.h"
 
 namespace belfry {

@@ -14,7 +14,7 @@
 
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/graph/node.h"
-#include "belfry/ops/kernels/attention/query_blocks.cuh"
+#include "belfry/ops/attention/query_blocks.cuh"
 
 namespace belfry::cuda::by_products {
 

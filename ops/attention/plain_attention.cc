@@ -1,8 +1,8 @@
-#include "belfry/ops/kernels/attention/plain_attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "belfry/ops/attention/plain_attention_impl.h"
 
 namespace belfry::kernels {
 namespace {

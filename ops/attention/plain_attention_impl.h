@@ -1,7 +1,7 @@
 // The plain kernels of causal attention: query by query, in f64. They take what those of
-// attention.h take, but for the scratch memory.
+// attention_impl.h take, but for the scratch memory.
 #pragma once
-#include "belfry/ops/kernels/attention/attention.h"
+#include "belfry/ops/attention/attention_impl.h"
 
 namespace belfry::kernels {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "belfry/framework/kernels/simd.h"
-#include "belfry/ops/kernels/attention/attention.h"
+#include "belfry/ops/attention/attention_impl.h"
 
 namespace belfry::kernels {
 

@@ -6,8 +6,8 @@
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/causal_attention.h"
-#include "belfry/ops/kernels/attention/by_products.cuh"
+#include "belfry/ops/attention/by_products.cuh"
+#include "belfry/ops/attention/causal_attention.h"
 
 namespace belfry::cuda {
 namespace {

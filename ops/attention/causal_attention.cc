@@ -1,11 +1,11 @@
-#include "belfry/ops/causal_attention.h"
+#include "belfry/ops/attention/causal_attention.h"
 
 #include <cmath>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
-#include "belfry/ops/kernels/attention/attention.h"
-#include "belfry/ops/kernels/attention/plain_attention.h"
+#include "belfry/ops/attention/attention_impl.h"
+#include "belfry/ops/attention/plain_attention_impl.h"
 #include "belfry/ops/kernels/stored_elements.h"
 
 namespace belfry {

@@ -1,4 +1,4 @@
-#include "belfry/ops/kernels/attention/attention_blocks.h"
+#include "belfry/ops/attention/attention_blocks_impl.h"
 
 // Before a loop of few passes that becomes none: the vectors of an array are then registers.
 #if defined(__GNUC__) && !defined(__clang__)

@@ -1,4 +1,4 @@
-#include "belfry/ops/rotary_embedding.h"
+#include "belfry/ops/attention/rotary_embedding.h"
 
 #include <cmath>
 #include <numbers>
