@@ -11,9 +11,9 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/moments.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/op_test.h"
 

@@ -1,4 +1,4 @@
-#include "belfry/ops/kernels/normalise.h"
+#include "belfry/ops/normalization/normalise.h"
 
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/simd.h"

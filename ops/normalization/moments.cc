@@ -1,4 +1,4 @@
-#include "belfry/ops/kernels/moments.h"
+#include "belfry/ops/normalization/moments.h"
 
 #include <algorithm>
 #include <bit>

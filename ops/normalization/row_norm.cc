@@ -1,4 +1,4 @@
-#include "belfry/ops/kernels/row_norm.h"
+#include "belfry/ops/normalization/row_norm.h"
 
 #include "belfry/framework/kernels/math.h"
 #include "belfry/framework/kernels/reduce.h"
