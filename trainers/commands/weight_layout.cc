@@ -1,4 +1,4 @@
-#include "belfry/trainers/runs/weight_layout.h"
+#include "belfry/trainers/commands/weight_layout.h"
 
 #include <algorithm>
 #include <array>

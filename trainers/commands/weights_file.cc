@@ -1,4 +1,4 @@
-#include "belfry/trainers/runs/weights_file.h"
+#include "belfry/trainers/commands/weights_file.h"
 
 #include <map>
 #include <utility>

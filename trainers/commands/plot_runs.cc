@@ -1,4 +1,4 @@
-#include "belfry/trainers/runs/plot_runs.h"
+#include "belfry/trainers/commands/plot_runs.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
-#include "belfry/trainers/runs/weight_layout.h"
+#include "belfry/trainers/commands/weight_layout.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/runs/checkpoint_listing.h"
+#include "belfry/trainers/commands/checkpoint_listing.h"
 
 #include <algorithm>
 #include <ctime>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/runs/checkpoint_diff.h"
+#include "belfry/trainers/commands/checkpoint_diff.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,10 @@
-#include "belfry/trainers/runs/weights_file.h"
+#include "belfry/trainers/commands/weights_file.h"
 
 #include <gmock/gmock.h>
 
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/trainers/runs/saved_runs.h"
-#include "belfry/trainers/runs/checkpoint_diff.h"
+#include "belfry/trainers/commands/checkpoint_diff.h"
 
 namespace belfry {
 namespace weights_file_test {
