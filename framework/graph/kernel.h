@@ -8,8 +8,8 @@
 
 #include "belfry/framework/base/cat.h"
 #include "belfry/framework/base/dtype.h"
-#include "belfry/framework/base/node_options.h"
 #include "belfry/framework/base/shape.h"
+#include "belfry/framework/graph/node_options.h"
 
 namespace belfry {
 

@@ -15,10 +15,10 @@
 
 #include "belfry/framework/base/cat.h"
 #include "belfry/framework/base/dtype.h"
-#include "belfry/framework/base/node_options.h"
 #include "belfry/framework/base/shape.h"
 #include "belfry/framework/base/source_line.h"
 #include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/node_options.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/framework/base/node_options.h"
+#include "belfry/framework/graph/node_options.h"
 
 #include <gtest/gtest.h>
 
