@@ -41,7 +41,7 @@ struct TowerRecord {
   // Nodes of kUpdateOps that were made in the tower, and those of MovingAverages::kOfEachTower.
   std::vector<Node*> updates;
   Graph* graph = nullptr;
-  int number = 0;  // NodeOrigin::tower of what was made in it
+  int call = 0;  // NodeOrigin::call of what was made in it
 
   // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
   // placeholder of this name wins over other nodes below <tower>/, these over Tower::output() and

@@ -67,7 +67,7 @@ bool Recomputation::is_copied(const Node& node, const std::string& scope) {
       &op == &kRead || (node.inputs().empty() && !op.random))
     return false;
   return std::ranges::all_of(node.inputs(), [&](const Output& input) {
-    return input.node().origin().tower == node.origin().tower;
+    return input.node().origin().call == node.origin().call;
   });
 }
 

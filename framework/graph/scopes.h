@@ -227,11 +227,11 @@ class AutocastScope : detail::Guard {
 };
 
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
-// logical names leave out, e.g. "tower1/". `tower` is for who calls tower functions
-// (NodeOrigin::tower).
+// logical names leave out, e.g. "tower1/". `call` is for who calls tower functions
+// (NodeOrigin::call).
 class ReplicaScope : detail::Guard {
  public:
-  [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index, int tower = 0,
+  [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index, int call = 0,
                              SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                 __builtin_LINE()));
 };

@@ -60,7 +60,7 @@ class LossWork {
     } else {
       made.types = infer_types(node, inputs);
     }
-    const bool counts = made.of_samples && node.origin().tower == tower_.number;
+    const bool counts = made.of_samples && node.origin().call == tower_.call;
     const double sum = counts ? of_node(node, inputs, made.types[0].shape) : 0;
     made_.emplace(node.id(), std::move(made));
     return sum;

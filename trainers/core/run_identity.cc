@@ -42,7 +42,7 @@ class TextHash {
 std::vector<Output> own_inputs(const Node& node, const TowerRecord& tower) {
   std::vector<Output> own;
   for (const Output& input : node.inputs())
-    if (const int made_in = input.node().origin().tower; made_in == 0 || made_in == tower.number)
+    if (const int made_in = input.node().origin().call; made_in == 0 || made_in == tower.call)
       own.push_back(input);
   return own;
 }
