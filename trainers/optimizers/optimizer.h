@@ -57,9 +57,9 @@ class Optimizer {
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
     double weight_decay;  // Rule::weight_decay
-    // 0: the whole variable. Else slots and gradient are rows, which belong to its elements from
-    // part - 1 on; of a rule that takes_parts alone.
-    std::int64_t part;
+    // 0: the whole variable. Else slots and gradient are rows of a part of it, which begins with
+    // this element, counted from 1. Only of a rule that takes_parts.
+    std::int64_t part_from;
     // The norms of tensors (f64 scalars), each like the gradient; where that is a row of a part,
     // those of the tensors that processes have in parts. To be called at most once.
     std::function<std::vector<Output>(std::span<const Output>)> norms;
@@ -75,8 +75,8 @@ class Optimizer {
     // Heeds Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
-    // Heeds Update::part: element i of a variable changes by element i of gradient and slots alone,
-    // and by Update::norms.
+    // Heeds Update::part_from: element i of a variable changes by element i of gradient and slots
+    // alone, and by Update::norms.
     bool takes_parts = false;
     // Returns a node that waits for all that it adds. If it needs the variable's value it asks
     // Variable::read(), which sees what updates before it have written.
