@@ -79,8 +79,8 @@ int run() {
     batch.emplace_back(tower.inputs[0].shape(), DType::kF32);
   }
   const std::vector<Fetch> fetches{train_disc, losses[0].disc};
-  Step& disc = session.prepare(fetches, inputs);
-  Step& gen = session.prepare({train_gen, losses[0].gen});
+  CompiledStep& disc = session.prepare(fetches, inputs);
+  CompiledStep& gen = session.prepare({train_gen, losses[0].gen});
   std::mt19937 random(1);
   for (int i = 1; i <= 200; ++i) {
     for (Tensor& images : batch) draw(random, *digits, images);

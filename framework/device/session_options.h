@@ -25,8 +25,9 @@ struct SessionOptions {
   // memory is not divided: each takes what its plans need.
   int logical_gpus = 1;
   // Plans, and runs nothing: prepare() compiles without giving anything memory, and run, read,
-  // write and Step::run throw InvalidArgument. GPUs of device_count that do not exist are declared,
-  // each physical one with a memory of its own, and take every op that is not Op::cpu_only.
+  // write and CompiledStep::run throw InvalidArgument. GPUs of device_count that do not exist are
+  // declared, each physical one with a memory of its own, and take every op that is not
+  // Op::cpu_only.
   bool dry_run = false;
   // Falls back to a device that exists and has a kernel instead of throwing. A variable that gets
   // memory elsewhere than it asked for is warned of.

@@ -32,7 +32,7 @@ struct Training {
   Layout layout;
   std::unique_ptr<Session> session;
   std::unique_ptr<SavedVariables> saved;
-  Step* step = nullptr;
+  CompiledStep* step = nullptr;
 };
 
 class RecorderErrors : public RecorderTest {
@@ -153,7 +153,7 @@ TEST_F(RecorderErrors, OfListedAlgorithmsAreFoundBeforeOneIsTaken) {
     recorder().reset();
     constexpr int kNotSupported = 3000;
     if (refuses) recorder().fail("cudnnConvolutionForward", 0, kNotSupported);
-    Step& step = session.prepare({y.node()});
+    CompiledStep& step = session.prepare({y.node()});
     EXPECT_EQ(recorder().count("cudnnConvolutionForward"), 1);
     step.run();
     EXPECT_EQ(recorder().count("cudnnConvolutionForward"), refuses ? 1 : 2);

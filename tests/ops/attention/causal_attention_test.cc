@@ -254,7 +254,7 @@ TEST(CausalAttention, KeepsNoMatrixOfAllPairs) {
   const Output x = placeholder(graph, "x", DType::kF32, {1, 4096, 16});
   const Output dx = gradients(causal_attention(x, x, x), {x})[0];
   Session session(graph, {.threads = 1});
-  const Step& step = session.prepare({dx}, {FeedType{x, {1, 4096, 16}, 0}});
+  const CompiledStep& step = session.prepare({dx}, {FeedType{x, {1, 4096, 16}, 0}});
   std::int64_t arenas = 0;
   for (const std::int64_t bytes : step.plan()->arena_bytes) arenas += bytes;
   EXPECT_LT(arenas, 4096 * 16 * 4 * 12);
@@ -265,7 +265,7 @@ TEST(CausalAttention, OfABatchInShardsIsComputedByThem) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 5, 6});
   const Output dx = gradients(causal_attention(x, x, x, {.heads = 2}), {x})[0];
   Session session(graph, {.threads = 1, .shards_per_device = 4});
-  Step& step = session.prepare({dx}, {FeedType{x, {8, 5, 6}, 0}});
+  CompiledStep& step = session.prepare({dx}, {FeedType{x, {8, 5, 6}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
   EXPECT_EQ(runs.at(&kCausalAttention), 4);
