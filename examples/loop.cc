@@ -1,5 +1,5 @@
-// A training loop without a trainer: towers, their gradients combined, an update, and one step that
-// is compiled once and run as often as it is wanted. Learns which points lie inside a circle.
+// A training loop without a trainer: towers, their gradients combined, and an update. The step is
+// compiled once and run as often as it is wanted. Learns which points lie inside a circle.
 #include <cstdio>
 #include <random>
 

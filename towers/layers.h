@@ -1,11 +1,10 @@
 // Layers: ops with variables, as overloads of the ops with the tower first.
 //
-// The name of a layer is mandatory: its variables are called <name>/W, <name>/b, ..., below the
-// variable scope in force, and those are the keys of checkpoints. A second layer of the same name
-// is an error naming both lines, unless the variable scope says that it may share
-// (Reuse::kCreateOrGet). Variables have x's dtype, but f32 for x of f16 and bf16, whose layers
-// compute in x's type (normalisations in f32) and give it. Nodes name the line that called the
-// layer.
+// The name of a layer is mandatory. Its variables are called <name>/W, <name>/b, ..., below the
+// variable scope in force. Those are the keys of checkpoints. A second layer of the same name is an
+// error naming both lines, unless the variable scope says that it may share (Reuse::kCreateOrGet).
+// Variables have x's dtype, but f32 for x of f16 and bf16, whose layers compute in x's type
+// (normalisations in f32) and give it. Nodes name the line that called the layer.
 #pragma once
 #include <string_view>
 

@@ -6,12 +6,12 @@
 // but set from their originals, so a checkpoint fits any placement, number of towers and variable
 // policy. Local variables are neither stored nor set.
 //
-// Whatever moment a process or machine dies at, the old checkpoint or the new one can be read: a
-// new one is written to PATH.tmp-<process>-<count> and synced, the old one renamed to
-// PATH.belfry-old, the new one renamed to PATH, the parent synced after each, PATH.belfry-old
-// removed. Processes that save to one PATH do so one after the other: whoever saves holds the lock
-// PATH.lock, which ends with its process, and the last one wins. A folder PATH.tmp-* beside a lock
-// that can be had is nobody's.
+// Whatever moment a process or machine dies at, the old checkpoint or the new one can be read. A
+// new one is written to PATH.tmp-<process>-<count> and synced. The old one is renamed to
+// PATH.belfry-old, then the new one to PATH, and the parent is synced after each. At last
+// PATH.belfry-old is removed. Processes that save to one PATH do so one after the other, and the
+// last one wins. Whoever saves holds the lock PATH.lock, which ends with its process. A folder
+// PATH.tmp-* beside a lock that can be had is nobody's.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 // What the GPU module, libbelfry_cuda.so, is to the library: an object behind this class, reached
-// by one function. The library includes no header of CUDA and links none of its libraries; strands,
+// by one function. The library includes no header of CUDA and links none of its libraries. Strands,
 // waits and the order in which work is enqueued are its own, and are tested on other backends.
 #pragma once
 #include <atomic>

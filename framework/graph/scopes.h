@@ -2,7 +2,7 @@
 // for. Each lasts until the end of its block.
 //
 // They must end in reverse order of their beginning, which blocks see to. One on the heap that ends
-// too early takes its own effect away, logs an error, and the next Graph::add throws
+// too early takes its own effect away and logs an error. Then the next Graph::add throws
 // InvalidArgument: "Exiting device scope without proper scope nesting." Errors name the line that
 // opened the scope; for scopes made by std::make_unique or std::optional see SourceLine::here.
 #pragma once

@@ -1,5 +1,5 @@
-// How a step runs on CPUs: workers claim routes (a strand, or a shard of one) and follow their
-// commands, and share long launches part by part.
+// How a step runs on CPUs. Workers claim routes (a strand, or a shard of one) and follow their
+// commands. They share long launches part by part.
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // CausalAttention: each position of a sequence gathers values of those up to it (Vaswani et al.
-// 2017), without a matrix of all pairs (Dao et al. 2022).
+// 2017). There is no matrix of all pairs (Dao et al. 2022).
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

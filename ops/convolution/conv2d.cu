@@ -1,6 +1,6 @@
 // Convolution by cuDNN, which pads alike on both sides of an image. Where there is more padding
-// after than before, it is given a copy with the padding in it, and its gradient is cut out of that
-// of the copy. What it does not compute, direct_conv2d.cuh does.
+// after than before, it is given a copy with the padding in it. Its gradient is then cut out of
+// that of the copy. What it does not compute, direct_conv2d.cuh does.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"
 #include "belfry/ops/convolution/conv2d_shape_impl.h"

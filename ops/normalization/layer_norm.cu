@@ -1,6 +1,6 @@
 // Layer and RMS normalisation, with or without the sums around it (fused_layer_norm.h): a block
-// takes a row. X is the type of y and dy, S that of the rows: both are of f32 or f64, or X is of 16
-// bits and S the same or f32.
+// takes a row. X is the type of y and dy, S that of the rows. Both are f32 or f64, or X has 16 bits
+// and S is the same or f32.
 #include "belfry/framework/cuda/kernels/column_tree.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"

@@ -1,5 +1,5 @@
-// Where results are promised to the bit, kernels of the GPU module give those of the host's, also
-// for tensors that take several blocks, groups or launches. For gpu_ops_tests.
+// Where results are promised to the bit, kernels of the GPU module give those of the host's. That
+// is so for tensors that take several blocks, groups or launches, too. For gpu_ops_tests.
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"

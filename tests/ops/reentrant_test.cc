@@ -1,5 +1,5 @@
-// Kernels by oneDNN, and those of f32 under tensors of 16 bits, keep nothing of a run: one that is
-// prepared once may run on several threads at once.
+// Kernels by oneDNN, and those of f32 under tensors of 16 bits, keep nothing of a run. So one that
+// is prepared once may run on several threads at once.
 #include <latch>
 #include <thread>
 

@@ -1,6 +1,6 @@
-// Every call of CUDA and its libraries fails once, at each of its places in a small training run:
-// the error names the call and what it was for, and training goes on, if need be from values that
-// are restored.
+// Every call of CUDA and its libraries fails once, at each of its places in a small training run.
+// The error names the call and what it was for. Training goes on, if need be from values that are
+// restored.
 #include <set>
 
 #include "belfry/framework/base/text.h"

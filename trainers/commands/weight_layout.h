@@ -6,9 +6,9 @@
 //
 // Which variables these are, a checkpoint does not say; names do. The layers conv2d,
 // conv2d_transpose and dense call theirs <layer>/W, and nothing else that Belfry makes has that
-// name. So what moves is a trainable variable whose name is W, or ends with /W, of rank 4 or 2, and
-// its slots, which are <layer>/W/... and have its shape. All else stays: biases,
-// batch norm, tables of embeddings, and variables of a program's own, unless they are called W.
+// name. So what moves is a trainable variable whose name is W, or ends with /W, of rank 4 or 2. Its
+// slots move with it: they are <layer>/W/... and have its shape. All else stays: biases, batch
+// norm, tables of embeddings, and variables of a program's own, unless they are called W.
 #pragma once
 #include <cstddef>
 #include <span>
