@@ -171,8 +171,8 @@ enum class OuterColocation { kKeep, kIgnore };
 
 // New nodes share the device of `output`'s node, and of the anchors of such scopes outside; device
 // scopes outside are set aside. A node takes the device that the oldest anchor with one asks for,
-// after (and so over) what device scopes inside set, and joins the groups of all anchors. Groups
-// are transitive: those of a node that is itself beside others are theirs.
+// after (and so over) what device scopes inside set. It joins the groups of all anchors. Groups are
+// transitive: those of a node that is itself beside others are theirs.
 class ColocateWith : detail::Guard {
  public:
   [[nodiscard]] explicit ColocateWith(Output output,

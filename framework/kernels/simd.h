@@ -26,7 +26,7 @@
 #endif
 
 // Before a loop whose outputs either are disjoint from its inputs or coincide with them element by
-// element (in place): spares the run-time check that would send in-place calls to a scalar loop.
+// element (in place). It spares the run-time check that would send in-place calls to a scalar loop.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define BELFRY_INDEPENDENT _Pragma("GCC ivdep")
 #else

@@ -36,12 +36,12 @@ struct VariableBytes {
 struct PrepareOptions {
   // Steps of kEachVariable may run beside each other, from several threads; each runs on the thread
   // that called run() alone. Such a run begins by copying what it reads of variables and computes
-  // with the copies: a copy is never torn, but those of two variables may be of different moments.
+  // with the copies. A copy is never torn, but those of two variables may be of different moments.
   // Between its reading and its writing others may write. What a write gives to its own run (such
   // as the number that it has counted to) is what this write left.
   //
   // If a run of kEachVariable fails after it has begun to write, those beside it go on to their
-  // end, and later ones of kEachVariable throw the error of the one that failed. It counts in
+  // end. Later ones of kEachVariable throw the error of the one that failed. It counts in
   // Session::step() from its beginning. Such steps run on CPUs alone: prepare() throws
   // InvalidArgument for those with work on GPUs.
   LockDuration locks = LockDuration::kWholeRun;
@@ -150,8 +150,8 @@ class Session {
   }
 
   // Values of variables, between steps. Where several processes hold parts of a tensor
-  // (VariablePart), read() asks the others for theirs, which any process may do alone, and write()
-  // and restore() take the whole and keep the part of this process.
+  // (VariablePart), read() asks the others for theirs, which any process may do alone. write() and
+  // restore() take the whole and keep the part of this process.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
   // False after a run that failed when it had begun to write variables, until they are restored.

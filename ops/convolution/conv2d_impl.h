@@ -94,8 +94,8 @@ void conv2d_grad_filter_plain(const ConvShape& s, const T* x, const T* dy, T* fi
 #if BELFRY_ONEDNN
 // The same in f32 by oneDNN. The functions prepare a primitive, ask the plan for workspace, and
 // return what runs, given the pointers of above. Images are NHWC on both sides, which oneDNN serves
-// at its full speed, whereas a layout of its own choice on one side alone falls to its reference
-// code; the filter is copied into the layout that it prefers, unless it has been packed like that.
+// at its full speed. A layout of its own choice on one side alone falls to its reference code; the
+// filter is copied into the layout that it prefers, unless it has been packed like that.
 using ConvRun =
     std::function<void(const float* first, const float* second, float* out, std::byte* workspace)>;
 ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape);

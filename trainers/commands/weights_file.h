@@ -44,9 +44,9 @@ struct ImportedWeights {
 
 // Saves a checkpoint at `path`: that of `like` with the values of the safetensors file `weights`.
 // State that the file lacks is that of `like`, and so are step and position. Throws InvalidArgument
-// or IoError, naming the file, the tensor and both types, for a tensor that `like` lacks, a
-// trainable variable that the file lacks, and one of another type; and if there is something at
-// `path` and it may not be overwritten. Then nothing has changed.
+// or IoError, naming the file, the tensor and both types. It does so for a tensor that `like`
+// lacks, a trainable variable that the file lacks, and one of another type; and if there is
+// something at `path` and it may not be overwritten. Then nothing has changed.
 ImportedWeights import_weights(const std::string& weights, const StoredCheckpoint& like,
                                const std::string& path, const ImportOptions& options = {},
                                FileSystem& files = local_file_system());
