@@ -20,10 +20,10 @@ struct AllReduceRange {
 };
 
 // range (":" limit ":" range)*, where a range is a strategy's name, or name#chunks where the
-// strategy can work in chunks (ring, shuffle, collective and what stands for them), and a limit is
-// a number of bytes >= 1, with K, k (1024), M, G or T (further powers of 1024). A tensor goes to
-// the first range whose limit it does not exceed. "pscpu:2k:pscpu#2:64k:xring": tensors of up to
-// 2048 bytes by pscpu, up to 65536 bytes by pscpu in two chunks, larger ones by xring.
+// strategy can work in chunks (ring, shuffle, collective and what stands for them). A limit is a
+// number of bytes >= 1, with K, k (1024), M, G or T (further powers of 1024). A tensor goes to the
+// first range whose limit it does not exceed. "pscpu:2k:pscpu#2:64k:xring": tensors of up to 2048
+// bytes by pscpu, up to 65536 bytes by pscpu in two chunks, larger ones by xring.
 //
 // As the all_reduce_spec of tf_cnn_benchmarks, but: limits are bytes (there the text says bytes and
 // the code counts elements); #n counts chunks, not shards; limits below 1 and limits that do not

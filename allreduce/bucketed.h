@@ -17,8 +17,8 @@ using Bucket = std::pair<int, int>;
 // tensors of a bucket have one dtype.
 std::vector<Bucket> cut_buckets(const GradientTable& grads, std::int64_t bytes);
 
-// `inner` applied to each bucket of at most `megabytes` MiB as soon as its last gradient exists: as
-// one node, if the strategy has such (Strategy::in_one_node), else as its own nodes for these
+// `inner` applied to each bucket of at most `megabytes` MiB as soon as its last gradient exists. It
+// is one node, if the strategy has such (Strategy::in_one_node), else its own nodes for these
 // variables. Nothing is copied, and no element is summed otherwise than without buckets. Throws
 // InvalidArgument unless megabytes is finite and above 0.
 std::unique_ptr<Strategy> bucketed(std::unique_ptr<Strategy> inner, double megabytes);

@@ -8,9 +8,9 @@
 
 namespace belfry {
 
-// Where a row of tensors laid end to end is cut into `processes` parts of nearly equal size:
-// between two tensors, or between two blocks of the tree of squares in one
-// (ops/updates/square_tree.h), so that norms keep their bits. `sizes`: elements of each tensor.
+// Where a row of tensors laid end to end is cut into `processes` parts of nearly equal size. Cuts
+// lie between two tensors, or between two blocks of the tree of squares in one
+// (ops/updates/square_tree.h). So norms keep their bits. `sizes`: elements of each tensor.
 Cuts cut_between_blocks(std::span<const std::int64_t> sizes, int processes);
 
 // What Strategy::reduce() of strategy `collective` gives for the towers of all processes, bit by

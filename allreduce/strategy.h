@@ -55,7 +55,7 @@ class Strategy {
   // nullptr, the default: it takes no number of chunks.
   virtual std::unique_ptr<Strategy> in_chunks(int chunks) const;
   // The same strategy with all tensors of a table, which have one dtype, combined by one node (by
-  // size: those of a range): what a bucket is made of. nullptr, the default: it has nodes for each
+  // size: those of a range). A bucket is made of it. nullptr, the default: it has nodes for each
   // tensor.
   virtual std::unique_ptr<Strategy> in_one_node() const;
 
@@ -63,8 +63,9 @@ class Strategy {
   // sums[t][v] for tower t, for at least two towers; towers may share an Output. Nodes go under the
   // device scopes that the strategy stands for.
   virtual std::vector<std::vector<Output>> sum(const GradientTable& grads) const = 0;
-  // The sum divided once by the number of towers (not multiplied by a rounded reciprocal): by
-  // default after sum(), on the tower's device, or where the sum is if several towers share it.
+  // The sum divided once by the number of towers (not multiplied by a rounded reciprocal). By
+  // default that is done after sum(), on the tower's device, or where the sum is if several towers
+  // share it.
   virtual std::vector<std::vector<Output>> mean(const GradientTable& grads) const;
 
  private:

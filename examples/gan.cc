@@ -57,7 +57,7 @@ Tensor draw(std::mt19937& random, const Dataset& data) {
   return gather_tensors(data, chosen)[0];
 }
 
-double loss_after(const Step& step) { return step.fetched(1).item<float>(); }
+double loss_after(const CompiledStep& step) { return step.fetched(1).item<float>(); }
 
 void run(const std::function<void(const std::string&)>& print, Json& report) {
   const std::vector devices{DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
@@ -76,8 +76,8 @@ void run(const std::function<void(const std::string&)>& print, Json& report) {
   std::vector<FeedType> inputs;
   for (const TowerRecord& tower : towers)
     inputs.push_back({tower.inputs[0], tower.inputs[0].shape()});
-  Step& disc = session.prepare(std::vector<Fetch>{train_disc, losses[0].disc}, inputs);
-  Step& gen = session.prepare({train_gen, losses[0].gen});
+  CompiledStep& disc = session.prepare(std::vector<Fetch>{train_disc, losses[0].disc}, inputs);
+  CompiledStep& gen = session.prepare({train_gen, losses[0].gen});
   std::mt19937 random(1);
   const double began = seconds_now();
   for (int i = 1; i <= kSteps; ++i) {

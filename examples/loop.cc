@@ -1,5 +1,5 @@
-// A training loop without a trainer: towers, their gradients combined, an update, and one step that
-// is compiled once and run as often as it is wanted. Learns which points lie inside a circle.
+// A training loop without a trainer: towers, their gradients combined, and an update. The step is
+// compiled once and run as often as it is wanted. Learns which points lie inside a circle.
 #include <cstdio>
 #include <random>
 
@@ -44,7 +44,7 @@ int run() {
   const GradientTable means = make_strategy("collective")->reduce(GradientTable(gradients));
   const std::vector<Fetch> fetches{apply_gradients(adam(1e-2), means), towers[0].loss};
   Session session(graph, {.device_count = {{"CPU", 2}}});
-  Step& step = session.prepare(fetches, inputs);
+  CompiledStep& step = session.prepare(fetches, inputs);
   std::mt19937 random(1);
   for (int i = 1; i <= 300; ++i) {
     for (std::size_t t = 0; t < towers.size(); ++t) draw(random, batch[2 * t], batch[2 * t + 1]);

@@ -1,6 +1,6 @@
 // Where does each node go? Plans some small programs for GPUs that need not exist and prints the
-// device of every node, as TensorFlow 1.15 logs them; then runs the same programs, /gpu:0 being
-// /cpu:1, /gpu:1 being /cpu:2 and so on, and prints their values.
+// device of every node, as TensorFlow 1.15 logs them. Then it runs the same programs and prints
+// their values; /gpu:0 is /cpu:1, /gpu:1 is /cpu:2 and so on.
 #include <cstdio>
 
 #include "belfry/belfry.h"

@@ -1,5 +1,5 @@
 // Add, Sub, Mul, Div: with broadcasting as in numpy. Shapes line up at the last dimension; a
-// dimension of 1, or a missing one, is repeated. f32 f64 i32 i64; integers wrap, and their
+// dimension of 1, or a missing one, is repeated. Types: f32 f64 i32 i64. Integers wrap, and their
 // quotients are truncated.
 #pragma once
 #include "belfry/framework/graph/graph.h"

@@ -1,5 +1,5 @@
-// Products by cuBLASLt, whose matrices lie column after column: what it sees of a row-major matrix
-// is the transpose, so it is asked for cT = op(b)T op(a)T.
+// Products by cuBLASLt, whose matrices lie column after column. What it sees of a row-major matrix
+// is the transpose. So it is asked for cT = op(b)T op(a)T.
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/ops/matmul.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "belfry/ops/causal_attention.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
 namespace belfry {

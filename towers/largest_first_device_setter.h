@@ -13,9 +13,9 @@ namespace belfry {
 
 // Placing variables as they come, like LeastLoadedDeviceSetter, ends unbalanced when a large one
 // comes last, and counts elements of every dtype alike. This setter takes two passes instead. The
-// first plans: given all variables, it takes them by bytes, descending (equal ones in their order),
-// and gives each to the first device with the fewest bytes, as MXNet does. The second places by
-// name while the graph is built. The sizes come from a graph built before for this alone:
+// first plans. Given all variables, it takes them by bytes, descending (equal ones in their order).
+// It gives each to the first device with the fewest bytes, as MXNet does. The second places by name
+// while the graph is built. The sizes come from a graph built before for this alone:
 //   Graph dry;
 //   build_model(dry);
 //   LargestFirstDeviceSetter setter("/gpu:0", {"/gpu:0", "/gpu:1"}, variable_sizes(dry));

@@ -4,9 +4,10 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/initializers.h"
+#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/cast.h"
-#include "belfry/ops/causal_attention.h"
-#include "belfry/ops/conv2d_transpose.h"
+#include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/normalization/batch_norm.h"
@@ -14,7 +15,6 @@
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
-#include "belfry/ops/rotary_embedding.h"
 #include "belfry/ops/split.h"
 
 namespace belfry {

@@ -1,15 +1,14 @@
 // Layers: ops with variables, as overloads of the ops with the tower first.
 //
-// The name of a layer is mandatory: its variables are called <name>/W, <name>/b, ..., below the
-// variable scope in force, and those are the keys of checkpoints. A second layer of the same name
-// is an error naming both lines, unless the variable scope says that it may share
-// (Reuse::kCreateOrGet). Variables have x's dtype, but f32 for x of f16 and bf16, whose layers
-// compute in x's type (normalisations in f32) and give it. Nodes name the line that called the
-// layer.
+// The name of a layer is mandatory. Its variables are called <name>/W, <name>/b, ..., below the
+// variable scope in force. Those are the keys of checkpoints. A second layer of the same name is an
+// error naming both lines, unless the variable scope says that it may share (Reuse::kCreateOrGet).
+// Variables have x's dtype, but f32 for x of f16 and bf16, whose layers compute in x's type
+// (normalisations in f32) and give it. Nodes name the line that called the layer.
 #pragma once
 #include <string_view>
 
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/towers/tower.h"
 
@@ -23,13 +22,13 @@ struct ConvLayer {
   Initializer init = {};  // of W; Glorot uniform by default. Biases start at zero.
   Padding padding = Padding::kSame;
   int dilation = 1;  // pixels from one tap of the kernel to the next, both ways
-  int groups = 1;    // of channels, which divide C and filters (ops/conv2d.h); C: depthwise
+  int groups = 1;    // of channels, which divide C and filters (conv2d.h); C: depthwise
 };
 
 // x [N,H,W,C] -> [N,H',W',filters]. Variables W [filters,kernel,kernel,C/groups] and b [filters].
 Output conv2d(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at = {});
 
-// x [N,H,W,C] -> [N,H',W',filters], larger by the stride (ops/conv2d_transpose.h). H and W must be
+// x [N,H,W,C] -> [N,H',W',filters], larger by the stride (conv2d_transpose.h). H and W must be
 // known. Variables W [C,kernel,kernel,filters/groups] and b [filters].
 Output conv2d_transpose(Tower& tower, std::string_view name, Output x, ConvLayer layer, At at = {});
 
@@ -92,15 +91,15 @@ Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer
 struct SelfAttentionLayer {
   int heads = 0;          // required; they divide the width of x
   bool bias = true;       // of both projections; biases start at zero
-  bool rotary = false;    // queries and keys are turned by their times (ops/rotary_embedding.h)
+  bool rotary = false;    // queries and keys are turned by their times (rotary_embedding.h)
   double base = 10000;    // of those rotations
   Initializer init = {};  // of qkv/W; Glorot uniform by default
   Initializer out = {};   // of out/W; `init` by default
 };
 
 // x [N,time,width] -> y like x: a projection to queries, keys and values, side by side, attention
-// of each position to those up to it (ops/causal_attention.h), and a projection of what it gives.
-// All but N must be known. Variables qkv/W [width,3 width], qkv/b, out/W [width,width] and out/b.
+// of each position to those up to it (causal_attention.h), and a projection of what it gives. All
+// but N must be known. Variables qkv/W [width,3 width], qkv/b, out/W [width,width] and out/b.
 Output causal_self_attention(Tower& tower, std::string_view name, Output x,
                              SelfAttentionLayer layer, At at = {});
 

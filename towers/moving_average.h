@@ -30,7 +30,7 @@ struct AverageOptions {
 // the averages by
 //   average -= (average - batch) * (1 - momentum).
 // They are where the averages are, and in the collection. Averages that nodes of this collection
-// move already are moved after these: a layer that was applied several times per tower moves its
+// move already are moved after these. A layer that was applied several times per tower moves its
 // averages several times, in order of application. Towers count equally, or by `samples`, one
 // number per tower; one without samples is left out. `towers[t]` are the moments of tower t in
 // order of creation; those of other processes count, too. Throws InvalidArgument naming both lines

@@ -26,7 +26,7 @@ TowerRecord record_of(const Tower& tower) {
           .contributions = tower.links().contributions(),
           .updates = tower.nodes(kUpdateOps),
           .graph = &tower.graph(),
-          .number = tower.number()};
+          .call = tower.call()};
 }
 
 bool has(const std::vector<Variable>& list, Variable wanted) {
@@ -130,7 +130,7 @@ Node* node_called(const Graph& graph, std::string_view name) {
   std::string own;
   for (std::size_t id = 0; id < record.graph->size() && own.empty(); ++id) {
     const Node& node = record.graph->node(id);
-    if (node.origin().tower != record.number || !node.name().starts_with(cat(found.name(), "_")))
+    if (node.origin().call != record.call || !node.name().starts_with(cat(found.name(), "_")))
       continue;
     const std::string_view suffix = node.name().substr(found.name().size() + 1);
     if (std::ranges::all_of(suffix, [](unsigned char c) { return std::isdigit(c); }))
@@ -149,7 +149,7 @@ std::vector<std::string> names_in(const TowerRecord& record) {
   const std::string below = record.name + "/";
   for (std::size_t id = 0; id < record.graph->size(); ++id)
     if (const Node& node = record.graph->node(id);
-        node.origin().tower == record.number && node.name().starts_with(below))
+        node.origin().call == record.call && node.name().starts_with(below))
       names.emplace_back(node.name().substr(below.size()));
   for (const NamedOutput& output : record.outputs) names.push_back(output.name);
   for (const Variable& v : record.variables) names.emplace_back(v.logical_name());
@@ -251,7 +251,7 @@ Output TowerRecord::get(std::string_view tensor) const {
     if (output == 0 && input.node().logical_name() == node_name) return input;
   const Node* node = node_called(*graph, cat(name, "/", node_name));
   // What is made outside of tower functions, as gradients and updates, may be this tower's.
-  const bool others = node && node->origin().tower != 0 && node->origin().tower != number;
+  const bool others = node && node->origin().call != 0 && node->origin().call != call;
   if (node && !others && output < node->outputs()) return node->output(output);
   for (const NamedOutput& named : outputs)
     if (output == 0 && named.name == node_name) return named.value;

@@ -41,7 +41,7 @@ struct TowerRecord {
   // Nodes of kUpdateOps that were made in the tower, and those of MovingAverages::kOfEachTower.
   std::vector<Node*> updates;
   Graph* graph = nullptr;
-  int number = 0;  // NodeOrigin::tower of what was made in it
+  int call = 0;  // NodeOrigin::call of what was made in it
 
   // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
   // placeholder of this name wins over other nodes below <tower>/, these over Tower::output() and
@@ -77,8 +77,9 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    MovingAverages averages, At at = {});
 
-// One copy of the variables, placed by setters of the caller's: each tower has its own, and that of
-// tower 0 sees the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are
+// One copy of the variables, placed by setters of the caller's. Each tower has its own setter, and
+// that of tower 0 sees the variables. kSpread is this with LeastLoadedDeviceSetter; parameter
+// servers are
 //   [](const DeviceSpec& worker) {
 //     return std::make_unique<ReplicaDeviceSetter>(
 //         ReplicaDeviceOptions{.ps_tasks = 1, .ps_device = "/cpu:0", .worker_device = worker});
@@ -97,7 +98,7 @@ struct PredictOptions {
 // Builds a tower that does not train: no dropout, and batch norm by the moving averages.
 //
 // On a graph that has trainable variables it takes those that are there, tower 0's. It makes none
-// that are trained: throws NotFound for one that variable() does not find, and InvalidArgument for
+// that are trained. Throws NotFound for one that variable() does not find, and InvalidArgument for
 // a trainable one that was made all the same, both with its name and line.
 //
 // On a graph that trains nothing, as built for inference alone, it makes the model's variables

@@ -65,7 +65,7 @@ Tower::Tower(Graph& graph, std::string_view name, bool training, At at)
 Tower::Tower(Graph& graph, TowerOptions options, At at)
     : TowerNodes(graph),
       options_(std::move(options)),
-      number_(graph.scopes().towers + 1),
+      call_(graph.scopes().calls + 1),
       variable_prefix_(options_.own_variables ? options_.name + "/" : std::string()),
       links_(*this, options_.here, options_.name,
              options_.total > 1 ? options_.collectives : nullptr),
@@ -84,7 +84,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
           options_.name, "' (", site,
           ") makes variables of its own, but is built in a variable scope ",
           "that reuses some; open the scope in the tower function");
-  outer.towers = number_;
+  outer.calls = call_;
   if (options_.setter)
     scopes_->device.emplace(graph, *options_.setter, site);
   else if (!options_.device.empty())
@@ -98,7 +98,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
   }
   if (!options_.name.empty()) {
     scopes_->names.emplace(graph, options_.name + "/", site);
-    scopes_->replica.emplace(graph, options_.name + "/", options_.index, number_, site);
+    scopes_->replica.emplace(graph, options_.name + "/", options_.index, call_, site);
   }
   if (!is_main()) frozen_[std::string(kSummaries)] = graph.collection(kSummaries).size();
   if (!is_training()) frozen_.emplace(kUpdateOps, graph.collection(kUpdateOps).size());

@@ -54,8 +54,8 @@ class Tower : public TowerNodes {
   bool is_main() const { return options_.training && options_.index == 0; }
   bool is_training() const { return options_.training; }
   const std::string& name() const { return options_.name; }
-  // NodeOrigin::tower of what is made in it, if it has a name.
-  int number() const { return number_; }
+  // NodeOrigin::call of what is made in it, if it has a name.
+  int call() const { return call_; }
   const DeviceSpec& device() const { return options_.device; }
   // What its variables' names have before their logical names: "tower1/" or "".
   const std::string& variable_prefix() const { return variable_prefix_; }
@@ -81,7 +81,7 @@ class Tower : public TowerNodes {
   class CopiesOfMain;
 
   TowerOptions options_;
-  int number_;
+  int call_;
   std::string variable_prefix_;
   std::map<std::string, std::size_t> frozen_;  // sizes of collections to go back to
   Output loss_;

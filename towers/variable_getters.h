@@ -7,15 +7,14 @@
 
 namespace belfry {
 
-// A getter that gives trainable variables a caching device: small ones one device, larger ones the
-// first of `devices` with the fewest elements cached by this getter, which lives as long as it.
+// A getter that gives trainable variables a caching device. Small ones get one device, larger ones
+// the first of `devices` with the fewest elements cached by this getter, which lives as long as it.
 //   OverrideCachingDevice cache(devices, "/cpu:0", 1024 * 64);
 //   VariableScope scope(graph, cache);
 //
 // As in tensorpack, a variable that is not trained keeps the caching device that it asks for and
-// becomes local (OverrideToLocalVariable): it is not in checkpoints. tf_cnn_benchmarks caches
-// these too. Upstream does the same where the shape is not known; here shapes of variables always
-// are.
+// becomes local (OverrideToLocalVariable). It is not in checkpoints. tf_cnn_benchmarks caches these
+// too. Upstream does the same where the shape is not known; here shapes of variables always are.
 class OverrideCachingDevice final : public VariableGetter {
  public:
   // Variables of fewer than `small_variable_size` elements (not bytes) are small. Throws

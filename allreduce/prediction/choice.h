@@ -14,9 +14,9 @@
 namespace belfry {
 
 // Seconds that a strategy takes to combine gradients of these types, one set per device, and to put
-// the results in their places: assign(g[t], sum[t]), so that what fuses with the writes of a step
-// is priced as it runs there. Plans for devices that need not exist.
-// Throws what the strategy and the planner throw, and NotFound for devices that the machine lacks.
+// the results in their places: assign(g[t], sum[t]). So what fuses with the writes of a step is
+// priced as it runs there. Plans for devices that need not exist. Throws what the strategy and the
+// planner throw, and NotFound for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
                          Reduction reduction = Reduction::kMean, StepWork work = StepWork::kPart);

@@ -16,15 +16,14 @@ enum class StepWork : std::uint8_t { kWhole, kPart };
 
 // Seconds of one run. `devices` are those of the plan's session, in its order.
 //
-// Launches run as in a step: each worker (or, on a machine without workers, each device) goes
-// through its own in the global order, when all that they depend on is done; idle workers help with
-// launches that are shared. A launch costs its overhead and the bytes that it touches at the
-// bandwidth for all the bytes of the step, and more for those that another worker wrote last. A
-// copy to another device runs on the link between the two, or on its bus, beside all else. A
-// collective over
-// several memories costs what an exchange of fragments does: every device takes its fragment from
-// each other, adds, and takes the others' sums, at the price of a launch for each that it takes;
-// collectives take turns.
+// Launches run as in a step. Each worker goes through its own in the global order, when all that
+// they depend on is done; on a machine without workers, each device does; idle workers help with
+// launches that are shared. A launch costs its overhead, and the bytes that it touches at the
+// bandwidth for all the bytes of the step. Those that another worker wrote last cost more. A copy
+// to another device runs on the link between the two, or on its bus, beside all else. A collective
+// over several memories costs what an exchange of fragments does. Every device takes its fragment
+// from each other, adds, and takes the others' sums, at the price of a launch for each that it
+// takes; collectives take turns.
 //
 // Throws NotFound for a device that the machine lacks.
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,

@@ -1,5 +1,5 @@
-// What strategies share that are AllReduce nodes, served by the in-process collective: one node per
-// variable or, as training does by default, one per bucket of variables (bucketed.h).
+// What strategies share that are AllReduce nodes, which the in-process collective serves. There is
+// one node per variable or, as training does by default, one per bucket of variables (bucketed.h).
 #pragma once
 #include "belfry/allreduce/strategy.h"
 #include "belfry/ops/all_reduce.h"

@@ -6,7 +6,7 @@ namespace belfry {
 
 // With P the largest power of two up to K: towers P, P + 1, ... first send their tensors to towers
 // 0, 1, ..., which add them (own + theirs). Then, at distances 1, 2, ..., P / 2, towers t and
-// t ^ distance halve the range of elements that they share: the lower tower sums the first half
+// t ^ distance halve the range of elements that they share. The lower tower sums the first half
 // (longer by one if the length is odd), the other one the second, each as lower + upper tower's.
 // Finished parts, divided if a mean is wanted, go back the same way, joined at every step; at last
 // towers P, ... take the whole from their partners.

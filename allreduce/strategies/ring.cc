@@ -42,16 +42,16 @@ class Ring final : public CombiningStrategy {
   }
 
   std::vector<Output> add_variable(const GradientTable& grads, int v, Reduction reduction) const;
-  // One tick of all towers; `segment` says which segment a rank takes, `take` what it makes of its
-  // predecessor's piece and its own.
-  template <class Segment, class Take>
+  // One tick of all towers; `fragment` says which fragment a rank takes, `take` what it makes of
+  // its predecessor's piece and its own.
+  template <class Fragment, class Take>
   void tick(const GradientTable& grads, std::vector<std::vector<Output>>& pieces,
-            const Segment& segment, const Take& take) const;
+            const Fragment& fragment, const Take& take) const;
 
   int chunks_;
 };
 
-// pieces[t][i]: tower t's piece i, as it stands; segment s of chunk c is piece s * chunks + c.
+// pieces[t][i]: tower t's piece i, as it stands; fragment s of chunk c is piece s * chunks + c.
 std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
                                        Reduction reduction) const {
   const int towers = grads.towers();
@@ -66,7 +66,7 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
   for (int now = 0; now < towers - 1; ++now) {
     const bool last = now == towers - 2;
     tick(
-        grads, pieces, [&](int rank) { return ring_reduce_segment(rank, towers, now); },
+        grads, pieces, [&](int rank) { return ring_reduce_fragment(rank, towers, now); },
         [&](Output theirs, Output own) {
           const Output total = add_n({theirs, own});
           return last && reduction == Reduction::kMean ? total / towers : total;
@@ -74,7 +74,7 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
   }
   for (int now = 0; now < towers - 1; ++now)
     tick(
-        grads, pieces, [&](int rank) { return ring_gather_segment(rank, towers, now); },
+        grads, pieces, [&](int rank) { return ring_gather_fragment(rank, towers, now); },
         [](Output theirs, Output) { return identity(theirs); });
   std::vector<Output> results;
   for (int t = 0; t < towers; ++t) {
@@ -85,9 +85,9 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
   return results;
 }
 
-template <class Segment, class Take>
+template <class Fragment, class Take>
 void Ring::tick(const GradientTable& grads, std::vector<std::vector<Output>>& pieces,
-                const Segment& segment, const Take& take) const {
+                const Fragment& fragment, const Take& take) const {
   const std::vector<std::vector<Output>> before = pieces;
   const int towers = grads.towers();
   for (int t = 0; t < towers; ++t) {
@@ -96,8 +96,8 @@ void Ring::tick(const GradientTable& grads, std::vector<std::vector<Output>>& pi
     DeviceScope on(grads.graph(), grads.device(t));
     for (int c = 0; c < chunks_; ++c) {
       const int rank = ring_rank(t, towers, c, chunks_);
-      const auto i = static_cast<std::size_t>(segment(rank) * chunks_ + c);
-      if (i >= before[0].size()) continue;  // an empty segment
+      const auto i = static_cast<std::size_t>(fragment(rank) * chunks_ + c);
+      if (i >= before[0].size()) continue;  // an empty fragment
       pieces[to][i] = take(before[from][i], before[to][i]);
     }
   }
@@ -115,11 +115,11 @@ int ring_rank(int tower, int towers, int chunk, int chunks) {
   return (tower + towers - offset) % towers;
 }
 
-int ring_reduce_segment(int rank, int towers, int tick) {
+int ring_reduce_fragment(int rank, int towers, int tick) {
   return (rank + towers - 2 - tick) % towers;
 }
 
-int ring_gather_segment(int rank, int towers, int tick) {
+int ring_gather_fragment(int rank, int towers, int tick) {
   return (rank + towers - 1 - tick) % towers;
 }
 

@@ -1,28 +1,28 @@
-// ring: segments of every tensor travel around the towers, once to be summed, once to be shared.
+// ring: fragments of every tensor travel around the towers, once to be summed, once to be shared.
 #pragma once
 #include "belfry/allreduce/strategy.h"
 
 namespace belfry {
 
-// The tower from which this one takes segments: of three towers, 2, 0 and 1.
+// The tower from which this one takes fragments: of three towers, 2, 0 and 1.
 int ring_predecessor(int tower, int towers);
-// The place of a tower in the ring of chunk s of n: its own, rotated back by s * max(1, K / n),
-// which moves the segments of chunks to other towers and leaves each its predecessor.
+// The place of a tower in the ring of chunk s of n: its own, rotated back by s * max(1, K / n).
+// That moves the fragments of chunks to other towers and leaves each its predecessor.
 int ring_rank(int tower, int towers, int chunk = 0, int chunks = 1);
-// Which of the K segments of a chunk the tower of this rank takes at a tick in [0, K - 1): first to
-// add its own to it, then, finished, to keep it.
-int ring_reduce_segment(int rank, int towers, int tick);
-int ring_gather_segment(int rank, int towers, int tick);
+// Which of the K fragments of a chunk the tower of this rank takes at a tick in [0, K - 1): to add
+// its own to it (reduce), and finished, to keep it (gather).
+int ring_reduce_fragment(int rank, int towers, int tick);
+int ring_gather_fragment(int rank, int towers, int tick);
 
-// Each tensor is cut into K segments per chunk, of nearly equal size. At each of K - 1 ticks every
-// tower takes one segment of each chunk from its predecessor and adds its own (predecessor's +
+// Each tensor is cut into K fragments per chunk, of nearly equal size. At each of K - 1 ticks every
+// tower takes one fragment of each chunk from its predecessor and adds its own (predecessor's +
 // own); finished sums, divided if a mean is wanted, go around in another K - 1 ticks. Rules and
-// indices are those of tf_cnn_benchmarks' xring, but no padding is sent (tensors shorter than the
-// number of segments have fewer), and there may be more chunks than towers, as `ring#n` of a spec
+// indices are those of tf_cnn_benchmarks' xring, but no padding is sent: tensors shorter than the
+// number of fragments have fewer. There may be more chunks than towers, as `ring#n` of a spec
 // counts chunks per tensor.
 //
-// Not canonical: the order of additions differs from segment to segment. Works for any K and shape.
-// Throws InvalidArgument if the shape of a gradient is not fully known.
+// Not canonical: the order of additions differs from fragment to fragment. Works for any K and
+// shape. Throws InvalidArgument if the shape of a gradient is not fully known.
 GradientTable allreduce_ring(const GradientTable& grads, Reduction reduction = Reduction::kMean,
                              At at = {});
 

@@ -33,8 +33,8 @@ struct GradientMix {
 };
 
 // Follows the gradients of a table into what is made of them: from a tensor that is asked for back
-// to them, and no further. Looks at no values: shapes of gradients (Op::metadata) are no parts, and
-// what joins gradients other than by adding or by laying them side by side counts as a scale.
+// to them, and no further. Looks at no values. Shapes of gradients (Op::metadata) are no parts.
+// What joins gradients other than by adding or by laying them side by side counts as a scale.
 class GradientFlow {
  public:
   explicit GradientFlow(const GradientTable& grads);

@@ -21,8 +21,8 @@ void verify_rows(const std::vector<std::vector<Gradient>>& rows,
                  const std::vector<DeviceSpec>& devices);
 
 // values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable and the
-// lines if a tower or variable is missing or one too many, or if a value is empty, of another
-// graph, shape or dtype.
+// lines. It does so if a tower or variable is missing or one too many, or if a value is empty, of
+// another graph, shape or dtype.
 void verify_layout(const std::vector<std::vector<Gradient>>& rows,
                    const std::vector<std::vector<Output>>& values);
 

@@ -1,6 +1,5 @@
 // Memory of devices. Every byte that Belfry holds for tensors, variables and arenas comes through
-// an Allocator, so that limits are kept, leaks are counted and failures can be injected in one
-// place.
+// an Allocator. So limits are kept, leaks are counted and failures can be injected in one place.
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -54,22 +54,22 @@ class FileSystem {
   virtual ~FileSystem() = default;
   // Makes a file, or empties the one that is there; opens a device or pipe as it is. The directory
   // must exist. Follows a link, also one that leads to nothing yet.
-  // With `like` the file is for its place: it must be new, and has the permissions of `like`, and
-  // its owner and group where this process may give them, if there is such a file. IoError if this
+  // With `like` the file is for its place, and must be new. If there is a file `like`, the new one
+  // has its permissions, and its owner and group where this process may give them. IoError if this
   // process may not write `like`, or not replace it.
   virtual std::unique_ptr<WritableFile> create(const std::string& path,
                                                const std::string& like = {}) = 0;
   // A regular file that is added to: keeps its first `size` bytes, and cuts off what follows. With
   // `size` 0 it is made if there is none. IoError if it has fewer bytes. Follows a link.
   virtual std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) = 0;
-  // To be written from its end on, if there is something at `path` that must not be replaced: a
-  // descriptor() of this process, one of another process, a device or a pipe. Null for a regular
-  // file and for nothing. IoError for a pipe that nobody reads, a descriptor that is closed or only
-  // to be read, a socket, a disk. Follows a link.
+  // To be written from its end on, if there is something at `path` that must not be replaced. That
+  // is a descriptor() of this process, one of another process, a device or a pipe. Null for a
+  // regular file and for nothing. IoError for a pipe that nobody reads, a descriptor that is closed
+  // or only to be read, a socket, a disk. Follows a link.
   virtual std::unique_ptr<WritableFile> open_stream(const std::string& path) = 0;
-  // The open descriptor of this process that `path` stands for: N for /dev/fd/N, /proc/self/fd/N,
-  // /dev/stdout (1), /dev/stderr (2), what leads there, and the regular file that stdout or stderr
-  // goes to. Else -1.
+  // The open descriptor of this process that `path` stands for. It is N for /dev/fd/N,
+  // /proc/self/fd/N, /dev/stdout (1), /dev/stderr (2) and what leads there. It is also that of the
+  // regular file that stdout or stderr goes to. Else -1.
   virtual int descriptor(const std::string& path) = 0;
   // A regular file, to be read in parts. Never waits: IoError names a directory, device, pipe or
   // socket as such. Throws NotFound if there is nothing. Follows a link.
@@ -98,10 +98,10 @@ class FileSystem {
   virtual void create_directory(const std::string& path, const std::string& like = {}) = 0;
   // Makes a symbolic link at `path`, where nothing may be, that says `target`.
   virtual void create_link(const std::string& path, const std::string& target) = 0;
-  // Puts a file, or a directory and what is in it, where a file or an empty directory may be, at
-  // once: others see that one or this one. IoError, and no change, if a directory with content is
-  // at `to`, or one of them is a directory and the other is none. Both are in one directory. Links
-  // are renamed and replaced themselves.
+  // Puts a file, or a directory and what is in it, where a file or an empty directory may be. It
+  // does so at once: others see that one or this one. IoError, and no change, if a directory with
+  // content is at `to`, or one of them is a directory and the other is none. Both are in one
+  // directory. Links are renamed and replaced themselves.
   virtual void rename(const std::string& from, const std::string& to) = 0;
   // A file, a link itself or an empty directory; nothing happens if there is none.
   virtual void remove(const std::string& path) = 0;
@@ -116,9 +116,9 @@ class FileSystem {
 // The disk.
 FileSystem& local_file_system();
 
-// Gives descriptors 0, 1 and 2, where they are closed, to something that cannot be used, so that no
-// file that is opened gets them, and what is printed. What is printed to 1 and 2 waits for its
-// reader from then on, also where they were set not to wait. For main().
+// Gives descriptors 0, 1 and 2, where they are closed, to something that cannot be used. So no file
+// that is opened gets them, and what is printed. What is printed to 1 and 2 waits for its reader
+// from then on, also where they were set not to wait. For main().
 void prepare_standard_descriptors();
 
 // Removes what is at `path`, and all below it if that is a directory. Links are not followed.
@@ -131,9 +131,9 @@ std::string temporary_name(const std::string& path);
 // Whether `name` is of this form, with digits for both: what another process may have left.
 bool is_temporary_name(std::string_view name, std::string_view path);
 
-// Writes `text` as the whole content of `path`: to a temporary_name(), synced, then renamed, so
-// that readers see the old file or the new one, and of two writers the last wins. The new file has
-// the permissions of the old one. If that fails, the old file remains and the temporary one goes. A
+// Writes `text` as the whole content of `path`: to a temporary_name(), synced, then renamed. So
+// readers see the old file or the new one, and of two writers the last wins. The new file has the
+// permissions of the old one. If that fails, the old file remains and the temporary one goes. A
 // link is followed. What open_stream() opens is written to as it is instead.
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text);
 

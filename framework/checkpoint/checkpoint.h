@@ -6,12 +6,12 @@
 // but set from their originals, so a checkpoint fits any placement, number of towers and variable
 // policy. Local variables are neither stored nor set.
 //
-// Whatever moment a process or machine dies at, the old checkpoint or the new one can be read: a
-// new one is written to PATH.tmp-<process>-<count> and synced, the old one renamed to
-// PATH.belfry-old, the new one renamed to PATH, the parent synced after each, PATH.belfry-old
-// removed. Processes that save to one PATH do so one after the other: whoever saves holds the lock
-// PATH.lock, which ends with its process, and the last one wins. A folder PATH.tmp-* beside a lock
-// that can be had is nobody's.
+// Whatever moment a process or machine dies at, the old checkpoint or the new one can be read. A
+// new one is written to PATH.tmp-<process>-<count> and synced. The old one is renamed to
+// PATH.belfry-old, then the new one to PATH, and the parent is synced after each. At last
+// PATH.belfry-old is removed. Processes that save to one PATH do so one after the other, and the
+// last one wins. Whoever saves holds the lock PATH.lock, which ends with its process. A folder
+// PATH.tmp-* beside a lock that can be had is nobody's.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -57,8 +57,8 @@ struct RestoreOptions {
   bool whole = false;
 };
 
-// Throws IoError unless a checkpoint can be saved at `path`: its parent must exist and be writable,
-// and `path` may be a checkpoint, an empty directory or nothing, but no file and no directory of
+// Throws IoError unless a checkpoint can be saved at `path`. Its parent must exist and be writable.
+// `path` may be a checkpoint, an empty directory or nothing, but no file and no directory of
 // something else, which would be lost; nobody else may be saving there for longer than
 // patience_seconds. For programs to call before they train. Leaves all as it is.
 void check_checkpoint_path(const std::string& path, FileSystem& files = local_file_system());
@@ -70,17 +70,16 @@ void check_checkpoint_path(const Graph& graph, const std::string& path,
 
 // Saves the variables and the step of a session between two runs, with `extra`, an object. Removes
 // what killed processes left, PATH.tmp-<digits>-<digits>, if it holds nothing but a checkpoint's
-// files. Throws as check_checkpoint_path does; IoError if a write fails, and then the old
-// checkpoint remains and restores, at PATH or PATH.belfry-old, or, where only the last sync failed,
-// the new one is in place but may not outlast a crash of the machine, and the old one is at
-// PATH.belfry-old; InvalidArgument if the session is not intact() or is run meanwhile, or has so
-// many variables that the manifest has more than kMostJsonBytes. What cannot be removed at the end
-// is logged.
+// files. Throws as check_checkpoint_path does; IoError if a write fails. Then the old checkpoint
+// remains and restores, at PATH or PATH.belfry-old. Where only the last sync failed, the new one is
+// in place but may not outlast a crash of the machine, and the old one is at PATH.belfry-old;
+// InvalidArgument if the session is not intact() or is run meanwhile, or has so many variables that
+// the manifest has more than kMostJsonBytes. What cannot be removed at the end is logged.
 //
-// A value that is not finite never replaces one that is: InvalidArgument naming the first variable
-// with NaN or an infinity, unless the checkpoint that was there has such a value of each of these
-// variables, too; else it remains. Where there was none, they are saved, and a warning names the
-// first.
+// A value that is not finite never replaces one that is. Throws InvalidArgument naming the first
+// variable with NaN or an infinity, unless the checkpoint that was there has such a value of each
+// of these variables, too; else it remains. Where there was none, they are saved, and a warning
+// names the first.
 //
 // Returns the text of the manifest, by which settle_checkpoint() knows this checkpoint.
 std::string save_checkpoint(Session& session, const std::string& path,

@@ -41,9 +41,9 @@ class CheckpointFolder {
   std::unique_ptr<WritableFile> create(const std::string& name);
   // Makes all files, to see whether they can be made.
   void rehearse();
-  // Removes the directories that killed processes left: those beside `path` that have a
-  // temporary_name() of it, are no links, and hold nothing but files of a checkpoint: as this one
-  // has the lock, they are nobody's. What cannot be removed is logged and stays.
+  // Removes the directories that killed processes left. They are beside `path`, have a
+  // temporary_name() of it, are no links, and hold nothing but files of a checkpoint. As this
+  // process has the lock, they are nobody's. What cannot be removed is logged and stays.
   void remove_stale();
   // Puts the directory at `path`. Throws IoError if that fails; the one that was there is at `path`
   // or `path`.belfry-old then. If only the last sync failed, the new one is at `path`.

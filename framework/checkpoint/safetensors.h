@@ -37,11 +37,11 @@ struct StoredTensor {
   std::uint64_t bytes() const { return end - begin; }
 };
 
-// Lays out a file. Sorts `tensors` in the order in which their bytes must follow (larger elements
-// first, so that all are aligned, then by name), sets begin and end, and returns what precedes the
+// Lays out a file. Sorts `tensors` in the order in which their bytes must follow: larger elements
+// first, so that all are aligned, then by name. Sets begin and end, and returns what precedes the
 // values. The header lists the names sorted, and is padded so that the values begin at a multiple
-// of 8. Throws InvalidArgument for a name that is there twice or is "__metadata__", and
-// for a header of more than kMostJsonBytes.
+// of 8. Throws InvalidArgument for a name that is there twice or is "__metadata__", and for a
+// header of more than kMostJsonBytes.
 std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 

@@ -17,12 +17,11 @@ struct PieceOptions {
   Cuts cuts;
   bool whole = false;  // the piece lies in a row of all pieces, of which the others are not written
 };
-// The sum, or mean over all towers, of a piece of covering nodes: those of this process lie in its
-// own whole rows, and those of the others, in order, are the rows of a matrix, as messages bring
-// them.
+// The sum, or mean over all towers, of a piece of covering nodes. Those of this process lie in its
+// own whole rows. Those of the others, in order, are the rows of a matrix, as messages bring them.
 Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options,
                   At at = {});
-// For kernels of kAddPieces, which add along the tree by a stack: the piece of each node is put on
+// For kernels of kAddPieces, which add along the tree by a stack. The piece of each node is put on
 // it, and then so many times the last two sums are added. At the end they divide.
 struct PieceSum {
   std::vector<int> additions;  // after each node

@@ -23,8 +23,8 @@ Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, 
                    const Cuts& cuts, At at = {});
 
 // Whether sum_over_processes() adds within hosts first, so that each piece goes to other hosts once
-// per host, not once per process: there are several hosts of several processes, and what the towers
-// of each host sum to is one node of the tree.
+// per host, not once per process. It does if there are several hosts of several processes, and what
+// the towers of each host sum to is one node of the tree.
 bool adds_within_hosts(ProcessPlace place, int towers);
 
 // Sends a piece of a row to the next process of the ring by rank, and returns the one that comes

@@ -1,6 +1,7 @@
 // Copy: the same tensor in memory of its own. Only plans make it: for fetches, which never alias
 // memory of a session, for reads whose variable is written before their last use, and for tensors
-// that go to other memory; small ones from a GPU to hosts may be several (group_copies()).
+// that go to other memory. One node may copy several small tensors from a GPU to hosts
+// (group_copies()).
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

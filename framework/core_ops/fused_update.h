@@ -1,5 +1,5 @@
 // FusedUpdate: a collective, or a sum over shards, and the updates that apply its results, in one
-// pass over memory; on GPUs also updates without a sum, in one launch.
+// pass over memory. On GPUs it may also be updates without a sum, in one launch.
 #pragma once
 #include "belfry/framework/graph/node.h"
 

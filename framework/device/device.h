@@ -28,8 +28,8 @@ struct Device {
   bool reaches(const Device& other) const;
 
   DeviceSpec spec;  // full
-  // Devices of one memory space exchange tensors without a copy: 0 for the host's, which all CPU
-  // devices share, 1 + i for that of physical GPU i, which its logical ones share.
+  // Devices of one memory space exchange tensors without a copy. 0 is the host's, which all CPU
+  // devices share. 1 + i is that of physical GPU i, which its logical ones share.
   int memory_space;
   bool declared;  // for planning alone: nothing runs there
   // What drives it, and the number of its physical GPU there; null for CPUs and declared GPUs.

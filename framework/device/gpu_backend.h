@@ -1,5 +1,5 @@
 // What the GPU module, libbelfry_cuda.so, is to the library: an object behind this class, reached
-// by one function. The library includes no header of CUDA and links none of its libraries; strands,
+// by one function. The library includes no header of CUDA and links none of its libraries. Strands,
 // waits and the order in which work is enqueued are its own, and are tested on other backends.
 #pragma once
 #include <atomic>
@@ -60,10 +60,11 @@ class GpuSegment {
 class GpuStream;
 
 // Enqueues one launch, in a stream of the GPU that it was prepared for and that was made ready for
-// it. It allocates nothing and waits for nothing, but that of the part of a rank calls NCCL, which
-// may allocate memory of the host and begin threads, and waits until these calls are not in
-// progress any more. It keeps no pointer to what Pointers are made of once it returns. What it
-// enqueues does not depend on Pointers::step(), which the stream knows where it runs (set_step).
+// it. It allocates nothing and waits for nothing, with one exception. That of the part of a rank
+// calls NCCL, which may allocate memory of the host and begin threads, and waits until these calls
+// are not in progress any more. It keeps no pointer to what Pointers are made of once it returns.
+// What it enqueues does not depend on Pointers::step(), which the stream knows where it runs
+// (set_step).
 using GpuRun = std::function<void(const Pointers&, GpuStream&)>;
 
 // Work of one GPU that is done in the order in which it is enqueued. Its functions return at once,
@@ -96,12 +97,12 @@ class GpuStream {
   // number of the step (Pointers::step()), until it is set again. It is no part of a segment.
   virtual void set_step(GpuStream& kernels, std::uint64_t step) = 0;
 
-  // Until end_capture() what is enqueued here is kept and not done, and so is what is enqueued in
+  // Until end_capture() what is enqueued here is kept and not done. So is what is enqueued in
   // streams of the same GPU from where they wait for an event that was recorded in between. All
   // their work must have been waited for here by then. In between, copies, records, waits, kernels
-  // and all-reduces of one rank may be enqueued in them, no event from before is waited for,
-  // nothing is asked of these streams, and the calling thread neither allocates nor waits. Errors
-  // name the two nodes, with which the segment begins and ends.
+  // and all-reduces of one rank may be enqueued in them. No event from before is waited for, and
+  // nothing is asked of these streams. The calling thread neither allocates nor waits. Errors name
+  // the two nodes, with which the segment begins and ends.
   virtual void begin_capture(const Node& first, const Node& last) = 0;
   virtual std::unique_ptr<GpuSegment> end_capture() = 0;
   // Instead, after a failure: nothing is kept.
@@ -154,7 +155,7 @@ class GpuCommunicators {
   virtual void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                           const std::atomic<bool>& failed) = 0;
   // Enqueues in the rank's stream what it sends to other ranks and receives, all at once, or what
-  // is gathered instead: peers are ranks of all processes, `kept` is the caller's. Each finds its
+  // is gathered instead. Peers are ranks of all processes, `kept` is the caller's. Each finds its
   // counterpart there, in order. Else as all_reduce().
   virtual void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
                         const std::atomic<bool>& failed) = 0;
@@ -238,7 +239,7 @@ class GpuBackend : public GpuKernelMaker {
 
 // The type and the name of the one function that a module exports with C linkage. Sets `own` to the
 // module's identity (build_identity.cmake). Returns its backend, which lives as long as the
-// process, or null if that is not `wanted`: then the two were not built together, and no virtual
+// process, or null if that is not `wanted`. Then the two were not built together, and no virtual
 // function may be called. Throws nothing.
 using GpuModuleEntry = const GpuBackend*(const char* wanted, const char** own);
 inline constexpr const char* kGpuModuleEntry = "belfry_gpu_backend";

@@ -25,8 +25,9 @@ struct SessionOptions {
   // memory is not divided: each takes what its plans need.
   int logical_gpus = 1;
   // Plans, and runs nothing: prepare() compiles without giving anything memory, and run, read,
-  // write and Step::run throw InvalidArgument. GPUs of device_count that do not exist are declared,
-  // each physical one with a memory of its own, and take every op that is not Op::cpu_only.
+  // write and CompiledStep::run throw InvalidArgument. GPUs of device_count that do not exist are
+  // declared, each physical one with a memory of its own, and take every op that is not
+  // Op::cpu_only.
   bool dry_run = false;
   // Falls back to a device that exists and has a kernel instead of throwing. A variable that gets
   // memory elsewhere than it asked for is warned of.
@@ -66,20 +67,20 @@ struct SessionOptions {
   // write() to one of them, gives each its own first. Neither option changes a bit of any value.
   bool share_replicas = true;
   // Captures what a step has for each GPU at its second run (if GPUs are fed, for each of two
-  // slots, at its second and third), and gives it to the GPU in a few pieces at later ones, instead
-  // of launch by launch; not in runs that are traced. Changes no bit.
+  // slots, at its second and third). Later runs give it to the GPU in a few pieces, instead of
+  // launch by launch; not in runs that are traced. Changes no bit.
   bool capture = true;
   // How long threads of a step on GPUs look for its end, or for what they shall enqueue, before
-  // they sleep, in this run or for the next: a thread that sleeps comes 50 us or more too late. By
+  // they sleep, in this run or for the next. A thread that sleeps comes 50 us or more too late. By
   // default 4 ms where this process has more cores than the step has threads (gpu_spin()), else
   // 0.02 ms, as on CPUs. In between other threads get the core if they want it. Longer steps are
   // looked at every 20 us from then on. 0 keeps the cores of a loaded host free.
   std::optional<double> gpu_spin_ms = {};
   // Runs the plain kernel of every op: slow; the oracle in tests. Not on GPUs.
   bool reference_kernels = false;
-  // A collective of NCCL that has been enqueued and has not finished for so many seconds, or a call
-  // of NCCL that is in progress for so long, fails the run with a CommError. It counts what the
-  // collective waits for, too.
+  // A collective of NCCL that has been enqueued and has not finished for so many seconds fails the
+  // run with a CommError. So does a call of NCCL that is in progress for so long. The time includes
+  // what the collective waits for.
   double nccl_timeout_s = 600;
   // Libraries compute by algorithms that give the same bits each time, on GPUs, too, where others
   // may be faster. On CPUs all do.

@@ -33,10 +33,10 @@ struct GradientOptions {
   std::vector<Output> stop = {};     // constants: they get gradients, but pass none on
   Unconnected unconnected = Unconnected::kNone;
   GradientGate gate = GradientGate::kNone;
-  // Name scopes whose nodes are computed again where their gradients need what they gave, so that
-  // it is not kept from the forward pass: the same bits for less memory and more arithmetic. What
-  // nodes outside a scope use of it is kept. Without the prefix of a tower; a component may end
-  // with a star: "block*" is each of block0, block1, ... by itself.
+  // Name scopes whose nodes are computed again where their gradients need what they gave. What they
+  // gave is then not kept from the forward pass: the same bits for less memory and more arithmetic.
+  // What nodes outside a scope use of it is kept. Without the prefix of a tower; a component may
+  // end with a star: "block*" is each of block0, block1, ... by itself.
   std::vector<std::string> recompute = {};
 };
 
@@ -52,10 +52,10 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
 // carry the line of the call.
 //
 // Several uses of a tensor are summed by one canonical tree (add_n) over the uses in order of
-// creation of their consumers, an initial gradient first, wherever they are: bits do not depend on
-// placement (TensorFlow sums per device first). Uses with one requested device are one AddN beside
-// the first. Otherwise the tree is cut at its root, as often as needed; each inner sum lies where
-// most of the uses below it are requested (the first of several such devices).
+// creation of their consumers, an initial gradient first, wherever they are. So bits do not depend
+// on placement (TensorFlow sums per device first). Uses with one requested device are one AddN
+// beside the first. Otherwise the tree is cut at its root, as often as needed; each inner sum lies
+// where most of the uses below it are requested (the first of several such devices).
 //
 // Throws NotFound "No gradient defined for operation '<name>' (op type: <T>)" with its line if one
 // on the way has none; InvalidArgument naming op, input and both shapes if a gradient has another

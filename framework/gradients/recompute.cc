@@ -89,7 +89,7 @@ bool Recomputation::is_copied(const Node& node) {
       (node.inputs().empty() && !op.random))
     return false;
   return std::ranges::all_of(node.inputs(), [&](const Output& input) {
-    return &input.node().op() == &kRead || input.node().origin().tower == node.origin().tower;
+    return &input.node().op() == &kRead || input.node().origin().call == node.origin().call;
   });
 }
 

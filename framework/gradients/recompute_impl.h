@@ -45,7 +45,7 @@ class Recomputation final : Substitutes {
 
   Output of(const Output& tensor) override;
   const std::string& scope_of(const Node& node);
-  Part part_of(const Node& node) { return {node.origin().tower, scope_of(node)}; }
+  Part part_of(const Node& node) { return {node.origin().call, scope_of(node)}; }
   bool is_copied(const Node& node);
   bool is_kept(const Output& tensor);
   Node& copy_of(const Node& node);

@@ -39,9 +39,10 @@ class DeviceType {
 class DeviceSpec {
  public:
   DeviceSpec() = default;
-  // Throw InvalidArgument naming the piece: unknown attributes, two device types, numbers that are
-  // negative or above 2^31 - 1 (TensorFlow's Python takes any), an empty job, more than 4096
-  // characters. Implicit, so that "/gpu:0" can be passed wherever a spec is meant.
+  // Throw InvalidArgument naming the piece: unknown attributes, two device types, an empty job,
+  // more than 4096 characters. Numbers that are negative or above 2^31 - 1 are refused, too
+  // (TensorFlow's Python takes any). Implicit, so that "/gpu:0" can be passed wherever a spec is
+  // meant.
   DeviceSpec(std::string_view text);                                           // NOLINT
   DeviceSpec(const char* text) : DeviceSpec(std::string_view(text)) {}         // NOLINT
   DeviceSpec(const std::string& text) : DeviceSpec(std::string_view(text)) {}  // NOLINT

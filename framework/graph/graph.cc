@@ -66,7 +66,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   node.name_ = take_name(node, verbatim);
   if (const auto* const frame = scopes_->innermost<ReplicaFrame>()) {
     node.origin_.replica = frame->index;
-    node.origin_.tower = frame->tower;
+    node.origin_.call = frame->call;
     if (node.name_.starts_with(frame->prefix))
       node.origin_.prefix = node.name().substr(0, frame->prefix.size());
   }

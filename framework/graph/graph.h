@@ -54,9 +54,9 @@ class Graph {
   // Throws InvalidArgument as add() does, and Internal if the types of its outputs would change.
   void extend(Node& open, std::span<const Output> inputs);
   // Closes all open nodes, and orders the nodes from number `first` on anew, so that ids are a
-  // topological order again: by the number of closed nodes on the longest path to a node, else as
-  // they were. Nodes before `first` must not be open. Throws InvalidArgument naming their lines if
-  // open nodes wait for each other.
+  // topological order again. The order is by the number of closed nodes on the longest path to a
+  // node, else as it was. Nodes before `first` must not be open. Throws InvalidArgument naming
+  // their lines if open nodes wait for each other.
   void close(std::size_t first);
   // The first open node, or null.
   const Node* open() const { return open_.empty() ? nullptr : open_.front(); }

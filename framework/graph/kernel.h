@@ -8,8 +8,8 @@
 
 #include "belfry/framework/base/cat.h"
 #include "belfry/framework/base/dtype.h"
-#include "belfry/framework/base/node_options.h"
 #include "belfry/framework/base/shape.h"
+#include "belfry/framework/graph/node_options.h"
 
 namespace belfry {
 
@@ -173,8 +173,9 @@ class Pointers {
 WorkRange whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                       std::span<const TensorType> outputs);
 
-// Runs one launch. It may be called from several threads at once: on tensors and workspaces of
-// their own, and kernels split by elements or rows for disjoint ranges of one launch, too.
+// Runs one launch. It may be called from several threads at once, on tensors and workspaces of
+// their own. Kernels split by elements or rows may also be called for disjoint ranges of one
+// launch.
 using KernelRun = std::function<void(const Pointers&)>;
 using CpuKernel = KernelRun (*)(KernelPlan&);
 

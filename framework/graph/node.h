@@ -113,7 +113,7 @@ struct NodeOrigin {
   int replica = 0;          // the tower's index
   // Which call of a tower function made it, counted from 1 in its graph; 0: none. Replicas of two
   // models on one graph may share names of towers, but not this.
-  int tower = 0;
+  int call = 0;
   const Node* forward = nullptr;  // the node that a gradient node was made for
   bool eager = false;             // made in an EagerScope
   // GPUs may round f32 to tf32 where they multiply: made in an AutocastScope that says so, or for

@@ -15,10 +15,10 @@
 
 #include "belfry/framework/base/cat.h"
 #include "belfry/framework/base/dtype.h"
-#include "belfry/framework/base/node_options.h"
 #include "belfry/framework/base/shape.h"
 #include "belfry/framework/base/source_line.h"
 #include "belfry/framework/graph/kernel.h"
+#include "belfry/framework/graph/node_options.h"
 
 namespace belfry {
 
@@ -178,8 +178,8 @@ struct Op {
   // one tensor, so kernels may find equal pointers among them.
   ParticipantsFunction collective = nullptr;
   // Set for a collective of GPUs alone, in which each GPU sums what is its own and is one rank, and
-  // ranks combine these sums: what the sum of all is then divided by. Its kernels are given the
-  // participants of one GPU: they sum those, and divide where these are all.
+  // ranks combine these sums. It says what the sum of all is then divided by. Its kernels are given
+  // the participants of one GPU: they sum those, and divide where these are all.
   DivisorFunction ranks = nullptr;
   // Set for what moves tensors between processes: the messages of one launch, whose tensors these
   // are. The thread between processes sends and receives them; the kernel does the rest.
@@ -210,7 +210,7 @@ struct Op {
 };
 
 // Every op, in order of name. The first call checks that each has a shape function, a gradient or a
-// reason for none, and a host kernel, and throws one Internal error naming all that do not.
+// reason for none, and a host kernel. It throws one Internal error naming all that do not.
 const std::vector<const Op*>& all_ops();
 
 // Shape functions that many ops share.

@@ -102,9 +102,9 @@ int ScopeStack::replica() const {
   return frame ? frame->index : 0;
 }
 
-int ScopeStack::tower() const {
+int ScopeStack::call() const {
   const auto* frame = innermost<ReplicaFrame>();
-  return frame ? frame->tower : 0;
+  return frame ? frame->call : 0;
 }
 
 }  // namespace belfry

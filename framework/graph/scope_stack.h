@@ -58,7 +58,7 @@ struct SiteFrame {
 struct ReplicaFrame {
   std::string prefix;
   int index = 0;
-  int tower = 0;  // NodeOrigin::tower
+  int call = 0;  // NodeOrigin::call
 };
 
 struct EagerFrame {};
@@ -139,13 +139,13 @@ class ScopeStack {
   SourceLine site_or(SourceLine site) const;
   std::string_view replica_prefix() const;
   int replica() const;
-  int tower() const;
+  int call() const;
 
   // How often variable scopes were opened, by path: the counters of default names.
   std::map<std::string, int, std::less<>> opened;
   const Node* forward = nullptr;       // the node that gradients are being built for
   Substitutes* substitutes = nullptr;  // new nodes take them; null: nodes take what they are given
-  int towers = 0;                      // how many tower functions have been called
+  int calls = 0;                       // of tower functions, so far
   SourceLine newest;                   // of the newest node
 
  private:

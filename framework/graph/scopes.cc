@@ -222,9 +222,8 @@ SiteScope::SiteScope(Graph& graph, SourceLine site)
     : Guard(graph, SiteFrame{graph.scopes().site_or(site)}, site) {}
 
 // Inside a tower function, what is made for other replicas too is made by that call.
-ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int tower, SourceLine site)
-    : Guard(graph,
-            ReplicaFrame{std::move(prefix), index, tower == 0 ? graph.scopes().tower() : tower},
+ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int call, SourceLine site)
+    : Guard(graph, ReplicaFrame{std::move(prefix), index, call == 0 ? graph.scopes().call() : call},
             site) {}
 
 }  // namespace belfry

@@ -2,7 +2,7 @@
 // for. Each lasts until the end of its block.
 //
 // They must end in reverse order of their beginning, which blocks see to. One on the heap that ends
-// too early takes its own effect away, logs an error, and the next Graph::add throws
+// too early takes its own effect away and logs an error. Then the next Graph::add throws
 // InvalidArgument: "Exiting device scope without proper scope nesting." Errors name the line that
 // opened the scope; for scopes made by std::make_unique or std::optional see SourceLine::here.
 #pragma once
@@ -171,8 +171,8 @@ enum class OuterColocation { kKeep, kIgnore };
 
 // New nodes share the device of `output`'s node, and of the anchors of such scopes outside; device
 // scopes outside are set aside. A node takes the device that the oldest anchor with one asks for,
-// after (and so over) what device scopes inside set, and joins the groups of all anchors. Groups
-// are transitive: those of a node that is itself beside others are theirs.
+// after (and so over) what device scopes inside set. It joins the groups of all anchors. Groups are
+// transitive: those of a node that is itself beside others are theirs.
 class ColocateWith : detail::Guard {
  public:
   [[nodiscard]] explicit ColocateWith(Output output,
@@ -227,11 +227,11 @@ class AutocastScope : detail::Guard {
 };
 
 // Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
-// logical names leave out, e.g. "tower1/". `tower` is for who calls tower functions
-// (NodeOrigin::tower).
+// logical names leave out, e.g. "tower1/". `call` is for who calls tower functions
+// (NodeOrigin::call).
 class ReplicaScope : detail::Guard {
  public:
-  [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index, int tower = 0,
+  [[nodiscard]] ReplicaScope(Graph& graph, std::string prefix, int index, int call = 0,
                              SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                 __builtin_LINE()));
 };

@@ -11,7 +11,7 @@
 
 namespace belfry {
 
-// Reads bind to versions, so no step is racy: a read sees what the last write with a path to it
+// Reads bind to versions, so no step is racy. A read sees what the last write with a path to it
 // wrote, else the value from before the step.
 class Variable {
  public:

@@ -13,8 +13,8 @@ struct AgreedItem {
   bool operator==(const AgreedItem&) const = default;
 };
 
-// All processes call it. Throws InvalidArgument in all of them unless all have given equal items:
-// it names the first process that differs from rank 0, its first item that does, and both values.
+// All processes call it. Throws InvalidArgument in all of them unless all have given equal items.
+// It names the first process that differs from rank 0, its first item that does, and both values.
 // Processes that agree exchange 16 characters each.
 void require_agreement(Processes& processes, std::span<const AgreedItem> items);
 

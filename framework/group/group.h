@@ -35,7 +35,7 @@ class ProcessGroup {
   // Both post a message, and return at once. A receiver expects exactly as many bytes as are sent.
   virtual void send(GroupMessage& message) = 0;
   virtual void receive(GroupMessage& message) = 0;
-  // Posts a sum, and returns at once: the f32 or f64 in message.bytes of all processes are added,
+  // Posts a sum, and returns at once. The f32 or f64 in message.bytes of all processes are added,
   // in an order that the group chooses, and the sum replaces them in each. All processes post their
   // sums in one order; peer and tag are not read. Throws CommError where the group moves bytes
   // only.

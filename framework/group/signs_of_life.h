@@ -33,8 +33,8 @@ class SignsOfLife {
   bool all_sent() const;
   bool all_left() const;
 
-  // Counts one more interval of silence of each other process, unless it is stopped, so that it has
-  // time to speak when it goes on. hear() ends the silence.
+  // Counts one more interval of silence of each other process. One that is stopped is left out, so
+  // that it has time to speak when it goes on. hear() ends the silence.
   void count_interval();
   int silent_intervals(int rank) const { return peer(rank).silent; }
   bool has_left(int rank) const { return peer(rank).left; }

@@ -40,8 +40,9 @@ struct WatchOptions {
 };
 
 // Forwards to the group that it is made of. Each function throws CommError naming a process that is
-// lost: one without a sign of life, unless the system shows it as stopped, and one that has left
-// while messages to or from it are under way. The first error is thrown again by all later calls.
+// lost. That is one without a sign of life, unless the system shows it as stopped, and one that has
+// left while messages to or from it are under way. The first error is thrown again by all later
+// calls.
 class WatchedGroup final : public ProcessGroup {
  public:
   // `find`: what it answers to others (part_server.h); null: nobody asks.

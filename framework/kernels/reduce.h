@@ -1,9 +1,9 @@
-// Sums and maxima in a fixed order, which depends on the number of terms alone: not on the vector
-// width, the instruction set, the range or where the data lie. All orders are trees of logarithmic
-// depth, so rounding errors grow with the logarithm of the number of terms.
+// Sums and maxima in a fixed order, which depends on the number of terms alone. It does not depend
+// on the vector width, the instruction set, the range or where the data lie. All orders are trees
+// of logarithmic depth, so rounding errors grow with the logarithm of the number of terms.
 //
-// A "fold" of n terms: cut them into blocks of 1024; inside a block add the second half to the
-// first, element by element, until one is left (missing terms change nothing); add the blocks'
+// A "fold" of n terms cuts them into blocks of 1024. Inside a block it adds the second half to the
+// first, element by element, until one is left; missing terms change nothing. It adds the blocks'
 // results pairwise. T is f32 or f64, for tree_sum also i32. Pointers are to element 0 of whole
 // tensors.
 #pragma once

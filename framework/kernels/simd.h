@@ -3,8 +3,8 @@
 //      into clones, not even std::sqrt or std::min.
 //   2. Loops are plain, counted and without branches; a select is a `?:` of two computed values.
 //   3. The file is compiled with -O3 -fno-math-errno -fno-trapping-math, which change no result.
-//      Without the first, loops of unknown length stay scalar; without the second, sqrt does;
-//      without the third, so do selects with computed sides, but for AVX-512.
+//      Without the first, loops of unknown length stay scalar. Without the second, sqrt does.
+//      Without the third, so do selects with computed sides, but for AVX-512.
 #pragma once
 
 // Before a function that is inlined into every clone of its caller, and callable from GPU kernels.
@@ -26,7 +26,7 @@
 #endif
 
 // Before a loop whose outputs either are disjoint from its inputs or coincide with them element by
-// element (in place): spares the run-time check that would send in-place calls to a scalar loop.
+// element (in place). It spares the run-time check that would send in-place calls to a scalar loop.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define BELFRY_INDEPENDENT _Pragma("GCC ivdep")
 #else

@@ -1,8 +1,8 @@
-// Puts nodes that work on the same elements into one launch, as their ops say (Op::fuse), such as
-// batch norm, the sum with a shortcut and ReLU. Apart, each of them takes its tensors from memory
-// and brings its results there; together they take one pass. A node that comes after a write of a
-// variable is left alone: a fusion would make more reads wait for that write, and so bind them to
-// another version.
+// Puts nodes that work on the same elements into one launch, where their ops say so (Op::fuse).
+// Such are batch norm, the sum with a shortcut and ReLU. Apart, each of them takes its tensors from
+// memory and brings its results there; together they take one pass. A node that comes after a write
+// of a variable is left alone. A fusion would make more reads wait for that write, and so bind them
+// to another version.
 #include <algorithm>
 #include <utility>
 

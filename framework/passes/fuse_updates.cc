@@ -3,8 +3,8 @@
 // is in cache, and a GPU while it is in registers. The partial sums of shards go into the same
 // pass. A GPU also gets updates without a sum in groups, because a launch there costs more than
 // most updates. A fusion does all its members at one time. So the pass first checks that no read
-// gets another version of a variable by that, and that nothing is overwritten before it has been
-// read.
+// gets another version of a variable by that. It also checks that nothing is overwritten before it
+// has been read.
 #include <algorithm>
 #include <iterator>
 #include <map>

@@ -1,5 +1,6 @@
-// What a step leaves on the host for nobody who waits, as batch norm's averages by moments of GPUs,
-// comes last in it: all small tensors of a GPU that only this needs go there in one launch.
+// A step may leave on the host what nobody waits for, such as batch norm's averages by moments of
+// GPUs. That comes last in the step: all small tensors of a GPU that only this needs go there in
+// one launch.
 #include <algorithm>
 #include <map>
 #include <span>

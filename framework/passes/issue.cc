@@ -3,9 +3,9 @@
 //
 // A strand of a CPU waits for signals of other CPUs and for stamps of GPUs. A GPU has one thread,
 // which enqueues for all its strands; what is enqueued waits in its stream for events of other
-// streams. The thread itself waits for a strand of a CPU, and until the thread of another GPU has
-// recorded the event that a stream of its own shall wait for. Lists hold for any number of workers:
-// they do not say which worker follows which strand.
+// streams. The thread itself waits for a strand of a CPU. It also waits until the thread of another
+// GPU has recorded the event that a stream of its own shall wait for. Lists hold for any number of
+// workers: they do not say which worker follows which strand.
 #include <algorithm>
 #include <map>
 #include <ranges>

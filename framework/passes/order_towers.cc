@@ -16,13 +16,13 @@ class SideBySide {
  public:
   explicit SideBySide(const PlanGraph& plan) : plan_(plan) {
     for (const NodeIndex n : plan.nodes.indices()) {
-      const int tower = origin(n).tower;
-      if (tower > 0) nodes_of_[tower].push_back(n);
+      const int call = origin(n).call;
+      if (call > 0) nodes_of_[call].push_back(n);
       place_.push_back(n);
     }
     const std::vector<NodeIndex>* first = nullptr;
     int last_replica = 0;
-    for (const auto& [tower, nodes] : nodes_of_) {
+    for (const auto& [call, nodes] : nodes_of_) {
       const int replica = origin(nodes.front()).replica;
       if (first && replica > last_replica)
         place_beside(*first, nodes);
@@ -36,7 +36,7 @@ class SideBySide {
   // What belongs to no tower comes with what was built before it.
   std::vector<NodeIndex> order() {
     for (std::size_t n = 1; n < place_.size(); ++n)
-      if (const NodeIndex own(n); origin(own).tower == 0 && place_[own] == own)
+      if (const NodeIndex own(n); origin(own).call == 0 && place_[own] == own)
         place_[own] = place_[NodeIndex(n - 1)];
     std::vector<NodeIndex> order(plan_.nodes.indices().begin(), plan_.nodes.indices().end());
     std::ranges::stable_sort(order, {}, [&](NodeIndex n) { return place_[n]; });
@@ -64,7 +64,7 @@ class SideBySide {
   }
 
   const PlanGraph& plan_;
-  std::map<int, std::vector<NodeIndex>> nodes_of_;  // by tower
+  std::map<int, std::vector<NodeIndex>> nodes_of_;  // by call
   Indexed<PlanNode, NodeIndex> place_;
   bool changes_ = false;
 };

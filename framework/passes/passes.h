@@ -39,22 +39,23 @@ void verify_types(const PlanGraph& plan);
 void verify_updates(const PlanGraph& plan);
 
 // Lets replicas of one memory space, with the same first value and the same writes, lie in one
-// storage: their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
+// storage. Their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
 void share_replicas(PlanGraph& plan, const PlanContext& context);
 
 // Divides the nodes of devices that are fed with samples (FeedType::first_sample) into shards of
-// the batch, by the rules of their ops, and inserts what makes tensors whole for the others. Throws
+// the batch, by the rules of their ops. Inserts what makes tensors whole for the others. Throws
 // InvalidArgument if feeds of one device differ in their samples.
 void shards(PlanGraph& plan, const PlanContext& context);
 
-// Moves what sends to other processes from a GPU to the first CPU where NCCL is missing, and what
-// has no kernel for GPUs that shards() has put there. AddPieces are where their pieces arrive.
+// Where NCCL is missing, moves what sends to other processes from a GPU to the first CPU. Moves
+// there, too, what shards() has put on a GPU and has no kernel for GPUs. AddPieces are where their
+// pieces arrive.
 void place_messages(PlanGraph& plan, const PlanContext& context);
 
-// Replaces a collective, with the sums over shards before it, or such a sum by one FusedUpdate,
-// together with the updates that read its results, if nothing else reads them. On a GPU it also
-// fuses several updates of one op that follow no sum. A fusion never moves a read to another
-// version of a variable.
+// Replaces a collective, with the sums over shards before it, or such a sum by one FusedUpdate. It
+// takes in the updates that read its results, if nothing else reads them. On a GPU it also fuses
+// several updates of one op that follow no sum. A fusion never moves a read to another version of a
+// variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
 // Puts one node in the place of several where their ops say so (Op::fuse). It changes the order of
@@ -95,11 +96,11 @@ void check_ranks(const PlanGraph& plan, const PlanContext& context);
 // communicator sees the same collectives in the same order.
 void split_ranks(PlanGraph& plan, const PlanContext& context);
 
-// In plans with GPUs: one Copy per memory space of all small tensors that hosts take from there for
-// what no GPU, fetch or eager node waits for, such as variables of hosts alone. These copies come
-// behind all else, and what needs them last, so that GPUs have all their work before a host waits.
-// Groups of nodes (kNoOp) on GPUs do not wait for that. After this the order of nodes is that of
-// launches.
+// In plans with GPUs: one Copy per memory space of all small tensors that hosts take from there and
+// that no GPU, fetch or eager node waits for. Such are those for variables of hosts alone. These
+// copies come behind all else, and what needs them last, so that GPUs have all their work before a
+// host waits. Groups of nodes (kNoOp) on GPUs do not wait for that. After this the order of nodes
+// is that of launches.
 void group_copies(PlanGraph& plan, const PlanContext& context);
 
 // Puts launches in one global order, on strands, with the waits between them. Copies between host

@@ -1,7 +1,7 @@
 // Cuts the work of each device into the shards of its batch. Feeds of samples are cut by rows. From
 // there every op says by its rule (framework/graph/shards.h) what becomes of its outputs, or puts
 // nodes in place of its own (framework/plan/expansion.h). Nodes that cannot be divided get their
-// inputs whole: from a GatherShards, or from a SumShards, which adds the partial sums of all shards
+// inputs whole, from a GatherShards or a SumShards. The latter adds the partial sums of all shards
 // along the canonical tree.
 //
 // Results depend on the shards alone: a kernel sees the rows of one shard, whichever device has it.

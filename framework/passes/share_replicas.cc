@@ -1,7 +1,7 @@
 // Keeps one storage for copies of a variable that are always equal. Each tower has a copy of its
 // own, but towers in one memory space start from the same value and apply the same sum. One storage
 // saves the memory of the others and their updates. Whether copies stay equal depends on their
-// writes, which read other copies; so the pass assumes that all are equal, and takes back what does
+// writes, which read other copies. So the pass assumes that all are equal, and takes back what does
 // not follow.
 #include <algorithm>
 #include <map>

@@ -18,7 +18,7 @@ class TowerDependence {
   const Node* first() const {
     for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& node = plan_.nodes[n];
-      if (moves_[n] && maker(*node.node).tower != 0 && depends(node, n)) return node.node;
+      if (moves_[n] && maker(*node.node).call != 0 && depends(node, n)) return node.node;
     }
     return nullptr;
   }
@@ -46,13 +46,13 @@ class TowerDependence {
 
   // The tower that a node belongs to, if any. Gradients do as what they are the gradients of.
   struct Maker {
-    int tower = 0, replica = 0;
+    int call = 0, replica = 0;
     auto operator<=>(const Maker&) const = default;
   };
   static Maker maker(const Node& node) {
     const Node& named = node.origin().forward ? *node.origin().forward : node;
     if (node.op().composite || named.op().composite) return {};  // of all towers
-    return {named.origin().tower, named.origin().replica};
+    return {named.origin().call, named.origin().replica};
   }
 
   static bool joins(const PlanNode& node) {
@@ -74,7 +74,7 @@ class TowerDependence {
   void add_towers(Value input, bool divided_user, std::set<Maker>& towers) const {
     const PlanNode& from = plan_.node(input.node);
     const bool whole = joins(from) || (!divided_user && divisions_[input.node][at(input.index)]);
-    if (whole && maker(*from.node).tower != 0) towers.insert(maker(*from.node));
+    if (whole && maker(*from.node).call != 0) towers.insert(maker(*from.node));
   }
 
   bool depends(const PlanNode& node, NodeIndex n) const {

@@ -1,14 +1,14 @@
-// The sets of nodes that must share a device, and the devices that each may have: from the whole
-// graph, so that they are the same whatever is run, in whatever order.
+// The sets of nodes that must share a device, and the devices that each may have. They come from
+// the whole graph, so they are the same whatever is run, in whatever order.
 //
 // The rules and texts are those of TensorFlow 1.15's colocation graph. Where its client shows
 // {{node n}} as "node n (defined at file:line) ", so do we; {{colocation_node n}} we show as
-// "n (defined at file:line)". Three differences: equal devices are ordered by number, not by name
-// (GPU:2 before GPU:10); requests cannot be malformed, as a DeviceSpec has been parsed; and a
+// "n (defined at file:line)". Three things differ. Equal devices are ordered by number, not by name
+// (GPU:2 before GPU:10). Requests cannot be malformed, as a DeviceSpec has been parsed. A
 // contradiction is an error of the nodes that it concerns, where TensorFlow refuses every run. What
 // contradicts a variable that has memory, in a graph that has grown, is refused without it. Under
-// soft placement two sets without a common kernel stay apart, each with its own request, where
-// TensorFlow leaves the merged request with one of them.
+// soft placement two sets without a common kernel stay apart, each with its own request. TensorFlow
+// leaves the merged request with one of them.
 #pragma once
 #include <map>
 #include <string>

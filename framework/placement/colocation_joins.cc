@@ -1,6 +1,6 @@
-// Joins the nodes that must share a device: a write is where its variable has memory, and nodes of
-// a colocation group are where their user wants them, beside each other. A join merges what both
-// sets ask for. All joins come before any node gets a device, so that the order of nodes decides
+// Joins the nodes that must share a device. A write is where its variable has memory. Nodes of a
+// colocation group are where their user wants them, beside each other. A join merges what both sets
+// ask for. All joins come before any node gets a device, so that the order of nodes decides
 // nothing.
 #include <algorithm>
 #include <string_view>

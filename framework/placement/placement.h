@@ -1,5 +1,5 @@
 // Where all nodes of a graph are. A session works it out when it first plans, and again when the
-// graph has grown; plans look it up, so that no placement depends on what is fetched.
+// graph has grown. Plans look it up, so no placement depends on what is fetched.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,15 +1,15 @@
 // The placer: a device for every output of a graph, by the rules of TensorFlow 1.15.
 //
 // Nodes with inputs go first, in the order of the graph, each to the first candidate of its
-// colocation set; metadata ops (Op::metadata) to the device of their input, if it is a candidate.
-// Generators (no inputs, one output, not a variable) follow: where all their consumers are, if they
-// agree, else to the first candidate. A variable that has memory stays where it is. What is fed is
-// where it would be computed.
+// colocation set. Metadata ops (Op::metadata) go to the device of their input, if it is a
+// candidate. Generators (no inputs, one output, not a variable) follow: where all their consumers
+// are, if they agree, else to the first candidate. A variable that has memory stays where it is.
+// What is fed is where it would be computed.
 //
 // What TensorFlow does not have: a collective has no device of its own. Its outputs are where its
-// inputs are, its request is ignored, and what is colocated with it goes where its first output
-// is, if it can. Nodes that cannot be placed have no device, and do not count as consumers: they
-// are errors of the plans that hold them, where TensorFlow refuses every run of their graph.
+// inputs are, and its request is ignored. What is colocated with it goes where its first output is,
+// if it can. Nodes that cannot be placed have no device, and do not count as consumers. They are
+// errors of the plans that hold them, where TensorFlow refuses every run of their graph.
 #pragma once
 #include <map>
 #include <string_view>

@@ -1,5 +1,5 @@
-// How an op puts several nodes of a plan in place of one whose batch is cut into shards: some that
-// run once per shard, and some that run once, on what the shards have left.
+// How an op puts several nodes of a plan in place of one whose batch is cut into shards. Some run
+// once per shard, and some run once, on what the shards have left.
 #pragma once
 #include <functional>
 #include <vector>

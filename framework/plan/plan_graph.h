@@ -46,7 +46,7 @@ struct PlanNode {
     int fetch;
   };
   struct Rebuilt {};
-  // What it does other than the node of the graph: it takes its value from a feed, copies into a
+  // What it does other than the node of the graph. It takes its value from a feed, copies into a
   // fetch, makes an activation again, is a FusedUpdate, is the part of one rank in a collective, or
   // packs weights.
   using Role =

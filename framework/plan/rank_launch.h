@@ -1,5 +1,5 @@
-// What the launch of one rank enqueues: the sum of the participants on its GPU, if there are
-// several, then its part of the all-reduce; or its messages.
+// What the launch of one rank enqueues. That is the sum of the participants on its GPU, if there
+// are several, then its part of the all-reduce; or its messages.
 #pragma once
 #include <atomic>
 #include <string>

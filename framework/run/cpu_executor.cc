@@ -20,15 +20,15 @@ CpuExecutor::CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
       gpus_(gpus),
       locks_(linked, runtime),
       shared_(at(linked.workers)),
-      progress_(linked.queues.size()),
+      progress_(linked.routes.size()),
       order_(at(linked.workers)) {
   for (int worker = 0; worker < linked.workers; ++worker) {
-    const auto own = [&](std::size_t q) { return linked.queues[q].worker == worker; };
+    const auto own = [&](std::size_t r) { return linked.routes[r].worker == worker; };
     std::vector<std::size_t>& order = order_[at(worker)];
-    for (std::size_t q = 0; q < progress_.size(); ++q)
-      if (own(q)) order.push_back(q);
-    for (std::size_t q = progress_.size(); q-- > 0;)
-      if (!own(q)) order.push_back(q);
+    for (std::size_t r = 0; r < progress_.size(); ++r)
+      if (own(r)) order.push_back(r);
+    for (std::size_t r = progress_.size(); r-- > 0;)
+      if (!own(r)) order.push_back(r);
   }
 }
 
@@ -66,13 +66,13 @@ void CpuExecutor::work(int worker) {
 }
 
 bool CpuExecutor::follow_one(int worker) {
-  for (const std::size_t queue : order_[at(worker)]) {
-    if (!claim(queue)) continue;
+  for (const std::size_t route : order_[at(worker)]) {
+    if (!claim(route)) continue;
     try {
-      follow(queue, worker);
+      follow(route, worker);
     } catch (...) {
       locks_.release_all();
-      run_.fail();  // the queue stays claimed: nobody goes on with it
+      run_.fail();  // the route stays claimed: nobody goes on with it
     }
     return true;
   }
@@ -81,19 +81,19 @@ bool CpuExecutor::follow_one(int worker) {
 
 LaunchIndex CpuExecutor::running() const {
   LaunchIndex first;
-  for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
-    const Command* const command = next(queue);
+  for (std::size_t route = 0; route < progress_.size(); ++route) {
+    const Command* const command = next(route);
     if (!command || command->kind != Kind::kLaunch ||
-        !progress_[queue].claimed.load(std::memory_order_relaxed))
+        !progress_[route].claimed.load(std::memory_order_relaxed))
       continue;
     if (!first || command->launch < first) first = command->launch;
   }
   return first;
 }
 
-const Command* CpuExecutor::next(std::size_t queue) const {
-  const std::vector<Command>& commands = linked_.queues[queue].commands;
-  const std::size_t next = progress_[queue].next.load(std::memory_order_relaxed);
+const Command* CpuExecutor::next(std::size_t route) const {
+  const std::vector<Command>& commands = linked_.routes[route].commands;
+  const std::size_t next = progress_[route].next.load(std::memory_order_relaxed);
   return next == commands.size() ? nullptr : &commands[next];
 }
 
@@ -102,30 +102,30 @@ bool CpuExecutor::must_wait(const Command& command) const {
   return command.kind == Kind::kWaitStamp && !gpus_->reached(command.strand, command.position);
 }
 
-bool CpuExecutor::claim(std::size_t queue) {
-  Progress& progress = progress_[queue];
+bool CpuExecutor::claim(std::size_t route) {
+  Progress& progress = progress_[route];
   if (progress.claimed.load(std::memory_order_seq_cst)) return false;  // see release()
-  const Command* const command = next(queue);
+  const Command* const command = next(route);
   return command && !must_wait(*command) &&
          !progress.claimed.exchange(true, std::memory_order_acquire);
 }
 
-// What the queue waits for may have come since this worker looked. A worker that looked meanwhile
-// has found the queue claimed and sleeps.
-void CpuExecutor::release(std::size_t queue) {
-  progress_[queue].claimed.store(false, std::memory_order_seq_cst);
-  const Command* const command = next(queue);
+// What the route waits for may have come since this worker looked. A worker that looked meanwhile
+// has found the route claimed and sleeps.
+void CpuExecutor::release(std::size_t route) {
+  progress_[route].claimed.store(false, std::memory_order_seq_cst);
+  const Command* const command = next(route);
   if (command && !must_wait(*command)) run_.gate().wake();
 }
 
-void CpuExecutor::follow(std::size_t queue, int worker) {
-  std::atomic<std::size_t>& place = progress_[queue].next;
-  const std::vector<Command>& commands = linked_.queues[queue].commands;
+void CpuExecutor::follow(std::size_t route, int worker) {
+  std::atomic<std::size_t>& place = progress_[route].next;
+  const std::vector<Command>& commands = linked_.routes[route].commands;
   for (std::size_t i = place.load(std::memory_order_relaxed); i < commands.size();
        place.store(++i, std::memory_order_relaxed)) {
     if (run_.failed()) return;
-    if (must_wait(commands[i])) return release(queue);
-    act(commands[i], linked_.queues[queue].shard, worker);
+    if (must_wait(commands[i])) return release(route);
+    act(commands[i], linked_.routes[route].shard, worker);
   }
   if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1) run_.gate().wake();
 }
@@ -150,8 +150,8 @@ void CpuExecutor::act(const Command& command, int shard, int worker) {
 
 bool CpuExecutor::stamp_is_awaited() const {
   if (!gpus_) return false;
-  for (std::size_t queue = 0; queue < progress_.size(); ++queue) {
-    const Command* const command = next(queue);
+  for (std::size_t route = 0; route < progress_.size(); ++route) {
+    const Command* const command = next(route);
     if (command && command->kind == Kind::kWaitStamp) return true;
   }
   return false;

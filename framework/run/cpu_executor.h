@@ -1,5 +1,5 @@
-// How a step runs on CPUs: workers claim queues (a strand, or a shard of one) and follow their
-// commands, and share long launches part by part.
+// How a step runs on CPUs. Workers claim routes (a strand, or a shard of one) and follow their
+// commands. They share long launches part by part.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -20,15 +20,15 @@ class CpuExecutor {
 
   // Before a run.
   void begin();
-  // What a worker does in a run: follows queues, its own first, and takes parts of what others
-  // share, until all queues are at their end. Throws nothing: RunState::fail().
+  // What a worker does in a run: follows routes, its own first, and takes parts of what others
+  // share, until all routes are at their end. Throws nothing: RunState::fail().
   void run(int worker);
   // The first launch in the global order that a worker runs at present; none if workers wait. Any
   // thread may ask.
   LaunchIndex running() const;
 
  private:
-  // How far a run is in a queue. The worker that has claimed it alone moves it on.
+  // How far a run is in a route. The worker that has claimed it alone moves it on.
   struct alignas(64) Progress {
     std::atomic<bool> claimed{false};
     std::atomic<std::size_t> next{0};  // command
@@ -38,16 +38,16 @@ class CpuExecutor {
   bool finished() const {
     return unfinished_.load(std::memory_order_seq_cst) == 0 || run_.failed();
   }
-  // Follows a queue until it must wait; false if none can go on.
+  // Follows a route until it must wait; false if none can go on.
   bool follow_one(int worker);
-  bool claim(std::size_t queue);
-  void release(std::size_t queue);
-  void follow(std::size_t queue, int worker);
+  bool claim(std::size_t route);
+  void release(std::size_t route);
+  void follow(std::size_t route, int worker);
   void act(const Command& command, int shard, int worker);
-  // The command that is next, or null at the end of the queue.
-  const Command* next(std::size_t queue) const;
+  // The command that is next, or null at the end of the route.
+  const Command* next(std::size_t route) const;
   bool must_wait(const Command& command) const;
-  // No worker follows a queue that waits for a GPU. Somebody has to look for its stamp.
+  // No worker follows a route that waits for a GPU. Somebody has to look for its stamp.
   bool stamp_is_awaited() const;
   void run_launch(LaunchIndex launch, int shard, int worker);
   void run_shared(LaunchIndex launch, int worker);
@@ -66,11 +66,11 @@ class CpuExecutor {
   GpuExecutor* const gpus_;
   VariableLocks locks_;
   std::vector<SharedLaunch> shared_;  // per worker
-  std::vector<Progress> progress_;    // per queue
-  // Per worker: the queues in the order in which it looks at them. Its own come first. It takes
+  std::vector<Progress> progress_;    // per route
+  // Per worker: the routes in the order in which it looks at them. Its own come first. It takes
   // those of others from the end, where their workers come last.
   std::vector<std::vector<std::size_t>> order_;
-  std::atomic<std::size_t> unfinished_{0};  // queues
+  std::atomic<std::size_t> unfinished_{0};  // routes
 };
 
 }  // namespace belfry

@@ -1,6 +1,6 @@
 // What the thread between processes does in a run: it follows the command list of the strand of
 // messages, launch by launch. Where ranks of GPUs wait for other processes, it also looks whether
-// these live and come in time, until the other threads of the run have ended.
+// these live and come in time. It does so until the other threads of the run have ended.
 #pragma once
 #include <atomic>
 #include <chrono>

@@ -41,8 +41,8 @@ class GpuExecutor {
   bool reached(StrandIndex strand, int position) const {
     return streams_[strand].finished.reached(run_.epoch(strand, position));
   }
-  // What a thread that waits for a stamp does once it has spun: looks for errors of all streams,
-  // for one of which the awaited one may wait, and sleeps for a moment.
+  // What a thread that waits for a stamp does once it has spun. It looks for errors of all streams,
+  // as the awaited one may wait for another, and sleeps for a moment.
   void nap();
   // After a failure, when all threads are parked.
   void recover();

@@ -26,9 +26,9 @@ bool is_run(const KeptSteps::Entry& entry) { return entry.step.use_count() > 1; 
 
 }  // namespace
 
-std::shared_ptr<Step> KeptSteps::find(std::span<const Fetch> fetches,
-                                      std::span<const FeedType> feeds, LockDuration locks,
-                                      Holder holder) {
+std::shared_ptr<CompiledStep> KeptSteps::find(std::span<const Fetch> fetches,
+                                              std::span<const FeedType> feeds, LockDuration locks,
+                                              Holder holder) {
   const auto found = entries_.find(key_of(fetches, feeds, locks));
   if (found == entries_.end()) return nullptr;
   Entry& entry = found->second;
@@ -38,7 +38,7 @@ std::shared_ptr<Step> KeptSteps::find(std::span<const Fetch> fetches,
 }
 
 void KeptSteps::add(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                    LockDuration locks, Holder holder, std::shared_ptr<Step> step) {
+                    LockDuration locks, Holder holder, std::shared_ptr<CompiledStep> step) {
   entries_.emplace(key_of(fetches, feeds, locks), Entry{.fetches{fetches.begin(), fetches.end()},
                                                         .feeds{feeds.begin(), feeds.end()},
                                                         .step = std::move(step),

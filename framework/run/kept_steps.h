@@ -21,7 +21,7 @@ class KeptSteps {
   struct Entry {
     std::vector<Fetch> fetches;
     std::vector<FeedType> feeds;
-    std::shared_ptr<Step> step;  // who runs it has a share
+    std::shared_ptr<CompiledStep> step;  // who runs it has a share
     Holder holder = Holder::kNobody;
     std::int64_t used = 0;  // how many were wanted before it was wanted last
   };
@@ -32,10 +32,11 @@ class KeptSteps {
 
   const Entries& entries() const { return entries_; }
   // The step for these, if it is kept. A user who asks for it holds it from then on.
-  std::shared_ptr<Step> find(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                             LockDuration locks, Holder holder);
+  std::shared_ptr<CompiledStep> find(std::span<const Fetch> fetches,
+                                     std::span<const FeedType> feeds, LockDuration locks,
+                                     Holder holder);
   void add(std::span<const Fetch> fetches, std::span<const FeedType> feeds, LockDuration locks,
-           Holder holder, std::shared_ptr<Step> step);
+           Holder holder, std::shared_ptr<CompiledStep> step);
 
   // Drops idle steps until there is room for another one that nobody holds, if it can.
   void make_room();

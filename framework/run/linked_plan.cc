@@ -16,7 +16,7 @@ LinkedPlan::LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
     : plan(std::move(compiled)) {
   allocate(runtime);
   link_launches(runtime, fetched);
-  deal_queues(runtime);
+  deal_routes(runtime);
   guard = std::make_unique<ArenaGuard>(*plan, runtime.devices, arenas);
 }
 
@@ -143,32 +143,32 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
 }
 
 // As many workers as the plan has use for, and one thread per GPU.
-void LinkedPlan::deal_queues(const Runtime& runtime) {
+void LinkedPlan::deal_routes(const Runtime& runtime) {
   const int most = plan->locks == LockDuration::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
   const auto opened = std::ranges::count_if(linked_launches, shared);
   require<Internal>(opened < Ticket::kOpenings, "a run opens ", Ticket::kOpenings,
                     " launches or more, which tickets cannot tell apart");
-  make_queues();
+  make_routes();
   make_programs();
   if (!programs.empty()) spin = runtime.gpu_spin.value_or(gpu_spin(threads(), usable_cores()));
 }
 
-void LinkedPlan::make_queues() {
+void LinkedPlan::make_routes() {
   std::vector<StrandIndex> strands, between;
   for (const StrandIndex s : plan->strands.indices())
     if (!plan->on_gpu(s)) (plan->exchanges(s) ? between : strands).push_back(s);
   exchanges = merged(plan->commands.lists, between);
   if (strands.empty()) return;
   if (workers == 1 && plan->shards_per_device == 1) {
-    queues.push_back({merged(plan->commands.lists, strands)});
+    routes.push_back({merged(plan->commands.lists, strands)});
     return;
   }
   const Indexed<Strand, std::vector<int>> worker_of = deal_shards(*plan, workers);
   for (const StrandIndex s : strands)
     for (std::size_t shard = 0; shard < worker_of[s].size(); ++shard)
-      queues.push_back({plan->commands.lists[s], static_cast<int>(shard), worker_of[s][shard]});
+      routes.push_back({plan->commands.lists[s], static_cast<int>(shard), worker_of[s][shard]});
 }
 
 void LinkedPlan::make_programs() {

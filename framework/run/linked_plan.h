@@ -31,7 +31,7 @@ struct LinkedLaunch {
 struct LinkedPlan {
   // What one worker at a time does: the commands of a strand of a CPU, for one shard. A single
   // worker has all strands without shards in one.
-  struct WorkQueue {
+  struct Route {
     std::vector<Command> commands;
     int shard = 0;
     int worker = 0;  // that takes it before others
@@ -71,7 +71,7 @@ struct LinkedPlan {
   std::vector<LinkedLaunch> linked_launches;  // shard by shard of each launch
   Indexed<Launch, std::size_t> first_linked;
   int workers = 1;  // that run launches; behind them are the threads that enqueue
-  std::vector<WorkQueue> queues;
+  std::vector<Route> routes;
   std::vector<Command> exchanges;              // of the thread between processes
   std::vector<GpuProgram> programs;            // per thread that enqueues
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
@@ -81,8 +81,8 @@ struct LinkedPlan {
   void allocate(Runtime& runtime);
   void fill_constants(const Runtime& runtime);
   void link_launches(const Runtime& runtime, std::span<void* const> fetched);
-  void deal_queues(const Runtime& runtime);
-  void make_queues();
+  void deal_routes(const Runtime& runtime);
+  void make_routes();
   void make_programs();
   void link_launch(LaunchIndex launch, int shard, const Runtime& runtime,
                    std::span<void* const> fetched);

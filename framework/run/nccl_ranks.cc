@@ -3,8 +3,8 @@
 // stamps also watches the ranks. A failure aborts the communicators; the next run makes them anew.
 //
 // The ranks of a graph of one of several processes are those of all. They number the ranks by
-// process. Before a step connects, they compare its collectives, and rank 0 hands out an id for
-// each communicator, in the order in which the plan uses them. So all make them in one order.
+// process. Before a step connects, they compare its collectives. Rank 0 hands out an id for each
+// communicator, in the order in which the plan uses them. So all make them in one order.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

@@ -116,23 +116,23 @@ PlanContext Session::State::context() {
           .capture = options.capture};
 }
 
-std::shared_ptr<Step> Session::State::step_for(std::span<const Fetch> fetches,
-                                               std::span<const FeedType> feeds, LockDuration locks,
-                                               Holder holder) {
-  if (std::shared_ptr<Step> kept = steps.find(fetches, feeds, locks, holder)) return kept;
+std::shared_ptr<CompiledStep> Session::State::step_for(std::span<const Fetch> fetches,
+                                                       std::span<const FeedType> feeds,
+                                                       LockDuration locks, Holder holder) {
+  if (std::shared_ptr<CompiledStep> kept = steps.find(fetches, feeds, locks, holder)) return kept;
   if (holder == Holder::kNobody) steps.make_room();
-  std::unique_ptr<Step::State> built =
+  std::unique_ptr<CompiledStep::State> built =
       build(fetches, feeds, {.log_placement = options.log_device_placement, .locks = locks});
   built->connect();
-  std::shared_ptr<Step> step(new Step(std::move(built)));
+  std::shared_ptr<CompiledStep> step(new CompiledStep(std::move(built)));
   steps.add(fetches, feeds, locks, holder, step);
   use.note_peak();
   return step;
 }
 
-std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetches,
-                                                   std::span<const FeedType> feeds,
-                                                   const BuildOptions& how) {
+std::unique_ptr<CompiledStep::State> Session::State::build(std::span<const Fetch> fetches,
+                                                           std::span<const FeedType> feeds,
+                                                           const BuildOptions& how) {
   for (const Fetch& fetch : fetches) require_own(*fetch.node);
   try {
     Plan plan = compile_plan(fetches, feeds, how.locks);
@@ -149,8 +149,8 @@ std::unique_ptr<Step::State> Session::State::build(std::span<const Fetch> fetche
       how.runtime->arenas.resize(plan.arena_bytes);
     else
       fit_arenas(plan);  // again: first values had a plan of their own
-    return std::make_unique<Step::State>(std::move(plan), how.runtime ? *how.runtime : runtime,
-                                         how.into);
+    return std::make_unique<CompiledStep::State>(std::move(plan),
+                                                 how.runtime ? *how.runtime : runtime, how.into);
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(cat(fetches.empty() ? std::string("a step") : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use ",
@@ -198,8 +198,8 @@ Session::Session(const Graph& graph, SessionOptions options)
 
 Session::~Session() = default;
 
-Step& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                       PrepareOptions options) {
+CompiledStep& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+                               PrepareOptions options) {
   const std::lock_guard lock(state_->mutex);
   return *state_->step_for(fetches, feeds, options.locks, Holder::kUser);
 }
@@ -214,11 +214,11 @@ std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const
     values.push_back(feed.what);
   }
   std::vector<Tensor> results;
-  const std::shared_ptr<Step> used = [&] {
+  const std::shared_ptr<CompiledStep> used = [&] {
     const std::lock_guard lock(state_->mutex);
     return state_->step_for(fetches, types, LockDuration::kWholeRun, Holder::kNobody);
   }();
-  Step::State& step = *used->state_;
+  CompiledStep::State& step = *used->state_;
   step.run(step.stage(values), values, options, &results);
   return results;
 }

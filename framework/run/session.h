@@ -36,12 +36,12 @@ struct VariableBytes {
 struct PrepareOptions {
   // Steps of kEachVariable may run beside each other, from several threads; each runs on the thread
   // that called run() alone. Such a run begins by copying what it reads of variables and computes
-  // with the copies: a copy is never torn, but those of two variables may be of different moments.
+  // with the copies. A copy is never torn, but those of two variables may be of different moments.
   // Between its reading and its writing others may write. What a write gives to its own run (such
   // as the number that it has counted to) is what this write left.
   //
   // If a run of kEachVariable fails after it has begun to write, those beside it go on to their
-  // end, and later ones of kEachVariable throw the error of the one that failed. It counts in
+  // end. Later ones of kEachVariable throw the error of the one that failed. It counts in
   // Session::step() from its beginning. Such steps run on CPUs alone: prepare() throws
   // InvalidArgument for those with work on GPUs.
   LockDuration locks = LockDuration::kWholeRun;
@@ -64,8 +64,9 @@ struct DeviceUse {
   std::string str() const;
 };
 
-// What Step::stage() has sent to the GPUs, in one of the two slots of its step. The slot is free
-// again when this object ends, or when the run that takes it ends. It must end before the session.
+// What CompiledStep::stage() has sent to the GPUs, in one of the two slots of its step. The slot is
+// free again when this object ends, or when the run that takes it ends. It must end before the
+// session.
 class StagedFeeds {
  public:
   StagedFeeds() = default;  // none
@@ -91,7 +92,7 @@ class StagedFeeds {
 //
 // Feeds are in the order given to prepare(). Those placed on GPUs are copied there beforehand,
 // through pinned memory; those on CPUs are used where they are.
-class Step {
+class CompiledStep {
  public:
   // Copies the feeds of GPUs into pinned memory and enqueues the copies to the GPUs, while another
   // thread may run this step. Reads the feeds until it returns, and those of CPUs not at all. Waits
@@ -110,14 +111,14 @@ class Step {
   // The plan that it runs now. A write to one of several replicas in one storage replaces it.
   std::shared_ptr<const Plan> plan() const;
 
-  Step(const Step&) = delete;
-  Step& operator=(const Step&) = delete;
-  ~Step();
+  CompiledStep(const CompiledStep&) = delete;
+  CompiledStep& operator=(const CompiledStep&) = delete;
+  ~CompiledStep();
 
  private:
   friend class Session;
   struct State;
-  explicit Step(std::unique_ptr<State> state);
+  explicit CompiledStep(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
@@ -140,17 +141,17 @@ class Session {
                           std::initializer_list<FeedValue> feeds = {}, RunOptions options = {});
 
   // Compiles without running. The step lives as long as the session.
-  Step& prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds = {},
-                PrepareOptions options = {});
-  Step& prepare(std::initializer_list<Fetch> fetches, std::initializer_list<FeedType> feeds = {},
-                PrepareOptions options = {}) {
+  CompiledStep& prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds = {},
+                        PrepareOptions options = {});
+  CompiledStep& prepare(std::initializer_list<Fetch> fetches,
+                        std::initializer_list<FeedType> feeds = {}, PrepareOptions options = {}) {
     return prepare(std::span(fetches.begin(), fetches.size()),
                    std::span(feeds.begin(), feeds.size()), options);
   }
 
   // Values of variables, between steps. Where several processes hold parts of a tensor
-  // (VariablePart), read() asks the others for theirs, which any process may do alone, and write()
-  // and restore() take the whole and keep the part of this process.
+  // (VariablePart), read() asks the others for theirs, which any process may do alone. write() and
+  // restore() take the whole and keep the part of this process.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
   // False after a run that failed when it had begun to write variables, until they are restored.

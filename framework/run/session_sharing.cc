@@ -83,10 +83,10 @@ void Session::State::Apart::fit_arenas() {
 
 void Session::State::Apart::finish() {
   VariableMemory::Entries before = session_.variables.give_own_memory();
-  const auto step = [&](const std::string& key) -> Step::State& {
+  const auto step = [&](const std::string& key) -> CompiledStep::State& {
     return *session_.steps.entries().at(key).step->state_;
   };
-  std::map<std::string, std::unique_ptr<Step::State::Executor>> executors;
+  std::map<std::string, std::unique_ptr<CompiledStep::State::Executor>> executors;
   try {
     if (!session_.options.dry_run) fit_arenas();
     for (const auto& [key, plan] : plans_) executors.emplace(key, step(key).link(plan));

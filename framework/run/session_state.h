@@ -57,26 +57,28 @@ struct Session::State {
   PlanContext context();
 
   // The step for these; makes it if it is not kept.
-  std::shared_ptr<Step> step_for(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                                 LockDuration locks, Holder holder);
+  std::shared_ptr<CompiledStep> step_for(std::span<const Fetch> fetches,
+                                         std::span<const FeedType> feeds, LockDuration locks,
+                                         Holder holder);
   struct BuildOptions {
     bool log_placement = false;
     bool counts_fetches = true;  // for the limits of devices
     LockDuration locks = LockDuration::kWholeRun;
     Runtime* runtime = nullptr;        // that runs it; null: the session's
-    std::span<void* const> into = {};  // Step::State
+    std::span<void* const> into = {};  // CompiledStep::State
   };
   // Compiles, and gives variables that are new memory and first values.
-  std::unique_ptr<Step::State> build(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, const BuildOptions& how);
+  std::unique_ptr<CompiledStep::State> build(std::span<const Fetch> fetches,
+                                             std::span<const FeedType> feeds,
+                                             const BuildOptions& how);
 
   // Gives memory to a variable that no plan may have touched yet, and its first value. Throws in a
   // dry run.
   void ensure(Variable variable);
   // All at once, as a plan for each would take long.
   void ensure_all(std::span<const VariableBytes> values);
-  // The values of copies are those of their originals. `into`: as Step::State's; the tensors of
-  // what is put there are empty.
+  // The values of copies are those of their originals. `into`: as CompiledStep::State's; the
+  // tensors of what is put there are empty.
   std::vector<Tensor> first_values(std::span<const Node* const> variables,
                                    std::span<void* const> into = {});
 

@@ -34,7 +34,7 @@ class FeedStaging {
   // keeps what is staged.
   void replace(FeedStaging& other);
 
-  // As Step::stage.
+  // As CompiledStep::stage.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop);
 
   // At the start of a run: returns the slot of its feeds. All their copies have been enqueued by

@@ -20,7 +20,7 @@ void refuse_dry_run(const Plan& plan, const std::vector<std::unique_ptr<Device>>
                             "; prepare() plans, and a session without dry_run runs"));
 }
 
-Step::State::State(Plan compiled, Runtime& owner, std::span<void* const> into)
+CompiledStep::State::State(Plan compiled, Runtime& owner, std::span<void* const> into)
     : runtime(owner),
       fetched(compiled.fetches.size()),
       results_(compiled.fetches.size()),
@@ -31,7 +31,7 @@ Step::State::State(Plan compiled, Runtime& owner, std::span<void* const> into)
   if (executor_) staging_.link(executor_->linked, runtime);
 }
 
-void Step::State::allocate_fetches(const Plan& compiled, std::span<void* const> into) {
+void CompiledStep::State::allocate_fetches(const Plan& compiled, std::span<void* const> into) {
   for (const PlanNode& node : compiled.nodes) {
     if (node.fetch() < 0) continue;
     const std::size_t i = at(node.fetch());
@@ -42,7 +42,7 @@ void Step::State::allocate_fetches(const Plan& compiled, std::span<void* const> 
   }
 }
 
-Step::State::Executor::Executor(std::shared_ptr<const Plan> plan, State& step)
+CompiledStep::State::Executor::Executor(std::shared_ptr<const Plan> plan, State& step)
     : linked(std::move(plan), step.runtime, step.results_),
       run(*linked.plan, step.pool().gate()),
       gpus(gpus_of(*linked.plan).empty()
@@ -53,12 +53,13 @@ Step::State::Executor::Executor(std::shared_ptr<const Plan> plan, State& step)
       work([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
 }
 
-std::unique_ptr<Step::State::Executor> Step::State::link(std::shared_ptr<const Plan> compiled) {
+std::unique_ptr<CompiledStep::State::Executor> CompiledStep::State::link(
+    std::shared_ptr<const Plan> compiled) {
   return runtime.dry ? nullptr : std::make_unique<Executor>(std::move(compiled), *this);
 }
 
-void Step::State::replace(std::shared_ptr<const Plan> compiled,
-                          std::unique_ptr<Executor> executor) {
+void CompiledStep::State::replace(std::shared_ptr<const Plan> compiled,
+                                  std::unique_ptr<Executor> executor) {
   if (executor) {
     FeedStaging staging;
     staging.link(executor->linked, runtime);
@@ -69,24 +70,24 @@ void Step::State::replace(std::shared_ptr<const Plan> compiled,
   plan_ = std::move(compiled);
 }
 
-std::shared_ptr<const Plan> Step::State::plan() const {
+std::shared_ptr<const Plan> CompiledStep::State::plan() const {
   const std::lock_guard lock(replacing_);
   return plan_;
 }
 
-StagedFeeds Step::State::stage(std::span<const Tensor> feeds, std::stop_token stop) {
+StagedFeeds CompiledStep::State::stage(std::span<const Tensor> feeds, std::stop_token stop) {
   if (runtime.dry) refuse_dry_run(*plan(), runtime.devices);
   return staging_.stage(feeds, std::move(stop));
 }
 
-void Step::State::connect() {
+void CompiledStep::State::connect() {
   if (!executor_ || !executor_->gpus) return;
   const std::lock_guard lock(runtime.run_lock);
   make_connections();
 }
 
-void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options,
-                      std::vector<Tensor>* results) {
+void CompiledStep::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options,
+                              std::vector<Tensor>* results) {
   if (options.trace) *options.trace = Trace();
   const std::lock_guard one(running_);
   const auto execute_and_copy = [&] {
@@ -104,8 +105,8 @@ void Step::State::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOpti
   }
 }
 
-void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
-                          RunOptions options) {
+void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
+                                  RunOptions options) {
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();
@@ -139,14 +140,14 @@ void Step::State::execute(const StagedFeeds& staged, std::span<const Tensor> fee
   run.recording.reset();
 }
 
-void Step::State::find_arenas() {
+void CompiledStep::State::find_arenas() {
   runtime.arenas.restore();
   if (!executor_->linked.follow(runtime.arenas)) return;
   executor_->exchanger.forget_messages();
   if (executor_->gpus) executor_->gpus->forget_captures();
 }
 
-void Step::State::check_intact() {
+void CompiledStep::State::check_intact() {
   const std::lock_guard lock(runtime.failures);
   if (runtime.suspects.empty()) return;
   if (runs_beside_others() && runtime.cause) std::rethrow_exception(runtime.cause);
@@ -156,7 +157,7 @@ void Step::State::check_intact() {
       "before running again");
 }
 
-void Step::State::set_feeds(std::span<const Tensor> feeds) {
+void CompiledStep::State::set_feeds(std::span<const Tensor> feeds) {
   const Plan& plan = *executor_->linked.plan;
   require(feeds.size() == plan.feeds.size(), "the step takes ", plan.feeds.size(), " feeds, not ",
           feeds.size());
@@ -170,7 +171,7 @@ void Step::State::set_feeds(std::span<const Tensor> feeds) {
   }
 }
 
-void Step::State::make_connections() {
+void CompiledStep::State::make_connections() {
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   if (!gpus || !gpus->ranks()) return;
   const std::function<void(int thread)> connect = gpus->ranks()->begin();
@@ -187,7 +188,7 @@ void Step::State::make_connections() {
   check_failure();
 }
 
-void Step::State::capture() {
+void CompiledStep::State::capture() {
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   run.rebase();
   pool().run(linked.threads(), [&](int thread) {
@@ -196,7 +197,7 @@ void Step::State::capture() {
   check_failure();
 }
 
-void Step::State::start_recording() {
+void CompiledStep::State::start_recording() {
   const LinkedPlan& linked = executor_->linked;
   std::size_t parts = 0;
   for (const LinkedLaunch& launch : linked.linked_launches)
@@ -212,11 +213,11 @@ void Step::State::start_recording() {
 }
 
 // All threads are parked.
-void Step::State::check_failure() {
+void CompiledStep::State::check_failure() {
   if (executor_->run.failed()) recover();
 }
 
-void Step::State::recover() {
+void CompiledStep::State::recover() {
   RunState& run = executor_->run;
   if (executor_->gpus) executor_->gpus->recover();
   const std::exception_ptr error = run.recover();
@@ -231,19 +232,19 @@ void Step::State::recover() {
   std::rethrow_exception(error);
 }
 
-Step::Step(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Step::~Step() = default;
+CompiledStep::CompiledStep(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CompiledStep::~CompiledStep() = default;
 
-StagedFeeds Step::stage(std::span<const Tensor> feeds, std::stop_token stop) {
+StagedFeeds CompiledStep::stage(std::span<const Tensor> feeds, std::stop_token stop) {
   return state_->stage(feeds, std::move(stop));
 }
-void Step::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options) {
+void CompiledStep::run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options) {
   state_->run(std::move(staged), feeds, options);
 }
-void Step::run(std::span<const Tensor> feeds, RunOptions options) {
+void CompiledStep::run(std::span<const Tensor> feeds, RunOptions options) {
   run(stage(feeds), feeds, options);
 }
-const Tensor& Step::fetched(std::size_t i) const { return state_->fetched[i]; }
-std::shared_ptr<const Plan> Step::plan() const { return state_->plan(); }
+const Tensor& CompiledStep::fetched(std::size_t i) const { return state_->fetched[i]; }
+std::shared_ptr<const Plan> CompiledStep::plan() const { return state_->plan(); }
 
 }  // namespace belfry

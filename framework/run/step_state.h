@@ -14,7 +14,7 @@
 
 namespace belfry {
 
-struct Step::State {
+struct CompiledStep::State {
   // All that runs one plan. Another plan for the same fetches and feeds may replace it.
   struct Executor {
     Executor(std::shared_ptr<const Plan> plan, State& step);

@@ -10,7 +10,7 @@ namespace belfry {
 // A ticket is the number of the opening and how many were taken from either end; parts are taken
 // by compare-and-swap, so a late worker never takes one of another opening. Numbers begin again
 // after kOpenings, which no worker can be late by: all are parked between two runs, and a worker
-// opens fewer launches in one (LinkedPlan::deal_queues).
+// opens fewer launches in one (LinkedPlan::deal_routes).
 class Ticket {
  public:
   enum class End : std::uint8_t { kFront, kBack };

@@ -8,7 +8,7 @@
 namespace belfry {
 
 // Per launch, the bytes that it reads of tensors that other workers wrote last, in the same run or
-// in the one before: they may still lie in those workers' caches. Counts `most_of_each` at most of
+// in the one before. They may still lie in those workers' caches. Counts `most_of_each` at most of
 // each tensor. Of what all workers write or read in parts, each has its part.
 Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
                                                  const Indexed<Strand, int>& worker_of, int workers,

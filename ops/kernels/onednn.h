@@ -1,5 +1,5 @@
-// The layer over oneDNN (written for 2.6): one CPU engine, one stream per thread, primitives whose
-// scratch memory is the plan's and which run on one thread. Only kernels include this.
+// The layer over oneDNN (written for 2.6): one CPU engine, one stream per thread. A primitive runs
+// on one thread, and its scratch memory is the plan's. Only kernels include this.
 #pragma once
 #include <string>
 

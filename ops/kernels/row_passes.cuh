@@ -1,7 +1,7 @@
-// Passes over the rows of x [rows, channels] by kernels of GPUs, for sources that nvcc compiles:
-// sums over rows along a balanced tree, and rows by themselves. X is the type of elements, f16 and
-// bf16 too. A thread has N neighbouring channels, whose values it reads and writes at once: 16
-// bytes where shapes and addresses allow, else one value.
+// Passes over the rows of x [rows, channels] by kernels of GPUs, for sources that nvcc compiles.
+// There are sums over rows along a balanced tree, and rows by themselves. X is the type of
+// elements, f16 and bf16 too. A thread has N neighbouring channels, whose values it reads and
+// writes at once: 16 bytes where shapes and addresses allow, else one value.
 #pragma once
 #include "belfry/framework/base/shape.h"
 #include "belfry/framework/cuda/kernels/fold.h"

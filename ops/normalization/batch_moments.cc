@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "belfry/framework/core_ops/made_by_plans.h"
-#include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
+#include "belfry/ops/normalization/moments.h"
 
 namespace belfry {
 namespace {

@@ -6,12 +6,12 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/expansion.h"
-#include "belfry/ops/kernels/moments.h"
-#include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/normalization/moments.h"
+#include "belfry/ops/normalization/normalise.h"
 
 namespace belfry {
 namespace {

@@ -1,5 +1,5 @@
 // The kernels of batch normalisation on GPUs, for sources that nvcc compiles. X is the type of x
-// and all tensors of its shape, f16 and bf16 too; what is per channel is of the type that is
+// and all tensors of its shape, f16 and bf16 too. What is per channel is of the type that is
 // computed in.
 #pragma once
 #include "belfry/ops/kernels/functors.h"

@@ -2,11 +2,11 @@
 #include <cmath>
 
 #include "belfry/framework/core_ops/made_by_plans.h"
-#include "belfry/ops/kernels/moments.h"
-#include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/normalization/fused_batch_norm.h"
+#include "belfry/ops/normalization/moments.h"
+#include "belfry/ops/normalization/normalise.h"
 
 namespace belfry {
 namespace {

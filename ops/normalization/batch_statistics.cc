@@ -12,9 +12,9 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/expansion.h"
 #include "belfry/ops/concat.h"
-#include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/gather_moments.h"
+#include "belfry/ops/normalization/normalise.h"
 #include "belfry/ops/slice.h"
 
 namespace belfry {

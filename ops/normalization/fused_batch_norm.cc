@@ -7,11 +7,11 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/kernels/moments.h"
-#include "belfry/ops/kernels/normalise.h"
 #include "belfry/ops/kernels/reference_of_part.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
+#include "belfry/ops/normalization/moments.h"
+#include "belfry/ops/normalization/normalise.h"
 #include "belfry/ops/relu.h"
 
 namespace belfry {

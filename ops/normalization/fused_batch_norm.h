@@ -1,9 +1,9 @@
 // Batch normalisation with what follows it, and its gradient with what precedes it, in one pass
 // over memory. Plans make these nodes (passes/fuse.cc); bits are those of the nodes one by one.
 //
-// On GPUs they also take the casts around a batch norm of 16 bits: x, shortcut and y, or dy, x, y,
-// dx and g, are then of f16 or bf16, and all that is per channel is of f32. Otherwise all is of
-// f32, or of f64.
+// On GPUs they also take the casts around a batch norm of 16 bits. Then x, shortcut and y, or dy,
+// x, y, dx and g, are of f16 or bf16. All that is per channel is of f32. Otherwise all is of f32,
+// or of f64.
 #pragma once
 #include "belfry/framework/graph/op.h"
 

@@ -2,8 +2,9 @@
 // one pass over memory. Plans make these nodes (passes/fuse.cc); bits are those of the nodes one by
 // one.
 //
-// All is of f32, or of f64. On GPUs they also take the casts around a norm of 16 bits: x, bias, y
-// and dy are then of f16 or bf16, and rows, shortcut, sum, dx and other of the same or of f32.
+// All is of f32, or of f64. On GPUs they also take the casts around a norm of 16 bits. Then x,
+// bias, y and dy are of f16 or bf16. Rows, shortcut, sum, dx and other are of the same type or of
+// f32.
 #pragma once
 #include "belfry/framework/graph/op.h"
 

@@ -7,11 +7,11 @@
 #include "belfry/framework/cuda/kernels/pointwise.h"
 #include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/kernels/math.h"
-#include "belfry/ops/kernels/row_norm.h"
 #include "belfry/ops/kernels/row_passes.cuh"
 #include "belfry/ops/normalization/fused_layer_norm.h"
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/normalization/layer_norm_impl.h"
+#include "belfry/ops/normalization/row_norm.h"
 
 namespace belfry::cuda {
 namespace {

@@ -4,9 +4,9 @@
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/kernels/row_norm.h"
 #include "belfry/ops/kernels/stored_elements.h"
 #include "belfry/ops/normalization/layer_norm_impl.h"
+#include "belfry/ops/normalization/row_norm.h"
 
 namespace belfry {
 namespace {

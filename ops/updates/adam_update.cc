@@ -19,7 +19,7 @@ OutputTypes adam_shape(const ShapeContext& c) {
     c.require(beta >= 0 && beta < 1, "the betas must be in [0, 1), not ", beta);
   c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
   kernels::require_decay(c, options.weight_decay);
-  OutputTypes types = kernels::update_types(c, kVariables, kGradient, kRate, options.part);
+  OutputTypes types = kernels::update_types(c, kVariables, kGradient, kRate, options.part_from);
   c.require(c.dtype(kStep) == DType::kI64 && c.input(kStep).rank() == 0, "the step is ",
             c.type(kStep), ", but a scalar i64 is needed");
   return types;
@@ -62,7 +62,7 @@ KernelRun adam_kernel(const KernelPlan& plan, Step<T> step) {
           size = plan.input(kGradient).shape.elements()](const Pointers& p) {
     const T factor = kernels::factor_of<T>(p, kFactor);
     if (factor == 0) return;
-    const kernels::UpdateRange range(p, options.part, size);
+    const kernels::UpdateRange range(p, options.part_from, size);
     step(range.begin, range.end,
          checked_step(*node, options, *p.input<std::int64_t>(kStep), *p.input<T>(kRate), factor),
          p.input<T>(kGradient), p.written<T>(0) + range.first, p.written<T>(1), p.written<T>(2));

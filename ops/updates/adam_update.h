@@ -14,7 +14,7 @@ struct AdamUpdateOptions {
   double epsilon = 1e-8;
   double weight_decay = 0;  // finite, >= 0
   AdamEpsilon form = AdamEpsilon::kToRoot;
-  std::int64_t part = 0;  // as of SgdUpdateOptions
+  std::int64_t part_from = 0;  // as of SgdUpdateOptions
 };
 
 // With t = step, a scalar i64 that counts updates from 1:

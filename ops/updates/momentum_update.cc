@@ -11,7 +11,7 @@ OutputTypes momentum_shape(const ShapeContext& c) {
   c.require(options.momentum >= 0 && options.momentum < 1, "momentum must be in [0, 1), not ",
             options.momentum);
   kernels::require_decay(c, options.weight_decay);
-  return kernels::update_types(c, 2, 2, 3, options.part);
+  return kernels::update_types(c, 2, 2, 3, options.part_from);
 }
 
 template <class T>
@@ -28,7 +28,7 @@ KernelRun momentum_cpu(KernelPlan& plan) {
     return [options, size](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
-      const kernels::UpdateRange range(p, options.part, size);
+      const kernels::UpdateRange range(p, options.part_from, size);
       momentum_steps<T>(range.begin, range.end,
                         kernels::MomentumStep<T>::of(options, *p.input<T>(3), factor),
                         p.input<T>(2), p.written<T>(0) + range.first, p.written<T>(1));
@@ -44,7 +44,7 @@ KernelRun momentum_reference(KernelPlan& plan) {
       const T momentum = static_cast<T>(options.momentum);
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
-      const kernels::UpdateRange range(p, options.part, size);
+      const kernels::UpdateRange range(p, options.part_from, size);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         T &x = p.written<T>(0)[range.first + i], &sum = p.written<T>(1)[i];
         T g = factor * p.input<T>(2)[i];

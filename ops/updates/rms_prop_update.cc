@@ -16,7 +16,7 @@ OutputTypes rms_prop_shape(const ShapeContext& c) {
             options.momentum);
   c.require(options.epsilon >= 0, "epsilon must not be negative, but is ", options.epsilon);
   kernels::require_decay(c, options.weight_decay);
-  return kernels::update_types(c, 3, 3, 4, options.part);
+  return kernels::update_types(c, 3, 3, 4, options.part_from);
 }
 
 template <class T>
@@ -49,7 +49,7 @@ KernelRun rms_prop_kernel(const KernelPlan& plan, RmsPropLoop<T> loop) {
           size = plan.input(3).shape.elements()](const Pointers& p) {
     const T factor = kernels::factor_of<T>(p, 5);
     if (factor == 0) return;
-    const kernels::UpdateRange range(p, options.part, size);
+    const kernels::UpdateRange range(p, options.part_from, size);
     loop(range.begin, range.end, kernels::RmsPropStep<T>::of(options, *p.input<T>(4), factor),
          p.input<T>(3), p.written<T>(0) + range.first, p.written<T>(1), p.written<T>(2));
   };

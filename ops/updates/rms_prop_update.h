@@ -9,8 +9,8 @@ struct RmsPropUpdateOptions {
   double alpha = 0.99;  // in [0, 1]
   double epsilon = 1e-8;
   double momentum = 0;
-  double weight_decay = 0;  // finite, >= 0
-  std::int64_t part = 0;    // as of SgdUpdateOptions
+  double weight_decay = 0;     // finite, >= 0
+  std::int64_t part_from = 0;  // as of SgdUpdateOptions
 };
 
 // With g = gradient + weight_decay * variable:

@@ -8,7 +8,7 @@ namespace {
 
 OutputTypes sgd_shape(const ShapeContext& c) {
   kernels::require_decay(c, c.options<SgdUpdateOptions>().weight_decay);
-  return kernels::update_types(c, 1, 1, 2, c.options<SgdUpdateOptions>().part);
+  return kernels::update_types(c, 1, 1, 2, c.options<SgdUpdateOptions>().part_from);
 }
 
 template <class T>
@@ -19,13 +19,13 @@ BELFRY_KERNEL void sgd_steps(std::int64_t begin, std::int64_t end, kernels::SgdS
 }
 
 KernelRun sgd_cpu(KernelPlan& plan) {
-  const auto& [decay, part] = plan.options<SgdUpdateOptions>();
+  const auto& [decay, part_from] = plan.options<SgdUpdateOptions>();
   const std::int64_t size = plan.input(1).shape.elements();
-  return visit_floating(plan.dtype(), [decay, part, size]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay), part, size](const Pointers& p) {
+  return visit_floating(plan.dtype(), [decay, part_from, size]<class T>(T) -> KernelRun {
+    return [decay = static_cast<T>(decay), part_from, size](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      const kernels::UpdateRange range(p, part, size);
+      const kernels::UpdateRange range(p, part_from, size);
       sgd_steps<T>(range.begin, range.end, {*p.input<T>(2), factor, decay}, p.input<T>(1),
                    p.written<T>(0) + range.first);
     };
@@ -33,13 +33,13 @@ KernelRun sgd_cpu(KernelPlan& plan) {
 }
 
 KernelRun sgd_reference(KernelPlan& plan) {
-  const auto& [decay, part] = plan.options<SgdUpdateOptions>();
+  const auto& [decay, part_from] = plan.options<SgdUpdateOptions>();
   const std::int64_t size = plan.input(1).shape.elements();
-  return visit_floating(plan.dtype(), [decay, part, size]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay), part, size](const Pointers& p) {
+  return visit_floating(plan.dtype(), [decay, part_from, size]<class T>(T) -> KernelRun {
+    return [decay = static_cast<T>(decay), part_from, size](const Pointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
-      const kernels::UpdateRange range(p, part, size);
+      const kernels::UpdateRange range(p, part_from, size);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         T& x = p.written<T>(0)[range.first + i];
         T g = factor * p.input<T>(1)[i];

@@ -7,10 +7,10 @@ namespace belfry {
 
 struct SgdUpdateOptions {
   double weight_decay = 0;  // finite, >= 0
-  // 0: the whole variable. Else the part of it from element part - 1 on, of which gradient and
-  // slots are rows. Counted so, as a last option of 0 leaves the text of options as it was before
-  // there were parts: that text is in the identity of runs (trainers/core/run_identity.cc).
-  std::int64_t part = 0;
+  // 0: the whole variable. Else a part of it, of which gradient and slots are rows, and the number
+  // of its first element, counted from 1. So 0, as a last option, leaves the text of options as it
+  // was before there were parts. That text is in the identity of runs (run_identity.cc).
+  std::int64_t part_from = 0;
 };
 
 // variable -= rate * (gradient + weight_decay * variable), as PyTorch's. rate is a scalar; all are

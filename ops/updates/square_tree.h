@@ -1,6 +1,6 @@
-// The order in which squares are added, one for hosts and GPUs and for any division of work: lanes
-// 256 elements apart, over parts of a tensor; the sums of lanes by halves; the sums of parts in the
-// same way. All in f64.
+// The order in which squares are added, one for hosts and GPUs and for any division of work. Lanes
+// are 256 elements apart, over parts of a tensor. The sums of lanes are added by halves, and the
+// sums of parts in the same way. All in f64.
 #pragma once
 #include <cstdint>
 

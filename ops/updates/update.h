@@ -15,22 +15,22 @@ inline constexpr const char* kUpdateHasNoGradient = "it changes a variable";
 
 // Requires inputs 0, .., slots and `gradient` to be of one shape and type, f32 or f64, and `rate`
 // to be a scalar of that type. It is the last input, or the last but a factor (ScaledGradient).
-// `part`: of SgdUpdateOptions. Returns the types of the variables.
+// `part_from`: of SgdUpdateOptions. Returns the types of the variables.
 inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, std::size_t gradient,
-                                std::size_t rate, std::int64_t part) {
+                                std::size_t rate, std::int64_t part_from) {
   c.require(c.inputs() == rate + 1 || c.inputs() == rate + 2, "takes ", rate + 1,
             " inputs, and perhaps a factor, not ", c.inputs());
   c.require_floating(0);
   c.require(!is_half(c.dtype(0)), "the variable is ", c.type(0),
             ", but those that are updated are f32 or f64; keep it in f32 and cast what is read");
   const auto fits = [&](std::size_t i) {
-    if (part == 0) return c.input(i).compatible(c.input(0));
+    if (part_from == 0) return c.input(i).compatible(c.input(0));
     return c.input(i).rank() == 1 && c.input(i) == c.input(gradient) &&
-           part - 1 + c.input(i)[0] <= c.input(0).elements();
+           part_from - 1 + c.input(i)[0] <= c.input(0).elements();
   };
   const auto like_variable = [&](std::size_t i, const char* what) {
     c.require(c.dtype(i) == c.dtype(0) && fits(i), "the variable is ", c.type(0),
-              part == 0 ? std::string() : cat(", updated from element ", part - 1, " on"),
+              part_from == 0 ? std::string() : cat(", updated from element ", part_from - 1, " on"),
               ", but its ", what, " is ", c.type(i));
   };
   for (std::size_t i = 1; i < variables; ++i) like_variable(i, "slot");
@@ -61,10 +61,10 @@ inline std::vector<Output> update_inputs(std::initializer_list<Output> inputs, O
 struct UpdateRange {
   std::int64_t begin, end, first;
 
-  // `part`: of SgdUpdateOptions; `gradient`: its elements.
-  UpdateRange(const Pointers& p, std::int64_t part, std::int64_t gradient)
-      : begin(p.begin()), end(p.end()), first(std::max<std::int64_t>(part - 1, 0)) {
-    if (part == 0) return;
+  // `part_from`: of SgdUpdateOptions; `gradient`: its elements.
+  UpdateRange(const Pointers& p, std::int64_t part_from, std::int64_t gradient)
+      : begin(p.begin()), end(p.end()), first(std::max<std::int64_t>(part_from - 1, 0)) {
+    if (part_from == 0) return;
     begin = std::max(begin - first, std::int64_t{0});
     end = std::min(end - first, gradient);
   }

@@ -175,7 +175,8 @@ TEST(Allocations, DoNotHappenInASharedCollective) {
   }
   Node& write = assign(v, all_reduce(parts, {.mean = true})[3]);
   Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 4, .all_workers = true});
-  Step& step = session.prepare({Fetch(write), Fetch(write.output())}, {FeedType{x, {100'000}}});
+  CompiledStep& step =
+      session.prepare({Fetch(write), Fetch(write.output())}, {FeedType{x, {100'000}}});
   const Tensor feeds[] = {Tensor({100'000}, std::vector<float>(100'000, 1.f))};
   for (std::int64_t i = 0; i < kWarmUp; ++i) step.run(feeds);
   start();

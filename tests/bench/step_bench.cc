@@ -56,7 +56,7 @@ struct Case {
   Graph graph;
   TrainingGraph built;
   std::unique_ptr<Session> session;
-  Step* step = nullptr;
+  CompiledStep* step = nullptr;
   std::vector<Tensor> feeds;
   std::vector<double> ms = {};
   double wall = 0, cpu = 0;  // seconds of the timed steps; cpu of the whole process

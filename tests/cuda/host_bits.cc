@@ -1,5 +1,5 @@
-// Where results are promised to the bit, kernels of the GPU module give those of the host's, also
-// for tensors that take several blocks, groups or launches. For gpu_ops_tests.
+// Where results are promised to the bit, kernels of the GPU module give those of the host's. That
+// is so for tensors that take several blocks, groups or launches, too. For gpu_ops_tests.
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
@@ -10,20 +10,20 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
+#include "belfry/ops/attention/rotary_embedding.h"
 #include "belfry/ops/broadcast_to.h"
 #include "belfry/ops/concat.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/cos.h"
 #include "belfry/ops/dropout.h"
 #include "belfry/ops/exp.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/gelu.h"
 #include "belfry/ops/log.h"
-#include "belfry/ops/max_pool.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/reduce.h"
-#include "belfry/ops/rotary_embedding.h"
 #include "belfry/ops/sigmoid.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"

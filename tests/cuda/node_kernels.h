@@ -5,8 +5,8 @@
 #include "belfry/framework/base/tensor.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/ops/avg_pool.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/avg_pool.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/cuda/host_queue.h"
 
 namespace belfry::cuda {

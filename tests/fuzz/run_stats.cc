@@ -2,7 +2,7 @@
 #include <string>
 
 #include "belfry/tests/fuzz/target.h"
-#include "belfry/trainers/runs/plot_runs.h"
+#include "belfry/trainers/commands/plot_runs.h"
 
 std::size_t belfry::test::largest_allowed(const std::uint8_t*, std::size_t size) {
   return mib_or_twice(size);

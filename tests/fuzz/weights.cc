@@ -6,9 +6,9 @@
 
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
 #include "belfry/tests/fuzz/target.h"
-#include "belfry/trainers/runs/checkpoint_diff.h"
-#include "belfry/trainers/runs/checkpoint_listing.h"
-#include "belfry/trainers/runs/weights_file.h"
+#include "belfry/trainers/commands/checkpoint_diff.h"
+#include "belfry/trainers/commands/checkpoint_listing.h"
+#include "belfry/trainers/commands/weights_file.h"
 
 namespace {
 

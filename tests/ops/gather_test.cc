@@ -114,7 +114,7 @@ TEST(GatherGrad, OfABatchInShardsIsTheirSum) {
   const Output rows = constant(graph, table());
   const Output dtable = gradients(gather(rows, x), {rows})[0];
   Session session(graph, {.threads = 1, .shards_per_device = 4});
-  Step& step = session.prepare({dtable}, {FeedType{x, {4, 2}, 0}});
+  CompiledStep& step = session.prepare({dtable}, {FeedType{x, {4, 2}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
   EXPECT_EQ(runs.at(&kGatherGrad), 4);

@@ -6,9 +6,9 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/ops/causal_attention.h"
-#include "belfry/ops/conv2d.h"
-#include "belfry/ops/conv2d_transpose.h"
+#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/convolution/conv2d.h"
+#include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"

@@ -1,5 +1,5 @@
-// Kernels by oneDNN, and those of f32 under tensors of 16 bits, keep nothing of a run: one that is
-// prepared once may run on several threads at once.
+// Kernels by oneDNN, and those of f32 under tensors of 16 bits, keep nothing of a run. So one that
+// is prepared once may run on several threads at once.
 #include <latch>
 #include <thread>
 
@@ -13,11 +13,11 @@
 #include "belfry/framework/kernels/half.h"
 #include "belfry/framework/plan_kernels/host_kernel.h"
 #include "belfry/ops/arithmetic.h"
-#include "belfry/ops/avg_pool.h"
 #include "belfry/ops/concat.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/avg_pool.h"
+#include "belfry/ops/convolution/conv2d.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/matmul.h"
-#include "belfry/ops/max_pool.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/softmax.h"

@@ -165,8 +165,8 @@ TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfTheWholeBatch) {
   const Output logits = placeholder(graph, "logits", DType::kF32, {kUnknown, 10});
   const Output wanted = placeholder(graph, "labels", DType::kI32, {kUnknown});
   Session session(graph, {.threads = 1, .shards_per_device = 2});
-  Step& step = session.prepare({sparse_softmax_cross_entropy(logits, wanted)},
-                               {FeedType{logits, {3, 10}, 10}, FeedType{wanted, {3}, 10}});
+  CompiledStep& step = session.prepare({sparse_softmax_cross_entropy(logits, wanted)},
+                                       {FeedType{logits, {3, 10}, 10}, FeedType{wanted, {3}, 10}});
   try {
     step.run(std::vector{random_values({3, 10}), labels({0, 9, 10})});
     FAIL();

@@ -52,7 +52,7 @@ TEST(Split, IsComputedByTheShardsOfABatchButAlongIt) {
     const std::vector<Output> parts = split(x, 2, axis);
     const Output dx = gradients(mul(parts[0], parts[0]), {x})[0];
     Session session(graph, {.threads = 1, .shards_per_device = 4});
-    const Step& step = session.prepare({parts[0], parts[1], dx}, {FeedType{x, {8, 8}, 0}});
+    const CompiledStep& step = session.prepare({parts[0], parts[1], dx}, {FeedType{x, {8, 8}, 0}});
     std::map<const Op*, int> runs;
     for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
     for (const Op* op : {&kSplit, &kConcat}) EXPECT_EQ(runs.at(op), axis == 0 ? 1 : 4) << op->name;

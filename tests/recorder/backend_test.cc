@@ -1,8 +1,8 @@
 // What the module asks of CUDA for sessions, call by call.
 #include <thread>
 
-#include "belfry/ops/avg_pool.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/avg_pool.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/recorder/recorder_support.h"
 
 namespace belfry::recorder {

@@ -1,10 +1,10 @@
-// Every call of CUDA and its libraries fails once, at each of its places in a small training run:
-// the error names the call and what it was for, and training goes on, if need be from values that
-// are restored.
+// Every call of CUDA and its libraries fails once, at each of its places in a small training run.
+// The error names the call and what it was for. Training goes on, if need be from values that are
+// restored.
 #include <set>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/recorder/recorder_support.h"
 
 namespace belfry::recorder {
@@ -32,7 +32,7 @@ struct Training {
   Layout layout;
   std::unique_ptr<Session> session;
   std::unique_ptr<SavedVariables> saved;
-  Step* step = nullptr;
+  CompiledStep* step = nullptr;
 };
 
 class RecorderErrors : public RecorderTest {
@@ -153,7 +153,7 @@ TEST_F(RecorderErrors, OfListedAlgorithmsAreFoundBeforeOneIsTaken) {
     recorder().reset();
     constexpr int kNotSupported = 3000;
     if (refuses) recorder().fail("cudnnConvolutionForward", 0, kNotSupported);
-    Step& step = session.prepare({y.node()});
+    CompiledStep& step = session.prepare({y.node()});
     EXPECT_EQ(recorder().count("cudnnConvolutionForward"), 1);
     step.run();
     EXPECT_EQ(recorder().count("cudnnConvolutionForward"), refuses ? 1 : 2);

@@ -6,8 +6,8 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
-#include "belfry/ops/conv2d.h"
-#include "belfry/ops/conv2d_transpose.h"
+#include "belfry/ops/convolution/conv2d.h"
+#include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/recorder/library_calls.h"
 #include "belfry/tests/recorder/recorder_support.h"
@@ -126,7 +126,7 @@ TEST_F(RecorderModels, TellCudnnDilationAndGroups) {
     for (const Output& fed : {x, filter, small, spread}) types.push_back({fed, fed.shape()});
   }
   Session session(graph, on_gpus({1, 1}));
-  Step& step = session.prepare(std::vector<Fetch>(wanted.begin(), wanted.end()), types);
+  CompiledStep& step = session.prepare(std::vector<Fetch>(wanted.begin(), wanted.end()), types);
   std::vector<Tensor> feeds;
   for (const FeedType& type : types) feeds.emplace_back(type.shape, DType::kF32);
   recorder().forget_calls();
@@ -212,7 +212,7 @@ TEST_F(RecorderModels, SayWhatKernelsRefuseWhenTheStepEnds) {
     types = {{logits, {4, 3}}, {labels, {4}}};
   }
   Session session(graph, on_gpus({1, 1}));
-  Step& step = session.prepare(std::vector<Fetch>{loss}, types);
+  CompiledStep& step = session.prepare(std::vector<Fetch>{loss}, types);
   const std::vector<Tensor> feeds{Tensor({4, 3}, DType::kF32), Tensor({4}, DType::kI32)};
   step.run(feeds);
   expect_faults_before_stamps();

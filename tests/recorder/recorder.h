@@ -1,5 +1,5 @@
-// GPUs that are not there, for the GPU module itself: recorder_tests defines the functions of CUDA,
-// cuDNN and cuBLASLt that need a GPU, and as a program comes first where symbols are looked up, the
+// GPUs that are not there, for the GPU module itself. recorder_tests defines the functions of CUDA,
+// cuDNN and cuBLASLt that need a GPU. A program comes first where symbols are looked up, so the
 // module calls these. There are eight GPUs.
 //
 // * Memory of a GPU has addresses at which the host may neither read nor write.

@@ -62,7 +62,7 @@ Done done_by_stand_in(Layout layout, int runs) {
   const test::UseGpus use(stand_in);
   const Towers model("GPU", layout.devices());
   Session session(model.graph, on_gpus(layout));
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   for (int i = 0; i < runs; ++i) step.run(model.feeds(i));
   const auto calls = stand_in.calls();
   return {.copies = calls.copied,
@@ -81,7 +81,7 @@ TEST_F(RecorderTraining, HasStreamsDoWhatTheBackendOfOtherTestsDoes) {
       recorder().reset();
       const Towers model("GPU", layout.devices());
       Session session(model.graph, on_gpus(layout));
-      Step& step = session.prepare(model.fetches(), model.feed_types());
+      CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
       for (int i = 0; i < runs; ++i) step.run(model.feeds(i));
       EXPECT_EQ(done_by_module(recorder().calls()), done_by_stand_in(layout, runs));
       EXPECT_THAT(recorder().violations(), ::testing::IsEmpty());
@@ -98,7 +98,7 @@ TEST_F(RecorderTraining, AsksForNothingButWorkOnceItIsWarm) {
     SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
     const Towers model("GPU", layout.devices());
     Session session(model.graph, on_gpus(layout));
-    Step& step = session.prepare(model.fetches(), model.feed_types());
+    CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
     for (int i = 0; i < 3; ++i) step.run(model.feeds(i));
     const auto before = recorder().counts();
     {
@@ -120,7 +120,7 @@ TEST_F(RecorderTraining, IsTracedByEventsThatMeasureTime) {
     recorder().reset();
     const Towers model("GPU", layout.devices());
     Session session(model.graph, on_gpus(layout));
-    Step& step = session.prepare(model.fetches(), model.feed_types());
+    CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
     step.run(model.feeds(0));
     const int events = recorder().alive()["events"];
     Trace trace;
@@ -155,7 +155,7 @@ TEST_F(RecorderTraining, MakesHandlesForTheStrandsThatNeedThem) {
     { Session(model.graph, on_gpus(layout)).prepare(model.fetches(), model.feed_types()); }
     const auto [products, images] = handles();  // by which algorithms are asked for
     Session session(model.graph, on_gpus(layout));
-    Step& step = session.prepare(model.fetches(), model.feed_types());
+    CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
     EXPECT_EQ(handles(), std::pair(products + layout.devices(), images));
     for (int i = 0; i < 4; ++i) step.run(model.feeds(i));
     EXPECT_EQ(handles(), std::pair(products + layout.devices(), images));
@@ -174,7 +174,7 @@ std::multiset<std::string> computed(const std::vector<Call>& calls, bool capture
 TEST_F(RecorderTraining, CapturesWhatTheFirstRunLaunches) {
   const Towers model("GPU", 8);
   Session session(model.graph, on_gpus({1, 8}));
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   const auto calls_of_run = [&](int run) {
     recorder().forget_calls();
     step.run(model.feeds(run));
@@ -205,7 +205,7 @@ TEST_F(RecorderTraining, KernelsReadTheNumberOfTheStepFromTheirGpu) {
   }
   for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
     Session session(graph, on_gpus(layout));
-    Step& step = session.prepare(fetches);
+    CompiledStep& step = session.prepare(fetches);
     std::vector<std::int64_t> numbers;
     for (int run = 0; run < 4; ++run) {
       recorder().forget_calls();

@@ -54,7 +54,7 @@ class Case {
     }
     std::vector<Fetch> fetches(outputs_.begin(), outputs_.end());
     Session session(graph_, {.threads = 2, .all_workers = true, .shards_per_device = shards});
-    Step& step = session.prepare(fetches, types);
+    CompiledStep& step = session.prepare(fetches, types);
     step.run(inputs_);
     std::vector<Tensor> results;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {

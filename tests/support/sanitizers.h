@@ -1,5 +1,5 @@
-// Whether this is the build of a sanitizer, in which tests may ask for less, and whether it is that
-// of ThreadSanitizer, in which what runs on one thread shows nothing.
+// Whether this is the build of a sanitizer, in which tests may ask for less. Whether it is that of
+// ThreadSanitizer, in which what runs on one thread shows nothing.
 #pragma once
 
 namespace belfry {

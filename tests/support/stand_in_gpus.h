@@ -1,18 +1,19 @@
 // GPUs that are memory of the host and threads of it, for tests of all that lies above GpuBackend.
 //
-// * Memory of a GPU has addresses at which the host may neither read nor write; streams reach what
+// * Memory of a GPU has addresses at which the host may neither read nor write. Streams reach what
 //   lies behind them, of their own GPU and its peers. Streams refuse memory that is not pinned.
 // * Each stream is a thread that does what is enqueued, in order; kernels are Op::cpu's.
-// * What CUDA would refuse, or what would be a race, is refused: work in a stream of a GPU that the
-//   thread does not use, two threads that enqueue in one stream at once, workspaces that do not
-//   begin at 256 bytes.
-// * So is what CUDA refuses of captures, with its number: work of others that a captured stream
-//   waits for, stamps, questions, streams that are not waited for at the end, and allocations and
-//   waits of the thread that captures. What was captured is done in any order that it allows.
+// * What CUDA would refuse, or what would be a race, is refused. Such are work in a stream of a GPU
+//   that the thread does not use, two threads that enqueue in one stream at once, and workspaces
+//   that do not begin at 256 bytes.
+// * So is what CUDA refuses of captures, with its number. Such are work of others that a captured
+//   stream waits for, stamps, questions, and streams that are not waited for at the end. So are
+//   allocations and waits of the thread that captures. What was captured is done in any order that
+//   it allows.
 // * Work in two streams that uses the same memory, unless one is behind the other or has been done
-//   by then, is a race, and refused; so is a stamp that is not behind its stream's work in a
-//   segment, and, where a test tells (host_uses), what a host does beside such work.
-// * A kernel that throws InvalidArgument has refused its input: that is told with the next stamp of
+//   by then, is a race, and refused. So is a stamp that is not behind its stream's work in a
+//   segment. Where a test tells (host_uses), so is what a host does beside such work.
+// * A kernel that throws InvalidArgument has refused its input. That is told with the next stamp of
 //   the stream in which it was enqueued, and the GPU goes on. Whatever else it throws fails the
 //   GPU.
 // * Every call is counted.

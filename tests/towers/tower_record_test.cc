@@ -85,7 +85,7 @@ TEST(TowerRecord, KnowsAsItsOwnWhatItsFunctionMakesInReplicaScopes) {
       const ReplicaScope again(graph, "tower0/", 0);
       iota(tower.graph(), {2}, 0, "y");
     })[0]);
-  EXPECT_EQ(records[1].get("y_1").node().origin().tower, records[1].number);
+  EXPECT_EQ(records[1].get("y_1").node().origin().call, records[1].call);
   EXPECT_THAT(message_of([&] { records[0].get("y_1"); }),
               HasSubstr("predict_tower(); ask the TowerRecord of that call for it"));
   EXPECT_THROW(records[1].get("y"), InvalidArgument);

@@ -1,4 +1,4 @@
-// How fast GPUs copy the buffers of all towers within their memory: as many bytes are read and
+// How fast GPUs copy the buffers of all towers within their memory. As many bytes are read and
 // written as an all-reduce in place reads and writes.
 #pragma once
 #include <memory>

@@ -21,9 +21,9 @@ namespace belfry {
 std::uint64_t max_ulp(const Tensor& a, const Tensor& b);
 
 // The largest difference of two elements at the same place, relative to the largest absolute value
-// in both tensors: at most 2, and 0 if all are equal, as 0 and -0 are, and pairs of NaNs. Near zero
-// it is small where max_ulp is huge. Infinite if an element of one alone is NaN or infinite. Throws
-// InvalidArgument unless types and shapes are equal.
+// in both tensors. It is at most 2, and 0 if all are equal, as 0 and -0 are, and pairs of NaNs.
+// Near zero it is small where max_ulp is huge. Infinite if an element of one alone is NaN or
+// infinite. Throws InvalidArgument unless types and shapes are equal.
 double max_relative(const Tensor& a, const Tensor& b);
 
 struct Equivalence {

@@ -35,7 +35,7 @@ class Products {
   Graph graph_;
   double flops_;
   std::unique_ptr<Session> session_;
-  Step* step_ = nullptr;
+  CompiledStep* step_ = nullptr;
 };
 
 // Multiplications and additions a second, by all devices together: the fastest of a few runs, which

@@ -24,10 +24,10 @@ namespace {
 struct Entry {
   ReductionResult result;
   ReductionNodes nodes = {};
-  Step* in_place = nullptr;
-  Step* out_of_place = nullptr;
-  Step* all_in_place = nullptr;  // options.aggregate times
-  Step* all_out_of_place = nullptr;
+  CompiledStep* in_place = nullptr;
+  CompiledStep* out_of_place = nullptr;
+  CompiledStep* all_in_place = nullptr;  // options.aggregate times
+  CompiledStep* all_out_of_place = nullptr;
   int in_place_way = -1, out_of_place_way = -1;  // of Interleaved
 };
 
@@ -153,7 +153,7 @@ class Bench {
   }
 
   // Nothing for plans with devices that the machine lacks.
-  std::optional<double> predicted(const Step& step) const {
+  std::optional<double> predicted(const CompiledStep& step) const {
     try {
       return predict_seconds(*step.plan(), session_->devices(), *options_.machine,
                              StepWork::kWhole);

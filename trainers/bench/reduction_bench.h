@@ -66,10 +66,10 @@ struct ReductionBench {
   std::vector<ReductionResult> results;  // in the order asked for
 };
 
-// Reduces tensors of these shapes, one set per tower, by Step::run: in place is assign(v[t],
-// sum[t]) for variables on the towers' devices, out of place the sums for their effect alone.
-// Strategies, forms and the limit take turns (Interleaved). Throws what strategies and sessions
-// throw. Several processes call it together; each returns the results of all.
+// Reduces tensors of these shapes, one set per tower, by CompiledStep::run. In place is
+// assign(v[t], sum[t]) for variables on the towers' devices, out of place the sums for their effect
+// alone. Strategies, forms and the limit take turns (Interleaved). Throws what strategies and
+// sessions throw. Several processes call it together; each returns the results of all.
 ReductionBench bench_reduction(const std::vector<Shape>& shapes,
                                const std::vector<std::string>& strategies,
                                const ReductionBenchOptions& options);

@@ -21,7 +21,7 @@ void ReductionCheck::write_inputs(Session& session) const {
 }
 
 std::int64_t ReductionCheck::wrong_in_place(const ReductionResult& of, Session& session,
-                                            Step& step) const {
+                                            CompiledStep& step) const {
   write_inputs(session);
   step.run();
   std::int64_t wrong = 0;

@@ -20,7 +20,8 @@ class ReductionCheck {
 
   // Elements that are wrong on all towers of this process: of the variables after a run of the
   // step, and of the sums in a session that nothing has run in.
-  std::int64_t wrong_in_place(const ReductionResult& of, Session& session, Step& step) const;
+  std::int64_t wrong_in_place(const ReductionResult& of, Session& session,
+                              CompiledStep& step) const;
   std::int64_t wrong_out_of_place(const ReductionResult& of, Session& session,
                                   const ReductionNodes& nodes) const;
 

@@ -75,7 +75,7 @@ class Problem {
                                                     .share_replicas = share,
                                                     .deterministic = options_.deterministic});
   }
-  Step& prepare(Session& session) const {
+  CompiledStep& prepare(Session& session) const {
     const Fetch fetches[] = {*update_};
     return session.prepare(fetches, feed_types_);
   }
@@ -85,7 +85,7 @@ class Problem {
     for (const FeedType& feed : feed_types_)
       feeds_.push_back(gradient(feed.shape, static_cast<int>(feeds_.size()) / per_tower));
   }
-  void run(Step& step) const { step.run(feeds_); }
+  void run(CompiledStep& step) const { step.run(feeds_); }
 
   // Elements of a variable after kCheckedSteps that differ too much from momentum's rule.
   std::int64_t wrong(const Tensor& value) const {
@@ -137,7 +137,7 @@ std::int64_t differences(const Tensor& a, const Tensor& b) {
 }
 
 void check(const Problem& problem, const std::vector<std::unique_ptr<Session>>& sessions,
-           const std::vector<Step*>& steps, std::vector<UpdateCell>& cells,
+           const std::vector<CompiledStep*>& steps, std::vector<UpdateCell>& cells,
            const std::function<void(const char*, std::size_t)>& show) {
   for (std::size_t c = 0; c < cells.size(); ++c) {
     for (int run = 0; run < kCheckedSteps; ++run) problem.run(*steps[c]);
@@ -170,7 +170,7 @@ UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& st
   UpdateBench bench{.bytes = problem.bytes() / towers, .cells = four_cells()};
   for (const Shape& shape : shapes) bench.elements += shape.elements();
   std::vector<std::unique_ptr<Session>> sessions;
-  std::vector<Step*> steps;
+  std::vector<CompiledStep*> steps;
   const auto show = [&](const char* what, std::size_t done) {
     show_if_due(options.console, "# ", strategy, ": ", what, done, "/", bench.cells.size());
   };

@@ -12,7 +12,7 @@ namespace belfry {
 class Evaluator;
 
 // Evaluates the test data after each epoch, and after a last epoch that was cut short, unless a
-// signal cut it: sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
+// signal cut it. It sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
 // prints a line; before it, how many samples have been tested, whenever that is due. A run that
 // goes on from the end of an epoch first does the evaluation that was due there. Without test data
 // it does nothing.

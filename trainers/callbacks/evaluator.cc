@@ -6,8 +6,8 @@
 
 namespace belfry {
 
-Step& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
-                         std::int64_t batch) {
+CompiledStep& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
+                                 std::int64_t batch) {
   std::vector<FeedType> feeds;
   std::vector<Fetch> fetches;
   for (std::int64_t first = 0; const TowerRecord& predictor : predictors) {

@@ -16,8 +16,8 @@ namespace belfry {
 
 // Compiles predictors, which are equal but for their devices, for `batch` samples each. Feeds: the
 // inputs of each in order; fetches: the loss and metrics of each.
-Step& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
-                         std::int64_t batch);
+CompiledStep& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
+                                 std::int64_t batch);
 
 class Evaluator {
  public:
@@ -46,7 +46,7 @@ class Evaluator {
   struct Shot {
     std::size_t predictors = 0;
     std::int64_t batch = 0;  // samples of each
-    Step* step = nullptr;
+    CompiledStep* step = nullptr;
     std::vector<Tensor> inputs;      // all fields of predictor 0, then of 1, ...
     std::vector<std::byte*> memory;  // of inputs
   };

@@ -13,11 +13,11 @@ namespace belfry {
 // What a run saves beside PATH, at PATH and this, if it cannot save at PATH or must not.
 inline constexpr char kBesideCheckpoint[] = ".beside";
 
-// Saves after each epoch, and at the end of a last epoch that was cut short: copies the state then,
-// and writes it while the epoch is evaluated or the next one trains. What was begun is settled
-// behind an evaluation, before the next save and at the end. Throws as save_training() does, then
-// or at once; but where nothing can be written at `path` any more, as a stray file lies in that
-// checkpoint, it saves beside it, warns, and notes the failure().
+// Saves after each epoch, and at the end of a last epoch that was cut short. It copies the state
+// then, and writes it while the epoch is evaluated or the next one trains. What was begun is
+// settled behind an evaluation, before the next save and at the end. Throws as save_training()
+// does, then or at once; but where nothing can be written at `path` any more, as a stray file lies
+// in that checkpoint, it saves beside it, warns, and notes the failure().
 class SaveCheckpoint : public Callback {
  public:
   // Throws IoError now if nothing can be saved at `path` later; before the first step,

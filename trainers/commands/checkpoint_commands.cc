@@ -8,12 +8,12 @@
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/commands/checkpoint_diff.h"
+#include "belfry/trainers/commands/checkpoint_listing.h"
 #include "belfry/trainers/commands/subcommands.h"
+#include "belfry/trainers/commands/weights_file.h"
 #include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/runs/checkpoint_diff.h"
-#include "belfry/trainers/runs/checkpoint_listing.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
-#include "belfry/trainers/runs/weights_file.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {

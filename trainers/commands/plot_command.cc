@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/trainers/commands/plot_runs.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/runs/plot_runs.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {

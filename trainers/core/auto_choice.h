@@ -54,10 +54,10 @@ struct StrategyCandidates {
 MeasuredDevices measured_devices(const TrainerOptions& options);
 
 // If options.aggregation.allreduce is "auto", puts a strategy in its place, and its size in
-// bucket_mb: the one that options.aggregation.choice keeps, else that which is predicted to combine
-// these gradients fastest. Of equals the first by name and in the order of the sizes. Returns what
-// was chosen and why, lines for people, joined by line breaks; "" if nothing was to be chosen.
-// Throws what find_machine() and choose_strategy() throw.
+// bucket_mb. It is the one that options.aggregation.choice keeps, else that which is predicted to
+// combine these gradients fastest. Of equals the first by name and in the order of the sizes.
+// Returns what was chosen and why, lines for people, joined by line breaks; "" if nothing was to be
+// chosen. Throws what find_machine() and choose_strategy() throw.
 std::string choose_allreduce(TrainerOptions& options, const GradientTable& gradients,
                              const StrategyCandidates& candidates);
 

@@ -48,8 +48,8 @@ struct Callback {
   // its state. No two callbacks of a run have the same one; "" has no state.
   virtual std::string name() const { return ""; }
   // What a resumed run needs to go on as this one would: an object. It is asked for between two
-  // steps, on the thread of train(), and says what the training has made of the callback: nothing
-  // that depends on time, paths or devices, as a run that was not stopped must have the same.
+  // steps, on the thread of train(), and says what the training has made of the callback. Nothing
+  // in it depends on time, paths or devices, as a run that was not stopped must have the same.
   virtual Json state() const { return Json::object(); }
   // Takes what state() gave, before setup(). It is not called if the checkpoint has no state of
   // this name. Throws InvalidArgument for what state() cannot give, and has then changed nothing.

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/causal_attention.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/attention/causal_attention.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/matmul.h"
 
 namespace belfry {
@@ -60,7 +60,7 @@ class LossWork {
     } else {
       made.types = infer_types(node, inputs);
     }
-    const bool counts = made.of_samples && node.origin().tower == tower_.number;
+    const bool counts = made.of_samples && node.origin().call == tower_.call;
     const double sum = counts ? of_node(node, inputs, made.types[0].shape) : 0;
     made_.emplace(node.id(), std::move(made));
     return sum;

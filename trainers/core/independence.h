@@ -10,8 +10,8 @@ namespace belfry {
 class Trainer;
 
 // What a checkpoint notes of how its run came to its bits: devices and their types, shards,
-// libraries, how gradients are added if not by the canonical sum, and why bits depend on the number
-// of devices, or on chance.
+// libraries, and how gradients are added if not by the canonical sum. It also notes why bits depend
+// on the number of devices, or on chance.
 Json bit_sources(const Trainer& trainer);
 
 // Why a run that goes on as `now` does not end with the bits of one that never stopped, and whose

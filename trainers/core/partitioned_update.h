@@ -8,9 +8,9 @@ namespace belfry {
 // if they can, or are not asked for.
 std::string partition_refusal(const TrainerOptions& options);
 
-// The update of variables by the gradients of all towers of all processes: combined as strategy
-// `collective` does, summed over the batches of a step and clipped as the options ask for, applied
-// part by part. Each process has slots and sums over batches of its own parts alone
+// The update of variables by the gradients of all towers of all processes. They are combined as
+// strategy `collective` does, summed over the batches of a step and clipped as the options ask for,
+// and applied part by part. Each process has slots and sums over batches of its own parts alone
 // (Variable::whole_shape()), updates these parts in place, and gives their values to the others.
 // All bits are those of updates of whole variables.
 UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gradients,

@@ -12,7 +12,7 @@
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/kernels/onednn.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"
@@ -42,7 +42,7 @@ class TextHash {
 std::vector<Output> own_inputs(const Node& node, const TowerRecord& tower) {
   std::vector<Output> own;
   for (const Output& input : node.inputs())
-    if (const int made_in = input.node().origin().tower; made_in == 0 || made_in == tower.number)
+    if (const int made_in = input.node().origin().call; made_in == 0 || made_in == tower.call)
       own.push_back(input);
   return own;
 }

@@ -22,9 +22,9 @@ Json run_identity(const Trainer& trainer, const Dataset& data);
 // The version of Belfry, which processes must have alike before they compare anything else.
 AgreedItem agreed_version();
 
-// What the processes of one training must have alike: the version of Belfry, run_identity(), the
-// test data, each variable with its line and present value, each node of the model with its line,
-// and what they send to each other, in order. Reads all variables.
+// What the processes of one training must have alike: the version of Belfry, run_identity() and the
+// test data. Each variable is there with its line and present value, each node of the model with
+// its line. Then comes what the processes send to each other, in order. Reads all variables.
 std::vector<AgreedItem> agreed_items(Trainer& trainer);
 
 // 16 hexadecimal digits: of a file up to 64 MiB, or of the first and the last MiB of a larger one.

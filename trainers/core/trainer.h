@@ -111,9 +111,9 @@ class Trainer {
   // Builds the graph and compiles the training step, as the kind says (find_trainer()). Borrows the
   // kind and the data, which must outlive the trainer; `test` may be null. Throws InvalidArgument
   // for whatever does not fit together: options that the kind does not take, towers that disagree,
-  // a batch larger than the data, a model for other fields, test data with other fields than the
-  // training data or without samples, sizes and shapes that cannot be, and for options without
-  // model or optimizer, or with a null callback.
+  // a batch larger than the data, or a model for other fields. It also throws for test data with
+  // other fields than the training data or without samples, and for sizes and shapes that cannot
+  // be. It also throws for options without model or optimizer, or with a null callback.
   Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
           const Dataset* test = nullptr);
   ~Trainer();

@@ -49,11 +49,11 @@ bool has_good_losses(const CheckpointInfo& info);
 // What becomes of a checkpoint whose run had another model, optimizer, global batch, seed or data.
 enum class OtherRuns { kTell, kRefuse };
 
-// Before Trainer::train(): sets all variables and the state of callbacks, and goes on where the run
-// that saved them was, to the bits of a run that never stopped. Where these cannot be the same, it
-// warns and says why. A checkpoint without a position counts as step 0. Returns a line for people.
-// Throws as restore_checkpoint() and Trainer::resume() do, and OtherRun, naming the first
-// difference, if that is to be refused; nothing is set then.
+// Before Trainer::train(): sets all variables and the state of callbacks. The training goes on
+// where the run that saved them was, to the bits of a run that never stopped. Where these cannot be
+// the same, it warns and says why. A checkpoint without a position counts as step 0. Returns a line
+// for people. Throws as restore_checkpoint() and Trainer::resume() do, and OtherRun, naming the
+// first difference, if that is to be refused; nothing is set then.
 std::string restore_training(Trainer& trainer, const std::string& path,
                              OtherRuns others = OtherRuns::kTell);
 

@@ -121,10 +121,10 @@ struct TrainingGraphOptions {
 // feeds no rows are not part of its step. Throws InvalidArgument as Model, replicate() and
 // GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
-// With f16 the loss is scaled: gradients are checked before they are combined, on the devices where
-// they are, and one node for all towers says whether the update is applied (Unscaling).
-// A step in which a gradient is not finite, or so large that a sum over towers need not be, leaves
-// variables, slots and moving averages as they are.
+// With f16 the loss is scaled. Gradients are checked before they are combined, on the devices where
+// they are. One node for all towers says whether the update is applied (Unscaling). A step in which
+// a gradient is not finite, or so large that a sum over towers need not be, leaves variables, slots
+// and moving averages as they are.
 //
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
 // differentiated once, as the mean of all towers' losses by samples; what towers without samples

@@ -28,7 +28,7 @@ void require_recompute_scopes(const TowerRecord& tower, const std::vector<std::s
   for (int id = 0; id <= tower.loss.node().id(); ++id) {  // no gradients
     const Node& node = tower.graph->node(static_cast<std::size_t>(id));
     const std::string_view name = node.logical_name();
-    if (node.origin().tower != tower.number) continue;
+    if (node.origin().call != tower.call) continue;
     std::erase_if(unused, [&](const std::string& scope) {
       return !recompute_scope(name, {&scope, 1}).empty();
     });

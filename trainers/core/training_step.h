@@ -51,8 +51,8 @@ class TrainingStep {
   // Whether it has inputs on GPUs. Without any there is nothing to stage.
   bool stages() const { return stages_; }
   // `inputs`: all fields of the first tower, then of the next, with the rows of the form. One
-  // thread may stage while another runs, as Step::stage. Neither allocates anything, but for a
-  // trace. Returns none, and looks at nothing, if there is nothing to stage.
+  // thread may stage while another runs, as CompiledStep::stage. Neither allocates anything, but
+  // for a trace. Returns none, and looks at nothing, if there is nothing to stage.
   StagedFeeds stage(std::span<const Tensor> inputs, std::stop_token stop = {});
   // With the inputs that were staged. `rate` is fed to the placeholders, if there are any.
   void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
@@ -73,7 +73,7 @@ class TrainingStep {
   // Metric m of a tower, counted over all processes, that has samples.
   double value(std::size_t m, std::size_t tower) const;
 
-  Step* step_;
+  CompiledStep* step_;
   std::vector<std::pair<std::string, std::size_t>> gradients_;  // variable and fetch
   bool stages_;
   std::size_t metrics_, rates_;

@@ -54,8 +54,8 @@ GlyphPoint to_pixels(const Style& style, GlyphPoint p, CounterRandom& random) {
 // Squared distance of each pixel's centre to the nearest line so far.
 using Distances = std::array<float, kPixels>;
 
-// Lowers the distances around the segment a-b, within `reach` pixels of it.
-void draw_segment(Distances& distances, GlyphPoint a, GlyphPoint b, float reach) {
+// Lowers the distances around the line a-b, within `reach` pixels of it.
+void draw_line(Distances& distances, GlyphPoint a, GlyphPoint b, float reach) {
   const auto clip = [](float v) { return std::clamp(static_cast<int>(v), 0, kSide); };
   const int left = clip(std::min(a.x, b.x) - reach), right = clip(std::max(a.x, b.x) + reach + 1);
   const int top = clip(std::min(a.y, b.y) - reach), bottom = clip(std::max(a.y, b.y) + reach + 1);
@@ -103,7 +103,7 @@ std::uint8_t draw_digit(std::uint64_t key, std::uint8_t* image) {
     GlyphPoint from = to_pixels(style, stroke[0], random);
     for (std::size_t i = 1; i < stroke.size(); ++i) {
       const GlyphPoint to = to_pixels(style, stroke[i], random);
-      draw_segment(distances, from, to, style.half_width + .5f);
+      draw_line(distances, from, to, style.half_width + .5f);
       from = to;
     }
   }

@@ -49,7 +49,7 @@ struct TowerSpan {
 class Prefetcher {
  public:
   static constexpr std::int64_t kSlots = 3;
-  // Sends a batch to the step of its form, as Step::stage does.
+  // Sends a batch to the step of its form, as CompiledStep::stage does.
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
   // The first batch is that at `start`. `dataset` must outlive this. With `towers`,

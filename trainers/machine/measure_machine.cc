@@ -63,7 +63,7 @@ class Probe {
                              .logical_gpus = here_.logical_gpus,
                              .threads = here_.threads,
                              .all_workers = all_workers_});
-    Step& step = session.prepare({group(graph_, nodes)});
+    CompiledStep& step = session.prepare({group(graph_, nodes)});
     Interleaved timer;
     timer.add([&] { step.run(); });
     timer.run(2, runs, 0.1);

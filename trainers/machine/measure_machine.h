@@ -16,9 +16,9 @@ struct MeasuredDevices {
   int logical_gpus = 1;
 };
 
-// Times small steps on these devices: empty ones, chains of launches on one device and to and fro
-// between two, additions that touch up to so many bytes on one worker and on all, a shared
-// all-reduce, and copies between GPUs with a memory each. Takes a few seconds.
+// Times small steps on these devices: empty ones, and chains of launches on one device and to and
+// fro between two. It also times additions that touch up to so many bytes on one worker and on all,
+// a shared all-reduce, and copies between GPUs with a memory each. Takes a few seconds.
 MachineDescription measure_machine(const MeasuredDevices& here,
                                    std::int64_t largest_bytes = 128 << 20);
 

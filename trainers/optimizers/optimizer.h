@@ -57,9 +57,9 @@ class Optimizer {
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
     double weight_decay;  // Rule::weight_decay
-    // 0: the whole variable. Else slots and gradient are rows, which belong to its elements from
-    // part - 1 on; of a rule that takes_parts alone.
-    std::int64_t part;
+    // 0: the whole variable. Else slots and gradient are rows of a part of it, which begins with
+    // this element, counted from 1. Only of a rule that takes_parts.
+    std::int64_t part_from;
     // The norms of tensors (f64 scalars), each like the gradient; where that is a row of a part,
     // those of the tensors that processes have in parts. To be called at most once.
     std::function<std::vector<Output>(std::span<const Output>)> norms;
@@ -75,8 +75,8 @@ class Optimizer {
     // Heeds Update::weight_decay, by which weights shrink in proportion to themselves.
     bool takes_weight_decay = false;
     double weight_decay = 0;
-    // Heeds Update::part: element i of a variable changes by element i of gradient and slots alone,
-    // and by Update::norms.
+    // Heeds Update::part_from: element i of a variable changes by element i of gradient and slots
+    // alone, and by Update::norms.
     bool takes_parts = false;
     // Returns a node that waits for all that it adds. If it needs the variable's value it asks
     // Variable::read(), which sees what updates before it have written.
@@ -112,12 +112,12 @@ class Optimizer {
   //
   // Slots and updates lie beside their variables, whatever the scopes and setters around the call,
   // which place the constant learning rate alone. (In TensorFlow a variable without a device
-  // follows the call's scope, and slots count as load for setters.) Slots are not trainable,
-  // ignore control dependencies, and are named "<variable>/<slot>", without the variable scope of
+  // follows the call's scope, and slots count as load for setters.) Slots are not trainable and
+  // ignore control dependencies. They are named "<variable>/<slot>", without the variable scope of
   // the call and never made unique, as names are keys of checkpoints. Those of a replica are local
   // copies of tower 0's. A rule that counts steps gets one counter "<name>/step" per call (per
-  // replica), which moves once per run of the update, whatever the number of variables and
-  // towers, but in those that `unscaling` skips.
+  // replica). It moves once per run of the update, whatever the number of variables and towers, but
+  // not in those that `unscaling` skips.
   //
   // Throws InvalidArgument "No variables provided." for an empty list and "No gradients provided
   // for any variable: [...]" if all are empty; for a rate that is negative or not finite, and if a
@@ -197,9 +197,9 @@ struct AdamWOptions {
   double weight_decay = 0.01;
 };
 
-// AdamW in PyTorch's form (adam_update.h): before each step of Adam w -= rate * weight_decay * w,
-// but for variables of rank 0 and 1, such as biases and the gains of norms, which do not decay.
-// Slots "AdamW" (m) and "AdamW_1" (v).
+// AdamW in PyTorch's form (adam_update.h): before each step of Adam w -= rate * weight_decay * w.
+// Variables of rank 0 and 1, such as biases and the gains of norms, do not decay. Slots "AdamW" (m)
+// and "AdamW_1" (v).
 Optimizer adamw(LearningRate rate, AdamWOptions options = {});
 
 struct LambOptions {
@@ -213,8 +213,8 @@ struct LambOptions {
 // (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
 Optimizer lamb(LearningRate rate, LambOptions options = {});
 
-// Calls `apply` with a tower and the name of its update, as apply_gradients() does: once per tower
-// of the table, or for tower 0 alone if all share their variables.
+// Calls `apply` with a tower and the name of its update, as apply_gradients() does. It does so once
+// per tower of the table, or for tower 0 alone if all share their variables.
 Node& apply_to_towers(const GradientTable& gradients, At at,
                       const std::function<Node&(int, At)>& apply);
 

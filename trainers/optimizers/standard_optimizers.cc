@@ -15,8 +15,8 @@ namespace {
 // What an update changes, as it was before.
 Output updated_elements(const Optimizer::Update& u) {
   const Output whole = u.variable;
-  if (u.part == 0) return whole;
-  return slice(reshape(whole, {whole.shape().elements()}), {u.part - 1},
+  if (u.part_from == 0) return whole;
+  return slice(reshape(whole, {whole.shape().elements()}), {u.part_from - 1},
                {u.gradient.shape().elements()});
 }
 
@@ -31,7 +31,8 @@ Optimizer sgd(LearningRate rate, SgdOptions options) {
                     .takes_parts = true,
                     .update = [](const Optimizer::Update& u) -> Node& {
                       return sgd_update(u.variable, {u.gradient, u.factor}, u.rate,
-                                        {.weight_decay = u.weight_decay, .part = u.part}, u.at);
+                                        {.weight_decay = u.weight_decay, .part_from = u.part_from},
+                                        u.at);
                     }});
 }
 
@@ -46,10 +47,12 @@ Optimizer momentum(LearningRate rate, MomentumOptions options) {
        .weight_decay = options.weight_decay,
        .takes_parts = true,
        .update = [momentum = options.momentum, form](const Optimizer::Update& u) -> Node& {
-         return momentum_update(
-             u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
-             {.momentum = momentum, .weight_decay = u.weight_decay, .form = form, .part = u.part},
-             u.at);
+         return momentum_update(u.variable, u.slots[0], {u.gradient, u.factor}, u.rate,
+                                {.momentum = momentum,
+                                 .weight_decay = u.weight_decay,
+                                 .form = form,
+                                 .part_from = u.part_from},
+                                u.at);
        }});
 }
 
@@ -69,7 +72,7 @@ Optimizer rms_prop(LearningRate rate, RmsPropOptions options) {
                     .update = [factors](const Optimizer::Update& u) -> Node& {
                       RmsPropUpdateOptions own = factors;
                       own.weight_decay = u.weight_decay;
-                      own.part = u.part;
+                      own.part_from = u.part_from;
                       return rms_prop_update(u.variable, u.slots[0], u.slots[1],
                                              {u.gradient, u.factor}, u.rate, own, u.at);
                     }});
@@ -85,7 +88,7 @@ Optimizer adam(AdamOptions options) {
                     .takes_parts = true,
                     .update = [factors](const Optimizer::Update& u) -> Node& {
                       AdamUpdateOptions own = factors;
-                      own.part = u.part;
+                      own.part_from = u.part_from;
                       return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
                                          {u.gradient, u.factor}, u.rate, own, u.at);
                     }});
@@ -109,7 +112,7 @@ Optimizer adamw(LearningRate rate, AdamWOptions options) {
                     .update = [factors](const Optimizer::Update& u) -> Node& {
                       AdamUpdateOptions own = factors;
                       if (u.variable.shape().rank() >= 2) own.weight_decay = u.weight_decay;
-                      own.part = u.part;
+                      own.part_from = u.part_from;
                       return adam_update(u.variable, u.slots[0], u.slots[1], u.step,
                                          {u.gradient, u.factor}, u.rate, own, u.at);
                     }});
@@ -135,7 +138,7 @@ Optimizer lamb(LearningRate rate, LambOptions options) {
     const Output direction = decays ? value * u.weight_decay - negative : -negative;
     const std::vector<Output> tensors{value, direction}, norms = u.norms(tensors);
     const Output ratio = trust_ratio(norms[0], norms[1], u.factor, "trust_ratio");
-    return sgd_update(u.variable, {direction, ratio}, u.rate, {.part = u.part}, u.at);
+    return sgd_update(u.variable, {direction, ratio}, u.rate, {.part_from = u.part_from}, u.at);
   };
   return Optimizer({.name = "LAMB",
                     .rate = std::move(rate),

@@ -16,7 +16,7 @@ namespace belfry {
 
 // The predictor, compiled for one sample.
 struct TextSamples::Model {
-  Step& step;
+  CompiledStep& step;
   std::vector<Tensor> inputs;  // one sample
   std::vector<std::int32_t> begin;
 };

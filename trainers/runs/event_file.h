@@ -24,8 +24,8 @@ namespace belfry {
 // Since 1970.
 double unix_seconds();
 
-// Each record goes to the file by one call and is not held back, so that of a process that is
-// killed only the last record can be cut. Nothing is synced. All throw IoError naming the file.
+// Each record goes to the file by one call and is not held back. So of a process that is killed
+// only the last record can be cut. Nothing is synced. All throw IoError naming the file.
 class EventFile {
  public:
   using Clock = std::function<double()>;  // unix_seconds()

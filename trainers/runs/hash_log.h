@@ -14,9 +14,9 @@
 
 namespace belfry {
 
-// Adds a line behind every `every` steps: a hash of each combined gradient, for a trainer that
-// keeps them (TrainerOptions::keeps_gradients), and of each variable and optimizer slot of tower 0,
-// in the order of the graph.
+// Adds a line behind every `every` steps. It has a hash of each combined gradient, for a trainer
+// that keeps them (TrainerOptions::keeps_gradients). It has one of each variable and optimizer slot
+// of tower 0, in the order of the graph.
 class HashLog final : public Callback {
  public:
   HashLog(FileSystem& files, std::string path, std::int64_t every,

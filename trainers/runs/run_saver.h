@@ -54,7 +54,7 @@ class SaveOutcomes {
 };
 
 // Copies the state at the end of a step, before an evaluation, and writes it while training goes
-// on: one at a time, so that a save that comes too early waits. Saves at the end of the training,
+// on. Saves go one at a time, so one that comes too early waits. Saves at the end of the training,
 // too.
 class RunSaver final : public Callback {
  public:

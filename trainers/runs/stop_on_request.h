@@ -10,7 +10,7 @@ namespace belfry {
 
 class RunSaver;
 
-// Takes SIGINT, SIGTERM and SIGUSR1 from the beginning of training on, as long as it lives: the
+// Takes SIGINT, SIGTERM and SIGUSR1 from the beginning of training on, as long as it lives. The
 // step that is running is completed, then the training ends as Trainer::interrupt() says. SIGUSR2
 // saves and goes on.
 class StopOnRequest final : public Callback {

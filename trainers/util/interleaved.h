@@ -22,10 +22,10 @@ class Interleaved {
   void on_call(std::function<void(std::int64_t made, std::int64_t all)> f);
 
   // Calls each `warmup` times, then times `iterations` calls of each, in up to five rounds. In a
-  // round each is called before the first timed call until its data are in the caches and the
-  // workers of the others asleep: once, or for 100 us. Timed calls of a way that together take more
-  // than `seconds` are fewer, at least one in each round; after count_alike() neither depends on
-  // time. Throws what `work` throws.
+  // round each is called, once or for 100 us, before the first timed call. Then its data are in the
+  // caches and the workers of the others asleep. Timed calls of a way that together take more than
+  // `seconds` are fewer, at least one in each round; after count_alike() neither depends on time.
+  // Throws what `work` throws.
   void run(int warmup, int iterations, double seconds = std::numeric_limits<double>::infinity());
 
   // Of one call, in seconds: the median over all calls, and that of each round.

@@ -46,9 +46,9 @@ class LearningRate {
 
   // For people: "0.1", "cosine:0@90 from 0.1", "a function of the program's".
   std::string str() const;
-  // For comparisons (same_rates()): the same, but of a user's function its values at a fixed set of
-  // steps: the first ones, one in nine of the others, and the first of 128 epochs. `run` has the
-  // steps per epoch and in all. Throws as at() does.
+  // For comparisons (same_rates()). It is the same, but a user's function gives its values at a
+  // fixed set of steps: the first ones, one in nine of the others, and the first of 128 epochs.
+  // `run` has the steps per epoch and in all. Throws as at() does.
   std::string str(const StepInfo& run) const;
 
  private:

@@ -1,5 +1,6 @@
-// Learning rates that change by a rule. What they are at a step depends on its number alone, on the
-// steps per epoch and on those in all: so a resumed run has the rates of one that did not stop.
+// Learning rates that change by a rule. What they are at a step depends on its number, on the steps
+// per epoch and on those in all, and on nothing else. So a resumed run has the rates of one that
+// did not stop.
 #pragma once
 #include <functional>
 #include <optional>

@@ -24,9 +24,9 @@ class Communicators final : public GpuCommunicators {
   // Finalizes and destroys them; those that cannot be finalized are aborted.
   ~Communicators() override;
 
-  // Its streams are KernelStreams. In a capture there is one rank: what NCCL does for a rank alone,
-  // a copy, or nothing where `from` is `to`, the calling thread has enqueued when ncclAllReduce
-  // returns, so nothing is left in progress, and the graph does not refer to the communicator.
+  // Its streams are KernelStreams. In a capture there is one rank. For a rank alone NCCL makes a
+  // copy, or nothing where `from` is `to`. The calling thread has enqueued that when ncclAllReduce
+  // returns. So nothing is left in progress, and the graph does not refer to the communicator.
   // ncclCommGetAsyncError, which is asked then, calls nothing of CUDA.
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;

@@ -42,9 +42,9 @@ class StreamQueue final : public KernelQueue {
 
   // Enqueues that the host be told of the faults so far.
   void tell_faults();
-  // Throws for the first of those that the host was told of, in the order of their places: that in
-  // which they were asked for, where none took the place of one that is gone. The error is a
-  // FailedLaunch of their node, without a device.
+  // Throws for the first of those that the host was told of, in the order of their places. That is
+  // the order in which they were asked for, where none took the place of one that is gone. The
+  // error is a FailedLaunch of their node, without a device.
   void raise_fault() const;
   // Enqueues that there be none. While the host waits for nothing; a failure of the GPU has been
   // reported, or will be.

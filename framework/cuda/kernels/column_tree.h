@@ -1,5 +1,5 @@
 // Sums over the rows of [outer, leaves, columns], of values of any kind, by a balanced tree over
-// neighbours: the order of kernels::column_sums if a leaf is 8 rows.
+// neighbours. If a leaf is 8 rows, that is the order of kernels::column_sums.
 #pragma once
 #include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/launch.h"

@@ -1,5 +1,5 @@
-// Input that a kernel finds it cannot take while it runs, e.g. a label that is no class: the kernel
-// notes it and goes on, the host throws once it looks.
+// Input that a kernel finds it cannot take while it runs, e.g. a label that is no class. The kernel
+// notes it and goes on, and the host throws once it looks.
 #pragma once
 #include <cstdint>
 #include <functional>

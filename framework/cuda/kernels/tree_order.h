@@ -5,7 +5,7 @@
 
 namespace belfry::cuda {
 
-// How it is made with a stack: the sum of a group of up to `few` neighbours is put on it, and then
+// How it is made with a stack. The sum of a group of up to `few` neighbours is put on it, and then
 // so many times the last two sums are added. A group's sum is again the tree over its terms.
 template <int few, int most>
 struct TreeOrder {

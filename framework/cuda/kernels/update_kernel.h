@@ -108,10 +108,11 @@ struct UpdateKernel {
 template <template <class> class U>
 QueueRun update(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [make = U<T>::maker(plan.node()), part = plan.options<typename U<T>::Options>().part,
+    return [make = U<T>::maker(plan.node()),
+            part_from = plan.options<typename U<T>::Options>().part_from,
             size = plan.input(U<T>::kGradient).shape.elements()](const Pointers& p,
                                                                  KernelQueue& queue) {
-      const WorkRange range = part == 0 ? WorkRange{p.begin(), p.end()} : WorkRange{0, size};
+      const WorkRange range = part_from == 0 ? WorkRange{p.begin(), p.end()} : WorkRange{0, size};
       UpdateKernel<U<T>, T> kernel{make(Operands(p), queue),
                                    range.size(),
                                    true,
@@ -119,7 +120,8 @@ QueueRun update(KernelPlan& plan) {
                                    {}};
       kernel.packed = on_16_bytes(kernel.gradient);
       for (std::size_t k = 0; k < U<T>::kVariables; ++k) {
-        kernel.variable[k] = p.written<T>(k) + range.begin + (k == 0 && part > 0 ? part - 1 : 0);
+        kernel.variable[k] =
+            p.written<T>(k) + range.begin + (k == 0 && part_from > 0 ? part_from - 1 : 0);
         kernel.packed = kernel.packed && on_16_bytes(kernel.variable[k]);
       }
       launch(queue, kernel, grid_of_packs<T>(kernel.count));

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "belfry/framework/cuda/kernels/calls.h"
-#include "belfry/framework/cuda/kernels/where.h"
+#include "belfry/framework/cuda/libraries/where.h"
 #include "belfry/framework/cuda/runtime/handles.h"
 
 namespace belfry::cuda {

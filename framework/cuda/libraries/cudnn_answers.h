@@ -6,7 +6,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/kernels/calls.h"
-#include "belfry/framework/cuda/kernels/where.h"
+#include "belfry/framework/cuda/libraries/where.h"
 #include "belfry/framework/cuda/runtime/cuda_check.h"
 
 namespace belfry::cuda {

@@ -26,8 +26,8 @@ using PinnedMemory = Owned<void*, cudaFreeHost>;
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
-// Makes a physical GPU the current one of this thread, and the one before it again when it ends, if
-// the thread had used one: going to a GPU makes a context there, which takes memory.
+// Makes a physical GPU the current one of this thread. When it ends, it goes back to the GPU
+// before, if the thread had used one: going to a GPU makes a context there, which takes memory.
 class DeviceGuard {
  public:
   // Throws DeviceError if there is no such GPU.

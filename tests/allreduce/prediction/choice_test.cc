@@ -5,23 +5,17 @@
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/operand.h"
+#include "belfry/tests/allreduce/prediction/machines.h"
 
 namespace belfry {
 namespace choice_test {
 
 using testing::HasSubstr;
-
-std::vector<DeviceSpec> devices(const char* type, int count) {
-  std::vector<DeviceSpec> specs;
-  for (int i = 0; i < count; ++i) specs.push_back(DeviceSpec::local(type, i));
-  return specs;
-}
 
 TensorType floats(std::int64_t count) { return {{count}, DType::kF32}; }
 
@@ -31,24 +25,7 @@ double microseconds(const char* strategy, const std::vector<TensorType>& gradien
 }
 
 // 1 GB/s and 10 us between devices; kernels take 5 us and touch 10 bytes per ns.
-MachineDescription linked(int count) {
-  return {.devices = devices("GPU", count),
-          .launch_us = 5,
-          .bandwidth = {{1, 10, 10}},
-          .links = std::vector(static_cast<std::size_t>(count),
-                               std::vector<Link>(static_cast<std::size_t>(count), {10, 1}))};
-}
-
-// Two workers: alone 10 bytes per ns, together 16.
-MachineDescription shared(int count) {
-  return {.devices = devices("CPU", count),
-          .workers = 2,
-          .run_us = 1,
-          .launch_us = 0.5,
-          .wait_us = 0.25,
-          .share_us = 0.125,
-          .bandwidth = {{1, 10, 16}}};
-}
+MachineDescription linked(int count) { return machine_of_links(count, {10, 1}, 10); }
 
 // A copy of 4000 bytes takes 5 + 10 + 4 us; the sum reads 4000 and is written over the copy, which
 // counts twice: 5 + 1.2 us, as much as an assignment. There, add, back, assign.
@@ -85,7 +62,7 @@ TEST(Prediction, ACollectiveOverLinksExchangesFragments) {
 // it. The others add up alone - two read, one written - and each worker assigns one, the second
 // when it has seen the first's sum.
 TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
-  const MachineDescription machine = shared(2);
+  const MachineDescription machine = machine_of_workers(2);
   constexpr double kBytes = 262144;
   EXPECT_NEAR(microseconds("collective", {floats(65536)}, machine.devices, machine),
               1 + 0.5 + 0.125 + 4 * kBytes / 16e3, 1e-6);
@@ -99,7 +76,7 @@ TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
 
 // As a whole step on one worker: a sum of two is written, then assigned twice to what is not read.
 TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
-  MachineDescription machine = shared(2);
+  MachineDescription machine = machine_of_workers(2);
   machine.bandwidth[0].write = 3;
   machine.bandwidth[0].rewrite = 0.5;
   constexpr double kBytes = 262144;
@@ -113,7 +90,7 @@ TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
 // What the other worker wrote takes 0.15 ns a byte more: its variable, which the sum reads, and the
 // sum, which it assigns. As a whole step, that is better done by one worker.
 TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
-  MachineDescription machine = shared(2);
+  MachineDescription machine = machine_of_workers(2);
   machine.bandwidth[0].other_gbps = 4;
   constexpr double kBytes = 262144;
   const double fetch = kBytes * 0.15e-3, ahead = 0.25 + fetch;
@@ -128,7 +105,7 @@ TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
 
 // The update of a training step finds the workers awake.
 TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
-  MachineDescription machine = shared(2);
+  MachineDescription machine = machine_of_workers(2);
   machine.wake_us = 3;
   const auto whole = [&](std::int64_t elements) {
     return 1e6 * predict_reduction(*make_strategy("collective"), {floats(elements)},
@@ -144,7 +121,7 @@ TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
 // Two collectives on two workers, each at half of what both together reach; the longer goes on
 // alone.
 TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {
-  const MachineDescription machine = shared(2);
+  const MachineDescription machine = machine_of_workers(2);
   EXPECT_NEAR(microseconds("collective", {floats(1000), floats(1000)}, machine.devices, machine),
               1 + 0.5 + 2 * 16000 / 16e3, 1e-6);
   EXPECT_NEAR(microseconds("collective", {floats(1000), floats(2000)}, machine.devices, machine),
@@ -153,7 +130,7 @@ TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {
 
 // On four devices two workers have two each, and collectives take turns on them.
 TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
-  const MachineDescription machine = shared(4);
+  const MachineDescription machine = machine_of_workers(4);
   const std::vector<TensorType> four(4, floats(1000));
   EXPECT_NEAR(microseconds("collective", four, machine.devices, machine),
               1 + 2 * 0.5 + 4 * 32000 / 16e3, 1e-6);
@@ -161,7 +138,7 @@ TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
 
 // A TiB on each device.
 TEST(Prediction, AllocatesNothing) {
-  const MachineDescription machine = shared(2);
+  const MachineDescription machine = machine_of_workers(2);
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
     EXPECT_GT(
         predict_reduction(*make_strategy("collective"),
@@ -173,7 +150,7 @@ TEST(Prediction, AllocatesNothing) {
 TEST(Prediction, NamesADeviceThatTheMachineLacks) {
   MachineDescription machine = linked(2);
   try {
-    microseconds("naive", {floats(8)}, devices("GPU", 3), machine);
+    microseconds("naive", {floats(8)}, local_devices("GPU", 3), machine);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("GPU:2"));
@@ -204,19 +181,23 @@ TEST(Choice, DependsOnTheMachineAsThisTableSays) {
       {"slow_links", 1048576, "collective"}, {"slow_links", 25557032, "collective"},
   };
   for (const auto& [machine, elements, chosen] : table)
-    EXPECT_EQ(choose_strategy(names, {floats(elements)}, devices("GPU", 8), described(machine))
-                  .best()
-                  .strategy,
-              chosen)
+    EXPECT_EQ(
+        choose_strategy(names, {floats(elements)}, local_devices("GPU", 8), described(machine))
+            .best()
+            .strategy,
+        chosen)
         << machine << ", " << elements;
-  EXPECT_EQ(choose_strategy(names, {floats(1000000)}, devices("CPU", 4), shared(4)).best().strategy,
-            "collective");
+  EXPECT_EQ(
+      choose_strategy(names, {floats(1000000)}, local_devices("CPU", 4), machine_of_workers(4))
+          .best()
+          .strategy,
+      "collective");
 }
 
 TEST(Choice, ListsAllAndSaysWhyOneWasTaken) {
-  const StrategyChoice choice =
-      choose_strategy({"hierarchical", "collective", "naive"}, {floats(65536)}, devices("CPU", 3),
-                      shared(3), {.any = true, .reduction = Reduction::kSum});
+  const StrategyChoice choice = choose_strategy(
+      {"hierarchical", "collective", "naive"}, {floats(65536)}, local_devices("CPU", 3),
+      machine_of_workers(3), {.any = true, .reduction = Reduction::kSum});
   ASSERT_EQ(choice.predictions.size(), 3u);
   EXPECT_EQ(choice.best().strategy, "collective");
   EXPECT_TRUE(choice.best().canonical);
@@ -238,7 +219,8 @@ const StrategyRegistration loose{"choice_loose", [] { return std::make_unique<Lo
 TEST(Choice, TakesCanonicalStrategiesUnlessAnyMayServe) {
   const std::vector<std::string> names{"choice_loose", "naive"};
   const auto choose = [&](bool any) {
-    return choose_strategy(names, {floats(8)}, devices("CPU", 2), shared(2), {.any = any});
+    return choose_strategy(names, {floats(8)}, local_devices("CPU", 2), machine_of_workers(2),
+                           {.any = any});
   };
   EXPECT_EQ(choose(false).best().strategy, "naive");
   EXPECT_THAT(choose(false).str(), HasSubstr("choice_loose       left out (not canonical)"));
@@ -289,7 +271,8 @@ TEST(Choice, PredictsWhatItIsToldToMake) {
 
 TEST(Choice, FailsWithAllReasonsWhereNothingServes) {
   try {
-    choose_strategy({"hierarchical"}, {floats(8)}, devices("CPU", 3), shared(3), {.any = true});
+    choose_strategy({"hierarchical"}, {floats(8)}, local_devices("CPU", 3), machine_of_workers(3),
+                    {.any = true});
     FAIL() << "nothing was thrown";
   } catch (const InvalidArgument& error) {
     EXPECT_THAT(error.what(), HasSubstr("no strategy can serve 3 devices"));

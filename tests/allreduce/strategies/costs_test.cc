@@ -17,19 +17,19 @@ namespace costs_test {
 
 struct Costs {
   std::int64_t transfers = 0, bytes = 0;
-  int steps = 0;                   // transfers that wait for each other
+  int hops = 0;                    // transfers that wait for each other
   std::int64_t most_received = 0;  // by one device
   bool operator==(const Costs&) const = default;
 };
 
 void PrintTo(const Costs& c, std::ostream* out) {
-  *out << c.transfers << " transfers of " << c.bytes << " bytes, " << c.steps << " steps, "
+  *out << c.transfers << " transfers of " << c.bytes << " bytes, " << c.hops << " hops, "
        << c.most_received << " bytes into one device";
 }
 
 // The longest chain of transfers; a collective counts as the gather and the broadcast that its
 // records stand for.
-int steps_of(const Plan& plan) {
+int hops_of(const Plan& plan) {
   Indexed<PlanNode, int> depth(plan.nodes.size());
   for (const NodeIndex n : plan.nodes.indices()) {
     const PlanNode& node = plan.nodes[n];
@@ -57,7 +57,7 @@ Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& s
   }
   Session session(g.graph, {.device_count = {{"CPU", towers}}});
   const Plan& plan = *session.prepare(fetches).plan();
-  Costs costs{.steps = steps_of(plan)};
+  Costs costs{.hops = hops_of(plan)};
   std::map<int, std::int64_t> received;
   for (const TransferRecord& record : plan.transfers) {
     ++costs.transfers;
@@ -77,8 +77,8 @@ Costs expected(const std::string& name, std::int64_t towers, std::int64_t elemen
     return {2 * (towers - 1), all, towers == 2 ? 2 : 4, towers / 2 * bytes};
   if (name.starts_with("shuffle") || name.starts_with("pscpu") || name.starts_with("ring")) {
     const std::int64_t parts = name.ends_with("#3") ? 3 : 1;
-    const int steps = name.starts_with("ring") ? static_cast<int>(2 * (towers - 1)) : 2;
-    return {2 * (towers - 1) * std::min(parts * towers, elements), all, steps, even_share};
+    const int hops = name.starts_with("ring") ? static_cast<int>(2 * (towers - 1)) : 2;
+    return {2 * (towers - 1) * std::min(parts * towers, elements), all, hops, even_share};
   }
   if (name == "halving_doubling") {
     const auto members =
@@ -106,7 +106,7 @@ TEST(Costs, AreThoseOfTheFormulas) {
     }
 }
 
-// Lengths that nothing divides, and lengths below the number of segments.
+// Lengths that nothing divides, and lengths below the number of fragments.
 TEST(Costs, OfAnyLengthMoveTheSameBytes) {
   for (const int towers : {2, 3, 4, 6, 8})
     for (const char* spec : kSpecs) {
@@ -120,7 +120,7 @@ TEST(Costs, OfAnyLengthMoveTheSameBytes) {
         if (!halves || elements >= towers) {
           EXPECT_EQ(got.transfers, expected(spec, towers, elements).transfers)
               << spec << " of " << towers << ", " << elements << " elements";
-          EXPECT_EQ(got.steps, expected(spec, towers, elements).steps);
+          EXPECT_EQ(got.hops, expected(spec, towers, elements).hops);
         }
       }
     }

@@ -78,7 +78,7 @@ TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   SessionOptions options = on_gpus(2, 1);
   options.nccl_timeout_s = 1;
   Session session(gradients.graph, options);
-  Step& step = session.prepare(fetches);
+  CompiledStep& step = session.prepare(fetches);
   const auto error = [&](auto set_fault) {
     present.nccl_faults().reset();
     set_fault(present.nccl_faults());

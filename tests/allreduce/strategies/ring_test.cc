@@ -41,28 +41,28 @@ TEST(RingSchedule, RotatesTheOrderFromChunkToChunk) {
 
 // Segment (r + K - 2 - t) mod K is summed, (r + K - 1 - t) mod K is kept.
 TEST(RingSchedule, GoesThroughTheSegmentsBackwards) {
-  EXPECT_EQ(ring_reduce_segment(0, 3, 0), 1);
-  EXPECT_EQ(ring_reduce_segment(0, 3, 1), 0);
-  EXPECT_EQ(ring_reduce_segment(2, 3, 0), 0);
-  EXPECT_EQ(ring_gather_segment(0, 3, 0), 2);
-  EXPECT_EQ(ring_gather_segment(0, 3, 1), 1);
-  EXPECT_EQ(ring_gather_segment(1, 4, 2), 2);
+  EXPECT_EQ(ring_reduce_fragment(0, 3, 0), 1);
+  EXPECT_EQ(ring_reduce_fragment(0, 3, 1), 0);
+  EXPECT_EQ(ring_reduce_fragment(2, 3, 0), 0);
+  EXPECT_EQ(ring_gather_fragment(0, 3, 0), 2);
+  EXPECT_EQ(ring_gather_fragment(0, 3, 1), 1);
+  EXPECT_EQ(ring_gather_fragment(1, 4, 2), 2);
 }
 
-// After the last tick of the reduction, the tower of rank r holds the finished segment r, and each
-// segment that it takes is what its predecessor took one tick earlier.
+// After the last tick of the reduction, the tower of rank r holds the finished fragment r, and each
+// fragment that it takes is what its predecessor took one tick earlier.
 TEST(RingSchedule, PassesOnWhatArrivedATickAgo) {
   for (const int towers : {2, 3, 4, 6, 8})
     for (int rank = 0; rank < towers; ++rank) {
-      EXPECT_EQ(ring_reduce_segment(rank, towers, towers - 2), rank);
+      EXPECT_EQ(ring_reduce_fragment(rank, towers, towers - 2), rank);
       const int before = (rank + towers - 1) % towers;
       for (int tick = 1; tick < towers - 1; ++tick) {
-        EXPECT_EQ(ring_reduce_segment(rank, towers, tick),
-                  ring_reduce_segment(before, towers, tick - 1));
-        EXPECT_EQ(ring_gather_segment(rank, towers, tick),
-                  ring_gather_segment(before, towers, tick - 1));
+        EXPECT_EQ(ring_reduce_fragment(rank, towers, tick),
+                  ring_reduce_fragment(before, towers, tick - 1));
+        EXPECT_EQ(ring_gather_fragment(rank, towers, tick),
+                  ring_gather_fragment(before, towers, tick - 1));
       }
-      EXPECT_EQ(ring_gather_segment(rank, towers, 0), before);
+      EXPECT_EQ(ring_gather_fragment(rank, towers, 0), before);
     }
 }
 

@@ -1,7 +1,7 @@
 // A model of two variables on K towers, for tests of the verifier. Lines are made up, so that tests
-// can look for them: variables are built in model.cc, lines 41 (w) and 42 (b), gradients of tower t
-// in grad.cc, lines 50 + t (w) and 60 + t (b), reductions in reduce.cc:70, and updates of tower t
-// in update.cc, lines 80 + t.
+// can look for them. Variables are built in model.cc, lines 41 (w) and 42 (b). Gradients of tower t
+// are built in grad.cc, lines 50 + t (w) and 60 + t (b). Reductions are built in reduce.cc:70, and
+// updates of tower t in update.cc, lines 80 + t.
 #pragma once
 #include <functional>
 #include <string>

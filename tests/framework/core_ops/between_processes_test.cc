@@ -193,7 +193,7 @@ TEST(SumOverProcesses, OfAVariableIsAddedAndGatheredInTheVariable) {
       const std::vector<Output> own{v.read()};
       const Fetch write(assign(v, sum_over_processes(own, place, 1, false)));
       Session session(graph, {.threads = 1, .processes = processes});
-      Step& step = session.prepare({&write, 1});
+      CompiledStep& step = session.prepare({&write, 1});
       const Plan& plan = *step.plan();
       for (const PlanNode& node : plan.nodes) {
         if (node.op == &kAssign) {

@@ -219,7 +219,7 @@ TEST_F(DryRunTest, RunsNothingAndNamesTheDevice) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { session.run(y); }),
             cat("this session is a dry run, so nothing runs on ", gpu1,
                 "; prepare() plans, and a session without dry_run runs"));
-  Step& step = session.prepare({y});
+  CompiledStep& step = session.prepare({y});
   EXPECT_THAT(message_of<InvalidArgument>([&] { step.run(); }), HasSubstr(gpu1));
   EXPECT_THAT(message_of<InvalidArgument>([&] { session.read(v); }), HasSubstr(gpu1));
   EXPECT_THAT(message_of<InvalidArgument>([&] { session.write(v, Tensor({256}, DType::kF32)); }),

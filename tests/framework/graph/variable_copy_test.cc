@@ -28,7 +28,7 @@ TEST(Variable, ACopyStartsFromAValueBetweenTwoRuns) {
   for (int t = 1; t <= 20; ++t)
     copies.push_back(variable(graph, cat("tower", t, "/v"), {kCount}, {.copy_of = &v.node()}));
   Session session(graph);
-  Step& step = session.prepare({add});
+  CompiledStep& step = session.prepare({add});
   const std::jthread runs([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       step.run();

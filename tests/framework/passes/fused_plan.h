@@ -21,7 +21,7 @@ inline std::multiset<std::string> ops_of(const Plan& plan) {
 }
 
 // x is fed: its first dimension is the batch.
-inline Step& prepared(Session& session, const std::vector<Fetch>& fetches, Output x) {
+inline CompiledStep& prepared(Session& session, const std::vector<Fetch>& fetches, Output x) {
   return session.prepare(fetches, std::vector{FeedType{x, x.shape(), 0}});
 }
 
@@ -44,7 +44,7 @@ inline void expect_same_when_fused(const Graph& graph, Output x, const std::vect
   for (const bool fuses : {false, true}) {
     options.fuse = fuses;
     Session session(graph, options);
-    Step& step = prepared(session, fetches, x);
+    CompiledStep& step = prepared(session, fetches, x);
     step.run(std::vector{values});
     for (std::size_t i = 0; i < fetches.size(); ++i) {
       results[fuses].push_back(step.fetched(i));

@@ -62,7 +62,7 @@ TEST(FuseBias, WritesTheSumWhereItIsReadAlone) {
   for (const Activation& activation : kActivations) {
     const Net net(activation);
     Session session(net.graph, {.threads = 1});
-    const Step& step = test::prepared(session, {net.dx[0]}, net.x);
+    const CompiledStep& step = test::prepared(session, {net.dx[0]}, net.x);
     const bool reads_input = std::string(activation.name) != "Relu";
     for (const PlanNode& node : step.plan()->nodes)
       if (node.op == &kBiasRelu || node.op == &kBiasGelu || node.op == &kBiasSilu) {

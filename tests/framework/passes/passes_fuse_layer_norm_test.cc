@@ -62,7 +62,7 @@ TEST(FuseLayerNorm, TakesTheSumAndTheBiasBeforeItAndTheSumOfGradients) {
 TEST(FuseLayerNorm, WritesASumThatOthersReadAndNoOther) {
   const Net net;
   Session session(net.graph, {.threads = 1});
-  const Step& step = test::prepared(session, {net.y}, net.x);
+  const CompiledStep& step = test::prepared(session, {net.y}, net.x);
   std::multiset<std::size_t> outputs;
   for (const PlanNode& node : step.plan()->nodes)
     if (node.op == &kFusedLayerNorm) outputs.insert(node.types.size());
@@ -137,7 +137,7 @@ TEST(FuseLayerNorm, ChangesNoBitAndTakesNoMoreMemory) {
 TEST(FuseLayerNorm, IsExplained) {
   const Net net;
   Session session(net.graph, {.threads = 1});
-  const Step& step = test::prepared(session, net.fetches(), net.x);
+  const CompiledStep& step = test::prepared(session, net.fetches(), net.x);
   Explanation sum;
   explain_step(net.first.node(), *step.plan(), sum);
   EXPECT_TRUE(sum.fused_into.starts_with("FusedLayerNorm LayerNorm")) << sum.fused_into;

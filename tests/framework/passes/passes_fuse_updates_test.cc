@@ -103,7 +103,7 @@ TEST(FuseUpdates, WhatIsAddedToVariablesIsAddedAsItIsSummed) {
   const auto sums = all_reduce(std::vector{x, x + x});
   const Output first = assign_add(a, sums[0]).output(), second = assign_add(b, sums[1]).output();
   Session session(graph, {.threads = 1});
-  Step& step = session.prepare({first, second}, {{x, {2}}});
+  CompiledStep& step = session.prepare({first, second}, {{x, {2}}});
   EXPECT_EQ(count(*step.plan(), kFusedUpdate), 1);
   EXPECT_EQ(count(*step.plan(), kAssignAdd), 0);
   for (int i = 0; i < 2; ++i) step.run(std::vector{Tensor({2}, std::vector{1.f, 2.f})});
@@ -170,7 +170,7 @@ std::vector<float> after_a_run(const Graph& graph, const std::vector<Node*>& upd
   Session session(graph, {.fuse = fuse});
   std::vector<Fetch> fetches;
   for (Node* update : updates) fetches.emplace_back(*update);
-  Step& step = session.prepare(fetches);
+  CompiledStep& step = session.prepare(fetches);
   EXPECT_EQ(count(*step.plan(), kFusedUpdate), 0);
   step.run();
   std::vector<float> values;
@@ -299,7 +299,7 @@ TEST(FuseUpdates, DevicesThatAreOnlyDeclaredKeepTheirNodes) {
   std::vector<Node*> updates;
   for (std::size_t t = 0; t < 2; ++t) updates.push_back(&assign(v[t], sums[t]));
   Session session(graph, {.device_count = {{"GPU", 2}}, .dry_run = true});
-  const Step& step = session.prepare({group(graph, updates)}, {{x[0], {2}}, {x[1], {2}}});
+  const CompiledStep& step = session.prepare({group(graph, updates)}, {{x[0], {2}}, {x[1], {2}}});
   EXPECT_EQ(count(*step.plan(), kAllReduce), 1);
 }
 
@@ -366,7 +366,7 @@ class FusedBits : public ::testing::TestWithParam<Case> {
       types.push_back({gradient, {c.size}});
       feeds.push_back(values(c.size, static_cast<int>(feeds.size()), c.dtype));
     }
-    Step& step = session.prepare(std::vector<Fetch>{group(graph, updates)}, types);
+    CompiledStep& step = session.prepare(std::vector<Fetch>{group(graph, updates)}, types);
     EXPECT_EQ(count(*step.plan(), kFusedUpdate), fuse ? 1 : 0);
     for (int i = 0; i < 3; ++i) step.run(feeds);
     std::vector<Tensor> results;
@@ -443,7 +443,7 @@ TEST(FuseUpdates, AnAllReduceOfVariablesIsMadeInPlace) {
   std::vector<Node*> writes;
   for (std::size_t t = 0; t < v.size(); ++t) writes.push_back(&assign(v[t], sums[t]));
   Session session(graph, {.device_count = {{"CPU", kTowers}}});
-  Step& step = session.prepare({group(graph, writes)});
+  CompiledStep& step = session.prepare({group(graph, writes)});
   EXPECT_EQ(step.plan()->arena_bytes, std::vector<std::int64_t>(kTowers, 0));
   step.run();
   step.run();

@@ -93,7 +93,7 @@ TEST(GroupedCopies, OfTowersThatDoNotMeetLeaveAGpuOneSegment) {
   const Variable v = variable(graph, "v", {4}, {.initializer = init::zeros(), .trainable = false});
   Node& update = assign_add(v, add_n(sources));
   Session session(graph, on_gpus({1, 2}));
-  Step& step = session.prepare({results[0], results[1], update});
+  CompiledStep& step = session.prepare({results[0], results[1], update});
   EXPECT_EQ(captured(*step.plan()), 1);
   EXPECT_EQ(cut_segments(*step.plan()).size(), 1u);
   for (int i = 0; i < 4; ++i) step.run();

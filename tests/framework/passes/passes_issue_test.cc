@@ -1,5 +1,5 @@
-// Command lists are followed here by a model of threads and streams, which take turns at random:
-// whatever the order, each launch must run behind what it depends on, and all must run.
+// A model of threads and streams, which take turns at random, follows command lists here. Whatever
+// the order, each launch must run behind what it depends on, and all must run.
 #include <deque>
 #include <map>
 #include <random>

@@ -8,7 +8,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
@@ -114,7 +114,8 @@ void expect_the_bits_of_batches(int groups) {
   Session packed(net.graph, {.threads = 2, .all_workers = true, .shards_per_device = 4}),
       plain(net.graph, {.threads = 1});
   for (const Variable& w : net.w) plain.write(w, packed.read(w));
-  Step& step = packed.prepare({net.y, net.gradient[0]}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
+  CompiledStep& step =
+      packed.prepare({net.y, net.gradient[0]}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
   step.run(std::vector{images(8, 0)});
   for (std::int64_t shard = 0; shard < 4; ++shard) {
     const Tensor part = images(2, static_cast<float>(shard * 2 * 8 * 8 * 16));
@@ -150,7 +151,7 @@ TEST(PackWeights, FollowsTheVersionsOfAVariable) {
     Net net;
     Session session(net.graph,
                     {.threads = 1, .shards_per_device = 4, .reference_kernels = reference});
-    Step& step = session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
+    CompiledStep& step = session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
     for (int i = 0; i < 3; ++i) step.run(std::vector{images(8, 0)});
     results.push_back(step.fetched(0));
     results.back().mutable_raw();

@@ -69,7 +69,7 @@ TEST(Ranks, SeeCollectivesInOneOrderWhateverIsReadyFirst) {
     fetches.insert(fetches.end(), sums.begin(), sums.end());
   }
   Session session(graph, on_gpus({3, 1}));
-  Step& step = session.prepare(fetches);
+  CompiledStep& step = session.prepare(fetches);
   const auto strands = collectives_of(*step.plan());
   ASSERT_EQ(strands.size(), 3u);
   for (const auto& [device, collectives] : strands) {
@@ -128,7 +128,7 @@ TEST(Ranks, AreLogicalGpusWhereNcclServesSeveralOnOne) {
   const test::UseGpus use(gpus);
   const Towers model("GPU", 4, true);
   Session session(model.graph, on_gpus({2, 2}));
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   EXPECT_EQ(collectives_of(*step.plan()).size(), 4u);
   step.run(model.feeds(0));
   EXPECT_EQ(gpus.calls().all_reduces, 8) << "once to connect, once to run";

@@ -36,7 +36,7 @@ struct Net {
       fetches.emplace_back(gradient);
   }
 
-  Step& prepare(Session& session) const {
+  CompiledStep& prepare(Session& session) const {
     return session.prepare(fetches, std::vector{FeedType{x, x.shape(), 0}});
   }
 
@@ -66,7 +66,7 @@ TEST(Rebuild, GivesTheSameBitsInLessMemory) {
       std::int64_t bytes[2];
       for (const bool on : {false, true}) {
         Session session(net.graph, {.threads = 1, .shards_per_device = shards, .fuse = on});
-        Step& step = net.prepare(session);
+        CompiledStep& step = net.prepare(session);
         EXPECT_EQ(rebuilt_in(*step.plan()).empty(), !on);
         step.run(std::vector{x});
         for (std::size_t i = 0; i < net.fetches.size(); ++i)

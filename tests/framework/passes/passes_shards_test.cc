@@ -45,7 +45,7 @@ struct Net {
       updates.emplace_back(assign_sub(all[i], gradient[i] * 0.1));
   }
 
-  Step& prepare(Session& session, std::vector<Fetch> fetches, std::int64_t samples) const {
+  CompiledStep& prepare(Session& session, std::vector<Fetch> fetches, std::int64_t samples) const {
     return session.prepare(fetches, std::vector{FeedType{x, {samples, x.shape()[1]}, 0}});
   }
 
@@ -118,7 +118,7 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
         std::vector<Fetch> fetches{net.loss, net.out};
         fetches.insert(fetches.end(), net.gradient.begin(), net.gradient.end());
         fetches.insert(fetches.end(), net.updates.begin(), net.updates.end());
-        Step& step = net.prepare(session, fetches, samples);
+        CompiledStep& step = net.prepare(session, fetches, samples);
         for (int run = 0; run < 3; ++run) step.run(feeds);
         for (std::size_t i = 0; i < 2 + net.gradient.size(); ++i) {
           const Tensor& found = step.fetched(i);
@@ -185,7 +185,7 @@ TEST(Shards, DivideSumsOfIntegersOnce) {
   const Output x = placeholder(graph, "x", DType::kI32, {kUnknown});
   const Output half = reduce_sum(x) / 2;
   Session session(graph, {.threads = 1, .shards_per_device = 2});
-  Step& step = session.prepare({half}, {FeedType{x, {2}, 0}});
+  CompiledStep& step = session.prepare({half}, {FeedType{x, {2}, 0}});
   step.run(std::vector{Tensor({2}, std::vector<std::int32_t>{1, 1})});
   EXPECT_EQ(step.fetched(0).item<std::int32_t>(), 1);
 }
@@ -198,7 +198,7 @@ TEST(Shards, AddAndApplySixteenBits) {
   const Variable v = variable(graph, "v", {kColumns}, {.dtype = DType::kBF16});
   Node& update = assign(v, reduce_sum(cast(x, DType::kBF16), {0}));
   Session session(graph, {.threads = 2, .all_workers = true, .shards_per_device = 2});
-  Step& step = session.prepare({update}, {FeedType{x, {4, kColumns}, 0}});
+  CompiledStep& step = session.prepare({update}, {FeedType{x, {4, kColumns}, 0}});
   Tensor rows(Shape{4, kColumns}, DType::kF32);
   for (std::int64_t i = 0; i < 4 * kColumns; ++i)
     rows.mutable_data<float>()[at(i)] = static_cast<float>(i % kColumns % 64);
@@ -215,7 +215,7 @@ TEST(Shards, GatherForOpsWithoutARule) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});
   const Output y = transpose(relu(x));
   Session session(graph, {.threads = 1, .shards_per_device = 2});
-  Step& step = session.prepare({y}, {FeedType{x, {3, 2}, 0}});
+  CompiledStep& step = session.prepare({y}, {FeedType{x, {3, 2}, 0}});
   EXPECT_EQ(count(*step.plan(), kGatherShards), 1);
   step.run(std::vector{Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6})});
   EXPECT_THAT(step.fetched(0).data<float>(), ElementsAre(1, 3, 5, 2, 4, 6));
@@ -241,7 +241,7 @@ void expect_equal_masks(DType dtype) {
       ones.emplace_back(Shape{rows, 5}, std::vector<float>(static_cast<std::size_t>(rows * 5), 1));
     }
     Session session(graph, {.device_count = {{"CPU", devices}}, .shards_per_device = 4 / devices});
-    Step& step = session.prepare(fetches, feeds);
+    CompiledStep& step = session.prepare(fetches, feeds);
     step.run(ones);
     std::vector<float>& all = found.emplace_back();
     for (std::size_t i = 0; i < fetches.size(); ++i)

@@ -77,7 +77,7 @@ TEST_F(WholeGraphTest, AWriteThatIsNotRunYetDecidesWhereItsVariableIs) {
   for (const bool loss_first : {true, false}) {
     Session session(graph, {.device_count = {{"GPU", 1}}, .dry_run = true});
     session.prepare({loss_first ? loss.node() : update});
-    const Step& last = session.prepare({loss_first ? update : loss.node()});
+    const CompiledStep& last = session.prepare({loss_first ? update : loss.node()});
     EXPECT_EQ(session.placement(v.ref()), cpu(0)) << loss_first;
     EXPECT_EQ(session.devices()[at(device_of(*last.plan(), loss_first ? update.output() : loss))],
               loss_first ? cpu(0) : gpu(0));
@@ -105,7 +105,7 @@ TEST_F(WholeGraphTest, WhatIsFedIsWhereItWouldBeComputed) {
   DeviceScope scope(graph, "/cpu:2");
   const Output y = identity(x, "y");
   const auto fed = session();
-  const Step& step = fed->prepare({y}, {{x, {2}}});
+  const CompiledStep& step = fed->prepare({y}, {{x, {2}}});
   EXPECT_EQ(step.plan()->nodes[0].device(), 3);
   EXPECT_EQ(fed->placement(x), cpu(3));
 }

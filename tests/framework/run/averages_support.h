@@ -62,7 +62,7 @@ struct Averaging {
   }
   // Of step `number`.
   std::vector<Tensor> feeds(int number) const { return feeds_of_towers(x.size(), number); }
-  Step& step(Session& session, std::size_t form = 0) const {
+  CompiledStep& step(Session& session, std::size_t form = 0) const {
     std::vector<Fetch> fetches(losses.begin(), losses.end());
     fetches.emplace_back(*forms[form]);
     return session.prepare(fetches, feed_types());

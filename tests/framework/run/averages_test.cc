@@ -54,7 +54,7 @@ TEST(AveragesOf, SharedReplicasOfHostsHaveTheBitsOfCpus) {
       updates.push_back(&assign_sub(replicas[at(i)], y * 0.5));
     }
     Session session(graph, on_gpus({1, 1}, 2));
-    Step& step = session.prepare({group(graph, updates)}, {{x, {3}}});
+    CompiledStep& step = session.prepare({group(graph, updates)}, {{x, {3}}});
     for (int i = 0; i < 5; ++i) {
       if (i == 3) session.write(replicas[1], floats({3, 2, 1}));
       EXPECT_EQ(session.shares_storage(replicas[1]), i < 3);
@@ -99,7 +99,7 @@ TEST(AveragesOf, CollectivesOfHostsHaveTheBitsOfCpus) {
       SessionOptions options = on_gpus({2, 1}, 2);
       options.fuse = fuse;
       Session session(graph, options);
-      Step& step = session.prepare({group(graph, updates)}, {{x[0], {3}}, {x[1], {3}}});
+      CompiledStep& step = session.prepare({group(graph, updates)}, {{x[0], {3}}, {x[1], {3}}});
       for (int i = 0; i < 4; ++i) {
         const auto number = static_cast<float>(i);
         const Tensor feeds[] = {floats({number, 1, -1}), floats({2, -number, 0.5f})};
@@ -130,7 +130,7 @@ TEST_F(Averages, AreReadByOtherSteps) {
 
 TEST_F(Averages, AreReadByStepsThatShareTheSession) {
   Session& on = session();
-  Step& twice = on.prepare({model.twice}, {}, {.locks = LockDuration::kEachVariable});
+  CompiledStep& twice = on.prepare({model.twice}, {}, {.locks = LockDuration::kEachVariable});
   for (int i = 0; i < 4; ++i) {
     model.train(on, i, i + 1);
     twice.run();

@@ -53,7 +53,7 @@ TEST_F(FeedsTest, ThatAreMissingAreNamed) {
 }
 
 TEST_F(FeedsTest, OfAStepAreCheckedAtEachRun) {
-  Step& step = session.prepare({sum}, {{x, {2}}, {y, {2}}});
+  CompiledStep& step = session.prepare({sum}, {{x, {2}}, {y, {2}}});
   const Tensor good[] = {floats({1, 2}), floats({10, 20})};
   step.run(good);
   EXPECT_EQ(step.fetched(0), floats({11, 22}));
@@ -93,7 +93,7 @@ TEST_F(FeedsTest, EachShapeIsCompiledOnceAndKept) {
   const Output z = add_n({x, x});
   const FeedType two{x, {2}}, three{x, {3}};
   const Fetch fetch(z);
-  Step* const first = &session.prepare({&fetch, 1}, {&two, 1});
+  CompiledStep* const first = &session.prepare({&fetch, 1}, {&two, 1});
   EXPECT_NE(&session.prepare({&fetch, 1}, {&three, 1}), first);
   EXPECT_EQ(&session.prepare({&fetch, 1}, {&two, 1}), first);
 }

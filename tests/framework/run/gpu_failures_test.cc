@@ -47,7 +47,7 @@ TEST_F(GpuFailureTest, AtAnyLaunchReleasesEveryLaneThreeStepsRunning) {
     const std::vector<Tensor> expected = on_cpus(2, 3);
     const auto made = session(model, layout);
     const SavedVariables first(*made, model.variables());
-    Step& step = made->prepare(model.fetches(), model.feed_types());
+    CompiledStep& step = made->prepare(model.fetches(), model.feed_types());
     const std::vector<Tensor> feeds = model.feeds(0);
     for (int l = 0; l < std::ssize(step.plan()->launches); ++l) {
       for (int i = 0; i < 3; ++i) {
@@ -89,7 +89,7 @@ TEST_F(GpuFailureTest, AtAnyLaunchLeavesWhatWaitsForItUndone) {
   const Towers model("GPU", 2);
   const auto made = session(model, {2, 1});
   const SavedVariables first(*made, model.variables());
-  Step& step = made->prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = made->prepare(model.fetches(), model.feed_types());
   const Plan& plan = *step.plan();
   std::size_t on_other_gpus = 0;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
@@ -142,7 +142,7 @@ TEST(GpuStepFailures, ThatFailsOnceAGpuHasBegunToWriteClosesTheSessionUntilAllIt
     options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
     Session session(model.graph, options);
     const SavedVariables first(session, model.variables);
-    Step& step = session.prepare({*model.train});
+    CompiledStep& step = session.prepare({*model.train});
     const Plan& plan = *step.plan();
     for (int l = 0; l < std::ssize(plan.launches); ++l) {
       if (plan.node(plan.launches[at(l)].node).writes() == 0) continue;
@@ -174,7 +174,7 @@ TEST(GpuStepFailures, ThatFailsBeforeItWritesLeavesTheSessionIntact) {
   options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
   Session session(model.graph, options);
   const SavedVariables first(session, model.variables);
-  Step& step = session.prepare({*model.train});
+  CompiledStep& step = session.prepare({*model.train});
   ASSERT_EQ(step.plan()->node(step.plan()->launches[0].node).writes(), 0);
   fault.broken = 0;
   EXPECT_THROW(step.run(), DeviceError);
@@ -199,7 +199,7 @@ struct Classifiers {
     }
     train = &group(graph, updates);
   }
-  Step& step(Session& session) const {
+  CompiledStep& step(Session& session) const {
     std::vector<FeedType> types;
     for (const Output& of_tower : x) types.push_back({of_tower, {5, 4}});
     for (const Output& of_tower : labels) types.push_back({of_tower, {5}});
@@ -290,7 +290,7 @@ TEST_F(GpuFailureTest, OfAGpuIsNoticedWhileTheHostWaits) {
   const Towers model("GPU", 2);
   const auto made = session(model, {2, 1});
   const std::vector<Tensor> expected = on_cpus(2, 3);
-  Step& step = made->prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = made->prepare(model.fetches(), model.feed_types());
   const SavedVariables first(*made, model.variables());
   for (int i = 0; i < 3; ++i) {
     gpus.fail(1, "fell off the bus");

@@ -162,7 +162,7 @@ TEST(GpuProcesses, EndTogetherWhenAMessageOfOneFails) {
   const auto said = failures(2, [&](const Group& processes) {
     const SumByMessages sums(processes->place());
     Session session(sums.graph, share_of(processes, {1, 1}));
-    Step& step = session.prepare({sums.sum});
+    CompiledStep& step = session.prepare({sums.sum});
     for (int i = 0; i < 4; ++i) {
       step.run();
       good += step.fetched(0).data<float>()[0] == 3;
@@ -182,7 +182,7 @@ TEST(GpuProcesses, EndWhenAnotherHasEndedThem) {
   const auto said = failures(2, [&](const Group& processes) {
     const Sums sums(processes->place(), 1, false);
     Session session(sums.graph, share_of(processes, {1, 1}));
-    Step& step = session.prepare(sums.fetches);
+    CompiledStep& step = session.prepare(sums.fetches);
     step.run();
     if (processes->rank() == 0) return step.run();
     processes->end_others("its data are gone");
@@ -243,7 +243,7 @@ TEST(GpuProcesses, NameTheProcessThatIsLateAndWhatItComputes) {
               };
         };
         Session session(graph, options);
-        Step& step = session.prepare({&sum, 1}, std::vector<FeedType>{{x, {4}}});
+        CompiledStep& step = session.prepare({&sum, 1}, std::vector<FeedType>{{x, {4}}});
         said[at(processes->rank())] = message_of<StallError>(
             [&] { step.run(std::vector<Tensor>{Tensor({4}, DType::kF32)}); });
         if (processes->rank() == 0) processes->end_others(said[0]);  // as programs do

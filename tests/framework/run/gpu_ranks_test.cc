@@ -138,9 +138,9 @@ TEST(GpuRanks, ShareCommunicatorsBetweenSteps) {
   const test::UseGpus use(gpus);
   const Towers model("GPU", 2, true);
   Session session(model.graph, on_gpus({2, 1}));
-  Step& all = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& all = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Fetch> train{*model.train};
-  Step& update = session.prepare(train, model.feed_types());
+  CompiledStep& update = session.prepare(train, model.feed_types());
   for (int i = 0; i < 3; ++i) {
     all.run(model.feeds(i));
     update.run(model.feeds(i));
@@ -153,7 +153,7 @@ TEST(GpuRanks, AllocateAndConnectNothingInASteadyStep) {
   const test::UseGpus use(gpus);
   const Towers model("GPU", 4, true);
   Session session(model.graph, on_gpus({2, 2}));
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0);
   for (int i = 0; i < 3; ++i) step.run(feeds);  // the second and the third capture
   const test::StandInGpus::Calls before = gpus.calls();
@@ -180,7 +180,7 @@ class GpuRankFailures : public ::testing::TestWithParam<Layout> {
     SessionOptions options = on_gpus(layout);
     options.nccl_timeout_s = kTimeout;
     Session session(model.graph, options);
-    Step& step = session.prepare(model.fetches(), model.feed_types());
+    CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
     const SavedVariables first(session, model.variables());
     for (int i = 0; i < 3; ++i) {
       faults.reset();
@@ -248,7 +248,7 @@ class GpuRankSegments : public ::testing::Test {
   test::NcclFaults& faults = gpus.nccl_faults();
   const Towers model{"GPU", 2, true};
   Session session;
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
 };
 
 TEST_F(GpuRankSegments, ThatCannotBeCapturedNameTheCollectiveAndLeaveTheStepIntact) {
@@ -285,7 +285,7 @@ TEST_F(GpuRankSegments, AreWatchedWhereTheyAreReplayed) {
 
 TEST_F(GpuRankSegments, OfAllStepsEndBeforeTheCommunicators) {
   const std::vector<Fetch> train{*model.train};
-  Step& update = session.prepare(train, model.feed_types());
+  CompiledStep& update = session.prepare(train, model.feed_types());
   const SavedVariables first(session, model.variables());
   for (int i = 0; i < 4; ++i) {
     step.run(model.feeds(i));
@@ -312,7 +312,7 @@ TEST(GpuRanks, AreAbortedAfterAnyFailure) {
   options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
   Session session(model.graph, options);
   const SavedVariables first(session, model.variables());
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0), expected = on_cpus(4, 2);
   for (int l = 0; l < std::ssize(step.plan()->launches); l += kSanitized ? 5 : 1) {
     for (int i = 0; i < 3; ++i) {
@@ -365,7 +365,7 @@ TEST(GpuRanks, OfAPlanThatReplacesAnotherHearOfFailures) {
     updates.emplace_back(sgd_update(w[t], sums[0][t], constant(graph, 0.1)));
   }
   Session session(graph, on_gpus({2, 2}));
-  Step& step = session.prepare(updates);
+  CompiledStep& step = session.prepare(updates);
   step.run();
   ASSERT_TRUE(session.shares_storage(w[1]));
   session.write(w[1], session.read(w[0]));
@@ -384,7 +384,7 @@ TEST(GpuRanks, AreTraced) {
   const test::UseGpus use(gpus);
   const Towers model("GPU", 4, true);
   Session session(model.graph, on_gpus({2, 2}));
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   Trace trace;
   step.run(model.feeds(0), {.trace = &trace});
   EXPECT_THAT(trace.str(),

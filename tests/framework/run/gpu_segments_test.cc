@@ -53,7 +53,7 @@ struct DroppingTowers {
     }
   }
 
-  Step& step(Session& session) const {
+  CompiledStep& step(Session& session) const {
     std::vector<Fetch> fetches(losses.begin(), losses.end());
     for (Node* update : updates) fetches.emplace_back(*update);
     std::vector<FeedType> types{{fed_rate, {}}};
@@ -74,7 +74,7 @@ struct DroppingTowers {
   // Losses, and then the variables.
   std::vector<Tensor> results(Session& session) const {
     std::vector<Tensor> all;
-    Step& run = step(session);
+    CompiledStep& run = step(session);
     for (std::size_t t = 0; t < losses.size(); ++t) all.emplace_back(run.fetched(t).item<float>());
     for (const Variable v : variables()) all.push_back(session.read(v));
     return all;
@@ -118,7 +118,7 @@ TEST(GpuSegments, TrainToTheBitsOfCpus) {
     const test::UseGpus use(gpus);
     const DroppingTowers model("GPU", layout.devices());
     Session session(model.graph, on_gpus(layout));
-    Step& step = model.step(session);
+    CompiledStep& step = model.step(session);
     for (int i = 0; i < kSteps; ++i) {
       step.run(model.feeds(i));
       EXPECT_EQ(model.results(session), expected[at(i)]) << "step " << i;
@@ -137,7 +137,7 @@ TEST(GpuSegments, AreAllOfAStepOnOneGpu) {
   const test::UseGpus use(gpus);
   const DroppingTowers model("GPU", 4);
   Session session(model.graph, on_gpus({1, 4}));
-  Step& step = model.step(session);
+  CompiledStep& step = model.step(session);
   for (int i = 0; i < 5; ++i) {
     const test::StandInGpus::Calls before = gpus.calls();
     step.run(model.feeds(i));
@@ -159,7 +159,7 @@ TEST(GpuSegments, HoldWhatNcclDoesForOneGpu) {
     const test::UseGpus use(gpus);
     const DroppingTowers model("GPU", layout.devices(), true);
     Session session(model.graph, on_gpus(layout));
-    Step& step = model.step(session);
+    CompiledStep& step = model.step(session);
     for (int i = 0; i < 4; ++i) {
       step.run(model.feeds(i));
       EXPECT_EQ(model.results(session), expected[at(i)]) << "step " << i;
@@ -177,7 +177,7 @@ TEST(GpuSegments, EndWhereSeveralRanksMeet) {
     const test::UseGpus use(gpus);
     const DroppingTowers model("GPU", layout.devices(), true);
     Session session(model.graph, on_gpus(layout));
-    Step& step = model.step(session);
+    CompiledStep& step = model.step(session);
     for (int i = 0; i < 4; ++i) step.run(model.feeds(i));
     int alone = 0;
     for (const Segment& segment : cut_segments(*step.plan()))
@@ -198,7 +198,7 @@ TEST(GpuSegments, AreNotReplayedWhereARunIsTraced) {
   const auto expected = on_cpus(2, 5);
   const DroppingTowers model("GPU", 2);
   Session session(model.graph, on_gpus({1, 2}));
-  Step& step = model.step(session);
+  CompiledStep& step = model.step(session);
   for (int i = 0; i < 5; ++i) {
     Trace trace;
     step.run(model.feeds(i), {.trace = i == 0 || i == 3 ? &trace : nullptr});
@@ -254,7 +254,7 @@ TEST(GpuSegments, LeaveFeedsStagedForAPlanThatReplacesTheirs) {
     SessionOptions options = on_gpus({1, 2}, 2);
     if (type[0] == 'C') options = {.device_count = {{"CPU", 2}}, .threads = 1};
     Session session(model.graph, options);
-    Step& step = model.step(session);
+    CompiledStep& step = model.step(session);
     step.run(model.feeds(0));
     StagedFeeds first = step.stage(model.feeds(1)), second = step.stage(model.feeds(2));
     session.write(model.w[1], Tensor({4, 3}, std::vector<float>(12, 0.25f)));
@@ -281,11 +281,11 @@ TEST(GpuSegments, AreCapturedAgainWhenTheArenaMoves) {
     SessionOptions options = on_gpus({1, 2}, 2);
     if (type[0] == 'C') options = {.device_count = {{"CPU", 2}}, .threads = 1};
     Session session(model.graph, options);
-    Step& step = model.step(session);
+    CompiledStep& step = model.step(session);
     for (int i = 0; i < 5; ++i) step.run(model.feeds(i));
     StagedFeeds staged = step.stage(model.feeds(5));
     const Fetch fetch(large);
-    Step& other = session.prepare({&fetch, 1});
+    CompiledStep& other = session.prepare({&fetch, 1});
     other.run();
     step.run(std::move(staged), model.feeds(5));
     for (int i = 6; i < 10; ++i) {
@@ -313,7 +313,7 @@ TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
     options.plan_hook = [&](Plan& plan) { fault.put_into(plan); };
     Session session(model.graph, options);
     const SavedVariables first(session, model.variables());
-    Step& step = model.step(session);
+    CompiledStep& step = model.step(session);
     for (int l = 0; l < std::ssize(step.plan()->launches); ++l) {
       const Launch& launch = step.plan()->launches[at(l)];
       if (!launch.enqueue) continue;
@@ -357,7 +357,7 @@ TEST(GpuSegments, ThatCannotBeCapturedSayWhyAndLeaveTheStepIntact) {
         };
   };
   Session session(model.graph, options);
-  Step& step = model.step(session);
+  CompiledStep& step = model.step(session);
   step.run(model.feeds(0));
   allocates = true;
   EXPECT_THAT(message_of<DeviceError>([&] { step.run(model.feeds(1)); }), HasSubstr("(900)"));
@@ -378,7 +378,7 @@ class GpuSegmentWaitsTest : public ::testing::TestWithParam<Layout> {
     const test::UseGpus use(gpus);
     const DroppingTowers model("GPU", GetParam().devices());
     Session session(model.graph, on_gpus(GetParam()));
-    Step& step = model.step(session);
+    CompiledStep& step = model.step(session);
     for (int i = 0; i < 2; ++i) step.run(model.feeds(i));
     std::vector<std::vector<Tensor>> all;
     for (int i = 0; i < 2; ++i) {

@@ -56,7 +56,7 @@ TEST(GpuStep, GivesTheBitsOfCpusWithGroupedUpdates) {
       }
     }
     Session session(graph, options);
-    Step& step = session.prepare({group(graph, updates)});
+    CompiledStep& step = session.prepare({group(graph, updates)});
     for (int i = 0; i < 4; ++i) step.run();
     std::vector<Tensor> all;
     for (const Variable v : variables) all.push_back(session.read(v));
@@ -90,7 +90,7 @@ TEST(GpuStep, WaitsForNothingAndAllocatesNothingInASteadyStep) {
   const test::UseGpus use(gpus);
   const Towers model("GPU", 4);
   Session session(model.graph, on_gpus({2, 2}));
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   const std::vector<Tensor> feeds = model.feeds(0);
   for (int i = 0; i < 3; ++i) step.run(feeds);  // the second and the third capture
   const test::StandInGpus::Calls before = gpus.calls();
@@ -115,7 +115,7 @@ TEST(GpuStep, RecordsAndStampsOnlyWhatIsWaitedFor) {
   Output y = fill(graph, {4}, 1);
   for (int i = 0; i < 6; ++i) y = tanh(y);
   Session session(graph, on_gpus({1, 1}));
-  Step& step = session.prepare({y});
+  CompiledStep& step = session.prepare({y});
   step.run();
   const test::StandInGpus::Calls calls = gpus.calls();
   EXPECT_EQ(calls.enqueued, 7);
@@ -145,7 +145,7 @@ TEST(GpuStep, EndsWhenTheGpuHasFinished) {
       };
   };
   Session session(graph, options);
-  Step& step = session.prepare({last});
+  CompiledStep& step = session.prepare({last});
   for (int i = 1; i <= 3; ++i) {
     step.run();
     EXPECT_EQ(finished, i);
@@ -250,7 +250,7 @@ TEST(GpuStep, IsTraced) {
   const test::UseGpus use(gpus);
   const Towers model("GPU", 2);
   Session session(model.graph, on_gpus({2, 1}));
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   Trace trace;
   step.run(model.feeds(0), {.trace = &trace});
   EXPECT_EQ(trace.transfers().size(), step.plan()->transfers.size());
@@ -302,7 +302,7 @@ TEST(GpuStep, IsTracedByTheTimesOfTheGpu) {
     y = tanh(x);
   }
   Session session(graph, on_gpus({1, 1}));
-  Step& step = session.prepare({y.node()});
+  CompiledStep& step = session.prepare({y.node()});
   all_enqueued = false;
   const int all = gpus.calls().enqueued + 3;
   std::thread watcher([&] {
@@ -334,7 +334,7 @@ TEST(GpuStep, IsWaitedForWithoutNapsWhereThereAreCores) {
   SessionOptions options = on_gpus({1, 1});
   options.gpu_spin_ms = 3'600'000;
   Session session(model.graph, options);
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   gpus.slow_down(std::chrono::microseconds(200));
   for (int i = 0; i < 3; ++i) step.run(model.feeds(i));
   EXPECT_EQ(gpus.calls().checks, 0);

@@ -120,7 +120,7 @@ struct Towers {
   // The losses of some steps, and the variables afterwards.
   std::vector<Tensor> train_in(Session& session, int steps) const {
     std::vector<Tensor> results;
-    Step& step = session.prepare(fetches(), feed_types());
+    CompiledStep& step = session.prepare(fetches(), feed_types());
     for (int i = 0; i < steps; ++i) {
       step.run(feeds(i));
       for (std::size_t t = 0; t < losses.size(); ++t)

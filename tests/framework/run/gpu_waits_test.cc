@@ -1,4 +1,4 @@
-// Every wait of a plan on GPUs is needed, and is waited for: where one is taken away, what waited
+// Every wait of a plan on GPUs is needed, and is waited for. Where one is taken away, what waited
 // runs before what it waited for.
 #include <condition_variable>
 #include <mutex>

@@ -75,7 +75,7 @@ class SumForTwo {
  private:
   Graph graph_;
   Session session_{graph_, {.device_count = {{"CPU", 2}}, .threads = 2}};
-  Step* step_ = nullptr;
+  CompiledStep* step_ = nullptr;
 };
 
 TEST(BytesFromOtherWorkers, AreThoseThatOtherWorkersWroteInThisRunOrTheLast) {
@@ -147,7 +147,7 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesHelpAStepThatWasCompiledAgain) 
   const Replicas made(2, kElements);
   Session session(made.graph, made.options(true, true, 2));
   const std::vector<Fetch> updates{*made.updates[0], *made.updates[1]};
-  Step& step = session.prepare(updates, made.feed_types());
+  CompiledStep& step = session.prepare(updates, made.feed_types());
   const Tensor ones({kElements}, std::vector<float>(kElements, 1));
   Trace trace;
   step.run(std::vector{ones, ones}, {.trace = &trace});
@@ -212,7 +212,7 @@ TEST(IdleWorkers, FollowTheStrandsOfBusyOnes) {
     fetches.emplace_back(fill(graph, {2}, 1));
   }
   Session session(graph, {.device_count = {{"CPU", 3}}, .threads = 2, .all_workers = true});
-  Step& step = session.prepare(fetches);
+  CompiledStep& step = session.prepare(fetches);
   for (int run = 0; run < 100; ++run) {
     begun = 0;
     step.run();

@@ -59,12 +59,12 @@ TEST(Locks, NoIncrementIsLostAndNoCopyIsTorn) {
   for (int t = 0; t < kThreads; ++t) seen.push_back(add_n({v, fill(graph, {kElements}, 0)}));
   const std::vector<Node*> adds = increments(graph, v);
   Session session(graph);
-  std::vector<Step*> steps;
+  std::vector<CompiledStep*> steps;
   for (std::size_t t = 0; t < kThreads; ++t)
     steps.push_back(&session.prepare({seen[t], *adds[t]}, {}, kApart));
   std::atomic<int> torn{0};
   at_once([&](int t) {
-    Step& step = *steps[static_cast<std::size_t>(t)];
+    CompiledStep& step = *steps[static_cast<std::size_t>(t)];
     for (int i = 0; i < kRuns; ++i) {
       step.run();
       torn += !all_equal(step.fetched(0));
@@ -85,12 +85,12 @@ TEST(Locks, WhatAWriteGivesToItsRunIsWhatItLeft) {
   std::vector<Output> counts;
   for (int t = 0; t < kThreads; ++t) counts.push_back(assign_add(counter, one).output());
   Session session(graph);
-  std::vector<Step*> steps;
+  std::vector<CompiledStep*> steps;
   for (const Output& count : counts) steps.push_back(&session.prepare({count}, {}, kApart));
   std::vector<std::vector<std::int64_t>> numbers(kThreads);
   at_once([&](int t) {
     for (int i = 0; i < kRuns; ++i) {
-      Step& step = *steps[static_cast<std::size_t>(t)];
+      CompiledStep& step = *steps[static_cast<std::size_t>(t)];
       step.run();
       numbers[static_cast<std::size_t>(t)].push_back(step.fetched(0).item<std::int64_t>());
     }
@@ -116,7 +116,7 @@ TEST(Locks, WhatAFusedUpdateGivesToItsRunIsWhatItLeft) {
     counts.push_back(sgd_update(counter, one, constant(graph, -1.0, DType::kF32)).output());
   }
   Session session(graph);
-  std::vector<Step*> steps;
+  std::vector<CompiledStep*> steps;
   for (const Output& count : counts) {
     steps.push_back(&session.prepare({count}, {}, kApart));
     EXPECT_EQ(std::ranges::count(steps.back()->plan()->nodes, &kFusedUpdate, &PlanNode::op), 1);
@@ -124,7 +124,7 @@ TEST(Locks, WhatAFusedUpdateGivesToItsRunIsWhatItLeft) {
   std::vector<std::vector<float>> numbers(kThreads);
   at_once([&](int t) {
     for (int i = 0; i < kMany; ++i) {
-      Step& step = *steps[static_cast<std::size_t>(t)];
+      CompiledStep& step = *steps[static_cast<std::size_t>(t)];
       step.run();
       numbers[static_cast<std::size_t>(t)].push_back(step.fetched(0).data<float>()[0]);
     }
@@ -148,7 +148,7 @@ TEST(Locks, WritesOfSeveralVariablesInAnyOrderDoNotBlockEachOther) {
         &momentum_update(swapped ? w : v, swapped ? v : w, gradient, rate, {.momentum = 0.5}));
   }
   Session session(graph);
-  std::vector<Step*> steps;
+  std::vector<CompiledStep*> steps;
   for (Node* update : updates) steps.push_back(&session.prepare({*update}, {}, kApart));
   at_once([&](int t) {
     for (int i = 0; i < kRuns; ++i) steps[static_cast<std::size_t>(t)]->run();
@@ -164,10 +164,10 @@ TEST(Locks, ARunThatIsAloneSeesNoStepByHalvesAndIsNotStarved) {
   const std::vector<Node*> to_v = increments(graph, v), to_w = increments(graph, w);
   const Output both = add_n({v, w});
   Session session(graph);
-  std::vector<Step*> steps;
+  std::vector<CompiledStep*> steps;
   for (std::size_t t = 0; t < kThreads; ++t)
     steps.push_back(&session.prepare({*to_v[t], *to_w[t]}, {}, kApart));
-  Step& look = session.prepare({v, w, both});
+  CompiledStep& look = session.prepare({v, w, both});
   std::atomic<bool> stop{false};
   std::vector<std::jthread> threads;
   for (std::size_t t = 0; t < kThreads; ++t)
@@ -190,7 +190,7 @@ TEST(Locks, OneStepRunsOnceAtATimeWhoeverCallsIt) {
   Graph graph;
   const Variable v = large(graph, "v");
   Session session(graph);
-  Step& step = session.prepare({*increments(graph, v)[0]}, {}, kApart);
+  CompiledStep& step = session.prepare({*increments(graph, v)[0]}, {}, kApart);
   at_once([&](int) {
     for (int i = 0; i < kRuns; ++i) step.run();
   });
@@ -201,7 +201,7 @@ TEST(Locks, RunsBesideEachOtherHaveDifferentRandomNumbers) {
   Graph graph;
   const Output noise = random_uniform(graph, {}, 0, 1, DType::kF64);
   const Variable v = large(graph, "v");
-  std::vector<Step*> steps;
+  std::vector<CompiledStep*> steps;
   Session session(graph);
   for (Node* add : increments(graph, v))
     steps.push_back(&session.prepare({noise, *add}, {}, kApart));
@@ -260,8 +260,8 @@ TEST(Locks, AfterAFailureAmidWritesLaterRunsThrowItsErrorUntilARestore) {
   Node& second = assign_add(w, picky);
   Node& other = assign_add(w, fill(graph, {1}, 1));
   Session session(graph);
-  Step& fails = session.prepare({second}, {{x, {1}}}, kApart);
-  Step& works = session.prepare({other}, {}, kApart);
+  CompiledStep& fails = session.prepare({second}, {{x, {1}}}, kApart);
+  CompiledStep& works = session.prepare({other}, {}, kApart);
   const Tensor bad = floats({-1}), good = floats({1});
   works.run();
   for (int i = 0; i < 2; ++i) {

@@ -235,7 +235,7 @@ TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
   for (const int threads : {1, 2, 3, 4}) {
     Session session(graph,
                     {.device_count = {{"CPU", kDevices}}, .threads = threads, .all_workers = true});
-    Step& step = session.prepare({second[0], second[3]});
+    CompiledStep& step = session.prepare({second[0], second[3]});
     calls = 0;
     step.run();
     const int calls_made = calls;
@@ -292,7 +292,7 @@ TEST(RunFailure, BesideARestoreOfOtherVariablesIsNotForgotten) {
     trip = graph.add(kTripTest, {fill(graph, {1}, -1)}, "trip").output();
   }
   Session session(graph, {.threads = 1});
-  Step& step = session.prepare({trip});
+  CompiledStep& step = session.prepare({trip});
   dirty = 0;
   std::jthread runs([&](std::stop_token stop) {
     while (!stop.stop_requested()) try {

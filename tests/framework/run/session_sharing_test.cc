@@ -23,13 +23,13 @@ std::vector<Tensor> gradients_of(float first) {
 
 class SharingTest : public ::testing::Test {
  protected:
-  Step& prepared(Session& session) {
+  CompiledStep& prepared(Session& session) {
     return session.prepare(std::vector<Fetch>{*made.step}, made.feed_types());
   }
   // Of "w" after `steps` steps, all private and unfused.
   std::vector<float> expected(int steps) {
     Session session(made.graph, made.options(false, false));
-    Step& step = prepared(session);
+    CompiledStep& step = prepared(session);
     for (int i = 0; i < steps; ++i) step.run(gradients_of(1));
     EXPECT_FALSE(session.shares_storage(made.w[1]));
     return values(session, made.w[0]);
@@ -50,7 +50,7 @@ class SharingTest : public ::testing::Test {
 TEST_F(SharingTest, ReplicasWithEqualWritesLieInOneStorage) {
   for (const bool fuse : {false, true}) {
     Session session(made.graph, made.options(fuse, true));
-    Step& step = prepared(session);
+    CompiledStep& step = prepared(session);
     EXPECT_EQ(shared(session, made.w), kTowers - 1);
     EXPECT_EQ(shared(session, made.m), kTowers - 1);
     EXPECT_FALSE(session.shares_storage(made.w[0]));
@@ -77,7 +77,7 @@ TEST_F(SharingTest, ReadsOfSharersAreNoTransfers) {
     y = made.w[2] * 2;
   }
   Session session(made.graph, made.options(true, true));
-  Step& step = session.prepare(std::vector<Fetch>{*made.step, y}, made.feed_types());
+  CompiledStep& step = session.prepare(std::vector<Fetch>{*made.step, y}, made.feed_types());
   for (const TransferRecord& record : step.plan()->transfers)
     EXPECT_THAT(record.name, ::testing::AnyOf(::testing::HasSubstr("gradient"),
                                               ::testing::HasSubstr("AllReduce")));
@@ -87,7 +87,7 @@ TEST_F(SharingTest, ReadsOfSharersAreNoTransfers) {
 
 TEST_F(SharingTest, AWriteFromOutsideTakesThemApartFirst) {
   Session session(made.graph, made.options(true, true));
-  Step& step = prepared(session);
+  CompiledStep& step = prepared(session);
   step.run(gradients_of(1));
   const std::vector<float> before = values(session, made.w[0]);
   session.write(made.w[1], floats({10, 10, 10}));
@@ -134,7 +134,7 @@ TEST_F(SharingTest, AWriteTakesThemApartBesideRunsOfAnotherThread) {
 TEST_F(SharingTest, APlanThatWritesOneAloneTakesThemApart) {
   Node& alone = assign_add(made.w[1], made.w[1]);
   Session session(made.graph, made.options(true, true));
-  Step& step = prepared(session);
+  CompiledStep& step = prepared(session);
   const Tensor& fetched = session.prepare({made.w[0]}).fetched(0);
   session.prepare({made.w[0]}).run();
   EXPECT_EQ(shared(session, made.w), kTowers - 1);
@@ -163,7 +163,8 @@ TEST_F(SharingTest, UpdatesByDifferentGradientsKeepReplicasApart) {
   for (std::size_t t = 0; t < kTowers; ++t)
     updates.push_back(&assign_add(made.w[t], made.gradients[t]));
   Session session(graph, made.options(true, true));
-  Step& step = session.prepare(std::vector<Fetch>{group(graph, updates)}, made.feed_types());
+  CompiledStep& step =
+      session.prepare(std::vector<Fetch>{group(graph, updates)}, made.feed_types());
   EXPECT_EQ(shared(session, made.w), 0);
   step.run(gradients_of(1));
   for (std::size_t t = 0; t < kTowers; ++t)
@@ -197,7 +198,7 @@ TEST_F(SharingTest, RandomWritesAreNeverEqual) {
 
 TEST_F(SharingTest, RestoringAllAlikeKeepsThemTogether) {
   Session session(made.graph, made.options(true, true));
-  Step& step = prepared(session);
+  CompiledStep& step = prepared(session);
   const Tensor fresh = floats({4, 5, 6}), other = floats({7, 8, 9});
   const auto bytes = [](const Tensor& tensor) { return std::span(tensor.raw(), tensor.bytes()); };
   std::vector<VariableBytes> all;
@@ -221,7 +222,7 @@ TEST_F(SharingTest, AReadAfterTheUpdateOfAnotherTowerKeepsThemApart) {
     early = made.w[1].read();  // no path from the update of w[1]: the value before the step
   }
   Session session(made.graph, made.options(true, true));
-  Step& step = session.prepare(std::vector<Fetch>{*made.step, early}, made.feed_types());
+  CompiledStep& step = session.prepare(std::vector<Fetch>{*made.step, early}, made.feed_types());
   EXPECT_EQ(shared(session, made.w), 0);
   step.run(gradients_of(1));
   EXPECT_EQ(step.fetched(1).data<float>()[0], 1);
@@ -250,7 +251,7 @@ TEST_F(SharingTest, TheWriteWaitsForTheReadersOfEveryTower) {
   for (const bool fuse : {false, true})
     for (const int threads : {1, 2}) {
       Session session(made.graph, made.options(fuse, true, threads));
-      Step& step = session.prepare(fetches, made.feed_types());
+      CompiledStep& step = session.prepare(fetches, made.feed_types());
       EXPECT_EQ(shared(session, made.w), kTowers - 1);
       for (int i = 0; i < 3; ++i) {
         const float before = values(session, made.w[0])[0];
@@ -265,7 +266,7 @@ TEST_F(SharingTest, AMemoryLimitThatPrivateReplicasWouldExceedRefusesTheWrite) {
   SessionOptions options = made.options(true, true);
   options.memory_limit = {{"cpu:1", 20}};
   Session session(made.graph, options);
-  Step& step = prepared(session);
+  CompiledStep& step = prepared(session);
   const Tensor value = floats({10, 10, 10});
   EXPECT_THAT(message_of<OutOfMemory>([&] { session.write(made.w[1], value); }),
               ::testing::HasSubstr("CPU:1"));

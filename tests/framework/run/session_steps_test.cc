@@ -37,7 +37,7 @@ class SessionStepsTest : public ::testing::Test {
   }
   // 4 * x.
   Tensor run(Session& session, std::int64_t size) { return session.run(y, {{{x, numbers(size)}}}); }
-  Step& prepare(Session& session, std::int64_t size) {
+  CompiledStep& prepare(Session& session, std::int64_t size) {
     const FeedType type{x, {size}};
     const Fetch fetch(y);
     return session.prepare({&fetch, 1}, {&type, 1});
@@ -103,9 +103,9 @@ TEST_F(SessionStepsTest, TheOneThatWasUsedLongestAgoIsDropped) {
 
 TEST_F(SessionStepsTest, PreparedStepsStayAndDoNotCount) {
   Session one = session(1);
-  Step& prepared = prepare(one, 5);
+  CompiledStep& prepared = prepare(one, 5);
   run(one, 6);
-  Step& same = prepare(one, 6);  // kept from the run
+  CompiledStep& same = prepare(one, 6);  // kept from the run
   EXPECT_EQ(compiled, 2);
   for (std::int64_t size = 10; size < 30; ++size) run(one, size);
   prepared.run(std::vector{numbers(5)});
@@ -174,7 +174,7 @@ class SharedArena : public SessionStepsTest {
           arenas.push_back(bytes);
         });
   }
-  void expect_run(Step& step, std::int64_t size) {
+  void expect_run(CompiledStep& step, std::int64_t size) {
     step.run(std::vector{numbers(size)});
     expect_result(step.fetched(0), size);
   }
@@ -185,10 +185,10 @@ class SharedArena : public SessionStepsTest {
 TEST_F(SharedArena, IsAsLargeAsTheLargestStepNeedsAndServesAll) {
   Session one = session(1);
   watch(one);
-  Step& small = prepare(one, 16);
+  CompiledStep& small = prepare(one, 16);
   expect_run(small, 16);
-  Step& large = prepare(one, 1024);
-  Step& medium = prepare(one, 512);
+  CompiledStep& large = prepare(one, 1024);
+  CompiledStep& medium = prepare(one, 512);
   for (int i = 0; i < 3; ++i) {
     expect_run(small, 16);
     expect_run(large, 1024);
@@ -200,7 +200,7 @@ TEST_F(SharedArena, IsAsLargeAsTheLargestStepNeedsAndServesAll) {
 TEST_F(SharedArena, ShrinksWhenTheLargestStepIsDropped) {
   Session one = session(1);
   watch(one);
-  Step& small = prepare(one, 16);
+  CompiledStep& small = prepare(one, 16);
   expect_result(run(one, 1024), 1024);
   expect_result(run(one, 512), 512);  // in place of the other
   expect_run(small, 16);
@@ -210,7 +210,7 @@ TEST_F(SharedArena, ShrinksWhenTheLargestStepIsDropped) {
 TEST_F(SharedArena, ComesBackAfterAStepThatFoundNoMemory) {
   Session one = session(1);
   watch(one);
-  Step& small = prepare(one, 16);
+  CompiledStep& small = prepare(one, 16);
   expect_run(small, 16);
   refused = {8 * 1024};
   EXPECT_THROW(prepare(one, 1024), OutOfMemory);

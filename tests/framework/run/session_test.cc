@@ -113,7 +113,7 @@ TEST(Session, LanesOrderEachOtherWhateverTheNumberOfThreads) {
     }
     Node& write = assign_add(v, layer[3]);
     Session session(graph, {.device_count = {{"CPU", 8}}, .threads = threads, .all_workers = true});
-    Step& step = session.prepare({Fetch(write)});
+    CompiledStep& step = session.prepare({Fetch(write)});
     step.run();
     EXPECT_EQ(session.read(v).data<float>()[999], 1 + float(1 << 20));
     for (int i = 0; i < 50; ++i) {

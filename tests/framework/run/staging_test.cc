@@ -41,7 +41,7 @@ constexpr std::chrono::milliseconds kMoment(30);
 
 // As Towers::train_in, but the feeds of each step are staged before the step before it runs.
 std::vector<Tensor> train_ahead(const Towers& model, Session& session, int steps) {
-  Step& step = session.prepare(model.fetches(), model.feed_types());
+  CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
   std::vector<Tensor> results;
   StagedFeeds next = step.stage(model.feeds(0));
   for (int i = 0; i < steps; ++i) {
@@ -91,7 +91,7 @@ struct Sums {
       y.push_back(x.back() + x.back());
     }
   }
-  Step& prepare(Session& session) const {
+  CompiledStep& prepare(Session& session) const {
     std::vector<FeedType> types;
     for (const Output& of : x) types.push_back({of, {64}});
     return session.prepare(std::vector<Fetch>(y.begin(), y.end()), types);
@@ -99,7 +99,7 @@ struct Sums {
   std::vector<Tensor> feeds(float value) const {
     return std::vector<Tensor>(x.size(), Tensor({64}, std::vector<float>(64, value)));
   }
-  void expect(const Step& step, float fed) const {
+  void expect(const CompiledStep& step, float fed) const {
     for (std::size_t d = 0; d < y.size(); ++d)
       for (const float value : step.fetched(d).data<float>()) ASSERT_EQ(value, 2 * fed);
   }
@@ -128,7 +128,7 @@ TEST(Staging, OfTheNextBatchEndsBeforeTheStepBeforeIt) {
     };
   };
   Session session(model.graph, options);
-  Step& step = model.prepare(session);
+  CompiledStep& step = model.prepare(session);
   StagedFeeds next;
   std::jthread other([&] {
     EXPECT_TRUE(begun.wait(kPatience));
@@ -150,7 +150,7 @@ TEST(Staging, IsDoneByAThreadOfItsOwnWhileStepsRun) {
   const test::UseGpus use(gpus);
   const Sums model(4);
   Session session(model.graph, on_gpus({2, 2}));
-  Step& step = model.prepare(session);
+  CompiledStep& step = model.prepare(session);
   constexpr int kSteps = 60;
   std::mutex mutex;
   std::condition_variable changed;
@@ -182,7 +182,7 @@ TEST(Staging, WaitsWhileBothSlotsAreTaken) {
   const test::UseGpus use(gpus);
   const Sums model(1);
   Session session(model.graph, on_gpus({1, 1}));
-  Step& step = model.prepare(session);
+  CompiledStep& step = model.prepare(session);
   StagedFeeds first = step.stage(model.feeds(1)), second = step.stage(model.feeds(2));
   Flag done;
   StagedFeeds third;
@@ -206,7 +206,7 @@ TEST(Staging, StopsWaitingWhenItIsAskedTo) {
   const test::UseGpus use(gpus);
   const Sums model(1);
   Session session(model.graph, on_gpus({1, 1}));
-  Step& step = model.prepare(session);
+  CompiledStep& step = model.prepare(session);
   const StagedFeeds first = step.stage(model.feeds(1)), second = step.stage(model.feeds(2));
   StagedFeeds third;
   {
@@ -222,7 +222,7 @@ TEST(Staging, TakesTheSlotOfFeedsThatNoRunTook) {
   const test::UseGpus use(gpus);
   const Sums model(1);
   Session session(model.graph, on_gpus({1, 1}));
-  Step& step = model.prepare(session);
+  CompiledStep& step = model.prepare(session);
   gpus.slow_copies(kMoment);
   for (int i = 0; i < 4; ++i) step.stage(model.feeds(9));  // and lets go of them
   step.run(model.feeds(1));
@@ -245,8 +245,8 @@ TEST(Staging, RefusesWhatDoesNotFit) {
     y = a + b;
   }
   Session session(graph, on_gpus({1, 1}));
-  Step& step = session.prepare({y}, {{a, {2}}, {b, {2}}});
-  Step& other = session.prepare({y.node()}, {{a, {2}}, {b, {2}}});
+  CompiledStep& step = session.prepare({y}, {{a, {2}}, {b, {2}}});
+  CompiledStep& other = session.prepare({y.node()}, {{a, {2}}, {b, {2}}});
   const std::vector<Tensor> good{floats({1, 2}), floats({10, 20})};
   const std::vector<Tensor> wrong_a{floats({1}), good[1]}, wrong_b{good[0], floats({1})};
   EXPECT_THAT(message_of<InvalidArgument>([&] {
@@ -270,7 +270,7 @@ TEST(Staging, LeavesFeedsOfCpusWhereTheyAre) {
   const Output x = placeholder(graph, "x", DType::kF32, {2});
   const Output y = x + x;
   Session session(graph);
-  Step& step = session.prepare({y}, {{x, {2}}});
+  CompiledStep& step = session.prepare({y}, {{x, {2}}});
   std::vector<StagedFeeds> many;
   for (int i = 0; i < 5; ++i) many.push_back(step.stage(std::vector<Tensor>(1)));
   for (StagedFeeds& staged : many) {
@@ -304,7 +304,7 @@ TEST(Staging, ServesOtherGpusAndCpus) {
     SessionOptions options = on_gpus({2, 2});
     if (!on_gpu) options = {.allow_soft_placement = true, .threads = 1};
     Session session(graph, options);
-    Step& step = session.prepare(fetches, std::vector<FeedType>{{x, {2}}, {empty, {0}}});
+    CompiledStep& step = session.prepare(fetches, std::vector<FeedType>{{x, {2}}, {empty, {0}}});
     for (int i = 0; i < 5; ++i) {
       const auto value = static_cast<float>(i);
       step.run(std::vector<Tensor>{floats({value, -value}), floats({})});
@@ -350,7 +350,7 @@ TEST(Staging, IsTraced) {
   const test::UseGpus use(gpus);
   const Sums model(1);
   Session session(model.graph, on_gpus({1, 1}));
-  Step& step = model.prepare(session);
+  CompiledStep& step = model.prepare(session);
   for (int i = 0; i < 4; ++i) {
     Trace trace;
     step.run(model.feeds(static_cast<float>(i)), {.trace = &trace});
@@ -385,10 +385,10 @@ TEST(Staging, OutlivesAFailureOfTheStepBefore) {
     for (const Variable v : model.variables()) values.push_back(session.read(v));
     for (std::size_t i = 0; i < values.size(); ++i)
       first.push_back({model.variables()[i], {values[i].raw(), values[i].bytes()}});
-    Step& step = session.prepare(model.fetches(), model.feed_types());
+    CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
     // Of another step of the session, which does not fail.
     const std::vector<Fetch> one{model.losses[0]};
-    Step& loss = session.prepare(one, model.feed_types());
+    CompiledStep& loss = session.prepare(one, model.feed_types());
     loss.run(model.feeds(0));
     const Tensor expected_loss(loss.fetched(0).item<float>());
     const std::vector<Tensor> expected = on_cpus(2, 3);

@@ -53,7 +53,7 @@ TEST_P(Stall, NamesTheOpThatHangs) {
               };
         };
         Session session(graph, options);
-        Step& step = session.prepare({&last, 1}, std::vector<FeedType>{{x, {4}}});
+        CompiledStep& step = session.prepare({&last, 1}, std::vector<FeedType>{{x, {4}}});
         // Rank 0 waits in the second step if the op hangs behind the last message of the first.
         const std::string error = message_of<StallError>([&] {
           for (int i = 0; i < 2; ++i) step.run(std::vector<Tensor>{Tensor({4}, DType::kF32)});

@@ -264,7 +264,7 @@ TEST(Trace, HoldsTheLastRunAndOutlivesItsSession) {
 TEST(Trace, OfAPreparedStepRecordsTheRunItIsGivenTo) {
   const Net net(2);
   Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
-  Step& step = session.prepare({net.y}, {FeedType{net.x, {Net::kSize}}});
+  CompiledStep& step = session.prepare({net.y}, {FeedType{net.x, {Net::kSize}}});
   const Tensor feeds[] = {net.feeds()[0].what};
   step.run(feeds);
   const Tensor plain = step.fetched(0);

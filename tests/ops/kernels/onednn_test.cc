@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/conv2d.h"
+#include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/support/op_test.h"
 #include "belfry/tests/support/sanitizers.h"
 

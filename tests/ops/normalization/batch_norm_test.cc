@@ -11,9 +11,9 @@
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/ops/kernels/moments.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/combine_moments.h"
+#include "belfry/ops/normalization/moments.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/support/op_test.h"
 
@@ -140,7 +140,7 @@ TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
   const BatchNorm norm = batch_norm_train(x, gamma, beta);
   const Output dx = gradients(norm.y, std::vector{x}, {.initial = {x * 2}})[0];
   Session session(graph, {.threads = 1, .shards_per_device = 4});
-  Step& step = session.prepare({norm.mean, dx.node()}, {FeedType{x, {8, 3}, 0}});
+  CompiledStep& step = session.prepare({norm.mean, dx.node()}, {FeedType{x, {8, 3}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);
   for (const Op* op : {&kBatchMoments, &kBatchNormInference, &kBatchNormSums, &kBatchNormInputGrad})
@@ -158,7 +158,7 @@ std::vector<Tensor> in_three_shards(bool reference) {
   const Output y = batch_norm_train(x, gamma, beta).y;
   const std::vector<Output> all = gradients(y, std::vector{x, gamma, beta}, {.initial = {x * x}});
   Session session(graph, {.shards_per_device = 3, .reference_kernels = reference});
-  Step& step = session.prepare({y, all[0], all[1], all[2]}, {FeedType{x, {5, 2, 3}, 0}});
+  CompiledStep& step = session.prepare({y, all[0], all[1], all[2]}, {FeedType{x, {5, 2, 3}, 0}});
   step.run(std::vector{to(random_values({5, 2, 3}), DType::kF64)});
   std::vector<Tensor> results;
   for (std::size_t i = 0; i < 4; ++i) {

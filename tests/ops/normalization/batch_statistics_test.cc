@@ -85,8 +85,9 @@ TEST(BatchStatistics, CombineTheMomentsOfEveryShardOnce) {
   const Moments all = batch_statistics(parts);
   const std::vector<Output> grads = gradients(all.variance, parts);
   Session session(graph, {.device_count = {{"CPU", 2}}, .shards_per_device = 4});
-  Step& step = session.prepare({all.mean, grads[0].node(), grads[1].node()},
-                               {FeedType{parts[0], {8, 3}, 0}, FeedType{parts[1], {8, 3}, 8}});
+  CompiledStep& step =
+      session.prepare({all.mean, grads[0].node(), grads[1].node()},
+                      {FeedType{parts[0], {8, 3}, 0}, FeedType{parts[1], {8, 3}, 8}});
   std::map<const Op*, int> runs;
   std::vector<int> devices;
   for (const PlanNode& node : step.plan()->nodes) {

@@ -13,8 +13,8 @@ namespace part_update_test {
 
 constexpr std::int64_t kRows = 6, kColumns = 5, kFirst = 7, kSize = 11;
 
-// Each by a variable, slots and a gradient; `part` as of SgdUpdateOptions.
-using PartBuilder = std::function<Node&(std::span<const Variable>, Inputs, std::int64_t part)>;
+// Each by a variable, slots and a gradient; `part_from` as of SgdUpdateOptions.
+using PartBuilder = std::function<Node&(std::span<const Variable>, Inputs, std::int64_t part_from)>;
 
 struct Case {
   const char* name;
@@ -24,23 +24,25 @@ struct Case {
 
 const Case kCases[] = {
     {"Sgd", 0,
-     [](std::span<const Variable> v, Inputs x, std::int64_t part) -> Node& {
-       return sgd_update(v[0], x[0], x[1], {.weight_decay = 0.1, .part = part});
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
+       return sgd_update(v[0], x[0], x[1], {.weight_decay = 0.1, .part_from = part_from});
      }},
     {"Momentum", 1,
-     [](std::span<const Variable> v, Inputs x, std::int64_t part) -> Node& {
-       return momentum_update(v[0], v[1], x[0], x[1],
-                              {.weight_decay = 0.1, .form = MomentumForm::kNesterov, .part = part});
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
+       return momentum_update(
+           v[0], v[1], x[0], x[1],
+           {.weight_decay = 0.1, .form = MomentumForm::kNesterov, .part_from = part_from});
      }},
     {"RmsProp", 2,
-     [](std::span<const Variable> v, Inputs x, std::int64_t part) -> Node& {
-       return rms_prop_update(v[0], v[1], v[2], x[0], x[1], {.momentum = 0.5, .part = part});
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
+       return rms_prop_update(v[0], v[1], v[2], x[0], x[1],
+                              {.momentum = 0.5, .part_from = part_from});
      }},
     {"Adam", 2,
-     [](std::span<const Variable> v, Inputs x, std::int64_t part) -> Node& {
+     [](std::span<const Variable> v, Inputs x, std::int64_t part_from) -> Node& {
        return adam_update(
            v[0], v[1], v[2], x[2], x[0], x[1],
-           {.weight_decay = 0.1, .form = AdamEpsilon::kToCorrectedRoot, .part = part});
+           {.weight_decay = 0.1, .form = AdamEpsilon::kToCorrectedRoot, .part_from = part_from});
      }},
 };
 

@@ -12,9 +12,9 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/operand.h"
+#include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/tests/trainers/machine/machines.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/program/train.h"
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/tests/trainers/machine/machines.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/bench/bench_report.h"

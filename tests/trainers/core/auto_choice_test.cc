@@ -9,10 +9,10 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
-#include "belfry/tests/trainers/machine/machines.h"
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"

@@ -12,7 +12,7 @@
 #include "belfry/framework/base/threads.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/ops/max_pool.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/kinds/async_support.h"
 #include "belfry/trainers/callbacks/evaluation.h"

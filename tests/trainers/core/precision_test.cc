@@ -12,7 +12,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/accuracy.h"
-#include "belfry/ops/max_pool.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"

@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/test_devices.h"
-#include "belfry/tests/trainers/machine/machines.h"
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/ops/accuracy.h"
-#include "belfry/ops/max_pool.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"

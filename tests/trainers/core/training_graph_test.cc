@@ -75,7 +75,7 @@ std::vector<std::string> plan_texts(Uneven uneven, const Model& model = smooth_m
       }
     for (const FeedType& zero : form.zero_feeds()) feeds.push_back(zero);
     const Fetch train[] = {*form.train_op};
-    const Step& step = session.prepare(train, feeds);
+    const CompiledStep& step = session.prepare(train, feeds);
     texts.emplace_back();
     for (const PlanNode& node : step.plan()->nodes)
       texts.back() += cat(node.name(), " (", node.op->name, ")\n");

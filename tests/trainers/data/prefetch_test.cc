@@ -231,7 +231,7 @@ class StagingTest : public ::testing::Test {
   Graph graph_;
   Output pair_, index_;
   std::unique_ptr<Session> session_;
-  Step* step_;
+  CompiledStep* step_;
   std::atomic<int> staged_{0};
 };
 

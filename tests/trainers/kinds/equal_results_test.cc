@@ -6,7 +6,7 @@
 
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/ops/max_pool.h"
+#include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"

@@ -11,11 +11,8 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
-#include "belfry/framework/device/session_options.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/framework/passes/compile.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/placement/placement.h"
 #include "belfry/framework/plan_kernels/fused_update_kernel.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/updates/adam_update.h"
@@ -23,6 +20,7 @@
 #include "belfry/ops/updates/rms_prop_update.h"
 #include "belfry/ops/updates/sgd_update.h"
 #include "belfry/tests/cuda/host_queue.h"
+#include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry::cuda {
 namespace fused_kernel_test {
@@ -35,7 +33,7 @@ class Bucket {
  public:
   Bucket(const std::string& optimizer, int towers, const std::vector<std::int64_t>& sizes,
          bool once = false)
-      : devices_(make_devices({.device_count = {{"CPU", towers}}})) {
+      : devices_(cpu_devices(towers)) {
     std::vector<std::vector<Output>> tensors(sizes.size());
     for (int t = 0; t < towers; ++t) {
       const DeviceScope on(graph_, DeviceSpec::local("CPU", t));
@@ -56,7 +54,7 @@ class Bucket {
                     sums[b][static_cast<std::size_t>(t)]));
       }
     const Fetch update(group(graph_, updates));
-    PlanContext context = plan_context();
+    PlanContext context = plan_context(devices_, graph_);
     context.share_replicas = false;
     plan_ = compile({&update, 1}, feeds, context);
   }
@@ -73,7 +71,7 @@ class Bucket {
       updates.push_back(&update(optimizer, b, 0, gradient));
     }
     const Fetch update(group(graph_, updates));
-    plan_ = compile({&update, 1}, feeds, plan_context());
+    plan_ = compile({&update, 1}, feeds, plan_context(devices_, graph_));
   }
 
   const Plan& plan() const { return plan_; }
@@ -116,10 +114,6 @@ class Bucket {
     void* start = bytes.data();
     std::size_t space = bytes.size();
     return static_cast<std::byte*>(std::align(16, 1, start, space));
-  }
-
-  PlanContext plan_context() const {
-    return {devices_, std::make_shared<const Placement>(graph_, PlacementContext{devices_})};
   }
 
   Node& update(const std::string& optimizer, std::size_t b, int tower, Output sum) {

@@ -1,0 +1,258 @@
+// Causal attention by products of matrices, which tensor cores compute: for 16 bits and tf32, whose
+// inputs are rounded anyway. Heads are moved apart, to [batch * heads, time, head_dim]. Then a
+// block of queries of all heads at a time is multiplied with the keys up to its end. So memory
+// grows with the time alone. Scores and sums over blocks are of f32, weights have the type of the
+// tensors.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/graph/node.h"
+#include "belfry/ops/attention/query_blocks.cuh"
+
+namespace belfry::cuda::by_products {
+
+// Matrices of all heads, row after row.
+struct RowMajor {
+  std::int64_t rows, columns, leading, step;
+
+  ColumnMajor transposed() const { return {columns, rows, leading, step}; }
+};
+
+// c = op(a) op(b) for each head.
+struct Product {
+  MatMul matmul;
+  MatMulAlgorithm algorithm;
+
+  void enqueue(KernelQueue& queue, const void* a, const void* b, void* c,
+               std::byte* workspace) const {
+    queue.matmul({.matmul = matmul,
+                  .algorithm = algorithm,
+                  .a = b,  // as in matmul.cu: the transpose of c is asked for
+                  .b = a,
+                  .c = c,
+                  .workspace = workspace});
+  }
+};
+
+// Parts of the workspace, at multiples of 256 bytes.
+class Layout {
+ public:
+  std::int64_t add(std::int64_t bytes) {
+    const std::int64_t at = bytes_;
+    bytes_ += (bytes + 255) / 256 * 256;
+    return at;
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_ = 0;
+};
+
+// What both passes know. T is the type of the tensors.
+template <class T>
+class ByProducts {
+ public:
+  ByProducts(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
+      : heads_(heads), blocks_(query_blocks(heads_.time)), algorithms_(algorithms) {
+    matmul_.dtype = plan.dtype();
+    matmul_.compute = is_half(plan.dtype()) ? Compute::kExact : Compute::kTf32;
+    matmul_.count = heads_.count();
+  }
+
+ protected:
+  static constexpr std::int64_t kFloat = sizeof(float);
+
+  RowMajor rows_of(std::int64_t rows) const {
+    return {rows, heads_.columns, heads_.columns, heads_.time * heads_.columns};
+  }
+  static RowMajor scores_of(const QueryBlock& of) {
+    return {of.rows, of.keys, of.leading, of.rows * of.leading};
+  }
+  Product product(const RowMajor& a, bool transpose_a, const RowMajor& b, bool transpose_b,
+                  const RowMajor& c) {
+    MatMul matmul = matmul_;
+    matmul.a = b.transposed();
+    matmul.b = a.transposed();
+    matmul.c = c.transposed();
+    matmul.transpose_a = transpose_b;
+    matmul.transpose_b = transpose_a;
+    return chosen(matmul);
+  }
+  // The product is of f32, and perhaps added to what is there.
+  Product in_f32(Product of, bool added = false) {
+    of.matmul.wide = is_half(of.matmul.dtype);
+    of.matmul.added = added;
+    return chosen(of.matmul);
+  }
+  Product times_transposed(const QueryBlock& of) {  // queries with keys, say
+    return in_f32(product(rows_of(of.rows), false, rows_of(of.keys), true, scores_of(of)));
+  }
+  Product times(const QueryBlock& of) {  // weights with values, say
+    return product(scores_of(of), false, rows_of(of.keys), false, rows_of(of.rows));
+  }
+  // Parts of the workspace: for all heads apart; for scores of f32, and what becomes of them in the
+  // type of the tensors, in the same place if that is f32; for the library, at last.
+  template <class Element>
+  std::int64_t add_heads() {
+    return layout_.add(heads_.elements() * static_cast<std::int64_t>(sizeof(Element)));
+  }
+  std::pair<std::int64_t, std::int64_t> add_scores() {
+    std::int64_t most = 0;
+    for (const QueryBlock& of : blocks_)
+      most = std::max(most, heads_.count() * of.rows * of.leading);
+    const std::int64_t wide = layout_.add(most * kFloat);
+    return {wide, std::is_same_v<T, float>
+                      ? wide
+                      : layout_.add(most * static_cast<std::int64_t>(sizeof(T)))};
+  }
+  void finish(KernelPlan& plan) {
+    library_ = layout_.add(library_bytes_);
+    plan.workspace(layout_.bytes());
+  }
+  // Of what all heads apart have before a block of queries.
+  std::int64_t before(const QueryBlock& of) const { return of.first * heads_.columns; }
+
+  HeadSizes heads_;
+  std::vector<QueryBlock> blocks_;
+  Layout layout_;
+  std::int64_t library_ = 0;  // where the workspace of the library is
+
+ private:
+  Product chosen(const MatMul& matmul) {
+    const MatMulAlgorithm algorithm = algorithms_.matmul(matmul);
+    library_bytes_ = std::max(library_bytes_, algorithm.workspace_bytes);
+    return {matmul, algorithm};
+  }
+
+  Algorithms& algorithms_;  // while the kernel is prepared
+  MatMul matmul_;
+  std::int64_t library_bytes_ = 0;
+};
+
+template <class T>
+class Attention final : public ByProducts<T> {
+  using Base = ByProducts<T>;
+  using Base::blocks_, Base::heads_, Base::library_;
+
+ public:
+  Attention(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
+      : Base(plan, algorithms, heads) {
+    for (const QueryBlock& of : blocks_)
+      products_.push_back({this->times_transposed(of), this->times(of)});
+    for (std::int64_t& part : apart_) part = this->template add_heads<T>();
+    std::tie(scores_, weights_) = this->add_scores();
+    this->finish(plan);
+  }
+
+  void run(const Pointers& p, KernelQueue& queue) const {
+    std::byte* const memory = p.workspace();
+    T* apart[4];  // q, k, v, y
+    for (int i = 0; i < 4; ++i) apart[i] = reinterpret_cast<T*>(memory + apart_[i]);
+    auto* const scores = reinterpret_cast<float*>(memory + scores_);
+    auto* const weights = reinterpret_cast<T*>(memory + weights_);
+    for (int i = 0; i < 3; ++i)
+      move_heads<true>(queue, heads_, p.input<T>(static_cast<std::size_t>(i)), apart[i]);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const QueryBlock& of = blocks_[i];
+      const std::int64_t first = this->before(of);
+      products_[i][0].enqueue(queue, apart[0] + first, apart[1], scores, memory + library_);
+      launch(queue, WeighQueries<T>{heads_, of, scores, weights, p.output<float>(1)},
+             of.grid(heads_.count()));
+      products_[i][1].enqueue(queue, weights, apart[2], apart[3] + first, memory + library_);
+    }
+    move_heads<false>(queue, heads_, apart[3], p.output<T>(0));
+  }
+
+ private:
+  std::vector<std::array<Product, 2>> products_;
+  std::int64_t apart_[4], scores_, weights_;
+};
+
+template <class T>
+class AttentionGrad final : public ByProducts<T> {
+  using Base = ByProducts<T>;
+  using Base::blocks_, Base::heads_, Base::kFloat, Base::layout_, Base::library_;
+
+ public:
+  AttentionGrad(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
+      : Base(plan, algorithms, heads) {
+    std::ranges::reverse(blocks_);  // the first writes all rows of dk and dv, the others add
+    for (const QueryBlock& of : blocks_) {
+      const RowMajor scores = Base::scores_of(of), keys = this->rows_of(of.keys);
+      const Product sums = this->in_f32(
+          this->product(scores, true, this->rows_of(of.rows), false, keys), of.keys < heads_.time);
+      products_.push_back({this->times_transposed(of), this->times(of), sums});
+    }
+    for (std::int64_t& part : apart_) part = this->template add_heads<T>();
+    for (std::int64_t& part : sums_) part = this->template add_heads<float>();
+    row_products_ = layout_.add(heads_.count() * heads_.time * kFloat);
+    for (int i = 0; i < 2; ++i) std::tie(wide_[i], narrow_[i]) = this->add_scores();
+    this->finish(plan);
+  }
+
+  // dy, q, k, v, y, logarithms of sums -> dq, dk, dv.
+  void run(const Pointers& p, KernelQueue& queue) const {
+    std::byte* const memory = p.workspace();
+    const auto narrow = [&](std::int64_t at) { return reinterpret_cast<T*>(memory + at); };
+    const auto wide = [&](std::int64_t at) { return reinterpret_cast<float*>(memory + at); };
+    T *const dy = narrow(apart_[0]), *const q = narrow(apart_[1]), *const k = narrow(apart_[2]),
+             *const v = narrow(apart_[3]), *const dq = narrow(apart_[4]);
+    for (int i = 0; i < 4; ++i)
+      move_heads<true>(queue, heads_, p.input<T>(static_cast<std::size_t>(i)), narrow(apart_[i]));
+    launch(
+        queue, RowProducts<T>{heads_, p.input<T>(4), p.input<T>(0), wide(row_products_)},
+        {.blocks = (heads_.count() * heads_.time + kRows - 1) / kRows, .threads = kRows * kLanes});
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const QueryBlock& of = blocks_[i];
+      const auto& [times_transposed, times, sums] = products_[i];
+      const auto multiply = [&](const Product& product, const void* a, const void* b, void* c) {
+        product.enqueue(queue, a, b, c, memory + library_);
+      };
+      const std::int64_t first = this->before(of);
+      multiply(times_transposed, q + first, k, wide(wide_[0]));
+      multiply(times_transposed, dy + first, v, wide(wide_[1]));
+      launch(queue,
+             ScoreGradients<T>{.heads = heads_,
+                               .of = of,
+                               .scores = wide(wide_[0]),
+                               .grads = wide(wide_[1]),
+                               .log_sums = p.input<float>(5),
+                               .products = wide(row_products_),
+                               .weights = narrow(narrow_[0]),
+                               .score_grads = narrow(narrow_[1])},
+             of.grid(heads_.count()));
+      multiply(times, narrow(narrow_[1]), k, dq + first);
+      multiply(sums, narrow(narrow_[1]), q + first, wide(sums_[0]));
+      multiply(sums, narrow(narrow_[0]), dy + first, wide(sums_[1]));
+    }
+    move_heads<false>(queue, heads_, dq, p.output<T>(0));
+    for (int i = 0; i < 2; ++i)
+      move_heads<false>(queue, heads_, wide(sums_[i]),
+                        p.output<T>(static_cast<std::size_t>(i + 1)));
+  }
+
+ private:
+  std::vector<std::array<Product, 3>> products_;
+  std::int64_t apart_[5], sums_[2], row_products_, wide_[2], narrow_[2];
+};
+
+// Kernel is one of the two above.
+template <template <class> class Kernel>
+QueueRun prepare(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads) {
+  if (plan.output().shape.elements() == 0) return [](const Pointers&, KernelQueue&) {};
+  const auto made = [&]<class T>(T) -> QueueRun {
+    return [kernel = std::make_shared<const Kernel<T>>(plan, algorithms, heads)](
+               const Pointers& p, KernelQueue& queue) { kernel->run(p, queue); };
+  };
+  return kernels::visit_half_or(
+      plan.dtype(), [](DType, const auto& f) { return f(float()); }, made);
+}
+
+}  // namespace belfry::cuda::by_products

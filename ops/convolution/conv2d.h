@@ -1,0 +1,45 @@
+// Conv2d: convolution of NHWC images (cross-correlation, as is usual), with its two gradients.
+// Dilated and grouped convolution, too, of which depthwise convolution has a group per channel.
+#pragma once
+#include "belfry/framework/graph/graph.h"
+#include "belfry/ops/convolution/window.h"
+
+namespace belfry {
+
+struct Conv2dOptions {
+  int stride = 1;  // pixels, both axes
+  Padding padding = Padding::kSame;
+  int dilation = 1;  // pixels from one tap of the filter to the next, both axes
+  // Channels of x, and of y, are cut into so many equal groups. Those of y are made of the group of
+  // x with the same number alone.
+  int groups = 1;
+};
+
+// x [n, h, w, in], filter [out, kh, kw, in / groups] -> [n, h', w', out], sizes as in window.h.
+// Throws InvalidArgument if the channels do not fit or cannot be divided by the groups, or if the
+// filter does not fit the image.
+extern const Op kConv2d;
+Output conv2d(Output x, Output filter, Conv2dOptions options = {}, At at = {});
+
+// What the gradients cannot tell from their inputs: the size of the image, or of the filter.
+struct Conv2dGradOptions {
+  int stride = 1;
+  Padding padding = Padding::kSame;
+  std::int64_t height = 0, width = 0;
+  int dilation = 1;
+  int groups = 1;
+};
+// Sizes that are unknown become 0, which the shape functions refuse.
+Conv2dGradOptions conv2d_grad_options(const Conv2dOptions& options, std::int64_t height,
+                                      std::int64_t width);
+// Of the convolution whose gradient it is.
+Conv2dOptions conv2d_options(const Conv2dGradOptions& options);
+
+// dy [n, h', w', out], filter -> dx [n, height, width, in]. Models have it, too:
+// conv2d_transpose().
+extern const Op kConv2dGradInput;
+// x, dy -> the gradient of the filter [out, height, width, in / groups]. A part is a range of
+// images; partial gradients are added.
+extern const Op kConv2dGradFilter;
+
+}  // namespace belfry

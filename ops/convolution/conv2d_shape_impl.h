@@ -1,0 +1,36 @@
+// What the kernels of Conv2d and its gradients compute, of a plan.
+#pragma once
+#include "belfry/ops/convolution/conv2d.h"
+#include "belfry/ops/convolution/conv2d_impl.h"
+
+namespace belfry::kernels {
+
+inline ConvShape conv_shape(const Shape& x, const Shape& filter, const Conv2dOptions& options) {
+  const auto& [stride, padding, dilation, groups] = options;
+  return {x[0],
+          x[3],
+          filter[0],
+          groups,
+          FilterAxis(x[1], filter[1], stride, padding, dilation),
+          FilterAxis(x[2], filter[2], stride, padding, dilation)};
+}
+
+// Also of one whose filter is packed, which is of rank 1.
+inline const Shape& filter_shape(const KernelPlan& plan) {
+  const Shape& given = plan.input(1).shape;
+  return given.rank() == 4 ? given : plan.node().input(1).shape();
+}
+
+inline ConvShape forward_shape(const KernelPlan& plan) {
+  return conv_shape(plan.input(0).shape, filter_shape(plan), plan.options<Conv2dOptions>());
+}
+inline ConvShape grad_input_shape(const KernelPlan& plan) {
+  return conv_shape(plan.output().shape, filter_shape(plan),
+                    conv2d_options(plan.options<Conv2dGradOptions>()));
+}
+inline ConvShape grad_filter_shape(const KernelPlan& plan) {
+  return conv_shape(plan.input(0).shape, plan.output().shape,
+                    conv2d_options(plan.options<Conv2dGradOptions>()));
+}
+
+}  // namespace belfry::kernels

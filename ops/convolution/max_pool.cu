@@ -1,0 +1,155 @@
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/kernels/pack.h"
+#include "belfry/framework/cuda/kernels/pointwise.h"
+#include "belfry/ops/convolution/max_pool.h"
+#include "belfry/ops/convolution/max_pool_impl.h"
+#include "belfry/ops/convolution/windows_over_impl.h"
+
+namespace belfry::cuda {
+namespace {
+
+using kernels::Candidate;
+using kernels::MaxPooling;
+using WindowIndex = std::uint8_t;  // of a maximum, in its window
+
+struct Pixel {
+  std::int64_t image, row, column, channel;
+};
+
+// Item i of images of height x width pixels of `lanes` each. Divisions of 32 bits are several times
+// as fast.
+template <class I>
+BELFRY_HD Pixel pixel_of(I i, std::int64_t height, std::int64_t width, std::int64_t lanes) {
+  const I pixel = i / static_cast<I>(lanes), row = pixel / static_cast<I>(width);
+  const I image = row / static_cast<I>(height);
+  return {static_cast<std::int64_t>(image), static_cast<std::int64_t>(row) - image * height,
+          static_cast<std::int64_t>(pixel) - row * width,
+          static_cast<std::int64_t>(i) - pixel * lanes};
+}
+BELFRY_HD Pixel pixel_at(std::int64_t i, std::int64_t height, std::int64_t width,
+                         std::int64_t lanes) {
+  return i <= 0x7fffffff ? pixel_of(static_cast<std::uint32_t>(i), height, width, lanes)
+                         : pixel_of(i, height, width, lanes);
+}
+
+// W values of y per thread. What is F16 or BF16 is compared in f32.
+template <class T, int W>
+struct MaxPool {
+  using Shared = Nothing;
+  using S = Stored<T>;
+  MaxPooling s;
+  std::int64_t count;  // of y's elements
+  const T* x;
+  T* y;
+  WindowIndex* place;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    block.each([&](int thread) {
+      const std::int64_t item = block.index * block.threads + thread;
+      if (item * W >= count) return;
+      const Pixel at = pixel_at(item, v.out, h.out, s.channels / W);
+      const WorkRange rows = v.inside(at.row), columns = h.inside(at.column);
+      const std::int64_t top = at.image * v.in + at.row * v.stride - v.before;
+      const std::int64_t left = at.column * h.stride - h.before;
+      Candidate<typename S::Type> best[W] = {};
+      bool first = true;
+      for (std::int64_t i = rows.begin; i < rows.end; ++i)
+        for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+          const auto in =
+              Lanes<T, W>::load(x + ((top + i) * h.in + left + j) * s.channels + at.channel * W);
+          for (int k = 0; k < W; ++k) {
+            const Candidate<typename S::Type> next{
+                in.wide(k), static_cast<kernels::Wide<typename S::Type>>(i * h.window + j)};
+            best[k] = first ? next : kernels::larger(best[k], next);
+          }
+          first = false;
+        }
+      Lanes<T, W> values;
+      Lanes<WindowIndex, W> places;
+      for (int k = 0; k < W; ++k) {
+        values.at[k] = S::narrow(best[k].value);
+        places.at[k] = static_cast<WindowIndex>(best[k].place);
+      }
+      values.store(y + item * W);
+      places.store(place + item * W);
+    });
+  }
+};
+
+// W values of dx per thread: what the windows over their pixel give it, in their order.
+template <class T, int W>
+struct MaxPoolGrad {
+  using Shared = Nothing;
+  using S = Stored<T>;
+  MaxPooling s;
+  std::int64_t count;  // of dx's elements
+  const T* dy;
+  const WindowIndex* place;
+  T* dx;
+
+  BELFRY_HD void operator()(const Block& block, Shared&) const {
+    const WindowAxis &v = s.vertical, &h = s.horizontal;
+    block.each([&](int thread) {
+      const std::int64_t item = block.index * block.threads + thread;
+      if (item * W >= count) return;
+      const Pixel at = pixel_at(item, v.in, h.in, s.channels / W);
+      const WorkRange rows = kernels::windows_over(v, at.row);
+      const WorkRange columns = kernels::windows_over(h, at.column);
+      typename S::Type sum[W] = {};
+      for (std::int64_t row = rows.begin; row < rows.end; ++row)
+        for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+          const std::int64_t i = at.row + v.before - row * v.stride;
+          const std::int64_t j = at.column + h.before - column * h.stride;
+          const std::int64_t from =
+              ((at.image * v.out + row) * h.out + column) * s.channels + at.channel * W;
+          const auto gradient = Lanes<T, W>::load(dy + from);
+          const auto places = Lanes<WindowIndex, W>::load(place + from);
+          for (int k = 0; k < W; ++k)
+            sum[k] += places.at[k] == i * h.window + j ? gradient.wide(k) : 0;
+        }
+      Lanes<T, W> rounded;
+      for (int k = 0; k < W; ++k) rounded.at[k] = S::narrow(sum[k]);
+      rounded.store(dx + item * W);
+    });
+  }
+};
+
+template <int W, class T>
+void pool(KernelQueue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
+  launch(queue, MaxPool<T, W>{s, count, p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)},
+         grid_for(count / W));
+}
+template <int W, class T>
+void pool_grad(KernelQueue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
+  launch(queue, MaxPoolGrad<T, W>{s, count, p.input<T>(0), p.input<WindowIndex>(1), p.output<T>()},
+         grid_for(count / W));
+}
+
+QueueRun max_pool(KernelPlan& plan) {
+  return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
+               const Pointers& p, KernelQueue& queue) {
+      visit_lanes<T>(
+          s.channels, {p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)},
+          [&]<int W>(std::integral_constant<int, W>) { pool<W, T>(queue, s, count, p); });
+    };
+  });
+}
+
+QueueRun max_pool_grad(KernelPlan& plan) {
+  return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
+    return [s = MaxPooling::gradient(plan), count = plan.output().shape.elements()](
+               const Pointers& p, KernelQueue& queue) {
+      visit_lanes<T>(
+          s.channels, {p.input<T>(0), p.output<T>(), p.input<WindowIndex>(1)},
+          [&]<int W>(std::integral_constant<int, W>) { pool_grad<W, T>(queue, s, count, p); });
+    };
+  });
+}
+
+const GpuKernel kernels_of_ops[] = {{kMaxPool, max_pool, kTakesHalf},
+                                    {kMaxPoolGrad, max_pool_grad, kTakesHalf}};
+
+}  // namespace
+}  // namespace belfry::cuda

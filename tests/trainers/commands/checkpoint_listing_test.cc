@@ -1,0 +1,58 @@
+#include "belfry/trainers/commands/checkpoint_listing.h"
+
+#include <gmock/gmock.h>
+
+#include "belfry/tests/trainers/runs/saved_runs.h"
+
+namespace belfry {
+namespace checkpoint_listing_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+using CheckpointListingTest = SavedRunsTest;
+
+TEST_F(CheckpointListingTest, OfARunHasWhatIsKnownOfItsCheckpoints) {
+  const std::string run = save_run({3, 5, 9});
+  damage(run + "/checkpoints/step-00000005/manifest.json");
+  const Listing listing = list_run(run);
+  EXPECT_THAT(listing.text, AllOf(HasSubstr("step-00000005     cannot be read: "),
+                                  HasSubstr("  latest\n"), HasSubstr("  best\n")));
+  const std::list<Json>& rows = listing.json.at("checkpoints").items();
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows.front().at("step").integer(), 3);
+  EXPECT_EQ(rows.back().at("latest").str(), "true");
+  EXPECT_EQ(rows.back().at("time").text().size(), 20u);
+}
+
+TEST_F(CheckpointListingTest, OfACheckpointHasItsTensors) {
+  save(at("a"), {{"fc/W", counting({2, 3})},
+                 {"fc/W/Adam", counting({2, 3}), false},
+                 {"step", Tensor(std::int64_t{1}), false}});
+  const Listing listing = list_checkpoint(read_checkpoint_head(at("a")));
+  EXPECT_THAT(
+      listing.text,
+      AllOf(HasSubstr("step 40, epoch 2, seed 7, shards 4, saved "),
+            HasSubstr("  fc/W       f32   [2,3]                         24\n"),
+            HasSubstr("  24  state\n"), HasSubstr("weights: 1 tensor, 6 elements, 24 bytes\n"),
+            HasSubstr("state: 2 tensors, 7 elements, 32 bytes\n")));
+  const Json& tensors = listing.json.at("tensors");
+  ASSERT_EQ(tensors.items().size(), 3u);
+  EXPECT_EQ(tensors.items().front().str(),
+            R"({"name":"fc/W","dtype":"f32","shape":[2,3],"bytes":24,"trainable":true})");
+  EXPECT_EQ(listing.json.at("epoch").integer(), 2);
+}
+
+TEST_F(CheckpointListingTest, OfOneThatTrainingDidNotSaveLacksItsNumbers) {
+  Graph graph;
+  graph.create_variable({"w", {1}, {.initializer = init::zeros()}}, At());
+  Session session(graph);
+  save_checkpoint(session, at("a"));
+  const Listing listing = list_checkpoint(read_checkpoint_head(at("a")));
+  EXPECT_THAT(listing.text, Not(HasSubstr("epoch")));
+  EXPECT_EQ(listing.json.at("epoch").kind(), Json::Kind::kNull);
+}
+
+}  // namespace checkpoint_listing_test
+}  // namespace belfry

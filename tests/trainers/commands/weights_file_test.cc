@@ -1,0 +1,161 @@
+#include "belfry/trainers/commands/weights_file.h"
+
+#include <gmock/gmock.h>
+
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/trainers/runs/saved_runs.h"
+#include "belfry/trainers/commands/checkpoint_diff.h"
+
+namespace belfry {
+namespace weights_file_test {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<float> floats_in(std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+class WeightsFileTest : public SavedRunsTest {
+ protected:
+  // A convolution, a dense layer, batch norm, and a table that is none of these.
+  void save_model(const std::string& path, float first = 1) {
+    Tensor kernel = counting({2, 1, 2, 3});
+    kernel.mutable_data<float>()[0] = first;
+    save(path, {{"conv/W", kernel},
+                {"conv/W/Adam", counting({2, 1, 2, 3}), false},
+                {"fc/W", counting({2, 3})},
+                {"fc/b", counting({3})},
+                {"bn/mean/EMA", counting({3}), false},
+                {"table", counting({4, 2})},
+                {"other/W/count", counting({2, 3}), false},
+                {"Adam/step", Tensor(std::int64_t{9}), false}});
+  }
+  Safetensors exported(const ExportOptions& options) {
+    save_model(at("a"));
+    ExportedWeights weights = export_weights(read_checkpoint(at("a")), options);
+    permuted_ = weights.permuted;
+    const auto bytes = std::as_bytes(std::span(weights.file));
+    return Safetensors({bytes.begin(), bytes.end()}, "exported");
+  }
+  void export_to(const std::string& file, const std::string& path,
+                 const ExportOptions& options = {}) {
+    write_text_file(files_, file, export_weights(read_checkpoint(path), options).file);
+  }
+  std::string refusal(const std::string& like, const ImportOptions& options = {}) {
+    return message_of<InvalidArgument>(
+        [&] { import_weights(at("w"), read_checkpoint(like), at("out"), options, files_); });
+  }
+
+  std::vector<std::string> permuted_;
+};
+
+TEST_F(WeightsFileTest, HasTheWeightsAndTheAveragesOfLayers) {
+  const Safetensors file = exported({});
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors()) names.push_back(name);
+  EXPECT_THAT(names, ElementsAre("bn/mean/EMA", "conv/W", "fc/W", "fc/b", "table"));
+  EXPECT_EQ(floats_in(file.values(file.tensors().at("fc/b"))), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(file.metadata().at("layout"), "belfry");
+  EXPECT_EQ(file.metadata().at("step"), "40");
+  EXPECT_THAT(permuted_, IsEmpty());
+}
+
+TEST_F(WeightsFileTest, HasTheStateOnDemand) {
+  EXPECT_EQ(exported({.state = true}).tensors().size(), 8u);
+}
+
+TEST_F(WeightsFileTest, OfTorchPermutesWeightsOfLayersAndTheirSlotsAlone) {
+  const Safetensors file = exported({.layout = WeightLayout::kTorch, .state = true});
+  EXPECT_THAT(permuted_, ElementsAre("conv/W", "conv/W/Adam", "fc/W"));
+  const auto& tensors = file.tensors();
+  EXPECT_EQ(tensors.at("fc/W").shape, (Shape{3, 2}));
+  EXPECT_EQ(floats_in(file.values(tensors.at("fc/W"))), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  // [out 2, height 1, width 2, in 3] -> [out, in, height, width].
+  EXPECT_EQ(tensors.at("conv/W").shape, (Shape{2, 3, 1, 2}));
+  EXPECT_EQ(floats_in(file.values(tensors.at("conv/W"))),
+            (std::vector<float>{1, 4, 2, 5, 3, 6, 7, 10, 8, 11, 9, 12}));
+  EXPECT_EQ(tensors.at("table").shape, (Shape{4, 2}));
+  EXPECT_EQ(tensors.at("other/W/count").shape, (Shape{2, 3})) << "no slot of a variable";
+}
+
+TEST_F(WeightsFileTest, ImportedAgainGivesTheSameCheckpointInEitherLayout) {
+  save_model(at("a"), 77);
+  save_model(at("b"), 1);
+  for (const WeightLayout layout : {WeightLayout::kBelfry, WeightLayout::kTorch})
+    for (const bool state : {false, true}) {
+      export_to(at("w"), at("a"), {layout, state});
+      const ImportedWeights imported =
+          import_weights(at("w"), read_checkpoint(at("b")), at("out"), {.overwrite = true}, files_);
+      EXPECT_EQ(imported.layout, layout) << "as the file says";
+      EXPECT_EQ(imported.kept.size(), state ? 0u : 3u);
+      const StoredCheckpoint made = read_checkpoint(at("out"));
+      EXPECT_TRUE(compare_checkpoints(made, read_checkpoint(at("a"))).none());
+      EXPECT_EQ(made.head.manifest.step, 40u);
+      EXPECT_EQ(made.head.manifest.extra.at("seed").integer(), 7);
+      EXPECT_TRUE(CheckpointHead::is_trainable(made.head.manifest.tensors.at("table")));
+      EXPECT_FALSE(CheckpointHead::is_trainable(made.head.manifest.tensors.at("Adam/step")));
+    }
+}
+
+TEST_F(WeightsFileTest, ReplacesNoCheckpointUnasked) {
+  save_model(at("a"));
+  save_model(at("out"), 5);
+  export_to(at("w"), at("a"));
+  const auto import = [&](const ImportOptions& options) {
+    import_weights(at("w"), read_checkpoint(at("a")), at("out"), options, files_);
+  };
+  EXPECT_THAT(message_of<IoError>([&] { import({}); }),
+              AllOf(HasSubstr(at("out") + " is there"), HasSubstr("(the option overwrite)")));
+  EXPECT_EQ(floats_in(read_checkpoint(at("out")).values("conv/W"))[0], 5);
+  import({.overwrite = true});
+  EXPECT_EQ(floats_in(read_checkpoint(at("out")).values("conv/W"))[0], 1);
+}
+
+TEST_F(WeightsFileTest, NamesWhatDoesNotFit) {
+  save_model(at("a"));
+  export_to(at("w"), at("a"), {.layout = WeightLayout::kTorch});
+  EXPECT_THAT(refusal(at("a"), {.layout = WeightLayout::kBelfry}),
+              AllOf(HasSubstr(at("w") + ": tensor 'conv/W' at byte "), HasSubstr("is f32[2,3,1,2]"),
+                    HasSubstr("has f32[2,1,2,3]; it would fit in the layout torch (the option")));
+  save(at("b"), {{"fc/W", counting({2, 3})}});
+  EXPECT_THAT(refusal(at("b")),
+              AllOf(HasSubstr("tensor 'bn/mean/EMA'"), HasSubstr("has no variable of this name")));
+  save(at("c"), {{"fc/V", counting({2, 3})}, {"fc/W", counting({2, 3})}});
+  export_to(at("w"), at("b"));
+  EXPECT_THAT(refusal(at("c")), AllOf(HasSubstr("has no tensor 'fc/V', which the checkpoint"),
+                                      HasSubstr("did you mean 'fc/W'?")));
+  EXPECT_FALSE(files_.exists(at("out")));
+}
+
+TEST_F(WeightsFileTest, ThatIsNoneOrTooLongIsRefused) {
+  save_model(at("a"));
+  const auto import = [&] {
+    import_weights(at("w"), read_checkpoint(at("a")), at("out"), {}, files_);
+  };
+  EXPECT_THROW(import(), NotFound);
+  write_text_file(files_, at("w"), "no such format");
+  EXPECT_THROW(import(), IoError);
+  write_text_file(files_, at("w"), "");
+  std::filesystem::resize_file(at("w"), std::uintmax_t{1} << 40);
+  EXPECT_THROW(import(), IoError);
+}
+
+TEST(WeightLayouts, AreNamedAndRefusedByName) {
+  for (const WeightLayout layout : {WeightLayout::kBelfry, WeightLayout::kTorch})
+    EXPECT_EQ(find_weight_layout(name_of(layout)), layout);
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_weight_layout("keras"); }),
+              HasSubstr("there are belfry and torch"));
+}
+
+TEST(WeightLayouts, LeaveWhatIsEmptyEmpty) {
+  EXPECT_TRUE(permuted({}, {0, 3}, 4, {1, 0}).empty());
+  EXPECT_EQ(inverse({0, 3, 1, 2}), (AxisOrder{0, 2, 3, 1}));
+}
+
+}  // namespace weights_file_test
+}  // namespace belfry

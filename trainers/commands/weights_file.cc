@@ -1,0 +1,188 @@
+#include "belfry/trainers/commands/weights_file.h"
+
+#include <map>
+#include <utility>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/framework/core_ops/initializers.h"
+#include "belfry/framework/graph/graph.h"
+
+namespace belfry {
+namespace {
+
+constexpr char kLayout[] = "layout";  // in the metadata of a file
+
+// "bn/mean/EMA" is an average of the layer bn; "fc/W/EMA" would be a slot of a variable.
+bool is_layer_average(const Manifest& manifest, const std::string& name) {
+  constexpr std::string_view kAverage = "/EMA";
+  return name.ends_with(kAverage) &&
+         !manifest.tensors.contains(name.substr(0, name.size() - kAverage.size()));
+}
+
+bool is_weight_for(const Manifest& manifest, const std::string& name,
+                   const Manifest::Entry& entry) {
+  return CheckpointHead::is_trainable(entry) || is_layer_average(manifest, name);
+}
+
+std::size_t element_size(const Manifest::Entry& entry) { return size_of(entry.dtype); }
+
+}  // namespace
+
+ExportedWeights export_weights(const StoredCheckpoint& checkpoint, const ExportOptions& options) {
+  const Manifest& manifest = checkpoint.head.manifest;
+  ExportedWeights result;
+  std::vector<StoredTensor> tensors;
+  for (const auto& [name, entry] : manifest.tensors) {
+    if (!options.state && !is_weight_for(manifest, name, entry)) continue;
+    const AxisOrder order = axis_order(manifest, name, options.layout);
+    if (!order.empty()) result.permuted.push_back(name);
+    tensors.push_back({.name = name, .dtype = entry.dtype, .shape = permuted(entry.shape, order)});
+  }
+  result.tensors = tensors.size();
+  std::map<std::string, std::string> metadata = kFileMetadata;
+  metadata[kLayout] = name_of(options.layout);
+  metadata["step"] = cat(manifest.step);
+  result.file = lay_out_safetensors(tensors, metadata);
+  for (const StoredTensor& tensor : tensors) {
+    const Manifest::Entry& entry = manifest.tensors.at(tensor.name);
+    const std::vector<std::byte> values =
+        permuted(checkpoint.values(tensor.name), entry.shape, element_size(entry),
+                 axis_order(manifest, tensor.name, options.layout));
+    result.file.append(reinterpret_cast<const char*>(values.data()), values.size());
+  }
+  return result;
+}
+
+namespace {
+
+std::vector<std::string> names_of(const Manifest& manifest) {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : manifest.tensors) names.push_back(name);
+  return names;
+}
+
+// No more is read than a file of these variables may have.
+Safetensors read_weights(const std::string& path, const Manifest& like, FileSystem& files) {
+  std::uint64_t most = 2 * kMostJsonBytes;
+  for (const auto& [name, file] : like.files) most += file.bytes;
+  return Safetensors(files.read(path, most), path);
+}
+
+WeightLayout layout_of(const Safetensors& file, const ImportOptions& options) {
+  if (options.layout) return *options.layout;
+  const auto named = file.metadata().find(kLayout);
+  if (named == file.metadata().end()) return WeightLayout::kBelfry;
+  try {
+    return find_weight_layout(named->second);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        cat(file.file(), ": its metadata: ", error.what(), "; name one (the option layout)"));
+  }
+}
+
+std::string place_of(const Safetensors& file, const StoredTensor& tensor) {
+  return cat(file.file(), ": tensor '", shown(tensor.name), "' at byte ", tensor.begin);
+}
+
+// What to try instead, if the tensor had the type that is wanted in the other layout.
+std::string layout_hint(const Manifest& like, const StoredTensor& tensor, WeightLayout layout) {
+  const WeightLayout other =
+      layout == WeightLayout::kTorch ? WeightLayout::kBelfry : WeightLayout::kTorch;
+  const Shape shape =
+      permuted(like.tensors.at(tensor.name).shape, axis_order(like, tensor.name, other));
+  return shape == tensor.shape
+             ? cat("; it would fit in the layout ", name_of(other), " (the option layout)")
+             : "";
+}
+
+// That it may be imported.
+void check_tensor(const Safetensors& file, const StoredTensor& tensor, const CheckpointHead& like,
+                  WeightLayout layout) {
+  const auto& [name, dtype, shape, begin, end] = tensor;
+  const auto found = like.manifest.tensors.find(name);
+  require(found != like.manifest.tensors.end(), place_of(file, tensor), ": the checkpoint ",
+          like.directory, " has no variable of this name",
+          did_you_mean(name, names_of(like.manifest)));
+  const Shape wanted = permuted(found->second.shape, axis_order(like.manifest, name, layout));
+  require(dtype == found->second.dtype && shape == wanted, place_of(file, tensor), ": is ",
+          TensorType{shape, dtype}, ", but the checkpoint ", like.directory, ", in the layout ",
+          name_of(layout), ", has ", TensorType{wanted, found->second.dtype},
+          layout_hint(like.manifest, tensor, layout));
+}
+
+void check_whole(const Safetensors& file, const CheckpointHead& like) {
+  std::vector<std::string> there;
+  for (const auto& [name, tensor] : file.tensors()) there.push_back(name);
+  for (const auto& [name, entry] : like.manifest.tensors)
+    require(!is_weight_for(like.manifest, name, entry) || file.tensors().contains(name),
+            file.file(), ": has no tensor '", shown(name), "', which the checkpoint ",
+            like.directory, " has", did_you_mean(name, there));
+}
+
+// A variable of the checkpoint in a graph of its own, and its new value.
+class Copy {
+ public:
+  explicit Copy(const StoredCheckpoint& like) : like_(like) {
+    for (const auto& [name, entry] : like.head.manifest.tensors)
+      variables_.emplace(
+          name, graph_.create_variable({name,
+                                        entry.shape,
+                                        {.dtype = entry.dtype,
+                                         .initializer = init::zeros(),
+                                         .trainable = CheckpointHead::is_trainable(entry)}},
+                                       At()));
+  }
+
+  void save(const std::map<std::string, std::vector<std::byte>>& values, const std::string& path,
+            const ImportOptions& options, FileSystem& files) const {
+    std::vector<VariableBytes> all;
+    for (const auto& [name, variable] : variables_) {
+      const auto found = values.find(name);
+      all.push_back({variable, found == values.end() ? like_.values(name) : found->second});
+    }
+    Session session(graph_, {.threads = 1});
+    session.restore(all, like_.head.manifest.step);
+    save_checkpoint(session, path, like_.head.manifest.extra, files,
+                    {.overwrite = options.overwrite});
+  }
+
+ private:
+  const StoredCheckpoint& like_;
+  Graph graph_;
+  std::map<std::string, Variable> variables_;
+};
+
+void require_free(const std::string& path, FileSystem& files) {
+  for (const std::string& taken : {path, path + kOldCheckpoint})
+    require<IoError>(files.kind(taken) == FileKind::kNone, taken,
+                     " is there; nothing was changed: import elsewhere, or ask for it to be "
+                     "replaced (the option overwrite)");
+}
+
+}  // namespace
+
+ImportedWeights import_weights(const std::string& weights, const StoredCheckpoint& like,
+                               const std::string& path, const ImportOptions& options,
+                               FileSystem& files) {
+  if (!options.overwrite) require_free(path, files);
+  const Manifest& manifest = like.head.manifest;
+  const Safetensors file = read_weights(weights, manifest, files);
+  ImportedWeights result{.tensors = file.tensors().size(), .layout = layout_of(file, options)};
+  std::map<std::string, std::vector<std::byte>> values;
+  for (const auto& [name, tensor] : file.tensors()) {
+    check_tensor(file, tensor, like.head, result.layout);
+    const AxisOrder order = inverse(axis_order(manifest, name, result.layout));
+    if (!order.empty()) result.permuted.push_back(name);
+    values[name] = permuted(file.values(tensor), tensor.shape, size_of(tensor.dtype), order);
+  }
+  check_whole(file, like.head);
+  for (const auto& [name, entry] : manifest.tensors)
+    if (!values.contains(name)) result.kept.push_back(name);
+  Copy(like).save(values, path, options, files);
+  return result;
+}
+
+}  // namespace belfry
