@@ -101,7 +101,7 @@ bool Recomputation::is_kept(const Output& tensor) {
 
 void Recomputation::enter(const Node& node, std::span<const Output> grads) {
   if (scopes_.empty() || scope_of(node).empty()) return;
-  const auto [entered, is_new] = entered_by_.try_emplace(part_of(node));
+  const auto [entered, is_new] = awaited_by_copies_.try_emplace(part_of(node));
   if (!is_new) return;
   // Plans may fuse what made these with what comes now. So copies wait for what it was made of.
   for (const Output& grad : grads)
@@ -127,8 +127,8 @@ Node& Recomputation::copy_of(const Node& node) {
   Substitutes* const substitutes = std::exchange(graph_.scopes().substitutes, nullptr);
   const ControlDependencies nothing(graph_, nullptr);
   const ControlDependencies entered(
-      graph_,
-      is_first ? std::span<const Output>(entered_by_[part_of(node)]) : std::span<const Output>());
+      graph_, is_first ? std::span<const Output>(awaited_by_copies_[part_of(node)])
+                       : std::span<const Output>());
   const ForwardScope forward(graph_, node);
   const NameScope names(graph_, names_);
   const ColocateWith no_scopes(graph_, nullptr);

@@ -57,8 +57,8 @@ class Recomputation final : Substitutes {
   const std::string names_;  // the name scope of copies
   std::map<const Node*, std::string> scope_;
   std::map<const Node*, Node*> copies_;
-  std::map<Part, std::vector<Output>> entered_by_;  // gradients that came there first
-  std::set<std::pair<int, int>> leaving_;           // outputs that another scope, or none, uses
+  std::map<Part, std::vector<Output>> awaited_by_copies_;
+  std::set<std::pair<int, int>> leaving_;  // outputs that another scope, or none, uses
 };
 
 }  // namespace belfry

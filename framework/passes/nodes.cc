@@ -116,7 +116,7 @@ bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
 }
 
 // eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do, or
-// reads their partial sums: what they read is still in cache, and its memory is free after. Copies
+// reads their partial sums: the memory of what they read is free after. Copies
 // go with those who wait for them, and what costs nothing keeps nobody waiting. So does what the
 // gradient of a loss starts from.
 Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consumers) {

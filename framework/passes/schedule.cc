@@ -37,8 +37,9 @@ struct Sums {
     std::int64_t bytes;
   };
   std::vector<Sum> all;
-  std::size_t past = 0;   // so many first ones are awaited by what is divided
-  std::int64_t open = 0;  // bytes of the others
+  std::size_t past = 0;     // so many first ones must be over before what is divided next
+  std::size_t awaited = 0;  // so many of these are awaited by what is divided
+  std::int64_t open = 0;    // bytes of those behind them
 };
 
 class Scheduler {
@@ -121,9 +122,9 @@ class Scheduler {
     std::vector<LaunchIndex> launches;
     for (const NodeIndex dep : deps_[launch.node]) launches.push_back(launch_of_[dep]);
     const PlanNode& node = graph_.node(launch.node);
-    const auto sums = sums_.find(node.device());
-    if (node.sharding.divides() && sums != sums_.end() && sums->second.past > 0)
-      launches.push_back(sums->second.all[sums->second.past - 1].launch);
+    if (const auto sums = sums_.find(node.device()); node.sharding.divides() && sums != sums_.end())
+      for (Sums& of = sums->second; of.awaited < of.past; ++of.awaited)
+        launches.push_back(of.all[of.awaited].launch);
     std::ranges::sort(launches, std::greater());
     Clocks& clocks = made_.clocks;
     for (const LaunchIndex dep : launches) {

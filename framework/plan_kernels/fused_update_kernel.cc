@@ -104,8 +104,8 @@ class FusedUpdateKernel {
     }
   }
 
-  // All updates assign, as in allreduce_bench and in no training step: the results go where they
-  // belong, since nothing is done to them.
+  // All updates assign, as in allreduce_bench and in the first of several batches of a training
+  // step. The results go where they belong, since nothing is done to them.
   void assign(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
               WorkRange range) const {
     const auto written = [&](std::size_t u) {

@@ -24,8 +24,7 @@ constexpr std::int64_t kLeaf = 8;        // rows that a thread sums one by one
 constexpr int kRowThreads = 256;         // of a block
 constexpr int kMostLanes = 8;            // threads side by side: 128 bytes of a row
 constexpr int kPadding = 8;              // values between lines, so that those lie in other banks
-constexpr int kAtOnce = 2;               // rows that a thread reads before it writes
-constexpr int kSummedAtOnce = 2;         // the same of sums, which need more registers
+constexpr int kAtOnce = 2;               // rows that a thread reads before it goes on
 constexpr int kRowsEach = 4 * kAtOnce;   // of a thread, where rows do not depend on each other
 constexpr std::int64_t kBlocks = 1'056;  // at most: four rounds of 132 multiprocessors
 
@@ -225,7 +224,7 @@ std::int64_t parts_bytes(const RowsOf& x) {
 // A pass over rows that do not depend on each other. Each says:
 //   struct Factors { T ...[kMostLanes * N]; };         per channel
 //   void find(Factors&, int column, channel) const;
-//   Rows of kAtOnce, read by load(at) and written by store(at, factors, column).
+//   Rows of kAtOnce, read by load(at) and written by store(at, row, factors, column).
 template <class Pass>
 struct EachRow {
   static constexpr int N = Pass::kChannels, kAtATime = 4;

@@ -102,16 +102,15 @@ struct ProductLeaf {
       out[j] = neutral();
     }
     BELFRY_ROLL
-    for (int k = 0; k < kLeaf; k += kSummedAtOnce)
-      add_rows<all>(leaf * kLeaf + k, channel, middle, out);
+    for (int k = 0; k < kLeaf; k += kAtOnce) add_rows<all>(leaf * kLeaf + k, channel, middle, out);
   }
 
   template <bool all>
   BELFRY_HD void add_rows(std::int64_t first, std::int64_t channel, const T (&middle)[N],
                           Value (&out)[N]) const {
-    Lanes<X, N> g_of[kSummedAtOnce]{}, x_of[kSummedAtOnce]{}, y_of[kSummedAtOnce]{};
+    Lanes<X, N> g_of[kAtOnce]{}, x_of[kAtOnce]{}, y_of[kAtOnce]{};
     BELFRY_UNROLL
-    for (int k = 0; k < kSummedAtOnce; ++k) {
+    for (int k = 0; k < kAtOnce; ++k) {
       if (!all && first + k >= rows) break;
       const std::int64_t at = (first + k) * channels + channel;
       g_of[k] = Lanes<X, N>::load(dy + at);
@@ -119,7 +118,7 @@ struct ProductLeaf {
       if (y) y_of[k] = Lanes<X, N>::load(y + at);
     }
     BELFRY_UNROLL
-    for (int k = 0; k < kSummedAtOnce; ++k) {
+    for (int k = 0; k < kAtOnce; ++k) {
       if (!all && first + k >= rows) break;
       if (y) {
         BELFRY_UNROLL

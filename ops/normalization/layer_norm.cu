@@ -22,8 +22,7 @@ using kernels::RowScale;
 // Short rows are kept in shared memory; the others are read again.
 template <class T, int R>
 struct KeptRows {
-  static constexpr std::int64_t kPitch = kShortRow<T> + 16;  // neighbouring rows lie in other banks
-  T at[R][kPitch];
+  T at[R][kShortRow<T>];
 };
 template <class T>
 struct KeptRows<T, 1> {};

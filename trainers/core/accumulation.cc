@@ -61,8 +61,9 @@ class GradientSums {
       if (!original) original = sum;
       const ColocateWith with(gradient.variable.ref());
       assigned_.push_back(&assign(sum, gradient.value));
-      added_.push_back(&assign_add(sum, gradient.value));
-      row.push_back({assign_add(sum, gradient.value, "sum").output(), gradient.variable});
+      Node& added = assign_add(sum, gradient.value, "sum");
+      added_.push_back(&added);
+      row.push_back({added.output(), gradient.variable});
     }
   }
 

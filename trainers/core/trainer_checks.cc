@@ -77,7 +77,7 @@ std::int64_t planned_peaks(const TrainerKind& kind, TrainerOptions options, cons
   session.log_device_placement = false;
   session.plan_hook = {};
   options.callbacks.clear();
-  options.warn_of_scopes = false;
+  options.warn_of_useless_scopes = false;
   if (options.aggregation.allreduce == "auto")
     options.aggregation.allreduce = kind.default_strategy;
   std::int64_t bytes = 0;

@@ -10,8 +10,10 @@
 namespace belfry {
 namespace {
 
-std::string input_name(const std::optional<TowerSpan>& towers) {
-  return "the input of " + (towers ? cat("tower ", towers->first) : "all towers");
+std::string input_name(const BatchPlan& plan, const std::optional<TowerSpan>& towers) {
+  if (!towers || towers->count == plan.towers()) return "the input of all towers";
+  if (towers->count == 1) return cat("the input of tower ", towers->first);
+  return cat("the input of towers ", towers->first, " to ", towers->first + towers->count - 1);
 }
 
 }  // namespace
@@ -25,7 +27,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
       first_tower_(towers ? towers->first : 0),
       towers_(towers ? towers->count : plan.towers()),
       stage_(std::move(stage)),
-      gatherer_(dataset, workers, input_name(towers)) {
+      gatherer_(dataset, workers, input_name(plan, towers)) {
   require(first_tower_ >= 0 && first_tower_ + towers_ <= plan.towers(), "tower ", first_tower_,
           " of ", plan.towers());
   require(start.batch >= 0 && start.batch < plan.batches_per_epoch(), "batch ", start.batch,
@@ -38,11 +40,12 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
     for (std::size_t form = 0; form < plan.forms().size(); ++form)
       slot.batches.push_back(make_form_batch(form));
   order_.resize(static_cast<std::size_t>(plan.order_size()));
-  gathers_ = start_thread({input_name(towers), "close other programs"},
-                          [this](std::stop_token stop) { gather_all(std::move(stop)); });
+  const std::string what = input_name(plan, towers);
+  gatherer_thread_ = start_thread({what, "close other programs"},
+                                  [this](std::stop_token stop) { gather_all(std::move(stop)); });
   if (stage_)
-    stages_ = start_thread({input_name(towers), "close other programs"},
-                           [this](std::stop_token stop) { stage_all(std::move(stop)); });
+    stager_thread_ = start_thread({"staging " + what, "close other programs"},
+                                  [this](std::stop_token stop) { stage_all(std::move(stop)); });
 }
 
 Prefetcher::~Prefetcher() = default;
@@ -123,7 +126,7 @@ void Prefetcher::gather_all(std::stop_token stop) {
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
-    (stage_ ? not_gathered_ : failure_) = std::current_exception();
+    (stage_ ? gather_failure_ : failure_) = std::current_exception();
     changed_.notify_all();
   }
 }
@@ -133,9 +136,9 @@ void Prefetcher::stage_all(std::stop_token stop) {
     for (std::int64_t staged = 0;; ++staged) {
       {
         std::unique_lock lock(mutex_);
-        const auto has_more = [&] { return gathered_ > staged || not_gathered_; };
+        const auto has_more = [&] { return gathered_ > staged || gather_failure_; };
         if (!changed_.wait(lock, stop, has_more)) return;
-        if (gathered_ == staged) std::rethrow_exception(not_gathered_);
+        if (gathered_ == staged) std::rethrow_exception(gather_failure_);
       }
       Batch& batch = slot(staged).filled().batch;
       batch.staged = stage_(batch, stop);

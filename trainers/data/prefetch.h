@@ -98,16 +98,17 @@ class Prefetcher {
   const Stage stage_;
   Gatherer gatherer_;
   std::vector<Slot> slots_;
-  std::vector<std::int64_t> order_;  // of the epoch being gathered; the thread's
+  std::vector<std::int64_t> order_;  // of the epoch being gathered; the gathering thread's
   bool holding_ = false;             // the consumer has a batch; the consumer's
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
   // Batches since the start: gathered, ready, and given back.
   std::int64_t gathered_ = 0, ready_ = 0, recycled_ = 0;
-  std::exception_ptr not_gathered_, failure_;  // the next batch, and the next one to be ready
+  std::exception_ptr gather_failure_;  // with `stage`: why the next batch cannot be gathered
+  std::exception_ptr failure_;         // why the next batch will not be ready
   // Last: they start when all else is ready and are joined first.
-  std::jthread gathers_, stages_;
+  std::jthread gatherer_thread_, stager_thread_;
 };
 
 }  // namespace belfry

@@ -1,4 +1,5 @@
-// Blocks that take a row of the last axis each, as those of softmax and layer normalisation do.
+// Blocks that take a row of the last axis each, as those of softmax do, or several, as those of
+// layer normalisation may.
 #pragma once
 #include <type_traits>
 

@@ -59,13 +59,17 @@ TEST(Prefetcher, SaysWhatItsThreadWasForIfItCannotBeStarted) {
   set_thread_hook([](const ThreadUse&) {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   });
-  for (const auto tower : {std::optional<std::int64_t>(), std::optional<std::int64_t>(2)}) {
+  const std::pair<std::string, std::optional<TowerSpan>> cases[] = {
+      {"all towers", {}},
+      {"all towers", TowerSpan(0, 3)},
+      {"towers 1 to 2", TowerSpan(1, 2)},
+      {"tower 2", TowerSpan(2)}};
+  for (const auto& [name, towers] : cases) {
     try {
-      const Prefetcher input(dataset, plan, {}, 2, tower);
+      const Prefetcher input(dataset, plan, {}, 2, towers);
       ADD_FAILURE() << "started";
     } catch (const DeviceError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(tower ? "for the input of tower 2: Resource temporarily"
-                                                : "for the input of all towers: Resource"));
+      EXPECT_THAT(error.what(), HasSubstr("for the input of " + name + ": Resource temporarily"));
       EXPECT_THAT(error.what(), HasSubstr("ulimit -u"));
     }
   }
