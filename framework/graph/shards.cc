@@ -30,12 +30,12 @@ std::int64_t rows_of(const ShardContext& c, unsigned own) {
   return 0;
 }
 
-// Inputs in `own` are cut into so many rows a sample, or lie whole and can be; the others are
-// whole.
+// Inputs in `own` are cut into so many rows a sample, or lie whole and can be. The others are
+// whole, or are made so: partial sums, which are small beside what is cut.
 bool are_cut(const ShardContext& c, unsigned own, std::int64_t rows) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const Division& division = c.divisions[i];
-    const bool fits = !takes(own, i) ? !division
+    const bool fits = !takes(own, i) ? !division || division == Division::partial()
                       : division     ? division == Division::by_rows(rows)
                                      : has_rows(c.inputs[i], rows * c.samples);
     if (!fits) return false;

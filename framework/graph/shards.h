@@ -58,7 +58,7 @@ Sharding product_shards(const ShardContext& c);
 Sharding quotient_shards(const ShardContext& c);
 
 // A row of each output depends on the same row of the inputs in `own` (bit i: input i), and on the
-// whole of the others.
+// whole of the others. Pass `shards` adds up those of them that are partial sums.
 Sharding row_shards(const ShardContext& c, unsigned own);
 // Each output is a sum over the rows of the inputs in `own`.
 Sharding sum_shards(const ShardContext& c, unsigned own);

@@ -85,8 +85,12 @@ class ShardMaker {
     cut = sharding.outputs;
     if (!cut.empty() && cut[0].kind == Division::Kind::kRows) node.rows = cut[0].rows;
     // What lies whole, such as a feed, stays so under other names.
-    if (plan_.shards_per_device > 1 && !(node.op->alias && !plan_.division(node.inputs[0])))
+    if (plan_.shards_per_device > 1 && !(node.op->alias && !plan_.division(node.inputs[0]))) {
       node.sharding = sharding;
+      for (std::size_t i = 0; i < node.inputs.size(); ++i)
+        if (!sharding.own[i] && plan_.division(node.inputs[i]) == Division::partial())
+          node.inputs[i] = gathered(node.inputs[i]);
+    }
     finish(append(std::move(node), cut));
   }
 

@@ -407,9 +407,10 @@ TEST(Flags, ReadSeveralBatchesPerStep) {
               cat("--gradient_accumulation_steps=4 takes the mean over batches of one size, and ",
                   uneven, " makes a smaller last one; use --uneven=drop or --uneven=error"));
   for (const char* const planned : {"--dry_run=0", "--dry_run"})
-    EXPECT_THAT(refusal({"--gradient_accumulation_steps=2147483647", "--batch_size=1000000", planned}),
-                AllOf(HasSubstr("--gradient_accumulation_steps=2147483647: a step takes"),
-                      HasSubstr("more than the ")));
+    EXPECT_THAT(
+        refusal({"--gradient_accumulation_steps=2147483647", "--batch_size=1000000", planned}),
+        AllOf(HasSubstr("--gradient_accumulation_steps=2147483647: a step takes"),
+              HasSubstr("more than the ")));
 }
 
 TEST(Flags, ReadScopesToRecompute) {
