@@ -12,7 +12,7 @@
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fused_update.h"
-#include "belfry/framework/run/useful_workers.h"
+#include "belfry/framework/plan/useful_workers.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/split.h"
 

@@ -19,6 +19,7 @@ CpuExecutor::CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
       runtime_(runtime),
       gpus_(gpus),
       locks_(linked, runtime),
+      cores_(linked.workers),
       shared_(at(linked.workers)),
       progress_(linked.routes.size()),
       order_(at(linked.workers)) {
@@ -51,17 +52,29 @@ void CpuExecutor::run(int worker) {
 }
 
 void CpuExecutor::work(int worker) {
-  const auto worked = [&] { return follow_one(worker) || help(worker); };
-  SpinTimer timer(linked_.spin);
-  while (!finished()) {
-    if (worked())
+  cores_.enter(worker);
+  work_until(
+      worker, [&] { return finished(); }, [&] { return follow_one(worker) || help(worker); },
+      linked_.spin);
+  cores_.leave(worker);
+}
+
+template <class Done, class Work>
+void CpuExecutor::work_until(int worker, const Done& done, const Work& work,
+                             std::chrono::nanoseconds spin) {
+  SpinTimer timer(spin);
+  while (!done()) {
+    if (work()) {
       timer.restart();
-    else if (!timer.expired())
+    } else if (!timer.expired()) {
       continue;
-    else if (stamp_is_awaited())
+    } else if (stamp_is_awaited()) {
       gpus_->nap();
-    else
-      run_.gate().sleep([&] { return finished() || worked(); });
+    } else if (!cores_.swap(worker)) {
+      cores_.leave(worker);
+      run_.gate().sleep([&] { return done() || work(); });
+      if (!done()) cores_.spread(worker);
+    }
   }
 }
 
@@ -158,6 +171,7 @@ bool CpuExecutor::stamp_is_awaited() const {
 }
 
 void CpuExecutor::run_launch(LaunchIndex launch, int shard, int worker) {
+  cores_.note(worker);
   const LinkedLaunch& of_shard = linked_.launch(launch, shard);
   if (of_shard.writes) run_.has_written.store(true, std::memory_order_relaxed);
   linked_.guard->before(launch, shard);
@@ -193,8 +207,9 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   run_.gate().wake();
   while (take_part(shared, Ticket::End::kFront)) {
   }
-  help_until([&] { return shared.done.load(std::memory_order_seq_cst) == parts; }, run_.gate(),
-             [&] { return help(worker); });
+  work_until(
+      worker, [&] { return shared.done.load(std::memory_order_seq_cst) == parts; },
+      [&] { return help(worker); }, kShortSpin);
   // Before the next opening sets the launch: a ticket read now must not fit it.
   shared.ticket.store(ticket.closed(), std::memory_order_release);
 }

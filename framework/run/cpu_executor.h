@@ -2,6 +2,7 @@
 // commands. They share long launches part by part.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "belfry/framework/run/run_state.h"
 #include "belfry/framework/run/ticket.h"
 #include "belfry/framework/run/variable_locks.h"
+#include "belfry/framework/run/worker_cores.h"
 
 namespace belfry {
 
@@ -35,6 +37,9 @@ class CpuExecutor {
   };
 
   void work(int worker);
+  // Calls work() until done(). A worker that finds no work spins, then sleeps until the gate opens.
+  template <class Done, class Work>
+  void work_until(int worker, const Done& done, const Work& work, std::chrono::nanoseconds spin);
   bool finished() const {
     return unfinished_.load(std::memory_order_seq_cst) == 0 || run_.failed();
   }
@@ -65,6 +70,7 @@ class CpuExecutor {
   const Runtime& runtime_;
   GpuExecutor* const gpus_;
   VariableLocks locks_;
+  WorkerCores cores_;
   std::vector<SharedLaunch> shared_;  // per worker
   std::vector<Progress> progress_;    // per route
   // Per worker: the routes in the order in which it looks at them. Its own come first. It takes

@@ -139,27 +139,12 @@ class WorkerPool {
   std::vector<std::jthread> threads_;
 };
 
-// Waits until done(). The thread first does other work (help() returns false when there is none),
-// then spins, then sleeps. Before it sleeps it looks for work once more, because an offer of work
-// wakes only those that are known to sleep.
-template <class Done, class Help>
-void help_until(const Done& done, Gate& gate, const Help& help,
-                std::chrono::nanoseconds spin = kShortSpin) {
-  SpinTimer timer(spin);
-  const auto helped = [&] {
-    if (!help()) return false;
-    timer.restart();
-    return true;
-  };
-  while (!done())
-    if (!helped() && timer.expired()) gate.sleep([&] { return done() || helped(); });
-}
-
-// The same without other work.
+// Waits until done(). The thread spins, then sleeps.
 template <class Done>
 void wait_until(const Done& done, Gate& gate, std::chrono::nanoseconds spin = kShortSpin) {
-  help_until(
-      done, gate, [] { return false; }, spin);
+  SpinTimer timer(spin);
+  while (!done())
+    if (timer.expired()) gate.sleep(done);
 }
 
 // Waits until `signal` reaches `epoch`.

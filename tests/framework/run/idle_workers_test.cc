@@ -12,7 +12,7 @@
 #include "belfry/framework/device/collective_hook.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/framework/run/useful_workers.h"
+#include "belfry/framework/plan/useful_workers.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/tests/framework/run/replicas_test_support.h"

@@ -89,37 +89,16 @@ TEST(WorkerPool, ThoseThatHadNoWorkInAPatientRunSleep) {
   }
 }
 
-TEST(Await, HelpsBeforeItWaits) {
+// An opener that saw no sleeper wakes nobody: what it opened is seen by the one that goes to sleep.
+TEST(Gate, ASleeperLooksOnceMoreWhenItIsKnown) {
   Gate gate;
-  Signal signal;
-  int jobs = 100;
-  const auto reached = [&] { return signal.reached(1); };
-  help_until(reached, gate, [&] {
-    if (--jobs == 0) signal.set(1, gate);
+  int looks = 0;
+  gate.sleep([&] {
+    EXPECT_TRUE(gate.has_sleepers());
+    ++looks;
     return true;
   });
-  EXPECT_EQ(jobs, 0);
-}
-
-// An opener that saw no sleeper wakes nobody: what it opened is seen by the one that goes to sleep.
-TEST(Await, LooksForWorkOnceMoreWhenItIsKnownToSleep) {
-  Gate gate, other;
-  Signal signal;
-  std::atomic<bool> helped{false};
-  std::jthread worker([&] {
-    const auto reached = [&] { return signal.reached(1); };
-    help_until(reached, gate, [&] {
-      if (!gate.has_sleepers()) return false;  // it is opened between the last look and this one
-      helped = true;
-      signal.set(1, other);  // wakes nobody
-      return true;
-    });
-  });
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!helped && std::chrono::steady_clock::now() < end)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_TRUE(helped);
-  signal.set(1, gate);
+  EXPECT_EQ(looks, 1);
 }
 
 TEST(Await, SleepersWakeForOtherReasonsAndSleepAgain) {

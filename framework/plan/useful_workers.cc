@@ -1,4 +1,4 @@
-#include "belfry/framework/run/useful_workers.h"
+#include "belfry/framework/plan/useful_workers.h"
 
 #include <algorithm>
 #include <map>

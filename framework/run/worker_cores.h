@@ -1,0 +1,53 @@
+// Keeps the workers of a step on different cores, beside threads of other programs.
+#pragma once
+#include <atomic>
+#include <vector>
+
+#include <pthread.h>
+
+namespace belfry {
+
+// Workers are not pinned. If no core is idle, the kernel wakes a thread on the core of its waker.
+// Two workers then take turns on one core, while a foreign thread has another core to itself. Here
+// a worker that has been woken moves away from the others. A worker with nothing to do gives its
+// core to one that has stopped in the middle of its work, because that one delays the step.
+class WorkerCores {
+ public:
+  static constexpr int kNone = -1;
+
+  explicit WorkerCores(int workers) : seats_(static_cast<std::size_t>(workers)) {}
+
+  // This thread is the worker from now on, and looks for work.
+  void enter(int worker);
+  // Notes on which core this thread, the worker, runs.
+  void note(int worker);
+  // The worker sleeps from now on, or has finished.
+  void leave(int worker);
+  // The worker has entered before. It has been woken, and holds no work. If it shares its core with
+  // a worker that has not left, it moves to a core on which there is none. If it may use no such
+  // core, it stays.
+  void spread(int worker);
+  // The worker found nothing to do. Looks at one of the others, each time at the next. If that one
+  // is at work on another core, but gets no time there, the two swap cores. Says whether they did.
+  bool swap(int worker);
+  // As last noted; kNone if the worker has left.
+  int core(int worker) const { return seat(worker).core.load(std::memory_order_acquire); }
+
+ private:
+  struct alignas(64) Seat {
+    std::atomic<int> core{kNone};
+    pthread_t thread{};  // valid if there is a core
+    int looked_at = 0;   // the worker that swap() looked at last, counted from this one
+  };
+
+  Seat& seat(int worker) { return seats_[static_cast<std::size_t>(worker)]; }
+  const Seat& seat(int worker) const { return seats_[static_cast<std::size_t>(worker)]; }
+  int workers() const { return static_cast<int>(seats_.size()); }
+  bool is_shared(int worker) const;
+  // The affinity mask of the worker's thread is afterwards what it was.
+  void move(int worker, int core);
+
+  std::vector<Seat> seats_;  // per worker
+};
+
+}  // namespace belfry
