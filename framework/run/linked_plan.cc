@@ -6,8 +6,8 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
-#include "belfry/framework/run/ticket.h"
 #include "belfry/framework/plan/useful_workers.h"
+#include "belfry/framework/run/ticket.h"
 
 namespace belfry {
 
