@@ -127,7 +127,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   Processes* const processes = exchanger.needed() ? runtime.processes : nullptr;
   exchanger.begin();
   if (processes) processes->begin(exchanger);
-  pool().run(linked.threads(), work, linked.spin);
+  pool().run(linked.threads(), work, linked.spin, WorkerPool::Late::kLeftOut);
   exchanger.end();
   if (processes) processes->wait();
   check_failure();

@@ -74,32 +74,58 @@ WorkerPool::WorkerPool(int workers, int enqueuers) : workers_(workers) {
 WorkerPool::~WorkerPool() { stop(); }
 
 void WorkerPool::stop() {
-  stop_ = true;
-  start_.set(++runs_, gate_);
+  {
+    const std::lock_guard lock(joining_);
+    run_ = {.number = run_.number + 1, .ends_pool = true};
+  }
+  start_.set(run_.number, gate_);
   threads_.clear();  // joins them
 }
 
 void WorkerPool::run(int active, const std::function<void(int)>& work,
-                     std::chrono::nanoseconds spin) {
+                     std::chrono::nanoseconds spin, Late late) {
   if (active == 1) return work(0);
-  work_ = &work;
-  active_ = active;
-  spin_ = spin;
-  ++runs_;
-  start_.set(runs_, gate_);
+  {
+    const std::lock_guard lock(joining_);
+    run_ = {.number = run_.number + 1, .active = active, .spin = spin, .late = late, .work = &work};
+    open_ = true;
+    int awaited = 0;
+    for (int w = 1; w < active; ++w) awaited += run_.awaits(w, workers_);
+    inside_.store(awaited, std::memory_order_relaxed);
+  }
+  start_.set(run_.number, gate_);
   work(0);
-  await(finished_, runs_ * static_cast<std::int64_t>(threads_.size()), gate_, spin);
+  {
+    const std::lock_guard lock(joining_);
+    open_ = false;
+  }
+  wait_until([&] { return inside_.load(std::memory_order_seq_cst) == 0; }, gate_, spin);
+}
+
+WorkerPool::Run WorkerPool::join(int worker) {
+  const std::lock_guard lock(joining_);
+  Run run = run_;
+  if (run.awaits(worker, workers_)) return run;
+  if (worker < run.active && open_)
+    inside_.fetch_add(1, std::memory_order_relaxed);
+  else
+    run.work = nullptr;
+  return run;
+}
+
+void WorkerPool::leave() {
+  if (inside_.fetch_sub(1, std::memory_order_seq_cst) == 1) gate_.wake();
 }
 
 void WorkerPool::loop(int worker) {
-  std::chrono::nanoseconds spin = kShortSpin;
-  for (std::int64_t run = 1;; ++run) {
-    await(start_, run, gate_, spin);
-    if (stop_) return;
-    spin = worker < active_ ? spin_ : kShortSpin;
-    if (worker < active_) (*work_)(worker);
-    const std::int64_t done = done_.fetch_add(1, std::memory_order_acq_rel) + 1;
-    if (done == run * static_cast<std::int64_t>(threads_.size())) finished_.set(done, gate_);
+  Run run;
+  for (;;) {
+    await(start_, run.number + 1, gate_, run.work ? run.spin : kShortSpin);
+    run = join(worker);
+    if (run.ends_pool) return;
+    if (!run.work) continue;
+    (*run.work)(worker);
+    leave();
   }
 }
 

@@ -104,6 +104,9 @@ class SpinTimer {
 // with the pool and end with it.
 class WorkerPool {
  public:
+  // What becomes of workers that have not begun when the caller has finished its own call.
+  enum class Late { kAwaited, kLeftOut };
+
   // Throws DeviceError naming the worker whose thread cannot be started.
   explicit WorkerPool(int workers, int enqueuers = 0);
   ~WorkerPool();
@@ -115,27 +118,42 @@ class WorkerPool {
   // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all calls
   // have. `work` must not throw. One call at a time. With one active worker no other is woken.
   // Threads that wait for others, or afterwards for the next call, spin for `spin` before they
-  // sleep.
+  // sleep. Late workers may be left out: other programs may keep a worker that has been woken from
+  // a core for longer than a run lasts. Threads that enqueue are always awaited.
   void run(int active, const std::function<void(int)>& work,
-           std::chrono::nanoseconds spin = kShortSpin);
+           std::chrono::nanoseconds spin = kShortSpin, Late late = Late::kAwaited);
 
   // Where this pool's workers sleep.
   Gate& gate() { return gate_; }
 
  private:
+  // One call of run().
+  struct Run {
+    std::int64_t number = 0;
+    int active = 0;
+    bool ends_pool = false;
+    std::chrono::nanoseconds spin = kShortSpin;
+    Late late = Late::kAwaited;
+    const std::function<void(int)>* work = nullptr;
+
+    bool awaits(int worker, int workers) const {
+      return worker < active && (late == Late::kAwaited || worker >= workers);
+    }
+  };
+
   void loop(int worker);
+  // The run that goes on, without work if this worker has no part in it.
+  Run join(int worker);
+  void leave();
   void stop();
 
   const int workers_;
   Gate gate_;
-  Signal start_;     // counts runs
-  Signal finished_;  // counts workers that have finished, over all runs
-  std::atomic<std::int64_t> done_{0};
-  std::int64_t runs_ = 0;
-  int active_ = 0;
-  std::chrono::nanoseconds spin_ = kShortSpin;  // of the current run
-  const std::function<void(int)>* work_ = nullptr;
-  bool stop_ = false;
+  Signal start_;                // counts runs
+  std::atomic<int> inside_{0};  // workers that run() waits for
+  std::mutex joining_;          // over run_ and open_
+  Run run_;
+  bool open_ = false;  // to late workers
   std::vector<std::jthread> threads_;
 };
 

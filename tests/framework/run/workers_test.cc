@@ -191,6 +191,51 @@ TEST(WorkerPool, RunsEveryActiveWorkerOnceAndWaitsForAll) {
   }
 }
 
+// Each run is over before its workers have been woken, or while they begin.
+TEST(WorkerPool, LateWorkersMayBeLeftOutAndNoneIsInsideAfterwards) {
+  WorkerPool pool(4, 1);
+  std::atomic<int> inside{0}, calls{0}, enqueued{0};
+  for (int run = 1; run <= 500; ++run) {
+    std::atomic<bool> over{false};
+    pool.run(
+        5,
+        [&](int worker) {
+          EXPECT_FALSE(over);
+          ++inside;
+          ++(worker == 4 ? enqueued : calls);
+          --inside;
+        },
+        kShortSpin, WorkerPool::Late::kLeftOut);
+    over = true;
+    EXPECT_EQ(inside, 0);
+    EXPECT_EQ(enqueued, run) << "threads that enqueue are awaited";
+  }
+  EXPECT_GE(calls, 500);
+  EXPECT_LE(calls, 2000);
+  pool.run(4, [&](int) { ++inside; });
+  EXPECT_EQ(inside, 4) << "nobody is left out of a run that awaits all";
+}
+
+TEST(WorkerPool, AWorkerThatHasBegunIsAwaited) {
+  WorkerPool pool(2);
+  for (int run = 0; run < 20; ++run) {
+    std::atomic<bool> begun{false}, ended{false};
+    pool.run(
+        2,
+        [&](int worker) {
+          if (worker == 0) {
+            while (!begun) std::this_thread::yield();
+          } else {
+            begun = true;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            ended = true;
+          }
+        },
+        kShortSpin, WorkerPool::Late::kLeftOut);
+    EXPECT_TRUE(ended);
+  }
+}
+
 TEST(WorkerPool, WorkerZeroIsTheCaller) {
   WorkerPool pool(3);
   const auto caller = std::this_thread::get_id();
