@@ -1,4 +1,4 @@
-#include "belfry/framework/plan/rank_launch.h"
+#include "belfry/framework/plan_kernels/rank_launch.h"
 
 #include <algorithm>
 #include <set>
