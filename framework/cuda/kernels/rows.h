@@ -22,7 +22,8 @@ inline Grid rows_of(const Shape& shape) {
           .threads = kFoldThreads};
 }
 
-// R rows of so many columns to a block of kFoldThreads: 1, or kShortRows, which have a warp each.
+// R rows of so many columns to a block of kFoldThreads: 1, or kWarpsPerBlock short ones, a warp for
+// each.
 template <int R>
 struct RowBlocks {
   static constexpr int kThreads = kFoldThreads / R;  // of a row
@@ -42,11 +43,11 @@ struct RowBlocks {
     });
   }
 };
-inline constexpr int kShortRows = kFoldThreads / 32;
+inline constexpr int kWarpsPerBlock = kFoldThreads / 32;
 // Columns of a short row of T, at most: 4 KiB of it.
 template <class T>
-inline constexpr std::int64_t kShortRow = 4096 / static_cast<int>(sizeof(T));
-static_assert(kShortRow<float> <= kChunk);
+inline constexpr std::int64_t kShortRowColumns = 4096 / static_cast<int>(sizeof(T));
+static_assert(kShortRowColumns<float> <= kChunk);
 
 template <class T, int R>
 struct RowFolds {
@@ -78,7 +79,7 @@ BELFRY_HD void fold_rows(const Block& block, RowFolds<T, R>& shared, Op op, cons
       const auto group = [&](int number) {
         const int from = number * 128 + thread % 16;
         constexpr T kNeutral = Op::template kNeutral<T>;
-        if (number * 128 >= kShortRow<T> || from >= columns) return kNeutral;
+        if (number * 128 >= kShortRowColumns<T> || from >= columns) return kNeutral;
         T x[8];
         for (int j = 0; j < 8; ++j)
           x[j] = from + j * 16 < columns ? value(row, from + j * 16) : kNeutral;
