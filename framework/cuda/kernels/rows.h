@@ -8,22 +8,8 @@
 
 namespace belfry::cuda {
 
-// f(i) for i < n, by the threads of a block.
-template <class F>
-BELFRY_HD void for_each(const Block& block, std::int64_t n, const F& f) {
-  block.each([&](int thread) {
-    for (std::int64_t i = thread; i < n; i += block.threads) f(i);
-  });
-}
-
-// A block for each row, with the threads that fold() takes.
-inline Grid rows_of(const Shape& shape) {
-  return {.blocks = shape.elements() == 0 ? 0 : shape.elements() / shape.back(),
-          .threads = kFoldThreads};
-}
-
-// R rows of so many columns to a block of kFoldThreads: 1, or kWarpsPerBlock short ones, a warp for
-// each.
+// R rows of so many columns to a block of kFoldThreads, as fold() takes: 1, or kWarpsPerBlock short
+// ones, a warp for each.
 template <int R>
 struct RowBlocks {
   static constexpr int kThreads = kFoldThreads / R;  // of a row
@@ -34,7 +20,7 @@ struct RowBlocks {
   }
   BELFRY_HD std::int64_t first(const Block& block) const { return block.index * R; }
   // f(row of the block, i) for every N-th i < columns, which N divides.
-  template <int N, class F>
+  template <int N = 1, class F>
   BELFRY_HD void each(const Block& block, const F& f) const {
     block.each([&](int thread) {
       const int row = thread / kThreads;
@@ -43,6 +29,9 @@ struct RowBlocks {
     });
   }
 };
+// A block for each row.
+inline RowBlocks<1> rows_of(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
+
 inline constexpr int kWarpsPerBlock = kFoldThreads / 32;
 // Columns of a short row of T, at most: 4 KiB of it.
 template <class T>
