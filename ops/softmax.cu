@@ -46,14 +46,14 @@ template <class T>
 struct SoftmaxRow {
   using Shared = RowShared<T>;
   const T* x;
-  std::int64_t columns;
+  RowBlocks<1> by;
   T* y;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t at = block.index * columns;
+    const std::int64_t at = block.index * by.columns;
     T* const to = y + at;
-    exponentials(block, shared, x + at, columns, to);
-    for_each(block, columns, [&](std::int64_t i) { to[i] /= shared.fold.total; });
+    exponentials(block, shared, x + at, by.columns, to);
+    by.each(block, [&](int, std::int64_t i) { to[i] /= shared.fold.total; });
   }
 };
 
@@ -61,14 +61,15 @@ template <class T>
 struct SoftmaxGradRow {
   using Shared = FoldShared<T>;
   const T *dy, *y;
-  std::int64_t columns;
+  RowBlocks<1> by;
   T* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
-    const std::int64_t at = block.index * columns;
-    fold(block, shared, Add{}, 0, columns, [&](std::int64_t i) { return dy[at + i] * y[at + i]; });
-    for_each(block, columns,
-             [&](std::int64_t i) { dx[at + i] = y[at + i] * (dy[at + i] - shared.total); });
+    const std::int64_t at = block.index * by.columns;
+    fold(block, shared, Add{}, 0, by.columns,
+         [&](std::int64_t i) { return dy[at + i] * y[at + i]; });
+    by.each(block,
+            [&](int, std::int64_t i) { dx[at + i] = y[at + i] * (dy[at + i] - shared.total); });
   }
 };
 
@@ -141,19 +142,20 @@ struct LossGradRow {
   Indices labels;
   Targets<T> targets;
   const T* dy;
-  std::int64_t classes;
+  RowBlocks<1> by;
   T* dx;
 
   BELFRY_HD void operator()(const Block& block, Shared& shared) const {
+    const std::int64_t classes = by.columns;
     const std::int64_t at = block.index * classes, label = labels[block.index];
     T* const to = dx + at;
     if (targets.ignores(label)) {
-      for_each(block, classes, [&](std::int64_t i) { to[i] = 0; });
+      by.each(block, [&](int, std::int64_t i) { to[i] = 0; });
       return;
     }
     exponentials(block, shared, x + at, classes, to);
     const T share = targets.smoothing / static_cast<T>(classes);
-    for_each(block, classes, [&](std::int64_t i) {
+    by.each(block, [&](int, std::int64_t i) {
       const T target = i == label ? 1 - targets.smoothing + share : share;
       to[i] = (to[i] / shared.fold.total - target) * dy[block.index];  // near 1 that is exact
     });
@@ -217,18 +219,16 @@ struct ShareOfOnes {
 
 QueueRun softmax(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [grid = rows_of(plan.output().shape), columns = plan.output().shape.back()](
-               const Pointers& p, KernelQueue& queue) {
-      launch(queue, SoftmaxRow<T>{p.input<T>(0), columns, p.output<T>()}, grid);
+    return [by = rows_of(plan.output().shape)](const Pointers& p, KernelQueue& queue) {
+      launch(queue, SoftmaxRow<T>{p.input<T>(0), by, p.output<T>()}, by.grid());
     };
   });
 }
 
 QueueRun softmax_grad(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [grid = rows_of(plan.output().shape), columns = plan.output().shape.back()](
-               const Pointers& p, KernelQueue& queue) {
-      launch(queue, SoftmaxGradRow<T>{p.input<T>(0), p.input<T>(1), columns, p.output<T>()}, grid);
+    return [by = rows_of(plan.output().shape)](const Pointers& p, KernelQueue& queue) {
+      launch(queue, SoftmaxGradRow<T>{p.input<T>(0), p.input<T>(1), by, p.output<T>()}, by.grid());
     };
   });
 }
@@ -268,8 +268,9 @@ QueueRun loss_grad(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Targets<T> targets(plan.options<CrossEntropyOptions>());
     return [targets, labels = LabelPlan(plan)](const Pointers& p, KernelQueue& queue) {
+      const RowBlocks<1> by{labels.rows, labels.classes};
       launch(queue,
-             LossGradRow<T>{p.input<T>(0), labels(p, queue), targets, p.input<T>(2), labels.classes,
+             LossGradRow<T>{p.input<T>(0), labels(p, queue), targets, p.input<T>(2), by,
                             p.output<T>()},
              labels.grid());
     };

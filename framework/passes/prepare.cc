@@ -4,9 +4,9 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/passes/passes.h"
-#include "belfry/framework/plan/rank_launch.h"
 #include "belfry/framework/plan_kernels/fused_update_kernel.h"
 #include "belfry/framework/plan_kernels/host_kernel.h"
+#include "belfry/framework/plan_kernels/rank_launch.h"
 
 namespace belfry {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/plan/rank_launch.h"
+#include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/trace/gpu_timers.h"
 

@@ -17,7 +17,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/agreement.h"
 #include "belfry/framework/group/watched_group.h"
-#include "belfry/framework/plan/rank_launch.h"
+#include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/framework/run/linked_plan.h"
 #include "belfry/framework/run/ranks.h"
 #include "belfry/framework/run/run_state.h"

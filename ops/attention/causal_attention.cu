@@ -4,7 +4,6 @@
 // summed in the order of times, so that results do not depend on the GPU.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
-#include "belfry/framework/cuda/kernels/rows.h"
 #include "belfry/framework/kernels/math.h"
 #include "belfry/ops/attention/by_products.cuh"
 #include "belfry/ops/attention/causal_attention.h"
@@ -67,8 +66,10 @@ BELFRY_HD void each_pair(const Block& block, const F& f) {
 // f(row, column) for `rows` rows of a head.
 template <class F>
 BELFRY_HD void each_element(const Block& block, int rows, std::int64_t columns, const F& f) {
-  for_each(block, rows * columns,
-           [&](std::int64_t i) { f(static_cast<int>(i / columns), i % columns); });
+  block.each([&](int thread) {
+    for (std::int64_t i = thread; i < rows * columns; i += block.threads)
+      f(static_cast<int>(i / columns), i % columns);
+  });
 }
 
 // Columns [column, column + kTileColumns) of rows from `first` on, zeros behind the end.

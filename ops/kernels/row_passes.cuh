@@ -81,7 +81,9 @@ inline std::int64_t groups_of(std::int64_t leaves, std::int64_t channels) {
   return (leaves + each - 1) / each;
 }
 
-// Sums over rows by a balanced tree over neighbouring leaves. A Leaf says what is summed:
+// Sums over rows by a balanced tree over neighbouring leaves, the tree of ColumnTree
+// (column_tree.h). That one also takes an outer axis, reads no packs, and needs no alignment. A
+// Leaf says what is summed:
 //   using Value = ...; static constexpr int kChannels = N;
 //   static constexpr int kEach;                           leaves of a thread in one step
 //   bool whole(end) const;                                leaves before `end` lack no row

@@ -22,7 +22,7 @@ using kernels::RowScale;
 // Short rows are kept in shared memory; the others are read again.
 template <class T, int R>
 struct KeptRows {
-  T at[R][kShortRow<T>];
+  T at[R][kShortRowColumns<T>];
 };
 template <class T>
 struct KeptRows<T, 1> {};
@@ -206,11 +206,11 @@ template <class X, class S, class F>
 void visit_row_blocks(const RowsOf& rows, std::initializer_list<const void*> tensors, const F& f) {
   constexpr std::int64_t kManyBlocks = 264;  // two for each of 132 multiprocessors
   constexpr int N = Pack<std::conditional_t<(sizeof(X) > sizeof(S)), X, S>>::kSize;
-  bool packed = rows.channels <= kShortRow<Wide<S>> && rows.rows >= kManyBlocks * kShortRows &&
-                rows.channels % N == 0;
+  bool packed = rows.channels <= kShortRowColumns<Wide<S>> &&
+                rows.rows >= kManyBlocks * kWarpsPerBlock && rows.channels % N == 0;
   for (const void* tensor : tensors) packed = packed && on_16_bytes(tensor);
   if (packed)
-    f(std::integral_constant<int, kShortRows>{}, std::integral_constant<int, N>{});
+    f(std::integral_constant<int, kWarpsPerBlock>{}, std::integral_constant<int, N>{});
   else
     f(std::integral_constant<int, 1>{}, std::integral_constant<int, 1>{});
 }

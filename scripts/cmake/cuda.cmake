@@ -171,7 +171,7 @@ target_compile_options(belfry_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:-fmad=false;-Xcompiler=${host_warnings}>")
 target_include_directories(belfry_cuda PRIVATE ${CMAKE_BINARY_DIR}/generated)
 list(JOIN CMAKE_CUDA_ARCHITECTURES "\;" architectures)
-set_property(SOURCE framework/cuda/driver/backend.cc APPEND PROPERTY COMPILE_DEFINITIONS
+set_property(SOURCE framework/cuda/runtime/backend.cc APPEND PROPERTY COMPILE_DEFINITIONS
              "BELFRY_CUDA_ARCHITECTURES=\"${architectures}\"")
 target_link_libraries(belfry_cuda PUBLIC belfry belfry_cuda_libraries)
 add_dependencies(belfry_cuda belfry_identity)

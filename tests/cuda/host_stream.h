@@ -1,6 +1,6 @@
 // A stream for communicators over a FakeNccl.
 #pragma once
-#include "belfry/framework/cuda/driver/cuda_stream.h"
+#include "belfry/framework/cuda/runtime/cuda_stream.h"
 #include "belfry/tests/cuda/host_queue.h"
 
 namespace belfry::cuda {

@@ -1,7 +1,7 @@
 // For gpu_ops_tests on a GPU with --own_kernels: libraries compute products alone there.
-#include "belfry/framework/cuda/driver/cuda_stream.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
-#include "belfry/framework/cuda/libraries/gpu_algorithms.h"
+#include "belfry/framework/cuda/runtime/cuda_stream.h"
+#include "belfry/framework/cuda/runtime/gpu_algorithms.h"
 #include "belfry/framework/graph/node.h"
 
 namespace belfry::cuda {

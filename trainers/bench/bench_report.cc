@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {

@@ -14,7 +14,6 @@
 #include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/planned_step.h"
 #include "belfry/trainers/machine/planned_memory.h"
-#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 

@@ -1,10 +1,40 @@
 #include "belfry/trainers/callbacks/step_timer.h"
 
+#include <cmath>
+#include <numeric>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
+namespace {
+
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+Speed speed_of(double samples, std::span<const double> seconds) {
+  require(!seconds.empty(), "no steps have no speed");
+  std::vector<double> speeds;
+  for (const double s : seconds) speeds.push_back(samples / s);
+  const double center = mean(speeds), middle = median(speeds);
+  double squares = 0;
+  std::vector<double> distances;
+  for (const double speed : speeds) {
+    squares += (speed - center) * (speed - center);
+    distances.push_back(std::abs(speed - middle));
+  }
+  const auto n = static_cast<double>(speeds.size());
+  return {.mean = samples / mean(seconds),
+          .uncertainty = std::sqrt(squares / n) / std::sqrt(n),
+          .jitter = 1.4826 * median(distances)};
+}
 
 std::string step_line(std::int64_t step, const Speed& speed, double loss) {
   return cat(step, "\timages/sec: ", rounded(speed.mean, 1), " +/- ", rounded(speed.uncertainty, 1),

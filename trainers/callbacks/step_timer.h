@@ -7,9 +7,18 @@
 
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/util/console.h"
-#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
+
+// How fast steps were, as tf_cnn_benchmarks states it (get_perf_timing).
+struct Speed {
+  double mean = 0;         // samples / mean(seconds)
+  double uncertainty = 0;  // std(samples / seconds) / sqrt(steps), std over n
+  double jitter = 0;       // 1.4826 median(|speed - median(speed)|)
+};
+
+// `samples` per step; seconds of each step. Throws InvalidArgument for no steps.
+Speed speed_of(double samples, std::span<const double> seconds);
 
 inline constexpr const char* kStepHeader = "Step\tImg/sec\tloss";
 // "10\timages/sec: 123.4 +/- 0.5 (jitter = 0.6)\t2.303". Steps count from 1.

@@ -33,21 +33,6 @@ bool means_same(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-void WrittenFlags::add(WrittenFlag flag) {
-  std::erase_if(flags_, [&](const WrittenFlag& other) { return other.name == flag.name; });
-  flags_.push_back(std::move(flag));
-}
-
-const WrittenFlag* WrittenFlags::find(std::string_view name) const {
-  const auto found = std::ranges::find(flags_, name, &WrittenFlag::name);
-  return found == flags_.end() ? nullptr : &*found;
-}
-
-std::string WrittenFlags::value(std::string_view name, std::string otherwise) const {
-  const WrittenFlag* const flag = find(name);
-  return flag ? flag->value : std::move(otherwise);
-}
-
 FlagSpelling renamed(std::string name, std::string unit, std::string flag) {
   std::string text = cat("--", flag, "=", unit);
   return {std::move(name), std::move(unit), std::move(text),

@@ -10,21 +10,6 @@
 
 namespace belfry {
 
-// A command line: each name once, as the last of several wins.
-class WrittenFlags {
- public:
-  void add(WrittenFlag flag);
-
-  std::span<const WrittenFlag> all() const { return flags_; }
-  // Null if it is not there.
-  const WrittenFlag* find(std::string_view name) const;
-  // What the flag holds, or `otherwise` if it is not there.
-  std::string value(std::string_view name, std::string otherwise = "") const;
-
- private:
-  std::vector<WrittenFlag> flags_;
-};
-
 struct FlagSpelling {
   // The flags of ours that it stands for, given the whole command line; those without `written` are
   // shown as `self`. Throws FlagError that names `self.written` and what to write instead.

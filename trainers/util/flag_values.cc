@@ -4,11 +4,27 @@
 #include <cctype>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
+
+void WrittenFlags::add(WrittenFlag flag) {
+  std::erase_if(flags_, [&](const WrittenFlag& other) { return other.name == flag.name; });
+  flags_.push_back(std::move(flag));
+}
+
+const WrittenFlag* WrittenFlags::find(std::string_view name) const {
+  const auto found = std::ranges::find(flags_, name, &WrittenFlag::name);
+  return found == flags_.end() ? nullptr : &*found;
+}
+
+std::string WrittenFlags::value(std::string_view name, std::string otherwise) const {
+  const WrittenFlag* const flag = find(name);
+  return flag ? flag->value : std::move(otherwise);
+}
 
 void read_number(const WrittenFlag& flag, std::string_view wanted, bool (*allowed)(double),
                  double& value) {

@@ -3,9 +3,11 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "belfry/framework/base/error.h"
 
@@ -27,6 +29,21 @@ struct WrittenFlag {
   std::string shown_name() const {
     return written.starts_with("--" + name) ? "--" + name : written;
   }
+};
+
+// A command line: each name once, as the last of several wins.
+class WrittenFlags {
+ public:
+  void add(WrittenFlag flag);
+
+  std::span<const WrittenFlag> all() const { return flags_; }
+  // Null if it is not there.
+  const WrittenFlag* find(std::string_view name) const;
+  // What the flag holds, or `otherwise` if it is not there.
+  std::string value(std::string_view name, std::string otherwise = "") const;
+
+ private:
+  std::vector<WrittenFlag> flags_;
 };
 
 // Throws FlagError "<what> is not ..." unless all of `text` is a T.

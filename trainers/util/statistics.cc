@@ -4,20 +4,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
-namespace {
-
-double mean(std::span<const double> values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-}  // namespace
 
 double median(std::span<const double> values) {
   require(!values.empty(), "no values have no median");
@@ -25,23 +17,6 @@ double median(std::span<const double> values) {
   std::ranges::sort(sorted);
   const std::size_t half = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
-
-Speed speed_of(double samples, std::span<const double> seconds) {
-  require(!seconds.empty(), "no steps have no speed");
-  std::vector<double> speeds;
-  for (const double s : seconds) speeds.push_back(samples / s);
-  const double center = mean(speeds), middle = median(speeds);
-  double squares = 0;
-  std::vector<double> distances;
-  for (const double speed : speeds) {
-    squares += (speed - center) * (speed - center);
-    distances.push_back(std::abs(speed - middle));
-  }
-  const auto n = static_cast<double>(speeds.size());
-  return {.mean = samples / mean(seconds),
-          .uncertainty = std::sqrt(squares / n) / std::sqrt(n),
-          .jitter = 1.4826 * median(distances)};
 }
 
 PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b) {

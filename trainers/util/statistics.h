@@ -9,16 +9,6 @@ namespace belfry {
 // The middle value, or the mean of the two in the middle. Throws InvalidArgument for no values.
 double median(std::span<const double> values);
 
-// How fast steps were, as tf_cnn_benchmarks states it (get_perf_timing).
-struct Speed {
-  double mean = 0;         // samples / mean(seconds)
-  double uncertainty = 0;  // std(samples / seconds) / sqrt(steps), std over n
-  double jitter = 0;       // 1.4826 median(|speed - median(speed)|)
-};
-
-// `samples` per step; seconds of each step. Throws InvalidArgument for no steps.
-Speed speed_of(double samples, std::span<const double> seconds);
-
 // Measurements that were taken in pairs, one of each per round: what drifts over rounds cancels.
 struct PairedRatio {
   double median = 1;  // of a[i] / b[i]

@@ -8,21 +8,8 @@
 
 namespace belfry::cuda {
 
-// f(i) for i < n, by the threads of a block.
-template <class F>
-BELFRY_HD void for_each(const Block& block, std::int64_t n, const F& f) {
-  block.each([&](int thread) {
-    for (std::int64_t i = thread; i < n; i += block.threads) f(i);
-  });
-}
-
-// A block for each row, with the threads that fold() takes.
-inline Grid rows_of(const Shape& shape) {
-  return {.blocks = shape.elements() == 0 ? 0 : shape.elements() / shape.back(),
-          .threads = kFoldThreads};
-}
-
-// R rows of so many columns to a block of kFoldThreads: 1, or kShortRows, which have a warp each.
+// R rows of so many columns to a block of kFoldThreads, as fold() takes: 1, or kWarpsPerBlock short
+// ones, a warp for each.
 template <int R>
 struct RowBlocks {
   static constexpr int kThreads = kFoldThreads / R;  // of a row
@@ -33,7 +20,7 @@ struct RowBlocks {
   }
   BELFRY_HD std::int64_t first(const Block& block) const { return block.index * R; }
   // f(row of the block, i) for every N-th i < columns, which N divides.
-  template <int N, class F>
+  template <int N = 1, class F>
   BELFRY_HD void each(const Block& block, const F& f) const {
     block.each([&](int thread) {
       const int row = thread / kThreads;
@@ -42,11 +29,14 @@ struct RowBlocks {
     });
   }
 };
-inline constexpr int kShortRows = kFoldThreads / 32;
+// A block for each row.
+inline RowBlocks<1> rows_of(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
+
+inline constexpr int kWarpsPerBlock = kFoldThreads / 32;
 // Columns of a short row of T, at most: 4 KiB of it.
 template <class T>
-inline constexpr std::int64_t kShortRow = 4096 / static_cast<int>(sizeof(T));
-static_assert(kShortRow<float> <= kChunk);
+inline constexpr std::int64_t kShortRowColumns = 4096 / static_cast<int>(sizeof(T));
+static_assert(kShortRowColumns<float> <= kChunk);
 
 template <class T, int R>
 struct RowFolds {
@@ -78,7 +68,7 @@ BELFRY_HD void fold_rows(const Block& block, RowFolds<T, R>& shared, Op op, cons
       const auto group = [&](int number) {
         const int from = number * 128 + thread % 16;
         constexpr T kNeutral = Op::template kNeutral<T>;
-        if (number * 128 >= kShortRow<T> || from >= columns) return kNeutral;
+        if (number * 128 >= kShortRowColumns<T> || from >= columns) return kNeutral;
         T x[8];
         for (int j = 0; j < 8; ++j)
           x[j] = from + j * 16 < columns ? value(row, from + j * 16) : kNeutral;

@@ -1,9 +1,11 @@
 #include "belfry/trainers/callbacks/step_timer.h"
 
+#include <cmath>
 #include <regex>
 
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -11,6 +13,23 @@
 
 namespace belfry {
 namespace step_timer_test {
+
+// By hand, for 8 samples a step: speeds 8, 4, 2, 8; mean time 9/4 s; mean speed 5.5, variance
+// (2.5^2 + 1.5^2 + 3.5^2 + 2.5^2) / 4 = 6.75; median speed 6, distances 2, 2, 4, 2.
+TEST(Speed, HasTheFormulasOfTfCnnBenchmarks) {
+  const Speed speed = speed_of(8, std::vector{1.0, 2.0, 4.0, 1.0});
+  EXPECT_DOUBLE_EQ(speed.mean, 8 / 2.0);
+  EXPECT_DOUBLE_EQ(speed.uncertainty, std::sqrt(6.75) / 2);
+  EXPECT_DOUBLE_EQ(speed.jitter, 1.4826 * 2);
+}
+
+TEST(Speed, OfOneStepIsCertain) {
+  const Speed speed = speed_of(64, std::vector{0.5});
+  EXPECT_EQ(speed.mean, 128);
+  EXPECT_EQ(speed.uncertainty, 0);
+  EXPECT_EQ(speed.jitter, 0);
+  EXPECT_THROW(speed_of(64, {}), InvalidArgument);
+}
 
 TEST(StepLine, HasTheFormOfTfCnnBenchmarks) {
   EXPECT_STREQ(kStepHeader, "Step\tImg/sec\tloss");

@@ -1,0 +1,52 @@
+#include "belfry/framework/cuda/runtime/algorithm_provider.h"
+
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
+namespace belfry::cuda {
+
+AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution) {
+  const auto fits = [&](const ConvolutionAlgorithm& algorithm) {
+    return algorithm.workspace_bytes <= options_.most_workspace_bytes;
+  };
+  if (options_.deterministic) {
+    for (const ConvolutionAlgorithm& algorithm : source_.ranked(convolution))
+      if (algorithm.deterministic && fits(algorithm) && source_.convolves(convolution, algorithm))
+        return algorithm;
+  } else {
+    for (const ConvolutionAlgorithm& algorithm : source_.measured(convolution))
+      if (fits(algorithm)) return algorithm;
+  }
+  return {};
+}
+
+std::optional<ConvolutionAlgorithm> AlgorithmProvider::convolution(const Convolution& convolution) {
+  const std::string what = convolution.str();
+  const std::string signature = cat(what, " on ", source_.machine());
+  const AlgorithmTable::Choice* choice = table_.find(signature);
+  if (!choice) choice = &table_.add(signature, choose(convolution));
+  require(
+      !*choice || (*choice)->deterministic || !options_.deterministic, "algorithm ",
+      *choice ? (*choice)->number : 0, " of ", signature,
+      " was chosen for steps that need not repeat (the option deterministic), and does not; name "
+      "another file (the option algorithms)");
+  if (!*choice)
+    say_ours(what,
+             cat("cuDNN has no ", options_.deterministic ? "deterministic " : "",
+                 "algorithm for it in ", options_.most_workspace_bytes >> 20, " MiB of workspace"));
+  return *choice;
+}
+
+bool AlgorithmProvider::pooling(const Pooling& pooling) {
+  auto found = poolings_.find(pooling);
+  if (found == poolings_.end()) found = poolings_.emplace(pooling, source_.pools(pooling)).first;
+  if (!found->second) say_ours(pooling.str(), "cuDNN does not compute it");
+  return found->second;
+}
+
+void AlgorithmProvider::say_ours(const std::string& what, const std::string& why) {
+  if (table_.first(what)) log_info(what, ": computed by a plain kernel of Belfry; ", why);
+}
+
+}  // namespace belfry::cuda

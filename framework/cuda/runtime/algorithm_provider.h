@@ -1,0 +1,59 @@
+// Chooses algorithms, once for each call, by what the libraries of a GPU say.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "belfry/framework/cuda/kernels/algorithms.h"
+#include "belfry/framework/cuda/runtime/algorithm_table.h"
+
+namespace belfry::cuda {
+
+// What the provider asks the libraries; tests answer in their place.
+class AlgorithmSource {
+ public:
+  virtual ~AlgorithmSource() = default;
+  // "NVIDIA H200, cuDNN 9.19.0": what choices hold for.
+  virtual std::string machine() const = 0;
+  // Those that cuDNN lists, first the one that it takes for the fastest.
+  virtual std::vector<ConvolutionAlgorithm> ranked(const Convolution& convolution) = 0;
+  // Those that it has, in order of measured time.
+  virtual std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution) = 0;
+  // Whether cuDNN computes it by an algorithm that it has listed.
+  virtual bool convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm) = 0;
+  // Whether cuDNN computes it.
+  virtual bool pools(const Pooling& pooling) = 0;
+  virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
+};
+
+struct AlgorithmOptions {
+  // Only deterministic algorithms, and the first of those by rank that computes: nothing is
+  // measured.
+  bool deterministic = false;
+  std::int64_t most_workspace_bytes = std::int64_t{1} << 30;
+};
+
+// Convolutions that are in the table are looked up there, all others are chosen and added: the
+// first algorithm that the options allow. What cuDNN does not compute is said in the log, once per
+// table. For one thread at a time.
+class AlgorithmProvider final : public Algorithms {
+ public:
+  // `source` and `table` live longer. Several providers may have one table.
+  AlgorithmProvider(AlgorithmSource& source, AlgorithmTable& table, AlgorithmOptions options)
+      : source_(source), table_(table), options_(options) {}
+
+  MatMulAlgorithm matmul(const MatMul& matmul) override { return source_.matmul(matmul); }
+  // Throws InvalidArgument for a choice of the table that the options do not allow.
+  std::optional<ConvolutionAlgorithm> convolution(const Convolution& convolution) override;
+  bool pooling(const Pooling& pooling) override;
+
+ private:
+  AlgorithmTable::Choice choose(const Convolution& convolution);
+  void say_ours(const std::string& what, const std::string& why);
+
+  AlgorithmSource& source_;
+  AlgorithmTable& table_;
+  AlgorithmOptions options_;
+  std::map<Pooling, bool> poolings_;
+};
+
+}  // namespace belfry::cuda

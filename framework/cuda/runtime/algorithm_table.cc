@@ -1,0 +1,90 @@
+#include "belfry/framework/cuda/runtime/algorithm_table.h"
+
+#include <limits>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
+namespace belfry::cuda {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr const char* kVersionMember = "belfry_algorithms";
+
+std::int64_t not_negative(const Json& entry, const char* member, std::int64_t most) {
+  const std::int64_t value = entry.at(member).integer();
+  require(value >= 0 && value <= most, "\"", member, "\" is ", value);
+  return value;
+}
+
+AlgorithmTable::Choice parse_choice(const Json& entry) {
+  const Json& algorithm = entry.at("algorithm");
+  if (algorithm.kind() == Json::Kind::kNull) return {};
+  const Json& deterministic = entry.at("deterministic");
+  const std::string word = deterministic.str();
+  require(word == "true" || word == "false", "\"deterministic\" is ", shown(word));
+  return ConvolutionAlgorithm{
+      .number = static_cast<int>(
+          not_negative(entry, "algorithm", std::numeric_limits<std::int32_t>::max())),
+      .workspace_bytes =
+          not_negative(entry, "workspace_bytes", std::numeric_limits<std::int64_t>::max()),
+      .deterministic = word == "true"};
+}
+
+}  // namespace
+
+void AlgorithmTable::read(std::string_view text, const std::string& path) {
+  std::map<std::string, Choice> read;
+  std::string entry;
+  try {
+    const Json file = Json::parse(text);
+    require(file.at(kVersionMember).integer() == kVersion, "\"", kVersionMember, "\" is not ",
+            kVersion);
+    for (const auto& [signature, choice] : file.at("choices").members()) {
+      entry = cat(" of '", shown(signature, 400), "'");
+      read[signature] = parse_choice(choice);
+    }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(cat(path, ": no file of algorithms: ", error.what(), entry,
+                              "; remove it, and it is written anew"));
+  }
+  const std::lock_guard lock(mutex_);
+  choices_.merge(read);
+}
+
+std::string AlgorithmTable::str() const {
+  const std::lock_guard lock(mutex_);
+  Json choices = Json::object();
+  for (const auto& [signature, choice] : choices_) {
+    Json entry = Json::object();
+    if (choice)
+      entry.set("algorithm", choice->number)
+          .set("workspace_bytes", choice->workspace_bytes)
+          .set("deterministic", choice->deterministic);
+    else
+      entry.set("algorithm", Json());
+    choices.set(signature, std::move(entry));
+  }
+  Json file = Json::object();
+  file.set(kVersionMember, kVersion).set("choices", std::move(choices));
+  return file.str(2) + "\n";
+}
+
+const AlgorithmTable::Choice* AlgorithmTable::find(const std::string& signature) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = choices_.find(signature);
+  return found == choices_.end() ? nullptr : &found->second;
+}
+
+const AlgorithmTable::Choice& AlgorithmTable::add(const std::string& signature, Choice choice) {
+  const std::lock_guard lock(mutex_);
+  return choices_.emplace(signature, choice).first->second;
+}
+
+bool AlgorithmTable::first(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  return lines_.insert(line).second;
+}
+
+}  // namespace belfry::cuda

@@ -1,0 +1,69 @@
+// Streams and events of GPUs, as steps use them.
+#pragma once
+#include "belfry/framework/cuda/kernels/gpu_kernel.h"
+#include "belfry/framework/cuda/runtime/handles.h"
+#include "belfry/framework/cuda/runtime/stream_queue.h"
+#include "belfry/framework/device/gpu_backend.h"
+
+namespace belfry::cuda {
+
+class CudaEvent final : public GpuEvent {
+ public:
+  explicit CudaEvent(Event event) : event_(std::move(event)) {}
+  cudaEvent_t get() const { return event_.get(); }
+
+ private:
+  Event event_;
+};
+
+// A GpuRun of the module: what it enqueues in a CudaStream, and what it needs there.
+struct StreamRun {
+  void operator()(const Pointers& p, GpuStream& stream) const;
+
+  QueueRun run;
+  Needs needs = {};
+};
+
+// What work of the module is enqueued in; tests stand in for it.
+class KernelStream : public GpuStream {
+ public:
+  virtual KernelQueue& queue() = 0;
+  virtual cudaStream_t handle() const = 0;
+};
+
+class CudaStream final : public KernelStream {
+ public:
+  // Of the current GPU, which is current, too, where others than check() and drain() are called.
+  explicit CudaStream(int gpu);
+  ~CudaStream() override { use(); }
+
+  KernelQueue& queue() override { return queue_; }
+  cudaStream_t handle() const override { return queue_.stream(); }
+
+  void get_ready(const GpuRun& run) override;
+  void serve(const Node& node) override { queue_.serve(node); }
+  void copy(void* to, const void* from, std::size_t bytes) override;
+  void copy_each(std::span<void* const> to, std::span<const void* const> from,
+                 std::span<const std::size_t> bytes) override;
+  void record(GpuEvent& event) override;
+  void wait(const GpuEvent& event) override;
+  void stamp(std::int64_t& counter, std::int64_t value) override;
+  void set_step(GpuStream& kernels, std::uint64_t step) override;
+  void begin_capture(const Node& first, const Node& last) override;
+  std::unique_ptr<GpuSegment> end_capture() override;
+  void abandon_capture() noexcept override;
+  void launch(const GpuSegment& segment) override;
+  void check() const override;
+  void check_inputs() const override { queue_.raise_fault(); }
+  void drain() noexcept override;
+
+ private:
+  // Makes the GPU current. After a failure, too, where CUDA refuses everything.
+  void use() const noexcept { cudaSetDevice(gpu_); }
+
+  int gpu_;
+  StreamQueue queue_;
+  std::string captured_;  // what errors say that is
+};
+
+}  // namespace belfry::cuda
