@@ -184,6 +184,22 @@ TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
   EXPECT_EQ(seen.size(), 26u);
 }
 
+// Training and tests take parts of one file.
+TEST(Text, CountsABadByteOnce) {
+  const TemporaryFolder folder;
+  folder.write("input.txt", bytes_of("abcdefgh\xFFij\xFEklmnopqrst"));
+  const auto source = data::text({.length = 1, .vocabulary = 65});
+  const RunDirs dirs{folder.path(), {.most = 2}};
+  const auto train = source(dirs, true), held = source(dirs, false);
+  EXPECT_EQ(train->size() + held->size(), 18);
+  EXPECT_EQ(train->left_out().records, 2);
+  EXPECT_EQ(held->left_out().records, 0);
+  EXPECT_THAT(message_of<IoError>([&] {
+                source({folder.path(), {.most = 1}}, true)->size();
+              }),
+              HasSubstr("1 was left out before it"));
+}
+
 TEST(Text, DrawsWindowsAsAFunctionOfSeedEpochAndSample) {
   const auto data = data::text({.length = 8, .per_epoch = 50, .vocabulary = 65})({}, true);
   const Tensor all = test::training_samples(*data, {1, 2}, {0, 1, 2, 3})[0];
