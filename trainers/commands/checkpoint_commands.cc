@@ -100,7 +100,7 @@ std::string not_finite_text(const StoredCheckpoint& checkpoint) {
 bool verify(const std::string& path) try {
   const StoredCheckpoint checkpoint = read_checkpoint(path);
   const Manifest& manifest = checkpoint.head.manifest;
-  print(cat("ok       ", path, " (step ", manifest.step, ", ", manifest.tensors.size(),
+  print(cat("ok       ", path, " (step ", manifest.shown_step(), ", ", manifest.tensors.size(),
             " tensors, ", stored_bytes(manifest), " bytes", not_finite_text(checkpoint), ")\n"));
   return true;
 } catch (const NotFound& error) {
@@ -189,8 +189,8 @@ int run_export(const ExportFlags& flags) {
   const ExportedWeights exported = export_weights(checkpoint, options);
   file->write(exported.file);
   outputs.finish();
-  print(cat("wrote ", exported.tensors, " tensors of step ", checkpoint.head.manifest.step, ", ",
-            exported.file.size(), " bytes, to ", flags.out, " in the layout ",
+  print(cat("wrote ", exported.tensors, " tensors of step ", checkpoint.head.manifest.shown_step(),
+            ", ", exported.file.size(), " bytes, to ", flags.out, " in the layout ",
             name_of(options.layout), "\n", names_text("permuted:", exported.permuted)),
         outputs.on_stdout() ? stderr : stdout);
   return 0;
