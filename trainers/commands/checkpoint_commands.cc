@@ -28,13 +28,20 @@ void print(const std::string& text, std::FILE* stream = stdout) {
 }
 
 // A result for people and, if it is asked for, for programs.
-void report(const std::string& text, const Json& json, const std::string& path) {
-  OutputFiles outputs(local_file_system());
-  OutputFile* const file = outputs.open("--json", path);
-  print(text, outputs.on_stdout() ? stderr : stdout);
-  if (file) file->write(json.str(2) + "\n");
-  outputs.finish();
-}
+class ResultOutput {
+ public:
+  // Before there is a result.
+  explicit ResultOutput(const std::string& path) : json_(outputs_.open("--json", path)) {}
+  void write(const std::string& text, const Json& json) {
+    print(text, outputs_.on_stdout() ? stderr : stdout);
+    if (json_) json_->write(json.str(2) + "\n");
+    outputs_.finish();
+  }
+
+ private:
+  OutputFiles outputs_{local_file_system()};
+  OutputFile* const json_;
+};
 
 void add_json(FlagParser& parser, std::string& json) {
   parser.add("--json", json, "FILE", "write the same there as JSON; -: to stdout [none]");
@@ -64,11 +71,12 @@ LsFlags parse_ls(Arguments arguments, const std::string& program) {
 }
 
 int run_ls(const LsFlags& flags) {
+  ResultOutput output(flags.json);
   Listing all;
   if (is_run_directory(flags.path)) all = list_run(flags.path);
   const Listing one = list_checkpoint(read_checkpoint_head(checkpoint_at(flags.path)));
   for (const auto& [key, value] : one.json.members()) all.json.set(key, value);
-  report(cat(all.text, all.text.empty() ? "" : "\n", one.text), all.json, flags.json);
+  output.write(cat(all.text, all.text.empty() ? "" : "\n", one.text), all.json);
   return 0;
 }
 
@@ -144,9 +152,10 @@ DiffFlags parse_diff(Arguments arguments, const std::string& program) {
 }
 
 int run_diff(const DiffFlags& flags) {
+  ResultOutput output(flags.json);
   const CheckpointDifference difference = compare_checkpoints(
       read_checkpoint(checkpoint_at(flags.a)), read_checkpoint(checkpoint_at(flags.b)));
-  report(difference.text(), difference.json(), flags.json);
+  output.write(difference.text(), difference.json());
   return difference.none() ? 0 : 1;
 }
 

@@ -182,7 +182,7 @@ TEST_F(MemoryReportFile, IsWrittenByADryRunThatReadsNoData) {
 
 TEST_F(MemoryReportFile, IsCheckedBeforeTraining) {
   const TrainResult missing = run_train({"--memory_report=/nowhere/memory.json"});
-  EXPECT_NE(missing.code, 0);
+  EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.error, HasSubstr("--memory_report=/nowhere/memory.json cannot be written"));
   const TrainResult twice =
       run_train({"--memory_report=" + path("memory"), "--json=" + path("memory")});

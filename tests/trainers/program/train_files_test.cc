@@ -192,7 +192,7 @@ TEST(Train, RefusesAnUnwritableJsonBeforeTheDataAreRead) {
     return small_data(train);
   };
   const TrainResult result = run_train({"--json=/no/such/folder/r.json"}, recipe);
-  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.error, HasSubstr("--json=/no/such/folder/r.json"));
   EXPECT_FALSE(read);
 }
