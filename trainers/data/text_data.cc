@@ -152,7 +152,8 @@ std::shared_ptr<Text> read_text(const TextOptions& options, const RunDirs& dirs,
     return text;
   }
   std::vector<std::string> paths = text_files(options, dirs.data_dir, train);
-  text->tokens = is_llmc(options) ? llmc_tokens(files, std::move(paths), options.vocabulary)
+  text->tokens = is_llmc(options)
+                     ? llmc_tokens(files, std::move(paths), options.vocabulary, text->bad)
                  : options.tokens == "bytes" ? byte_tokens(files, paths[0])
                                              : character_tokens(files, paths[0], text->bad);
   return text;
