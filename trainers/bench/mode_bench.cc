@@ -36,7 +36,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   trainer->train();
   runs.memory.peak_rss_bytes = peak_resident_bytes();
   runs.memory.planned_bytes =
-      host_bytes(trainer->session().memory_report(), held_by(*trainer, train));
+      planned_bytes(trainer->session().memory_report(), held_by(*trainer, train));
   const std::span<const double> seconds = timer->seconds();
   const auto samples = static_cast<double>(trainer->batches().samples_per_step());
   runs.speeds.push_back(speed_of(samples, seconds).mean);
