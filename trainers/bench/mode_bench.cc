@@ -91,8 +91,7 @@ std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOpti
   TrainerOptions common = options;
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = bench.timer.warmup + bench.steps;
-  common.warn_of_useless_scopes = false;  // plan_mode() did
-  common.warn_of_loss = false;            // it would be said in each round: ModeRuns has it
+  common.warn_of_loss = false;  // it would be said in each round: ModeRuns has it
   std::vector<ModeRuns> all;
   for (const Mode& mode : modes) all.push_back({.mode = mode});
   for (int round = 1; round <= bench.rounds; ++round)
