@@ -33,15 +33,18 @@ int main(int argc, char** argv) {
                        {.label_smoothing = smoothing});
   };
   const auto samples = std::make_shared<TextSamples>();
+  DatasetFactory source;  // once flags are read; of training and tests, which share a file
   const auto text = [&](const RunDirs& dirs, bool train) {
     if (tokens.kind == "llmc" && !samples->options.begin.empty())
       throw FlagError(
           "--sample has no use beside --tokens=llmc: nobody knows what these tokens "
           "stand for; leave it out");
-    return data::text({.tokens = tokens.kind,
-                       .length = kTime,
-                       .per_epoch = kWindowsPerEpoch,
-                       .vocabulary = tokens.most()})(dirs, train);
+    if (!source)
+      source = data::text({.tokens = tokens.kind,
+                           .length = kTime,
+                           .per_epoch = kWindowsPerEpoch,
+                           .vocabulary = tokens.most()});
+    return source(dirs, train);
   };
   return train(
       argc, argv,

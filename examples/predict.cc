@@ -6,6 +6,7 @@
 #include <string>
 
 #include "belfry/belfry.h"
+#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 Output convnet(Tower& tower, Output image, Output label) {
@@ -38,6 +39,9 @@ std::string as_csv(std::span<const float> probabilities) {
 }
 
 int predict(const PredictFlags& options) {
+  OutputFiles outputs(local_file_system());
+  OutputFile* const csv = outputs.open("--probabilities", options.probabilities);
+  OutputFile* const json = outputs.open("--json", options.json);
   Predictor predictor(options.run, convnet,
                       {{"image", {kUnknown, 28, 28, 1}}, {"label", {kUnknown}}});
   const auto images = data::mnist(options.data, false);
@@ -54,25 +58,18 @@ int predict(const PredictFlags& options) {
     const auto digit = std::ranges::max_element(of_image) - of_image.begin();
     right += digit == batch[1].data<std::int32_t>()[i];
   }
-  const bool prints_json = options.json == "-";
-  std::fprintf(prints_json ? stderr : stdout, "%d of %d images are classified rightly\n", right,
-               options.images);
-  if (!options.probabilities.empty())
-    write_text_file(local_file_system(), options.probabilities,
-                    as_csv(probabilities.data<float>()));
-  const std::string report = Json::object()
-                                 .set("program", "predict")
-                                 .set("run", options.run)
-                                 .set("data", images->describe())
-                                 .set("images", options.images)
-                                 .set("validation_accuracy", 1.0 * right / options.images)
-                                 .set("bad_records", images->left_out().records)
-                                 .str(2) +
-                             "\n";
-  if (prints_json)
-    std::fputs(report.c_str(), stdout);
-  else if (!options.json.empty())
-    write_text_file(local_file_system(), options.json, report);
+  std::fprintf(outputs.on_stdout() ? stderr : stdout, "%d of %d images are classified rightly\n",
+               right, options.images);
+  if (csv) csv->write(as_csv(probabilities.data<float>()));
+  const Json report = Json::object()
+                          .set("program", "predict")
+                          .set("run", options.run)
+                          .set("data", images->describe())
+                          .set("images", options.images)
+                          .set("validation_accuracy", 1.0 * right / options.images)
+                          .set("bad_records", images->left_out().records);
+  if (json) json->write(report.str(2) + "\n");
+  outputs.finish();
   return 0;
 }
 

@@ -181,7 +181,7 @@ Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
       .set("global_batch_size", plan.shards.global_batch)
       .set("shards", plan.shards.shards);
   add_k_dependence(json, plan.shards.k_dependent_because);
-  json.set("planned_bytes", plan.bytes)
+  json.set("planned_bytes", planned_bytes(plan.memory, plan.held))
       .set("note", note_of_plan(wanted.training, plan.mode.allreduce));
   return json;
 }

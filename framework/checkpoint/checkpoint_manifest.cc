@@ -105,6 +105,17 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
       crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
+std::uint64_t Manifest::shown_step() const {
+  const Json* const steps = extra.find("steps");
+  if (!steps) return step;
+  switch (steps->kind()) {
+    case Json::Kind::kUnsigned: return steps->unsigned_integer();
+    case Json::Kind::kInteger:
+      return steps->integer() < 0 ? step : static_cast<std::uint64_t>(steps->integer());
+    default: return step;
+  }
+}
+
 std::string Manifest::str() const {
   const std::string text = body_of(*this).set("crc32", "").str(1);
   const std::string_view before = before_crc(text);

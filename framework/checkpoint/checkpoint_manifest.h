@@ -36,11 +36,14 @@ struct Manifest {
     std::uint32_t crc32 = 0;
   };
 
-  std::uint64_t step = 0;
+  std::uint64_t step = 0;       // of the session
   Json extra = Json::object();  // the caller's
   std::map<std::string, File> files;
   std::map<std::string, Entry> tensors;
 
+  // For people: the caller's member `steps`, if it is a whole number. A caller may run a session
+  // several times for a step. Else `step`.
+  std::uint64_t shown_step() const;
   std::string str() const;
   // `path` is for errors: IoError for what is no manifest, is damaged, or is of another version.
   static Manifest parse(std::string_view text, const std::string& path);

@@ -125,7 +125,7 @@ CheckpointInfo restore_once(Session& session, const std::string& path, FileSyste
       find_sources(session.graph(), directory, contents, options, info.left_out);
   session.restore(match(session.graph(), sources), manifest.step);
   warn_of_values(directory, contents);
-  log_info("restored the checkpoint ", directory, " (step ", manifest.step, ")",
+  log_info("restored the checkpoint ", directory, " (step ", manifest.shown_step(), ")",
            found.is_old ? ": the previous one, as there is no newer" : "");
   if (!info.left_out.empty())
     log_info("left out ", info.left_out.size(),

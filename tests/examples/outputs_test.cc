@@ -69,11 +69,42 @@ TEST_F(ShellTest, AnOutputThatCannotBeWrittenIsRefusedAtOnceAndMakesNothing) {
       {"linear_regression --json=/dev/stdin </dev/null", "is open to be read alone"}};
   for (const auto& [command, why] : refusals) {
     const Finished done = shell(command);
-    EXPECT_EQ(done.status, 1) << command;
+    EXPECT_EQ(done.status, 2) << command;
     EXPECT_EQ(done.output, "") << command;
     EXPECT_THAT(done.errors, HasSubstr(why));
   }
   EXPECT_THAT(listed(), ElementsAre("pipe"));
+}
+
+TEST_F(ShellTest, EveryProgramRefusesAFileThatCannotBeWrittenBeforeItWorks) {
+  const std::string bench = "train_bench --model=mlp ";
+  const std::string commands[] = {"linear_regression --json=no/x",
+                                  "linear_regression --memory_report=no/x",
+                                  "linear_regression --dry_run --json=no/x",
+                                  "linear_regression --trace_file=no/x",
+                                  bench + "--json=no/x",
+                                  bench + "--memory_report=no/x",
+                                  bench + "--strategies=naive --plot=no/x",
+                                  bench + "--trace_file=no/x",
+                                  "allreduce_bench --json=no/x",
+                                  "allreduce_bench --csv=no/x",
+                                  "peak_bench --devices=cpu:1 --json=no/x",
+                                  "gan --json=no/x",
+                                  "predict none --json=no/x",
+                                  "predict none --probabilities=no/x",
+                                  "belfry checkpoint ls none --json=no/x",
+                                  "belfry checkpoint diff none none --json=no/x",
+                                  "belfry plot none --out=no/x"};
+  for (const std::string& command : commands) {
+    const Finished done = shell(command);
+    EXPECT_EQ(done.status, 2) << command << done.errors;
+    EXPECT_EQ(done.output, "") << command;
+    const std::string flag = command.substr(command.rfind("--"));
+    EXPECT_EQ(done.errors, cat("error: ", flag, " cannot be written: there is no folder ", folder_,
+                               "/no; make it, or write elsewhere\n"))
+        << command;
+  }
+  EXPECT_TRUE(listed().empty());
 }
 
 TEST_F(ShellTest, AReplacedJsonKeepsItsPermissions) {

@@ -318,7 +318,7 @@ TEST(Programs, ColocationPrintsWhatCrossesDevicesAndWritesTwoTraces) {
 TEST(Programs, ColocationRefusesFlagsAndNamesAFileThatCannotBeWritten) {
   EXPECT_EQ(run_built("colocation", {"a", "b"}).status, 2);
   const Finished done = run_built("colocation", {"/nowhere"});
-  EXPECT_EQ(done.status, 1);
+  EXPECT_EQ(done.status, 2);
   EXPECT_THAT(done.errors, HasSubstr("/nowhere/true.json"));
 }
 

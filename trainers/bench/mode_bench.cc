@@ -36,7 +36,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   trainer->train();
   runs.memory.peak_rss_bytes = peak_resident_bytes();
   runs.memory.planned_bytes =
-      host_bytes(trainer->session().memory_report(), held_by(*trainer, train));
+      planned_bytes(trainer->session().memory_report(), held_by(*trainer, train));
   const std::span<const double> seconds = timer->seconds();
   const auto samples = static_cast<double>(trainer->batches().samples_per_step());
   runs.speeds.push_back(speed_of(samples, seconds).mean);
@@ -91,8 +91,7 @@ std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOpti
   TrainerOptions common = options;
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = bench.timer.warmup + bench.steps;
-  common.warn_of_useless_scopes = false;  // plan_mode() did
-  common.warn_of_loss = false;            // it would be said in each round: ModeRuns has it
+  common.warn_of_loss = false;  // it would be said in each round: ModeRuns has it
   std::vector<ModeRuns> all;
   for (const Mode& mode : modes) all.push_back({.mode = mode});
   for (int round = 1; round <= bench.rounds; ++round)

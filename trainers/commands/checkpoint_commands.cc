@@ -28,13 +28,20 @@ void print(const std::string& text, std::FILE* stream = stdout) {
 }
 
 // A result for people and, if it is asked for, for programs.
-void report(const std::string& text, const Json& json, const std::string& path) {
-  OutputFiles outputs(local_file_system());
-  OutputFile* const file = outputs.open("--json", path);
-  print(text, outputs.on_stdout() ? stderr : stdout);
-  if (file) file->write(json.str(2) + "\n");
-  outputs.finish();
-}
+class ResultOutput {
+ public:
+  // Before there is a result.
+  explicit ResultOutput(const std::string& path) : json_(outputs_.open("--json", path)) {}
+  void write(const std::string& text, const Json& json) {
+    print(text, outputs_.on_stdout() ? stderr : stdout);
+    if (json_) json_->write(json.str(2) + "\n");
+    outputs_.finish();
+  }
+
+ private:
+  OutputFiles outputs_{local_file_system()};
+  OutputFile* const json_;
+};
 
 void add_json(FlagParser& parser, std::string& json) {
   parser.add("--json", json, "FILE", "write the same there as JSON; -: to stdout [none]");
@@ -64,11 +71,12 @@ LsFlags parse_ls(Arguments arguments, const std::string& program) {
 }
 
 int run_ls(const LsFlags& flags) {
+  ResultOutput output(flags.json);
   Listing all;
   if (is_run_directory(flags.path)) all = list_run(flags.path);
   const Listing one = list_checkpoint(read_checkpoint_head(checkpoint_at(flags.path)));
   for (const auto& [key, value] : one.json.members()) all.json.set(key, value);
-  report(cat(all.text, all.text.empty() ? "" : "\n", one.text), all.json, flags.json);
+  output.write(cat(all.text, all.text.empty() ? "" : "\n", one.text), all.json);
   return 0;
 }
 
@@ -100,7 +108,7 @@ std::string not_finite_text(const StoredCheckpoint& checkpoint) {
 bool verify(const std::string& path) try {
   const StoredCheckpoint checkpoint = read_checkpoint(path);
   const Manifest& manifest = checkpoint.head.manifest;
-  print(cat("ok       ", path, " (step ", manifest.step, ", ", manifest.tensors.size(),
+  print(cat("ok       ", path, " (step ", manifest.shown_step(), ", ", manifest.tensors.size(),
             " tensors, ", stored_bytes(manifest), " bytes", not_finite_text(checkpoint), ")\n"));
   return true;
 } catch (const NotFound& error) {
@@ -144,9 +152,10 @@ DiffFlags parse_diff(Arguments arguments, const std::string& program) {
 }
 
 int run_diff(const DiffFlags& flags) {
+  ResultOutput output(flags.json);
   const CheckpointDifference difference = compare_checkpoints(
       read_checkpoint(checkpoint_at(flags.a)), read_checkpoint(checkpoint_at(flags.b)));
-  report(difference.text(), difference.json(), flags.json);
+  output.write(difference.text(), difference.json());
   return difference.none() ? 0 : 1;
 }
 
@@ -189,8 +198,8 @@ int run_export(const ExportFlags& flags) {
   const ExportedWeights exported = export_weights(checkpoint, options);
   file->write(exported.file);
   outputs.finish();
-  print(cat("wrote ", exported.tensors, " tensors of step ", checkpoint.head.manifest.step, ", ",
-            exported.file.size(), " bytes, to ", flags.out, " in the layout ",
+  print(cat("wrote ", exported.tensors, " tensors of step ", checkpoint.head.manifest.shown_step(),
+            ", ", exported.file.size(), " bytes, to ", flags.out, " in the layout ",
             name_of(options.layout), "\n", names_text("permuted:", exported.permuted)),
         outputs.on_stdout() ? stderr : stdout);
   return 0;

@@ -99,7 +99,7 @@ struct RunRow {
   Json json(const Manifest* manifest) const {
     return Json::object()
         .set("name", checkpoint.name)
-        .set("step", manifest ? Json(manifest->step) : Json())
+        .set("step", manifest ? Json(manifest->shown_step()) : Json())
         .set("bytes", manifest ? Json(stored_bytes(*manifest)) : Json())
         .set("time", text_or_null(time))
         .set("latest", checkpoint.is_latest)
@@ -114,7 +114,7 @@ void add_row(const RunCheckpoint& checkpoint, Listing& listing, Json& rows, File
   std::optional<CheckpointHead> head;
   try {
     head = read_checkpoint_head(checkpoint.path, files);
-    row.step = cat(head->manifest.step);
+    row.step = cat(head->manifest.shown_step());
     row.bytes = cat(stored_bytes(head->manifest));
   } catch (const Error& error) {
     row.error = error.what();
@@ -135,10 +135,10 @@ Listing list_checkpoint(const CheckpointHead& head, FileSystem& files) {
   const Manifest& manifest = head.manifest;
   const std::string time = saved_at(head.directory, files);
   Listing listing;
-  listing.text = cat("checkpoint ", head.directory,
-                     head.is_old ? " (the previous one, as there is no newer)" : "", "\nstep ",
-                     manifest.step, added_text(manifest, "epoch"), added_text(manifest, "seed"),
-                     added_text(manifest, "shards"), time.empty() ? "" : ", saved " + time, "\n");
+  listing.text = cat(
+      "checkpoint ", head.directory, head.is_old ? " (the previous one, as there is no newer)" : "",
+      "\nstep ", manifest.shown_step(), added_text(manifest, "epoch"), added_text(manifest, "seed"),
+      added_text(manifest, "shards"), time.empty() ? "" : ", saved " + time, "\n");
   Json tensors = Json::array();
   Totals weights, state;
   const int column = column_of_names(manifest);
@@ -148,7 +148,7 @@ Listing list_checkpoint(const CheckpointHead& head, FileSystem& files) {
     (CheckpointHead::is_trainable(entry) ? weights : state).add(entry);
   }
   listing.text += weights.str("weights") + state.str("state");
-  listing.json.set("path", head.directory).set("step", manifest.step);
+  listing.json.set("path", head.directory).set("step", manifest.shown_step());
   for (const char* key : {"epoch", "seed", "shards"}) listing.json.set(key, added(manifest, key));
   listing.json.set("bytes", stored_bytes(manifest))
       .set("time", text_or_null(time))

@@ -44,7 +44,7 @@ ExportedWeights export_weights(const StoredCheckpoint& checkpoint, const ExportO
   result.tensors = tensors.size();
   std::map<std::string, std::string> metadata = kFileMetadata;
   metadata[kLayout] = name_of(options.layout);
-  metadata["step"] = cat(manifest.step);
+  metadata["step"] = cat(manifest.shown_step());
   result.file = lay_out_safetensors(tensors, metadata);
   for (const StoredTensor& tensor : tensors) {
     const Manifest::Entry& entry = manifest.tensors.at(tensor.name);

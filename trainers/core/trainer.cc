@@ -55,9 +55,6 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       graph_(options_.seed, process_place(options_.session)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
-  // Before this graph is built, as a model may remember what it built last.
-  if (options_.warn_of_useless_scopes && !options_.recompute.empty())
-    warn_of_useless_scopes(kind, options_, train);
   options_.session.device_count = device_count(options_.devices);
   for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
   const std::vector<Dataset::Field> fields = train.signature();

@@ -71,7 +71,6 @@ struct TrainerOptions {
   bool keeps_gradients = false;
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};
-  bool warn_of_useless_scopes = true;  // of `recompute`, that save no memory
   bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
   // Given the trace of each step of `traced`, while Trainer::steps() is the number of steps before
   // it. Of towers that run free, tower 0's of the first of these; of a step of several batches,

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "belfry/framework/base/host_memory.h"
-#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/partitioned_update.h"
@@ -64,26 +63,6 @@ void check_fields(std::span<const Dataset::Field> fields, std::string_view what)
           cat("the ", what, " have a field ", field_text(field), ": ", error.what()));
     }
   }
-}
-
-// What all devices need in a dry run.
-std::int64_t planned_peaks(const TrainerKind& kind, TrainerOptions options, const Dataset& train) {
-  SessionOptions& session = options.session;
-  session.planned_place = process_place(session);
-  session.planned_per_host = session.planned_place.per_host;
-  session.processes = nullptr;
-  session.dry_run = true;
-  session.memory_limit.clear();
-  session.log_device_placement = false;
-  session.plan_hook = {};
-  options.callbacks.clear();
-  options.warn_of_useless_scopes = false;
-  if (options.aggregation.allreduce == "auto")
-    options.aggregation.allreduce = kind.default_strategy;
-  std::int64_t bytes = 0;
-  Trainer planned(kind, std::move(options), train);
-  for (const DeviceUse& use : planned.session().device_use()) bytes += use.peak_bytes;
-  return bytes;
 }
 
 }  // namespace
@@ -181,21 +160,6 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) 
                        " with the precision f16: a batch whose gradients are not finite would have "
                        "to be left out of the mean; use bf16, which needs no loss scale");
   samples_of_step(options, processes_of(options));
-}
-
-void warn_of_useless_scopes(const TrainerKind& kind, const TrainerOptions& options,
-                            const Dataset& train) {
-  if (process_place(options.session).rank > 0) return;
-  const std::int64_t with = planned_peaks(kind, options, train);
-  for (const std::string& scope : options.recompute) {
-    TrainerOptions others = options;
-    std::erase(others.recompute, scope);
-    const std::int64_t without = planned_peaks(kind, std::move(others), train);
-    const std::string warning =
-        cat("recompute=", scope, " saves nothing here: ", byte_text(with),
-            " are planned with it, and ", byte_text(without), " without; leave it out");
-    if (with >= without && first_time_logged(warning)) log_warning(warning);
-  }
 }
 
 void check_partition(const TrainerOptions& options, const TrainerKind& kind) {

@@ -31,11 +31,6 @@ void check_shards(const TrainerOptions& options, const TrainerKind& kind, int pr
 // precision does not take.
 void check_accumulation(const TrainerOptions& options, const TrainerKind& kind);
 
-// Warns, once in a process, of each scope of options.recompute without which a step would take no
-// more memory, by dry runs with it and without.
-void warn_of_useless_scopes(const TrainerKind& kind, const TrainerOptions& options,
-                            const Dataset& train);
-
 // Throws OptionError for a clip_norm that cannot be, or that the kind does not take.
 void check_clipping(const TrainerOptions& options, const TrainerKind& kind);
 

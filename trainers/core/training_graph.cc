@@ -366,6 +366,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     for (const BatchForm& form : options.forms) forms.add(form);
     if (graph.process().size > 1) add_values_of_all(graph, result);
   }
+  warn_of_useless_scopes(graph, options.recompute);
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))
     result.predictors.push_back(

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/gradients/gradients.h"
@@ -41,6 +42,23 @@ void require_recompute_scopes(const TowerRecord& tower, const std::vector<std::s
                           did_you_mean(*unused.begin(), names),
                           names.empty() ? "; it has no scopes" : "; the outermost are ",
                           join(names)));
+}
+
+void warn_of_useless_scopes(const Graph& graph, const std::vector<std::string>& scopes) {
+  if (scopes.empty() || graph.process().rank > 0) return;
+  std::set<std::string> useful;
+  for (const Node* const copy : graph.nodes(kRecomputed))
+    for (const std::string& scope : scopes)
+      if (!recompute_scope(copy->origin().forward->logical_name(), {&scope, 1}).empty()) {
+        useful.insert(scope);
+        break;
+      }
+  for (const std::string& scope : scopes) {
+    const std::string warning =
+        cat("--recompute=", scope, " saves nothing here: nodes outside this scope, or another ",
+            "scope of --recompute, have all that its gradients read; leave it out");
+    if (!useful.contains(scope) && first_time_logged(warning)) log_warning(warning);
+  }
 }
 
 bool uses_a_variable_twice(const Graph& graph, std::span<const Variable> variables) {

@@ -137,18 +137,23 @@ void BatchPlan::check_sizes(const BatchOptions& options) const {
   check_accumulation(options);
   const std::int64_t most = makes_unequal(options.uneven)
                                 ? std::numeric_limits<std::int64_t>::max() / towers_
-                                : samples_ / per_step_ / towers_;
+                                : samples_ / towers_;
   const std::string name = options.global ? "global_batch_size" : "batch_size";
   const std::int64_t each = options.global ? towers_ : 1;
   const std::string advice =
-      most > 0 ? cat(name, " can be at most ", most * each)
-      : per_step_ == 1
-          ? cat("use at most ", samples_, samples_ == 1 ? " device" : " devices", ", or more data")
-          : "use fewer devices or batches per step, or more data";
-  require<OptionError>(
-      batch_size_ <= most, name, "=", batch_size_ * each, options.global ? " on " : " on each of ",
-      towers_, " devices", per_step_ == 1 ? "" : cat(", ", per_step_, " times per step,"),
-      " needs more samples in one step than the ", samples_, " of the data: ", advice);
+      most > 0
+          ? cat(name, " can be at most ", most * each)
+          : cat("use at most ", samples_, samples_ == 1 ? " device" : " devices", ", or more data");
+  require<OptionMistake>(batch_size_ <= most, name, "=", batch_size_ * each,
+                         options.global ? " on " : " on each of ", towers_,
+                         " devices needs more samples in one step than the ", samples_,
+                         " of the data: ", advice);
+  const std::int64_t batches = samples_ / global_batch();
+  require<OptionMistake>(makes_unequal(options.uneven) || per_step_ <= batches,
+                         "gradient_accumulation_steps=", per_step_,
+                         ": a step takes so many batches of ", global_batch(), " samples, and the ",
+                         samples_, " of the data have only ", batches, "; use at most ", batches,
+                         ", smaller batches, or more data");
   const std::int64_t left = samples_ % samples_per_step();
   require<OptionError>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ",
                        samples_, " samples of the data fill ", samples_ / samples_per_step(),

@@ -18,15 +18,39 @@ constexpr std::uint64_t kHeaderBytes = kHeaderWords * sizeof(std::int32_t);
 constexpr std::int32_t kMagic = 20240520, kVersion = 1;
 constexpr std::uint64_t kTokenBytes = sizeof(std::uint16_t);
 constexpr std::string_view kLlmcRemedy =
-    "; make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name another folder "
-    "(the option data_dir)";
+    "; without its header a file has no records, so none can be left out (the option "
+    "bad_records); make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name "
+    "another folder (the option data_dir)";
+
+// The number of tokens in a file, by its header, as far as they are there.
+std::int64_t read_llmc_header(ReadableFile& file, const std::string& name, BadRecords& bad) {
+  std::array<std::int32_t, kHeaderWords> header;
+  const std::size_t got = file.read(std::as_writable_bytes(std::span(header)));
+  require<IoError>(got == kHeaderBytes, name, ": truncated at byte ", got,
+                   ": expected a header of ", kHeaderBytes, " bytes", kLlmcRemedy);
+  require<IoError>(header[0] == kMagic, name, ": byte 0: expected ", kMagic,
+                   ", with which token files of llm.c begin, found ", header[0], kLlmcRemedy);
+  require<IoError>(header[1] == kVersion, name, ": byte 4: expected version ", kVersion,
+                   ", of tokens of 16 bits, found ", header[1], kLlmcRemedy);
+  require<IoError>(header[2] >= 0, name, ": byte 8: expected a number of tokens, found ", header[2],
+                   kLlmcRemedy);
+  const std::uint64_t room = file.size() - std::min(file.size(), kHeaderBytes);
+  const auto said = static_cast<std::uint64_t>(header[2]);
+  const std::uint64_t there = std::min(said, room / kTokenBytes);
+  if (said * kTokenBytes != room)
+    bad.note(BadRecord(name, kHeaderBytes + there * kTokenBytes,
+                       cat("expected the ", said, " tokens that the header says, found ", room,
+                           " bytes behind it"),
+                       LostWithRecord::kRestOfFile));
+  return static_cast<std::int64_t>(there);
+}
 
 class LlmcTokens final : public TokenStream {
  public:
-  LlmcTokens(FileSystem& files, std::vector<std::string> paths, std::int64_t most)
+  LlmcTokens(FileSystem& files, std::vector<std::string> paths, std::int64_t most, BadRecords& bad)
       : files_(files), most_(most) {
     for (std::string& path : paths) {
-      const std::int64_t tokens = read_llmc_header(*files.open(path), path);
+      const std::int64_t tokens = read_llmc_header(*files.open(path), path, bad);
       parts_.push_back({std::move(path), size_, tokens});
       size_ += tokens;
     }
@@ -83,26 +107,9 @@ class LlmcTokens final : public TokenStream {
 
 }  // namespace
 
-std::int64_t read_llmc_header(ReadableFile& file, const std::string& name) {
-  std::array<std::int32_t, kHeaderWords> header;
-  const std::size_t got = file.read(std::as_writable_bytes(std::span(header)));
-  require<IoError>(got == kHeaderBytes, name, ": truncated at byte ", got,
-                   ": expected a header of ", kHeaderBytes, " bytes", kLlmcRemedy);
-  require<IoError>(header[0] == kMagic, name, ": byte 0: expected ", kMagic,
-                   ", with which token files of llm.c begin, found ", header[0], kLlmcRemedy);
-  require<IoError>(header[1] == kVersion, name, ": byte 4: expected version ", kVersion,
-                   ", of tokens of 16 bits, found ", header[1], kLlmcRemedy);
-  const std::int64_t tokens = header[2];
-  const std::uint64_t room = (file.size() - std::min(file.size(), kHeaderBytes));
-  require<IoError>(tokens >= 0 && static_cast<std::uint64_t>(tokens) * kTokenBytes == room, name,
-                   ": byte 8: expected the number of tokens in the ", room,
-                   " bytes behind the header, found ", tokens, kLlmcRemedy);
-  return tokens;
-}
-
 std::unique_ptr<TokenStream> llmc_tokens(FileSystem& files, std::vector<std::string> paths,
-                                         std::int64_t most) {
-  return std::make_unique<LlmcTokens>(files, std::move(paths), most);
+                                         std::int64_t most, BadRecords& bad) {
+  return std::make_unique<LlmcTokens>(files, std::move(paths), most, bad);
 }
 
 }  // namespace belfry

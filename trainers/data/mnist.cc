@@ -99,7 +99,9 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train, Ba
                      kDigitSide, ", found ", images[1], "x", images[2]);
     require<IoError>(images[0] > 0, image_file, " has no images");
     require<IoError>(images[0] == count, image_file, " has ", images[0], " images, but ",
-                     label_file, " has ", count, " labels");
+                     label_file, " has ", count,
+                     " labels, by byte 4 of the unpacked data of each; nobody knows which label "
+                     "is whose, so none can be left out (the option bad_records)");
   };
   LabelledImages digits;
   digits.images = parse_idx(*files.open(image_file), image_file, 3, bad, check);

@@ -1,6 +1,8 @@
 #include "belfry/trainers/data/text_data.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "belfry/framework/base/file_system.h"
@@ -131,50 +133,85 @@ std::vector<std::string> known_text_files(const TextOptions& options, const std:
   }
 }
 
-std::unique_ptr<TokenStream> open_text(const TextOptions& options, const RunDirs& dirs, bool train,
-                                       BadRecords& bad) {
+// A row of tokens, with what was left out of it.
+struct Text {
+  explicit Text(BadRecordPolicy policy) : bad(policy) {}
+  BadRecords bad;
+  std::unique_ptr<TokenStream> tokens;
+};
+
+std::shared_ptr<Text> read_text(const TextOptions& options, const RunDirs& dirs, bool train) {
   constexpr std::int64_t kGenerated = 200'000;
   FileSystem& files = local_file_system();
+  auto text = std::make_shared<Text>(dirs.bad_records);
   if (dirs.data_dir.empty()) {
     require<NotFound>(!is_llmc(options),
                       "token files of llm.c are not generated; name the folder with them (the "
                       "option data_dir)");
-    return generated_text(kGenerated);
+    text->tokens = generated_text(kGenerated);
+    return text;
   }
   std::vector<std::string> paths = text_files(options, dirs.data_dir, train);
-  if (is_llmc(options)) return llmc_tokens(files, std::move(paths), options.vocabulary);
-  return options.tokens == "bytes" ? byte_tokens(files, paths[0])
-                                   : character_tokens(files, paths[0], bad);
+  text->tokens = is_llmc(options)
+                     ? llmc_tokens(files, std::move(paths), options.vocabulary, text->bad)
+                 : options.tokens == "bytes" ? byte_tokens(files, paths[0])
+                                             : character_tokens(files, paths[0], text->bad);
+  return text;
 }
 
-std::unique_ptr<Dataset> load_text(const TextOptions& options, const RunDirs& dirs, bool train) {
-  auto bad = std::make_shared<BadRecords>(dirs.bad_records);
-  std::shared_ptr<const TokenStream> tokens = open_text(options, dirs, train, *bad);
-  const Vocabulary* const vocabulary = tokens->vocabulary();
+// What data sets of one source have read. Training and tests share the row of one file, so that it
+// is read once while one of them lives, and a bad record counts once.
+class Texts {
+ public:
+  explicit Texts(TextOptions options) : options_(std::move(options)) {}
+  const TextOptions& options() const { return options_; }
+  std::shared_ptr<Text> get(const RunDirs& dirs, bool train) {
+    if (is_llmc(options_)) return read_text(options_, dirs, train);
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<Text>& kept = of_one_file_[{dirs.data_dir, dirs.bad_records.most}];
+    std::shared_ptr<Text> text = kept.lock();
+    if (!text) kept = text = read_text(options_, dirs, train);
+    return text;
+  }
+
+ private:
+  const TextOptions options_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::int64_t>, std::weak_ptr<Text>> of_one_file_;
+};
+
+std::unique_ptr<Dataset> load_text(Texts& texts, const RunDirs& dirs, bool train) {
+  const TextOptions& options = texts.options();
+  const std::shared_ptr<Text> text = texts.get(dirs, train);
+  const TokenStream& tokens = *text->tokens;
+  const Vocabulary* const vocabulary = tokens.vocabulary();
   if (vocabulary && vocabulary->size() > options.vocabulary)
     throw OptionMistake(
-        cat("vocabulary=", options.vocabulary, ": ", tokens->describe(), ": the model knows ",
+        cat("vocabulary=", options.vocabulary, ": ", tokens.describe(), ": the model knows ",
             options.vocabulary,
             " different tokens, and must know as many as there are: ", vocabulary->size()));
-  TokenWindows windows{
-      .tokens = tokens, .end = tokens->size(), .length = options.length, .bad = std::move(bad)};
+  TokenWindows windows{.tokens = {text, &tokens}, .end = tokens.size(), .length = options.length};
   if (train) windows.per_epoch = options.per_epoch;
-  const std::int64_t cut = tokens->size() / 10 * 9 + tokens->size() % 10 * 9 / 10;
+  const std::int64_t cut = tokens.size() / 10 * 9 + tokens.size() % 10 * 9 / 10;
   if (!is_llmc(options)) (train ? windows.end : windows.begin) = cut;
+  // The data for training count what is left out of a file that both read.
+  if (train || is_llmc(options)) windows.bad = {text, &text->bad};
   return token_windows(std::move(windows));
 }
 
 }  // namespace
 
 DatasetFactory text(TextOptions options) {
-  return [options](const RunDirs& dirs, bool train) -> std::unique_ptr<Dataset> {
-    const auto load = [options, dirs, train] { return load_text(options, dirs, train); };
-    std::vector<std::string> files = known_text_files(options, dirs.data_dir, train);
+  const auto texts = std::make_shared<Texts>(std::move(options));
+  return [texts](const RunDirs& dirs, bool train) -> std::unique_ptr<Dataset> {
+    const TextOptions& read = texts->options();
+    const auto load = [texts, dirs, train] { return load_text(*texts, dirs, train); };
+    std::vector<std::string> files = known_text_files(read, dirs.data_dir, train);
     // Text for tests is of the same file.
-    const bool is_there = dirs.data_dir.empty() ? !is_llmc(options) : !files.empty();
+    const bool is_there = dirs.data_dir.empty() ? !is_llmc(read) : !files.empty();
     const bool can_check = train && is_there;
     const auto check = [load] { load(); };
-    return std::make_unique<LazyDataset>(window_fields(options.length), load, std::move(files),
+    return std::make_unique<LazyDataset>(window_fields(read.length), load, std::move(files),
                                          can_check ? std::function<void()>(check) : nullptr);
   };
 }

@@ -39,7 +39,8 @@ struct TextOptions {
 // A source of such windows for recipes. With RunDirs::data_dir, from the files in it, else
 // generated text. They are read when samples are first needed, which throws NotFound or IoError
 // naming the file, and OptionMistake for text with more different tokens than `vocabulary`.
-// Dataset::check() does so, too, if the files are there.
+// Dataset::check() does so, too, if the files are there. Data for training and tests that one
+// source makes read input.txt once while both live: those for training count its bad records.
 DatasetFactory text(TextOptions options);
 
 }  // namespace data

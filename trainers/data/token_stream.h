@@ -36,12 +36,11 @@ std::unique_ptr<TokenStream> character_tokens(FileSystem& files, const std::stri
 
 // Those of token files of llm.c, one after another: a header of 1024 bytes (256 i32, little-endian:
 // 20240520, version 1, the number of tokens), then tokens, u16. Only windows of them are read. A
-// token of `most` or above is a bad record. Throws IoError naming file, byte and what was expected
-// if a header is none, or a file has not the size that it says.
+// token of `most` or above is a bad record. So is the place where a file that is shorter than it
+// says ends, or what stands behind the tokens of a longer one; whole tokens before it count.
+// Throws IoError naming file, byte and what was expected if a header is none.
 std::unique_ptr<TokenStream> llmc_tokens(FileSystem& files, std::vector<std::string> paths,
-                                         std::int64_t most);
-// The number of tokens in such a file, by its header: checked as above.
-std::int64_t read_llmc_header(ReadableFile& file, const std::string& name);
+                                         std::int64_t most, BadRecords& bad);
 
 // Text without a file, `count` characters: sentences of made-up words. A function of its length.
 std::unique_ptr<TokenStream> generated_text(std::int64_t count);

@@ -29,9 +29,9 @@ std::int64_t planned_bytes(const MemoryReport& report, const HeldMemory& held);
 // The same without GPUs, whose memory is not the host's.
 std::int64_t host_bytes(const MemoryReport& report, const HeldMemory& held);
 
-// What a run was planned to take of the host's memory, and what the process took.
+// What a run was planned to take, and what the process took of the host's memory.
 struct ProcessMemory {
-  std::int64_t planned_bytes = 0;          // host_bytes()
+  std::int64_t planned_bytes = 0;          // planned_bytes(): of all devices, GPUs among them
   std::int64_t rss_before_plan_bytes = 0;  // of the process, before the model is built
   std::int64_t peak_rss_bytes = 0;         // the most that it had
 };

@@ -283,7 +283,8 @@ void TrainFlagSet::add_inspection(FlagParser& parser) {
           " for Perfetto or chrome://tracing, of several processes all in one [none]"));
   parser.add("--memory_report", flags_.files.memory_report, "FILE",
              "write there what the planned memory is for, by kind and device, and its largest "
-             "tensors, as one JSON object; with --dry_run, too [none]");
+             "tensors, as one JSON object; with --dry_run, too. planned_bytes, also of --json, is "
+             "the sum over all devices and what else is held [none]");
   parser.add("--check_equivalence", flags_.inspection.check_equivalence, 1, kMost, "N",
              "instead of training, run N steps with every trainer and strategy and compare all "
              "variables, memory, transfers and time; the exit code is 1 if modes that must agree "

@@ -15,7 +15,8 @@ namespace belfry {
 std::string shards_text(const ShardReport& report);
 
 // Prints what the flags ask for, and writes it as JSON to `file` if there is one: with --dry_run a
-// member devices: [{device, variables, variable_bytes, peak_bytes}], and where logical GPUs share
+// member planned_bytes, that of --memory_report, and
+// devices: [{device, variables, variable_bytes, peak_bytes}], and where logical GPUs share
 // physical ones physical_gpus: [{physical_gpu, devices, peak_bytes}], and of several processes
 // step: to_json(PlannedStep) and note; with --summary the members of
 // to_json(ModelSummary); with --explain {node, type,

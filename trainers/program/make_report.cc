@@ -123,7 +123,7 @@ double measured_peak(const TrainFlags& flags) {
 
 ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves) {
   return {.planned_bytes =
-              host_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), saves)),
+              planned_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), saves)),
           .rss_before_plan_bytes = rss_before_plan,
           .peak_rss_bytes = peak_resident_bytes()};
 }

@@ -16,6 +16,11 @@ namespace {
 // "-" is standard output.
 std::string meant(const std::string& path) { return path == "-" ? "/dev/stdout" : path; }
 
+[[noreturn]] void refuse_output(const std::string& written, const std::string& why) {
+  const bool has_remedy = why.find("; ") != std::string::npos;
+  throw FlagError(cat(written, " cannot be written: ", why, has_remedy ? "" : "; write elsewhere"));
+}
+
 bool lies_in(const std::string& path, const std::string& directory) {
   return path == directory || path.starts_with(directory + "/");
 }
@@ -33,14 +38,14 @@ OutputFile::OutputFile(FileSystem& files, std::string_view flag, const std::stri
     path_ = files_.resolve(path_);
     const std::string folder = path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
     require<IoError>(files_.target_kind(folder) == FileKind::kDirectory, "there is no folder ",
-                     folder);
+                     folder, "; make it, or write elsewhere");
     require<IoError>(!is_checkpoint(folder, files_), folder,
                      " is a checkpoint, and would be one no longer; write elsewhere");
     const std::string probe = temporary_name(path_);
     files_.create(probe, path_)->close();
     files_.remove(probe);
   } catch (const IoError& failure) {
-    throw IoError(cat(written_, " cannot be written: ", failure.what()));
+    refuse_output(written_, failure.what());
   }
 }
 
@@ -83,8 +88,8 @@ void OutputFiles::take(Use use, std::string written, const std::string& path,
   try {
     wanted.places.push_back(files_.resolve(path));
   } catch (const IoError& failure) {
-    throw IoError(cat(wanted.written, " cannot be ",
-                      use == Use::kInput ? "read: " : "written: ", failure.what()));
+    if (use != Use::kInput) refuse_output(wanted.written, failure.what());
+    throw IoError(cat(wanted.written, " cannot be read: ", failure.what()));
   }
   const std::string place = wanted.places[0];
   for (const std::string& suffix : suffixes) wanted.places.push_back(place + suffix);

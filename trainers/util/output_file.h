@@ -14,8 +14,8 @@ namespace belfry {
 class OutputFile {
  public:
   // `flag`, e.g. "--json", and the path as it is given are named in errors. "-" is standard output.
-  // Throws IoError if `path` cannot be written, or lies in a checkpoint. Does not change a file
-  // that exists.
+  // Throws FlagError, with a remedy, if `path` cannot be written, or lies in a checkpoint. Does not
+  // change a file that exists.
   OutputFile(FileSystem& files, std::string_view flag, const std::string& path);
 
   // Replaces the file as a whole, at the end of a link that which it leads to, and keeps its
@@ -48,8 +48,8 @@ class OutputFiles {
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  // Null for no path; else borrowed. Throws FlagError, naming both flags, for the file of another
-  // one, and whatever OutputFile throws.
+  // Null for no path; else borrowed. Throws FlagError as OutputFile does, and, naming both flags,
+  // for the file of another one.
   OutputFile* open(std::string_view flag, const std::string& path);
   // For a checkpoint, which the run writes by other means: only refuses what others name. It has
   // PATH and each PATH<suffix>. It may replace the input at the same path, which it goes on from.

@@ -34,6 +34,18 @@ TEST_F(CheckpointTest, BringsBackVariablesStepAndTheCallersNumbers) {
   EXPECT_EQ(inspect_checkpoint(path_).extra.str(), info.extra.str());
 }
 
+// Training that accumulates gradients runs a session several times for a step.
+TEST_F(CheckpointTest, ARestoreTellsTheStepsThatTheCallerCounts) {
+  const Model model(1);
+  Session session(model.graph);
+  fill(session, model);
+  save_checkpoint(session, path_, Json::object().set("steps", 4));
+  testing::internal::CaptureStderr();
+  restore_checkpoint(session, path_);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(" (step 4)"));
+  EXPECT_EQ(session.step(), 17u);
+}
+
 TEST_F(CheckpointTest, GoesOnToTheSameRandomNumbers) {
   const Model model(1);
   Session straight(model.graph), first(model.graph), second(model.graph);

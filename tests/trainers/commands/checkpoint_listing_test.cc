@@ -54,5 +54,26 @@ TEST_F(CheckpointListingTest, OfOneThatTrainingDidNotSaveLacksItsNumbers) {
   EXPECT_EQ(listing.json.at("epoch").kind(), Json::Kind::kNull);
 }
 
+// A session runs once per batch, and training counts updates.
+TEST_F(CheckpointListingTest, HasTheStepsOfTraining) {
+  Graph graph;
+  graph.create_variable({"w", {1}, {.initializer = init::zeros()}}, At());
+  Session session(graph);
+  session.set_step(12);
+  const auto list = [&](const Json& steps) {
+    save_checkpoint(session, at("a"), Json::object().set("steps", steps), files_,
+                    {.overwrite = true});
+    return list_checkpoint(read_checkpoint_head(at("a")));
+  };
+  const Listing listing = list(3);
+  EXPECT_THAT(listing.text, HasSubstr("\nstep 3, saved "));
+  EXPECT_EQ(listing.json.at("step").integer(), 3);
+  for (const Json& foreign : {Json(-1), Json("x"), Json()})
+    EXPECT_EQ(list(foreign).json.at("step").integer(), 12);
+  files_.create_directory(at("run/checkpoints"));
+  save_checkpoint(session, at("run/checkpoints/step-00000003"), Json::object().set("steps", 3));
+  EXPECT_EQ(list_run(at("run")).json.at("checkpoints").items().front().at("step").integer(), 3);
+}
+
 }  // namespace checkpoint_listing_test
 }  // namespace belfry

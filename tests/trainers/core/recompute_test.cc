@@ -111,10 +111,10 @@ TEST(RecomputeTraining, WarnsOnceOfAScopeThatSavesNothing) {
   const auto data = data_of(mlp);
   for (const bool first : {true, false}) {
     testing::internal::CaptureStderr();
-    const auto trainer = make(mlp, {"fc1", "fc0"}, *data, true);
+    const auto trainer = make(mlp, {"fc1*", "fc0*"}, *data, true);
     const std::string errors = testing::internal::GetCapturedStderr();
     EXPECT_TRUE(trainer->graph().nodes(kRecomputed).empty());
-    for (const char* const scope : {"recompute=fc0", "recompute=fc1"})
+    for (const char* const scope : {"--recompute=fc0*", "--recompute=fc1*"})
       EXPECT_EQ(errors.find(cat(scope, " saves nothing here: ")) != std::string::npos, first)
           << errors;
   }
@@ -123,6 +123,41 @@ TEST(RecomputeTraining, WarnsOnceOfAScopeThatSavesNothing) {
   testing::internal::CaptureStderr();
   make(gpt, {"block*"}, *text, true);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(RecomputeTraining, WarnsOfTheSecondOfTwoScopesForTheSameNodes) {
+  const Wanted gpt{"gpt", {.sequence_length = 8}, 1, 1};
+  const auto data = data_of(gpt);
+  testing::internal::CaptureStderr();
+  make(gpt, {"block0", "block*", "block1"}, *data, true);
+  const std::string errors = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(errors, HasSubstr("--recompute=block1 saves nothing here: "));
+  EXPECT_EQ(errors.find("block0"), errors.npos) << errors;
+  EXPECT_EQ(errors.find("block*"), errors.npos) << errors;
+}
+
+// Start-up builds no other trainer to find out.
+TEST(RecomputeTraining, BuildsTheModelAsOftenAsWithout) {
+  const Wanted resnet{"resnet20", {}, 1};
+  const auto data = data_of(resnet);
+  const ModelSpec spec = find_model(resnet.model, 0, resnet.options);
+  const auto built = [&](const Scopes& recompute) {
+    int times = 0;
+    const auto model = [&](Tower& tower, Output image, Output label) {
+      ++times;
+      return spec.model(tower, std::vector{image, label});
+    };
+    Trainer(find_trainer("simple"),
+            {.model = model,
+             .optimizer = sgd(0.1),
+             .devices = cpus(1),
+             .batch_size = resnet.batch_size,
+             .recompute = recompute,
+             .session = {.dry_run = true}},
+            *data);
+    return times;
+  };
+  EXPECT_EQ(built({"group*", "group*/block*"}), built({}));
 }
 
 TEST(RecomputeTraining, CountsNoArithmeticTwice) {

@@ -75,8 +75,9 @@ TEST(Mnist, NamesBothFilesAndCountsWhenLabelsDoNotMatchImages) {
   EXPECT_EQ(
       load_error(folder),
       cat(folder.path(), "/train-images-idx3-ubyte.gz has 12 images, but ", folder.path(),
-          "/train-labels-idx1-ubyte has 11 labels; get the file again, or name another folder "
-          "(the option data_dir)"));
+          "/train-labels-idx1-ubyte has 11 labels, by byte 4 of the unpacked data of each; nobody "
+          "knows which label is whose, so none can be left out (the option bad_records); get the "
+          "file again, or name another folder (the option data_dir)"));
 }
 
 // A file of 2,000,000 images that is all holes would take seconds to read.

@@ -70,7 +70,7 @@ TEST_F(AlgorithmsFileTest, IsNamedWhereItIsNone) {
 }
 
 TEST_F(AlgorithmsFileTest, ThatCannotBeWrittenIsRefusedAtOnce) {
-  EXPECT_THROW(AlgorithmsFile(files, outputs, "/nowhere/chosen", true, &gpus), IoError);
+  EXPECT_THROW(AlgorithmsFile(files, outputs, "/nowhere/chosen", true, &gpus), FlagError);
 }
 
 TEST_F(AlgorithmsFileTest, ChangesNothingWithoutAPath) {

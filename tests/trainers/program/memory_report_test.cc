@@ -172,17 +172,24 @@ TEST(MemoryReport, CountsFeedsOfGpusOnTheHostToo) {
 }
 
 TEST_F(MemoryReportFile, IsWrittenByADryRunThatReadsNoData) {
-  const TrainResult result = run_train(
-      {"--dry_run", "--devices=gpu:2", "--memory_report=" + path("memory")}, unreadable_recipe());
+  const TrainResult result =
+      run_train({"--dry_run", "--devices=gpu:2", "--memory_report=" + path("memory"),
+                 "--json=" + json_.string()},
+                unreadable_recipe());
   ASSERT_EQ(result.code, 0) << result.error;
   const nlohmann::json json = memory();
   ASSERT_EQ(json["devices"].size(), 3u);
+  std::int64_t sum = 0;
+  for (const nlohmann::json& device : json["devices"])
+    sum += device["planned_bytes"].get<std::int64_t>();
+  EXPECT_EQ(json["planned_bytes"], sum);
+  EXPECT_EQ(report()["planned_bytes"], sum);
   EXPECT_EQ(json["devices"][1]["kinds"]["weights"], kWeights);
 }
 
 TEST_F(MemoryReportFile, IsCheckedBeforeTraining) {
   const TrainResult missing = run_train({"--memory_report=/nowhere/memory.json"});
-  EXPECT_NE(missing.code, 0);
+  EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.error, HasSubstr("--memory_report=/nowhere/memory.json cannot be written"));
   const TrainResult twice =
       run_train({"--memory_report=" + path("memory"), "--json=" + path("memory")});

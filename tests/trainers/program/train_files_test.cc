@@ -192,14 +192,14 @@ TEST(Train, RefusesAnUnwritableJsonBeforeTheDataAreRead) {
     return small_data(train);
   };
   const TrainResult result = run_train({"--json=/no/such/folder/r.json"}, recipe);
-  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.error, HasSubstr("--json=/no/such/folder/r.json"));
   EXPECT_FALSE(read);
 }
 
 TEST_F(TrainTest, KeepsAnExistingJsonWhenTrainingFails) {
   write_text_file(local_file_system(), json_, "{\"old\": 1}");
-  EXPECT_EQ(run_train({"--batch_size=1000", "--json=" + json_.string()}).code, 1);
+  EXPECT_EQ(run_train({"--batch_size=1000", "--json=" + json_.string()}).code, 2);
   EXPECT_EQ(report()["old"], 1);
 }
 
@@ -215,7 +215,7 @@ TEST(Train, NamesTheBatchThatTheUserGave) {
   EXPECT_EQ(all.error,
             "error: --global_batch_size=8192 on 2 devices needs more samples in one step "
             "than the 70 of the data: global_batch_size can be at most 70\n");
-  EXPECT_EQ(all.code, 1);
+  EXPECT_EQ(all.code, 2);
   EXPECT_THAT(run_train({"--devices=cpu:2", "--batch_size=4096"}).error,
               HasSubstr("--batch_size=4096 on each of 2 devices needs"));
 }

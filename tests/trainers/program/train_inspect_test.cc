@@ -226,7 +226,7 @@ TEST_F(TrainTest, TracesTheSecondStepAndTrainsOn) {
   std::filesystem::remove(trace);
   EXPECT_EQ(run_train({"--max_steps=1", "--trace_file=" + trace}).code, 0);
   EXPECT_TRUE(std::filesystem::remove(trace));
-  EXPECT_EQ(run_train({"--trace_file=/no/such/folder/t.json"}).code, 1);
+  EXPECT_EQ(run_train({"--trace_file=/no/such/folder/t.json"}).code, 2);
 }
 
 TEST_F(TrainTest, InspectsAndTracesTowersThatRunFree) {

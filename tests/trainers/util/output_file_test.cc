@@ -60,7 +60,7 @@ TEST_F(OutputFileTest, RefusesToWriteIntoACheckpoint) {
     try {
       OutputFile(local_file_system(), "--json", file);
       ADD_FAILURE() << file;
-    } catch (const IoError& error) {
+    } catch (const FlagError& error) {
       EXPECT_THAT(error.what(), HasSubstr("--json=" + file + " cannot be written: " +
                                           folder_.string() + " is a checkpoint"));
     }
@@ -89,7 +89,7 @@ TEST_F(OutputFileTest, HoldsAPipeOpenFromTheStart) {
   try {
     OutputFile(local_file_system(), "--json", path("pipe"));
     ADD_FAILURE() << "nobody reads";
-  } catch (const IoError& error) {
+  } catch (const FlagError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--json=" + path("pipe") + " cannot be written: "));
     EXPECT_THAT(error.what(), HasSubstr("start the reader first"));
   }
@@ -127,11 +127,19 @@ TEST_F(OutputFileTest, RefusesWhatCannotBeWritten) {
   try {
     OutputFile(local_file_system(), "--json", path("missing/r.json"));
     ADD_FAILURE() << "a folder that does not exist was accepted";
-  } catch (const IoError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--json=" + path("missing/r.json")));
+  } catch (const FlagError& error) {
+    EXPECT_EQ(std::string(error.what()), "--json=" + path("missing/r.json") +
+                                             " cannot be written: there is no folder " +
+                                             path("missing") + "; make it, or write elsewhere");
   }
-  EXPECT_THROW(OutputFile(local_file_system(), "--json", folder_), IoError);
-  EXPECT_THROW(OutputFile(local_file_system(), "--json", path("new/")), IoError);
+  for (const std::string& directory : {folder_.string(), path("new/")}) {
+    try {
+      OutputFile(local_file_system(), "--json", directory);
+      ADD_FAILURE() << directory << " was accepted";
+    } catch (const FlagError& error) {
+      EXPECT_THAT(error.what(), testing::EndsWith("; write elsewhere"));
+    }
+  }
   EXPECT_TRUE(local_file_system().list(folder_).empty());
 }
 
@@ -230,7 +238,7 @@ TEST_F(OutputFileTest, NamesThePathThatWasGivenAndSaysWhatToDo) {
   try {
     OutputFile(local_file_system(), "--json", "/proc/self/mem");
     ADD_FAILURE() << "the memory of a process was accepted";
-  } catch (const IoError& error) {
+  } catch (const FlagError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--json=/proc/self/mem cannot be written: "));
     EXPECT_THAT(error.what(), HasSubstr("or write elsewhere"));
     EXPECT_THAT(error.what(), testing::Not(HasSubstr(".tmp-")));
