@@ -6,7 +6,6 @@
 #include <string>
 
 #include "belfry/belfry.h"
-#include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
 Output convnet(Tower& tower, Output image, Output label) {

@@ -38,6 +38,7 @@
 #include "belfry/trainers/program/text_samples.h"
 #include "belfry/trainers/program/train.h"
 #include "belfry/trainers/runs/predictor.h"
+#include "belfry/trainers/util/output_file.h"
 #include "belfry/trainers/util/schedules.h"
 
 // IWYU pragma: end_exports

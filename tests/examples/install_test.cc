@@ -127,7 +127,7 @@ TEST_F(Installed, HeadersAreThoseThatPublicOnesInclude) {
   EXPECT_THAT(installed, IsSupersetOf({"ops/relu.h", "trainers/program/train.h",
                                        "allreduce/verify/gradient_table.h"}));
   for (const char* hidden : {"framework/plan/plan.h", "framework/device/gpu_backend.h",
-                             "framework/core_ops/transfer.h", "trainers/util/output_file.h"})
+                             "framework/core_ops/transfer.h", "trainers/util/console.h"})
     EXPECT_THAT(installed, Not(Contains(hidden)));
 }
 

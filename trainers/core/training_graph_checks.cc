@@ -55,8 +55,8 @@ void warn_of_useless_scopes(const Graph& graph, const std::vector<std::string>& 
       }
   for (const std::string& scope : scopes) {
     const std::string warning =
-        cat("--recompute=", scope, " saves nothing here: nodes outside this scope, or another ",
-            "scope of --recompute, have all that its gradients read; leave it out");
+        cat("recompute=", scope, " saves nothing here: its gradients read only what nodes outside ",
+            "read, too, or what another scope makes again; leave it out");
     if (!useful.contains(scope) && first_time_logged(warning)) log_warning(warning);
   }
 }

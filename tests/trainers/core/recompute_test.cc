@@ -114,7 +114,7 @@ TEST(RecomputeTraining, WarnsOnceOfAScopeThatSavesNothing) {
     const auto trainer = make(mlp, {"fc1*", "fc0*"}, *data, true);
     const std::string errors = testing::internal::GetCapturedStderr();
     EXPECT_TRUE(trainer->graph().nodes(kRecomputed).empty());
-    for (const char* const scope : {"--recompute=fc0*", "--recompute=fc1*"})
+    for (const char* const scope : {"recompute=fc0*", "recompute=fc1*"})
       EXPECT_EQ(errors.find(cat(scope, " saves nothing here: ")) != std::string::npos, first)
           << errors;
   }
@@ -131,7 +131,7 @@ TEST(RecomputeTraining, WarnsOfTheSecondOfTwoScopesForTheSameNodes) {
   testing::internal::CaptureStderr();
   make(gpt, {"block0", "block*", "block1"}, *data, true);
   const std::string errors = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(errors, HasSubstr("--recompute=block1 saves nothing here: "));
+  EXPECT_THAT(errors, HasSubstr("recompute=block1 saves nothing here: "));
   EXPECT_EQ(errors.find("block0"), errors.npos) << errors;
   EXPECT_EQ(errors.find("block*"), errors.npos) << errors;
 }
