@@ -124,7 +124,7 @@ bool CpuExecutor::claim(std::size_t route) {
 }
 
 // What the route waits for may have come since this worker looked. A worker that looked meanwhile
-// has found the route claimed and sleeps.
+// found the route claimed, and may sleep.
 void CpuExecutor::release(std::size_t route) {
   progress_[route].claimed.store(false, std::memory_order_seq_cst);
   const Command* const command = next(route);

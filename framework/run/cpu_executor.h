@@ -37,13 +37,14 @@ class CpuExecutor {
   };
 
   void work(int worker);
-  // Calls work() until done(). A worker that finds no work spins, then sleeps until the gate opens.
+  // Calls work() until done(). A worker that finds none spins. Then it naps if a stamp is awaited,
+  // swaps cores with a stopped worker, or sleeps at the gate.
   template <class Done, class Work>
   void work_until(int worker, const Done& done, const Work& work, std::chrono::nanoseconds spin);
   bool finished() const {
     return unfinished_.load(std::memory_order_seq_cst) == 0 || run_.failed();
   }
-  // Follows a route until it must wait; false if none can go on.
+  // Claims a route and follows it as far as it goes; false if none can be claimed.
   bool follow_one(int worker);
   bool claim(std::size_t route);
   void release(std::size_t route);
@@ -52,7 +53,7 @@ class CpuExecutor {
   // The command that is next, or null at the end of the route.
   const Command* next(std::size_t route) const;
   bool must_wait(const Command& command) const;
-  // No worker follows a route that waits for a GPU. Somebody has to look for its stamp.
+  // Whether a route waits for a GPU. No worker follows it, so an idle one must look for the stamp.
   bool stamp_is_awaited() const;
   void run_launch(LaunchIndex launch, int shard, int worker);
   void run_shared(LaunchIndex launch, int worker);

@@ -44,7 +44,7 @@ class GpuExecutor {
   // What a thread that waits for a stamp does once it has spun. It looks for errors of all streams,
   // as the awaited one may wait for another, and sleeps for a moment.
   void nap();
-  // After a failure, when all threads are parked.
+  // After a failure, when no thread is inside the run.
   void recover();
   // Null if the plan has no part of a rank.
   Ranks* ranks() const { return ranks_.get(); }

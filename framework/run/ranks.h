@@ -53,7 +53,7 @@ class Ranks {
   virtual std::function<void(int thread)> begin() = 0;
   // After a run, when its streams are idle. After fail(), the next begin() starts anew.
   virtual void end() noexcept = 0;
-  // After a failure, when all threads are parked: ends everything that waits for other ranks.
+  // After a failure, when no thread is inside the run: ends everything that waits for other ranks.
   virtual void fail() noexcept = 0;
 
   virtual RankWatch& watch() = 0;

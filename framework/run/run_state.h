@@ -58,7 +58,7 @@ class RunState {
   // Ends all waits. Each thread that stops early does this last, so that no later signal of its own
   // hides it.
   void poison();
-  // When all threads are parked: the next run can wait again. Returns the first error.
+  // When no thread is inside the run: the next run can wait again. Returns the first error.
   std::exception_ptr recover();
 
   std::uint64_t step = 0;                // of random ops

@@ -127,7 +127,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   Processes* const processes = exchanger.needed() ? runtime.processes : nullptr;
   exchanger.begin();
   if (processes) processes->begin(exchanger);
-  pool().run(linked.threads(), work, linked.spin, WorkerPool::Late::kLeftOut);
+  pool().run(linked.threads(), work, linked.spin, linked.workers);
   exchanger.end();
   if (processes) processes->wait();
   check_failure();
@@ -212,7 +212,7 @@ void CompiledStep::State::start_recording() {
   recording.zero = Recording::Clock::now();
 }
 
-// All threads are parked.
+// No thread is inside the run.
 void CompiledStep::State::check_failure() {
   if (executor_->run.failed()) recover();
 }

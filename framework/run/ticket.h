@@ -8,9 +8,9 @@ namespace belfry {
 // A launch that its worker has opened to others, part by part. The owner takes them from the
 // front, the others from the back: so a worker finds in its cache what it wrote in the run before.
 // A ticket is the number of the opening and how many were taken from either end; parts are taken
-// by compare-and-swap, so a late worker never takes one of another opening. Numbers begin again
-// after kOpenings, which no worker can be late by: all are parked between two runs, and a worker
-// opens fewer launches in one (LinkedPlan::deal_routes).
+// by compare-and-swap, so a worker with an old ticket never takes a part of another opening.
+// Numbers begin again after kOpenings. No ticket is that old: no worker is inside between two runs,
+// and a worker opens fewer launches in one (LinkedPlan::deal_routes).
 class Ticket {
  public:
   enum class End : std::uint8_t { kFront, kBack };

@@ -15,7 +15,7 @@ std::optional<cpu_set_t> usable_by(pthread_t thread) {
   return cores;
 }
 
-// The set has cores. This is the one with this index, counted around.
+// The core with this place in the set, which is not empty; the count wraps around.
 int nth_core(const cpu_set_t& cores, int index) {
   int left = index % CPU_COUNT(&cores);
   int core = 0;
@@ -33,6 +33,7 @@ std::int64_t time_of(pthread_t thread) {
 
 // Whether the thread gets no processor time while this one watches it.
 bool has_stopped(pthread_t thread) {
+  // A thread that runs gains time in each microsecond. Slices of the system last milliseconds.
   constexpr auto kWatch = std::chrono::microseconds(5);
   const std::int64_t before = time_of(thread);
   const auto end = std::chrono::steady_clock::now() + kWatch;
@@ -52,11 +53,11 @@ void WorkerCores::note(int worker) {
   seat(worker).core.store(sched_getcpu(), std::memory_order_release);
 }
 
-void WorkerCores::leave(int worker) { seat(worker).core.store(kNone, std::memory_order_relaxed); }
+void WorkerCores::leave(int worker) { seat(worker).core.store(kNoCore, std::memory_order_relaxed); }
 
 bool WorkerCores::is_shared(int worker) const {
   for (int other = 0; other < workers(); ++other)
-    if (other != worker && core(other) != kNone && core(other) == core(worker)) return true;
+    if (other != worker && core(other) != kNoCore && core(other) == core(worker)) return true;
   return false;
 }
 
@@ -66,7 +67,7 @@ void WorkerCores::spread(int worker) {
   std::optional<cpu_set_t> free = usable_by(seat(worker).thread);
   if (!free) return;
   for (int other = 0; other < workers(); ++other)
-    if (const int taken = core(other); taken != kNone) CPU_CLR(taken, &*free);
+    if (const int taken = core(other); taken != kNoCore) CPU_CLR(taken, &*free);
   if (CPU_COUNT(&*free) != 0) move(worker, nth_core(*free, worker));
 }
 
@@ -78,7 +79,7 @@ bool WorkerCores::swap(int worker) {
   const int core_of_other = core(other);
   note(worker);
   const int own_core = core(worker);
-  if (core_of_other == kNone || core_of_other == own_core || !has_stopped(seat(other).thread) ||
+  if (core_of_other == kNoCore || core_of_other == own_core || !has_stopped(seat(other).thread) ||
       core(other) != core_of_other)
     return false;
   move(other, own_core);

@@ -7,36 +7,35 @@
 
 namespace belfry {
 
-// Workers are not pinned. If no core is idle, the kernel wakes a thread on the core of its waker.
-// Two workers then take turns on one core, while a foreign thread has another core to itself. Here
-// a worker that has been woken moves away from the others. A worker with nothing to do gives its
-// core to one that has stopped in the middle of its work, because that one delays the step.
+// Workers are not pinned. If no core is idle, the system wakes a thread on the core of its waker.
+// Then two workers share a core, and a foreign thread has another to itself. So a woken worker
+// moves away from the others. A worker with nothing to do gives its core to one that has stopped in
+// the middle of its work, because that one delays the step.
 class WorkerCores {
  public:
-  static constexpr int kNone = -1;
+  static constexpr int kNoCore = -1;
 
   explicit WorkerCores(int workers) : seats_(static_cast<std::size_t>(workers)) {}
 
-  // This thread is the worker from now on, and looks for work.
+  // This thread is the worker from now on. It moves away from the others as spread() does.
   void enter(int worker);
   // Notes on which core this thread, the worker, runs.
   void note(int worker);
-  // The worker sleeps from now on, or has finished.
+  // The worker is about to sleep, or has finished. Nobody moves it until it notes its core again.
   void leave(int worker);
-  // The worker has entered before. It has been woken, and holds no work. If it shares its core with
-  // a worker that has not left, it moves to a core on which there is none. If it may use no such
-  // core, it stays.
+  // The worker has just been woken. If it is on the core of another that has not left, it moves to
+  // a core without workers. If it may use no such core, it stays.
   void spread(int worker);
   // The worker found nothing to do. Looks at one of the others, each time at the next. If that one
   // is at work on another core, but gets no time there, the two swap cores. Says whether they did.
   bool swap(int worker);
-  // As last noted; kNone if the worker has left.
+  // The core that was noted last; kNoCore after leave().
   int core(int worker) const { return seat(worker).core.load(std::memory_order_acquire); }
 
  private:
   struct alignas(64) Seat {
-    std::atomic<int> core{kNone};
-    pthread_t thread{};  // valid if there is a core
+    std::atomic<int> core{kNoCore};
+    pthread_t thread{};  // valid while the core is not kNoCore
     int looked_at = 0;   // the worker that swap() looked at last, counted from this one
   };
 

@@ -75,57 +75,59 @@ WorkerPool::~WorkerPool() { stop(); }
 
 void WorkerPool::stop() {
   {
-    const std::lock_guard lock(joining_);
-    run_ = {.number = run_.number + 1, .ends_pool = true};
+    const std::lock_guard lock(requesting_);
+    request_ = {.number = request_.number + 1, .ends_pool = true};
   }
-  start_.set(run_.number, gate_);
+  start_.set(request_.number, gate_);
   threads_.clear();  // joins them
 }
 
 void WorkerPool::run(int active, const std::function<void(int)>& work,
-                     std::chrono::nanoseconds spin, Late late) {
+                     std::chrono::nanoseconds spin, int awaited_from) {
   if (active == 1) return work(0);
   {
-    const std::lock_guard lock(joining_);
-    run_ = {.number = run_.number + 1, .active = active, .spin = spin, .late = late, .work = &work};
-    open_ = true;
-    int awaited = 0;
-    for (int w = 1; w < active; ++w) awaited += run_.awaits(w, workers_);
-    inside_.store(awaited, std::memory_order_relaxed);
+    const std::lock_guard lock(requesting_);
+    request_ = {.number = request_.number + 1,
+                .active = active,
+                .awaited_from = awaited_from,
+                .spin = spin,
+                .work = &work};
+    takes_late_ = true;
+    awaited_.store(active - awaited_from, std::memory_order_relaxed);
   }
-  start_.set(run_.number, gate_);
+  start_.set(request_.number, gate_);
   work(0);
   {
-    const std::lock_guard lock(joining_);
-    open_ = false;
+    const std::lock_guard lock(requesting_);
+    takes_late_ = false;
   }
-  wait_until([&] { return inside_.load(std::memory_order_seq_cst) == 0; }, gate_, spin);
+  wait_until([&] { return awaited_.load(std::memory_order_seq_cst) == 0; }, gate_, spin);
 }
 
-WorkerPool::Run WorkerPool::join(int worker) {
-  const std::lock_guard lock(joining_);
-  Run run = run_;
-  if (run.awaits(worker, workers_)) return run;
-  if (worker < run.active && open_)
-    inside_.fetch_add(1, std::memory_order_relaxed);
-  else
-    run.work = nullptr;
-  return run;
+WorkerPool::Request WorkerPool::begin_call(int thread) {
+  const std::lock_guard lock(requesting_);
+  Request request = request_;
+  const bool may_be_left_out = thread < request.awaited_from;
+  if (thread >= request.active || (may_be_left_out && !takes_late_))
+    request.work = nullptr;
+  else if (may_be_left_out)
+    awaited_.fetch_add(1, std::memory_order_relaxed);
+  return request;
 }
 
-void WorkerPool::leave() {
-  if (inside_.fetch_sub(1, std::memory_order_seq_cst) == 1) gate_.wake();
+void WorkerPool::end_call() {
+  if (awaited_.fetch_sub(1, std::memory_order_seq_cst) == 1) gate_.wake();
 }
 
-void WorkerPool::loop(int worker) {
-  Run run;
+void WorkerPool::loop(int thread) {
+  Request request;
   for (;;) {
-    await(start_, run.number + 1, gate_, run.work ? run.spin : kShortSpin);
-    run = join(worker);
-    if (run.ends_pool) return;
-    if (!run.work) continue;
-    (*run.work)(worker);
-    leave();
+    await(start_, request.number + 1, gate_, request.work ? request.spin : kShortSpin);
+    request = begin_call(thread);
+    if (request.ends_pool) return;
+    if (!request.work) continue;
+    (*request.work)(thread);
+    end_call();
   }
 }
 

@@ -84,8 +84,8 @@ constexpr std::chrono::nanoseconds gpu_spin(int threads, int cores) {
   return cores > threads ? kGpuSpin : kShortSpin;
 }
 
-// Measures how long a worker has spun in vain. After kShortSpin it yields the core between two
-// looks.
+// Measures how long a thread has spun in vain. A spin that is longer than kShortSpin yields the
+// core between two looks from then on.
 class SpinTimer {
  public:
   explicit SpinTimer(std::chrono::nanoseconds spin = kShortSpin) : spin_(spin) {}
@@ -104,9 +104,6 @@ class SpinTimer {
 // with the pool and end with it.
 class WorkerPool {
  public:
-  // What becomes of workers that have not begun when the caller has finished its own call.
-  enum class Late { kAwaited, kLeftOut };
-
   // Throws DeviceError naming the worker whose thread cannot be started.
   explicit WorkerPool(int workers, int enqueuers = 0);
   ~WorkerPool();
@@ -115,45 +112,43 @@ class WorkerPool {
 
   int workers() const { return workers_; }  // W
 
-  // Calls work(w) for w in [0, active) at once, worker 0 being the caller; returns when all calls
-  // have. `work` must not throw. One call at a time. With one active worker no other is woken.
-  // Threads that wait for others, or afterwards for the next call, spin for `spin` before they
-  // sleep. Late workers may be left out: other programs may keep a worker that has been woken from
-  // a core for longer than a run lasts. Threads that enqueue are always awaited.
+  // Calls work(0) here and, at the same time, work(t) in each thread t in [1, active). Returns when
+  // each call that has begun has ended. A thread t < awaited_from whose call has not begun when
+  // work(0) returns is left out: other programs may keep a thread that has been woken from a core
+  // for longer than a run lasts. All others are awaited. `work` must not throw. One run() at a
+  // time. With one active thread no other is woken. Threads that wait for others, or afterwards for
+  // the next run(), spin for `spin` before they sleep.
   void run(int active, const std::function<void(int)>& work,
-           std::chrono::nanoseconds spin = kShortSpin, Late late = Late::kAwaited);
+           std::chrono::nanoseconds spin = kShortSpin, int awaited_from = 1);
 
-  // Where this pool's workers sleep.
+  // Where threads of this pool sleep, and all that wait in its runs.
   Gate& gate() { return gate_; }
 
  private:
-  // One call of run().
-  struct Run {
-    std::int64_t number = 0;
+  // What run() was asked for.
+  struct Request {
+    std::int64_t number = 0;  // of run()
     int active = 0;
-    bool ends_pool = false;
+    int awaited_from = 1;
     std::chrono::nanoseconds spin = kShortSpin;
-    Late late = Late::kAwaited;
     const std::function<void(int)>* work = nullptr;
-
-    bool awaits(int worker, int workers) const {
-      return worker < active && (late == Late::kAwaited || worker >= workers);
-    }
+    bool ends_pool = false;
   };
 
-  void loop(int worker);
-  // The run that goes on, without work if this worker has no part in it.
-  Run join(int worker);
-  void leave();
+  void loop(int thread);
+  // The last request; without work if this thread is not active in it, or comes too late.
+  Request begin_call(int thread);
+  // This thread has ended its call.
+  void end_call();
   void stop();
 
   const int workers_;
   Gate gate_;
-  Signal start_;                // counts runs
-  std::atomic<int> inside_{0};  // workers that run() waits for
-  std::mutex joining_;          // over run_ and open_
-  Run run_;
-  bool open_ = false;  // to late workers
+  Signal start_;                 // the number of request_, for those that sleep
+  std::atomic<int> awaited_{0};  // calls that run() still waits for
+  std::mutex requesting_;        // over what follows
+  Request request_;
+  bool takes_late_ = false;  // whether a thread below awaited_from may still begin
   std::vector<std::jthread> threads_;
 };
 

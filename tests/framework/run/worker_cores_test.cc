@@ -61,11 +61,11 @@ TEST(WorkerCores, AWorkerStaysWhereNoCoreIsFree) {
 
 TEST(WorkerCores, OneThatHasLeftHasNoCore) {
   WorkerCores cores(2);
-  EXPECT_EQ(cores.core(0), WorkerCores::kNone);
+  EXPECT_EQ(cores.core(0), WorkerCores::kNoCore);
   cores.note(0);
-  EXPECT_NE(cores.core(0), WorkerCores::kNone);
+  EXPECT_NE(cores.core(0), WorkerCores::kNoCore);
   cores.leave(0);
-  EXPECT_EQ(cores.core(0), WorkerCores::kNone);
+  EXPECT_EQ(cores.core(0), WorkerCores::kNoCore);
 }
 
 // A thread that sleeps gets no processor time either.
@@ -107,7 +107,7 @@ TEST(WorkerCores, AnIdleWorkerKeepsItsCoreWhereTheOthersRunOrHaveLeft) {
       while (!end) {
       }
     });
-    while (cores.core(1) == WorkerCores::kNone) std::this_thread::yield();
+    while (cores.core(1) == WorkerCores::kNoCore) std::this_thread::yield();
     // The machine may stop the other thread for a while.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     bool kept = false;

@@ -205,7 +205,7 @@ TEST(WorkerPool, LateWorkersMayBeLeftOutAndNoneIsInsideAfterwards) {
           ++(worker == 4 ? enqueued : calls);
           --inside;
         },
-        kShortSpin, WorkerPool::Late::kLeftOut);
+        kShortSpin, 4);
     over = true;
     EXPECT_EQ(inside, 0);
     EXPECT_EQ(enqueued, run) << "threads that enqueue are awaited";
@@ -214,6 +214,17 @@ TEST(WorkerPool, LateWorkersMayBeLeftOutAndNoneIsInsideAfterwards) {
   EXPECT_LE(calls, 2000);
   pool.run(4, [&](int) { ++inside; });
   EXPECT_EQ(inside, 4) << "nobody is left out of a run that awaits all";
+}
+
+// A plan of GPUs alone has one worker, though the pool has two: thread 1 enqueues.
+TEST(WorkerPool, AThreadIsAwaitedByItsPlaceInTheRun) {
+  WorkerPool pool(2, 1);
+  std::atomic<int> enqueued{0};
+  for (int run = 1; run <= 500; ++run) {
+    pool.run(
+        2, [&](int thread) { enqueued += thread; }, kShortSpin, 1);
+    ASSERT_EQ(enqueued, run);
+  }
 }
 
 TEST(WorkerPool, AWorkerThatHasBegunIsAwaited) {
@@ -231,7 +242,7 @@ TEST(WorkerPool, AWorkerThatHasBegunIsAwaited) {
             ended = true;
           }
         },
-        kShortSpin, WorkerPool::Late::kLeftOut);
+        kShortSpin, 2);
     EXPECT_TRUE(ended);
   }
 }
