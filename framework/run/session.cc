@@ -155,8 +155,7 @@ std::unique_ptr<CompiledStep::State> Session::State::build(std::span<const Fetch
     throw OutOfMemory(cat(fetches.empty() ? std::string("a step") : fetches[0].node->describe(),
                           ": there was no memory left to compile the step that computes it; use ",
                           options.shards_per_device > 1
-                              ? "fewer shards (the option shards_per_device), a smaller batch "
-                                "or fewer devices"
+                              ? "fewer shards, a smaller batch or fewer devices"
                               : "fewer devices",
                           ", or allow this process more memory (ulimit -v)"));
   }

@@ -87,7 +87,7 @@ class GzipInput final : public ByteInput {
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
       damaged("corrupt at",
               cat(": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense",
-                  "; data shortly before may be wrong, too"));
+                  "; data before it may be wrong, too"));
     between_members_ = code == Z_STREAM_END;
   }
 

@@ -98,7 +98,7 @@ std::string memory_line(const MemoryReport& report, const HeldMemory& held) {
 
 std::int64_t bytes_of_snapshot(const Graph& graph) {
   std::int64_t bytes = 0;
-  for (const Variable variable : originals(graph.variables()))
+  for (const Variable variable : originals(graph.variables(kGlobalVariables)))
     bytes += TensorType{variable.whole_shape(), variable.dtype()}.bytes();
   return bytes;
 }

@@ -203,9 +203,8 @@ TEST(Cifar10, SaysThatRecordsInFrontOfCorruptDataMayBeWrong) {
   EXPECT_THAT(
       message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
       AllOf(
-          HasSubstr(
-              "found: incorrect data check; data shortly before may be wrong, too, behind 5 whole "
-              "records"),
+          HasSubstr("found: incorrect data check; data before it may be wrong, too, behind 5 whole "
+                    "records"),
           EndsWith("(the option bad_records, skip:N)")));
   EXPECT_EQ(data::cifar10({folder.path(), {.most = 1}}, true)->size(), 5);
 }

@@ -105,6 +105,11 @@ TEST(MemoryLine, CountsTheCopyThatIsSavedOnce) {
   const auto data = smooth_data(64);
   Trainer trainer(find_trainer("replicated"), options(2, 2), *data);
   EXPECT_EQ(bytes_of_snapshot(trainer.graph()), 2 * kWeights) << "with the slots of momentum";
+  TrainerOptions accumulates = options(2, 2);
+  accumulates.batches.gradient_accumulation_steps = 2;
+  Trainer accumulating(find_trainer("replicated"), accumulates, *data);
+  EXPECT_EQ(bytes_of_snapshot(accumulating.graph()), 2 * kWeights)
+      << "sums of gradients are not saved";
 }
 
 class MemoryReportFile : public TrainTest {
