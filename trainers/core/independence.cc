@@ -134,6 +134,8 @@ std::string Trainer::tower_dependence() const {
   for (const std::string& because :
        {of_powers(*this), of_batches(batches_.forms(), options_.shards)})
     if (!because.empty()) return because;
+  if (options_.batches.uneven == Uneven::kPad && batches_.forms().size() > 1)
+    return "uneven=pad fills up the last batch of an epoch, in a way that depends on the devices";
   if (options_.precision == Precision::kF16) return "f16 scales the loss";
   const Output loss = built_.towers[0].loss;
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");

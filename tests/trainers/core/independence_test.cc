@@ -294,6 +294,10 @@ TEST(Independence, IsLostByBatchesThatDoNotDivide) {
   EXPECT_THAT(because({.devices = 2, .batch = 36}), HasSubstr("36 samples (18 + 18) does not"));
   EXPECT_THAT(because({.devices = 2, .samples = 63, .batches = {.uneven = Uneven::kPad}}),
               HasSubstr("does not divide"));
+  EXPECT_THAT(because({.devices = 1, .samples = 48, .batches = {.uneven = Uneven::kPad}}),
+              HasSubstr("uneven=pad"))
+      << "one tower takes 16 samples, of two the last one none";
+  EXPECT_EQ(because({.devices = 1, .samples = 64, .batches = {.uneven = Uneven::kPad}}), "");
   EXPECT_THAT(because({.devices = 2, .batches = {.tower_weights = {3, 1}}}),
               HasSubstr("(24 + 8) does not divide into 8 equal shards"));
 }
