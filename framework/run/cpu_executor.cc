@@ -70,7 +70,8 @@ void CpuExecutor::work_until(int worker, const Done& done, const Work& work,
       continue;
     } else if (stamp_is_awaited()) {
       gpus_->nap();
-    } else if (!cores_.swap(worker)) {
+    } else {
+      cores_.swap(worker);
       cores_.leave(worker);
       run_.gate().sleep([&] { return done() || work(); });
       if (!done()) cores_.spread(worker);

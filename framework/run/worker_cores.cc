@@ -88,6 +88,14 @@ bool WorkerCores::swap(int worker) {
 }
 
 void WorkerCores::move(int worker, int core) {
+  // One at a time: another mover would take the mask of one core for the thread's own.
+  static std::atomic_flag moving;
+  if (moving.test_and_set(std::memory_order_acquire)) return;
+  move_alone(worker, core);
+  moving.clear(std::memory_order_release);
+}
+
+void WorkerCores::move_alone(int worker, int core) {
   const pthread_t thread = seat(worker).thread;
   const std::optional<cpu_set_t> usable = usable_by(thread);
   if (!usable || !CPU_ISSET(core, &*usable)) return;
@@ -96,7 +104,9 @@ void WorkerCores::move(int worker, int core) {
   CPU_SET(core, &one);
   if (pthread_setaffinity_np(thread, sizeof one, &one) != 0) return;
   pthread_setaffinity_np(thread, sizeof *usable, &*usable);
-  seat(worker).core.store(core, std::memory_order_release);
+  int noted = seat(worker).core.load(std::memory_order_relaxed);
+  if (noted != kNoCore)  // a worker that has left meanwhile has no core
+    seat(worker).core.compare_exchange_strong(noted, core, std::memory_order_release);
 }
 
 }  // namespace belfry

@@ -45,6 +45,7 @@ class WorkerCores {
   bool is_shared(int worker) const;
   // The affinity mask of the worker's thread is afterwards what it was.
   void move(int worker, int core);
+  void move_alone(int worker, int core);
 
   std::vector<Seat> seats_;  // per worker
 };
