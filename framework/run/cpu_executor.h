@@ -37,8 +37,8 @@ class CpuExecutor {
   };
 
   void work(int worker);
-  // Calls work() until done(). A worker that finds none spins. Then it naps if a stamp is awaited,
-  // swaps cores with a stopped worker, or sleeps at the gate.
+  // Calls work() until done(). A worker that finds none spins. Then it naps if a stamp is awaited.
+  // Else it sleeps at the gate, once it has swapped cores with a worker that has stopped.
   template <class Done, class Work>
   void work_until(int worker, const Done& done, const Work& work, std::chrono::nanoseconds spin);
   bool finished() const {

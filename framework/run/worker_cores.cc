@@ -1,6 +1,8 @@
 #include "belfry/framework/run/worker_cores.h"
 
 #include <chrono>
+#include <cstdint>
+#include <mutex>
 #include <optional>
 
 #include <sched.h>
@@ -82,31 +84,28 @@ bool WorkerCores::swap(int worker) {
   if (core_of_other == kNoCore || core_of_other == own_core || !has_stopped(seat(other).thread) ||
       core(other) != core_of_other)
     return false;
-  move(other, own_core);
+  if (!move(other, own_core)) return false;
   move(worker, core_of_other);
   return true;
 }
 
-void WorkerCores::move(int worker, int core) {
-  // One at a time: another mover would take the mask of one core for the thread's own.
-  static std::atomic_flag moving;
-  if (moving.test_and_set(std::memory_order_acquire)) return;
-  move_alone(worker, core);
-  moving.clear(std::memory_order_release);
-}
-
-void WorkerCores::move_alone(int worker, int core) {
+bool WorkerCores::move(int worker, int core) {
+  // One at a time, or another mover would take the mask of one core for the thread's own.
+  static std::mutex moving;
+  const std::unique_lock lock(moving, std::try_to_lock);
+  if (!lock) return false;
   const pthread_t thread = seat(worker).thread;
   const std::optional<cpu_set_t> usable = usable_by(thread);
-  if (!usable || !CPU_ISSET(core, &*usable)) return;
+  if (!usable || !CPU_ISSET(core, &*usable)) return false;
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(core, &one);
-  if (pthread_setaffinity_np(thread, sizeof one, &one) != 0) return;
+  if (pthread_setaffinity_np(thread, sizeof one, &one) != 0) return false;
   pthread_setaffinity_np(thread, sizeof *usable, &*usable);
-  int noted = seat(worker).core.load(std::memory_order_relaxed);
+  int noted = this->core(worker);
   if (noted != kNoCore)  // a worker that has left meanwhile has no core
     seat(worker).core.compare_exchange_strong(noted, core, std::memory_order_release);
+  return true;
 }
 
 }  // namespace belfry

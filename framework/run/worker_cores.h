@@ -43,9 +43,9 @@ class WorkerCores {
   const Seat& seat(int worker) const { return seats_[static_cast<std::size_t>(worker)]; }
   int workers() const { return static_cast<int>(seats_.size()); }
   bool is_shared(int worker) const;
-  // The affinity mask of the worker's thread is afterwards what it was.
-  void move(int worker, int core);
-  void move_alone(int worker, int core);
+  // False if the worker's thread may not use the core, or another is moved at present. The affinity
+  // mask of the thread is afterwards what it was.
+  bool move(int worker, int core);
 
   std::vector<Seat> seats_;  // per worker
 };

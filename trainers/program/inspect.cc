@@ -198,16 +198,14 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
     console.line(without_line_break(explanation.str()));
     json = to_json(explanation);
   }
-  if (flags.inspection.dry_run || memory) {
-    const MemoryReport report = trainer.session().memory_report();
-    const HeldMemory held = held_memory(trainer.graph(), flags.saves());
-    if (flags.inspection.dry_run) json.set("planned_bytes", planned_bytes(report, held));
-    if (memory) memory->write(memory_json(report, held).str(2) + "\n");
-  }
-  if (flags.inspection.dry_run) json.set("devices", std::move(devices));
+  if (flags.inspection.dry_run)
+    json.set("planned_bytes", planned_bytes(trainer.session().memory_report(),
+                                            held_memory(trainer.graph(), flags.saves())))
+        .set("devices", std::move(devices));
   if (flags.inspection.dry_run && flags.trainer.session.logical_gpus > 1)
     json.set("physical_gpus", std::move(physical));
   if (file) file->write(json.str(2) + "\n");
+  if (memory) write_memory_report(trainer.session(), flags.saves(), *memory);
 }
 
 }  // namespace belfry

@@ -125,6 +125,7 @@ TEST(WorkerCores, NoThreadIsPinnedByWorkersThatMoveEachOther) {
   WorkerCores cores(kWorkers);
   const cpu_set_t before = usable();
   std::vector<std::jthread> threads;
+  std::latch all_done(kWorkers);
   for (int w = 0; w < kWorkers; ++w)
     threads.emplace_back([&, w] {
       for (int round = 0; round < 300; ++round) {
@@ -132,7 +133,7 @@ TEST(WorkerCores, NoThreadIsPinnedByWorkersThatMoveEachOther) {
         cores.swap(w);
         cores.leave(w);
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // others may still move it
+      all_done.arrive_and_wait();  // nobody moves another
       const cpu_set_t after = usable();
       EXPECT_TRUE(CPU_EQUAL(&before, &after));
     });
