@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <ranges>
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/pieces.h"
@@ -137,29 +138,28 @@ void ScatteredGradients::scatter(const GradientTable& grads, int first, int last
     const std::int64_t from = std::clamp(in_piece, std::int64_t{0}, cuts[rank + 1] - cuts[rank]);
     variable.own_piece =
         elements_of(sum, from, from + variable.cuts[rank + 1] - variable.cuts[rank]);
-    variable.whole = grads.at(0, v).variable.shape();
     begin += size;
   }
   sums_.push_back({first, last, cuts});
 }
 
-std::vector<Output> ScatteredGradients::gather(std::span<const Output> rows) const {
+std::vector<ScatteredGradients::Gathered> ScatteredGradients::gather(
+    const std::function<Output(int v)>& own) const {
   const NameScope names(graph_, "GatherValues");
   const EagerScope eager(graph_);
-  std::vector<Output> wholes(variables_.size());
-  for (const auto& [first, last, cuts] : sums_) {
-    const auto of_sum =
-        rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
-    const Output own = concat({of_sum.begin(), of_sum.end()}, 0);
-    const Output row = gather_pieces(own, graph_.process(), cuts);
+  const ProcessPlace place = graph_.process();
+  std::vector<Gathered> gathered(variables_.size());
+  for (const auto& [first, last, cuts] : sums_ | std::views::reverse) {
+    std::vector<Output> rows;
+    for (int v = first; v < last; ++v) rows.push_back(own(v));
+    const Output row = gather_pieces(concat(rows, 0), place, cuts);
     std::int64_t begin = 0;
     for (int v = first; v < last; ++v) {
-      const std::int64_t end = begin + of(v).cuts.back();
-      wholes[static_cast<std::size_t>(v)] = reshape(elements_of(row, begin, end), of(v).whole);
-      begin = end;
+      gathered[static_cast<std::size_t>(v)] = {row, {begin, place.rank, of(v).cuts}};
+      begin += of(v).cuts.back();
     }
   }
-  return wholes;
+  return gathered;
 }
 
 Output ScatteredGradients::norm(std::span<const Output> rows, At at) const {

@@ -1,9 +1,11 @@
 // Gradients of which each process keeps the sum of a part (TrainerOptions, partition_updates).
 #pragma once
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/between_processes.h"
 
 namespace belfry {
@@ -28,9 +30,14 @@ class ScatteredGradients {
   // The sum of the part of variable v that is this process's: a row, perhaps without elements.
   Output own_piece(int v) const { return of(v).own_piece; }
 
-  // `rows`: what this process has for its part of each variable. Returns the tensors of which all
-  // processes have the parts, in the shapes of the variables.
-  std::vector<Output> gather(std::span<const Output> rows) const;
+  // `own(v)`: what this process has for its part of variable v, as a row. Returns where the parts
+  // of all processes lie, variable by variable: those of several variables in one row, the first
+  // variables in the row that is gathered first.
+  struct Gathered {
+    Output row;
+    AssignGatheredOptions of_variable;
+  };
+  std::vector<Gathered> gather(const std::function<Output(int v)>& own) const;
   // The norm of tensors of all variables, together, of which this process has these rows: the bits
   // of global_norm(). They are cut as own_piece() is.
   Output norm(std::span<const Output> rows, At at = {}) const;
@@ -39,7 +46,6 @@ class ScatteredGradients {
 
  private:
   struct Part {
-    Shape whole;
     Cuts cuts;
     Output own_piece;
   };

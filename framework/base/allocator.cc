@@ -95,8 +95,8 @@ MemoryBlock::MemoryBlock(Allocator& allocator, std::size_t bytes)
       data_(static_cast<std::byte*>(allocator.allocate(bytes))),
       bytes_(bytes) {}
 
-void MemoryBlock::load(std::byte* to) const {
-  if (allocator_) allocator_->copy(to, data_, bytes_);
+void MemoryBlock::load(std::byte* to, std::size_t first, std::size_t count) const {
+  if (allocator_) allocator_->copy(to, data_ + first, count);
 }
 
 void MemoryBlock::store(const std::byte* from) const {

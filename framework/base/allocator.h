@@ -78,8 +78,10 @@ class MemoryBlock {
   std::size_t bytes() const { return bytes_; }
   bool on_host() const { return !allocator_ || allocator_->on_host(); }
   // All of it, to or from memory of the host or of another device.
-  void load(std::byte* to) const;
+  void load(std::byte* to) const { load(to, 0, bytes_); }
   void store(const std::byte* from) const;
+  // The `count` bytes from `first` on.
+  void load(std::byte* to, std::size_t first, std::size_t count) const;
   void reset() noexcept;
 
  private:

@@ -13,24 +13,24 @@ std::span<std::byte> bytes_in(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-std::vector<std::byte> copy_of(const MemoryBlock& memory) {
-  std::vector<std::byte> bytes(memory.bytes());
-  memory.load(bytes.data());
+std::vector<std::byte> copy_of(const PublishedPart& part) {
+  std::vector<std::byte> bytes(part.bytes);
+  part.memory->load(bytes.data(), part.first, part.bytes);
   return bytes;
 }
 
 }  // namespace
 
-void PublishedParts::publish(std::uint64_t key, const MemoryBlock& memory) {
+void PublishedParts::publish(std::uint64_t key, const PublishedPart& part) {
   const std::lock_guard lock(mutex_);
-  parts_[key] = {&memory, {}};
+  parts_[key] = {part, {}};
 }
 
 void PublishedParts::withdraw(std::uint64_t key) {
   const std::lock_guard lock(mutex_);
   const auto part = parts_.find(key);
   try {
-    part->second.kept = copy_of(*part->second.memory);
+    part->second.kept = copy_of(part->second.published);
   } catch (...) {
     parts_.erase(part);
     throw;
@@ -50,12 +50,15 @@ void PublishedParts::forget(std::span<const std::uint64_t> keys) {
   for (const std::uint64_t key : keys) parts_.erase(key);
 }
 
-std::optional<std::vector<std::byte>> PublishedParts::find(std::uint64_t key) const {
+std::optional<std::vector<std::byte>> PublishedParts::find(std::uint64_t key,
+                                                           std::uint64_t runs) const {
   const std::lock_guard lock(mutex_);
   const auto found = parts_.find(key);
   if (found == parts_.end()) return {};
   const Part& part = found->second;
-  return part.kept ? part.kept : copy_of(*part.memory);
+  if (part.kept) return part.kept;
+  if (part.published.runs->load() < runs) return {};
+  return copy_of(part.published);
 }
 
 PartServer::PartServer(ProcessGroup& group, Find find)
@@ -78,7 +81,7 @@ void PartServer::serve() {
       continue;
     }
     last_ = std::chrono::steady_clock::now();
-    std::optional<std::vector<std::byte>> found = find_(peer.in.key);
+    std::optional<std::vector<std::byte>> found = find_(peer.in.key, peer.in.runs);
     if (!found) continue;
     peer.bytes = *std::move(found);
     peer.answer.bytes = peer.bytes;
@@ -104,9 +107,9 @@ bool PartServer::all_ended() const {
       peers_, [](const Peer& peer) { return peer.ended && peer.answer.done && peer.ending.done; });
 }
 
-void fetch_parts(ProcessGroup& group, std::uint64_t key,
+void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,
                  std::span<const std::span<std::byte>> parts) {
-  PartServer::Ask ask{.key = key};
+  PartServer::Ask ask{.key = key, .runs = runs};
   std::vector<GroupMessage> messages;
   for (int r = 0; r < group.size(); ++r) {
     const std::span<std::byte> part = parts[static_cast<std::size_t>(r)];

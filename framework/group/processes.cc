@@ -76,8 +76,9 @@ void Processes::wait() {
     std::rethrow_exception(error);
 }
 
-void Processes::fetch(std::uint64_t key, std::span<const std::span<std::byte>> parts) {
-  call([&](ProcessGroup& group) { fetch_parts(group, key, parts); });
+void Processes::fetch(std::uint64_t key, std::uint64_t runs,
+                      std::span<const std::span<std::byte>> parts) {
+  call([&](ProcessGroup& group) { fetch_parts(group, key, runs, parts); });
 }
 
 std::vector<std::string> Processes::gather(const std::string& own) {
@@ -153,8 +154,9 @@ void Processes::abandon_in_time() {
 
 void Processes::run(Work& work) {
   if (!group_) {
-    group_ = std::make_unique<WatchedGroup>(open_(), watch_,
-                                            [this](std::uint64_t key) { return parts_.find(key); });
+    group_ = std::make_unique<WatchedGroup>(
+        open_(), watch_,
+        [this](std::uint64_t key, std::uint64_t runs) { return parts_.find(key, runs); });
     group_->signs().tell([this] {
       const std::lock_guard telling(telling_);
       return told_ ? told_->doing() : std::string();

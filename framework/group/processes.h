@@ -60,9 +60,9 @@ class Processes {
   PublishedParts& parts() { return parts_; }
   // Another one at each call, and the same in all processes, which call it in one order: for keys.
   std::uint64_t next_number() { return next_number_++; }
-  // The parts of the other processes that are published under a key, or will be: fetch_parts() of
-  // part_server.h.
-  void fetch(std::uint64_t key, std::span<const std::span<std::byte>> parts);
+  // The parts of the other processes that are published under a key, or will be, after so many
+  // runs: fetch_parts() of part_server.h.
+  void fetch(std::uint64_t key, std::uint64_t runs, std::span<const std::span<std::byte>> parts);
   // gather() and collect() of group.h, and clock_offsets().
   std::vector<std::string> gather(const std::string& own);
   std::vector<std::string> collect(const std::string& own);

@@ -40,6 +40,10 @@ class MpiGroup final : public ProcessGroup {
     // that cross each other take twice the time. It reads between fragments. Users may set another
     // size.
     setenv("OMPI_MCA_btl_tcp_rdma_pipeline_frag_size", "131072", false);
+    // A thread of its own moves messages while the thread of the group naps, or has no core. It
+    // reads up to 256 KiB at once.
+    setenv("OMPI_MCA_btl_tcp_progress_thread", "1", false);
+    setenv("OMPI_MCA_btl_tcp_endpoint_cache", "262144", false);
     int threads = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &threads), "MPI_Init_thread");
     require<CommError>(threads >= MPI_THREAD_SERIALIZED,

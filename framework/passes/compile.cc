@@ -10,6 +10,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
              const PlanContext& context) {
   PlanGraph graph;
   graph.locks = context.locks;
+  graph.gathers_first = context.gathers_first;
   try {
     prune(graph, fetches, feeds);
   } catch (const InvalidArgument&) {
@@ -28,6 +29,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   add_transfers(graph, context);
   pack_weights(graph, context);
   rebuild(graph, context);
+  gather_first(graph, context);
   order_writes(graph);
   if (graph.locks == LockDuration::kEachVariable) copy_variables(graph);
   split_ranks(graph, context);

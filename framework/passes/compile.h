@@ -17,6 +17,7 @@ struct PlanContext {
   // The variables in one storage with this one, its owner first; empty before it has memory.
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
   LockDuration locks = LockDuration::kWholeRun;
+  bool gathers_first = false;  // as in PrepareOptions
   bool deterministic = false;  // as in SessionOptions
   bool capture = true;         // as in SessionOptions
 

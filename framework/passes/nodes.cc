@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/sort_unique.h"
+#include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
@@ -115,6 +116,12 @@ bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
       node.inputs, [&](const Value& input) { return plan.division(input) == Division::partial(); });
 }
 
+// Whether a node writes what the run has gathered first (pass gather_first): nobody needs that
+// before its place in the order.
+bool writes_gathered_first(const PlanGraph& plan, const PlanNode& node) {
+  return node.op == &kAssignGathered && !plan.gathered_first.empty();
+}
+
 // eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do, or
 // reads their partial sums: the memory of what they read is free after. Copies
 // go with those who wait for them, and what costs nothing keeps nobody waiting. So does what the
@@ -127,7 +134,7 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consu
       eager[n] = true;
     else if (node.op == &kCopy)
       eager[n] = std::ranges::any_of(consumers[n], [&](NodeIndex user) { return eager[user]; });
-    else
+    else if (!writes_gathered_first(plan, node))
       eager[n] = node.writes() > 0 || node.op->collective || node.node->origin().eager ||
                  node.op == &kGatherShards || reads_partial_sums(plan, node) ||
                  (node.op == &kFillLike && node.inputs.empty());
@@ -145,6 +152,7 @@ std::int64_t bytes_of_messages(const PlanNode& node) {
 
 // Nodes that wait for what communicates. A strand stands still while its next launch waits. So they
 // go behind what need not wait, until many later bytes are under way: 16 MiB, or an eighth of all.
+// Where values are gathered first (pass gather_first), these are 48 MiB, or a quarter of all.
 class Awaiting {
  public:
   explicit Awaiting(const PlanGraph& plan)
@@ -152,7 +160,9 @@ class Awaiting {
     std::int64_t all = 0;
     for (const PlanNode& node : plan.nodes)
       if (communicates(node)) all += bytes_of_messages(node);
-    under_way_ = std::min(all / 8, kMostUnderWay);
+    // What has been gathered first need not be sent, so no message waits for what is held.
+    under_way_ = plan.gathered_first.empty() ? std::min(all / 8, kMostUnderWay)
+                                             : std::min(all / 4, 3 * kMostUnderWay);
   }
 
   // Notes a node that has its place now.
@@ -171,7 +181,9 @@ class Awaiting {
   bool hold(NodeIndex n) {
     if (begun_ == 0) return false;
     const PlanNode& node = plan_.node(n);
-    if (due(node) == 0 || !node.launches() || communicates(node)) return false;
+    if (due(node) == 0 || !node.launches() || communicates(node) ||
+        writes_gathered_first(plan_, node))
+      return false;
     held_.push_back({n, due(node)});
     return true;
   }

@@ -79,6 +79,11 @@ void pack_weights(PlanGraph& plan, const PlanContext& context);
 // (Op::rebuild) and what they are made of is kept anyway, rather than keep them.
 void rebuild(PlanGraph& plan, const PlanContext& context);
 
+// In plans of PrepareOptions::gathers_first: lets the run begin with what it would gather for the
+// next one at its end (AssignGathered), as the run before has left it (PlanGraph::gathered_first).
+// Changes nothing where the run itself reads what is gathered.
+void gather_first(PlanGraph& plan, const PlanContext& context);
+
 // Binds reads of variables to versions: orders each write after the users of older versions, or
 // copies a read where that would close a cycle.
 void order_writes(PlanGraph& plan);

@@ -175,6 +175,10 @@ struct PlanGraph {
   std::vector<const Node*> variables;  // read or written
   bool writes = false;
   LockDuration locks = LockDuration::kWholeRun;
+  bool gathers_first = false;  // as in PrepareOptions
+  // Variables of which the run gathers at its beginning what the one before it has updated, and the
+  // node that writes them. When it ends other processes have newer values of their parts.
+  std::map<const Node*, const Node*> gathered_first;
 
   const PlanNode& node(NodeIndex n) const { return nodes[n]; }
   // The plan node that stands for a node of the graph, or none: not one that carries or copies its

@@ -11,8 +11,9 @@ namespace belfry {
 namespace {
 
 std::string key_of(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                   LockDuration locks) {
-  std::string text = locks == LockDuration::kEachVariable ? "each " : "";
+                   const PrepareOptions& options) {
+  std::string text = options.locks == LockDuration::kEachVariable ? "each " : "";
+  if (options.gathers_first) text += "first ";
   for (const Fetch& fetch : fetches)
     text += cat(fetch.node->id(), ":", fetch.output ? fetch.output.index() : -1, " ");
   for (const FeedType& feed : feeds)
@@ -27,9 +28,9 @@ bool is_run(const KeptSteps::Entry& entry) { return entry.step.use_count() > 1; 
 }  // namespace
 
 std::shared_ptr<CompiledStep> KeptSteps::find(std::span<const Fetch> fetches,
-                                              std::span<const FeedType> feeds, LockDuration locks,
-                                              Holder holder) {
-  const auto found = entries_.find(key_of(fetches, feeds, locks));
+                                              std::span<const FeedType> feeds,
+                                              const PrepareOptions& options, Holder holder) {
+  const auto found = entries_.find(key_of(fetches, feeds, options));
   if (found == entries_.end()) return nullptr;
   Entry& entry = found->second;
   if (holder == Holder::kUser) entry.holder = holder;
@@ -38,12 +39,13 @@ std::shared_ptr<CompiledStep> KeptSteps::find(std::span<const Fetch> fetches,
 }
 
 void KeptSteps::add(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                    LockDuration locks, Holder holder, std::shared_ptr<CompiledStep> step) {
-  entries_.emplace(key_of(fetches, feeds, locks), Entry{.fetches{fetches.begin(), fetches.end()},
-                                                        .feeds{feeds.begin(), feeds.end()},
-                                                        .step = std::move(step),
-                                                        .holder = holder,
-                                                        .used = ++uses_});
+                    const PrepareOptions& options, Holder holder,
+                    std::shared_ptr<CompiledStep> step) {
+  entries_.emplace(key_of(fetches, feeds, options), Entry{.fetches{fetches.begin(), fetches.end()},
+                                                          .feeds{feeds.begin(), feeds.end()},
+                                                          .step = std::move(step),
+                                                          .holder = holder,
+                                                          .used = ++uses_});
 }
 
 void KeptSteps::make_room() {

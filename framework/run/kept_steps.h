@@ -25,7 +25,7 @@ class KeptSteps {
     Holder holder = Holder::kNobody;
     std::int64_t used = 0;  // how many were wanted before it was wanted last
   };
-  using Entries = std::map<std::string, Entry>;  // by fetches, feeds and locks
+  using Entries = std::map<std::string, Entry>;  // by fetches, feeds and options
 
   // At most `most` that nobody holds.
   KeptSteps(int most, Runtime& runtime) : most_(most), runtime_(runtime) {}
@@ -33,10 +33,10 @@ class KeptSteps {
   const Entries& entries() const { return entries_; }
   // The step for these, if it is kept. A user who asks for it holds it from then on.
   std::shared_ptr<CompiledStep> find(std::span<const Fetch> fetches,
-                                     std::span<const FeedType> feeds, LockDuration locks,
+                                     std::span<const FeedType> feeds, const PrepareOptions& options,
                                      Holder holder);
-  void add(std::span<const Fetch> fetches, std::span<const FeedType> feeds, LockDuration locks,
-           Holder holder, std::shared_ptr<CompiledStep> step);
+  void add(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
+           const PrepareOptions& options, Holder holder, std::shared_ptr<CompiledStep> step);
 
   // Drops idle steps until there is room for another one that nobody holds, if it can.
   void make_room();

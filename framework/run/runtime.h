@@ -23,6 +23,14 @@ namespace belfry {
 class GpuExecutor;
 class Processes;
 
+// Values of variables of which other processes have newer parts.
+struct NewerElsewhere {
+  // The plan of the last run with PlanGraph::gathered_first, which left them; null: there are none.
+  std::shared_ptr<const Plan> left_by = {};
+  std::function<void()> fetch = {};     // makes all of them new
+  std::atomic<std::uint64_t> runs = 0;  // that processes have made together
+};
+
 // What steps borrow from their session.
 struct Runtime {
   const std::vector<std::unique_ptr<Device>>& devices;
@@ -44,8 +52,12 @@ struct Runtime {
   std::unique_ptr<GpuStreams> gpus = {};   // if GPUs are driven
   std::set<GpuExecutor*> with_ranks = {};  // whose segments may refer to communicators
   Processes* processes = nullptr;          // null in a run of one process
+  NewerElsewhere elsewhere = {};           // over it: `run_lock`
   std::chrono::duration<double> nccl_timeout{600};
   std::optional<std::chrono::nanoseconds> gpu_spin = {};  // SessionOptions::gpu_spin_ms
+
+  // Whether other processes have a newer value of a part of the variable.
+  bool is_behind(const Node& variable) const;
 };
 
 // Throws InvalidArgument naming a device of the plan, a declared one if there is any.

@@ -64,7 +64,8 @@ Session::State::State(const Graph& g, SessionOptions o)
       variables(devices, options.dry_run),
       steps(options.kept_steps, runtime),
       use(devices, variables, steps),
-      parts(graph, options, variables) {
+      parts(graph, options, variables, runtime.elsewhere.runs) {
+  runtime.elsewhere.fetch = [this] { catch_up(); };
   runtime.workers = pool.workers();
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;
@@ -118,14 +119,16 @@ PlanContext Session::State::context() {
 
 std::shared_ptr<CompiledStep> Session::State::step_for(std::span<const Fetch> fetches,
                                                        std::span<const FeedType> feeds,
-                                                       LockDuration locks, Holder holder) {
-  if (std::shared_ptr<CompiledStep> kept = steps.find(fetches, feeds, locks, holder)) return kept;
+                                                       const PrepareOptions& how, Holder holder) {
+  require(!how.gathers_first || how.locks == LockDuration::kWholeRun,
+          "a step that gathers first is alone in its session, so it cannot be of kEachVariable");
+  if (std::shared_ptr<CompiledStep> kept = steps.find(fetches, feeds, how, holder)) return kept;
   if (holder == Holder::kNobody) steps.make_room();
   std::unique_ptr<CompiledStep::State> built =
-      build(fetches, feeds, {.log_placement = options.log_device_placement, .locks = locks});
+      build(fetches, feeds, {.log_placement = options.log_device_placement, .prepared = how});
   built->connect();
   std::shared_ptr<CompiledStep> step(new CompiledStep(std::move(built)));
-  steps.add(fetches, feeds, locks, holder, step);
+  steps.add(fetches, feeds, how, holder, step);
   use.note_peak();
   return step;
 }
@@ -135,7 +138,7 @@ std::unique_ptr<CompiledStep::State> Session::State::build(std::span<const Fetch
                                                            const BuildOptions& how) {
   for (const Fetch& fetch : fetches) require_own(*fetch.node);
   try {
-    Plan plan = compile_plan(fetches, feeds, how.locks);
+    Plan plan = compile_plan(fetches, feeds, how.prepared);
     if (how.log_placement) print_placement(plan);
     if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
     if (options.plan_hook) {
@@ -162,10 +165,11 @@ std::unique_ptr<CompiledStep::State> Session::State::build(std::span<const Fetch
 }
 
 Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                                  LockDuration locks) {
+                                  const PrepareOptions& how) {
   for (;;) {
     PlanContext compiling = context();
-    compiling.locks = locks;
+    compiling.locks = how.locks;
+    compiling.gathers_first = how.gathers_first;
     Plan plan = compile(fetches, feeds, compiling);
     if (plan.unshare.empty()) return plan;
     for (const Node* variable : plan.unshare) unshare(*variable);
@@ -200,7 +204,7 @@ Session::~Session() = default;
 CompiledStep& Session::prepare(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
                                PrepareOptions options) {
   const std::lock_guard lock(state_->mutex);
-  return *state_->step_for(fetches, feeds, options.locks, Holder::kUser);
+  return *state_->step_for(fetches, feeds, options, Holder::kUser);
 }
 
 std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds,
@@ -215,7 +219,7 @@ std::vector<Tensor> Session::run(std::span<const Fetch> fetches, std::span<const
   std::vector<Tensor> results;
   const std::shared_ptr<CompiledStep> used = [&] {
     const std::lock_guard lock(state_->mutex);
-    return state_->step_for(fetches, types, LockDuration::kWholeRun, Holder::kNobody);
+    return state_->step_for(fetches, types, {}, Holder::kNobody);
   }();
   CompiledStep::State& step = *used->state_;
   step.run(step.stage(values), values, options, &results);

@@ -45,6 +45,11 @@ struct PrepareOptions {
   // Session::step() from its beginning. Such steps run on CPUs alone: prepare() throws
   // InvalidArgument for those with work on GPUs.
   LockDuration locks = LockDuration::kWholeRun;
+  // The last act of the step is to gather what each process has updated of variables
+  // (AssignGathered). It then comes at the beginning of the next run, beside the forward pass.
+  // Until then the session gets from the other processes what else reads these variables, other
+  // steps and read() alike. Not for kEachVariable.
+  bool gathers_first = false;
 };
 
 // What plans need of a device.

@@ -34,6 +34,7 @@ class Session::State::Apart {
 void Session::State::unshare(const Node& variable) {
   if (variables.sharers(variable).size() < 2) return;
   const std::lock_guard no_run(runtime.run_lock);
+  catch_up();  // its plan says what shares storage
   Apart apart(*this, variable);
   apart.compile_steps();
   apart.finish();
@@ -56,6 +57,7 @@ Plan Session::State::Apart::compile_again(const KeptSteps::Entry& kept) const {
   const std::shared_ptr<const Plan> plan = kept.step->plan();
   compiling.placement = plan->placement;  // the graph may have grown
   compiling.locks = plan->locks;
+  compiling.gathers_first = plan->gathers_first;
   return compile(kept.fetches, kept.feeds, compiling);
 }
 

@@ -1,6 +1,8 @@
 // What a session holds: devices, the values of variables, compiled steps. Its sources are
 // session.cc, session_variables.cc, session_sharing.cc and variable_parts.cc.
 #pragma once
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/core_ops/cuts.h"
 #include "belfry/framework/passes/compile.h"
 #include "belfry/framework/placement/placement.h"
 #include "belfry/framework/run/kept_steps.h"
@@ -22,12 +25,14 @@ namespace belfry {
 // Of the bytes of a whole tensor, those that this process holds: all of a variable without parts.
 std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byte> whole);
 
-// The variables of a session of which each process holds a part (variable_parts.cc). Lets other
-// processes read the parts that this one holds, as long as it lives.
+// The variables of a session of which each process holds a part, or the newest value of a part
+// (variable_parts.cc). Lets other processes read the parts of this one, as long as it lives.
 class SharedParts {
  public:
-  SharedParts(const Graph& graph, const SessionOptions& options, const VariableMemory& variables)
-      : graph_(graph), options_(options), variables_(variables) {}
+  // `runs`: NewerElsewhere::runs.
+  SharedParts(const Graph& graph, const SessionOptions& options, const VariableMemory& variables,
+              const std::atomic<std::uint64_t>& runs)
+      : graph_(graph), options_(options), variables_(variables), runs_(runs) {}
   ~SharedParts();
   SharedParts(const SharedParts&) = delete;
   SharedParts& operator=(const SharedParts&) = delete;
@@ -36,11 +41,18 @@ class SharedParts {
   void publish();
   // The tensor that this part of a variable and those of other processes make up.
   Tensor whole_of(Variable variable, const Tensor& own) const;
+  // Fetches to the memory of a variable what an AssignGathered would write to it.
+  void update(const Node& variable, const Node& gathered) const;
 
  private:
+  void publish(const Node& variable, std::uint64_t place, std::size_t first, std::size_t bytes);
+  // To `whole`, where the part of this process is already.
+  void fetch(const Node& variable, const Cuts& cuts, Tensor& whole) const;
+
   const Graph& graph_;
   const SessionOptions& options_;
   const VariableMemory& variables_;
+  const std::atomic<std::uint64_t>& runs_;
   // Under which the parts of variables are published: no other variable, of any session, has one.
   std::map<const Node*, std::uint64_t> keys_;
   std::optional<std::uint64_t> number_;  // of the session, among those that publish
@@ -58,12 +70,12 @@ struct Session::State {
 
   // The step for these; makes it if it is not kept.
   std::shared_ptr<CompiledStep> step_for(std::span<const Fetch> fetches,
-                                         std::span<const FeedType> feeds, LockDuration locks,
+                                         std::span<const FeedType> feeds, const PrepareOptions& how,
                                          Holder holder);
   struct BuildOptions {
     bool log_placement = false;
     bool counts_fetches = true;  // for the limits of devices
-    LockDuration locks = LockDuration::kWholeRun;
+    PrepareOptions prepared = {};
     Runtime* runtime = nullptr;        // that runs it; null: the session's
     std::span<void* const> into = {};  // CompiledStep::State
   };
@@ -84,6 +96,8 @@ struct Session::State {
 
   // What this process holds of a variable.
   Tensor read_own(Variable variable);
+  // Fetches what other processes have newer values of. The run lock is held.
+  void catch_up();
 
   // Gives all that share the variable's storage their own, with the same value, and compiles the
   // steps again. Nothing if nobody shares it. Throws OutOfMemory, and changes nothing, beyond the
@@ -110,7 +124,7 @@ struct Session::State {
 
   // Takes variables apart that cannot share storage in the plan.
   Plan compile_plan(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
-                    LockDuration locks);
+                    const PrepareOptions& how);
   void make_room(const Plan& plan, bool counts_fetches);
   void fit_arenas(const Plan& plan);
   void initialise(const Plan& plan);

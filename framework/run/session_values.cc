@@ -1,4 +1,5 @@
 // What users ask a session beside its runs: values of variables, placement, memory, the step count.
+#include <algorithm>
 #include <map>
 
 #include "belfry/framework/base/require.h"
@@ -22,6 +23,7 @@ void Session::write(Variable variable, const Tensor& value) {
   state_->ensure(variable);
   state_->unshare(variable.node());
   const std::lock_guard no_run(state_->runtime.run_lock);
+  if (state_->runtime.is_behind(variable.node())) state_->catch_up();
   state_->variables.memory_of(variable.node())
       .store(own_bytes(variable, {value.raw(), value.bytes()}).data());
   state_->runtime.suspects.erase(&variable.node());
@@ -64,6 +66,11 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
       all.emplace(lost[i], std::span(first.back()[i].raw(), first.back()[i].bytes()));
     no_run.lock();
   }
+  const auto is_restored = [&](const auto& left) { return all.contains(left.first); };
+  if (auto& left_by = state_->runtime.elsewhere.left_by;
+      left_by && std::ranges::all_of(left_by->gathered_first, is_restored))
+    left_by = nullptr;
+  state_->catch_up();
   for (const auto& [node, bytes] : all) state_->variables.memory_of(*node).store(bytes.data());
   state_->runtime.suspects.clear();
   state_->runtime.step = step;

@@ -79,6 +79,7 @@ void Session::State::fill_in(std::span<const Node* const> fresh) {
   for (const Node* node : fresh)
     if (Node* original = node->variable().copy_of) ensure(Variable(*original));
   const std::lock_guard no_run(runtime.run_lock);  // a run may be writing what copies start from
+  catch_up();
   for (std::size_t i = 0; i < originals.size(); ++i)
     if (!into[i]) variables.memory_of(*originals[i]).store(values[i].raw());
   for (const Node* node : fresh)
@@ -117,6 +118,7 @@ Tensor Session::State::read_own(Variable variable) {
   ensure(variable);
   const MemoryBlock& memory = variables.memory_of(variable.node());
   const std::lock_guard no_run(runtime.run_lock);
+  if (runtime.is_behind(variable.node())) catch_up();
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());
   return value;

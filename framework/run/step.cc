@@ -110,6 +110,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();
+  catch_up();
   if (!runs_beside_others()) find_arenas();
   const ArenaGuard::Run guarded(*linked.guard);
   run.slot = staging_.begin(staged);
@@ -133,6 +134,8 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   check_failure();
   staging_.end(run.slot);
   if (gpus) gpus->end();
+  if (processes) ++runtime.elsewhere.runs;
+  if (!linked.plan->gathered_first.empty()) runtime.elsewhere.left_by = linked.plan;
   if (!runs_beside_others() && writes) ++runtime.step;
   if (!options.trace) return;
   read_timers(*linked.plan, runtime.devices, *run.recording);
@@ -155,6 +158,17 @@ void CompiledStep::State::check_intact() {
       "an earlier run failed after it had begun to write variables, so their values are not "
       "those of any step; restore them with restore_checkpoint, Session::restore or Session::write "
       "before running again");
+}
+
+// Before a run that reads what other processes have newer values of, unless it gathers them itself.
+void CompiledStep::State::catch_up() {
+  if (!runtime.elsewhere.left_by) return;
+  const Plan& plan = *executor_->linked.plan;
+  const auto is_behind = [&](const Node* variable) {
+    return !plan.gathered_first.contains(variable) && runtime.is_behind(*variable);
+  };
+  if (runtime.elsewhere.left_by.get() != &plan && std::ranges::any_of(plan.variables, is_behind))
+    runtime.elsewhere.fetch();
 }
 
 void CompiledStep::State::set_feeds(std::span<const Tensor> feeds) {
@@ -225,6 +239,8 @@ void CompiledStep::State::recover() {
     const std::lock_guard lock(runtime.failures);
     if (runtime.suspects.empty()) runtime.cause = runs_beside_others() ? error : nullptr;
     const Plan& plan = *executor_->linked.plan;
+    if (!plan.gathered_first.empty())
+      runtime.elsewhere.left_by = nullptr;  // what it writes must be restored
     for (const PlanNode& node : plan.nodes)
       for (int i = 0; i < node.writes(); ++i)
         runtime.suspects.insert(plan.node(node.inputs[at(i)].node).node);

@@ -1,8 +1,11 @@
-// Variables of which each process holds a part.
+// Variables of which each process holds a part, or the newest value of a part.
 #include <algorithm>
+#include <cstring>
+#include <set>
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/framework/run/session_state.h"
@@ -10,59 +13,100 @@
 namespace belfry {
 namespace {
 
-// Of the part of process `rank`, in the whole tensor.
-WorkRange byte_range(Variable variable, std::size_t rank) {
-  const std::vector<std::int64_t>& cuts = variable.node().variable().part->cuts;
-  const auto size = static_cast<std::int64_t>(size_of(variable.dtype()));
+// Of part `rank`, in bytes.
+WorkRange byte_range(const Node& variable, const Cuts& cuts, std::size_t rank) {
+  const auto size = static_cast<std::int64_t>(size_of(variable.output_type(0).dtype));
   return {cuts[rank] * size, cuts[rank + 1] * size};
 }
 
-std::size_t own_rank(Variable variable) {
-  return static_cast<std::size_t>(variable.node().graph().process().rank);
+std::size_t own_rank(const Node& variable) {
+  return static_cast<std::size_t>(variable.graph().process().rank);
 }
 
 }  // namespace
 
 std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byte> whole) {
-  if (!variable.node().variable().part) return whole;
-  const WorkRange own = byte_range(variable, own_rank(variable));
-  return whole.subspan(static_cast<std::size_t>(own.begin), static_cast<std::size_t>(own.size()));
+  const Node& node = variable.node();
+  if (!node.variable().part) return whole;
+  const WorkRange own = byte_range(node, node.variable().part->cuts, own_rank(node));
+  return whole.subspan(at(own.begin), at(own.size()));
 }
 
 Tensor SharedParts::whole_of(Variable variable, const Tensor& own) const {
-  Processes* const processes = options_.processes.get();
-  require(processes != nullptr, variable.node().describe(),
+  const Node& node = variable.node();
+  require(options_.processes != nullptr, node.describe(),
           ": other processes hold parts of it, and this session knows none "
           "(SessionOptions::processes)");
+  const Cuts& cuts = node.variable().part->cuts;
   Tensor whole(variable.whole_shape(), variable.dtype());
+  std::memcpy(whole.mutable_raw() + byte_range(node, cuts, own_rank(node)).begin, own.raw(),
+              own.bytes());
+  fetch(node, cuts, whole);
+  return whole;
+}
+
+void SharedParts::update(const Node& variable, const Node& gathered) const {
+  const MemoryBlock& memory = variables_.memory_of(variable);
+  Tensor whole(variable.output_type(0).shape, variable.output_type(0).dtype);
+  memory.load(whole.mutable_raw());
+  fetch(variable, gathered.options<AssignGatheredOptions>().cuts, whole);
+  memory.store(whole.raw());
+}
+
+void SharedParts::fetch(const Node& variable, const Cuts& cuts, Tensor& whole) const {
   const std::span<std::byte> bytes(whole.mutable_raw(), whole.bytes());
   std::vector<std::span<std::byte>> parts;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(processes->size()); ++r) {
-    const WorkRange range = byte_range(variable, r);
-    parts.push_back(bytes.subspan(static_cast<std::size_t>(range.begin),
-                                  static_cast<std::size_t>(range.size())));
+  for (std::size_t r = 0; r + 1 < cuts.size(); ++r) {
+    const WorkRange range = byte_range(variable, cuts, r);
+    parts.push_back(bytes.subspan(at(range.begin), at(range.size())));
   }
-  std::ranges::copy(std::span(own.raw(), own.bytes()), parts[own_rank(variable)].begin());
-  const Node* original = &variable.node();  // replicas are equal, and not published
-  while (original->variable().copy_of) original = original->variable().copy_of;
-  processes->fetch(keys_.at(original), parts);
-  return whole;
+  // Replicas are equal, and not published.
+  options_.processes->fetch(keys_.at(&original_of(variable)), runs_.load(), parts);
 }
 
 // Processes have the same variables in one order, whatever else their graphs have.
 void SharedParts::publish() {
   if (!options_.processes || options_.dry_run) return;
+  constexpr std::uint64_t kFirstGathered = std::uint64_t{1} << 31;
   std::uint64_t place = 0;
   for (const Variable variable : graph_.variables()) {
     const Node& node = variable.node();
     if (!node.variable().part) continue;
     const std::uint64_t own_place = place++;
-    if (node.variable().copy_of || !variables_.entries().contains(&node)) continue;
-    if (!number_) number_ = options_.processes->next_number();
-    const std::uint64_t key = *number_ << 32 | own_place;
-    options_.processes->parts().publish(key, variables_.memory_of(node));
-    keys_[&node] = key;
+    if (variables_.find(node)) publish(node, own_place, 0, variables_.memory_of(node).bytes());
   }
+  std::set<const Node*> known;  // each form of a training step writes the same variables
+  for (const Node* const gathered : gathered_assigns(graph_)) {
+    const Node& node = gathered->input(0).node();
+    const std::uint64_t own_place = kFirstGathered + known.size();
+    if (!known.insert(&node).second || !variables_.find(node)) continue;
+    const WorkRange own =
+        byte_range(node, gathered->options<AssignGatheredOptions>().cuts, own_rank(node));
+    publish(node, own_place, at(own.begin), at(own.size()));
+  }
+}
+
+void SharedParts::publish(const Node& variable, std::uint64_t place, std::size_t first,
+                          std::size_t bytes) {
+  if (variable.variable().copy_of) return;
+  if (!number_) number_ = options_.processes->next_number();
+  const std::uint64_t key = *number_ << 32 | place;
+  options_.processes->parts().publish(key, {&variables_.memory_of(variable), first, bytes, &runs_});
+  keys_[&variable] = key;
+}
+
+bool Runtime::is_behind(const Node& variable) const {
+  const Plan* const plan = elsewhere.left_by.get();
+  return plan && std::ranges::any_of(plan->gathered_first, [&](const auto& left) {
+           return variable_memory(*left.first) == variable_memory(variable);
+         });
+}
+
+void Session::State::catch_up() {
+  if (!runtime.elsewhere.left_by) return;
+  for (const auto& [variable, gathered] : runtime.elsewhere.left_by->gathered_first)
+    parts.update(*variable, *gathered);
+  runtime.elsewhere.left_by = nullptr;
 }
 
 SharedParts::~SharedParts() {

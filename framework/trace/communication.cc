@@ -55,19 +55,19 @@ std::optional<double> Communication::hidden_share() const {
 }
 
 Communication communication_of(const Plan& plan, const Timeline& timeline) {
-  std::vector<Interval> messages, backward;
+  std::vector<Interval> messages, passes;
   for (const Timeline::Slice& slice : timeline.slices) {
     // Strands have the first tracks, in their order.
     const bool communicates = at(slice.track) < plan.strands.size() &&
                               plan.strands[StrandIndex(slice.track)].communicates;
-    const bool is_gradient = plan.node(slice.node).node->origin().forward != nullptr;
+    const NodeOrigin& origin = plan.node(slice.node).node->origin();
     if (communicates)
       messages.push_back({slice.start, slice.end});
-    else if (is_gradient)
-      backward.push_back({slice.start, slice.end});
+    else if (origin.forward || origin.call > 0)
+      passes.push_back({slice.start, slice.end});
   }
   const std::vector<Interval> under_way = united(std::move(messages));
-  return {length(under_way), common_length(under_way, united(std::move(backward)))};
+  return {length(under_way), common_length(under_way, united(std::move(passes)))};
 }
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// How much of the time for messages a process spends computing gradients meanwhile.
+// How much of the time for messages a process computes towers meanwhile.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,7 +13,8 @@ struct Communication {
   // While messages between processes, or collectives of NCCL, were under way: from their launch to
   // their end, and so with what they waited for.
   std::int64_t under_way = 0;
-  // Of that time, while a launch of the backward pass ran on a device of the same process.
+  // Of that time, while a launch of the forward or backward pass ran on a device of the same
+  // process.
   std::int64_t hidden = 0;
 
   Communication& operator+=(const Communication& other);

@@ -4,7 +4,6 @@
 
 #include "belfry/allreduce/scattered_gradients.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
@@ -70,19 +69,17 @@ class PartUpdates {
   }
 
   // Of all processes, from the first tower of each.
-  std::vector<Output> gather_values(const std::vector<Gradient>& row,
-                                    std::span<Node* const> updates) const {
+  std::vector<ScatteredGradients::Gathered> gather_values(const std::vector<Gradient>& row,
+                                                          std::span<Node* const> updates) const {
     const auto rank = static_cast<std::size_t>(graph_.process().rank);
-    const EagerScope eager(graph_);
-    std::vector<Output> own;
-    for (std::size_t v = 0; v < row.size(); ++v) {
+    return sums_.gather([&](int variable) {
+      const auto v = static_cast<std::size_t>(variable);
       const ControlDependencies after(graph_, std::vector<Node*>{updates[v]});
       const Output whole = row[v].variable.read("updated");
       const std::vector<std::int64_t>& cuts = parts_[v].cuts;
-      own.push_back(slice(reshape(whole, {whole.shape().elements()}), {cuts[rank]},
-                          {cuts[rank + 1] - cuts[rank]}));
-    }
-    return sums_.gather(own);
+      return slice(reshape(whole, {whole.shape().elements()}), {cuts[rank]},
+                   {cuts[rank + 1] - cuts[rank]});
+    });
   }
 
   std::vector<Node*> assign_values(const std::vector<Gradient>& row,
@@ -90,8 +87,8 @@ class PartUpdates {
     std::vector<Node*> assigned;
     for (std::size_t v = 0; v < row.size(); ++v) {
       const ControlDependencies after(graph_, std::vector<Node*>{updates[v]});
-      assigned.push_back(&assign(row[v].variable, values_[v], "gathered"));
-      graph_.add_to_collection(kGatheredValues, *assigned.back());
+      const auto& [values, of_variable] = values_[v];
+      assigned.push_back(&assign_gathered(row[v].variable, values, of_variable, "gathered"));
     }
     return assigned;
   }
@@ -106,7 +103,7 @@ class PartUpdates {
   Accumulation accumulation_;
   Unscaling unscaling_;
   std::map<std::size_t, std::vector<Output>> norms_;  // of what an optimizer asks for
-  std::vector<Output> values_;                        // of all variables
+  std::vector<ScatteredGradients::Gathered> values_;  // of all variables
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
@@ -122,8 +123,7 @@ std::string without_last_zeros(std::string options) {
 std::string hash_of_optimizer(const Graph& graph) {
   std::set<std::string> updates;
   std::set<const Node*> gathered;  // writes of values of all processes, and what they write
-  for (const Node* node : graph.nodes(kGatheredValues))
-    gathered.insert({node, &node->input(0).node()});
+  for (const Node* node : gathered_assigns(graph)) gathered.insert({node, &node->input(0).node()});
   for (std::size_t id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     if (node.op().writes == 0 || gathered.contains(&node)) continue;

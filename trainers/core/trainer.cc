@@ -35,6 +35,11 @@ std::int64_t towers_of(const TrainerOptions& options) {
   return std::ssize(options.devices) * process_place(options.session).size;
 }
 
+// Each process updates a part of each variable.
+bool updates_parts(const TrainerOptions& options) {
+  return options.aggregation.partition_updates && process_place(options.session).size > 1;
+}
+
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
@@ -72,7 +77,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                               .optimizer = options_.optimizer,
                               .clip_norm = options_.clip_norm,
                               .batches_per_step = static_cast<int>(batches_.batches_per_step())};
-  wanted.update_combines = options_.aggregation.partition_updates && graph_.process().size > 1;
+  wanted.update_combines = updates_parts(options_);
   if (wanted.update_combines)
     wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) {
       return update_parts(options_, gradients, form);
@@ -118,7 +123,9 @@ void Trainer::prepare() {
     step_metrics_.push_back({metric.name, kNone});
   const auto add = [&](const TrainingForm& form, bool keeps_gradients) {
     training_steps_.emplace_back(*session_, form, built_.towers, built_.learning_rates,
-                                 PrepareOptions(), keeps_gradients);
+                                 PrepareOptions{.gathers_first = updates_parts(options_) &&
+                                                                 batches_.batches_per_step() == 1},
+                                 keeps_gradients);
   };
   for (const TrainingForm& form : built_.forms) {
     TrainingForm before = form;  // of the batches before the last

@@ -23,9 +23,6 @@ enum class OptimizerSlots { kMake, kReuse };
 // graph feeds them LearningRate::at() of each step.
 inline constexpr std::string_view kLearningRates = "learning_rates";
 
-// Collection of the nodes that write the values of all parts (UpdatedParts::gather).
-inline constexpr std::string_view kGatheredValues = "gathered_values";
-
 // How several updates of the same variables follow each other.
 enum class UpdateOrder {
   kOneByOne,  // each update of a variable waits for the one before: they may be parts of one run

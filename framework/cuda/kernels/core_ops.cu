@@ -2,6 +2,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/assign.h"
+#include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/cuda/kernels/fill.h"
@@ -99,6 +100,24 @@ QueueRun assign(KernelPlan& plan) {
   };
 }
 
+// Of bytes, before the part of this process and behind it.
+QueueRun assign_gathered(KernelPlan& plan) {
+  const auto& options = plan.options<AssignGatheredOptions>();
+  const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
+  const WorkRange own = piece_of(options.cuts, options.rank);
+  return [unit, own, first = options.first](const Pointers& p, KernelQueue& queue) {
+    const auto copy = [&](std::int64_t begin, std::int64_t end) {
+      if (begin >= end) return;
+      Map<Same, std::uint8_t, 1> kernel{.count = (end - begin) * unit,
+                                        .y = p.written<std::uint8_t>(0) + begin * unit,
+                                        .x = {p.input<std::uint8_t>(1) + (first + begin) * unit}};
+      launch_map(queue, kernel);
+    };
+    copy(p.begin(), std::min(p.end(), own.begin));
+    copy(std::max(p.begin(), own.end), p.end());
+  };
+}
+
 // Integers wrap.
 template <int sign>
 struct Plus {
@@ -188,11 +207,11 @@ QueueRun random_normal(KernelPlan& plan) {
 }
 
 const GpuKernel kernels_of_ops[] = {
-    {kAddN, add_n, kTakesHalf},         {kAddPieces, add_pieces},
-    {kAssign, assign, kTakesHalf},      {kAssignAdd, assign_plus<1>},
-    {kAssignSub, assign_plus<-1>},      {kFill, fill, kTakesHalf},
-    {kFillLike, fill_like, kTakesHalf}, {kRandomUniform, random_uniform},
-    {kRandomNormal, random_normal},
+    {kAddN, add_n, kTakesHalf},       {kAddPieces, add_pieces},
+    {kAssign, assign, kTakesHalf},    {kAssignGathered, assign_gathered, kTakesHalf},
+    {kAssignAdd, assign_plus<1>},     {kAssignSub, assign_plus<-1>},
+    {kFill, fill, kTakesHalf},        {kFillLike, fill_like, kTakesHalf},
+    {kRandomUniform, random_uniform}, {kRandomNormal, random_normal},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "belfry/framework/group/part_server.h"
 
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,13 +19,18 @@ MemoryBlock bytes_of(int rank, std::size_t count) {
   return block;
 }
 
+// All of a block, which no run changes.
+const std::atomic<std::uint64_t> kNoRuns = 0;
+PublishedPart all_of(const MemoryBlock& block) { return {&block, 0, block.bytes(), &kNoRuns}; }
+
 // What process `rank` gets under `key`: its own place is left alone.
-std::vector<int> fetched(Processes& processes, std::uint64_t key, std::size_t each) {
+std::vector<int> fetched(Processes& processes, std::uint64_t key, std::size_t each,
+                         std::uint64_t runs = 0) {
   std::vector<std::byte> all(each * static_cast<std::size_t>(processes.size()));
   std::vector<std::span<std::byte>> parts;
   for (std::size_t r = 0; r < static_cast<std::size_t>(processes.size()); ++r)
     parts.push_back(std::span(all).subspan(r * each, each));
-  processes.fetch(key, parts);
+  processes.fetch(key, runs, parts);
   std::vector<int> firsts;
   for (const std::span<std::byte> part : parts) firsts.push_back(static_cast<int>(part[0]));
   return firsts;
@@ -32,7 +39,7 @@ std::vector<int> fetched(Processes& processes, std::uint64_t key, std::size_t ea
 TEST(PartServer, AnswersWhileItsProcessDoesSomethingElse) {
   test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {
     const MemoryBlock own = bytes_of(processes->rank(), 5000);
-    processes->parts().publish(7, own);
+    processes->parts().publish(7, all_of(own));
     if (processes->rank() == 0) {
       EXPECT_THAT(fetched(*processes, 7, 5000), ElementsAre(0, 2, 3));
       EXPECT_THAT(fetched(*processes, 7, 5000), ElementsAre(0, 2, 3));
@@ -44,7 +51,7 @@ TEST(PartServer, AnswersWhileItsProcessDoesSomethingElse) {
 TEST(PartServer, AnswersProcessesThatAskEachOther) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     const MemoryBlock own = bytes_of(processes->rank(), 100);
-    processes->parts().publish(1, own);
+    processes->parts().publish(1, all_of(own));
     EXPECT_EQ(fetched(*processes, 1, 100)[1 - processes->rank()], 2 - processes->rank());
     processes->parts().withdraw(1);
   });
@@ -55,7 +62,7 @@ TEST(PartServer, WaitsForWhatIsPublishedLater) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     if (processes->rank() == 1) {
       const MemoryBlock own = bytes_of(1, 3);
-      processes->parts().publish(2, own);
+      processes->parts().publish(2, all_of(own));
       processes->parts().withdraw(2);  // and keeps a copy
     } else {
       EXPECT_THAT(fetched(*processes, 2, 3), ElementsAre(0, 2));
@@ -63,17 +70,47 @@ TEST(PartServer, WaitsForWhatIsPublishedLater) {
   });
 }
 
+// Rank 1 answers when it has ended as many runs as rank 0.
+TEST(PartServer, WaitsForTheRunThatTheOtherHasEnded) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    MemoryBlock own = bytes_of(1, 3);
+    std::atomic<std::uint64_t> runs = 1;
+    if (processes->rank() == 1) {
+      processes->parts().publish(4, {&own, 0, 3, &runs});
+      processes->gather("");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 mostly asks meanwhile
+      own.store(std::vector(3, std::byte{9}).data());
+      runs = 2;
+      processes->gather("");
+      processes->parts().withdraw(4);
+    } else {
+      processes->gather("");
+      EXPECT_THAT(fetched(*processes, 4, 3, 2), ElementsAre(0, 9));
+      processes->gather("");
+    }
+  });
+}
+
+TEST(PublishedParts, AreARangeOfTheirMemory) {
+  MemoryBlock own(host_allocator(), 4);
+  own.store(std::vector{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}}.data());
+  PublishedParts parts;
+  parts.publish(3, {&own, 1, 2, &kNoRuns});
+  EXPECT_THAT(*parts.find(3, 0), ElementsAre(std::byte{2}, std::byte{3}));
+  EXPECT_FALSE(parts.find(3, 1));
+}
+
 // The answer waits for the second value: of the first nothing is left.
 TEST(PartServer, ForgetsWhatIsWithdrawnOnceAllHaveGathered) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     const MemoryBlock first = bytes_of(1, 3), second = bytes_of(6, 3);
     if (processes->rank() == 1) {
-      processes->parts().publish(5, first);
+      processes->parts().publish(5, all_of(first));
       processes->parts().withdraw(5);
     }
     for (int i = 0; i < 2; ++i) processes->gather("");  // the second begins where the first is over
     if (processes->rank() == 1) {
-      processes->parts().publish(5, second);
+      processes->parts().publish(5, all_of(second));
       processes->parts().withdraw(5);
     } else {
       EXPECT_THAT(fetched(*processes, 5, 3), ElementsAre(0, 7));
@@ -95,10 +132,10 @@ TEST(PublishedParts, KeepNothingOfMemoryThatCannotBeRead) {
   Allocator allocator("gpu:0", 0, &source);
   const MemoryBlock own(allocator, 8);
   PublishedParts parts;
-  parts.publish(3, own);
-  EXPECT_THROW(parts.find(3), DeviceError);
+  parts.publish(3, all_of(own));
+  EXPECT_THROW(parts.find(3, 0), DeviceError);
   EXPECT_THROW(parts.withdraw(3), DeviceError);
-  EXPECT_FALSE(parts.find(3));
+  EXPECT_FALSE(parts.find(3, 0));
 }
 
 }  // namespace part_server_test

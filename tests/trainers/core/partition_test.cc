@@ -162,6 +162,52 @@ TEST(Partition, LeavesEachProcessItsShareOfTheSlots) {
   }
 }
 
+// The forward pass computes while the values that others have updated arrive. Averages read the
+// values of the same step, and steps of several batches read the variables in each.
+TEST(Partition, BeginsStepsWithTheValuesOfTheStepBefore) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    const auto data = smooth_data(5 * kGlobalBatch);
+    const auto gathered_first = [&](Optimizer optimizer, int batches) {
+      TrainerOptions options = options_of(1, processes, std::move(optimizer));
+      options.batches.gradient_accumulation_steps = batches;
+      Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+      return trainer.plans().back()->gathered_first.size();
+    };
+    EXPECT_EQ(gathered_first(adam(0.01), 1), 4u);
+    EXPECT_EQ(gathered_first(adam(0.01), 2), 0u);
+    EXPECT_EQ(gathered_first(sgd(0.05).with_averages({}), 1), 0u);
+  });
+}
+
+// What rank 0 finds after each step, alone.
+struct ReadByRank0 final : Callback {
+  void after_step(Trainer& trainer, const StepInfo&) override {
+    if (trainer.graph().process().rank == 0)
+      hashes.push_back(cat(params_hash(trainer.session(), trainer.graph()), " ",
+                           state_hash(trainer.session(), trainer.graph())));
+  }
+  std::vector<std::string> hashes;
+};
+
+std::vector<std::string> hashes_of_steps(TrainerOptions options) {
+  const auto found = std::make_shared<ReadByRank0>();
+  options.callbacks = {found};
+  train(std::move(options));
+  return found->hashes;
+}
+
+TEST(Partition, LetsOneProcessReadWhatAllHaveUpdated) {
+  const std::vector<std::string> expected = hashes_of_steps(options_of(6, nullptr, adam(0.01)));
+  ASSERT_EQ(expected.size(), kSteps);
+  for (const int size : {2, 3})
+    test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+      const auto found = hashes_of_steps(options_of(6 / size, processes, adam(0.01)));
+      if (processes->rank() == 0) {
+        EXPECT_EQ(found, expected);
+      }
+    });
+}
+
 // Goes on from `path`, to the end.
 Trained go_on(TrainerOptions options, const std::string& path) {
   const auto data = smooth_data(5 * kGlobalBatch);

@@ -1,0 +1,24 @@
+// AssignGathered: what other processes have updated of a variable, written to it. Output 0 is the
+// value of all parts.
+#pragma once
+#include "belfry/framework/core_ops/cuts.h"
+#include "belfry/framework/graph/graph.h"
+
+namespace belfry {
+
+// The variable lies in a row that has been gathered from all processes.
+struct AssignGatheredOptions {
+  std::int64_t first;  // element of the row
+  int rank;            // of this process
+  Cuts cuts;           // the parts of the variable, as its own elements, by rank
+};
+
+extern const Op kAssignGathered;
+
+// `row`: from gather_pieces(). The part of this process is not written.
+Node& assign_gathered(Variable variable, Output row, AssignGatheredOptions options, At at = {});
+
+// The nodes of the graph that do so, in order of creation.
+std::vector<Node*> gathered_assigns(const Graph& graph);
+
+}  // namespace belfry
