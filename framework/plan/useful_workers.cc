@@ -18,9 +18,9 @@ std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
   return buffers;
 }
 
-// Bytes that a launch touches, each as dear as one that goes through a cache, which takes about
-// 0.01 ns; of heavy ops ten times that, and of random numbers fifty times.
-double work(const Plan& plan, const Launch& launch) {
+// What a launch costs, in bytes that go through a cache. Such a byte takes about 0.01 ns. A byte of
+// a heavy op costs as much as ten, and one of random numbers as much as fifty.
+double cost(const Plan& plan, const Launch& launch) {
   constexpr double kLaunch = 4 << 10;
   const PlanNode& node = plan.node(launch.node);
   std::int64_t bytes = 0;
@@ -76,7 +76,7 @@ int useful_workers(const Plan& plan, int most) {
     if (worker >= workers) continue;  // it is enqueued, however many workers there are
     const bool by_all = launch.parts() > 1 || plan.strands[launch.strand].shards > 1;
     const auto elsewhere = [&](const Wait& wait) { return worker_of[wait.strand] != worker; };
-    const double bytes = work(plan, launch);
+    const double bytes = cost(plan, launch);
     const double waiting = std::ranges::any_of(launch.waits, elsewhere) ? kWait : 0;
     const double together = bytes + kFetched * fetched[l];
     alone += bytes;

@@ -11,16 +11,16 @@
 namespace belfry {
 namespace {
 
-// Bytes of a combined tensor that are made at a time: they stay in the second cache, with all that
-// they are made of.
+// Bytes of a chunk: what is made of a combined tensor at a time. A chunk stays in the second cache,
+// with all that it is made of.
 constexpr std::int64_t kUpdateChunk = 8 << 10;
 
-KernelRun prepare_part(const Op& op, KernelPlan& kernel, bool reference) {
+KernelRun prepare_member(const Op& op, KernelPlan& kernel, bool reference) {
   kernel.set_op(op);
   KernelRun run = prepare_kernel(kernel, reference);
   require<Internal>(
       kernel.workspace_bytes() == 0, kernel.node().describe(),
-      ": its kernel asks for a workspace, which parts of a fused update have none of");
+      ": its kernel asks for a workspace, which members of a fused update have none of");
   return run;
 }
 
@@ -40,12 +40,12 @@ class FusedUpdateKernel {
       if (const FusedUpdate::Member* const sum = fused.collective) {
         const std::vector<TensorType> types(participants_, tensor.type);
         KernelPlan kernel(*sum->node, types, types, {0, elements});
-        made.sum = prepare_part(*sum->op, kernel, reference);
+        made.sum = prepare_member(*sum->op, kernel, reference);
       }
       if (const FusedUpdate::Member* const sum = fused.shard_sum) {
         const std::vector<TensorType> types(shards_, tensor.type);
         KernelPlan kernel(*sum->node, types, std::span(types).first(1), {0, elements});
-        made.shard_sum = prepare_part(*sum->op, kernel, reference);
+        made.shard_sum = prepare_member(*sum->op, kernel, reference);
       }
       for (const FusedTensors::Update& update : tensor.updates) {
         const FusedUpdate::Member& member = *update.member;
@@ -54,7 +54,7 @@ class FusedUpdateKernel {
         for (const int input : update.inputs)
           types.push_back(input == FusedTensors::kCombined ? tensor.type : inputs[at(input)]);
         KernelPlan kernel(*member.node, types, member.types, {0, elements});
-        made.updates.push_back({update, prepare_part(*member.op, kernel, reference)});
+        made.updates.push_back({update, prepare_member(*member.op, kernel, reference)});
       }
       elements_.append(elements);
       tensors_.push_back(std::move(made));
@@ -94,13 +94,13 @@ class FusedUpdateKernel {
     alignas(64) std::byte sum[kUpdateChunk];
     const std::int64_t step = kUpdateChunk / tensor.element_bytes;
     for (std::int64_t begin = range.begin; begin < range.end; begin += step) {
-      const WorkRange part{begin, std::min(begin + step, range.end)};
-      void* const whole = from_start(sum, tensor, part);
+      const WorkRange chunk{begin, std::min(begin + step, range.end)};
+      void* const whole = from_start(sum, tensor, chunk);
       if (tensor.shard_sum)
-        add_shards(p, tensor, inputs, part, whole);
+        add_shards(p, tensor, inputs, chunk, whole);
       else
-        add_participants(p, tensor, inputs, part, whole);
-      for (const Update& update : tensor.updates) apply(p, update, whole, part);
+        add_participants(p, tensor, inputs, chunk, whole);
+      for (const Update& update : tensor.updates) apply(p, update, whole, chunk);
     }
   }
 
@@ -118,33 +118,33 @@ class FusedUpdateKernel {
   }
 
   // Kernels count elements from the start of the whole tensor.
-  static void* from_start(std::byte* chunk, const Tensor& tensor, WorkRange part) {
-    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(chunk) -
-                                   at(part.begin * tensor.element_bytes));
+  static void* from_start(std::byte* buffer, const Tensor& tensor, WorkRange chunk) {
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(buffer) -
+                                   at(chunk.begin * tensor.element_bytes));
   }
 
   void add_participants(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
-                        WorkRange part, void* whole) const {
+                        WorkRange chunk, void* whole) const {
     std::array<void*, FusedTensors::kMostParticipants> results;
     std::fill_n(results.begin(), participants_, whole);
-    tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, part, p.step()));
+    tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, chunk, p.step()));
   }
 
   void add_shards(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
-                  WorkRange part, void* whole) const {
+                  WorkRange chunk, void* whole) const {
     const auto add = [&](std::size_t participant, void* result) {
       tensor.shard_sum(Pointers(inputs.subspan(participant * shards_, shards_), {&result, 1},
-                                nullptr, part, p.step()));
+                                nullptr, chunk, p.step()));
     };
     if (!tensor.sum) return add(0, whole);
-    alignas(64) std::byte chunks[FusedTensors::kMostSharded][kUpdateChunk];
+    alignas(64) std::byte buffers[FusedTensors::kMostSharded][kUpdateChunk];
     std::array<void*, FusedTensors::kMostSharded> sums;
     for (std::size_t k = 0; k < participants_; ++k)
-      add(k, sums[k] = from_start(chunks[k], tensor, part));
-    add_participants(p, tensor, {sums.data(), participants_}, part, whole);
+      add(k, sums[k] = from_start(buffers[k], tensor, chunk));
+    add_participants(p, tensor, {sums.data(), participants_}, chunk, whole);
   }
 
-  static void apply(const Pointers& p, const Update& update, void* sum, WorkRange part) {
+  static void apply(const Pointers& p, const Update& update, void* sum, WorkRange range) {
     std::array<void*, FusedTensors::kMostInputs> inputs;
     const auto all = p.mutable_inputs();
     std::size_t count = 0;
@@ -153,7 +153,7 @@ class FusedUpdateKernel {
     update.run(
         Pointers({inputs.data(), count},
                  p.all_outputs().subspan(update.of.first_output, update.of.member->types.size()),
-                 nullptr, part, p.step()));
+                 nullptr, range, p.step()));
   }
 
   std::shared_ptr<const FusedUpdate> fused_;  // has the members

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// The sum's kernel, then those of its updates, on parts that fit in a cache.
+// The sum's kernel, then those of its updates, chunk by chunk. A chunk fits in a cache.
 KernelRun prepare_fused_update(const PlanGraph& plan, const PlanNode& node, bool reference);
 
 }  // namespace belfry

@@ -44,27 +44,23 @@ void CpuExecutor::begin() {
 void CpuExecutor::run(int worker) {
   try {
     check_floating_point_mode();
-    work(worker);
+    cores_.enter(worker);
+    try_until(
+        worker, [&] { return finished(); }, [&] { return follow_one(worker) || help(worker); },
+        linked_.spin);
+    cores_.leave(worker);
   } catch (...) {
     run_.fail();
   }
   if (run_.failed()) run_.poison();
 }
 
-void CpuExecutor::work(int worker) {
-  cores_.enter(worker);
-  work_until(
-      worker, [&] { return finished(); }, [&] { return follow_one(worker) || help(worker); },
-      linked_.spin);
-  cores_.leave(worker);
-}
-
-template <class Done, class Work>
-void CpuExecutor::work_until(int worker, const Done& done, const Work& work,
-                             std::chrono::nanoseconds spin) {
+template <class Done, class Attempt>
+void CpuExecutor::try_until(int worker, const Done& done, const Attempt& attempt,
+                            std::chrono::nanoseconds spin) {
   SpinTimer timer(spin);
   while (!done()) {
-    if (work()) {
+    if (attempt()) {
       timer.restart();
     } else if (!timer.expired()) {
       continue;
@@ -73,7 +69,7 @@ void CpuExecutor::work_until(int worker, const Done& done, const Work& work,
     } else {
       cores_.swap(worker);
       cores_.leave(worker);
-      run_.gate().sleep([&] { return done() || work(); });
+      run_.gate().sleep([&] { return done() || attempt(); });
       if (!done()) cores_.spread(worker);
     }
   }
@@ -208,7 +204,7 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   run_.gate().wake();
   while (take_part(shared, Ticket::End::kFront)) {
   }
-  work_until(
+  try_until(
       worker, [&] { return shared.done.load(std::memory_order_seq_cst) == parts; },
       [&] { return help(worker); }, kShortSpin);
   // Before the next opening sets the launch: a ticket read now must not fit it.

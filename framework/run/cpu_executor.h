@@ -36,11 +36,12 @@ class CpuExecutor {
     std::atomic<std::size_t> next{0};  // command
   };
 
-  void work(int worker);
-  // Calls work() until done(). A worker that finds none spins. Then it naps if a stamp is awaited.
-  // Else it sleeps at the gate, once it has swapped cores with a worker that has stopped.
-  template <class Done, class Work>
-  void work_until(int worker, const Done& done, const Work& work, std::chrono::nanoseconds spin);
+  // Calls attempt() until done(). A worker whose attempt is in vain spins. Then it naps if a stamp
+  // is awaited. Else it sleeps at the gate, once it has swapped cores with a worker that has
+  // stopped.
+  template <class Done, class Attempt>
+  void try_until(int worker, const Done& done, const Attempt& attempt,
+                 std::chrono::nanoseconds spin);
   bool finished() const {
     return unfinished_.load(std::memory_order_seq_cst) == 0 || run_.failed();
   }

@@ -146,10 +146,10 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
 void LinkedPlan::deal_routes(const Runtime& runtime) {
   const int most = plan->locks == LockDuration::kEachVariable ? 1 : runtime.workers;
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
-  const auto shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
-  const auto opened = std::ranges::count_if(linked_launches, shared);
-  require<Internal>(opened < Ticket::kOpenings, "a run opens ", Ticket::kOpenings,
-                    " launches or more, which tickets cannot tell apart");
+  const auto is_shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
+  const auto shared = std::ranges::count_if(linked_launches, is_shared);
+  require<Internal>(shared < Ticket::kOpenings, "a run has ", Ticket::kOpenings,
+                    " shared launches or more, which tickets cannot tell apart");
   make_routes();
   make_programs();
   if (!programs.empty()) spin = runtime.gpu_spin.value_or(gpu_spin(threads(), usable_cores()));

@@ -1,16 +1,16 @@
-// How workers share a launch.
+// How workers take the parts of a shared launch.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
 namespace belfry {
 
-// A launch that its worker has opened to others, part by part. The owner takes them from the
-// front, the others from the back: so a worker finds in its cache what it wrote in the run before.
-// A ticket is the number of the opening and how many were taken from either end; parts are taken
-// by compare-and-swap, so a worker with an old ticket never takes a part of another opening.
-// Numbers begin again after kOpenings. No ticket is that old: no worker is inside between two runs,
-// and a worker opens fewer launches in one (LinkedPlan::deal_routes).
+// Which parts of a shared launch are taken. The worker of the launch opens it to the others. It
+// takes parts from the front, the others from the back: so a worker finds in its cache what it
+// wrote in the run before. A ticket is the number of the opening and how many parts were taken from
+// either end. Parts are taken by compare-and-swap, so a worker with an old ticket never takes a
+// part of another opening. Numbers begin again after kOpenings. No ticket is that old: no worker is
+// inside between two runs, and a worker opens fewer launches in one (LinkedPlan::deal_routes).
 class Ticket {
  public:
   enum class End : std::uint8_t { kFront, kBack };

@@ -82,21 +82,21 @@ void WorkerPool::stop() {
   threads_.clear();  // joins them
 }
 
-void WorkerPool::run(int active, const std::function<void(int)>& work,
+void WorkerPool::run(int active, const std::function<void(int)>& body,
                      std::chrono::nanoseconds spin, int awaited_from) {
-  if (active == 1) return work(0);
+  if (active == 1) return body(0);
   {
     const std::lock_guard lock(requesting_);
     request_ = {.number = request_.number + 1,
                 .active = active,
                 .awaited_from = awaited_from,
                 .spin = spin,
-                .work = &work};
+                .body = &body};
     takes_late_ = true;
     awaited_.store(active - awaited_from, std::memory_order_relaxed);
   }
   start_.set(request_.number, gate_);
-  work(0);
+  body(0);
   {
     const std::lock_guard lock(requesting_);
     takes_late_ = false;
@@ -109,7 +109,7 @@ WorkerPool::Request WorkerPool::begin_call(int thread) {
   Request request = request_;
   const bool may_be_left_out = thread < request.awaited_from;
   if (thread >= request.active || (may_be_left_out && !takes_late_))
-    request.work = nullptr;
+    request.body = nullptr;
   else if (may_be_left_out)
     awaited_.fetch_add(1, std::memory_order_relaxed);
   return request;
@@ -122,11 +122,11 @@ void WorkerPool::end_call() {
 void WorkerPool::loop(int thread) {
   Request request;
   for (;;) {
-    await(start_, request.number + 1, gate_, request.work ? request.spin : kShortSpin);
+    await(start_, request.number + 1, gate_, request.body ? request.spin : kShortSpin);
     request = begin_call(thread);
     if (request.ends_pool) return;
-    if (!request.work) continue;
-    (*request.work)(thread);
+    if (!request.body) continue;
+    (*request.body)(thread);
     end_call();
   }
 }

@@ -112,13 +112,13 @@ class WorkerPool {
 
   int workers() const { return workers_; }  // W
 
-  // Calls work(0) here and, at the same time, work(t) in each thread t in [1, active). Returns when
+  // Calls body(0) here and, at the same time, body(t) in each thread t in [1, active). Returns when
   // each call that has begun has ended. A thread t < awaited_from whose call has not begun when
-  // work(0) returns is left out: other programs may keep a thread that has been woken from a core
-  // for longer than a run lasts. All others are awaited. `work` must not throw. One run() at a
+  // body(0) returns is left out: other programs may keep a thread that has been woken from a core
+  // for longer than a run lasts. All others are awaited. `body` must not throw. One run() at a
   // time. With one active thread no other is woken. Threads that wait for others, or afterwards for
   // the next run(), spin for `spin` before they sleep.
-  void run(int active, const std::function<void(int)>& work,
+  void run(int active, const std::function<void(int)>& body,
            std::chrono::nanoseconds spin = kShortSpin, int awaited_from = 1);
 
   // Where threads of this pool sleep, and all that wait in its runs.
@@ -131,12 +131,12 @@ class WorkerPool {
     int active = 0;
     int awaited_from = 1;
     std::chrono::nanoseconds spin = kShortSpin;
-    const std::function<void(int)>* work = nullptr;
+    const std::function<void(int)>* body = nullptr;
     bool ends_pool = false;
   };
 
   void loop(int thread);
-  // The last request; without work if this thread is not active in it, or comes too late.
+  // The last request; without a body if this thread is not active in it, or comes too late.
   Request begin_call(int thread);
   // This thread has ended its call.
   void end_call();
