@@ -50,7 +50,7 @@ bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceS
   else if (prediction.bucket_mb > 0)
     strategy = bucketed(std::move(strategy), prediction.bucket_mb);
   prediction.seconds =
-      predict_reduction(*strategy, gradients, devices, machine, options.reduction, options.work);
+      predict_reduction(*strategy, gradients, devices, machine, options.reduction, options.extent);
   return in_one_node;
 }
 
@@ -62,7 +62,7 @@ std::string describe_strategy(std::string_view strategy, double bucket_mb) {
 
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
-                         Reduction reduction, StepWork work) {
+                         Reduction reduction, PlanExtent extent) {
   Graph graph;
   const GradientTable table(tower_buffers(graph, gradients, devices));
   const GradientTable sums = strategy.reduce(table, {.reduction = reduction});
@@ -80,7 +80,7 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
     options.logical_gpus = options.device_count["GPU"];
   Session session(graph, options);
   return predict_seconds(*session.prepare({group(graph, writes)}).plan(), session.devices(),
-                         machine, work);
+                         machine, extent);
 }
 
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,

@@ -19,7 +19,8 @@ namespace belfry {
 // planner throw, and NotFound for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
-                         Reduction reduction = Reduction::kMean, StepWork work = StepWork::kPart);
+                         Reduction reduction = Reduction::kMean,
+                         PlanExtent extent = PlanExtent::kPartOfStep);
 
 struct Prediction {
   std::string strategy;
@@ -44,7 +45,7 @@ struct ChoiceOptions {
   // bits than the rest.
   bool any = false;
   Reduction reduction = Reduction::kMean;
-  StepWork work = StepWork::kPart;
+  PlanExtent extent = PlanExtent::kPartOfStep;
   // Sizes in MiB to try with each strategy, at least one; 0: no buckets. Of a strategy without a
   // node for a whole bucket just the first size above 0 is tried: it builds the same with others.
   std::vector<double> buckets = {0};

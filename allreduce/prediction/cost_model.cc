@@ -42,8 +42,8 @@ struct Executor {
 class PlanJobs {
  public:
   PlanJobs(const Plan& plan, std::span<const DeviceSpec> devices, const MachineDescription& machine,
-           StepWork work)
-      : plan_(plan), machine_(machine), work_(work), deps_(launch_deps(plan)) {
+           PlanExtent extent)
+      : plan_(plan), machine_(machine), extent_(extent), deps_(launch_deps(plan)) {
     for (const DeviceSpec& device : devices) {
       const auto known = std::ranges::find(machine.devices, device);
       index_.push_back(
@@ -73,7 +73,8 @@ class PlanJobs {
   int count_executors(int devices) const {
     if (machine_.workers == 0) return static_cast<int>(plan_.strands.size());
     const int most = std::min(machine_.workers, devices * plan_.shards_per_device);
-    return work_ == StepWork::kWhole ? useful_workers(plan_, most) : workers_for(plan_, most);
+    return extent_ == PlanExtent::kWholeStep ? useful_workers(plan_, most)
+                                             : workers_for(plan_, most);
   }
 
   // As a step deals its strands to workers.
@@ -249,7 +250,7 @@ class PlanJobs {
 
   const Plan& plan_;
   const MachineDescription& machine_;
-  StepWork work_;
+  PlanExtent extent_;
   NodeLists deps_;
   std::vector<int> index_;  // of the machine's device, or -1, by the session's
   std::vector<DeviceSpec> names_;
@@ -264,10 +265,10 @@ class PlanJobs {
 // Goes from the end of one phase of a job to the end of the next.
 class Simulation {
  public:
-  Simulation(PlanJobs& work, int workers)
-      : jobs_(work.jobs), executors_(work.executors), workers_(workers) {
-    one_ = work.bandwidth().one_gbps * 1e9;
-    all_ = work.bandwidth().all_gbps * 1e9;
+  Simulation(PlanJobs& plan, int workers)
+      : jobs_(plan.jobs), executors_(plan.executors), workers_(workers) {
+    one_ = plan.bandwidth().one_gbps * 1e9;
+    all_ = plan.bandwidth().all_gbps * 1e9;
   }
 
   double run() {
@@ -352,9 +353,9 @@ class Simulation {
 }  // namespace
 
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
-                       const MachineDescription& machine, StepWork work) {
-  PlanJobs jobs(plan, devices, machine, work);
-  const bool wakes = work == StepWork::kWhole && jobs.on_several_workers();
+                       const MachineDescription& machine, PlanExtent extent) {
+  PlanJobs jobs(plan, devices, machine, extent);
+  const bool wakes = extent == PlanExtent::kWholeStep && jobs.on_several_workers();
   const double fixed = machine.run_us + (wakes ? machine.wake_us : 0);
   return fixed * 1e-6 + Simulation(jobs, machine.workers).run();
 }

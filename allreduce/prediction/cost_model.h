@@ -9,10 +9,10 @@
 
 namespace belfry {
 
-// What a plan is of a step's work. The whole of it wakes as many workers as are of use to it. As a
+// Whether a plan is a whole step. Such a plan wakes as many workers as are of use to it. As a
 // part, it finds all workers awake, however little it is: a plan of reductions stands for the
 // training step that pays for that.
-enum class StepWork : std::uint8_t { kWhole, kPart };
+enum class PlanExtent : std::uint8_t { kWholeStep, kPartOfStep };
 
 // Seconds of one run. `devices` are those of the plan's session, in its order.
 //
@@ -27,6 +27,7 @@ enum class StepWork : std::uint8_t { kWhole, kPart };
 //
 // Throws NotFound for a device that the machine lacks.
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
-                       const MachineDescription& machine, StepWork work = StepWork::kPart);
+                       const MachineDescription& machine,
+                       PlanExtent extent = PlanExtent::kPartOfStep);
 
 }  // namespace belfry

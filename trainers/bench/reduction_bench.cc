@@ -117,10 +117,12 @@ class Bench {
     result.resolved = result.strategy;
     if (result.strategy != "auto") return;
     require(options_.machine != nullptr, "auto needs a machine to choose by");
-    const StrategyChoice choice = choose_strategy(
-        accepted_strategies(find_trainer("replicated").accepts), graph_.types(),
-        options_.machine->devices_for(options_.devices), *options_.machine,
-        {.any = options_.auto_any, .reduction = options_.reduction, .work = StepWork::kWhole});
+    const StrategyChoice choice =
+        choose_strategy(accepted_strategies(find_trainer("replicated").accepts), graph_.types(),
+                        options_.machine->devices_for(options_.devices), *options_.machine,
+                        {.any = options_.auto_any,
+                         .reduction = options_.reduction,
+                         .extent = PlanExtent::kWholeStep});
     result.resolved = choice.best().strategy;
     result.reason = choice.str();
   }
@@ -156,7 +158,7 @@ class Bench {
   std::optional<double> predicted(const CompiledStep& step) const {
     try {
       return predict_seconds(*step.plan(), session_->devices(), *options_.machine,
-                             StepWork::kWhole);
+                             PlanExtent::kWholeStep);
     } catch (const NotFound&) {
       return {};
     }

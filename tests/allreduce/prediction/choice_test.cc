@@ -99,7 +99,7 @@ TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
                   2 * (3 * kBytes - ahead * 10e3) / 16e3 + ahead,
               1e-6);
   EXPECT_NEAR(1e6 * predict_reduction(*make_strategy("naive"), {floats(65536)}, machine.devices,
-                                      machine, Reduction::kSum, StepWork::kWhole),
+                                      machine, Reduction::kSum, PlanExtent::kWholeStep),
               1 + 3 * 0.5 + 10 * kBytes / 10e3, 1e-6);
 }
 
@@ -109,7 +109,8 @@ TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
   machine.wake_us = 3;
   const auto whole = [&](std::int64_t elements) {
     return 1e6 * predict_reduction(*make_strategy("collective"), {floats(elements)},
-                                   machine.devices, machine, Reduction::kSum, StepWork::kWhole);
+                                   machine.devices, machine, Reduction::kSum,
+                                   PlanExtent::kWholeStep);
   };
   const auto part = [&](std::int64_t elements) {
     return microseconds("collective", {floats(elements)}, machine.devices, machine);
