@@ -25,11 +25,6 @@ std::size_t words_of_flag(std::span<const std::string> command, std::size_t at,
   return equals < word.size() || at + 1 == command.size() ? 1 : 2;
 }
 
-std::int64_t saved_integer(const CheckpointInfo& info, const char* key) {
-  const Json* const value = info.extra.find(key);
-  return value ? value->integer() : 0;
-}
-
 }  // namespace
 
 std::optional<std::string> flag_in(std::span<const std::string> command, const std::string& name) {

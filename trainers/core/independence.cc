@@ -209,11 +209,6 @@ constexpr char kDevices[] = "devices", kTypes[] = "device_types", kShards[] = "s
                kArithmetic[] = "arithmetic", kSums[] = "sums", kTowers[] = "device_dependence",
                kChance[] = "no_bits_twice";
 
-std::string text_in(const Json& json, const char* key) {
-  const Json* const value = json.find(key);
-  return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
-}
-
 std::string first_of(const std::string& a, const std::string& b) { return a.empty() ? b : a; }
 
 // "8 devices".
@@ -236,8 +231,8 @@ Json bit_sources(const Trainer& trainer) {
 }
 
 std::string why_other_bits(const Json& before, const Json& now) {
-  const auto then = [&](const char* key) { return shown(text_in(before, key)); };
-  const auto is = [&](const char* key) { return text_in(now, key); };
+  const auto then = [&](const char* key) { return shown(member_text(before, key)); };
+  const auto is = [&](const char* key) { return member_text(now, key); };
   const auto differs = [&](const char* key) { return before.find(key) && then(key) != is(key); };
   if (differs(kTypes)) return cat("it ran on ", then(kTypes), "s and goes on on ", is(kTypes), "s");
   if (differs(kArithmetic))

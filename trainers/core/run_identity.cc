@@ -165,11 +165,6 @@ void add_data(const Dataset& data, Json& identity) {
     identity.set("files", std::move(files));
 }
 
-std::string text_in(const Json& json, std::string_view key) {
-  const Json* const value = json.find(key);
-  return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
-}
-
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kRates = "rates";  // compared as far as both runs go
 
@@ -254,12 +249,17 @@ std::string text_of_sums(const AggregationOptions& options) {
 void add_test_data(const Dataset* data, std::vector<AgreedItem>& items) {
   Json found = Json::object();
   if (data) add_data(*data, found);
-  items.push_back({"the number of test samples", text_in(found, "samples")});
+  items.push_back({"the number of test samples", member_text(found, "samples")});
   for (const char* const key : {"files", "checksum"})
-    items.push_back({"the test data", text_in(found, key)});
+    items.push_back({"the test data", member_text(found, key)});
 }
 
 }  // namespace
+
+std::string member_text(const Json& json, std::string_view key) {
+  const Json* const value = json.find(key);
+  return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
+}
 
 Json run_identity(const Trainer& trainer, const Dataset& data) {
   const TrainerOptions& options = trainer.options();
@@ -299,7 +299,7 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer) {
       {"the last step", std::to_string(trainer.total_steps())}};
   const Json& identity = trainer.identity();
   for (const auto& [key, name] : kNames)
-    if (key != kModel) items.push_back({std::string(name), text_in(identity, key)});
+    if (key != kModel) items.push_back({std::string(name), member_text(identity, key)});
   add_test_data(trainer.test_data(), items);
   add_variables(trainer, items);
   add_model(trainer.towers()[0], items);
@@ -330,7 +330,7 @@ std::string checksum_of_file(FileSystem& files, const std::string& path) {
 
 std::string first_difference(const Json& before, const Json& now) {
   for (const auto& [key, name] : kNames) {
-    const std::string then = text_in(before, key), current = text_in(now, key);
+    const std::string then = member_text(before, key), current = member_text(now, key);
     if (then == current || (key == kRates && same_rates(then, current))) continue;
     const auto told = [](const std::string& text) { return text.empty() ? "none" : shown(text); };
     return cat(name, " was ", told(then), " and is now ", told(current));

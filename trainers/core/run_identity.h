@@ -2,6 +2,7 @@
 #pragma once
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
@@ -30,6 +31,9 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer);
 // 16 hexadecimal digits: of a file up to 64 MiB, or of the first and the last MiB of a larger one.
 // Reads nothing else.
 std::string checksum_of_file(FileSystem& files, const std::string& path);
+
+// The member of that name, a text as it is and all else as JSON; "" if there is none.
+std::string member_text(const Json& json, std::string_view key);
 
 // "the seed was 1 and is now 2": the first member that differs; "" for none.
 std::string first_difference(const Json& before, const Json& now);

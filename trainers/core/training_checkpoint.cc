@@ -159,6 +159,11 @@ std::optional<CheckpointInfo> find_training(const std::string& path) try {
   return {};
 }
 
+std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name) {
+  const Json* const value = info.extra.find(name);
+  return value ? value->integer() : 0;
+}
+
 bool has_good_losses(const CheckpointInfo& info) {
   return !info.extra.find(kNotFiniteSince) && !info.extra.find(kTestLoss);
 }

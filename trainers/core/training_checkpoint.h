@@ -1,7 +1,9 @@
 // Checkpoints of training runs: variables, optimizer state, and how far the run has come.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
@@ -42,6 +44,9 @@ std::optional<CheckpointInfo> find_training(const std::string& path);
 // Of a checkpoint without a position: step 0. Throws IoError naming the manifest unless it holds
 // what save_training() writes.
 TrainingPosition position_in(const CheckpointInfo& info);
+
+// "global_batch" or "shards" of the run that saved it; 0 if the checkpoint does not say.
+std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name);
 
 // Unless it notes that the loss, or the test loss, was not finite.
 bool has_good_losses(const CheckpointInfo& info);

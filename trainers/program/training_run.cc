@@ -34,12 +34,6 @@ bool has_checkpoints(const std::string& directory) try {
   return false;
 }
 
-// 0 if the checkpoint does not say.
-std::int64_t integer_in(const CheckpointInfo& info, const char* key) {
-  const Json* const value = info.extra.find(key);
-  return value ? value->integer() : 0;
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
@@ -123,8 +117,8 @@ void TrainingRun::require_room(const TrainFlags& flags) {
 void TrainingRun::adopt(TrainerOptions& options) const {
   if (!found_) return;
   const auto devices = std::ssize(devices_of_all(flags_));
-  const std::int64_t global = integer_in(*found_, "global_batch");
-  const std::int64_t shards = integer_in(*found_, "shards");
+  const std::int64_t global = saved_integer(*found_, "global_batch");
+  const std::int64_t shards = saved_integer(*found_, "shards");
   if (global <= 0) return;
   if (!flags_.given.batch) {
     require<FlagError>(global % devices == 0, written_, ": the run has a global batch of ", global,
