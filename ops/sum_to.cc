@@ -1,7 +1,6 @@
 #include "belfry/ops/sum_to.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/broadcast_to.h"

@@ -1,7 +1,5 @@
 #include "belfry/framework/core_ops/between_processes.h"
 
-#include <algorithm>
-
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_pieces.h"

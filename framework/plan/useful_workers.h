@@ -1,8 +1,5 @@
 // How many workers a plan has use for.
 #pragma once
-#include <span>
-#include <vector>
-
 #include "belfry/framework/plan/plan.h"
 
 namespace belfry {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 #include "belfry/framework/run/linked_plan.h"

@@ -1,6 +1,5 @@
 #include "belfry/framework/run/failed_launch.h"
 
-#include <exception>
 #include <new>
 #include <typeinfo>
 

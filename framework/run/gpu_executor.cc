@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/plan_kernels/rank_launch.h"

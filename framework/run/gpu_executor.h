@@ -6,7 +6,6 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "belfry/framework/run/linked_plan.h"

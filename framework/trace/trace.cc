@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <utility>
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/require.h"

@@ -1,6 +1,5 @@
 #include "belfry/ops/normalization/batch_norm.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "belfry/framework/base/require.h"

@@ -1,14 +1,12 @@
 // How fast memory lets the buffers of all towers be read and written in place.
 #pragma once
-#include <memory>
-
 #include "belfry/framework/base/allocator.h"
 #include "belfry/framework/run/workers.h"
 
 namespace belfry {
 
 // Buffers like those that an all-reduce in place reads and writes; scaling them moves the same
-// bytes and does nothing else. Both forms share the work equally among the workers.
+// bytes and does nothing else. Each worker has an equal part, in turn or together.
 class ByteLimit {
  public:
   // `bytes` per buffer. Throws OutOfMemory.

@@ -1,7 +1,6 @@
 #include "belfry/trainers/commands/weights_file.h"
 
 #include <map>
-#include <utility>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"

@@ -1,7 +1,6 @@
 #include "belfry/trainers/core/planned_step.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 

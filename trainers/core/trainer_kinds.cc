@@ -1,6 +1,5 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 
-#include <algorithm>
 #include <map>
 
 #include "belfry/allreduce/strategy.h"

@@ -1,6 +1,5 @@
 #include "belfry/trainers/core/training_graph_checks.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>

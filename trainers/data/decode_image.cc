@@ -1,7 +1,6 @@
 #include "belfry/trainers/data/decode_image.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <csetjmp>
 #include <cstdio>

@@ -3,7 +3,6 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/flag_parser.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
-#include <variant>
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/small_tensors.h"

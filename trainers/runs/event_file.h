@@ -7,11 +7,9 @@
 // events.out.tfevents.00000001 and so on. They hold neither time nor host, which would come first
 // and need not grow.
 #pragma once
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 

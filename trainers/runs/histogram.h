@@ -1,6 +1,5 @@
 // How the elements of a tensor are spread.
 #pragma once
-#include <cstdint>
 #include <vector>
 
 #include "belfry/framework/base/tensor.h"

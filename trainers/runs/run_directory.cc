@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"

@@ -1,6 +1,5 @@
 #include "belfry/trainers/runs/run_stats.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
