@@ -24,7 +24,7 @@ struct ReductionBenchOptions {
   bool deterministic = false;  // as in SessionOptions
   DType dtype = DType::kF32;
   Reduction reduction = Reduction::kSum;
-  int iterations = 20, warmup = 1;  // of each strategy and form
+  int iterations = 20, warmup = 1;  // of each strategy, in place and out of place
   int aggregate = 1;                // reductions that follow each other in one timed step
   bool check = true;
   // A strategy that cannot serve these towers or this type is listed with its reason; otherwise it
@@ -61,15 +61,16 @@ struct ReductionResult {
 struct ReductionBench {
   std::int64_t elements = 0, bytes = 0;  // per tower
   // In the slowest process: of scaling the same buffers in place on the same threads, in the faster
-  // of two forms; on GPUs, of copying them within the memory of each.
+  // of two ways (ByteLimit); on GPUs, of copying them within the memory of each.
   double limit_seconds = 0;
   std::vector<ReductionResult> results;  // in the order asked for
 };
 
 // Reduces tensors of these shapes, one set per tower, by CompiledStep::run. In place is
 // assign(v[t], sum[t]) for variables on the towers' devices, out of place the sums for their effect
-// alone. Strategies, forms and the limit take turns (Interleaved). Throws what strategies and
-// sessions throw. Several processes call it together; each returns the results of all.
+// alone. Strategies in place and out of place, and the limit, take turns (Interleaved). Throws what
+// strategies and sessions throw. Several processes call it together; each returns the results of
+// all.
 ReductionBench bench_reduction(const std::vector<Shape>& shapes,
                                const std::vector<std::string>& strategies,
                                const ReductionBenchOptions& options);

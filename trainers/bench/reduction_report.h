@@ -10,7 +10,7 @@
 namespace belfry {
 
 // Writes lines whose first thirteen columns are those of nccl-tests, so that what parses its output
-// parses this. After them: the byte limit in us, the share of it that the form in place reaches
+// parses this. After them: the byte limit in us, the share of it that a sum in place reaches
 // (limit over time; "-" where that says nothing, as small sizes are not limited by their bytes),
 // the strategy, "(canonical)", and, where there is a prediction, its time over the measured one,
 // out of place and in.

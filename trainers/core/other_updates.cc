@@ -7,9 +7,9 @@
 namespace belfry {
 
 std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
-                                 const std::vector<Node*>& all, const TrainingForm& form,
+                                 const std::vector<Node*>& all, const StepNodes& step,
                                  const Unscaling& unscaling) {
-  const bool equal = form.all.equal();
+  const bool equal = step.all.equal();
   if (equal && !unscaling.factor) return all;
   std::vector<std::vector<BatchMoments>> moments;
   std::set<const Node*> averages;
@@ -22,11 +22,11 @@ std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
   std::erase_if(result, [&](const Node* node) {
     if (node->op().writes > 0 && averages.contains(&node->input(0).node())) return true;
     for (std::size_t t = 0; t < built.towers.size(); ++t)
-      if (!form.runs(t) && node->origin().prefix == built.towers[t].name + "/") return true;
+      if (!step.runs(t) && node->origin().prefix == built.towers[t].name + "/") return true;
     return false;
   });
-  const std::string own = cat(kUpdateOps, "/form", built.forms.size());
-  const std::span<const std::int64_t> samples(form.all.samples);
+  const std::string own = cat(kUpdateOps, "/form", built.steps.size());
+  const std::span<const std::int64_t> samples(step.all.samples);
   update_moving_averages(graph, moments,
                          {.collection = own,
                           .samples = equal ? std::span<const std::int64_t>() : samples,

@@ -6,11 +6,11 @@
 
 namespace belfry {
 
-// Of `all`, the nodes of kUpdateOps, those that a form of steps runs: not those of towers without
-// rows; and with moving averages that move by the form's samples, if these differ, and not at all
-// in steps that `unscaling` skips.
+// Of `all`, the nodes of kUpdateOps, those that the step runs: not those of towers without rows.
+// Moving averages move by the samples of each tower, if these differ. In steps that `unscaling`
+// skips they do not move.
 std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
-                                 const std::vector<Node*>& all, const TrainingForm& form,
+                                 const std::vector<Node*>& all, const StepNodes& step,
                                  const Unscaling& unscaling);
 
 }  // namespace belfry

@@ -121,24 +121,24 @@ void Trainer::prepare() {
   step_metrics_.push_back({"loss", kNone});
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
-  const auto add = [&](const TrainingForm& form, bool keeps_gradients) {
-    training_steps_.emplace_back(*session_, form, built_.towers, built_.learning_rates,
+  const auto add = [&](const StepNodes& step, bool keeps_gradients) {
+    training_steps_.emplace_back(*session_, step, built_.towers, built_.learning_rates,
                                  PrepareOptions{.gathers_first = updates_parts(options_) &&
                                                                  batches_.batches_per_step() == 1},
                                  keeps_gradients);
   };
-  for (const TrainingForm& form : built_.forms) {
-    TrainingForm before = form;  // of the batches before the last
-    for (Node* const node : {form.accumulation.begin, form.accumulation.add}) {
+  for (const StepNodes& step : built_.steps) {
+    StepNodes before = step;  // of the batches before the last
+    for (Node* const node : {step.accumulation.begin, step.accumulation.add}) {
       before.train_op = node;
       if (node) add(before, false);
     }
-    add(form, options_.keeps_gradients);
+    add(step, options_.keeps_gradients);
   }
   for (std::size_t t = 0; t < built_.tower_ops.size(); ++t) {
     const BatchForm own = batches_.forms()[0].of_tower(t);
     training_steps_.emplace_back(
-        *session_, TrainingForm{.batch = own, .all = own, .train_op = built_.tower_ops[t]},
+        *session_, StepNodes{.batch = own, .all = own, .train_op = built_.tower_ops[t]},
         std::span(built_.towers).subspan(t, 1), built_.learning_rates,
         PrepareOptions{.locks = LockDuration::kEachVariable});
   }

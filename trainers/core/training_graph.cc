@@ -90,10 +90,10 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
 }
 
 // Builds the steps of one graph whose towers exist.
-class Forms {
+class StepBuilder {
  public:
-  Forms(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-        TowerGradients gradients)
+  StepBuilder(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
+              TowerGradients gradients)
       : graph_(graph),
         built_(built),
         options_(options),
@@ -107,29 +107,29 @@ class Forms {
   }
 
   void add(const BatchForm& all) {
-    TrainingForm form{.batch = all.of_towers(first_tower(), towers()), .all = all};
-    const BatchForm& batch = form.batch;
+    StepNodes step{.batch = all.of_towers(first_tower(), towers()), .all = all};
+    const BatchForm& batch = step.batch;
     const bool joint = separate_.empty(), equal = all.equal();
     if (graph_.process().size > 1) require_rows(all, joint);
     if (joint) {
       for (std::size_t t = 0; t < built_.towers.size(); ++t)
         if (batch.samples[t] == 0)
           std::ranges::copy_if(
-              built_.towers[t].contributions, std::back_inserter(form.zeros),
+              built_.towers[t].contributions, std::back_inserter(step.zeros),
               [](const Output& given) { return &given.node().op() != &kPlaceholder; });
     }
     if (equal && plain_) {
-      form.train_op = plain_;
-      form.gradients = plain_gradients_;
+      step.train_op = plain_;
+      step.gradients = plain_gradients_;
     } else {
       const std::size_t first = graph_.combined_gradients().size();
-      const GradientTable table(joint ? of_joint_loss(form) : of_separate_losses(batch));
-      update(table, !equal && !joint, form);
-      if (form.gradients.empty()) form.gradients = combined_gradients(graph_, first, table);
-      if (equal) plain_ = form.train_op;
-      if (equal) plain_gradients_ = form.gradients;
+      const GradientTable table(joint ? of_joint_loss(step) : of_separate_losses(batch));
+      update(table, !equal && !joint, step);
+      if (step.gradients.empty()) step.gradients = combined_gradients(graph_, first, table);
+      if (equal) plain_ = step.train_op;
+      if (equal) plain_gradients_ = step.gradients;
     }
-    built_.forms.push_back(std::move(form));
+    built_.steps.push_back(std::move(step));
   }
 
  private:
@@ -172,11 +172,11 @@ class Forms {
   // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
   // over towers is what is wanted. Where towers share variables, one row, of that mean: the same
   // sums, divided last.
-  TowerGradients of_joint_loss(const TrainingForm& form) {
-    const BatchForm& batch = form.batch;
+  TowerGradients of_joint_loss(const StepNodes& step) {
+    const BatchForm& batch = step.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;
     const bool shared = share_variables();
-    std::vector<Gradient> all = joint_gradients(form, shared);
+    std::vector<Gradient> all = joint_gradients(step, shared);
     if (shared && seed_ == 1) {
       for (Gradient& g : all) {
         DeviceScope on(graph_, g.value.device());
@@ -200,8 +200,8 @@ class Forms {
   }
 
   // Not through towers without samples.
-  std::vector<Gradient> joint_gradients(const TrainingForm& form, bool shared) {
-    const BatchForm &batch = form.batch, &all = form.all;
+  std::vector<Gradient> joint_gradients(const StepNodes& step, bool shared) {
+    const BatchForm &batch = step.batch, &all = step.all;
     NameScope names(graph_, "all_towers");
     DeviceScope on(graph_, built_.towers[0].device);
     const auto count = static_cast<double>(all.samples.size());
@@ -223,7 +223,7 @@ class Forms {
     return compute_gradients(loss, variables,
                              {.colocate = true,
                               .initial = initial_gradients(built_.loss_scale, loss, seed_),
-                              .stop = form.zeros,
+                              .stop = step.zeros,
                               .recompute = options_.recompute});
   }
 
@@ -247,44 +247,44 @@ class Forms {
   }
 
   // Sums are of as many gradients as there are towers or, with weights, samples.
-  Unscaling unscaling(const GradientTable& table, const TrainingForm& form, bool weighted) {
+  Unscaling unscaling(const GradientTable& table, const StepNodes& step, bool weighted) {
     const std::int64_t count = std::int64_t{table.towers()} * graph_.process().size;
-    const auto total = static_cast<double>(weighted ? form.all.total() : count);
+    const auto total = static_cast<double>(weighted ? step.all.total() : count);
     return unscaling_of(built_.loss_scale, tower_gradients(table), total,
-                        [&](std::size_t t) { return !weighted || form.batch.samples[t] > 0; });
+                        [&](std::size_t t) { return !weighted || step.batch.samples[t] > 0; });
   }
 
   // Makes what the steps of a form run.
-  void update(const GradientTable& table, bool weighted, TrainingForm& form) {
+  void update(const GradientTable& table, bool weighted, StepNodes& step) {
     UpdateForm how{.reduce = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
-                   .slots = built_.forms.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
-                   .unscaling = unscaling(table, form, weighted)};
+                   .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
+                   .unscaling = unscaling(table, step, weighted)};
     if (weighted) {
-      how.reduce.weights = weights(table, form.batch);
-      how.reduce.total_weight = total_weight(table, form.all);
+      how.reduce.weights = weights(table, step.batch);
+      how.reduce.total_weight = total_weight(table, step.all);
     }
     const UpdateNodes made = options_.combine
-                                 ? apply(options_.combine(table, how.reduce), how, form)
+                                 ? apply(options_.combine(table, how.reduce), how, step)
                                  : options_.update(table, how);
-    form.accumulation = made.accumulation;
-    std::vector<Node*> others = other_updates(graph_, built_, updates_, form, how.unscaling);
+    step.accumulation = made.accumulation;
+    std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
                                           how.unscaling.applied,
                                           {.growth_steps = options_.loss_scale.growth_steps}));
-    for (Node** const node : {&form.accumulation.begin, &form.accumulation.add})
+    for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
-    form.train_op = &train_step(graph_, *made.update, others);
+    step.train_op = &train_step(graph_, *made.update, others);
   }
 
-  UpdateNodes apply(GradientTable gradients, const UpdateForm& how, TrainingForm& form) {
+  UpdateNodes apply(GradientTable gradients, const UpdateForm& how, StepNodes& step) {
     Unscaling unscaling = how.unscaling;
     Accumulation accumulation;
     if (options_.batches_per_step > 1) {
       const DeviceScope on(graph_, gradients.device(0));
       BatchSums sums = sum_over_batches(tower_gradients(gradients), options_.batches_per_step);
       accumulation = {sums.begin, sums.add};
-      form.gradients = sums.of_all[0];
+      step.gradients = sums.of_all[0];
       gradients = GradientTable(std::move(sums.of_all));
       unscaling = {.factor = sums.share};
     }
@@ -321,7 +321,7 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
 
 }  // namespace
 
-std::vector<FeedType> TrainingForm::zero_feeds() const {
+std::vector<FeedType> StepNodes::zero_feeds() const {
   std::vector<FeedType> feeds;
   for (const Output& zero : zeros) {
     Shape shape = zero.shape();
@@ -334,7 +334,7 @@ std::vector<FeedType> TrainingForm::zero_feeds() const {
 
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options) {
   require_field_names(options.fields);
-  require(!options.forms.empty(), "a training graph needs a form of steps");
+  require(!options.forms.empty(), "a training graph needs a form of batches");
   TrainingGraph result;
   TowerGradients gradients;
   const bool apart = static_cast<bool>(options.update_apart);
@@ -362,8 +362,8 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   if (apart) {
     add_tower_ops(graph, result, options, std::move(gradients));
   } else {
-    Forms forms(graph, result, options, std::move(gradients));
-    for (const BatchForm& form : options.forms) forms.add(form);
+    StepBuilder steps(graph, result, options, std::move(gradients));
+    for (const BatchForm& form : options.forms) steps.add(form);
     if (graph.process().size > 1) add_values_of_all(graph, result);
   }
   warn_of_useless_scopes(graph, options.recompute);

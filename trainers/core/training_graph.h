@@ -21,8 +21,8 @@ struct Accumulation {
   Node* add = nullptr;    // of those between the first and the last; null if there are none
 };
 
-// What one form of steps runs.
-struct TrainingForm {
+// What a step with batches of one form runs: a form says how a batch is divided among the towers.
+struct StepNodes {
   BatchForm batch;           // of this process's towers
   BatchForm all;             // of the towers of all processes
   Node* train_op = nullptr;  // updates of variables, slots and moving averages
@@ -43,13 +43,13 @@ struct TrainingForm {
   bool runs(std::size_t t) const { return batch.rows[t] > 0; }
 };
 
-// What makes one form of steps.
+// What updates the variables in such a step.
 struct UpdateNodes {
   Node* update = nullptr;          // of the variables, in the run of the last batch
   Accumulation accumulation = {};  // of the batches before it, if a step takes several
 };
 
-// How one form of steps updates the variables.
+// How it is to do so.
 struct UpdateForm {
   ReduceOptions reduce = {};                     // of the towers' gradients
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
@@ -72,7 +72,7 @@ struct TrainingGraph {
   // On the devices of the first training towers; all on tower 0's variables, or on their averages
   // where the update moves some (weight_averages.h); for any number of samples.
   std::vector<TowerRecord> predictors;
-  std::vector<TrainingForm> forms;  // at least one, unless the towers train apart
+  std::vector<StepNodes> steps;  // one per form of batches; none if the towers train apart
   // Instead of them, if the towers train apart: a node of each that makes one step and needs
   // nothing of the others.
   std::vector<Node*> tower_ops;
@@ -80,7 +80,7 @@ struct TrainingGraph {
   LossScale loss_scale;                // empty unless the precision is f16
   // Whether gradients of towers are sums of each tower's, in the order of the towers. False if
   // layers are synchronised over towers that share variables, and a tower uses one of these twice,
-  // or has no samples in some form of steps.
+  // or has no samples in some form of batches.
   bool canonical = true;
 };
 
@@ -89,7 +89,7 @@ struct TrainingGraphOptions {
   std::span<const DeviceSpec> devices;
   VariablePolicy variables;
   std::span<const Dataset::Field> fields;
-  // Of steps, for the towers of all processes. If there are several, each tower has rows.
+  // Of batches, for the towers of all processes. If there are several, each tower has rows.
   std::span<const BatchForm> forms;
   // Combines the towers' gradients. Where K is a power of two and all towers count alike, each
   // tower's loss gradient starts at 1 / K, which is exact, and ReduceOptions ask for the sum.
@@ -112,14 +112,16 @@ struct TrainingGraphOptions {
   int batches_per_step = 1;  // more: one form, combined gradients, and no loss scale
 };
 
-// Builds the model once per device with one placeholder per field, [rows, sample...] with the rows
-// of the forms ("?" if they differ or a form has none); lets `combine` combine the gradients of the
-// losses, and the optimizer apply them, once per form; or `update` make one node per form of them,
-// or `update_apart` one per tower; binds the nodes of kUpdateOps, or of each tower's updates, to
-// these; and builds the predictor with placeholders [?, sample...]. Losses and moments of batch
-// norms are weighted by the samples of a form, or equally if these are equal. Towers that a form
-// feeds no rows are not part of its step. Throws InvalidArgument as Model, replicate() and
-// GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
+// Builds the training towers, what updates their variables, and the towers that predict.
+//
+// The model is built once per device, with a placeholder per field: [rows, sample...]. The rows are
+// those of the forms of batches, "?" if these differ or a form has none. Towers that predict take
+// [?, sample...]. For each form, `combine` combines the gradients of the losses, and the optimizer
+// applies them; or `update` makes one node that does both. `update_apart` makes one per tower. The
+// nodes of kUpdateOps run with these, or those of each tower with its own. Where the towers of a
+// form have different numbers of samples, these weigh losses and moments of batch norms. A tower
+// that a form feeds no rows is not part of its step. Throws InvalidArgument as Model, replicate()
+// and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
 // With f16 the loss is scaled. Gradients are checked before they are combined, on the devices where
 // they are. One node for all towers says whether the update is applied (Unscaling). A step in which
@@ -127,8 +129,8 @@ struct TrainingGraphOptions {
 // and moving averages as they are.
 //
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
-// differentiated once, as the mean of all towers' losses by samples; what towers without samples
-// would contribute are TrainingForm::zeros, numbers of samples among them. Towers that train apart
+// differentiated once, as the mean of all towers' losses by samples. StepNodes::zeros has what
+// towers without samples would contribute, numbers of samples among it. Towers that train apart
 // cannot have such layers, and those of several processes need samples in every form.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 

@@ -49,36 +49,36 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches) {
   for (const NamedOutput& metric : tower.metrics) fetches.emplace_back(metric.value);
 }
 
-TrainingStep::TrainingStep(Session& session, const TrainingForm& form,
+TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
                            std::span<const TowerRecord> towers, std::span<const Output> rates,
                            PrepareOptions options, bool keeps_gradients)
     : metrics_(1 + towers[0].metrics.size()),
       rates_(rates.size()),
       types_{towers[0].loss.dtype()},
-      equal_(form.all.equal()),
-      samples_(form.all.samples.begin(), form.all.samples.end()),
+      equal_(nodes.all.equal()),
+      samples_(nodes.all.samples.begin(), nodes.all.samples.end()),
       per_process_(towers.size() * metrics_ + 1) {
   for (const NamedOutput& metric : towers[0].metrics) types_.push_back(metric.value.dtype());
-  std::vector<Fetch> fetches{*form.train_op};
+  std::vector<Fetch> fetches{*nodes.train_op};
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < towers.size(); ++t) {
-    const std::int64_t samples = form.batch.samples[t], rows = form.batch.rows[t];
+    const std::int64_t samples = nodes.batch.samples[t], rows = nodes.batch.rows[t];
     const bool all_count = samples == rows;
-    add_feeds(towers[t], rows, all_count ? std::optional(form.batch.begins[t]) : std::nullopt,
+    add_feeds(towers[t], rows, all_count ? std::optional(nodes.batch.begins[t]) : std::nullopt,
               feeds);
     losses_.push_back(fetches.size());
-    if (form.runs(t)) add_fetches(towers[t], fetches);
+    if (nodes.runs(t)) add_fetches(towers[t], fetches);
   }
-  if (form.of_all_towers) {
+  if (nodes.of_all_towers) {
     of_all_ = fetches.size();
-    fetches.emplace_back(form.of_all_towers);
+    fetches.emplace_back(nodes.of_all_towers);
   }
   const std::size_t inputs = feeds.size();
   for (const Output& rate : rates) feeds.push_back({rate, {}});
-  if (form.request) feeds.push_back({form.request, {}});
-  for (const FeedType& zero : form.zero_feeds()) feeds.push_back(zero);
+  if (nodes.request) feeds.push_back({nodes.request, {}});
+  for (const FeedType& zero : nodes.zero_feeds()) feeds.push_back(zero);
   if (keeps_gradients)
-    for (const Gradient& gradient : form.gradients) {
+    for (const Gradient& gradient : nodes.gradients) {
       if (!gradient.value) continue;
       gradients_.emplace_back(gradient.variable.logical_name(), fetches.size());
       fetches.emplace_back(gradient.value);

@@ -42,22 +42,22 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 
 class TrainingStep {
  public:
-  // Compiles a form of steps for the inputs of `towers`, which are those of the form. `rates` are
+  // Compiles a step for the inputs of `towers`, which are those of its nodes. `rates` are
   // placeholders of the learning rate. `keeps_gradients`: for gradients().
-  TrainingStep(Session& session, const TrainingForm& form, std::span<const TowerRecord> towers,
+  TrainingStep(Session& session, const StepNodes& nodes, std::span<const TowerRecord> towers,
                std::span<const Output> rates, PrepareOptions options = {},
                bool keeps_gradients = false);
 
   // Whether it has inputs on GPUs. Without any there is nothing to stage.
   bool stages() const { return stages_; }
-  // `inputs`: all fields of the first tower, then of the next, with the rows of the form. One
+  // `inputs`: all fields of the first tower, then of the next, with the rows of a batch. One
   // thread may stage while another runs, as CompiledStep::stage. Neither allocates anything, but
   // for a trace. Returns none, and looks at nothing, if there is nothing to stage.
   StagedFeeds stage(std::span<const Tensor> inputs, std::stop_token stop = {});
   // With the inputs that were staged. `rate` is fed to the placeholders, if there are any.
   void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
            RunOptions options = {});
-  // Feeds a number above 0 to TrainingForm::request from the next run on.
+  // Feeds a number above 0 to StepNodes::request from the next run on.
   void request(int number) { request_ = number; }
   // The largest that was fed in the last run in any process; 0 if there is one process.
   int requested() const;
@@ -65,7 +65,7 @@ class TrainingStep {
   // all have as many, it is tower_mean().
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
-  // Of the last run: TrainingForm::gradients, by the logical names of variables.
+  // Of the last run: StepNodes::gradients, by the logical names of variables.
   std::vector<NamedTensor> gradients() const;
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
@@ -81,7 +81,7 @@ class TrainingStep {
   bool equal_;                       // all towers of all processes have as many samples
   std::vector<double> samples_;      // of the towers of all processes
   std::vector<std::size_t> losses_;  // fetches, by tower of this process
-  std::size_t of_all_ = 0;           // the fetch of TrainingForm::of_all_towers; 0: there is none
+  std::size_t of_all_ = 0;           // the fetch of StepNodes::of_all_towers; 0: there is none
   std::size_t per_process_;          // so many values of it
   int request_ = 0;
   // Only if there are more than the inputs: those, rates and zeros. Of a run; and to be staged.

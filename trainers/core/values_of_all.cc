@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// TrainingForm::of_all_towers.
+// StepNodes::of_all_towers.
 Output losses_of_all(Graph& graph, std::span<const TowerRecord> towers, Output request) {
   std::vector<Output> values;
   for (const TowerRecord& tower : towers) {
@@ -29,9 +29,9 @@ void add_values_of_all(Graph& graph, TrainingGraph& built) {
   const HostScope on(graph, built.towers[0].device);  // messages are memory of hosts
   const Output request = placeholder(graph, "request", DType::kF64, {});
   const Output values = losses_of_all(graph, built.towers, request);
-  for (TrainingForm& form : built.forms) {
-    form.of_all_towers = values;
-    form.request = request;
+  for (StepNodes& step : built.steps) {
+    step.of_all_towers = values;
+    step.request = request;
   }
 }
 

@@ -4,8 +4,8 @@
 
 namespace belfry {
 
-// For one of several processes: fills TrainingForm::of_all_towers and TrainingForm::request of each
-// form.
+// For one of several processes: fills StepNodes::of_all_towers and StepNodes::request of each
+// step.
 void add_values_of_all(Graph& graph, TrainingGraph& built);
 
 }  // namespace belfry

@@ -299,7 +299,7 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
 
 int fused_updates(Trainer& trainer) {
   const TrainingGraph& built = trainer.built();
-  const TrainingStep step(trainer.session(), built.forms[0], built.towers, built.learning_rates);
+  const TrainingStep step(trainer.session(), built.steps[0], built.towers, built.learning_rates);
   return static_cast<int>(std::ranges::count(step.plan()->nodes, &kFusedUpdate, &PlanNode::op));
 }
 

@@ -66,15 +66,15 @@ std::vector<std::string> plan_texts(Uneven uneven, const Model& model = smooth_m
               .optimizer = sgd(0.1)});
   Session session(graph, {.device_count = {{"CPU", 4}}});
   std::vector<std::string> texts;
-  for (const TrainingForm& form : built.forms) {
+  for (const StepNodes& nodes : built.steps) {
     std::vector<FeedType> feeds;
     for (std::size_t t = 0; t < 4; ++t)
       for (const Output& input : built.towers[t].inputs) {
         feeds.push_back({input, input.shape()});
-        feeds.back().shape[0] = form.batch.rows[t];
+        feeds.back().shape[0] = nodes.batch.rows[t];
       }
-    for (const FeedType& zero : form.zero_feeds()) feeds.push_back(zero);
-    const Fetch train[] = {*form.train_op};
+    for (const FeedType& zero : nodes.zero_feeds()) feeds.push_back(zero);
+    const Fetch train[] = {*nodes.train_op};
     const CompiledStep& step = session.prepare(train, feeds);
     texts.emplace_back();
     for (const PlanNode& node : step.plan()->nodes)

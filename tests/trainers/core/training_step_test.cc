@@ -24,7 +24,7 @@ std::unique_ptr<Trainer> trainer_on(std::vector<DeviceSpec> devices, const Datas
 
 TrainingStep step_of(Trainer& trainer, std::size_t form) {
   const TrainingGraph& built = trainer.built();
-  return {trainer.session(), built.forms[form], built.towers, built.learning_rates};
+  return {trainer.session(), built.steps[form], built.towers, built.learning_rates};
 }
 
 // Fields of both towers, of so many rows.
