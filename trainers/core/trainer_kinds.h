@@ -24,7 +24,7 @@ struct TrainerKind {
   // Called before `combine`: makes choices that the options leave open (--allreduce=auto).
   // Returns lines about them for people; "" if none was left.
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
-  // Combines the towers' gradients, as ReduceOptions ask for. Called once per form of steps. The
+  // Combines the towers' gradients, as ReduceOptions ask for. Called once per form of batches. The
   // results are then clipped and applied (build_training_graph()). Such kinds take --uneven=pad,
   // --uneven=weight, --tower_weights, --clip_norm and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
