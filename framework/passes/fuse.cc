@@ -3,7 +3,6 @@
 // memory and brings its results there; together they take one pass. A node that comes after a write
 // of a variable is left alone. A fusion would make more reads wait for that write, and so bind them
 // to another version.
-#include <algorithm>
 #include <utility>
 
 #include "belfry/framework/passes/passes.h"

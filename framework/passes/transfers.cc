@@ -2,7 +2,6 @@
 // in the same memory needs none, but its launches wait for the tensor. As a node a crossing has its
 // place: the schedule orders it, the memory plan gives it room, and reports count its bytes. A
 // tensor goes to a device once, however many nodes read it there.
-#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>

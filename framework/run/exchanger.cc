@@ -1,7 +1,6 @@
 #include "belfry/framework/run/exchanger.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/run/cpu_executor.h"

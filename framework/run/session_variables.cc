@@ -1,6 +1,5 @@
 // The first values of a session's variables.
 #include <optional>
-#include <utility>
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/placement/placer.h"

@@ -50,7 +50,7 @@ CompiledStep::State::Executor::Executor(std::shared_ptr<const Plan> plan, State&
                : std::make_unique<GpuExecutor>(linked, run, step.runtime, step.staging_)),
       cpus(linked, run, step.runtime, gpus.get()),
       exchanger(linked, run, cpus, gpus.get()),
-      work([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
+      body([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
 }
 
 std::unique_ptr<CompiledStep::State::Executor> CompiledStep::State::link(
@@ -107,7 +107,7 @@ void CompiledStep::State::run(StagedFeeds staged, std::span<const Tensor> feeds,
 
 void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
                                   RunOptions options) {
-  auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();
   catch_up();
@@ -128,7 +128,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   Processes* const processes = exchanger.needed() ? runtime.processes : nullptr;
   exchanger.begin();
   if (processes) processes->begin(exchanger);
-  pool().run(linked.threads(), work, linked.spin, linked.workers);
+  pool().run(linked.threads(), body, linked.spin, linked.workers);
   exchanger.end();
   if (processes) processes->wait();
   check_failure();
@@ -186,7 +186,7 @@ void CompiledStep::State::set_feeds(std::span<const Tensor> feeds) {
 }
 
 void CompiledStep::State::make_connections() {
-  auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
   if (!gpus || !gpus->ranks()) return;
   const std::function<void(int thread)> connect = gpus->ranks()->begin();
   if (!connect) return;
@@ -203,7 +203,7 @@ void CompiledStep::State::make_connections() {
 }
 
 void CompiledStep::State::capture() {
-  auto& [linked, run, gpus, cpus, exchanger, work] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
   run.rebase();
   pool().run(linked.threads(), [&](int thread) {
     if (thread >= linked.workers) gpus->capture(thread);

@@ -24,7 +24,7 @@ struct CompiledStep::State {
     std::unique_ptr<GpuExecutor> gpus;  // null if the plan has no work for them
     CpuExecutor cpus;
     Exchanger exchanger;
-    std::function<void(int)> work;  // of a thread in a run
+    std::function<void(int)> body;  // of a thread in a run
   };
 
   // In a dry run nothing is linked. `into`: memory of the host for fetches, instead of tensors;

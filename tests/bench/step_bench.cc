@@ -110,7 +110,7 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
        .combine = [&](const GradientTable& gradients,
                       const ReduceOptions& how) { return strategy->reduce(gradients, how); },
        .optimizer = work.optimizer});
-  std::vector<Fetch> fetches{*made->built.forms[0].train_op};
+  std::vector<Fetch> fetches{*made->built.steps[0].train_op};
   std::vector<FeedType> feeds;
   std::mt19937 random(1);
   for (const TowerRecord& tower : made->built.towers) {
