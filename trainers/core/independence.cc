@@ -70,7 +70,8 @@ std::string of_sums(const TrainerOptions& options, const TrainerKind& kind) {
     return cat("the trainer ", kind.name,
                kind.combines() ? " does not promise the bits of one tower"
                                : " updates by each tower's gradients");
-  const std::string& name = options.aggregation.allreduce;
+  const AggregationOptions& how = options.aggregation;
+  const std::string& name = how.unused_allreduce.empty() ? how.allreduce : how.unused_allreduce;
   if (name.empty()) return "";
   const std::unique_ptr<Strategy> strategy = make_strategy(name);
   for (const int towers : {2, 4, 8})

@@ -32,6 +32,9 @@ struct StepRange {
 struct AggregationOptions {
   // An AllReduceSpec; of Trainer::options(), what "auto" chose.
   std::string allreduce = "collective";
+  // Another one, which was asked for and has no use on one device; more devices would combine by
+  // it. So k_dependence() goes by it.
+  std::string unused_allreduce = {};
   AutoOptions choice = {};     // of "auto"
   int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
   int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none

@@ -68,6 +68,25 @@ TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
         << flag;
 }
 
+TEST_F(TrainTest, SaysOfOneDeviceThatOthersWouldNotCombineCanonically) {
+  const auto because = [&](const std::string& devices, const std::string& strategy) {
+    const TrainResult result =
+        run_train({"--dry_run", "--shards=8", "--global_batch_size=16", "--devices=" + devices,
+                   "--allreduce=" + strategy, "--json=" + json_.string()});
+    EXPECT_EQ(result.code, 0) << result.error;
+    EXPECT_EQ(report()["k_independent"], report()["k_dependent_because"].is_null());
+    return report()["k_independent"] ? "" : report()["k_dependent_because"].get<std::string>();
+  };
+  for (const std::string devices : {"cpu:1", "cpu:2"}) {
+    for (const std::string strategy : {"collective", "naive", "shuffle", "auto"})
+      EXPECT_EQ(because(devices, strategy), "") << devices << " " << strategy;
+    for (const std::string strategy : {"ring", "collective:64k:ring", "ring#2"})
+      EXPECT_EQ(because(devices, strategy),
+                "the strategy " + strategy + " does not add in the order of the canonical sum")
+          << devices;
+  }
+}
+
 TEST_F(TrainTest, WarnsWhereARunGoesOnWithAnotherNumberOfShards) {
   const std::string saved = path(".checkpoint");
   const auto run = [&](std::vector<std::string> flags) {
