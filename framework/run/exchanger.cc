@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/describe_with_forward.h"
 #include "belfry/framework/run/cpu_executor.h"
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/framework/run/gpu_executor.h"
@@ -28,13 +29,6 @@ std::string told_to_others(const std::exception_ptr& error) {
   } catch (...) {
   }
   return "a step has failed there";
-}
-
-// The lines of gradients all ask for gradients, so that of the forward node comes first.
-std::string computes(const Node& node) {
-  const Node* const forward = node.origin().forward;
-  return cat("computes ", forward ? cat("a gradient of ", forward->describe(), ", ") : "",
-             node.describe());
 }
 
 }  // namespace
@@ -83,7 +77,8 @@ Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
 std::string Exchanger::doing() const {
   if (connects_) return "connects its GPUs";
   if (under_way_) return cat("sends and receives ", linked_.node_of(under_way_).describe());
-  if (const LaunchIndex launch = cpus_.running()) return computes(linked_.node_of(launch));
+  if (const LaunchIndex launch = cpus_.running())
+    return cat("computes ", describe_with_forward(linked_.node_of(launch)));
   if (next_ == linked_.exchanges.size()) return ranks_ ? "waits for its GPUs" : "ends its step";
   const Command& next = linked_.exchanges[next_];
   if (next.kind != Kind::kWaitStamp) return "is about to send";

@@ -11,6 +11,7 @@
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/graph/describe_with_forward.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
@@ -142,7 +143,7 @@ std::string Trainer::tower_dependence() const {
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
   for (const TrainingStep& step : training_steps_)
     if (const Node* node = step.plan()->tower_dependent)
-      return cat(node->describe(), " takes the whole batch of its tower");
+      return cat(describe_with_forward(*node), " takes the whole batch of its tower");
   return "";
 }
 
