@@ -43,12 +43,12 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
-// What f() throws names the flag.
-template <class F>
+// What f() throws names the flag, as an error of this type.
+template <class Named = Error, class F>
 auto naming(const std::string& written, const F& f) try {
   return f();
 } catch (const Error& error) {
-  std::throw_with_nested(Error(cat(written, ": ", error.what())));
+  std::throw_with_nested(Named(cat(written, ": ", error.what())));
 }
 
 class SaveForFlag final : public SaveCheckpoint {
@@ -60,7 +60,7 @@ class SaveForFlag final : public SaveCheckpoint {
   }
   const std::string& written() const { return written_; }
   void setup(Trainer& trainer) override {
-    naming(written_, [&] { SaveCheckpoint::setup(trainer); });
+    naming<FlagError>(written_, [&] { SaveCheckpoint::setup(trainer); });
   }
   void after_epoch(Trainer& trainer, const StepInfo& info) override {
     naming(written_, [&] { SaveCheckpoint::after_epoch(trainer, info); });
@@ -86,8 +86,8 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
   options.callbacks = run.callbacks();
   std::shared_ptr<SaveForFlag> save;
   if (!flags.files.save_checkpoint.empty()) {
-    save = naming(cat("--save_checkpoint=", flags.files.save_checkpoint),
-                  [&] { return std::make_shared<SaveForFlag>(flags); });
+    save = naming<FlagError>(cat("--save_checkpoint=", flags.files.save_checkpoint),
+                             [&] { return std::make_shared<SaveForFlag>(flags); });
     options.callbacks.push_back(save);
   }
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));

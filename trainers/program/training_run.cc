@@ -64,7 +64,9 @@ void TrainingRun::take_directory(const TrainFlags& flags) {
   try {
     directory_ = std::make_unique<RunDirectory>(flags.run.directory);
   } catch (const IoError& error) {
-    throw IoError(cat("--run_dir=", flags.run.directory, ": ", error.what()));
+    throw FlagError(cat("--run_dir=", flags.run.directory, ": ", error.what()));
+  } catch (const Error& error) {
+    throw Error(cat("--run_dir=", flags.run.directory, ": ", error.what()));
   }
   if (flags.run.resume != "never" || directory_->is_empty()) return;
   require<FlagError>(flags.files.overwrite, "--resume=never: ", directory_->path(),

@@ -24,8 +24,9 @@ namespace belfry {
 class TrainingRun {
  public:
   // Takes the run directory, if there is to be one, and finds the newest checkpoint. Of several
-  // processes rank 0 alone takes it; the others read. Throws FlagError for what `flags` must not do
-  // to the run that is there.
+  // processes rank 0 alone takes it; the others read. Throws FlagError for a directory that
+  // cannot be taken, and for what `flags` must not do to the run that is there; Error if another
+  // process has it.
   TrainingRun(const TrainFlags& flags, Console& console);
   ~TrainingRun();
 

@@ -73,9 +73,9 @@ RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
     made_.push_back(folder);
   files_.create_directory(path_);
   lock_ = files_.lock(path_of(kRunLock));
-  require<IoError>(lock_ != nullptr, path_,
-                   " is the run directory of a program that is running; wait for its end, or name "
-                   "another directory");
+  require<Error>(lock_ != nullptr, path_,
+                 " is the run directory of a program that is running; wait for its end, or name "
+                 "another directory");
   const std::vector<std::string> names = files_.list(path_);
   const auto has = [&](std::string_view name) { return std::ranges::count(names, name) > 0; };
   const bool has_run = has(kConfigFile) || has(kCheckpoints);

@@ -30,8 +30,8 @@ inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 // One process has it at a time.
 class RunDirectory {
  public:
-  // Makes the folder, or takes the one that is there, and locks it. Throws IoError if another
-  // process has it, if it cannot be written, or if it holds something and no run.
+  // Makes the folder, or takes the one that is there, and locks it. Throws IoError if it
+  // cannot be written, or if it holds something and no run, and Error if another process has it.
   explicit RunDirectory(const std::string& path, FileSystem& files = local_file_system());
   // Removes the folders that it made, if nothing is in them: a start that is refused leaves
   // nothing.

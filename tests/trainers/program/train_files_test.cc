@@ -68,8 +68,9 @@ TEST_F(TrainTest, RestoresWhatOtherTrainersAndDevicesSaved) {
 
 TEST(Train, RefusesCheckpointsBeforeTheDataAreRead) {
   const TrainResult save = run_train({"--save_checkpoint=/no/such/folder/c"}, unreadable_recipe());
-  EXPECT_EQ(save.code, 1);
-  EXPECT_THAT(save.error, HasSubstr("/no/such/folder"));
+  EXPECT_EQ(save.code, 2);
+  EXPECT_THAT(save.error, HasSubstr("error: --save_checkpoint=/no/such/folder/c: cannot save a "
+                                    "checkpoint at /no/such/folder/c: /no/such/folder does not"));
   const TrainResult restore =
       run_train({"--restore_checkpoint=/no/such/checkpoint"}, unreadable_recipe());
   EXPECT_EQ(restore.code, 1);
@@ -98,7 +99,7 @@ TEST_F(TrainTest, AsksBeforeItSavesOverAnotherModel) {
   adams.optimizer = adam(1e-3);
   EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0);
   const TrainResult refused = run_train({"--max_steps=1", save});
-  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error,
               AllOf(HasSubstr(path(".checkpoint") + " holds a checkpoint of another"),
                     HasSubstr("--save_checkpoint=" + path(".checkpoint") + ": "),

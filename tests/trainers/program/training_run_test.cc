@@ -411,15 +411,21 @@ TEST_F(TrainingRunTest, RefusesWhatIsNoRunDirectory) {
   std::filesystem::create_directories(directory_);
   std::ofstream(directory_ + "/thesis.tex") << "text";
   const TrainResult refused = start();
-  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, HasSubstr("error: --run_dir=" + directory_ + ": "));
   EXPECT_THAT(refused.error, HasSubstr("holds files, but no run"));
   EXPECT_THAT(local_file_system().list(directory_), ElementsAre("thesis.tex"));
+  const std::string in_file = directory_ + "/thesis.tex/run";
+  const TrainResult none = run_train({"--run_dir=" + in_file}, unreadable_recipe());
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.error, HasSubstr("error: --run_dir=" + in_file + ": "));
 }
 
 TEST_F(TrainingRunTest, IsOneProgramsAtATime) {
   const RunDirectory taken(directory_);
   const TrainResult refused = start();
   EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, HasSubstr("error: --run_dir=" + directory_ + ": "));
   EXPECT_THAT(refused.error, HasSubstr("is the run directory of a program that is running"));
 }
 
