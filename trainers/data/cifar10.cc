@@ -119,6 +119,11 @@ void append(const Record& record, CifarImages& to) {
   to.labels.push_back(std::to_integer<std::uint8_t>(record[0]));
 }
 
+// A record that the file ends in.
+BadRecord cut_off(const std::string& name, std::uint64_t offset, std::size_t found) {
+  return {name, offset, cat("expected ", sizeof(Record), " bytes, found ", found, " to the end")};
+}
+
 // Of a file that is there packed and unpacked, the latter.
 std::vector<std::string> cifar_files(FileSystem& files, const std::string& folder, bool train) {
   const std::string begin = train ? "data_batch_" : "test_batch";
@@ -158,10 +163,17 @@ std::unique_ptr<Dataset> load_cifar(const RunDirs& dirs, bool train) {
   const std::vector<std::string> paths = cifar_files(files, dirs.data_dir, train);
   BadRecords bad(dirs.bad_records);
   CifarImages images;
-  for (const std::string& path : paths) read_cifar(*files.open(path), path, bad, images);
+  std::vector<std::string> empty;
+  for (const std::string& path : paths) {
+    const auto seen = [&] { return std::ssize(images.labels) + bad.count(); };
+    const std::int64_t before = seen();
+    read_cifar(*files.open(path), path, bad, images);
+    if (seen() == before) empty.push_back(path);
+  }
   require<IoError>(
       !images.labels.empty(), join(paths),
       ": no images; get the files again, or name another folder (the option data_dir)");
+  for (const std::string& path : empty) bad.note(cut_off(path, 0, 0));
   std::string description = cat("CIFAR-10, ", images.labels.size(), train ? " training" : " test",
                                 " images from ", join(paths));
   BadRecordCount left_out = bad.left_out();
@@ -195,8 +207,7 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
     if (got == 0) return;
     const auto label = std::to_integer<int>(record[0]);
     if (got < sizeof record) {
-      bad.note(BadRecord(name, offset,
-                         cat("expected ", sizeof record, " bytes, found ", got, " to the end")));
+      bad.note(cut_off(name, offset, got));
       return;
     }
     if (label >= kCifarClasses) {

@@ -22,6 +22,7 @@ inline constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;  // pixels; r
 // With dirs.data_dir, from the files of CIFAR-10's binary version in it, gzipped (.bin.gz) or not:
 // all data_batch_*.bin that are there for training, test_batch.bin for tests. They are read when
 // samples are first needed; that throws NotFound or IoError naming file, offset and what is wrong.
+// A file without a byte is a bad record.
 // Without, generated_images(): 10000 for training, 2000 others for tests.
 std::unique_ptr<Dataset> cifar10(const RunDirs& dirs, bool train);
 

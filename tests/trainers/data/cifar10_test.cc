@@ -148,6 +148,22 @@ TEST(Cifar10, LeavesOutAsManyBadRecordsAsItMay) {
             HasSubstr("2 were left out before it")));
 }
 
+TEST(Cifar10, TakesAnEmptyFileBesideOthersForABadRecord) {
+  for (const bool packed : {false, true}) {
+    const TemporaryFolder folder;
+    folder.write("data_batch_1.bin", records({1, 2}));
+    const std::string path = packed ? folder.write("data_batch_2.bin.gz", gzip({}))
+                                    : folder.write("data_batch_2.bin", {});
+    EXPECT_THAT(message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
+                AllOf(HasSubstr(path + ": bad record at byte 0: expected 3073 bytes, found 0 to "
+                                       "the end; mend the file"),
+                      EndsWith("(the option bad_records, skip:N)")));
+    const auto data = data::cifar10({folder.path(), {.most = 1}}, true);
+    EXPECT_EQ(data->size(), 2);
+    EXPECT_EQ(data->left_out().records, 1);
+  }
+}
+
 // Bytes that packing cannot shrink, so that records lie where one expects them.
 Bytes noisy_records(int count) {
   Bytes bytes = records(std::vector<int>(static_cast<std::size_t>(count), 1));
