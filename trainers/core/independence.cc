@@ -136,7 +136,8 @@ std::string Trainer::tower_dependence() const {
   for (const std::string& because :
        {of_powers(*this), of_batches(batches_.forms(), options_.shards)})
     if (!because.empty()) return because;
-  if (options_.batches.uneven == Uneven::kPad && batches_.forms().size() > 1)
+  if (options_.batches.uneven == Uneven::kPad &&
+      batches_.forms().back().total() < batches_.global_batch())
     return "uneven=pad fills up the last batch of an epoch, in a way that depends on the devices";
   if (options_.precision == Precision::kF16) return "f16 scales the loss";
   const Output loss = built_.towers[0].loss;

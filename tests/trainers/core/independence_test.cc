@@ -302,6 +302,9 @@ TEST(Independence, IsLostByBatchesThatDoNotDivide) {
   EXPECT_THAT(because({.devices = 1, .samples = 48, .batches = {.uneven = Uneven::kPad}}),
               HasSubstr("uneven=pad"))
       << "one tower takes 16 samples, of two the last one none";
+  EXPECT_THAT(because({.devices = 1, .samples = 16, .batches = {.uneven = Uneven::kPad}}),
+              HasSubstr("uneven=pad"))
+      << "the last batch is the only one";
   EXPECT_EQ(because({.devices = 1, .samples = 64, .batches = {.uneven = Uneven::kPad}}), "");
   EXPECT_THAT(because({.devices = 2, .batches = {.tower_weights = {3, 1}}}),
               HasSubstr("(24 + 8) does not divide into 8 equal shards"));
