@@ -25,7 +25,9 @@ BadRecordPolicy parse_bad_records(std::string_view text) {
 BadRecord::BadRecord(std::string file, std::uint64_t offset, std::string_view reason,
                      LostWithRecord lost)
     : IoError(cat(file, ": bad record at byte ", offset, ": ", reason,
-                  lost == LostWithRecord::kRestOfFile
+                  lost == LostWithRecord::kWholeFile
+                      ? "; the whole file is lost, however many records it has"
+                  : lost == LostWithRecord::kRestOfFile
                       ? "; the rest of the file is lost from there on, however many records it has"
                       : "")),
       file_(std::move(file)),
@@ -52,8 +54,9 @@ void BadRecords::note(const BadRecord& record) {
                   " left out before it; mend the file, or let more be left out (the option ",
                   "bad_records, skip:N)"));
   noted_.insert(place);
-  if (record.lost() == LostWithRecord::kRestOfFile)
-    rests_.push_back(cat(record.file(), " from byte ", record.offset()));
+  if (record.lost() != LostWithRecord::kNothing)
+    rests_.push_back(cat(record.file(), " from byte ",
+                         record.lost() == LostWithRecord::kWholeFile ? 0 : record.offset()));
   log_warning(record.what(), "; left out, ", before + 1, " of at most ", policy_.most);
 }
 

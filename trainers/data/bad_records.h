@@ -22,10 +22,10 @@ struct BadRecordPolicy {
 BadRecordPolicy parse_bad_records(std::string_view text);
 
 // What is lost with a bad record. Where nobody knows where the next one begins, that is the rest of
-// its file, however many records it has.
-enum class LostWithRecord { kNothing, kRestOfFile };
+// its file, however many records it has; where those before it may be wrong, too, the whole file.
+enum class LostWithRecord { kNothing, kRestOfFile, kWholeFile };
 
-// "FILE: bad record at byte OFFSET: REASON", and that the rest of the file is lost, if it is. The
+// "FILE: bad record at byte OFFSET: REASON", and that the file, or its rest, is lost, if it is. The
 // offset is in the unpacked data.
 class BadRecord : public IoError {
  public:

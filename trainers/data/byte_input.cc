@@ -87,7 +87,8 @@ class GzipInput final : public ByteInput {
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
       damaged("corrupt at",
               cat(": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense",
-                  "; data before it may be wrong, too"));
+                  "; data before it may be wrong, too"),
+              /*taints=*/true);
     between_members_ = code == Z_STREAM_END;
   }
 
@@ -106,8 +107,9 @@ class GzipInput final : public ByteInput {
     return true;
   }
 
-  [[noreturn]] void damaged(std::string_view what, std::string_view why) const {
-    throw DamagedInput(name_, cat(what, " byte ", blocks_.position(), why), done_);
+  [[noreturn]] void damaged(std::string_view what, std::string_view why,
+                            bool taints = false) const {
+    throw DamagedInput(name_, cat(what, " byte ", blocks_.position(), why), done_, taints);
   }
 
   FileBlocks& blocks_;
@@ -119,8 +121,9 @@ class GzipInput final : public ByteInput {
 
 }  // namespace
 
-DamagedInput::DamagedInput(const std::string& name, std::string reason, std::size_t read)
-    : IoError(cat(name, ": ", reason)), reason_(std::move(reason)), read_(read) {}
+DamagedInput::DamagedInput(const std::string& name, std::string reason, std::size_t read,
+                           bool taints)
+    : IoError(cat(name, ": ", reason)), reason_(std::move(reason)), read_(read), taints_(taints) {}
 
 FileBlocks::FileBlocks(ReadableFile& file) : file_(file), block_(kFileBlock) {}
 

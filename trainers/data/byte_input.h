@@ -36,14 +36,18 @@ class FileBlocks {
 // Gzip data that are truncated, corrupt or followed by something else: "NAME: REASON".
 class DamagedInput : public IoError {
  public:
-  DamagedInput(const std::string& name, std::string reason, std::size_t read);
+  DamagedInput(const std::string& name, std::string reason, std::size_t read, bool taints);
   const std::string& reason() const { return reason_; }
   // How many bytes the call that throws had read before.
   std::size_t read() const { return read_; }
+  // Whether all that was read of the file may be wrong, too: of corrupt data nobody knows where
+  // they begin to be wrong, as the checksum is at their end.
+  bool taints() const { return taints_; }
 
  private:
   std::string reason_;
   std::size_t read_;
+  bool taints_;
 };
 
 // The unpacked bytes of a file, in order.

@@ -193,15 +193,20 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
     to.labels.reserve(to.labels.size() + more);
   }
   const auto most = static_cast<std::size_t>(host_memory()) / 2 / sizeof(Record);
+  const std::size_t before = to.labels.size();
   Record record;
   for (std::uint64_t offset = 0;; offset += sizeof record) {
     std::size_t got = 0;
     try {
       got = input->read(record);
     } catch (const DamagedInput& damage) {
+      if (damage.taints()) {
+        to.labels.resize(before);
+        to.pixels.resize(before * kImageBytes);
+      }
       bad.note(BadRecord(
           name, offset, cat(damage.reason(), ", behind ", offset / sizeof record, " whole records"),
-          LostWithRecord::kRestOfFile));
+          damage.taints() ? LostWithRecord::kWholeFile : LostWithRecord::kRestOfFile));
       return;
     }
     if (got == 0) return;

@@ -34,8 +34,9 @@ struct CifarImages {
 
 // Adds the images of a file: records of a label, then the planes of red, green and blue, 3073 bytes
 // each. A label above 9 and a record that the file ends in are bad records, as is the rest of gzip
-// data from the record on in which they are damaged. Throws as BadRecords::note() does, and IoError
-// for more images than this machine's memory can hold.
+// data from the record on in which they are cut off, and the whole of those that are corrupt.
+// Throws as BadRecords::note() does, and IoError for more images than this machine's memory can
+// hold.
 void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to);
 
 }  // namespace belfry::data

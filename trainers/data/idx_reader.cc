@@ -118,7 +118,7 @@ class RowReader {
         reason_ = cat("trailing bytes from", end, ": expected the end after ", got,
                       " values of shape ", declared_);
     } catch (const DamagedInput& damage) {
-      got += damage.read();
+      got = damage.taints() ? 0 : got + damage.read();
       reason_ = damage.reason();
     }
     return got;

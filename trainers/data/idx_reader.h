@@ -23,9 +23,9 @@ Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank);
 // The same of the content of a file.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
 // The same, but what is truncated, corrupt or trailing is one bad record, with which the rest of
-// the file is lost: the result has the rows (of dimension 0) in front of it. Throws as
-// BadRecords::note() does, too. `check` is given the shape that the header declares, before the
-// values are read, and throws if it is of no use.
+// the file is lost: the result has the rows (of dimension 0) in front of it, or none if gzip data
+// are corrupt (DamagedInput::taints). Throws as BadRecords::note() does, too. `check` is given the
+// shape that the header declares, before the values are read, and throws if it is of no use.
 Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank, BadRecords& bad,
                  const std::function<void(const Shape&)>& check = {});
 // The shape that the header declares.

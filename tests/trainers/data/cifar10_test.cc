@@ -211,18 +211,24 @@ TEST(Cifar10, KeepsAllRecordsInFrontOfWhatFollowsGzipData) {
             cat("1 bad record and the rest of ", path, " from byte ", 6 * kRecord));
 }
 
-TEST(Cifar10, SaysThatRecordsInFrontOfCorruptDataMayBeWrong) {
+TEST(Cifar10, UsesNoRecordInFrontOfCorruptDataAsItMayBeWrong) {
   const TemporaryFolder folder;
   Bytes packed = gzip(noisy_records(6));
   packed[packed.size() - 8] ^= std::byte{1};  // of the checksum
-  folder.write("data_batch_1.bin.gz", packed);
+  const std::string path = folder.write("data_batch_1.bin.gz", packed);
+  folder.write("data_batch_0.bin", records({4, 5}));
   EXPECT_THAT(
       message_of<IoError>([&] { data::cifar10({folder.path()}, true)->size(); }),
       AllOf(
+          HasSubstr(cat(path, ": bad record at byte ", 5 * kRecord, ": corrupt at byte ")),
+          HasSubstr("; the whole file is lost, however many records it has"),
           HasSubstr("found: incorrect data check; data before it may be wrong, too, behind 5 whole "
                     "records"),
           EndsWith("(the option bad_records, skip:N)")));
-  EXPECT_EQ(data::cifar10({folder.path(), {.most = 1}}, true)->size(), 5);
+  const auto data = data::cifar10({folder.path(), {.most = 1}}, true);
+  ASSERT_EQ(data->size(), 2);
+  EXPECT_EQ(gather_tensors(*data, std::vector<std::int64_t>{1})[1].data<std::int32_t>()[0], 5);
+  EXPECT_EQ(data->left_out().str(), cat("1 bad record and the rest of ", path, " from byte 0"));
 }
 
 TEST(Cifar10, NamesTheFilesThatAFolderLacksAndWhatIsCorrupt) {
