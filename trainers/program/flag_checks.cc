@@ -122,21 +122,17 @@ class FlagChecks {
       if (given(other)) refuse(written(other));
   }
 
-  // Throws FlagError if the spec of --allreduce is malformed.
-  void keep_unused_strategy() {
-    const std::string spec = underscores_in_names(aggregation_.allreduce);
-    as_flag(written("--allreduce"), [&] {
-      if (!parse_all_reduce_spec(spec).is_auto()) aggregation_.unused_allreduce = spec;
-    });
-  }
-
   // One device has nothing to combine, so what says how is left out. No error, as it would end
   // every sweep over numbers of devices.
   void leave_out_combining() {
     if (trainer_.devices.size() != 1 || flags_.group.processes > 1 || given("--trainer") ||
         flags_.inspection.check_equivalence > 0)
       return;
-    if (given("--allreduce")) keep_unused_strategy();
+    if (given("--allreduce"))
+      as_flag(written("--allreduce"), [&] {
+        const std::string spec = underscores_in_names(aggregation_.allreduce);
+        if (!parse_all_reduce_spec(spec).is_auto()) aggregation_.unused_allreduce = spec;
+      });
     const std::pair<const char*, bool> combining[] = {
         {"--allreduce", true},
         {"--gradient_repacking", aggregation_.gradient_repacking > 0},

@@ -333,7 +333,8 @@ std::vector<Told> told_changes() {
        decaying_recipe(),
        two,
        {"--devices=cpu:1"},
-       "there were 2 devices and are now 1, and bits depend on that: AddN 'tower0/gradients/fc0/W"},
+       "there were 2 devices and are now 1, and bits depend on that: a gradient of Read "
+       "'fc0/W/read'"},
       {"a loss that is no mean",
        summing_recipe(),
        two,
