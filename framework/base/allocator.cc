@@ -99,8 +99,8 @@ void MemoryBlock::load(std::byte* to, std::size_t first, std::size_t count) cons
   if (allocator_) allocator_->copy(to, data_ + first, count);
 }
 
-void MemoryBlock::store(const std::byte* from) const {
-  if (allocator_) allocator_->copy(data_, from, bytes_);
+void MemoryBlock::store(const std::byte* from, std::size_t first, std::size_t count) const {
+  if (allocator_) allocator_->copy(data_ + first, from, count);
 }
 
 void MemoryBlock::reset() noexcept {

@@ -79,9 +79,10 @@ class MemoryBlock {
   bool on_host() const { return !allocator_ || allocator_->on_host(); }
   // All of it, to or from memory of the host or of another device.
   void load(std::byte* to) const { load(to, 0, bytes_); }
-  void store(const std::byte* from) const;
+  void store(const std::byte* from) const { store(from, 0, bytes_); }
   // The `count` bytes from `first` on.
   void load(std::byte* to, std::size_t first, std::size_t count) const;
+  void store(const std::byte* from, std::size_t first, std::size_t count) const;
   void reset() noexcept;
 
  private:

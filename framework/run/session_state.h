@@ -46,7 +46,7 @@ class SharedParts {
 
  private:
   void publish(const Node& variable, std::uint64_t place, std::size_t first, std::size_t bytes);
-  // To `whole`, where the part of this process is already.
+  // Leaves the part of this process alone.
   void fetch(const Node& variable, const Cuts& cuts, Tensor& whole) const;
 
   const Graph& graph_;

@@ -47,10 +47,15 @@ Tensor SharedParts::whole_of(Variable variable, const Tensor& own) const {
 
 void SharedParts::update(const Node& variable, const Node& gathered) const {
   const MemoryBlock& memory = variables_.memory_of(variable);
+  const Cuts& cuts = gathered.options<AssignGatheredOptions>().cuts;
   Tensor whole(variable.output_type(0).shape, variable.output_type(0).dtype);
-  memory.load(whole.mutable_raw());
-  fetch(variable, gathered.options<AssignGatheredOptions>().cuts, whole);
-  memory.store(whole.raw());
+  fetch(variable, cuts, whole);
+  for (std::size_t r = 0; r + 1 < cuts.size(); ++r) {
+    const WorkRange part = byte_range(variable, cuts, r);
+    // Others may read the own part at this moment.
+    if (r != own_rank(variable))
+      memory.store(whole.raw() + part.begin, at(part.begin), at(part.size()));
+  }
 }
 
 void SharedParts::fetch(const Node& variable, const Cuts& cuts, Tensor& whole) const {
