@@ -41,9 +41,9 @@ class HostAlgorithms final : public Algorithms {
  public:
   explicit HostAlgorithms(bool own_kernels) : own_kernels_(own_kernels) {}
   MatMulAlgorithm matmul(const MatMul&) override { return {.workspace_bytes = 96}; }
-  std::optional<ConvolutionAlgorithm> convolution(const Convolution&) override {
+  std::optional<CudnnAlgorithm> convolution(const Convolution&) override {
     if (own_kernels_) return {};
-    return ConvolutionAlgorithm{.workspace_bytes = 160};
+    return CudnnAlgorithm{.workspace_bytes = 160};
   }
   bool pooling(const Pooling&) override { return !own_kernels_; }
 

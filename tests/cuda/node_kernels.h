@@ -19,10 +19,10 @@ class NotedAlgorithms final : public Algorithms {
     matmuls.push_back(matmul);
     return {.workspace_bytes = 96};
   }
-  std::optional<ConvolutionAlgorithm> convolution(const Convolution& convolution) override {
+  std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) override {
     convolutions.push_back(convolution);
     if (!any_) return {};
-    return ConvolutionAlgorithm{.workspace_bytes = 160};
+    return CudnnAlgorithm{.workspace_bytes = 160};
   }
   bool pooling(const Pooling& pooling) override {
     poolings.push_back(pooling);

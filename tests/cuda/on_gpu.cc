@@ -11,7 +11,7 @@ class OwnKernels final : public Algorithms {
  public:
   explicit OwnKernels(const Node& node) : source_("GPU 0", "a GPU") { source_.serve(node); }
   MatMulAlgorithm matmul(const MatMul& matmul) override { return source_.matmul(matmul); }
-  std::optional<ConvolutionAlgorithm> convolution(const Convolution&) override { return {}; }
+  std::optional<CudnnAlgorithm> convolution(const Convolution&) override { return {}; }
   bool pooling(const Pooling&) override { return false; }
 
  private:

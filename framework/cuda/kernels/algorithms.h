@@ -12,7 +12,7 @@ class Algorithms {
   // Throws DeviceError if cuBLASLt has none.
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
   // Empty if cuDNN has none: then a kernel of ours computes it.
-  virtual std::optional<ConvolutionAlgorithm> convolution(const Convolution& convolution) = 0;
+  virtual std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) = 0;
   // Whether cuDNN computes it.
   virtual bool pooling(const Pooling& pooling) = 0;
 };

@@ -72,17 +72,18 @@ struct Convolution {
   std::string str() const;
 };
 
-struct ConvolutionAlgorithm {
-  int number = 0;  // that cuDNN gives it, of the convolution's kind
+// What cuDNN computes a call by.
+struct CudnnAlgorithm {
+  int number = 0;  // that cuDNN gives it, of a convolution's kind
   std::int64_t workspace_bytes = 0;
   bool deterministic = false;
 
-  bool operator==(const ConvolutionAlgorithm&) const = default;
+  bool operator==(const CudnnAlgorithm&) const = default;
 };
 
 struct ConvolutionCall {
   Convolution convolution;
-  ConvolutionAlgorithm algorithm;
+  CudnnAlgorithm algorithm;
   const void* first;   // x; dy for kGradInput
   const void* second;  // filter; dy for kGradFilter
   void* out;           // y, dx or the gradient of the filter

@@ -7,21 +7,21 @@
 namespace belfry::cuda {
 
 AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution) {
-  const auto fits = [&](const ConvolutionAlgorithm& algorithm) {
+  const auto fits = [&](const CudnnAlgorithm& algorithm) {
     return algorithm.workspace_bytes <= options_.most_workspace_bytes;
   };
   if (options_.deterministic) {
-    for (const ConvolutionAlgorithm& algorithm : source_.ranked(convolution))
+    for (const CudnnAlgorithm& algorithm : source_.ranked(convolution))
       if (algorithm.deterministic && fits(algorithm) && source_.convolves(convolution, algorithm))
         return algorithm;
   } else {
-    for (const ConvolutionAlgorithm& algorithm : source_.measured(convolution))
+    for (const CudnnAlgorithm& algorithm : source_.measured(convolution))
       if (fits(algorithm)) return algorithm;
   }
   return {};
 }
 
-std::optional<ConvolutionAlgorithm> AlgorithmProvider::convolution(const Convolution& convolution) {
+std::optional<CudnnAlgorithm> AlgorithmProvider::convolution(const Convolution& convolution) {
   const std::string what = convolution.str();
   const std::string signature = cat(what, " on ", source_.machine());
   const AlgorithmTable::Choice* choice = table_.find(signature);

@@ -15,11 +15,11 @@ class AlgorithmSource {
   // "NVIDIA H200, cuDNN 9.19.0": what choices hold for.
   virtual std::string machine() const = 0;
   // Those that cuDNN lists, first the one that it takes for the fastest.
-  virtual std::vector<ConvolutionAlgorithm> ranked(const Convolution& convolution) = 0;
+  virtual std::vector<CudnnAlgorithm> ranked(const Convolution& convolution) = 0;
   // Those that it has, in order of measured time.
-  virtual std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution) = 0;
+  virtual std::vector<CudnnAlgorithm> measured(const Convolution& convolution) = 0;
   // Whether cuDNN computes it by an algorithm that it has listed.
-  virtual bool convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm) = 0;
+  virtual bool convolves(const Convolution& convolution, const CudnnAlgorithm& algorithm) = 0;
   // Whether cuDNN computes it.
   virtual bool pools(const Pooling& pooling) = 0;
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
@@ -43,7 +43,7 @@ class AlgorithmProvider final : public Algorithms {
 
   MatMulAlgorithm matmul(const MatMul& matmul) override { return source_.matmul(matmul); }
   // Throws InvalidArgument for a choice of the table that the options do not allow.
-  std::optional<ConvolutionAlgorithm> convolution(const Convolution& convolution) override;
+  std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) override;
   bool pooling(const Pooling& pooling) override;
 
  private:

@@ -24,12 +24,11 @@ AlgorithmTable::Choice parse_choice(const Json& entry) {
   const Json& deterministic = entry.at("deterministic");
   const std::string word = deterministic.str();
   require(word == "true" || word == "false", "\"deterministic\" is ", shown(word));
-  return ConvolutionAlgorithm{
-      .number = static_cast<int>(
-          not_negative(entry, "algorithm", std::numeric_limits<std::int32_t>::max())),
-      .workspace_bytes =
-          not_negative(entry, "workspace_bytes", std::numeric_limits<std::int64_t>::max()),
-      .deterministic = word == "true"};
+  return CudnnAlgorithm{.number = static_cast<int>(not_negative(
+                            entry, "algorithm", std::numeric_limits<std::int32_t>::max())),
+                        .workspace_bytes = not_negative(entry, "workspace_bytes",
+                                                        std::numeric_limits<std::int64_t>::max()),
+                        .deterministic = word == "true"};
 }
 
 }  // namespace

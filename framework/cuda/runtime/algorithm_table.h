@@ -25,7 +25,7 @@ namespace belfry::cuda {
 // Its functions may be called from several threads.
 class AlgorithmTable {
  public:
-  using Choice = std::optional<ConvolutionAlgorithm>;
+  using Choice = std::optional<CudnnAlgorithm>;
 
   // Adds what is in a file of this text. Throws InvalidArgument naming the path, the entry and what
   // is wrong with it; the table is then as it was.

@@ -53,18 +53,16 @@ void Cudnn::get_ready(const Where& where) {
   handle_ = std::move(made);
 }
 
-std::vector<ConvolutionAlgorithm> Cudnn::ranked(const Convolution& convolution,
-                                                const Where& where) {
+std::vector<CudnnAlgorithm> Cudnn::ranked(const Convolution& convolution, const Where& where) {
   return algorithms(convolution, false, where);
 }
 
-std::vector<ConvolutionAlgorithm> Cudnn::measured(const Convolution& convolution,
-                                                  const Where& where) {
+std::vector<CudnnAlgorithm> Cudnn::measured(const Convolution& convolution, const Where& where) {
   return algorithms(convolution, true, where);
 }
 
-std::vector<ConvolutionAlgorithm> Cudnn::algorithms(const Convolution& convolution, bool measured,
-                                                    const Where& where) {
+std::vector<CudnnAlgorithm> Cudnn::algorithms(const Convolution& convolution, bool measured,
+                                              const Where& where) {
   get_ready(where);
   const ConvolutionDescriptors& d = described(convolution, where);
   const auto x = d.x.get(), y = d.y.get();
@@ -171,14 +169,14 @@ void Cudnn::convolve(const ConvolutionCall& call, const Where& where) {
   check(enqueue(call, where), call.convolution, where);
 }
 
-bool Cudnn::convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm,
+bool Cudnn::convolves(const Convolution& convolution, const CudnnAlgorithm& algorithm,
                       const Where& where) {
   Convolution one = convolution;
   one.x[0] = one.y[0] = 1;
   get_ready(where);
   std::size_t bytes = 0;
   if (workspace(one, algorithm.number, &bytes, where) != CUDNN_STATUS_SUCCESS) return false;
-  ConvolutionAlgorithm on_one = algorithm;
+  CudnnAlgorithm on_one = algorithm;
   on_one.workspace_bytes = static_cast<std::int64_t>(bytes);
   const auto memory = [&](std::int64_t size) {
     DeviceMemory found = allocate(static_cast<std::size_t>(size), where.str());

@@ -49,13 +49,13 @@ class Cudnn {
 
   // The algorithms that cuDNN has for it, first the one that it takes for the fastest; none if it
   // refuses all.
-  std::vector<ConvolutionAlgorithm> ranked(const Convolution& convolution, const Where& where);
+  std::vector<CudnnAlgorithm> ranked(const Convolution& convolution, const Where& where);
   // The same in order of measured time. Allocates and waits.
-  std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution, const Where& where);
+  std::vector<CudnnAlgorithm> measured(const Convolution& convolution, const Where& where);
 
   // Whether cuDNN computes it so, which it says only when it does, whatever it has listed: these
   // allocate one image, and wait.
-  bool convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm,
+  bool convolves(const Convolution& convolution, const CudnnAlgorithm& algorithm,
                  const Where& where);
   // As kernels count, too, it takes no tensors of 2^31 elements or more.
   bool pools(const Pooling& pooling, const Where& where);
@@ -65,8 +65,8 @@ class Cudnn {
 
  private:
   const ConvolutionDescriptors& described(const Convolution& convolution, const Where& where);
-  std::vector<ConvolutionAlgorithm> algorithms(const Convolution& convolution, bool measured,
-                                               const Where& where);
+  std::vector<CudnnAlgorithm> algorithms(const Convolution& convolution, bool measured,
+                                         const Where& where);
   // Of the algorithm with this number.
   cudnnStatus_t workspace(const Convolution& convolution, int number, std::size_t* bytes,
                           const Where& where);

@@ -20,8 +20,8 @@ inline bool refused(cudnnStatus_t status) {
 // size(algorithm, &bytes) the workspace of one. Answers for another type of math come last: they
 // serve by the convolution's own type if cuDNN has workspace to name for that.
 template <class Answer, class List, class Size>
-std::vector<ConvolutionAlgorithm> usable(cudnnMathType_t math, const List& list, const Size& size,
-                                         const Where& where) {
+std::vector<CudnnAlgorithm> usable(cudnnMathType_t math, const List& list, const Size& size,
+                                   const Where& where) {
   std::array<Answer, 32> answers{};
   int count = 0;
   const cudnnStatus_t status = list(static_cast<int>(answers.size()), &count, answers.data());
@@ -30,13 +30,13 @@ std::vector<ConvolutionAlgorithm> usable(cudnnMathType_t math, const List& list,
     fail(status, "cuDNN", cat("asking cuDNN for algorithms ", where));
   std::stable_partition(answers.begin(), answers.begin() + count,
                         [&](const Answer& answer) { return answer.mathType == math; });
-  std::vector<ConvolutionAlgorithm> algorithms;
+  std::vector<CudnnAlgorithm> algorithms;
   for (int i = 0; i < count; ++i) {
     const Answer& answer = answers[static_cast<std::size_t>(i)];
     const int number = static_cast<int>(answer.algo);
     std::size_t bytes = 0;
     if (answer.status != CUDNN_STATUS_SUCCESS ||
-        std::ranges::count(algorithms, number, &ConvolutionAlgorithm::number) > 0 ||
+        std::ranges::count(algorithms, number, &CudnnAlgorithm::number) > 0 ||
         size(answer.algo, &bytes) != CUDNN_STATUS_SUCCESS)
       continue;
     algorithms.push_back({.number = number,

@@ -32,7 +32,7 @@ class NotedNeeds final : public Algorithms {
     needs.cublas_lt = true;
     return all_.matmul(matmul);
   }
-  std::optional<ConvolutionAlgorithm> convolution(const Convolution& convolution) override {
+  std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) override {
     const auto algorithm = all_.convolution(convolution);
     needs.cudnn |= algorithm.has_value();
     return algorithm;

@@ -17,13 +17,13 @@ class GpuAlgorithms final : public AlgorithmSource {
   void serve(const Node& node) { where_.node = &node; }
 
   std::string machine() const override { return machine_; }
-  std::vector<ConvolutionAlgorithm> ranked(const Convolution& convolution) override {
+  std::vector<CudnnAlgorithm> ranked(const Convolution& convolution) override {
     return dnn_.ranked(convolution, where_);
   }
-  std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution) override {
+  std::vector<CudnnAlgorithm> measured(const Convolution& convolution) override {
     return dnn_.measured(convolution, where_);
   }
-  bool convolves(const Convolution& convolution, const ConvolutionAlgorithm& algorithm) override {
+  bool convolves(const Convolution& convolution, const CudnnAlgorithm& algorithm) override {
     return dnn_.convolves(convolution, algorithm, where_);
   }
   bool pools(const Pooling& pooling) override { return dnn_.pools(pooling, where_); }

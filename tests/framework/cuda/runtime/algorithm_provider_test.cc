@@ -10,23 +10,23 @@ namespace algorithm_provider_test {
 
 using testing::ElementsAre;
 
-constexpr ConvolutionAlgorithm kFast{5, 2 << 20, false};
-constexpr ConvolutionAlgorithm kSteady{1, 4096, true};
-constexpr ConvolutionAlgorithm kSlow{0, 0, true};
+constexpr CudnnAlgorithm kFast{5, 2 << 20, false};
+constexpr CudnnAlgorithm kSteady{1, 4096, true};
+constexpr CudnnAlgorithm kSlow{0, 0, true};
 
 // The libraries of a GPU, as tests have them.
 class FakeSource final : public AlgorithmSource {
  public:
   std::string machine() const override { return gpu + ", cuDNN 9.19.0"; }
-  std::vector<ConvolutionAlgorithm> ranked(const Convolution& convolution) override {
+  std::vector<CudnnAlgorithm> ranked(const Convolution& convolution) override {
     calls.push_back("ranked " + convolution.str());
     return by_rank;
   }
-  std::vector<ConvolutionAlgorithm> measured(const Convolution& convolution) override {
+  std::vector<CudnnAlgorithm> measured(const Convolution& convolution) override {
     calls.push_back("measured " + convolution.str());
     return by_time;
   }
-  bool convolves(const Convolution&, const ConvolutionAlgorithm& algorithm) override {
+  bool convolves(const Convolution&, const CudnnAlgorithm& algorithm) override {
     calls.push_back(cat("try ", algorithm.number));
     return algorithm != refused;
   }
@@ -40,9 +40,9 @@ class FakeSource final : public AlgorithmSource {
   }
 
   std::string gpu = "NVIDIA H200";
-  ConvolutionAlgorithm refused{.number = -1};  // when it is to compute
-  std::vector<ConvolutionAlgorithm> by_rank{kFast, kSteady, kSlow};
-  std::vector<ConvolutionAlgorithm> by_time{kFast, kSlow, kSteady};
+  CudnnAlgorithm refused{.number = -1};  // when it is to compute
+  std::vector<CudnnAlgorithm> by_rank{kFast, kSteady, kSlow};
+  std::vector<CudnnAlgorithm> by_time{kFast, kSlow, kSteady};
   std::vector<std::string> calls;
 };
 

@@ -30,9 +30,9 @@ constexpr const char* kFile = R"({
 TEST(AlgorithmTable, IsWrittenAsDocumented) {
   AlgorithmTable table;
   table.add("Conv2dGradFilter f32 x on NVIDIA H200, cuDNN 9.19.0",
-            ConvolutionAlgorithm{0, 3000000000, false});
+            CudnnAlgorithm{0, 3000000000, false});
   table.add("Conv2d f64 x on NVIDIA H200, cuDNN 9.19.0", {});
-  table.add("Conv2d f32 x on NVIDIA H200, cuDNN 9.19.0", ConvolutionAlgorithm{1, 4096, true});
+  table.add("Conv2d f32 x on NVIDIA H200, cuDNN 9.19.0", CudnnAlgorithm{1, 4096, true});
   EXPECT_EQ(table.str(), kFile);
   EXPECT_EQ(AlgorithmTable().str(), "{\n  \"belfry_algorithms\": 1,\n  \"choices\": {}\n}\n");
 }
@@ -43,7 +43,7 @@ TEST(AlgorithmTable, IsReadAsWritten) {
   EXPECT_EQ(table.str(), kFile);
   const auto* found = table.find("Conv2d f32 x on NVIDIA H200, cuDNN 9.19.0");
   ASSERT_NE(found, nullptr);
-  EXPECT_EQ(*found, (ConvolutionAlgorithm{1, 4096, true}));
+  EXPECT_EQ(*found, (CudnnAlgorithm{1, 4096, true}));
   found = table.find("Conv2d f64 x on NVIDIA H200, cuDNN 9.19.0");
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(*found, std::nullopt);
@@ -52,8 +52,8 @@ TEST(AlgorithmTable, IsReadAsWritten) {
 
 TEST(AlgorithmTable, KeepsTheFirstChoice) {
   AlgorithmTable table;
-  const auto& first = table.add("a", ConvolutionAlgorithm{1, 64, true});
-  EXPECT_EQ(&table.add("a", ConvolutionAlgorithm{2, 128, true}), &first);
+  const auto& first = table.add("a", CudnnAlgorithm{1, 64, true});
+  EXPECT_EQ(&table.add("a", CudnnAlgorithm{2, 128, true}), &first);
   EXPECT_EQ(first->number, 1);
   table.read(R"({"belfry_algorithms": 1, "choices": {"a": {"algorithm": null},
                  "b": {"algorithm": null}}})",

@@ -16,8 +16,8 @@ struct Answer {
   cudnnMathType_t mathType = CUDNN_FMA_MATH;
 };
 
-std::vector<ConvolutionAlgorithm> usable_of(std::vector<Answer> answers,
-                                            cudnnStatus_t status = CUDNN_STATUS_SUCCESS) {
+std::vector<CudnnAlgorithm> usable_of(std::vector<Answer> answers,
+                                      cudnnStatus_t status = CUDNN_STATUS_SUCCESS) {
   const auto list = [&](int most, int* count, Answer* into) {
     EXPECT_GE(most, static_cast<int>(answers.size()));
     *count = static_cast<int>(answers.size());
@@ -34,8 +34,8 @@ std::vector<ConvolutionAlgorithm> usable_of(std::vector<Answer> answers,
 TEST(CudnnAnswers, KeepTheirOrderWithTheirWorkspace) {
   EXPECT_THAT(
       usable_of({{.algo = 3}, {.algo = 1, .determinism = CUDNN_NON_DETERMINISTIC}, {.algo = 0}}),
-      ElementsAre(ConvolutionAlgorithm{3, 300, true}, ConvolutionAlgorithm{1, 100, false},
-                  ConvolutionAlgorithm{0, 0, true}));
+      ElementsAre(CudnnAlgorithm{3, 300, true}, CudnnAlgorithm{1, 100, false},
+                  CudnnAlgorithm{0, 0, true}));
 }
 
 TEST(CudnnAnswers, ThatCannotRunAreLeftOut) {
@@ -43,7 +43,7 @@ TEST(CudnnAnswers, ThatCannotRunAreLeftOut) {
                          {.algo = 4, .status = CUDNN_STATUS_ALLOC_FAILED},
                          {.algo = 5},
                          {.algo = 1}}),
-              ElementsAre(ConvolutionAlgorithm{1, 100, true}));
+              ElementsAre(CudnnAlgorithm{1, 100, true}));
 }
 
 TEST(CudnnAnswers, ForAnotherMathComeLastAndOnce) {
@@ -51,8 +51,8 @@ TEST(CudnnAnswers, ForAnotherMathComeLastAndOnce) {
                          {.algo = 1, .mathType = CUDNN_DEFAULT_MATH},
                          {.algo = 2},
                          {.algo = 1, .determinism = CUDNN_NON_DETERMINISTIC}}),
-              ElementsAre(ConvolutionAlgorithm{2, 200, true}, ConvolutionAlgorithm{1, 100, false},
-                          ConvolutionAlgorithm{6, 600, true}));
+              ElementsAre(CudnnAlgorithm{2, 200, true}, CudnnAlgorithm{1, 100, false},
+                          CudnnAlgorithm{6, 600, true}));
 }
 
 TEST(CudnnAnswers, AreNoneWhereCudnnRefuses) {
