@@ -1,7 +1,8 @@
-// Causal attention. 16 bits and tf32 are computed by products of matrices (by_products.cuh). Of f32
-// and f64 a block takes a tile of queries, or of keys, and goes through tiles of the other. Scores
-// are added up in shared memory, sums over tiles in the outputs. What is summed by a thread is
-// summed in the order of times, so that results do not depend on the GPU.
+// Causal attention. 16 bits are computed by cuDNN where that is faster than by products of matrices
+// (by_products.cuh), by which tf32 is. Of f32 and f64 a block takes a tile of queries, or of keys,
+// and goes through tiles of the other. Scores are added up in shared memory, sums over tiles in the
+// outputs. What is summed by a thread is summed in the order of times, so that results do not
+// depend on the GPU.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/kernels/math.h"
@@ -298,10 +299,39 @@ bool rounds(const KernelPlan& plan) {
   return is_half(plan.dtype()) || (plan.dtype() == DType::kF32 && plan.node().origin().tf32);
 }
 
+// Whichever computes it writes the same logarithms of sums, so that the gradient may be computed by
+// the other.
+template <template <class> class ByProducts>
+QueueRun by_products_or_cudnn(KernelPlan& plan, Algorithms& algorithms,
+                              const by_products::HeadSizes& heads, bool gradient) {
+  const auto ours = [&]() -> OwnKernel {
+    QueueRun run = by_products::prepare<ByProducts>(plan, algorithms, heads);
+    return {.run = std::move(run), .workspace_bytes = plan.workspace_bytes()};
+  };
+  if (!is_half(plan.dtype()) || heads.elements() == 0) return ours().run;
+  const Attention attention{.gradient = gradient,
+                            .dtype = plan.dtype(),
+                            .batch = heads.batch,
+                            .time = heads.time,
+                            .heads = heads.heads,
+                            .head_dim = heads.columns};
+  const std::optional<CudnnAlgorithm> algorithm = algorithms.attention(attention, ours);
+  if (!algorithm) return ours().run;
+  plan.workspace(algorithm->workspace_bytes);
+  return [attention, algorithm = *algorithm, scale = heads.scale](const Pointers& p,
+                                                                  KernelQueue& queue) {
+    AttentionCall call{
+        .attention = attention, .algorithm = algorithm, .scale = scale, .workspace = p.workspace()};
+    for (std::size_t i = 0; i < p.inputs(); ++i) call.in[i] = p.input<void>(i);
+    for (std::size_t i = 0; i < p.outputs(); ++i) call.out[i] = p.output<void>(i);
+    queue.attend(call);
+  };
+}
+
 QueueRun attention(KernelPlan& plan, Algorithms& algorithms) {
   if (rounds(plan))
-    return by_products::prepare<by_products::Attention>(plan, algorithms,
-                                                        head_sizes(plan, plan.input(0).shape));
+    return by_products_or_cudnn<by_products::Attention>(
+        plan, algorithms, head_sizes(plan, plan.input(0).shape), false);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [heads = Heads<T>(plan, plan.input(0).shape)](const Pointers& p, KernelQueue& queue) {
       launch(queue,
@@ -342,8 +372,8 @@ void launch_gradients(const Heads<T>& heads, const Pointers& p, KernelQueue& que
 
 QueueRun attention_grad(KernelPlan& plan, Algorithms& algorithms) {
   if (rounds(plan))
-    return by_products::prepare<by_products::AttentionGrad>(plan, algorithms,
-                                                            head_sizes(plan, plan.input(1).shape));
+    return by_products_or_cudnn<by_products::AttentionGrad>(
+        plan, algorithms, head_sizes(plan, plan.input(1).shape), true);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Heads<T> heads(plan, plan.input(1).shape);
     plan.workspace(heads.rows() * static_cast<std::int64_t>(sizeof(T)));

@@ -1,5 +1,7 @@
 #include "belfry/tests/cuda/host_queue.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "belfry/framework/base/require.h"
@@ -181,6 +183,72 @@ void pool_half(PoolingCall call) {
   narrow(s.dtype, out, to);
 }
 
+// One head of one sample; rows of tensors are `step` elements apart.
+struct HostHead {
+  std::int64_t time, columns, step;
+  float scale;
+
+  float dot(const float* a, std::int64_t t, const float* b, std::int64_t s) const {
+    float sum = 0;
+    for (std::int64_t c = 0; c < columns; ++c) sum += a[t * step + c] * b[s * step + c];
+    return sum;
+  }
+  void add(float times, const float* from, std::int64_t t, float* to, std::int64_t s) const {
+    for (std::int64_t c = 0; c < columns; ++c) to[s * step + c] += times * from[t * step + c];
+  }
+
+  void attend(const float* q, const float* k, const float* v, float* y, float* log_sums) const {
+    for (std::int64_t t = 0; t < time; ++t) {
+      std::vector<float> weights;
+      for (std::int64_t s = 0; s <= t; ++s) weights.push_back(scale * dot(q, t, k, s));
+      const float largest = *std::ranges::max_element(weights);
+      float sum = 0;
+      for (float& weight : weights) sum += weight = std::exp(weight - largest);
+      for (std::int64_t s = 0; s <= t; ++s)
+        add(weights[static_cast<std::size_t>(s)] / sum, v, s, y, t);
+      log_sums[t] = largest + std::log(sum);
+    }
+  }
+
+  void differentiate(const float* dy, const float* q, const float* k, const float* v,
+                     const float* y, const float* log_sums, float* dq, float* dk, float* dv) const {
+    for (std::int64_t t = 0; t < time; ++t) {
+      const float mean = dot(dy, t, y, t);
+      for (std::int64_t s = 0; s <= t; ++s) {
+        const float share = std::exp(scale * dot(q, t, k, s) - log_sums[t]);
+        const float grad = share * (dot(dy, t, v, s) - mean) * scale;
+        add(share, dy, t, dv, s);
+        add(grad, k, s, dq, t);
+        add(grad, q, t, dk, s);
+      }
+    }
+  }
+};
+
+void attend_half(const AttentionCall& call) {
+  const Attention& s = call.attention;
+  const HostHead head{s.time, s.head_dim, s.heads * s.head_dim, call.scale};
+  const std::int64_t count = s.batch * s.time * head.step;
+  std::vector<std::vector<float>> in, out;
+  for (std::size_t i = 0; i < (s.gradient ? 5u : 3u); ++i)
+    in.push_back(widened(s.dtype, call.in[i], count));
+  for (std::size_t i = 0; i < (s.gradient ? 3u : 1u); ++i)
+    out.emplace_back(static_cast<std::size_t>(count));
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t h = 0; h < s.heads; ++h) {
+      const std::int64_t at = b * s.time * head.step + h * s.head_dim;
+      const std::int64_t row = (b * s.heads + h) * s.time;
+      const auto from = [&](std::size_t i) { return in[i].data() + at; };
+      const auto to = [&](std::size_t i) { return out[i].data() + at; };
+      if (s.gradient)
+        head.differentiate(from(0), from(1), from(2), from(3), from(4),
+                           static_cast<const float*>(call.in[5]) + row, to(0), to(1), to(2));
+      else
+        head.attend(from(0), from(1), from(2), to(0), static_cast<float*>(call.out[1]) + row);
+    }
+  for (std::size_t i = 0; i < out.size(); ++i) narrow(s.dtype, out[i], call.out[i]);
+}
+
 }  // namespace
 
 void HostQueue::matmul(const MatMulCall& call) {
@@ -206,6 +274,12 @@ void HostQueue::convolve(const ConvolutionCall& call) {
 void HostQueue::pool(const PoolingCall& call) {
   if (is_half(call.pooling.dtype)) return pool_half(call);
   visit_floating(call.pooling.dtype, [&]<class T>(T) { pool_as<T>(call); });
+}
+
+void HostQueue::attend(const AttentionCall& call) {
+  spoil(call.workspace, call.algorithm.workspace_bytes);
+  attend_half(call);
+  spoil(call.workspace, call.algorithm.workspace_bytes);
 }
 
 KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms) {

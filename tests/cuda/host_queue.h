@@ -19,6 +19,7 @@ class HostQueue final : public KernelQueue {
   void matmul(const MatMulCall& call) override;
   void convolve(const ConvolutionCall& call) override;
   void pool(const PoolingCall& call) override;
+  void attend(const AttentionCall& call) override;
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override { return &faults_[refusal]; }
   const std::uint64_t* step() const override { return &step_; }
 
@@ -46,6 +47,10 @@ class HostAlgorithms final : public Algorithms {
     return CudnnAlgorithm{.workspace_bytes = 160};
   }
   bool pooling(const Pooling&) override { return !own_kernels_; }
+  std::optional<CudnnAlgorithm> attention(const Attention&, const MakeOwnKernel&) override {
+    if (own_kernels_) return {};
+    return CudnnAlgorithm{.workspace_bytes = 160};
+  }
 
  private:
   bool own_kernels_;

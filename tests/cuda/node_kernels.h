@@ -28,10 +28,17 @@ class NotedAlgorithms final : public Algorithms {
     poolings.push_back(pooling);
     return any_;
   }
+  std::optional<CudnnAlgorithm> attention(const Attention& attention,
+                                          const MakeOwnKernel&) override {
+    attentions.push_back(attention);
+    if (!any_) return {};
+    return CudnnAlgorithm{.workspace_bytes = 160};
+  }
 
   std::vector<MatMul> matmuls;
   std::vector<Convolution> convolutions;
   std::vector<Pooling> poolings;
+  std::vector<Attention> attentions;
 
  private:
   bool any_;

@@ -13,6 +13,9 @@ class OwnKernels final : public Algorithms {
   MatMulAlgorithm matmul(const MatMul& matmul) override { return source_.matmul(matmul); }
   std::optional<CudnnAlgorithm> convolution(const Convolution&) override { return {}; }
   bool pooling(const Pooling&) override { return false; }
+  std::optional<CudnnAlgorithm> attention(const Attention&, const MakeOwnKernel&) override {
+    return {};
+  }
 
  private:
   GpuAlgorithms source_;

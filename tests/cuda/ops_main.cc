@@ -1,7 +1,7 @@
 // gpu_ops_tests: the tests of ops once more, with the kernels of the GPU module in place of
 // Op::cpu. They run on the host, or on the GPU that $BELFRY_TEST_GPUS gives. All are skipped where
-// the module cannot be loaded. With --own_kernels, convolution and pooling are computed by kernels
-// of ours, as where cuDNN refuses them.
+// the module cannot be loaded. With --own_kernels, convolution, pooling and attention are computed
+// by kernels of ours, as where cuDNN refuses them.
 #include <iostream>
 #include <string_view>
 

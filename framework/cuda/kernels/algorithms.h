@@ -1,10 +1,18 @@
 // Which algorithm of a library computes what. Kernels ask when they are prepared, never in a run.
 #pragma once
+#include <functional>
 #include <optional>
 
-#include "belfry/framework/cuda/kernels/calls.h"
+#include "belfry/framework/cuda/kernels/queue.h"
 
 namespace belfry::cuda {
+
+// A kernel of ours that computes a call as well: it is measured beside the library.
+struct OwnKernel {
+  QueueRun run;  // takes the tensors of the op
+  std::int64_t workspace_bytes = 0;
+};
+using MakeOwnKernel = std::function<OwnKernel()>;
 
 class Algorithms {
  public:
@@ -15,6 +23,10 @@ class Algorithms {
   virtual std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) = 0;
   // Whether cuDNN computes it.
   virtual bool pooling(const Pooling& pooling) = 0;
+  // Empty if a kernel of ours computes it, because cuDNN has none or ours is faster. `ours` is made
+  // only if the two are to be measured.
+  virtual std::optional<CudnnAlgorithm> attention(const Attention& attention,
+                                                  const MakeOwnKernel& ours) = 0;
 };
 
 }  // namespace belfry::cuda

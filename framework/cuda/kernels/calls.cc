@@ -35,4 +35,9 @@ std::string Pooling::str() const {
              " stride ", bracketed(stride));
 }
 
+std::string Attention::str() const {
+  return cat(gradient ? "CausalAttentionGrad " : "CausalAttention ", belfry::name_of(dtype), " ",
+             bracketed(std::array{batch, time, heads, head_dim}));
+}
+
 }  // namespace belfry::cuda

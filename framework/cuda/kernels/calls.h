@@ -74,7 +74,7 @@ struct Convolution {
 
 // What cuDNN computes a call by.
 struct CudnnAlgorithm {
-  int number = 0;  // that cuDNN gives it, of a convolution's kind
+  int number = 0;  // of a convolution's kind, as cuDNN numbers them; of attention as we do
   std::int64_t workspace_bytes = 0;
   bool deterministic = false;
 
@@ -107,6 +107,29 @@ struct PoolingCall {
   Pooling pooling;
   const void* in;  // x, or dy
   void* out;       // y, or dx
+};
+
+// Causal attention of tensors [batch, time, heads, head_dim] of 16 bits, or its gradient. No size
+// is 0.
+struct Attention {
+  bool gradient = false;
+  DType dtype = DType::kBF16;
+  std::int64_t batch = 1, time = 1, heads = 1, head_dim = 1;
+
+  auto operator<=>(const Attention&) const = default;
+  // "CausalAttention bf16 [64,256,6,64]".
+  std::string str() const;
+};
+
+struct AttentionCall {
+  Attention attention;
+  CudnnAlgorithm algorithm;
+  float scale;
+  // As the op has them: q, k, v -> y, logarithms of sums. Of the gradient: dy, q, k, v, y,
+  // logarithms of sums -> dq, dk, dv. The others are null.
+  std::array<const void*, 6> in;
+  std::array<void*, 3> out;
+  std::byte* workspace;
 };
 
 }  // namespace belfry::cuda

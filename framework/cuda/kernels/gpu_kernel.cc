@@ -1,5 +1,6 @@
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 
+#include <functional>
 #include <map>
 
 #include "belfry/framework/core_ops/copy.h"

@@ -4,7 +4,6 @@
 //
 // They do all the work of a node: only those split by elements look at ranges.
 #pragma once
-#include <functional>
 #include <vector>
 
 #include "belfry/framework/cuda/kernels/algorithms.h"
@@ -14,8 +13,6 @@
 
 namespace belfry::cuda {
 
-// A GpuRun, by what it enqueues in its stream.
-using QueueRun = std::function<void(const Pointers&, KernelQueue&)>;
 // As CpuKernel: touches no device; empty for types that it does not handle.
 using GpuPrepare = QueueRun (*)(KernelPlan&);
 // Of ops that a library computes.

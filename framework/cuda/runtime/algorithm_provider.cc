@@ -1,5 +1,8 @@
 #include "belfry/framework/cuda/runtime/algorithm_provider.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -7,9 +10,6 @@
 namespace belfry::cuda {
 
 AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution) {
-  const auto fits = [&](const CudnnAlgorithm& algorithm) {
-    return algorithm.workspace_bytes <= options_.most_workspace_bytes;
-  };
   if (options_.deterministic) {
     for (const CudnnAlgorithm& algorithm : source_.ranked(convolution))
       if (algorithm.deterministic && fits(algorithm) && source_.convolves(convolution, algorithm))
@@ -21,21 +21,53 @@ AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution)
   return {};
 }
 
-std::optional<CudnnAlgorithm> AlgorithmProvider::convolution(const Convolution& convolution) {
-  const std::string what = convolution.str();
+// If it has to be deterministic the first algorithm is taken that computes, however long it takes:
+// another choice in another run would give other bits.
+AlgorithmTable::Choice AlgorithmProvider::choose(const Attention& attention,
+                                                 const MakeOwnKernel& ours) {
+  std::vector<CudnnAlgorithm> algorithms = source_.ranked(attention);
+  std::erase_if(algorithms, [&](const CudnnAlgorithm& algorithm) {
+    return !fits(algorithm) || (options_.deterministic && !algorithm.deterministic);
+  });
+  if (algorithms.empty()) return {};
+  OwnKernel own;
+  if (!options_.deterministic) own = ours();
+  const std::vector<double> seconds =
+      source_.seconds(attention, algorithms, options_.deterministic ? nullptr : &own);
+  const auto computes = [](double time) { return time < std::numeric_limits<double>::infinity(); };
+  const auto found = options_.deterministic ? std::ranges::find_if(seconds, computes)
+                                            : std::ranges::min_element(seconds);
+  const auto place = static_cast<std::size_t>(found - seconds.begin());
+  if (place >= algorithms.size() || !computes(*found)) return {};
+  return algorithms[place];
+}
+
+AlgorithmTable::Choice AlgorithmProvider::kept(const std::string& what,
+                                               const std::function<Choice()>& choose) {
   const std::string signature = cat(what, " on ", source_.machine());
-  const AlgorithmTable::Choice* choice = table_.find(signature);
-  if (!choice) choice = &table_.add(signature, choose(convolution));
+  const Choice* choice = table_.find(signature);
+  if (!choice) choice = &table_.add(signature, choose());
   require(
       !*choice || (*choice)->deterministic || !options_.deterministic, "algorithm ",
       *choice ? (*choice)->number : 0, " of ", signature,
       " was chosen for steps that need not repeat (the option deterministic), and does not; name "
       "another file (the option algorithms)");
-  if (!*choice)
+  return *choice;
+}
+
+std::optional<CudnnAlgorithm> AlgorithmProvider::convolution(const Convolution& convolution) {
+  const std::string what = convolution.str();
+  const Choice choice = kept(what, [&] { return choose(convolution); });
+  if (!choice)
     say_ours(what,
              cat("cuDNN has no ", options_.deterministic ? "deterministic " : "",
                  "algorithm for it in ", options_.most_workspace_bytes >> 20, " MiB of workspace"));
-  return *choice;
+  return choice;
+}
+
+std::optional<CudnnAlgorithm> AlgorithmProvider::attention(const Attention& attention,
+                                                           const MakeOwnKernel& ours) {
+  return kept(attention.str(), [&] { return choose(attention, ours); });
 }
 
 bool AlgorithmProvider::pooling(const Pooling& pooling) {

@@ -1,6 +1,8 @@
 // Chooses algorithms, once for each call, by what the libraries of a GPU say.
 #pragma once
+#include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "belfry/framework/cuda/kernels/algorithms.h"
@@ -23,6 +25,13 @@ class AlgorithmSource {
   // Whether cuDNN computes it.
   virtual bool pools(const Pooling& pooling) = 0;
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
+  // Those that cuDNN has for it, the deterministic ones first, then in cuDNN's order.
+  virtual std::vector<CudnnAlgorithm> ranked(const Attention& attention) = 0;
+  // How long each of them takes, and then `ours`, if there is one. Infinity for what cuDNN does not
+  // compute after all, and for what there is no memory to try.
+  virtual std::vector<double> seconds(const Attention& attention,
+                                      std::span<const CudnnAlgorithm> algorithms,
+                                      const OwnKernel* ours) = 0;
 };
 
 struct AlgorithmOptions {
@@ -32,9 +41,10 @@ struct AlgorithmOptions {
   std::int64_t most_workspace_bytes = std::int64_t{1} << 30;
 };
 
-// Convolutions that are in the table are looked up there, all others are chosen and added: the
-// first algorithm that the options allow. What cuDNN does not compute is said in the log, once per
-// table. For one thread at a time.
+// Convolutions and attention that are in the table are looked up there, all others are chosen and
+// added: the first algorithm that the options allow, or for attention perhaps a kernel of ours.
+// Which convolutions and poolings cuDNN does not compute is said in the log, once per table. For
+// one thread at a time.
 class AlgorithmProvider final : public Algorithms {
  public:
   // `source` and `table` live longer. Several providers may have one table.
@@ -45,9 +55,19 @@ class AlgorithmProvider final : public Algorithms {
   // Throws InvalidArgument for a choice of the table that the options do not allow.
   std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) override;
   bool pooling(const Pooling& pooling) override;
+  std::optional<CudnnAlgorithm> attention(const Attention& attention,
+                                          const MakeOwnKernel& ours) override;
 
  private:
-  AlgorithmTable::Choice choose(const Convolution& convolution);
+  using Choice = AlgorithmTable::Choice;
+
+  // That of the table for `what`, or else choose(), which is then in the table.
+  Choice kept(const std::string& what, const std::function<Choice()>& choose);
+  Choice choose(const Convolution& convolution);
+  Choice choose(const Attention& attention, const MakeOwnKernel& ours);
+  bool fits(const CudnnAlgorithm& algorithm) const {
+    return algorithm.workspace_bytes <= options_.most_workspace_bytes;
+  }
   void say_ours(const std::string& what, const std::string& why);
 
   AlgorithmSource& source_;

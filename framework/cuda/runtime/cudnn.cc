@@ -34,6 +34,8 @@ const char* call_of(const Pooling& pooling) {
   return pooling.gradient ? "cudnnPoolingBackward" : "cudnnPoolingForward";
 }
 
+const char* call_of(const Attention&) { return "cudnnBackendExecute"; }
+
 void check(cudnnStatus_t status, const auto& of, const Where& where) {
   if (status != CUDNN_STATUS_SUCCESS) fail(status, call_of(of), where.str());
 }
@@ -247,6 +249,26 @@ bool Cudnn::pools(const Pooling& pooling, const Where& where) {
 
 void Cudnn::pool(const PoolingCall& call, const Where& where) {
   check(enqueue(call, where), call.pooling, where);
+}
+
+cudnnStatus_t Cudnn::enqueue(const AttentionCall& call, const Where& where) {
+  get_ready(where);
+  const std::pair key(call.attention, call.algorithm.number);
+  auto found = attentions_.find(key);
+  if (found == attentions_.end())
+    found = attentions_.emplace(key, CudnnAttention(key.first, key.second, where)).first;
+  return found->second.run(handle_.get(), call, where);
+}
+
+void Cudnn::attend(const AttentionCall& call, const Where& where) {
+  check(enqueue(call, where), call.attention, where);
+}
+
+bool Cudnn::attends(const AttentionCall& call, const Where& where) {
+  const cudnnStatus_t status = enqueue(call, where);
+  if (refused(status)) return false;
+  check(status, call.attention, where);
+  return true;
 }
 
 }  // namespace belfry::cuda

@@ -2,9 +2,11 @@
 // has NHWC images and OHWI filters, as we do.
 #pragma once
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/cuda/kernels/calls.h"
+#include "belfry/framework/cuda/runtime/cudnn_attention.h"
 #include "belfry/framework/cuda/runtime/handles.h"
 #include "belfry/framework/cuda/runtime/where.h"
 
@@ -62,6 +64,9 @@ class Cudnn {
 
   void convolve(const ConvolutionCall& call, const Where& where);
   void pool(const PoolingCall& call, const Where& where);
+  void attend(const AttentionCall& call, const Where& where);
+  // The same; false if cuDNN refuses it.
+  bool attends(const AttentionCall& call, const Where& where);
 
  private:
   const ConvolutionDescriptors& described(const Convolution& convolution, const Where& where);
@@ -72,12 +77,14 @@ class Cudnn {
                           const Where& where);
   cudnnStatus_t enqueue(const ConvolutionCall& call, const Where& where);
   cudnnStatus_t enqueue(const PoolingCall& call, const Where& where);
+  cudnnStatus_t enqueue(const AttentionCall& call, const Where& where);
 
   cudaStream_t stream_;
   CudnnHandle handle_;
   // Made in the first run of each.
   std::map<Convolution, ConvolutionDescriptors> convolutions_;
   std::map<Pooling, PoolingDescriptors> poolings_;
+  std::map<std::pair<Attention, int>, CudnnAttention> attentions_;  // by number of the algorithm
 };
 
 }  // namespace belfry::cuda

@@ -42,6 +42,12 @@ class NotedNeeds final : public Algorithms {
     needs.cudnn |= pools;
     return pools;
   }
+  std::optional<CudnnAlgorithm> attention(const Attention& attention,
+                                          const MakeOwnKernel& ours) override {
+    const auto algorithm = all_.attention(attention, ours);
+    needs.cudnn |= algorithm.has_value();
+    return algorithm;
+  }
 
   Needs needs;
 

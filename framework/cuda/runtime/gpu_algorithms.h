@@ -28,6 +28,13 @@ class GpuAlgorithms final : public AlgorithmSource {
   }
   bool pools(const Pooling& pooling) override { return dnn_.pools(pooling, where_); }
   MatMulAlgorithm matmul(const MatMul& matmul) override { return blas_.algorithm(matmul, where_); }
+  std::vector<CudnnAlgorithm> ranked(const Attention& attention) override {
+    return CudnnAttention::algorithms(attention, where_);
+  }
+  // Each is run a few times on tensors of zeros. Allocates and waits.
+  std::vector<double> seconds(const Attention& attention,
+                              std::span<const CudnnAlgorithm> algorithms,
+                              const OwnKernel* ours) override;
 
  private:
   Where where_;

@@ -34,6 +34,9 @@ class StreamQueue final : public KernelQueue {
   void matmul(const MatMulCall& call) override { blas_.matmul(call, stream(), where_); }
   void convolve(const ConvolutionCall& call) override { dnn_.convolve(call, where_); }
   void pool(const PoolingCall& call) override { dnn_.pool(call, where_); }
+  void attend(const AttentionCall& call) override { dnn_.attend(call, where_); }
+  // The same; false if cuDNN refuses it.
+  bool attends(const AttentionCall& call) { return dnn_.attends(call, where_); }
   // Throws Internal for more than kMostFaults of them at once.
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override;
   const std::uint64_t* step() const override { return static_cast<std::uint64_t*>(step_.get()); }

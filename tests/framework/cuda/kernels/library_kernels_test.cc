@@ -31,6 +31,10 @@ class CountingQueue final : public KernelQueue {
     ++library_calls;
     host_.pool(call);
   }
+  void attend(const AttentionCall& call) override {
+    ++library_calls;
+    host_.attend(call);
+  }
 
   int launches = 0, library_calls = 0;
 

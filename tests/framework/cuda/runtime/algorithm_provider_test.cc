@@ -1,5 +1,7 @@
 #include "belfry/framework/cuda/runtime/algorithm_provider.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,11 +40,32 @@ class FakeSource final : public AlgorithmSource {
     calls.push_back("matmul");
     return {.algorithm = {7, 8}, .workspace_bytes = 192};
   }
+  std::vector<CudnnAlgorithm> ranked(const Attention& attention) override {
+    calls.push_back("ranked " + attention.str());
+    return by_rank;
+  }
+  std::vector<double> seconds(const Attention&, std::span<const CudnnAlgorithm> algorithms,
+                              const OwnKernel* ours) override {
+    std::vector<double> all;
+    std::string call = "time";
+    for (const CudnnAlgorithm& algorithm : algorithms) {
+      call += cat(" ", algorithm.number);
+      all.push_back(takes.at(algorithm.number));
+    }
+    if (ours) {
+      call += cat(" ours of ", ours->workspace_bytes);
+      all.push_back(ours_takes);
+    }
+    calls.push_back(call);
+    return all;
+  }
 
   std::string gpu = "NVIDIA H200";
   CudnnAlgorithm refused{.number = -1};  // when it is to compute
   std::vector<CudnnAlgorithm> by_rank{kFast, kSteady, kSlow};
   std::vector<CudnnAlgorithm> by_time{kFast, kSlow, kSteady};
+  std::map<int, double> takes{{5, 1e-3}, {1, 4e-3}, {0, 3e-3}};  // by number, attention alone
+  double ours_takes = 2e-3;
   std::vector<std::string> calls;
 };
 
@@ -182,6 +205,89 @@ TEST(AlgorithmProvider, AsksCublasLtForEachProduct) {
   EXPECT_EQ(algorithm.algorithm[1], 8u);
   EXPECT_EQ(algorithm.workspace_bytes, 192);
   EXPECT_THAT(source.calls, ElementsAre("matmul"));
+}
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+const Attention kAttention{.batch = 64, .time = 256, .heads = 6, .head_dim = 64};
+constexpr const char* kAttentionName = "CausalAttention bf16 [64,256,6,64]";
+
+OwnKernel make_ours() { return {.workspace_bytes = 320}; }
+
+TEST(AlgorithmProvider, MeasuresAttentionByCudnnAndByUsOnce) {
+  FakeSource source;
+  AlgorithmTable table;
+  AlgorithmProvider provider(source, table, {});
+  EXPECT_EQ(provider.attention(kAttention, make_ours), kFast);
+  EXPECT_EQ(AlgorithmProvider(source, table, {}).attention(kAttention, nullptr), kFast);
+  EXPECT_THAT(source.calls, ElementsAre(cat("ranked ", kAttentionName), "time 5 1 0 ours of 320"));
+  const auto* kept = table.find(cat(kAttentionName, " on NVIDIA H200, cuDNN 9.19.0"));
+  ASSERT_NE(kept, nullptr);
+  EXPECT_EQ(*kept, kFast);
+}
+
+// Without a word: ours is no plain kernel.
+TEST(AlgorithmProvider, KeepsThatOursAttendsFaster) {
+  FakeSource source;
+  source.ours_takes = 0.5e-3;
+  AlgorithmTable table;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(AlgorithmProvider(source, table, {}).attention(kAttention, make_ours), std::nullopt);
+  EXPECT_EQ(AlgorithmProvider(source, table, {}).attention(kAttention, nullptr), std::nullopt);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(source.calls.size(), 2u);
+  AlgorithmTable read;
+  read.read(table.str(), "a.json");
+  EXPECT_EQ(AlgorithmProvider(source, read, {}).attention(kAttention, nullptr), std::nullopt);
+  EXPECT_EQ(source.calls.size(), 2u);
+}
+
+TEST(AlgorithmProvider, LeavesAttentionToUsThatCudnnRefuses) {
+  FakeSource source;
+  source.by_rank = {};
+  AlgorithmTable table;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(AlgorithmProvider(source, table, {}).attention(kAttention, nullptr), std::nullopt);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  source.by_rank = {kFast, kSlow};
+  source.takes = {{5, kNever}, {0, kNever}};
+  source.ours_takes = kNever;  // there was no memory to try
+  AlgorithmTable another;
+  EXPECT_EQ(AlgorithmProvider(source, another, {}).attention(kAttention, make_ours), std::nullopt);
+}
+
+TEST(AlgorithmProvider, TakesTheFirstDeterministicAttentionThatComputes) {
+  FakeSource source;
+  AlgorithmTable table;
+  AlgorithmProvider provider(source, table, {.deterministic = true});
+  EXPECT_EQ(provider.attention(kAttention, nullptr), kSteady);  // the first, not the fastest
+  EXPECT_THAT(source.calls, ElementsAre(cat("ranked ", kAttentionName), "time 1 0"));
+  source.takes[1] = kNever;
+  AlgorithmTable another;
+  EXPECT_EQ(
+      AlgorithmProvider(source, another, {.deterministic = true}).attention(kAttention, nullptr),
+      kSlow);
+  source.by_rank = {kFast};
+  AlgorithmTable third;
+  EXPECT_EQ(
+      AlgorithmProvider(source, third, {.deterministic = true}).attention(kAttention, nullptr),
+      std::nullopt);
+}
+
+TEST(AlgorithmProvider, MeasuresAttentionThatFitsItsWorkspace) {
+  FakeSource source;
+  AlgorithmTable table;
+  AlgorithmProvider provider(source, table, {.most_workspace_bytes = 4096});
+  EXPECT_EQ(provider.attention(kAttention, make_ours), std::nullopt);
+  EXPECT_EQ(source.calls.back(), "time 1 0 ours of 320");
+}
+
+TEST(AlgorithmProvider, RefusesAttentionOfAFileThatIsNotDeterministic) {
+  FakeSource source;
+  AlgorithmTable table;
+  AlgorithmProvider(source, table, {}).attention(kAttention, make_ours);
+  EXPECT_THROW(
+      AlgorithmProvider(source, table, {.deterministic = true}).attention(kAttention, nullptr),
+      InvalidArgument);
 }
 
 }  // namespace algorithm_provider_test
