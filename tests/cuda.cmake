@@ -33,7 +33,10 @@ if(TARGET belfry_cuda)
   target_include_directories(cuda_tests_library PRIVATE
     $<TARGET_PROPERTY:GTest::gmock,INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(cuda_tests_library PRIVATE gpu_kernel_tests belfry_cuda)
-  add_dependencies(cuda_tests cuda_tests_library)
+  add_library(stand_in_driver SHARED cuda/stand_in_driver.cc)
+  set_target_properties(stand_in_driver PROPERTIES NO_SONAME ON)
+  target_link_options(stand_in_driver PRIVATE -Wl,-soname,libcuda.so.1)
+  add_dependencies(cuda_tests cuda_tests_library stand_in_driver)
   set_target_properties(cuda_tests PROPERTIES  # so that ctest hears of new tests
     LINK_DEPENDS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libcuda_tests.so)
   add_dependencies(framework_tests belfry_cuda)

@@ -1,0 +1,134 @@
+// cuDNN is told the properties of a GPU that is not there, and compiles the graphs of attention for
+// it. What they compute is a matter of gpu_ops_tests.
+#include "belfry/framework/cuda/runtime/cudnn_attention.h"
+
+#include <iostream>
+#include <string_view>
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/device/gpus.h"
+
+namespace belfry::cuda {
+namespace cudnn_attention_test {
+
+const Where kHere{.device = "gpu:0"};
+
+// Of cuDNN 9.8 and later, in the words that cuDNN itself gives these.
+BackendDescriptor describe_h100() {
+  constexpr auto kProperties = static_cast<cudnnBackendDescriptorType_t>(38);
+  constexpr auto kAsJson = static_cast<cudnnBackendAttributeName_t>(2702);
+  constexpr std::string_view kH100 = R"({"deviceName": "NVIDIA H100 80GB HBM3", "deviceVer": 900,
+      "driverVer": 13000, "cudaDeviceId": 0, "pciDeviceId": 0, "isTccDriver": 0,
+      "supportCoopLaunch": 1, "multiProcessorCount": 132, "warpSize": 32, "maxCtasPerSM": 32,
+      "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "regsPerBlock": 65536,
+      "maxRegistersPerSM": 65536, "maxSharedMemoryPerBlock": 49152,
+      "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
+      "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+      "totalGlobalMem": 85029158912, "l2CacheSize": 52428800, "smClockRateKHz": 1980000,
+      "memClockRateKHz": 2619000})";
+  cudnnBackendDescriptor_t properties = nullptr;
+  BELFRY_GPU_CALL(cudnnBackendCreateDescriptor(kProperties, &properties), kHere);
+  BackendDescriptor h100(properties);
+  BELFRY_GPU_CALL(cudnnBackendSetAttribute(properties, kAsJson, CUDNN_TYPE_CHAR,
+                                           static_cast<std::int64_t>(kH100.size()), kH100.data()),
+                  kHere);
+  BELFRY_GPU_CALL(cudnnBackendFinalize(properties), kHere);
+  return h100;
+}
+
+// In a process of its own: its driver is not one for other tests. Ends with 0 if check(device,
+// sink) has said nothing.
+template <class Check>
+[[noreturn]] void compile(const Check& check) {
+  std::string problems;
+  if (!dlopen(BELFRY_BIN_DIR "/../lib/libstand_in_driver.so", RTLD_NOW | RTLD_GLOBAL)) {
+    problems = dlerror();
+  } else {
+    try {
+      check(describe_h100().get(), problems);
+    } catch (const Error& error) {
+      problems += error.what();
+    }
+  }
+  std::cerr << problems << std::flush;
+  std::_Exit(problems.empty() ? 0 : 1);
+}
+
+class CudnnCompilesAttention : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!gpus().backend()->versions().driver.empty())
+      GTEST_SKIP() << "there is a driver: gpu_ops_tests compute attention";
+    if (cudnnGetVersion() < 91600) GTEST_SKIP() << "cuDNN is older than 9.16";
+  }
+  template <class Check>
+  static void expect(const Check& check) {
+    EXPECT_EXIT(compile(check), testing::ExitedWithCode(0), "^$");
+  }
+};
+
+std::int64_t least_workspace(const std::vector<CudnnAlgorithm>& algorithms, bool deterministic) {
+  std::int64_t least = -1;
+  for (const CudnnAlgorithm& algorithm : algorithms)
+    if (algorithm.deterministic == deterministic &&
+        (least < 0 || algorithm.workspace_bytes < least))
+      least = algorithm.workspace_bytes;
+  return least;
+}
+
+// The GPT of train_bench and that of examples/gpt.cc, and one of odd times.
+TEST_F(CudnnCompilesAttention, OfTransformersForAnH100) {
+  expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
+    for (const auto& shape :
+         {Attention{.batch = 64, .time = 256, .heads = 6, .head_dim = 64},
+          Attention{.dtype = DType::kF16, .batch = 12, .time = 64, .heads = 4, .head_dim = 32},
+          Attention{.batch = 3, .time = 50, .heads = 3, .head_dim = 40}})
+      for (const bool gradient : {false, true}) {
+        Attention attention = shape;
+        attention.gradient = gradient;
+        const auto found = CudnnAttention::algorithms(attention, kHere, h100);
+        if (least_workspace(found, true) < 0) problems += cat("none for ", attention, "\n");
+        if (!found.empty() && !found[0].deterministic)
+          problems += cat("the first does not repeat ", attention, "\n");
+        if ((least_workspace(found, false) >= 0) != gradient)
+          problems += cat("gradients alone are added in any order: ", attention, "\n");
+      }
+  });
+}
+
+// 4096 times: a matrix of all pairs has 201 MB.
+TEST_F(CudnnCompilesAttention, ForwardInMemoryThatGrowsWithTheTime) {
+  expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
+    Attention attention{.batch = 1, .time = 4096, .heads = 6, .head_dim = 64};
+    const auto forward = CudnnAttention::algorithms(attention, kHere, h100);
+    if (least_workspace(forward, true) != 0) problems += "the forward pass needs workspace\n";
+    attention.gradient = true;
+    const auto gradient = CudnnAttention::algorithms(attention, kHere, h100);
+    const std::int64_t pairs = std::int64_t{2} * 6 * 4096 * 4096;
+    if (const std::int64_t bytes = least_workspace(gradient, true); bytes < pairs || bytes >> 30)
+      problems += cat("a deterministic gradient takes ", bytes, "\n");
+    if (const std::int64_t bytes = least_workspace(gradient, false); bytes < 0 || bytes > pairs / 8)
+      problems += cat("a gradient that adds as it comes takes ", bytes, "\n");
+  });
+}
+
+TEST_F(CudnnCompilesAttention, NotOfHeadsThatItRefuses) {
+  expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
+    for (const auto& refused :
+         {Attention{.batch = 2, .time = 64, .heads = 2, .head_dim = 6},
+          Attention{.gradient = true, .batch = 2, .time = 64, .heads = 2, .head_dim = 264},
+          Attention{.batch = 2, .time = 1, .heads = 2, .head_dim = 64}})
+      if (!CudnnAttention::algorithms(refused, kHere, h100).empty()) problems += cat(refused, "\n");
+  });
+}
+
+// Without a GPU and its properties cuDNN refuses every graph, and nothing is thrown.
+TEST_F(CudnnCompilesAttention, OnAGpuAlone) {
+  EXPECT_TRUE(CudnnAttention::algorithms({.time = 64, .head_dim = 64}, kHere).empty());
+  EXPECT_THROW(CudnnAttention({.time = 64, .head_dim = 64}, 0, kHere), DeviceError);
+}
+
+}  // namespace cudnn_attention_test
+}  // namespace belfry::cuda
