@@ -4,6 +4,7 @@
 #include <set>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/tests/recorder/recorder_support.h"
 
@@ -134,6 +135,26 @@ TEST_F(RecorderErrors, OfAConvolutionNameIt) {
     Session session(graph, on_gpus({1, 1}));
     EXPECT_THAT(message_of<DeviceError>([&] { session.run({y}); }),
                 ContainsRegex(cat(said, ".*Conv2d.*GPU 0")));
+  }
+}
+
+// When an algorithm is tried, and in a step.
+TEST_F(RecorderErrors, OfAttentionNameIt) {
+  Graph graph;
+  Output y;
+  {
+    DeviceScope on(graph, gpu(0));
+    const Output q = constant(graph, Tensor({1, 19, 16}, DType::kBF16));
+    y = causal_attention(q, q, q, {.heads = 2});
+  }
+  SessionOptions options = on_gpus({1, 1});
+  options.deterministic = true;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    recorder().fail("cudnnBackendExecute", 0, 4000);
+    Session session(graph, options);
+    EXPECT_THAT(message_of<DeviceError>([&] { session.run({y}); }),
+                ContainsRegex("cudnnBackendExecute failed: .*CausalAttention.*GPU 0"));
+    session.run({y});  // chooses
   }
 }
 

@@ -9,19 +9,12 @@
 #include <dlfcn.h>
 
 #include "belfry/framework/base/text.h"
-#include "belfry/tests/recorder/recorder.h"
+#include "belfry/tests/recorder/library_handles.h"
 
 using namespace belfry::recorder;
 using belfry::cat;
 
 namespace {
-
-// A handle of either library.
-struct Handle {
-  const char* library;
-  int gpu;
-  cudaStream_t stream = nullptr;  // of cuDNN
-};
 
 // What a library answers, which the module has loaded.
 template <class Function>
@@ -37,39 +30,10 @@ void make_handle(Native* native, const char* library) {
 }
 
 template <class Native>
-Handle& handle_of(Native native, const char* function) {
-  auto& handle = *reinterpret_cast<Handle*>(native);
-  if (handle.gpu != Recorder::current_gpu())
-    recorder().violate(cat(function, " with a handle of GPU ", handle.gpu, " while GPU ",
-                           Recorder::current_gpu(), " is current"));
-  return handle;
-}
-
-template <class Native>
 void end_handle(Native native, const char* function) {
   const Handle& handle = handle_of(native, function);
   --recorder().handles[handle.library];
   delete &handle;
-}
-
-// Memory that a library is given: where, and how its address has to be aligned.
-struct Given {
-  const void* address;
-  std::size_t bytes = 1, alignment = 16;
-};
-
-bool enqueue(cudaStream_t stream, const char* function, std::string detail,
-             std::initializer_list<Given> given) {
-  Stream* const found = recorder().stream_of(stream, function);
-  if (!found) return false;
-  for (const Given& of : given) {
-    if (of.bytes == 0) continue;
-    recorder().check_reach(of.address, of.bytes, found->gpu, function);
-    if (reinterpret_cast<std::uintptr_t>(of.address) % of.alignment != 0)
-      recorder().violate(cat(function, " is given memory that is not aligned"));
-  }
-  recorder().enqueue(*found, {function}, {.name = function, .detail = std::move(detail)});
-  return true;
 }
 
 cudnnMathType_t math_of(cudnnConvolutionDescriptor_t windows) {

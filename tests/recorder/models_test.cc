@@ -170,6 +170,68 @@ TEST_F(RecorderModels, OfTransformersBreakNoRule) {
     }
 }
 
+ModelSpec small_gpt() {
+  ModelSpec spec = find_model("gpt", 0, {.sequence_length = 16});
+  spec.model = [](Tower& tower, Output tokens, Output label) {
+    return models::gpt(tower, tokens, label, {.layers = 2, .heads = 2, .width = 32});
+  };
+  return spec;
+}
+
+// The first deterministic graphs, once per layer; captured, then replayed.
+TEST_F(RecorderModels, AttendByCudnnIn16Bits) {
+  for (const Precision precision : {Precision::kBf16, Precision::kF16})
+    for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{2, 1}}) {
+      SCOPED_TRACE(cat(layout.physical, " x ", layout.logical, " in ", name_of(precision)));
+      recorder().reset();
+      train(small_gpt(), layout, {.precision = precision, .deterministic = true}, 5);
+      const std::vector<std::string> all = details("cudnnBackendExecute");
+      EXPECT_THAT(all, Contains("forward, configuration 0"));
+      EXPECT_THAT(all, Contains("gradient, configuration 0"));
+      EXPECT_THAT(all, Each(Not(HasSubstr("in any order"))));
+      EXPECT_THAT(details("cudaLaunchKernel"), Not(Contains(HasSubstr("WeighQueries"))));
+      EXPECT_THAT(details("cudaGraphLaunch"), Not(IsEmpty()));
+      EXPECT_THAT(recorder().violations(), IsEmpty());
+    }
+}
+
+TEST_F(RecorderModels, AttendByOurKernelsInF32AndTf32) {
+  for (const Precision precision : {Precision::kF32, Precision::kTf32}) {
+    recorder().reset();
+    train(small_gpt(), {1, 1}, {.precision = precision});
+    EXPECT_EQ(recorder().count("cudnnBackendExecute"), 0);
+  }
+}
+
+// Ours and each way of cuDNN, forward and backward: whichever is faster, they are tried once.
+TEST_F(RecorderModels, MeasureAttentionOnce) {
+  const Way way{.precision = Precision::kBf16, .batch = 5};
+  train(small_gpt(), {1, 1}, way);
+  EXPECT_EQ(recorder().count("cudaEventElapsedTime"), (2 + 1) + (4 + 1));
+  const std::vector<std::string> all = details("cudnnBackendExecute");
+  for (const char* graph : {"forward", "gradient", "gradient in any order"})
+    for (const int configuration : {0, 1})
+      EXPECT_THAT(all, Contains(cat(graph, ", configuration ", configuration)));
+  EXPECT_THAT(details("cudaLaunchKernel"), Contains(HasSubstr("WeighQueries")));
+  EXPECT_THAT(details("cudaLaunchKernel"), Contains(HasSubstr("ScoreGradients")));
+  recorder().reset();
+  train(small_gpt(), {1, 1}, way);
+  EXPECT_EQ(recorder().count("cudaEventElapsedTime"), 0);
+  EXPECT_THAT(recorder().violations(), IsEmpty());
+}
+
+// Without the forward graph our kernels attend, and cuDNN takes its gradient from what they wrote.
+TEST_F(RecorderModels, AttendByOurKernelsWhereCudnnRefusesTheGraph) {
+  constexpr int kNotSupported = 3000;
+  recorder().fail("cudnnBackendFinalize", 0, kNotSupported);
+  train(small_gpt(), {1, 1}, {.precision = Precision::kBf16, .deterministic = true, .batch = 3}, 3);
+  EXPECT_TRUE(recorder().failed());
+  EXPECT_THAT(details("cudaLaunchKernel"), Contains(HasSubstr("WeighQueries")));
+  EXPECT_THAT(details("cudnnBackendExecute"), Not(IsEmpty()));
+  EXPECT_THAT(details("cudnnBackendExecute"), Each("gradient, configuration 0"));
+  EXPECT_THAT(recorder().violations(), IsEmpty());
+}
+
 // Where a kernel is told to note what it refuses, as GPUs see it: the memory for that is as large
 // as no other.
 std::uint64_t* fault_of(const char* kernel) {

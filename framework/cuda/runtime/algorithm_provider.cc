@@ -21,24 +21,26 @@ AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution)
   return {};
 }
 
-// If it has to be deterministic the first algorithm is taken that computes, however long it takes:
+// If it has to be deterministic the first one is taken that computes, however long it takes:
 // another choice in another run would give other bits.
 AlgorithmTable::Choice AlgorithmProvider::choose(const Attention& attention,
                                                  const MakeOwnKernel& ours) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<CudnnAlgorithm> algorithms = source_.ranked(attention);
   std::erase_if(algorithms, [&](const CudnnAlgorithm& algorithm) {
     return !fits(algorithm) || (options_.deterministic && !algorithm.deterministic);
   });
+  if (options_.deterministic) {
+    for (const CudnnAlgorithm& algorithm : algorithms)
+      if (source_.seconds(attention, {&algorithm, 1}, nullptr)[0] < kNever) return algorithm;
+    return {};
+  }
   if (algorithms.empty()) return {};
-  OwnKernel own;
-  if (!options_.deterministic) own = ours();
-  const std::vector<double> seconds =
-      source_.seconds(attention, algorithms, options_.deterministic ? nullptr : &own);
-  const auto computes = [](double time) { return time < std::numeric_limits<double>::infinity(); };
-  const auto found = options_.deterministic ? std::ranges::find_if(seconds, computes)
-                                            : std::ranges::min_element(seconds);
-  const auto place = static_cast<std::size_t>(found - seconds.begin());
-  if (place >= algorithms.size() || !computes(*found)) return {};
+  const OwnKernel own = ours();
+  const std::vector<double> seconds = source_.seconds(attention, algorithms, &own);
+  const auto least = std::ranges::min_element(seconds);
+  const auto place = static_cast<std::size_t>(least - seconds.begin());
+  if (place >= algorithms.size() || *least == kNever) return {};
   return algorithms[place];
 }
 

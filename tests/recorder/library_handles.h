@@ -1,0 +1,49 @@
+// Handles of cuBLASLt and cuDNN, and what these libraries enqueue.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/recorder/recorder.h"
+
+namespace belfry::recorder {
+
+// A handle of either library.
+struct Handle {
+  const char* library;
+  int gpu;
+  cudaStream_t stream = nullptr;  // of cuDNN
+};
+
+template <class Native>
+Handle& handle_of(Native native, const char* function) {
+  auto& handle = *reinterpret_cast<Handle*>(native);
+  if (handle.gpu != Recorder::current_gpu())
+    recorder().violate(cat(function, " with a handle of GPU ", handle.gpu, " while GPU ",
+                           Recorder::current_gpu(), " is current"));
+  return handle;
+}
+
+// Memory that a library is given: where, and how its address has to be aligned.
+struct Given {
+  const void* address;
+  std::size_t bytes = 1, alignment = 16;
+};
+
+// False if there is no such stream.
+inline bool enqueue(cudaStream_t stream, const char* function, std::string detail,
+                    const std::vector<Given>& given) {
+  Stream* const found = recorder().stream_of(stream, function);
+  if (!found) return false;
+  for (const Given& of : given) {
+    if (of.bytes == 0) continue;
+    recorder().check_reach(of.address, of.bytes, found->gpu, function);
+    if (reinterpret_cast<std::uintptr_t>(of.address) % of.alignment != 0)
+      recorder().violate(cat(function, " is given memory that is not aligned"));
+  }
+  recorder().enqueue(*found, {function}, {.name = function, .detail = std::move(detail)});
+  return true;
+}
+
+}  // namespace belfry::recorder
