@@ -38,10 +38,11 @@ AlgorithmTable::Choice AlgorithmProvider::choose(const Attention& attention,
   if (algorithms.empty()) return {};
   const OwnKernel own = ours();
   const std::vector<double> seconds = source_.seconds(attention, algorithms, &own);
-  const auto least = std::ranges::min_element(seconds);
-  const auto place = static_cast<std::size_t>(least - seconds.begin());
-  if (place >= algorithms.size() || *least == kNever) return {};
-  return algorithms[place];
+  const auto least = std::min_element(seconds.begin(), seconds.end() - 1);
+  log_info(attention, ": ", *least * 1e3, " ms by cuDNN, ", seconds.back() * 1e3,
+           " ms by kernels of Belfry");
+  if (*least >= seconds.back()) return {};
+  return algorithms[static_cast<std::size_t>(least - seconds.begin())];
 }
 
 AlgorithmTable::Choice AlgorithmProvider::kept(const std::string& what,

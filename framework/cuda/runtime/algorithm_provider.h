@@ -43,8 +43,8 @@ struct AlgorithmOptions {
 
 // Convolutions and attention that are in the table are looked up there, all others are chosen and
 // added: the first algorithm that the options allow, or for attention perhaps a kernel of ours.
-// Which convolutions and poolings cuDNN does not compute is said in the log, once per table. For
-// one thread at a time.
+// Which convolutions and poolings cuDNN does not compute is said in the log, once per table, and
+// how long attention takes in either way. For one thread at a time.
 class AlgorithmProvider final : public Algorithms {
  public:
   // `source` and `table` live longer. Several providers may have one table.

@@ -15,7 +15,8 @@ class CudnnAttention {
  public:
   // Those that cuDNN has kernels for, the deterministic ones first. None where it refuses the
   // graph, as it does for heads of other sizes than multiples of 8 up to 256; none of versions
-  // before 9.16. `device`: as for configurations().
+  // before 9.10.2, nor before 9.16 for gradients of times that are no multiple of 128. `device`: as
+  // for configurations().
   static std::vector<CudnnAlgorithm> algorithms(const Attention& attention, const Where& where,
                                                 cudnnBackendDescriptor_t device = nullptr);
 

@@ -248,6 +248,38 @@ TEST(CausalAttention, InTf32IsNearThatInF32) {
     EXPECT_LE(difference(exact[i], rounded[i]), test::test_gpus() > 0 ? 5e-3 : 1e-5) << i;
 }
 
+// Sizes of heads that cuDNN takes on GPUs. Logarithms of sums are as exact in 16 bits: any forward
+// pass goes with any gradient.
+TEST(CausalAttention, In16BitsIsNearThatInF32) {
+  struct {
+    Shape shape;
+    int heads;
+  } const cases[] = {{{2, 130, 64}, 2}, {{1, 256, 128}, 2}, {{3, 64, 128}, 4}, {{1, 300, 40}, 1}};
+  for (const auto& [shape, heads] : cases)
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", shape));
+      std::vector<Tensor> inputs = random_heads(shape, 2);
+      inputs.push_back(random_values(shape, -1, 1, 4));
+      for (Tensor& input : inputs) input = to(input, dtype);
+      const auto results = [&](DType computed) {
+        Graph graph;
+        std::vector<Output> xs;
+        for (const Tensor& input : inputs) xs.push_back(constant(graph, to(input, computed)));
+        const Output y = causal_attention(xs[0], xs[1], xs[2], {.heads = heads});
+        std::vector<Output> all =
+            gradients(y, {xs[0], xs[1], xs[2]}, {.initial = std::vector{xs[3]}});
+        all.insert(all.end(), {y, y.node().output(1)});
+        return evaluate(all);
+      };
+      const std::vector<Tensor> exact = results(DType::kF32), rounded = results(dtype);
+      for (std::size_t i = 0; i < 5; ++i)
+        EXPECT_LE(difference(exact[i], to(rounded[i], DType::kF32)), i == 4                  ? 1e-4
+                                                                     : dtype == DType::kBF16 ? 2e-2
+                                                                                             : 3e-3)
+            << i;
+    }
+}
+
 // Memory for gradients grows with the time alone: no tensor has more elements than x.
 TEST(CausalAttention, KeepsNoMatrixOfAllPairs) {
   Graph graph;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/tests/cuda/node_kernels.h"
 
@@ -244,6 +245,32 @@ TEST(MatMulGpuKernel, AsksForTheTransposedProduct) {
   EXPECT_EQ(kernel.plan.workspace_bytes(), 96);
 }
 
+TEST(AttentionGpuKernel, AsksCudnnFor16BitsAlone) {
+  NotedAlgorithms algorithms;
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32, DType::kF64}) {
+    Graph graph;
+    const Output q = placeholder(graph, "q", dtype, {3, 10, 48});
+    gradients(causal_attention(q, q, q, {.heads = 4}), std::vector{q});
+    for (const Op* op : {&kCausalAttention, &kCausalAttentionGrad}) {
+      algorithms.attentions.clear();
+      const NodeKernel kernel(*nodes_of(graph, *op).at(0), algorithms);
+      if (!is_half(dtype)) {
+        EXPECT_TRUE(algorithms.attentions.empty());
+        continue;
+      }
+      ASSERT_EQ(algorithms.attentions.size(), 1u);
+      EXPECT_EQ(algorithms.attentions[0], (Attention{.gradient = op == &kCausalAttentionGrad,
+                                                     .dtype = dtype,
+                                                     .batch = 3,
+                                                     .time = 10,
+                                                     .heads = 4,
+                                                     .head_dim = 12}));
+      EXPECT_EQ(kernel.plan.workspace_bytes(), 160);
+    }
+  }
+  EXPECT_TRUE(algorithms.matmuls.empty());
+}
+
 TEST(LibraryGpuKernels, AskForNothingWhereATensorIsEmpty) {
   NotedAlgorithms algorithms;
   const Convolved convolved({0, 5, 5, 3}, {4, 3, 3, 3}, {});
@@ -292,6 +319,9 @@ TEST(Calls, NameThemselves) {
   EXPECT_EQ(pooling.str(),
             "AvgPoolGrad f64 x [64,28,28,32] y [64,14,14,32] window [2,2] padding [0,0] stride "
             "[2,2]");
+  const Attention attention{
+      .gradient = true, .dtype = DType::kF16, .batch = 64, .time = 256, .heads = 6, .head_dim = 32};
+  EXPECT_EQ(attention.str(), "CausalAttentionGrad f16 [64,256,6,32]");
 }
 
 }  // namespace library_kernels_test
