@@ -1,7 +1,6 @@
 #include "belfry/framework/cuda/runtime/algorithm_provider.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
@@ -25,14 +24,14 @@ AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution)
 // another choice in another run would give other bits.
 AlgorithmTable::Choice AlgorithmProvider::choose(const Attention& attention,
                                                  const MakeOwnKernel& ours) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<CudnnAlgorithm> algorithms = source_.ranked(attention);
   std::erase_if(algorithms, [&](const CudnnAlgorithm& algorithm) {
     return !fits(algorithm) || (options_.deterministic && !algorithm.deterministic);
   });
   if (options_.deterministic) {
     for (const CudnnAlgorithm& algorithm : algorithms)
-      if (source_.seconds(attention, {&algorithm, 1}, nullptr)[0] < kNever) return algorithm;
+      if (source_.seconds(attention, {&algorithm, 1}, nullptr)[0] < AlgorithmSource::kNever)
+        return algorithm;
     return {};
   }
   if (algorithms.empty()) return {};

@@ -1,6 +1,7 @@
 // Chooses algorithms, once for each call, by what the libraries of a GPU say.
 #pragma once
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <vector>
@@ -27,8 +28,9 @@ class AlgorithmSource {
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
   // Those that cuDNN has for it, the deterministic ones first, then in cuDNN's order.
   virtual std::vector<CudnnAlgorithm> ranked(const Attention& attention) = 0;
-  // How long each of them takes, and then `ours`, if there is one. Infinity for what cuDNN does not
+  // How long each of them takes, and then `ours`, if there is one. kNever for what cuDNN does not
   // compute after all, and for what there is no memory to try.
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
   virtual std::vector<double> seconds(const Attention& attention,
                                       std::span<const CudnnAlgorithm> algorithms,
                                       const OwnKernel* ours) = 0;

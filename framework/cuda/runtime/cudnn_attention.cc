@@ -12,7 +12,7 @@ using Layout = CudnnGraph::Layout;
 
 // Where NVIDIA's cudnn-frontend asks for more operations, or does without: 9.10.0 and 9.10.1 have
 // faults, and before 9.16 gradients of other times than multiples of 128.
-constexpr std::size_t kOldest = 91002, kOldestOfAllTimes = 91600;
+constexpr std::size_t kOldestCudnn = 91002, kOldestOfAllTimes = 91600;
 constexpr std::int64_t kOldTimes = 128;
 
 // Of what a run is told the address.
@@ -165,7 +165,7 @@ bool is_taken(const Attention& attention) {
       static_cast<double>(attention.batch) * static_cast<double>(attention.time) *
       static_cast<double>(attention.heads) * static_cast<double>(attention.head_dim);
   const std::size_t oldest =
-      attention.gradient && attention.time % kOldTimes != 0 ? kOldestOfAllTimes : kOldest;
+      attention.gradient && attention.time % kOldTimes != 0 ? kOldestOfAllTimes : kOldestCudnn;
   return cudnnGetVersion() >= oldest && attention.time > 1 &&
          elements <= std::numeric_limits<int>::max();
 }

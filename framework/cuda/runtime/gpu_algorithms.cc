@@ -1,7 +1,6 @@
 #include "belfry/framework/cuda/runtime/gpu_algorithms.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/cuda/runtime/stream_queue.h"
@@ -9,8 +8,6 @@
 
 namespace belfry::cuda {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Attention whose tensors are all zeros, in a stream of its own: what is computed takes the same
 // time for any numbers.
@@ -69,9 +66,10 @@ class AttentionTrial {
   double timed(std::int64_t workspace_bytes, const Enqueue& enqueue) {
     const DeviceMemory workspace = allocate(
         static_cast<std::size_t>(std::max<std::int64_t>(workspace_bytes, 1)), where_.str());
-    if (!memory_ || !workspace) return kNever;
+    if (!memory_ || !workspace) return AlgorithmSource::kNever;
     auto* const scratch = static_cast<std::byte*>(workspace.get());
-    if (!enqueue(scratch)) return kNever;  // which also loads what is loaded lazily
+    if (!enqueue(scratch))
+      return AlgorithmSource::kNever;  // which also loads what is loaded lazily
     const Event before = make_timer(where_.str()), after = make_timer(where_.str());
     BELFRY_GPU_CALL(cudaEventRecord(before.get(), queue_.stream()), where_);
     for (int run = 0; run < kRuns; ++run) enqueue(scratch);

@@ -1,7 +1,5 @@
 #include "belfry/framework/cuda/runtime/algorithm_provider.h"
 
-#include <limits>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -207,7 +205,7 @@ TEST(AlgorithmProvider, AsksCublasLtForEachProduct) {
   EXPECT_THAT(source.calls, ElementsAre("matmul"));
 }
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNever = AlgorithmSource::kNever;
 const Attention kAttention{.batch = 64, .time = 256, .heads = 6, .head_dim = 64};
 constexpr const char* kAttentionName = "CausalAttention bf16 [64,256,6,64]";
 
