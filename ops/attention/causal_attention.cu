@@ -1,5 +1,5 @@
-// Causal attention. 16 bits are computed by cuDNN where that is faster than by products of matrices
-// (by_products.cuh), by which tf32 is. Of f32 and f64 a block takes a tile of queries, or of keys,
+// Causal attention. Products of matrices compute tf32 and 16 bits (by_products.cuh), or cuDNN
+// computes 16 bits, if it is faster. Of f32 and f64 a block takes a tile of queries, or of keys,
 // and goes through tiles of the other. Scores are added up in shared memory, sums over tiles in the
 // outputs. What is summed by a thread is summed in the order of times, so that results do not
 // depend on the GPU.

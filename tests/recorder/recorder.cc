@@ -198,6 +198,7 @@ void Recorder::enqueue(Stream& stream, Work work, Call call) {
   call.stream = &stream;
   call.captured = stream.capture != nullptr;
   calls_.push_back(std::move(call));
+  ++time;
   if (Capture* const capture = stream.capture.get()) {
     stream.clock[&stream] = ++capture->counts[&stream];
     capture->work.push_back(std::move(work));

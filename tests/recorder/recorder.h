@@ -5,6 +5,7 @@
 // * Memory of a GPU has addresses at which the host may neither read nor write.
 // * Copies, fills and stamps are done, in the order in which they are enqueued. Other kernels, and
 //   what libraries compute, are only noted.
+// * Each work that is enqueued takes a millisecond, as events measure time.
 // * What CUDA forbids, and what steps promise not to do, is noted as a violation: tests expect
 // none.
 // * Every call can be made to fail.
@@ -144,6 +145,7 @@ class Recorder {
   bool peers_reach = true;
   bool stamps_lost = false;
   std::map<std::string, int> handles;  // of libraries
+  std::int64_t time = 0;               // in milliseconds
 
  private:
   template <class Status>

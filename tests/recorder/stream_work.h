@@ -1,6 +1,5 @@
 // What the recorder keeps of memory, streams, events and graphs.
 #pragma once
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -60,7 +59,7 @@ struct Event {
   int gpu;
   bool timer = false;
   bool recorded = false;
-  std::chrono::steady_clock::time_point time = {};
+  std::int64_t time = 0;                  // how many works had been enqueued
   std::shared_ptr<Capture> capture = {};  // in which it was recorded
   Clock clock = {};
 };

@@ -23,8 +23,8 @@ class Algorithms {
   virtual std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) = 0;
   // Whether cuDNN computes it.
   virtual bool pooling(const Pooling& pooling) = 0;
-  // Empty if a kernel of ours computes it, because cuDNN has none or ours is faster. `ours` is made
-  // only if the two are to be measured.
+  // Empty if a kernel of ours computes it: if cuDNN has none, if ours is faster, or if the same
+  // bits are wanted each time. `ours` is made only if it is measured beside cuDNN's.
   virtual std::optional<CudnnAlgorithm> attention(const Attention& attention,
                                                   const MakeOwnKernel& ours) = 0;
 };

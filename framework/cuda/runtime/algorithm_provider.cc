@@ -20,23 +20,12 @@ AlgorithmTable::Choice AlgorithmProvider::choose(const Convolution& convolution)
   return {};
 }
 
-// If it has to be deterministic the first one is taken that computes, however long it takes:
-// another choice in another run would give other bits.
 AlgorithmTable::Choice AlgorithmProvider::choose(const Attention& attention,
                                                  const MakeOwnKernel& ours) {
   std::vector<CudnnAlgorithm> algorithms = source_.ranked(attention);
-  std::erase_if(algorithms, [&](const CudnnAlgorithm& algorithm) {
-    return !fits(algorithm) || (options_.deterministic && !algorithm.deterministic);
-  });
-  if (options_.deterministic) {
-    for (const CudnnAlgorithm& algorithm : algorithms)
-      if (source_.seconds(attention, {&algorithm, 1}, nullptr)[0] < AlgorithmSource::kNever)
-        return algorithm;
-    return {};
-  }
+  std::erase_if(algorithms, [&](const CudnnAlgorithm& algorithm) { return !fits(algorithm); });
   if (algorithms.empty()) return {};
-  const OwnKernel own = ours();
-  const std::vector<double> seconds = source_.seconds(attention, algorithms, &own);
+  const std::vector<double> seconds = source_.seconds(attention, algorithms, ours());
   const auto least = std::min_element(seconds.begin(), seconds.end() - 1);
   log_info(attention, ": ", *least * 1e3, " ms by cuDNN, ", seconds.back() * 1e3,
            " ms by kernels of Belfry");
@@ -69,6 +58,7 @@ std::optional<CudnnAlgorithm> AlgorithmProvider::convolution(const Convolution& 
 
 std::optional<CudnnAlgorithm> AlgorithmProvider::attention(const Attention& attention,
                                                            const MakeOwnKernel& ours) {
+  if (options_.deterministic) return {};
   return kept(attention.str(), [&] { return choose(attention, ours); });
 }
 

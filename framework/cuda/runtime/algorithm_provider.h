@@ -28,25 +28,25 @@ class AlgorithmSource {
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
   // Those that cuDNN has for it, the deterministic ones first, then in cuDNN's order.
   virtual std::vector<CudnnAlgorithm> ranked(const Attention& attention) = 0;
-  // How long each of them takes, and then `ours`, if there is one. kNever for what cuDNN does not
-  // compute after all, and for what there is no memory to try.
+  // How long each of them takes, and `ours` last. kNever for what cuDNN does not compute after all,
+  // and for what there is no memory to try.
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   virtual std::vector<double> seconds(const Attention& attention,
                                       std::span<const CudnnAlgorithm> algorithms,
-                                      const OwnKernel* ours) = 0;
+                                      const OwnKernel& ours) = 0;
 };
 
 struct AlgorithmOptions {
-  // Only deterministic algorithms, and the first of those by rank that computes: nothing is
-  // measured.
+  // Nothing is measured. Convolutions are computed by the first deterministic algorithm by rank
+  // that computes, attention by kernels of ours, which are deterministic.
   bool deterministic = false;
   std::int64_t most_workspace_bytes = std::int64_t{1} << 30;
 };
 
-// Convolutions and attention that are in the table are looked up there, all others are chosen and
-// added: the first algorithm that the options allow, or for attention perhaps a kernel of ours.
-// Which convolutions and poolings cuDNN does not compute is said in the log, once per table, and
-// how long attention takes in either way. For one thread at a time.
+// Chooses an algorithm for each convolution once, and keeps the choice in the table. Does so for
+// attention, too, unless the options are deterministic. The log says, once per table, which
+// convolutions and poolings cuDNN does not compute, and how long attention takes by cuDNN and by
+// kernels of ours. For one thread at a time.
 class AlgorithmProvider final : public Algorithms {
  public:
   // `source` and `table` live longer. Several providers may have one table.

@@ -19,39 +19,26 @@ class AttentionTrial {
     const std::int64_t rows = attention.batch * attention.heads * attention.time;
     const std::int64_t tensor = rows * attention.head_dim * 2, sums = rows * 4;
     // As the op has them; the logarithms of sums come last.
-    inputs_ = attention.gradient ? std::vector(5, tensor) : std::vector(3, tensor);
-    outputs_ = attention.gradient ? std::vector(3, tensor) : std::vector(1, tensor);
-    (attention.gradient ? inputs_ : outputs_).push_back(sums);
-    std::int64_t bytes = 0;
-    for (auto* const sizes : {&inputs_, &outputs_})
-      for (std::int64_t& size : *sizes) {
-        const std::int64_t at = bytes;
-        bytes += (size + 255) / 256 * 256;
-        size = at;  // where it is, from now on
-      }
-    memory_ = allocate(static_cast<std::size_t>(bytes), where.str());
-    if (memory_)
-      BELFRY_GPU_CALL(
-          cudaMemsetAsync(memory_.get(), 0, static_cast<std::size_t>(bytes), queue_.stream()),
-          where_);
+    std::vector<std::int64_t> inputs(attention.gradient ? 5 : 3, tensor);
+    std::vector<std::int64_t> outputs(attention.gradient ? 3 : 1, tensor);
+    (attention.gradient ? inputs : outputs).push_back(sums);
+    for (const std::int64_t bytes : inputs) in_.push_back(zeros(bytes));
+    for (const std::int64_t bytes : outputs) out_.push_back(zeros(bytes));
   }
 
   double seconds(const CudnnAlgorithm& algorithm) {
     AttentionCall call{.attention = attention_, .algorithm = algorithm, .scale = 1};
+    std::ranges::copy(in_, call.in.begin());
+    std::ranges::copy(out_, call.out.begin());
     return timed(algorithm.workspace_bytes, [&](std::byte* workspace) {
-      for (std::size_t i = 0; i < inputs_.size(); ++i) call.in[i] = at(inputs_[i]);
-      for (std::size_t i = 0; i < outputs_.size(); ++i) call.out[i] = at(outputs_[i]);
       call.workspace = workspace;
       return queue_.attends(call);
     });
   }
 
   double seconds(const OwnKernel& ours) {
-    std::vector<void*> in, out;
-    for (const std::int64_t input : inputs_) in.push_back(memory_ ? at(input) : nullptr);
-    for (const std::int64_t output : outputs_) out.push_back(memory_ ? at(output) : nullptr);
     return timed(ours.workspace_bytes, [&](std::byte* workspace) {
-      ours.run(Pointers(in, out, workspace, {0, attention_.batch}, 0), queue_);
+      ours.run(Pointers(in_, out_, workspace, {0, attention_.batch}, 0), queue_);
       return true;
     });
   }
@@ -59,17 +46,27 @@ class AttentionTrial {
  private:
   static constexpr int kRuns = 8;
 
-  void* at(std::int64_t offset) const { return static_cast<std::byte*>(memory_.get()) + offset; }
+  // Null if there is not so much memory.
+  void* zeros(std::int64_t bytes) {
+    memory_.push_back(allocate(static_cast<std::size_t>(bytes), where_.str()));
+    void* const start = memory_.back().get();
+    if (start)
+      BELFRY_GPU_CALL(cudaMemsetAsync(start, 0, static_cast<std::size_t>(bytes), queue_.stream()),
+                      where_);
+    else
+      fits_ = false;
+    return start;
+  }
 
-  // enqueue(workspace) says whether it has.
+  // enqueue(workspace) says whether cuDNN has taken the call.
   template <class Enqueue>
   double timed(std::int64_t workspace_bytes, const Enqueue& enqueue) {
     const DeviceMemory workspace = allocate(
         static_cast<std::size_t>(std::max<std::int64_t>(workspace_bytes, 1)), where_.str());
-    if (!memory_ || !workspace) return AlgorithmSource::kNever;
+    if (!fits_ || !workspace) return AlgorithmSource::kNever;
     auto* const scratch = static_cast<std::byte*>(workspace.get());
-    if (!enqueue(scratch))
-      return AlgorithmSource::kNever;  // which also loads what is loaded lazily
+    // The first run also loads what CUDA loads lazily.
+    if (!enqueue(scratch)) return AlgorithmSource::kNever;
     const Event before = make_timer(where_.str()), after = make_timer(where_.str());
     BELFRY_GPU_CALL(cudaEventRecord(before.get(), queue_.stream()), where_);
     for (int run = 0; run < kRuns; ++run) enqueue(scratch);
@@ -83,8 +80,9 @@ class AttentionTrial {
   const Attention& attention_;
   const Where& where_;
   StreamQueue queue_;
-  std::vector<std::int64_t> inputs_, outputs_;  // offsets in the memory
-  DeviceMemory memory_;                         // null if there is not so much
+  std::vector<DeviceMemory> memory_;
+  bool fits_ = true;
+  std::vector<void*> in_, out_;
 };
 
 }  // namespace
@@ -95,11 +93,11 @@ GpuAlgorithms::GpuAlgorithms(std::string device, std::string gpu)
 
 std::vector<double> GpuAlgorithms::seconds(const Attention& attention,
                                            std::span<const CudnnAlgorithm> algorithms,
-                                           const OwnKernel* ours) {
+                                           const OwnKernel& ours) {
   AttentionTrial trial(attention, where_);
   std::vector<double> all;
   for (const CudnnAlgorithm& algorithm : algorithms) all.push_back(trial.seconds(algorithm));
-  if (ours) all.push_back(trial.seconds(*ours));
+  all.push_back(trial.seconds(ours));
   return all;
 }
 

@@ -34,7 +34,7 @@ class GpuAlgorithms final : public AlgorithmSource {
   // Each is run a few times on tensors of zeros. Allocates and waits.
   std::vector<double> seconds(const Attention& attention,
                               std::span<const CudnnAlgorithm> algorithms,
-                              const OwnKernel* ours) override;
+                              const OwnKernel& ours) override;
 
  private:
   Where where_;

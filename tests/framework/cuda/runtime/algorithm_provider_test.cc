@@ -43,18 +43,15 @@ class FakeSource final : public AlgorithmSource {
     return by_rank;
   }
   std::vector<double> seconds(const Attention&, std::span<const CudnnAlgorithm> algorithms,
-                              const OwnKernel* ours) override {
+                              const OwnKernel& ours) override {
     std::vector<double> all;
     std::string call = "time";
     for (const CudnnAlgorithm& algorithm : algorithms) {
       call += cat(" ", algorithm.number);
       all.push_back(takes.at(algorithm.number));
     }
-    if (ours) {
-      call += cat(" ours of ", ours->workspace_bytes);
-      all.push_back(ours_takes);
-    }
-    calls.push_back(call);
+    all.push_back(ours_takes);
+    calls.push_back(cat(call, " ours of ", ours.workspace_bytes));
     return all;
   }
 
@@ -254,24 +251,6 @@ TEST(AlgorithmProvider, LeavesAttentionToUsThatCudnnRefuses) {
   EXPECT_EQ(AlgorithmProvider(source, another, {}).attention(kAttention, make_ours), std::nullopt);
 }
 
-TEST(AlgorithmProvider, TakesTheFirstDeterministicAttentionThatComputes) {
-  FakeSource source;
-  AlgorithmTable table;
-  AlgorithmProvider provider(source, table, {.deterministic = true});
-  EXPECT_EQ(provider.attention(kAttention, nullptr), kSteady);  // the first, not the fastest
-  EXPECT_THAT(source.calls, ElementsAre(cat("ranked ", kAttentionName), "time 1"));
-  source.takes[1] = kNever;
-  AlgorithmTable another;
-  EXPECT_EQ(
-      AlgorithmProvider(source, another, {.deterministic = true}).attention(kAttention, nullptr),
-      kSlow);
-  source.by_rank = {kFast};
-  AlgorithmTable third;
-  EXPECT_EQ(
-      AlgorithmProvider(source, third, {.deterministic = true}).attention(kAttention, nullptr),
-      std::nullopt);
-}
-
 TEST(AlgorithmProvider, MeasuresAttentionThatFitsItsWorkspace) {
   FakeSource source;
   AlgorithmTable table;
@@ -280,13 +259,15 @@ TEST(AlgorithmProvider, MeasuresAttentionThatFitsItsWorkspace) {
   EXPECT_EQ(source.calls.back(), "time 1 0 ours of 320");
 }
 
-TEST(AlgorithmProvider, RefusesAttentionOfAFileThatIsNotDeterministic) {
+// Whatever is in the table, which may come from a file.
+TEST(AlgorithmProvider, LeavesDeterministicAttentionToUs) {
   FakeSource source;
   AlgorithmTable table;
   AlgorithmProvider(source, table, {}).attention(kAttention, make_ours);
-  EXPECT_THROW(
-      AlgorithmProvider(source, table, {.deterministic = true}).attention(kAttention, nullptr),
-      InvalidArgument);
+  source.calls.clear();
+  AlgorithmProvider provider(source, table, {.deterministic = true});
+  EXPECT_EQ(provider.attention(kAttention, nullptr), std::nullopt);
+  EXPECT_THAT(source.calls, testing::IsEmpty());
 }
 
 }  // namespace algorithm_provider_test
