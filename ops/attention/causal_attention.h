@@ -15,10 +15,9 @@ struct CausalAttentionOptions {
 // Position t of a head of y is the mean of rows v[s], s <= t, with weights e^(scale * (q[t] .
 // k[s])). The second output is the logarithm of the sum of these weights. It has no gradient. f16,
 // bf16, f32 and f64; 16 bits are computed with in f32. Memory beside the tensors grows with the
-// time, not with its square; but cuDNN's gradient in 16 bits may take a matrix of all pairs, of up
-// to 1 GiB. What lies behind a position does not reach it, NaN neither. But on GPUs in 16 bits and
-// tf32 NaN and infinities reach positions before: up to 127 by kernels of ours, and by cuDNN those
-// of one of its blocks.
+// time, not with its square. What lies behind a position does not reach it, NaN neither. But on
+// GPUs in 16 bits and tf32 NaN and infinities reach positions before: up to 127 by kernels of ours,
+// and by cuDNN those of one of its blocks.
 extern const Op kCausalAttention;
 // Throws InvalidArgument if shapes differ, or heads do not divide the width.
 Output causal_attention(Output q, Output k, Output v, CausalAttentionOptions options = {},

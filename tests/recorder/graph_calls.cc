@@ -30,7 +30,6 @@ struct GraphTensor {
 struct PlannedGraph {
   std::map<std::int64_t, GraphTensor> tensors;  // by id
   bool turns = false;                           // a product is of a transposed one: a gradient
-  bool copies = false;                          // from f32: what was added in any order
 };
 
 struct Descriptor {
@@ -109,11 +108,7 @@ PlannedGraph planned(const Descriptor& graph) {
     made.turns |= operation->type == CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR;
     for (const auto& [name, value] : operation->values) {
       const Descriptor* const of = descriptor_of(*operation, name);
-      if (!of) continue;
-      if (of->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR) add_tensor(*of, made);
-      made.copies |= of->type == CUDNN_BACKEND_POINTWISE_DESCRIPTOR &&
-                     value_of<cudnnPointwiseMode_t>(*of, CUDNN_ATTR_POINTWISE_MODE) ==
-                         CUDNN_POINTWISE_IDENTITY;
+      if (of && of->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR) add_tensor(*of, made);
     }
   }
   return made;
@@ -255,8 +250,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     const Descriptor* const tensors = find(pack, kName);
     if (!of || !of->finished || !tensors || !tensors->finished) return CUDNN_STATUS_BAD_PARAM;
     return enqueue(by.stream, kName,
-                   cat(of->graph.turns ? "gradient" : "forward",
-                       of->graph.copies ? " in any order" : "", ", configuration ", of->number),
+                   cat(of->graph.turns ? "gradient" : "forward", ", configuration ", of->number),
                    given_by(of->graph, *tensors))
                ? CUDNN_STATUS_SUCCESS
                : CUDNN_STATUS_MAPPING_ERROR;

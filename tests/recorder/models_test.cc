@@ -186,9 +186,9 @@ TEST_F(RecorderModels, MeasureAttentionOnceAndKeepTheFasterWay) {
     SCOPED_TRACE(name_of(precision));
     recorder().reset();
     train(small_gpt(), {1, 1}, {.precision = precision, .batch = 5});
-    EXPECT_EQ(recorder().count("cudaEventElapsedTime"), (2 + 1) + (4 + 1));
+    EXPECT_EQ(recorder().count("cudaEventElapsedTime"), 2 * (2 + 1));
     const std::vector<std::string> all = details("cudnnBackendExecute");
-    for (const char* graph : {"forward", "gradient", "gradient in any order"})
+    for (const char* graph : {"forward", "gradient"})
       for (const int configuration : {0, 1})
         EXPECT_THAT(all, Contains(cat(graph, ", configuration ", configuration)));
     EXPECT_THAT(launched(), Contains(HasSubstr("WeighQueries")));

@@ -74,7 +74,7 @@ struct Convolution {
 
 // What cuDNN computes a call by.
 struct CudnnAlgorithm {
-  int number = 0;  // of a convolution's kind, as cuDNN numbers them; of attention as we do
+  int number = 0;  // cuDNN's among those of a convolution's kind; for attention a place in its list
   std::int64_t workspace_bytes = 0;
   bool deterministic = false;
 

@@ -26,7 +26,7 @@ class AlgorithmSource {
   // Whether cuDNN computes it.
   virtual bool pools(const Pooling& pooling) = 0;
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
-  // Those that cuDNN has for it, the deterministic ones first, then in cuDNN's order.
+  // Those that cuDNN has for it, in cuDNN's order.
   virtual std::vector<CudnnAlgorithm> ranked(const Attention& attention) = 0;
   // How long each of them takes, and `ours` last. kNever for what cuDNN does not compute after all,
   // and for what there is no memory to try.

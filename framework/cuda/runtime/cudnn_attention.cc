@@ -23,7 +23,7 @@ enum Id : std::int64_t {
   kUnseen,  // the score of keys behind a query
   kOne,
   kRowSums = 31,  // of dy * y; in the workspace
-  kDqSums,        // in the workspace, where they are added as they come
+  kDqSums,        // in the workspace, where sums for dq are added up as they come
 };
 
 constexpr float kUnseenScore = -std::numeric_limits<float>::infinity(), kUnit = 1;
@@ -32,14 +32,14 @@ std::int64_t whole_blocks(std::int64_t bytes) { return (bytes + 255) / 256 * 256
 std::int64_t row_sum_bytes(const Attention& of) {
   return of.gradient ? whole_blocks(of.batch * of.heads * of.time * 4) : 0;
 }
-std::int64_t dq_sum_bytes(const Attention& of, bool adds) {
-  return adds ? whole_blocks(of.batch * of.heads * of.time * of.head_dim * 4) : 0;
+std::int64_t dq_sum_bytes(const Attention& of) {
+  return of.gradient ? whole_blocks(of.batch * of.heads * of.time * of.head_dim * 4) : 0;
 }
 
 // Makes one of the two graphs. Axes are batch, head, time, and column or the other time.
 class AttentionGraph {
  public:
-  AttentionGraph(const Attention& of, bool adds, const Where& where)
+  AttentionGraph(const Attention& of, const Where& where)
       : of_(of),
         type_(of.dtype == DType::kF16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16),
         graph_(where) {
@@ -53,7 +53,7 @@ class AttentionGraph {
     scale_ = graph_.number(kScale);
     unseen_ = graph_.number(kUnseen);
     if (of.gradient)
-      make_gradient(adds);
+      make_gradient();
     else
       make_forward();
     made_ = graph_.finish();
@@ -119,7 +119,7 @@ class AttentionGraph {
     graph_.multiply(shares, v, y);
   }
 
-  void make_gradient(bool adds) {
+  void make_gradient() {
     const Tensor dy = in(0, heads_), q = in(1, heads_), k = in(2, turned_heads_),
                  v = in(3, turned_heads_), y = in(4, heads_);
     const Tensor log_sums = graph_.memory(kIn + 5, CUDNN_DATA_FLOAT, rows_);
@@ -143,10 +143,8 @@ class AttentionGraph {
               scale_);
     graph_.multiply(turned(score_grads, type_, turned_pairs_), q, dk);
 
-    const Tensor keys = turned(k, type_, heads_);
-    if (!adds) return graph_.multiply(score_grads, keys, dq);
     const Tensor dq_sums = graph_.memory(kDqSums, CUDNN_DATA_FLOAT, apart_);
-    graph_.multiply(score_grads, keys, dq_sums);
+    graph_.multiply(score_grads, turned(k, type_, heads_), dq_sums);
     graph_.pointwise({.mode = CUDNN_POINTWISE_IDENTITY, .x = dq_sums}, dq);
   }
 
@@ -170,11 +168,9 @@ bool is_taken(const Attention& attention) {
          elements <= std::numeric_limits<int>::max();
 }
 
-bool adds_as_it_comes(int number) { return number % 2 == 1; }
-
 BackendDescriptor taken(std::vector<BackendDescriptor> configurations, int number,
                         const Attention& attention, const Where& where) {
-  const auto place = static_cast<std::size_t>(number / 2);
+  const auto place = static_cast<std::size_t>(number);
   require<DeviceError>(place < configurations.size(), "cuDNN has no algorithm ", number, " of ",
                        attention, " ", where);
   return std::move(configurations[place]);
@@ -186,21 +182,18 @@ CudnnAttention::CudnnAttention(const Attention& attention, int number,
                                const BackendDescriptor& configuration, const Where& where,
                                cudnnBackendDescriptor_t device)
     : plan_(configuration, device, where) {
-  const bool adds = adds_as_it_comes(number);
   algorithm_ = {.number = number,
                 .workspace_bytes = whole_blocks(plan_.workspace_bytes()) +
-                                   row_sum_bytes(attention) + dq_sum_bytes(attention, adds),
-                .deterministic = !adds && repeats(configuration, where)};
+                                   row_sum_bytes(attention) + dq_sum_bytes(attention),
+                .deterministic = !attention.gradient && repeats(configuration, where)};
 }
 
 // The graph ends when the plan is there.
 CudnnAttention::CudnnAttention(const Attention& attention, int number, const Where& where)
-    : CudnnAttention(
-          attention, number,
-          taken(configurations(AttentionGraph(attention, adds_as_it_comes(number), where).get(),
-                               nullptr, where),
-                number, attention, where),
-          where, nullptr) {}
+    : CudnnAttention(attention, number,
+                     taken(configurations(AttentionGraph(attention, where).get(), nullptr, where),
+                           number, attention, where),
+                     where, nullptr) {}
 
 cudnnStatus_t CudnnAttention::run(cudnnHandle_t handle, const AttentionCall& call,
                                   const Where& where) const {
@@ -221,7 +214,7 @@ cudnnStatus_t CudnnAttention::run(cudnnHandle_t handle, const AttentionCall& cal
     std::byte* const behind = call.workspace + whole_blocks(plan_.workspace_bytes());
     tell(kOne, &kUnit);
     tell(kRowSums, behind);
-    if (adds_as_it_comes(algorithm_.number)) tell(kDqSums, behind + row_sum_bytes(call.attention));
+    tell(kDqSums, behind + row_sum_bytes(call.attention));
   }
   return plan_.run(handle, ids, addresses, call.workspace, where);
 }
@@ -231,20 +224,16 @@ std::vector<CudnnAlgorithm> CudnnAttention::algorithms(const Attention& attentio
                                                        cudnnBackendDescriptor_t device) {
   std::vector<CudnnAlgorithm> all;
   if (!is_taken(attention)) return all;
-  const auto append = [&](bool adds) {
-    const AttentionGraph graph(attention, adds, where);
-    int number = adds ? 1 : 0;
+  try {
+    const AttentionGraph graph(attention, where);
+    int number = 0;
     for (const BackendDescriptor& one : configurations(graph.get(), device, where)) {
       try {
         all.push_back(CudnnAttention(attention, number, one, where, device).algorithm_);
       } catch (const DeviceError&) {  // others may do
       }
-      number += 2;
+      ++number;
     }
-  };
-  try {
-    append(false);
-    if (attention.gradient) append(true);
   } catch (const DeviceError&) {  // a way to say that it has none
   }
   return all;

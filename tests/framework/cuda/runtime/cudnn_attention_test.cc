@@ -69,15 +69,6 @@ class CudnnCompilesAttention : public testing::Test {
   }
 };
 
-std::int64_t least_workspace(const std::vector<CudnnAlgorithm>& algorithms, bool deterministic) {
-  std::int64_t least = -1;
-  for (const CudnnAlgorithm& algorithm : algorithms)
-    if (algorithm.deterministic == deterministic &&
-        (least < 0 || algorithm.workspace_bytes < least))
-      least = algorithm.workspace_bytes;
-  return least;
-}
-
 // The GPT of train_bench and that of examples/gpt.cc, and one of odd times.
 TEST_F(CudnnCompilesAttention, OfTransformersForAnH100) {
   expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
@@ -89,28 +80,27 @@ TEST_F(CudnnCompilesAttention, OfTransformersForAnH100) {
         Attention attention = shape;
         attention.gradient = gradient;
         const auto found = CudnnAttention::algorithms(attention, kHere, h100);
-        if (least_workspace(found, true) < 0) problems += cat("none for ", attention, "\n");
-        if (!found.empty() && !found[0].deterministic)
-          problems += cat("the first does not repeat ", attention, "\n");
-        if ((least_workspace(found, false) >= 0) != gradient)
-          problems += cat("gradients alone are added in any order: ", attention, "\n");
+        if (found.empty()) problems += cat("none for ", attention, "\n");
+        for (const CudnnAlgorithm& algorithm : found)
+          if (algorithm.deterministic == gradient)
+            problems += cat(attention, " by ", algorithm.number, "\n");
       }
   });
 }
 
 // 4096 times: a matrix of all pairs has 201 MB.
-TEST_F(CudnnCompilesAttention, ForwardInMemoryThatGrowsWithTheTime) {
+TEST_F(CudnnCompilesAttention, InMemoryThatGrowsWithTheTime) {
   expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
-    Attention attention{.batch = 1, .time = 4096, .heads = 6, .head_dim = 64};
-    const auto forward = CudnnAttention::algorithms(attention, kHere, h100);
-    if (least_workspace(forward, true) != 0) problems += "the forward pass needs workspace\n";
-    attention.gradient = true;
-    const auto gradient = CudnnAttention::algorithms(attention, kHere, h100);
-    const std::int64_t pairs = std::int64_t{2} * 6 * 4096 * 4096;
-    if (const std::int64_t bytes = least_workspace(gradient, true); bytes < pairs || bytes >> 30)
-      problems += cat("a deterministic gradient takes ", bytes, "\n");
-    if (const std::int64_t bytes = least_workspace(gradient, false); bytes < 0 || bytes > pairs / 8)
-      problems += cat("a gradient that adds as it comes takes ", bytes, "\n");
+    for (const bool gradient : {false, true}) {
+      const Attention attention{
+          .gradient = gradient, .batch = 1, .time = 4096, .heads = 6, .head_dim = 64};
+      const std::int64_t pairs = std::int64_t{2} * 6 * 4096 * 4096;
+      const auto found = CudnnAttention::algorithms(attention, kHere, h100);
+      if (found.empty()) problems += cat("none for ", attention, "\n");
+      for (const CudnnAlgorithm& algorithm : found)
+        if (algorithm.workspace_bytes > (gradient ? pairs / 8 : 256))
+          problems += cat(attention, " takes ", algorithm.workspace_bytes, " bytes\n");
+    }
   });
 }
 
