@@ -299,8 +299,8 @@ bool rounds(const KernelPlan& plan) {
   return is_half(plan.dtype()) || (plan.dtype() == DType::kF32 && plan.node().origin().tf32);
 }
 
-// Whichever computes it writes the same logarithms of sums, so that the gradient may be computed by
-// the other.
+// Ours and cuDNN write the same logarithms of sums. So one may compute the gradient of the other's
+// forward pass.
 template <template <class> class ByProducts>
 QueueRun by_products_or_cudnn(KernelPlan& plan, Algorithms& algorithms,
                               const by_products::HeadSizes& heads, bool gradient) {

@@ -226,11 +226,6 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
                        static_cast<std::size_t>(most));
     switch (name) {
       case CUDNN_ATTR_ENGINEHEUR_RESULTS: *count = most == 0 ? 2 : give(*of, to); break;
-      case CUDNN_ATTR_ENGINECFG_ENGINE: *count = give(*of, to); break;
-      case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
-        *static_cast<cudnnBackendNumericalNote_t*>(values) = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-        *count = 1;
-        break;
       case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
         *static_cast<std::int64_t*>(values) = kPlanWorkspace;
         *count = 1;

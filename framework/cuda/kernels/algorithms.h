@@ -7,7 +7,7 @@
 
 namespace belfry::cuda {
 
-// A kernel of ours that computes a call as well: it is measured beside the library.
+// A kernel of ours for a call that a library computes, too. It is measured beside the library's.
 struct OwnKernel {
   QueueRun run;  // takes the tensors of the op
   std::int64_t workspace_bytes = 0;

@@ -72,11 +72,11 @@ struct Convolution {
   std::string str() const;
 };
 
-// What cuDNN computes a call by.
+// An algorithm by which cuDNN computes a call.
 struct CudnnAlgorithm {
-  int number = 0;  // cuDNN's among those of a convolution's kind; for attention a place in its list
+  int number = 0;  // cuDNN's own, of a convolution's kind; for attention the place in cuDNN's list
   std::int64_t workspace_bytes = 0;
-  bool deterministic = false;
+  bool deterministic = false;  // gives the same bits each time
 
   bool operator==(const CudnnAlgorithm&) const = default;
 };

@@ -10,12 +10,12 @@ namespace {
 using Tensor = CudnnGraph::Tensor;
 using Layout = CudnnGraph::Layout;
 
-// Where NVIDIA's cudnn-frontend asks for more operations, or does without: 9.10.0 and 9.10.1 have
-// faults, and before 9.16 gradients of other times than multiples of 128.
+// NVIDIA's cudnn-frontend refuses 9.10.0 and 9.10.1. Before 9.16 it adds operations to gradients of
+// times that are no multiple of 128.
 constexpr std::size_t kOldestCudnn = 91002, kOldestOfAllTimes = 91600;
 constexpr std::int64_t kOldTimes = 128;
 
-// Of what a run is told the address.
+// A run is told the addresses of these.
 enum Id : std::int64_t {
   kIn = 1,    // and behind it: AttentionCall::in
   kOut = 11,  // AttentionCall::out
@@ -36,7 +36,8 @@ std::int64_t dq_sum_bytes(const Attention& of) {
   return of.gradient ? whole_blocks(of.batch * of.heads * of.time * of.head_dim * 4) : 0;
 }
 
-// Makes one of the two graphs. Axes are batch, head, time, and column or the other time.
+// Makes the graph of a forward pass or of a gradient. Axes are batch, head, time, and column or the
+// other time.
 class AttentionGraph {
  public:
   AttentionGraph(const Attention& of, const Where& where)
@@ -168,8 +169,8 @@ bool is_taken(const Attention& attention) {
          elements <= std::numeric_limits<int>::max();
 }
 
-BackendDescriptor taken(std::vector<BackendDescriptor> configurations, int number,
-                        const Attention& attention, const Where& where) {
+BackendDescriptor chosen(std::vector<BackendDescriptor> configurations, int number,
+                         const Attention& attention, const Where& where) {
   const auto place = static_cast<std::size_t>(number);
   require<DeviceError>(place < configurations.size(), "cuDNN has no algorithm ", number, " of ",
                        attention, " ", where);
@@ -178,22 +179,11 @@ BackendDescriptor taken(std::vector<BackendDescriptor> configurations, int numbe
 
 }  // namespace
 
-CudnnAttention::CudnnAttention(const Attention& attention, int number,
-                               const BackendDescriptor& configuration, const Where& where,
-                               cudnnBackendDescriptor_t device)
-    : plan_(configuration, device, where) {
-  algorithm_ = {.number = number,
-                .workspace_bytes = whole_blocks(plan_.workspace_bytes()) +
-                                   row_sum_bytes(attention) + dq_sum_bytes(attention),
-                .deterministic = !attention.gradient && repeats(configuration, where)};
-}
-
 // The graph ends when the plan is there.
 CudnnAttention::CudnnAttention(const Attention& attention, int number, const Where& where)
-    : CudnnAttention(attention, number,
-                     taken(configurations(AttentionGraph(attention, where).get(), nullptr, where),
-                           number, attention, where),
-                     where, nullptr) {}
+    : plan_(chosen(configurations(AttentionGraph(attention, where).get(), nullptr, where), number,
+                   attention, where),
+            nullptr, where) {}
 
 cudnnStatus_t CudnnAttention::run(cudnnHandle_t handle, const AttentionCall& call,
                                   const Where& where) const {
@@ -229,7 +219,10 @@ std::vector<CudnnAlgorithm> CudnnAttention::algorithms(const Attention& attentio
     int number = 0;
     for (const BackendDescriptor& one : configurations(graph.get(), device, where)) {
       try {
-        all.push_back(CudnnAttention(attention, number, one, where, device).algorithm_);
+        const CudnnPlan plan(one, device, where);
+        all.push_back({.number = number,
+                       .workspace_bytes = whole_blocks(plan.workspace_bytes()) +
+                                          row_sum_bytes(attention) + dq_sum_bytes(attention)});
       } catch (const DeviceError&) {  // others may do
       }
       ++number;

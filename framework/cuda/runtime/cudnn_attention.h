@@ -9,13 +9,13 @@
 namespace belfry::cuda {
 
 // What cuDNN computes an Attention by. Its memory grows with the time, not with its square. A
-// gradient adds up dq as the sums come. So it is not deterministic, though cuDNN does not say so.
+// gradient adds up dq as the sums come, so its bits differ from run to run.
 class CudnnAttention {
  public:
-  // Those that cuDNN has kernels for, in its order. There are none where cuDNN refuses the graph:
-  // it takes heads of multiples of 8 columns, up to 256. Versions before 9.10.2 have none, nor have
-  // versions before 9.16 for gradients of times that are no multiple of 128. `device`: as for
-  // configurations().
+  // Those that cuDNN has kernels for, in its order. None is marked as deterministic. There are none
+  // where cuDNN refuses the graph: it takes heads of multiples of 8 columns, up to 256. Versions
+  // before 9.10.2 have none, nor have versions before 9.16 for gradients of times that are no
+  // multiple of 128. `device`: as for configurations().
   static std::vector<CudnnAlgorithm> algorithms(const Attention& attention, const Where& where,
                                                 cudnnBackendDescriptor_t device = nullptr);
 
@@ -25,11 +25,7 @@ class CudnnAttention {
   cudnnStatus_t run(cudnnHandle_t handle, const AttentionCall& call, const Where& where) const;
 
  private:
-  CudnnAttention(const Attention& attention, int number, const BackendDescriptor& configuration,
-                 const Where& where, cudnnBackendDescriptor_t device);
-
   CudnnPlan plan_;
-  CudnnAlgorithm algorithm_;
 };
 
 }  // namespace belfry::cuda

@@ -28,8 +28,6 @@ template <>
 constexpr auto kTypeName<cudnnReduceTensorOp_t> = CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
 template <>
 constexpr auto kTypeName<cudnnBackendHeurMode_t> = CUDNN_TYPE_HEUR_MODE;
-template <>
-constexpr auto kTypeName<cudnnBackendNumericalNote_t> = CUDNN_TYPE_NUMERICAL_NOTE;
 
 BackendDescriptor make_descriptor(cudnnBackendDescriptorType_t type, const Where& where) {
   cudnnBackendDescriptor_t descriptor = nullptr;
@@ -176,19 +174,6 @@ std::vector<BackendDescriptor> configurations(cudnnBackendDescriptor_t graph,
   }
   all.resize(std::min(all.size(), results(handles)));
   return all;
-}
-
-bool repeats(const BackendDescriptor& configuration, const Where& where) {
-  const BackendDescriptor engine = make_descriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, where);
-  cudnnBackendDescriptor_t handle = engine.get();
-  get_attributes(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                 &handle, where);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  const std::int64_t count =
-      get_attributes(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                     kTypeName<cudnnBackendNumericalNote_t>, notes.size(), notes.data(), where);
-  return std::count(notes.begin(), notes.begin() + count, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) ==
-         0;
 }
 
 CudnnPlan::CudnnPlan(const BackendDescriptor& configuration, cudnnBackendDescriptor_t device,

@@ -69,8 +69,6 @@ class CudnnGraph {
 // on one of these properties (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR), which need not be there.
 std::vector<BackendDescriptor> configurations(cudnnBackendDescriptor_t graph,
                                               cudnnBackendDescriptor_t device, const Where& where);
-// Whether cuDNN does not say that it gives other bits each time.
-bool repeats(const BackendDescriptor& configuration, const Where& where);
 
 // A configuration with its kernels, which cuDNN compiles.
 class CudnnPlan {

@@ -9,8 +9,7 @@
 namespace belfry::cuda {
 namespace {
 
-// Attention whose tensors are all zeros, in a stream of its own: what is computed takes the same
-// time for any numbers.
+// Runs attention of zeros in a stream of its own. The time does not depend on the numbers.
 class AttentionTrial {
  public:
   AttentionTrial(const Attention& attention, const Where& where)

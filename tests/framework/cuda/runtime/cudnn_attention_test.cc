@@ -82,8 +82,7 @@ TEST_F(CudnnCompilesAttention, OfTransformersForAnH100) {
         const auto found = CudnnAttention::algorithms(attention, kHere, h100);
         if (found.empty()) problems += cat("none for ", attention, "\n");
         for (const CudnnAlgorithm& algorithm : found)
-          if (algorithm.deterministic == gradient)
-            problems += cat(attention, " by ", algorithm.number, "\n");
+          if (algorithm.deterministic) problems += cat(attention, " is said to repeat\n");
       }
   });
 }
