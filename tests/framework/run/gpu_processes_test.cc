@@ -166,7 +166,6 @@ TEST(GpuProcesses, EndTogetherWhenAMessageOfOneFails) {
     for (int i = 0; i < 4; ++i) {
       step.run();
       good += step.fetched(0).data<float>()[0] == 3;
-      if (i == 0) processes->gather("");  // so that both have ended their first run
     }
   });
   EXPECT_THAT(said, Contains(AllOf(HasSubstr("ncclSend failed: in a test"), HasSubstr("it failed "),
@@ -174,7 +173,9 @@ TEST(GpuProcesses, EndTogetherWhenAMessageOfOneFails) {
   EXPECT_THAT(said, Contains(AllOf(HasSubstr("rank "), HasSubstr("a step has failed there"))));
   EXPECT_EQ(faults.aborted, 2);
   EXPECT_EQ(faults.alive, 0);
-  EXPECT_EQ(good, 2) << "the first run of each";
+  // The first run of each, or of one: the other may hear of the failure at its end.
+  EXPECT_GE(good, 1);
+  EXPECT_LE(good, 2);
 }
 
 TEST(GpuProcesses, EndWhenAnotherHasEndedThem) {
