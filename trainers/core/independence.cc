@@ -136,6 +136,10 @@ std::string Trainer::tower_dependence() const {
   for (const std::string& because :
        {of_powers(*this), of_batches(batches_.forms(), options_.shards)})
     if (!because.empty()) return because;
+  if (options_.session.dry_run && makes_unequal(options_.batches.uneven))
+    return cat(
+        "uneven=", name_of(options_.batches.uneven),
+        " may make a smaller last batch, which a dry run does not know, as it reads no data");
   if (options_.batches.uneven == Uneven::kPad &&
       batches_.forms().back().total() < batches_.global_batch())
     return "uneven=pad fills up the last batch of an epoch, in a way that depends on the devices";

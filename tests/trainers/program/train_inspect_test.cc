@@ -68,6 +68,21 @@ TEST_F(TrainTest, SaysInADryRunWhatTheNumberOfDevicesChanges) {
         << flag;
 }
 
+TEST_F(TrainTest, PromisesNoEqualBitsInADryRunThatDoesNotKnowTheLastBatch) {
+  for (const std::string uneven : {"pad", "weight"}) {
+    const TrainResult result =
+        run_train({"--dry_run", "--devices=cpu:2", "--shards=8", "--global_batch_size=16",
+                   "--uneven=" + uneven, "--json=" + json_.string()});
+    EXPECT_EQ(result.code, 0) << result.error;
+    EXPECT_EQ(report()["k_independent"], false);
+    EXPECT_EQ(report()["k_dependent_because"],
+              "uneven=" + uneven +
+                  " may make a smaller last batch, which a dry run does not know, " +
+                  "as it reads no data");
+    EXPECT_THAT(result.out, testing::Not(HasSubstr("same bits")));
+  }
+}
+
 TEST_F(TrainTest, SaysOfOneDeviceThatOthersWouldNotCombineCanonically) {
   const auto because = [&](const std::string& devices, const std::string& strategy) {
     const TrainResult result =
