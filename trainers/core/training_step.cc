@@ -62,10 +62,8 @@ TrainingStep::TrainingStep(Session& session, const StepNodes& nodes,
   std::vector<Fetch> fetches{*nodes.train_op};
   std::vector<FeedType> feeds;
   for (std::size_t t = 0; t < towers.size(); ++t) {
-    const std::int64_t samples = nodes.batch.samples[t], rows = nodes.batch.rows[t];
-    const bool all_count = samples == rows;
-    add_feeds(towers[t], rows, all_count ? std::optional(nodes.batch.begins[t]) : std::nullopt,
-              feeds);
+    // Rows that do not count have shards, too: all processes send their messages in one order.
+    add_feeds(towers[t], nodes.batch.rows[t], nodes.batch.begins[t], feeds);
     losses_.push_back(fetches.size());
     if (nodes.runs(t)) add_fetches(towers[t], fetches);
   }

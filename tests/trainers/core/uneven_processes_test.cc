@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/plan/plan.h"
 #include "belfry/ops/cast.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
@@ -22,6 +23,7 @@ struct Wanted {
   bool shares = false;
   Precision precision = Precision::kF32;
   std::string strategy = "collective";
+  int shards = 1;  // of each device
 };
 
 struct Trained {
@@ -38,6 +40,7 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, const Wa
                          .devices = cpus(devices),
                          .aggregation = {.allreduce = wanted.strategy},
                          .batch_size = kGlobalBatch / towers,
+                         .shards = wanted.shards * towers,
                          .batches = {.uneven = wanted.uneven},
                          .epochs = 2,
                          .precision = wanted.precision,
@@ -97,18 +100,46 @@ TEST_P(UnevenLayouts, NormaliseTogetherToTheBitsOfOneProcess) {
     expect_bits_of_one({.model = kSynchronised, .last = 17, .shares = shares});
 }
 
+// smooth_model in f32.
+Output single_model(Tower& tower, Output x, Output y) {
+  const Output hidden = tanh(dense(tower, "fc0", cast(x, DType::kF32), {.units = 5}));
+  return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - cast(y, DType::kF32)));
+}
+
+// Losses are sums over shards, in f32.
+TEST_P(UnevenLayouts, TakeShardsToTheBitsOfOneProcess) {
+  for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad})
+    for (const int last : {0, 2, 13})
+      for (const int shards : {2, 3})
+        expect_bits_of_one(
+            {.model = single_model, .uneven = uneven, .last = last, .shards = shards});
+}
+
 // From a scale at which f16 overflows, so that steps are skipped.
 TEST_P(UnevenLayouts, ScaleLossesToTheBitsOfOneProcess) {
-  const Model model = [](Tower& tower, Output x, Output y) {
-    const Output hidden = tanh(dense(tower, "fc0", cast(x, DType::kF32), {.units = 5}));
-    return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - cast(y, DType::kF32)));
-  };
   for (const int last : {2, 13})
-    expect_bits_of_one({.model = model, .last = last, .precision = Precision::kF16});
+    expect_bits_of_one({.model = single_model, .last = last, .precision = Precision::kF16});
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, UnevenLayouts,
                          testing::Values(std::tuple(2, 1), std::tuple(3, 2), std::tuple(4, 2)));
+
+// Else its plan could have messages in another order than those of other processes.
+TEST(UnevenProcesses, CutATowerWithoutSamplesIntoShards) {
+  const auto data = smooth_data(kGlobalBatch + 2);
+  Trainer trainer(find_trainer("replicated"),
+                  {.model = single_model,
+                   .optimizer = adam(0.01),
+                   .devices = cpus(2),
+                   .batch_size = kGlobalBatch / 2,
+                   .shards = 4,
+                   .batches = {.uneven = Uneven::kPad}},
+                  *data);
+  const auto& batches = trainer.plans().back()->batches;
+  ASSERT_EQ(batches.size(), 2);
+  EXPECT_EQ(batches[0].samples, 2);
+  EXPECT_EQ(batches[1].samples, kGlobalBatch / 2);
+}
 
 TEST(UnevenProcesses, TrainAlongARing) {
   const Wanted wanted{.strategy = "ring"};
