@@ -23,14 +23,27 @@ std::vector<std::byte> copy_of(const PublishedPart& part) {
 
 void PublishedParts::publish(std::uint64_t key, const PublishedPart& part) {
   const std::lock_guard lock(mutex_);
-  parts_[key] = {part, {}};
+  Part& known = parts_[key];
+  known.published = part;
+  known.kept.reset();
+}
+
+void PublishedParts::keep(std::uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  Part& part = parts_.at(key);
+  const std::uint64_t runs = part.published.runs->load();
+  if (part.before && part.runs == runs) return;
+  part.before = copy_of(part.published);
+  part.runs = runs;
 }
 
 void PublishedParts::withdraw(std::uint64_t key) {
   const std::lock_guard lock(mutex_);
   const auto part = parts_.find(key);
   try {
-    part->second.kept = copy_of(part->second.published);
+    auto& [published, kept, runs, before] = part->second;
+    kept = before && runs == published.runs->load() ? *std::move(before) : copy_of(published);
+    before.reset();
   } catch (...) {
     parts_.erase(part);
     throw;
@@ -57,6 +70,7 @@ std::optional<std::vector<std::byte>> PublishedParts::find(std::uint64_t key,
   if (found == parts_.end()) return {};
   const Part& part = found->second;
   if (part.kept) return part.kept;
+  if (part.before && part.runs == runs) return part.before;
   if (part.published.runs->load() < runs) return {};
   return copy_of(part.published);
 }

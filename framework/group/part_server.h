@@ -31,6 +31,9 @@ class PublishedParts {
   // What other processes get that ask for this key, from now on. It is read when they ask, by
   // find(), and stays where it is until withdraw().
   void publish(std::uint64_t key, const PublishedPart& part);
+  // Before this process alone changes the bytes between two runs: keeps a copy of what the last run
+  // has left, for those who still ask for that.
+  void keep(std::uint64_t key);
   // Keeps a copy for those who still ask, until forget(). Where memory of a GPU cannot be read any
   // more it throws, and keeps nothing.
   void withdraw(std::uint64_t key);
@@ -46,6 +49,9 @@ class PublishedParts {
   struct Part {
     PublishedPart published;
     std::optional<std::vector<std::byte>> kept;  // instead, once withdrawn
+    // What so many runs have left, if it has been changed since.
+    std::uint64_t runs = 0;
+    std::optional<std::vector<std::byte>> before;
   };
 
   mutable std::mutex mutex_;

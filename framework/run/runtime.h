@@ -27,8 +27,11 @@ class Processes;
 struct NewerElsewhere {
   // The plan of the last run with PlanGraph::gathered_first, which left them; null: there are none.
   std::shared_ptr<const Plan> left_by = {};
-  std::function<void()> fetch = {};     // makes all of them new
-  std::atomic<std::uint64_t> runs = 0;  // that processes have made together
+  std::function<void()> fetch = {};  // makes all of them new
+  // What is about to be written by this process alone: others may not have fetched its part yet.
+  std::function<void(const Node& variable)> keep = {};
+  std::atomic<std::uint64_t> runs = 0;        // that processes have made together
+  std::optional<std::uint64_t> left_at = {};  // what `runs` was behind the last plan that left some
 };
 
 // What steps borrow from their session.

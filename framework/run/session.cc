@@ -64,8 +64,9 @@ Session::State::State(const Graph& g, SessionOptions o)
       variables(devices, options.dry_run),
       steps(options.kept_steps, runtime),
       use(devices, variables, steps),
-      parts(graph, options, variables, runtime.elsewhere.runs) {
+      parts(graph, options, variables, runtime.elsewhere) {
   runtime.elsewhere.fetch = [this] { catch_up(); };
+  runtime.elsewhere.keep = [this](const Node& variable) { parts.keep(variable); };
   runtime.workers = pool.workers();
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;

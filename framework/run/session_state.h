@@ -1,7 +1,6 @@
 // What a session holds: devices, the values of variables, compiled steps. Its sources are
 // session.cc, session_variables.cc, session_sharing.cc and variable_parts.cc.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,10 +28,9 @@ std::span<const std::byte> own_bytes(Variable variable, std::span<const std::byt
 // (variable_parts.cc). Lets other processes read the parts of this one, as long as it lives.
 class SharedParts {
  public:
-  // `runs`: NewerElsewhere::runs.
   SharedParts(const Graph& graph, const SessionOptions& options, const VariableMemory& variables,
-              const std::atomic<std::uint64_t>& runs)
-      : graph_(graph), options_(options), variables_(variables), runs_(runs) {}
+              const NewerElsewhere& elsewhere)
+      : graph_(graph), options_(options), variables_(variables), elsewhere_(elsewhere) {}
   ~SharedParts();
   SharedParts(const SharedParts&) = delete;
   SharedParts& operator=(const SharedParts&) = delete;
@@ -43,18 +41,24 @@ class SharedParts {
   Tensor whole_of(Variable variable, const Tensor& own) const;
   // Fetches to the memory of a variable what an AssignGathered would write to it.
   void update(const Node& variable, const Node& gathered) const;
+  // Before this process alone writes any variable: the others still get what the last run has left
+  // of it. The run lock is held.
+  void keep(const Node& variable) const;
 
  private:
   void publish(const Node& variable, std::uint64_t place, std::size_t first, std::size_t bytes);
+  // None if it is not published.
+  std::optional<std::uint64_t> key_of(const Node& variable) const;
   // Leaves the part of this process alone.
   void fetch(const Node& variable, const Cuts& cuts, Tensor& whole) const;
 
   const Graph& graph_;
   const SessionOptions& options_;
   const VariableMemory& variables_;
-  const std::atomic<std::uint64_t>& runs_;
+  const NewerElsewhere& elsewhere_;
   // Under which the parts of variables are published: no other variable, of any session, has one.
   std::map<const Node*, std::uint64_t> keys_;
+  mutable std::mutex keys_mutex_;        // a run may look while a step is prepared
   std::optional<std::uint64_t> number_;  // of the session, among those that publish
 };
 

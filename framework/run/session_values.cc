@@ -24,6 +24,7 @@ void Session::write(Variable variable, const Tensor& value) {
   state_->unshare(variable.node());
   const std::lock_guard no_run(state_->runtime.run_lock);
   if (state_->runtime.is_behind(variable.node())) state_->catch_up();
+  state_->parts.keep(variable.node());
   state_->variables.memory_of(variable.node())
       .store(own_bytes(variable, {value.raw(), value.bytes()}).data());
   state_->runtime.suspects.erase(&variable.node());
@@ -71,7 +72,10 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
       left_by && std::ranges::all_of(left_by->gathered_first, is_restored))
     left_by = nullptr;
   state_->catch_up();
-  for (const auto& [node, bytes] : all) state_->variables.memory_of(*node).store(bytes.data());
+  for (const auto& [node, bytes] : all) {
+    state_->parts.keep(*node);
+    state_->variables.memory_of(*node).store(bytes.data());
+  }
   state_->runtime.suspects.clear();
   state_->runtime.step = step;
 }

@@ -135,7 +135,10 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   staging_.end(run.slot);
   if (gpus) gpus->end();
   if (processes) ++runtime.elsewhere.runs;
-  if (!linked.plan->gathered_first.empty()) runtime.elsewhere.left_by = linked.plan;
+  if (!linked.plan->gathered_first.empty()) {
+    runtime.elsewhere.left_by = linked.plan;
+    runtime.elsewhere.left_at = runtime.elsewhere.runs.load();
+  }
   if (!runs_beside_others() && writes) ++runtime.step;
   if (!options.trace) return;
   read_timers(*linked.plan, runtime.devices, *run.recording);
@@ -160,15 +163,21 @@ void CompiledStep::State::check_intact() {
       "before running again");
 }
 
-// Before a run that reads what other processes have newer values of, unless it gathers them itself.
+// Before a run that reads what other processes have newer values of, unless it gathers them itself,
+// or that writes, without the others, what these may still ask for.
 void CompiledStep::State::catch_up() {
-  if (!runtime.elsewhere.left_by) return;
+  NewerElsewhere& elsewhere = runtime.elsewhere;
   const Plan& plan = *executor_->linked.plan;
   const auto is_behind = [&](const Node* variable) {
     return !plan.gathered_first.contains(variable) && runtime.is_behind(*variable);
   };
-  if (runtime.elsewhere.left_by.get() != &plan && std::ranges::any_of(plan.variables, is_behind))
-    runtime.elsewhere.fetch();
+  if (elsewhere.left_by && elsewhere.left_by.get() != &plan &&
+      std::ranges::any_of(plan.variables, is_behind))
+    elsewhere.fetch();
+  if (!elsewhere.left_at || !plan.writes || executor_->exchanger.needed()) return;
+  for (const PlanNode& node : plan.nodes)
+    for (int i = 0; i < node.writes(); ++i)
+      elsewhere.keep(*plan.node(node.inputs[at(i)].node).node);
 }
 
 void CompiledStep::State::set_feeds(std::span<const Tensor> feeds) {

@@ -13,6 +13,9 @@
 namespace belfry {
 namespace {
 
+// Where the keys of variables begin of which processes have the newest value of a part.
+constexpr std::uint64_t kFirstGathered = std::uint64_t{1} << 31;
+
 // Of part `rank`, in bytes.
 WorkRange byte_range(const Node& variable, const Cuts& cuts, std::size_t rank) {
   const auto size = static_cast<std::int64_t>(size_of(variable.output_type(0).dtype));
@@ -66,13 +69,18 @@ void SharedParts::fetch(const Node& variable, const Cuts& cuts, Tensor& whole) c
     parts.push_back(bytes.subspan(at(range.begin), at(range.size())));
   }
   // Replicas are equal, and not published.
-  options_.processes->fetch(keys_.at(&original_of(variable)), runs_.load(), parts);
+  options_.processes->fetch(key_of(original_of(variable)).value(), elsewhere_.runs.load(), parts);
+}
+
+void SharedParts::keep(const Node& variable) const {
+  if (elsewhere_.left_at != elsewhere_.runs.load()) return;
+  const std::optional<std::uint64_t> key = key_of(variable);
+  if (key && (*key & kFirstGathered) != 0) options_.processes->parts().keep(*key);
 }
 
 // Processes have the same variables in one order, whatever else their graphs have.
 void SharedParts::publish() {
   if (!options_.processes || options_.dry_run) return;
-  constexpr std::uint64_t kFirstGathered = std::uint64_t{1} << 31;
   std::uint64_t place = 0;
   for (const Variable variable : graph_.variables()) {
     const Node& node = variable.node();
@@ -96,8 +104,17 @@ void SharedParts::publish(const Node& variable, std::uint64_t place, std::size_t
   if (variable.variable().copy_of) return;
   if (!number_) number_ = options_.processes->next_number();
   const std::uint64_t key = *number_ << 32 | place;
-  options_.processes->parts().publish(key, {&variables_.memory_of(variable), first, bytes, &runs_});
+  options_.processes->parts().publish(
+      key, {&variables_.memory_of(variable), first, bytes, &elsewhere_.runs});
+  const std::lock_guard lock(keys_mutex_);
   keys_[&variable] = key;
+}
+
+std::optional<std::uint64_t> SharedParts::key_of(const Node& variable) const {
+  const std::lock_guard lock(keys_mutex_);
+  const auto found = keys_.find(&variable);
+  if (found == keys_.end()) return {};
+  return found->second;
 }
 
 bool Runtime::is_behind(const Node& variable) const {

@@ -70,6 +70,42 @@ TEST(PartServer, WaitsForWhatIsPublishedLater) {
   });
 }
 
+// Rank 0 asks for what the run has left when rank 1 has changed that, and when rank 1 is gone.
+TEST(PartServer, KeepsWhatARunHasLeft) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    MemoryBlock own = bytes_of(1, 3);
+    std::atomic<std::uint64_t> runs = 5;
+    PublishedParts& parts = processes->parts();
+    const auto change = [&](int value) {
+      parts.keep(4);
+      own.store(std::vector(3, std::byte(value)).data());
+    };
+    if (processes->rank() == 1) {
+      parts.publish(4, {&own, 0, 3, &runs});
+      change(8);
+      change(9);
+      parts.publish(4, {&own, 0, 3, &runs});
+    }
+    processes->gather("");
+    if (processes->rank() == 0) {
+      EXPECT_THAT(fetched(*processes, 4, 3, 5), ElementsAre(0, 2));
+    }
+    processes->gather("");
+    runs = 6;
+    processes->gather("");
+    if (processes->rank() == 0) {
+      EXPECT_THAT(fetched(*processes, 4, 3, 6), ElementsAre(0, 9));
+    }
+    processes->gather("");
+    if (processes->rank() == 1) {
+      change(10);
+      parts.withdraw(4);
+    } else {
+      EXPECT_THAT(fetched(*processes, 4, 3, 6), ElementsAre(0, 9));
+    }
+  });
+}
+
 // Rank 1 answers when it has ended as many runs as rank 0.
 TEST(PartServer, WaitsForTheRunThatTheOtherHasEnded) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {

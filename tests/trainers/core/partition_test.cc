@@ -1,5 +1,8 @@
 // Updates of which each process makes a part have the bits of whole updates.
+#include <chrono>
+#include <cmath>
 #include <mutex>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -206,6 +209,32 @@ TEST(Partition, LetsOneProcessReadWhatAllHaveUpdated) {
         EXPECT_EQ(found, expected);
       }
     });
+}
+
+// Gives the first weights of each process a norm of 1 after each step, rank 0 first.
+struct Normalise final : Callback {
+  void after_step(Trainer& trainer, const StepInfo&) override {
+    const int rank = trainer.graph().process().rank;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 * rank));
+    const Variable weights = trainer.graph().variables(kTrainableVariables)[0];
+    Tensor value = trainer.session().read(weights);
+    double squares = 0;
+    for (const double x : value.data<double>()) squares += x * x;
+    for (double& x : value.mutable_data<double>()) x /= std::sqrt(squares);
+    trainer.session().write(weights, value);
+  }
+};
+
+TEST(Partition, LetsAllProcessesWriteWhatTheyHaveRead) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    const auto trained = [&](bool partition_updates) {
+      TrainerOptions options = options_of(1, processes, adam(0.01));
+      options.aggregation.partition_updates = partition_updates;
+      options.callbacks = {std::make_shared<Normalise>()};
+      return train(std::move(options));
+    };
+    EXPECT_EQ(trained(true), trained(false)) << "rank " << processes->rank();
+  });
 }
 
 // Goes on from `path`, to the end.
