@@ -25,17 +25,12 @@ OutputTypes assign_gathered_shape(const ShapeContext& c) {
 }
 
 KernelRun assign_gathered_reference(KernelPlan& plan) {
-  const auto& options = plan.options<AssignGatheredOptions>();
   const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
-  const WorkRange own = piece_of(options.cuts, options.rank);
-  return [size, own, first = options.first](const Pointers& p) {
-    const auto copy = [&](std::int64_t begin, std::int64_t end) {
-      if (begin < end)
-        std::memcpy(p.written<char>(0) + begin * size, p.input<char>(1) + (first + begin) * size,
-                    static_cast<std::size_t>((end - begin) * size));
-    };
-    copy(p.begin(), std::min(p.end(), own.begin));
-    copy(std::max(p.begin(), own.end), p.end());
+  return [size, options = plan.options<AssignGatheredOptions>()](const Pointers& p) {
+    for (const auto& [begin, end] : parts_of_others(options, {p.begin(), p.end()}))
+      std::memcpy(p.written<char>(0) + begin * size,
+                  p.input<char>(1) + (options.first + begin) * size,
+                  static_cast<std::size_t>((end - begin) * size));
   };
 }
 
@@ -49,6 +44,13 @@ const Op kAssignGathered{.name = "AssignGathered",
                          .writes = 1,
                          .reference = assign_gathered_reference,
                          .half = true};
+
+std::array<WorkRange, 2> parts_of_others(const AssignGatheredOptions& options, WorkRange range) {
+  const WorkRange own = piece_of(options.cuts, options.rank);
+  const std::int64_t before = std::clamp(own.begin, range.begin, range.end);
+  const std::int64_t behind = std::clamp(own.end, range.begin, range.end);
+  return {{{range.begin, before}, {behind, range.end}}};
+}
 
 Node& assign_gathered(Variable variable, Output row, AssignGatheredOptions options, At at) {
   Graph& graph = row.graph();

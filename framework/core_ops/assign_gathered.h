@@ -1,6 +1,9 @@
 // AssignGathered: what other processes have updated of a variable, written to it. Output 0 is the
 // value of all parts.
 #pragma once
+#include <array>
+#include <vector>
+
 #include "belfry/framework/core_ops/cuts.h"
 #include "belfry/framework/graph/graph.h"
 
@@ -14,6 +17,10 @@ struct AssignGatheredOptions {
 };
 
 extern const Op kAssignGathered;
+
+// What a kernel writes of a range of the variable: what is before the part of this process, and
+// what is behind it. Either may be empty.
+std::array<WorkRange, 2> parts_of_others(const AssignGatheredOptions& options, WorkRange range);
 
 // `row`: from gather_pieces(). The part of this process is not written.
 Node& assign_gathered(Variable variable, Output row, AssignGatheredOptions options, At at = {});

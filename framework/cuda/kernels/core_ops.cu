@@ -102,19 +102,17 @@ QueueRun assign(KernelPlan& plan) {
 
 // Of bytes, before the part of this process and behind it.
 QueueRun assign_gathered(KernelPlan& plan) {
-  const auto& options = plan.options<AssignGatheredOptions>();
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
-  const WorkRange own = piece_of(options.cuts, options.rank);
-  return [unit, own, first = options.first](const Pointers& p, KernelQueue& queue) {
-    const auto copy = [&](std::int64_t begin, std::int64_t end) {
-      if (begin >= end) return;
-      Map<Same, std::uint8_t, 1> kernel{.count = (end - begin) * unit,
-                                        .y = p.written<std::uint8_t>(0) + begin * unit,
-                                        .x = {p.input<std::uint8_t>(1) + (first + begin) * unit}};
+  return [unit, options = plan.options<AssignGatheredOptions>()](const Pointers& p,
+                                                                 KernelQueue& queue) {
+    for (const auto& [begin, end] : parts_of_others(options, {p.begin(), p.end()})) {
+      if (begin == end) continue;
+      Map<Same, std::uint8_t, 1> kernel{
+          .count = (end - begin) * unit,
+          .y = p.written<std::uint8_t>(0) + begin * unit,
+          .x = {p.input<std::uint8_t>(1) + (options.first + begin) * unit}};
       launch_map(queue, kernel);
-    };
-    copy(p.begin(), std::min(p.end(), own.begin));
-    copy(std::max(p.begin(), own.end), p.end());
+    }
   };
 }
 
