@@ -1,11 +1,11 @@
 // A bias and an activation in one pass, and their gradients.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
+#include "belfry/framework/cuda/kernels/row_passes.cuh"
 #include "belfry/framework/kernels/fold8.h"
 #include "belfry/ops/bias_activation.h"
 #include "belfry/ops/gelu.h"
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/kernels/row_passes.cuh"
 
 namespace belfry::cuda {
 namespace {

@@ -2,8 +2,8 @@
 // and all tensors of its shape, f16 and bf16 too. What is per channel is of the type that is
 // computed in.
 #pragma once
+#include "belfry/framework/cuda/kernels/row_passes.cuh"
 #include "belfry/ops/kernels/functors.h"
-#include "belfry/ops/kernels/row_passes.cuh"
 #include "belfry/ops/normalization/spread.h"
 
 namespace belfry::cuda::batch_norm {
