@@ -16,13 +16,14 @@ namespace {
 // The towers of one process, one after the other.
 class PartUpdates {
  public:
-  PartUpdates(const TrainerOptions& options, const GradientTable& gradients, const UpdateForm& form)
+  PartUpdates(const TrainerOptions& options, const GradientTable& gradients,
+              const UpdateOptions& how)
       : options_(options),
         gradients_(gradients),
-        form_(form),
+        how_(how),
         graph_(gradients.graph()),
-        sums_(gradients, form.reduce, options.aggregation.bucket_mb),
-        unscaling_(form.unscaling) {
+        sums_(gradients, how.reduce, options.aggregation.bucket_mb),
+        unscaling_(how.unscaling) {
     for (int v = 0; v < gradients.variables(); ++v) {
       const Variable variable = gradients.at(0, v).variable;
       parts_.push_back({variable.shape(), sums_.cuts(v)});
@@ -49,8 +50,7 @@ class PartUpdates {
       if (known.empty()) known = sums_.norms(static_cast<int>(v), rows);
       return known;
     };
-    return options_.optimizer.apply_parts(row, {parts_, norms, gather}, at, form_.slots,
-                                          unscaling_);
+    return options_.optimizer.apply_parts(row, {parts_, norms, gather}, at, how_.slots, unscaling_);
   }
 
  private:
@@ -95,7 +95,7 @@ class PartUpdates {
 
   const TrainerOptions& options_;
   const GradientTable& gradients_;
-  const UpdateForm& form_;
+  const UpdateOptions& how_;
   Graph& graph_;
   const ScatteredGradients sums_;
   std::vector<VariablePart> parts_;
@@ -129,8 +129,8 @@ std::string partition_refusal(const TrainerOptions& options) {
 }
 
 UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gradients,
-                         const UpdateForm& form) {
-  PartUpdates updates(options, gradients, form);
+                         const UpdateOptions& how) {
+  PartUpdates updates(options, gradients, how);
   return {&apply_to_towers(gradients, {},
                            [&](int t, At at) -> Node& { return updates.apply_to(t, at); }),
           updates.accumulation()};

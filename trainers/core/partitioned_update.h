@@ -14,6 +14,6 @@ std::string partition_refusal(const TrainerOptions& options);
 // (Variable::whole_shape()), updates these parts in place, and gives their values to the others.
 // All bits are those of updates of whole variables.
 UpdateNodes update_parts(const TrainerOptions& options, const GradientTable& gradients,
-                         const UpdateForm& form);
+                         const UpdateOptions& how);
 
 }  // namespace belfry

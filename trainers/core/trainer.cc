@@ -79,8 +79,8 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                               .batches_per_step = static_cast<int>(batches_.batches_per_step())};
   wanted.update_combines = updates_parts(options_);
   if (wanted.update_combines)
-    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) {
-      return update_parts(options_, gradients, form);
+    wanted.update = [&](const GradientTable& gradients, const UpdateOptions& how) {
+      return update_parts(options_, gradients, how);
     };
   else if (kind.combines())
     wanted.combine = [&](const GradientTable& gradients, const ReduceOptions& how) {
@@ -88,8 +88,8 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       return kind.combine(options_, gradients, how);
     };
   else
-    wanted.update = [&](const GradientTable& gradients, const UpdateForm& form) {
-      return UpdateNodes{&kind.update(options_, gradients, form.unscaling)};
+    wanted.update = [&](const GradientTable& gradients, const UpdateOptions& how) {
+      return UpdateNodes{&kind.update(options_, gradients, how.unscaling)};
     };
   if (trains_apart(options_, kind))
     wanted.update_apart = [&](const GradientTable& gradients) {

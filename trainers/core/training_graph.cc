@@ -256,9 +256,10 @@ class StepBuilder {
 
   // Makes what the steps of a form run.
   void update(const GradientTable& table, bool weighted, StepNodes& step) {
-    UpdateForm how{.reduce = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
-                   .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
-                   .unscaling = unscaling(table, step, weighted)};
+    UpdateOptions how{
+        .reduce = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
+        .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
+        .unscaling = unscaling(table, step, weighted)};
     if (weighted) {
       how.reduce.weights = weights(table, step.batch);
       how.reduce.total_weight = total_weight(table, step.all);
@@ -277,7 +278,7 @@ class StepBuilder {
     step.train_op = &train_step(graph_, *made.update, others);
   }
 
-  UpdateNodes apply(GradientTable gradients, const UpdateForm& how, StepNodes& step) {
+  UpdateNodes apply(GradientTable gradients, const UpdateOptions& how, StepNodes& step) {
     Unscaling unscaling = how.unscaling;
     Accumulation accumulation;
     if (options_.batches_per_step > 1) {

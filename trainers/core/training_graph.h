@@ -50,7 +50,7 @@ struct UpdateNodes {
 };
 
 // How it is to do so.
-struct UpdateForm {
+struct UpdateOptions {
   ReduceOptions reduce = {};                     // of the towers' gradients
   OptimizerSlots slots = OptimizerSlots::kMake;  // kReuse: another form has been built
   Unscaling unscaling = {};                      // of gradients of a scaled loss
@@ -95,7 +95,7 @@ struct TrainingGraphOptions {
   // tower's loss gradient starts at 1 / K, which is exact, and ReduceOptions ask for the sum.
   std::function<GradientTable(const GradientTable&, const ReduceOptions&)> combine = {};
   // Instead of `combine`: an update by the gradients of the towers.
-  std::function<UpdateNodes(const GradientTable&, const UpdateForm&)> update = {};
+  std::function<UpdateNodes(const GradientTable&, const UpdateOptions&)> update = {};
   // `update` combines them, too: it heeds ReduceOptions and batches_per_step, as `combine` does.
   bool update_combines = false;
   // Instead of either, for towers that train apart: a node per tower. Averages are then moved by

@@ -31,7 +31,7 @@ std::string built(const std::string& first, const std::string& second) {
                           .variables = VariablePolicy::kOnOneDevice,
                           .fields = fields,
                           .forms = batches.forms(),
-                          .update = [&](const GradientTable&, const UpdateForm&) -> UpdateNodes {
+                          .update = [&](const GradientTable&, const UpdateOptions&) -> UpdateNodes {
                             return {.update = &group(graph, {})};
                           }});
   } catch (const InvalidArgument& error) {
