@@ -30,7 +30,7 @@ struct LinkedLaunch {
 
 struct LinkedPlan {
   // What one worker at a time does: the commands of a strand of a CPU, for one shard. A single
-  // worker has all strands without shards in one.
+  // worker has all strands in one, if each device has one shard.
   struct Route {
     std::vector<Command> commands;
     int shard = 0;
