@@ -13,12 +13,12 @@
 namespace belfry {
 namespace {
 
-// Cache lines and AVX-512 vectors.
+// The size of cache lines and of AVX-512 vectors.
 constexpr std::size_t kAlignment = 64;
 
 void* allocate_aligned(std::size_t bytes) {
-  // Arenas and large variables in huge pages: fewer misses of the translation buffer. What does not
-  // fill one is in small pages, as all of a huge page is taken at the first touch.
+  // Arenas and large variables are in huge pages, which cause fewer misses of the translation
+  // buffer. Smaller blocks are in small pages, because the first touch takes a whole huge page.
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   const std::size_t lines = std::max<std::size_t>(1, (bytes + kAlignment - 1) / kAlignment);

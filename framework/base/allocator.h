@@ -16,16 +16,16 @@ namespace belfry {
 using AllocationHook = std::function<void(const std::string& owner, std::size_t bytes)>;
 void set_allocation_hook(AllocationHook hook);
 
-// Where an Allocator has its memory from, if not from the heap.
+// Where an Allocator gets its memory, if not from the heap.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
   // Whether the host reads and writes it.
   virtual bool on_host() const = 0;
-  // Aligned to 64 bytes; null if there is not so much. `bytes` is not 0.
+  // Returns memory aligned to 64 bytes, or null if there is too little. `bytes` is not 0.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void deallocate(void* memory) noexcept = 0;
-  // Between its memory, the host's, and that of other sources of the same session.
+  // Copies between memory of this source, the host and other sources of the same session.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
 };
 
@@ -41,7 +41,7 @@ class Allocator {
   void deallocate(void* memory, std::size_t bytes) noexcept;
 
   bool on_host() const { return !source_ || source_->on_host(); }
-  // To or from memory of this allocator; the other end is the host's or another device's.
+  // Copies to or from memory of this allocator; the other end is the host's or another device's.
   void copy(void* to, const void* from, std::size_t bytes) const;
 
   std::int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
@@ -77,10 +77,10 @@ class MemoryBlock {
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   bool on_host() const { return !allocator_ || allocator_->on_host(); }
-  // All of it, to or from memory of the host or of another device.
+  // Copies the whole block, to or from memory of the host or of another device.
   void load(std::byte* to) const { load(to, 0, bytes_); }
   void store(const std::byte* from) const { store(from, 0, bytes_); }
-  // The `count` bytes from `first` on.
+  // Copies the `count` bytes from `first` on.
   void load(std::byte* to, std::size_t first, std::size_t count) const;
   void store(const std::byte* from, std::size_t first, std::size_t count) const;
   void reset() noexcept;

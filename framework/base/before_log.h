@@ -1,4 +1,4 @@
-// For what shares the screen with the log, such as a status line.
+// Hooks for parts that share the screen with the log, such as a status line.
 #pragma once
 #include <functional>
 #include <string_view>
@@ -18,7 +18,8 @@ class BeforeLog {
   std::function<void()> call_;
 };
 
-// While it lives, `call` gets each line that was logged, e.g. "W the loss is nan". As above.
+// While it lives, `call` gets each line that was logged, e.g. "W the loss is nan". `call` runs on
+// the thread that logs, and must not log.
 class LogCopy {
  public:
   explicit LogCopy(std::function<void(std::string_view)> call);

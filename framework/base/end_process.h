@@ -1,10 +1,10 @@
-// How a process ends where nothing can be cleaned up.
+// Ends a process that cannot clean up.
 #pragma once
 
 namespace belfry {
 
-// At once: no destructor runs, and nothing is written that waits to be. For a process whose threads
-// cannot be ended any more, and for a child that could not become the program that it was to be.
+// Ends the process at once: no destructor runs, and buffered output is lost. For a process whose
+// threads cannot be ended any more, and for a child that failed to start its program.
 [[noreturn]] void end_process(int code);
 
 }  // namespace belfry

@@ -57,7 +57,7 @@ class Internal : public Error {
 
 namespace detail {
 
-// As require.h has it for sources of the library.
+// Sources of the library call this as `require` (require.h).
 template <class E = InvalidArgument, class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]

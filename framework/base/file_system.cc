@@ -56,21 +56,21 @@ bool is_same(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// -1 for what is no number.
+// -1 if the text is no number.
 int descriptor_number(std::string_view text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-// Which descriptor of which process a path names.
+// The descriptor that a path names; `own` if it is one of this process.
 struct NamedDescriptor {
   int number = -1;
   bool own = false;
 };
 
-// Gives what is new, and so far open to its owner alone, the permissions of what is old. If the
-// group cannot be given, the new one's may do what everyone may.
+// Gives a new file, so far open to its owner alone, the permissions of the old one. If its group
+// cannot be given, the group of the new file may do what everyone may.
 void make_like(int fd, const struct stat& old) {
   mode_t mode = old.st_mode & (S_ISDIR(old.st_mode) ? 07777 : 0777);
   if (::fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0)
@@ -79,9 +79,9 @@ void make_like(int fd, const struct stat& old) {
   [[maybe_unused]] const int may_fail_too = ::fchmod(fd, mode);
 }
 
-// What is written to `fd` waits for its reader, where it would be lost otherwise. Other processes
-// share what the descriptor stands for, and may need it as it is: so it gets a description of its
-// own. Where there can be none, as of a socket, that of all is changed.
+// Makes writes to `fd` wait for their reader, because they would be lost otherwise. Other processes
+// share the open file description and may need it as it is, so `fd` gets its own. If there can be
+// none, as for a socket, the shared one is changed.
 void make_wait(int fd) {
   const int mode = ::fcntl(fd, F_GETFL);
   struct stat status = {};
@@ -94,8 +94,8 @@ void make_wait(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-// Whether the folder of `path` lets nobody but owners rename or remove the file, and this process
-// is none.
+// Whether the folder of `path` is sticky: only owners may rename or remove the file, and this
+// process is no owner.
 bool is_stuck(const std::string& path, const struct stat& file) {
   const uid_t user = ::geteuid();
   struct stat folder = {};
@@ -104,7 +104,7 @@ bool is_stuck(const std::string& path, const struct stat& file) {
          (folder.st_mode & S_ISVTX) != 0 && folder.st_uid != user;
 }
 
-// What is to be replaced, if it is there.
+// The state of the file that is to be replaced; none if there is no file.
 std::optional<struct stat> replaced(const std::string& path) {
   struct stat old = {};
   if (::stat(path.c_str(), &old) != 0) return {};
@@ -115,7 +115,7 @@ std::optional<struct stat> replaced(const std::string& path) {
   return old;
 }
 
-// People know the name of what is to be made, not that of what takes its place.
+// Names `place`: people know that name, and not the temporary one.
 [[noreturn]] void fail_beside(const std::string& place, int code) {
   throw IoError(cat(place, ": cannot create: ", std::strerror(code),
                     "; see that its folder exists and can be written, or write elsewhere"));
@@ -133,7 +133,7 @@ void make_directory(const std::string& path, const std::string& like) {
 std::unique_ptr<WritableFile> opened(const std::string& path, int fd, const char* action,
                                      bool waits = true) {
   if (fd < 0) fail_file(action, path, errno);
-  // kOpen did not wait; what is written does.
+  // open() with kOpen did not wait; writes do.
   if (waits) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   return std::make_unique<LocalWritableFile>(path, fd);
 }
@@ -204,7 +204,7 @@ class LocalFileSystem final : public FileSystem {
       const std::string_view kind = other_kind(status.st_mode);
       require<IoError>(kind.empty(), path, ": is ", kind, ", not a file to read");
     };
-    // Looked at first: to open a device may do something.
+    // stat() comes first, because opening a device may do something.
     struct stat status = {};
     const bool missing = ::stat(path.c_str(), &status) != 0;
     if (missing && errno == ENOENT) throw NotFound(cat(path, ": no such file"));
@@ -302,8 +302,8 @@ class LocalFileSystem final : public FileSystem {
     if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail_file("sync directory", path, errno);
   }
 
-  // flock(), not process numbers: those mean nothing in another container, and NFS hands a flock()
-  // to its server.
+  // flock() and not process numbers, which mean nothing in another container. NFS passes a flock()
+  // on to its server.
   std::unique_ptr<FileLock> lock(const std::string& path) override {
     for (;;) {
       constexpr int kLock = O_CREAT | O_NOFOLLOW | kOpen;
@@ -326,7 +326,7 @@ class LocalFileSystem final : public FileSystem {
           first_time_logged(cat("no locks: ", path)))  // checkpoints take one per epoch
         log_warning(path, ": this file system has no locks (", std::strerror(failure),
                     "); let no two programs write there at once");
-      // Whoever had the lock before has removed the file.
+      // If this fails, the previous holder has removed the file: try again.
       if (::lstat(path.c_str(), &there) == 0 && is_same(mine, there))
         return std::make_unique<LocalFileLock>(path, std::move(fd), failure == 0);
     }
@@ -360,7 +360,7 @@ FileSystem& local_file_system() {
 }
 
 void prepare_standard_descriptors() {
-  // What is only read fails when it is written, and the other way round.
+  // Descriptors for reading alone fail on writes, and the other way round.
   constexpr int kWrongWay[] = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int fd = 0; fd < 3; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", kWrongWay[fd]) < 0)

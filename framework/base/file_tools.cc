@@ -52,7 +52,7 @@ std::vector<std::byte> FileSystem::read(const std::string& path, std::uint64_t m
                      " bytes, more than the ", most, " that such a file may have");
   };
   require_plausible(size);
-  // One byte more than it has, to see its end; a file without a size is read part by part.
+  // One byte more than its size, to see its end; a file without a size is read part by part.
   std::vector<std::byte> bytes = memory_for(path, size > 0 ? size + 1 : kPart);
   std::size_t used = file->read(bytes);
   while (size == 0 && used == bytes.size()) {

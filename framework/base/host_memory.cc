@@ -13,11 +13,11 @@
 namespace belfry {
 namespace {
 
-// Of version 2, and of version 1.
+// Limits of control groups: version 2, version 1.
 constexpr const char* kLimits[] = {"/sys/fs/cgroup/memory.max",
                                    "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
 
-// What a file of the system says; "" if there is none.
+// The content of a file of the system; "" if there is none.
 std::string text_of(FileSystem& files, const char* path) {
   try {
     const std::vector<std::byte> bytes = files.read(path);
@@ -27,7 +27,7 @@ std::string text_of(FileSystem& files, const char* path) {
   }
 }
 
-// Of a line "VmHWM:      5132 kB".
+// The value of a line such as "VmHWM:      5132 kB".
 std::int64_t status_bytes(FileSystem& files, std::string_view name) {
   const std::string text = text_of(files, "/proc/self/status");
   const std::size_t begin = text.find(cat("\n", name, ":"));
@@ -44,8 +44,8 @@ std::int64_t status_bytes(FileSystem& files, std::string_view name) {
 std::int64_t resident_bytes(FileSystem& files) { return status_bytes(files, "VmRSS"); }
 std::int64_t peak_resident_bytes(FileSystem& files) { return status_bytes(files, "VmHWM"); }
 
-// Field 22 of the file, in ticks since the machine was started. Field 2, a name in parentheses, may
-// have blanks.
+// Field 22 of the file is the start of the process, in ticks since the machine started. Field 2, a
+// name in parentheses, may have blanks.
 double seconds_since_start(FileSystem& files) {
   constexpr int kStart = 22, kAfterName = 3;
   const std::string text = text_of(files, "/proc/self/stat");

@@ -6,8 +6,8 @@
 
 namespace belfry {
 
-// Bytes: the machine's memory, or what a control group of the system leaves of it, whichever is
-// less. `files` is where the limits of control groups are read.
+// Bytes: the machine's memory, or the limit of this process's control group if that is less.
+// `files` reads the limits.
 std::int64_t host_memory(FileSystem& files = local_file_system());
 
 // Bytes of memory that this process has now, and the most that it has had so far; 0 where the
@@ -15,7 +15,7 @@ std::int64_t host_memory(FileSystem& files = local_file_system());
 std::int64_t resident_bytes(FileSystem& files = local_file_system());
 std::int64_t peak_resident_bytes(FileSystem& files = local_file_system());
 
-// Since the process was started, to a hundredth of a second; 0 where the system does not say.
+// Seconds since this process started, to a hundredth; 0 where the system does not say.
 double seconds_since_start(FileSystem& files = local_file_system());
 
 // For people: "1.50 GiB".

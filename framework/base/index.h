@@ -1,4 +1,4 @@
-// Numbers of things of one kind: that of a launch is never taken for that of a strand.
+// Typed indices: an index of launches is never taken for an index of strands.
 #pragma once
 #include <compare>
 #include <concepts>
@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// The place of an Of in a list of them, or of none.
+// The place of an element in a list of `Of`, or none.
 template <class Of>
 class Index {
  public:
@@ -22,7 +22,7 @@ class Index {
   std::string str() const { return std::to_string(value_); }
 
   constexpr auto operator<=>(const Index&) const = default;
-  // The next one, or the one before, which for the first is none.
+  // The next index, or the one before. Before the first is none.
   constexpr Index& operator++() { return ++value_, *this; }
   constexpr Index& operator--() { return --value_, *this; }
 
@@ -30,8 +30,8 @@ class Index {
   int value_ = -1;
 };
 
-// A list of Ts, one for each Of, that is looked up by its Index or, as a list, by a plain place;
-// not by the Index of anything else. Neither is checked.
+// A list with one T per Of. It takes an Index<Of> or, as a list, a plain number, but no other
+// Index. Neither is checked.
 template <class Of, class T = Of>
 class Indexed : public std::vector<T> {
  public:
@@ -44,12 +44,12 @@ class Indexed : public std::vector<T> {
   constexpr decltype(auto) operator[](Index<Of> i) const {
     return std::vector<T>::operator[](static_cast<std::size_t>(i.value()));
   }
-  // All, in order.
+  // All indices, in order.
   auto indices() const {
     return std::views::iota(0, static_cast<int>(this->size())) |
            std::views::transform([](int i) { return Index<Of>(i); });
   }
-  // Of the next element.
+  // The index that the next element will have.
   Index<Of> next() const { return Index<Of>(this->size()); }
   // Appends an element, and returns its index.
   Index<Of> add(T element) {

@@ -18,7 +18,7 @@ namespace belfry {
 
 using Text = nlohmann::ordered_json;
 
-// Where the tokens are that a parser reads one after another.
+// Keeps the places of the tokens that a parser reads one after another.
 class JsonTokens {
  public:
   explicit JsonTokens(std::string_view text) : text_(text) {
@@ -27,7 +27,7 @@ class JsonTokens {
 
   void read_to(std::size_t bytes) { read_ = bytes; }
   std::size_t read() const { return read_; }
-  // Where the token begins that the parser has just read. It tells nothing of ',' and ':'.
+  // Where the token begins that was just read. The parser does not report ',' and ':'.
   std::size_t begin() const {
     return std::min(text_.find_first_not_of(" \t\r\n,:", token_end_), text_.size());
   }
@@ -38,7 +38,7 @@ class JsonTokens {
     token_end_ = read_ - (read_ < text_.size() || last < '0' || last > '9' ? 1 : 0);
   }
 
-  // Line and column; `at` is not before that of the last call.
+  // Line and column of byte `at`, which is not before the byte of the last call.
   std::pair<std::uint32_t, std::uint32_t> place(std::size_t at) {
     for (; located_ < at; ++located_)
       if (text_[located_] == '\n') {
@@ -55,12 +55,12 @@ class JsonTokens {
  private:
   const std::string_view text_;
   std::size_t read_ = 0;       // bytes that the parser took
-  std::size_t token_end_ = 0;  // of the last token that it told of
+  std::size_t token_end_ = 0;  // of the last token that was reported
   std::size_t located_ = 0, line_begin_ = 0;
   std::uint32_t line_ = 1;
 };
 
-// Makes a value of what nlohmann's parser finds, in order.
+// Makes a value from the events of nlohmann's parser.
 class JsonReader final : public nlohmann::json_sax<Text> {
  public:
   explicit JsonReader(std::string_view text) : text_(text), tokens_(text) {}
@@ -68,7 +68,7 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   Json read() {
     const auto bytes = text_ | std::views::transform([this](const char& byte) {
                          tokens_.read_to(static_cast<std::size_t>(&byte - text_.data()) + 1);
-                         // The parser would take it for the end of the text.
+                         // The parser would take a zero byte for the end of the text.
                          if (byte == '\0') tokens_.fail(tokens_.read() - 1, "unexpected zero byte");
                          return byte;
                        });
@@ -98,7 +98,7 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   bool parse_error(std::size_t read, const std::string& token,
                    const nlohmann::json::exception& error) override {
     const std::size_t begin = std::min(tokens_.begin(), read - 1);  // it may be a ',' too many
-    // Of the words take those from "invalid" on, and quote the token instead of what came before:
+    // Keep the words from "invalid" on, and quote the token instead of the text before it:
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while
     // parsing value - invalid literal; last read: '[x'"
     std::string why = error.what();
@@ -151,7 +151,7 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   JsonTokens tokens_;
   Json root_;
   std::vector<Json*> open_;
-  std::vector<std::set<std::string>> keys_;  // of the open objects; no large table
+  std::vector<std::set<std::string>> keys_;  // of the open objects; sets need no large table
   std::string key_;
 };
 
@@ -168,7 +168,7 @@ class JsonPrinter {
   }
 
  private:
-  // nlohmann formats numbers and escapes strings; the structure is a few lines.
+  // nlohmann formats numbers and escapes strings; JsonPrinter writes the structure.
   void add_leaf(const Text& value) {
     out_ += value.dump(-1, ' ', false, Text::error_handler_t::replace);
   }

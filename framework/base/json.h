@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// What programs take for a file or header of JSON, in bytes: reading one needs some 70 times as
+// The limit of programs for a file or header of JSON, in bytes. Reading one needs some 70 times as
 // much memory.
 inline constexpr std::uint64_t kMostJsonBytes = std::uint64_t{4} << 20;
 
@@ -41,7 +41,7 @@ class Json {
   template <std::convertible_to<std::string_view> T>
   Json(const T& value) : kind_(Kind::kString), text_(value) {}  // NOLINT
   static Json object();
-  // Of values that a Json can be made of; empty without any.
+  // An array of values that a Json can be made of; empty without any.
   template <class Values = std::initializer_list<Json>>
   static Json array(const Values& values = {}) {
     Json list;
@@ -50,33 +50,33 @@ class Json {
     return list;
   }
 
-  // Throws InvalidArgument naming the line and column (in bytes, from 1) of the token that makes
-  // `text` no JSON, and what was expected there; of one that nests deeper than 64 levels or repeats
-  // a member of an object. Each value knows its place in the text from then on.
+  // Throws InvalidArgument if `text` is no JSON, nests deeper than 64 levels, or repeats a member
+  // of an object. The error names line and column (in bytes, from 1) of the token at fault, and
+  // what was expected there. Each value keeps its place in the text.
   static Json parse(std::string_view text);
-  // With `indent` spaces per level, or on one line. Bytes that are not UTF-8 are replaced.
+  // Text with `indent` spaces per level, or on one line. Bytes that are not UTF-8 are replaced.
   std::string str(int indent = -1) const;
 
-  // Of an object: adds a member, or replaces it.
+  // Adds a member to an object, or replaces it.
   Json& set(std::string_view key, Json value);
-  // Of an array.
+  // Adds an element to an array.
   Json& push(Json value);
 
   Kind kind() const { return kind_; }
-  // "line 3, column 14: " for a value that was read, else "JSON: ": how errors about it begin.
+  // How errors about this value begin: "line 3, column 14: " if it was read, else "JSON: ".
   std::string where() const;
 
-  // Throw InvalidArgument for a value of another kind, saying where(), what was expected and what
-  // is there; integer() also for one above 2^63 - 1.
+  // Throw InvalidArgument for a value of another kind, saying where(), the expected kind and the
+  // value. integer() also throws for a value above 2^63 - 1.
   std::int64_t integer() const;
-  std::uint64_t unsigned_integer() const;  // also for a negative one
+  std::uint64_t unsigned_integer() const;  // throws for a negative one, too
   double number() const;
   const std::string& text() const;
   const std::list<Json>& items() const;  // of an array
   const std::list<std::pair<std::string, Json>>& members() const;
-  // Of an object; null if there is no such member.
+  // The member of an object; null if there is none.
   const Json* find(std::string_view key) const;
-  // Throws InvalidArgument, naming it and where(), if there is no such member.
+  // The member of an object. Throws InvalidArgument naming `key` and where() if there is none.
   const Json& at(std::string_view key) const;
 
  private:
@@ -88,7 +88,7 @@ class Json {
   std::int64_t integer_ = 0;
   double double_ = 0;
   std::string text_;
-  // Lists, so that no text of n bytes makes one allocation of many times n.
+  // Lists: no text of n bytes makes one allocation of many times n.
   std::list<Json> items_;
   std::list<std::pair<std::string, Json>> members_;
 };

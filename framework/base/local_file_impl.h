@@ -1,4 +1,4 @@
-// Open files of the disk, and who closes them.
+// Open files of the disk, and the owners of their descriptors.
 #pragma once
 #include <string>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-// Throws IoError: "PATH: cannot ACTION: " and what errno says.
+// Throws IoError: "PATH: cannot ACTION: " and the text of errno `code`.
 [[noreturn]] void fail_file(const char* action, const std::string& path, int code);
 
 // Owns a descriptor, unless it is negative.
@@ -50,7 +50,7 @@ class LocalReadableFile final : public ReadableFile {
   std::uint64_t size_;
 };
 
-// `fd` is of the file `path`, which is locked unless it does not exclude others.
+// `fd` is the open file `path`. It is locked if `excludes`.
 class LocalFileLock final : public FileLock {
  public:
   LocalFileLock(std::string path, Descriptor fd, bool excludes)

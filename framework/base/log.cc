@@ -31,14 +31,14 @@ spdlog::logger& logger() {
     made.set_pattern("%L %v");
     const char* wanted = std::getenv("BELFRY_LOG");
     const auto level = spdlog::level::from_str(wanted ? wanted : "info");
-    // What spdlog does not know would silence errors too.
+    // spdlog turns an unknown level into `off`, which would silence errors, too.
     made.set_level(level == spdlog::level::off ? spdlog::level::info : level);
     return made;
   }();
   return instance;
 }
 
-// What is called before and behind each line.
+// Functions that are called before and behind each line.
 struct LogWatchers {
   std::mutex mutex;
   std::vector<const std::function<void()>*> calls;
@@ -74,7 +74,7 @@ LogCopy::~LogCopy() {
 
 void log(LogLevel level, std::string_view line) {
   if (!log_enabled(level)) return;
-  // Held while the line is written, so that nothing gets in between.
+  // The lock is held while the line is written, so that nothing gets in between.
   const std::lock_guard lock(log_watchers().mutex);
   for (const std::function<void()>* call : log_watchers().calls) (*call)();
   logger().log(level_of(level), line);

@@ -29,8 +29,7 @@ void log_error(const Parts&... parts) {
   log(LogLevel::kError, detail::cat(parts...));
 }
 
-// Whether nobody in this process has asked about this text before: for warnings that are enough
-// once.
+// True once per text and process: for warnings that one line is enough for.
 bool first_time_logged(std::string_view text);
 
 }  // namespace belfry

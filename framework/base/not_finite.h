@@ -18,8 +18,7 @@ struct NotFinite {
   std::string str() const;
 };
 
-// In the elements of a tensor of type `dtype`; none if all are finite, as numbers that are not
-// floating always are.
+// The first such element of a tensor of type `dtype`; none if all are finite. Integers always are.
 std::optional<NotFinite> find_not_finite(DType dtype, std::span<const std::byte> elements);
 
 }  // namespace belfry

@@ -12,7 +12,7 @@ namespace belfry {
 // Whether a comes before b: runs of digits by their value, all else by its characters.
 bool numerically_less(std::string_view a, std::string_view b);
 
-// What a map from names holds, in that order.
+// The entries of a map from names, in numeric order.
 template <class T>
 std::vector<std::pair<std::string, T>> in_numeric_order(const std::map<std::string, T>& by_name) {
   std::vector<std::pair<std::string, T>> list(by_name.begin(), by_name.end());

@@ -13,14 +13,14 @@ struct SourceLine {
 
   bool operator==(const SourceLine&) const = default;
 
-  // The caller's line. Not known if the caller is the standard library, as in
+  // The caller's line. It is unknown if the caller is the standard library, as in
   //   std::make_unique<DeviceScope>(graph, "/gpu:0")
-  // Then errors name the line of the graph's newest node, "model.cc:41 or later". To have one's own
-  // named, pass it as the last argument: SourceLine::here(), or for a builder
+  // Then errors name the line of the graph's newest node, "model.cc:41 or later". To have your own
+  // line named, pass it as the last argument: SourceLine::here(), or for a builder
   // At(SourceLine::here()).
   static SourceLine here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
-    // Headers of libstdc++ and libc++ lie there, wherever a compiler is installed. The test is here
-    // so that the compiler makes it, once for each caller.
+    // Headers of libstdc++ and libc++ lie in this folder with every compiler. The test is here so
+    // that the compiler evaluates it, once for each caller.
     return std::strstr(file, "/include/c++/") ? SourceLine() : SourceLine{file, line};
   }
 

@@ -1,4 +1,4 @@
-// A value outside the graph: what is fed, fetched, read, written and held by constants.
+// A value outside the graph: of a feed, a fetch, a variable that is read or written, or a constant.
 #pragma once
 #include <cstring>
 #include <memory>

@@ -13,7 +13,7 @@ constexpr std::int64_t kMost = 1000;   // elements of a tensor that is printed w
 constexpr std::int64_t kEdge = 3;      // shown at each end of a long axis
 constexpr std::size_t kLineWidth = 75;
 
-// "12.5e-03" in its parts; without an exponent "".
+// The parts of "12.5e-03"; the exponent is "" if there is none.
 struct Number {
   std::string whole, fraction, exponent;
 };
@@ -64,7 +64,7 @@ std::string scalar_text(T value) {
   return result;
 }
 
-// One form for all floating-point elements that are shown: points in one column.
+// One form for all floating-point elements that are shown, so that their points are in one column.
 template <class T>
 std::vector<std::string> float_texts(const std::vector<T>& values) {
   double largest = 0, smallest = INFINITY;
@@ -101,7 +101,7 @@ std::vector<std::string> float_texts(const std::vector<T>& values) {
   return texts;
 }
 
-// Texts of equal width, of the elements `shown`.
+// The elements `shown` as texts of equal width.
 std::vector<std::string> element_texts(const Tensor& tensor,
                                        const std::vector<std::int64_t>& shown) {
   std::vector<std::string> texts = visit_any(tensor.dtype(), [&](auto zero) {
@@ -137,7 +137,7 @@ class Printer {
     texts_ = element_texts(tensor, shown_);
   }
 
-  // The axes from `axis` on; `width` characters fit on a line.
+  // The text of the axes from `axis` on; `width` characters fit on a line.
   std::string axis_text(std::size_t axis, std::size_t width) {
     const std::string indent(axis + 1, ' ');
     return axis + 1 == shape_.rank() ? row_text(indent, width - 1)
@@ -189,7 +189,7 @@ class Printer {
   const Shape& shape_;
   const bool summary_;
   std::vector<std::int64_t> shown_;  // offsets of the elements that are not elided
-  std::vector<std::string> texts_;   // of these
+  std::vector<std::string> texts_;   // texts of these elements
   std::size_t next_ = 0;
 };
 

@@ -24,15 +24,15 @@ std::string join(const Parts& parts, std::string_view separator = ", ") {
   return out;
 }
 
-// `text` for a message: control characters become '?', and what exceeds `most` bytes "...". For
-// names that come out of files.
+// `text` for a message: control characters become '?', and "..." replaces all beyond `most` bytes.
+// For names that come out of files.
 std::string shown(std::string_view text, std::size_t most = 80);
 
 // ASCII letters in the other case; all else as it is.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 
-// What is between the separators, n of which make n + 1 parts, empty ones too. Views of `text`.
+// The parts between separators: n separators make n + 1 parts, empty ones too. Views of `text`.
 std::vector<std::string_view> split(std::string_view text, char separator);
 
 // The last `digits` lower-case hexadecimal digits, zeros in front.
@@ -43,8 +43,8 @@ std::string hex(std::uint64_t value, std::size_t digits);
 // Serves "did you mean" hints.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-// The `most` candidates that come next to `word`, however far: those that contain it first, then by
-// edit distance.
+// The `most` candidates that are nearest to `word`, however far: first those that contain it, then
+// by edit distance.
 std::vector<std::string> nearest_several(std::string_view word, std::vector<std::string> candidates,
                                          std::size_t most);
 

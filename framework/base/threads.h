@@ -9,20 +9,20 @@
 
 namespace belfry {
 
-// What a thread is for, and what to do where the system starts no more of them.
+// What a thread is for, and what to do if the system cannot start it.
 struct ThreadUse {
   std::string what;  // "worker 3 of 64"
   std::string remedy;
 };
 
-// Called before each thread is started, with what it is for: where tests inject failures, as the
-// std::system_error that the system's own are. An empty hook removes it.
+// Called before each thread is started. Tests inject failures here, as the std::system_error that
+// the system would throw. An empty hook removes it.
 using ThreadHook = std::function<void(const ThreadUse& use)>;
 void set_thread_hook(ThreadHook hook);
 
 namespace detail {
 // While it lives, this thread takes no signals but those of its own faults. A thread that it starts
-// takes none for good.
+// meanwhile takes no others for good.
 class SignalsBlocked {
  public:
   SignalsBlocked();
