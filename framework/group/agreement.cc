@@ -52,7 +52,7 @@ std::string lacks(const AgreedItem& ours) {
   return cat("it lacks ", ours.name, ", which is ", told(ours.value), " in rank 0");
 }
 
-// The first item that only one of them has; "" if there is none.
+// The first item that only one of the two has; "" if there is none.
 std::string only_in_one(std::span<const AgreedItem> first, std::span<const AgreedItem> other) {
   for (const AgreedItem& ours : first)
     if (!has(other, ours)) return lacks(ours);
@@ -71,7 +71,7 @@ std::string difference(std::span<const AgreedItem> first, std::span<const Agreed
                " in rank 0");
   const bool new_here = !has(first, *theirs), new_there = !has(other, *ours);
   if (new_here != new_there) return new_here ? lacking(*theirs) : lacks(*ours);
-  // Both have both, in another order, which may come of something else.
+  // Both have both items, in another order. An item that only one of the two has may be the cause.
   const std::string missing = new_here ? "" : only_in_one(first, other);
   if (!missing.empty()) return missing;
   return cat(theirs->name, ", which is ", told(theirs->value), ", comes where rank 0 has ",

@@ -1,4 +1,4 @@
-// What the processes of a run must have alike, compared before they rely on it.
+// Compares what the processes of a run must have alike, before they rely on it.
 #pragma once
 #include <span>
 #include <string>
@@ -14,7 +14,7 @@ struct AgreedItem {
 };
 
 // All processes call it. Throws InvalidArgument in all of them unless all have given equal items.
-// It names the first process that differs from rank 0, its first item that does, and both values.
+// It names the first process that differs from rank 0, its first such item, and both values.
 // Processes that agree exchange 16 characters each.
 void require_agreement(Processes& processes, std::span<const AgreedItem> items);
 

@@ -21,7 +21,7 @@ std::int64_t steady_nanoseconds() {
       .count();
 }
 
-// A nap would count as time on the way.
+// Does not sleep: a nap would count as time on the way.
 void await(ProcessGroup& group, const GroupMessage& message) {
   while (!message.done)
     if (!group.poll()) std::this_thread::yield();
@@ -31,8 +31,8 @@ GroupMessage message_of(int peer, std::int64_t& time) {
   return {peer, kClockTag, std::as_writable_bytes(std::span(&time, 1))};
 }
 
-// The answer was given between the question and now, so half of that time is the most that the
-// clocks can differ from its middle.
+// The peer answered at some time between `before` and `after`. So its clock differs from the middle
+// of the two by at most half of that time.
 ClockOffset ask_once(ProcessGroup& group, int peer, const NanosecondClock& clock) {
   std::int64_t question = 0, answer = 0;
   GroupMessage received = message_of(peer, answer), sent = message_of(peer, question);
@@ -60,7 +60,7 @@ void answer(ProcessGroup& group, const NanosecondClock& clock) {
     std::int64_t question = 0, time = 0;
     GroupMessage received = message_of(0, question), sent = message_of(0, time);
     group.receive(received);
-    // The first question comes when rank 0 has asked those before.
+    // Rank 0 asks the processes before this one first, so the first question may come late.
     if (i == 0)
       finish(group, {&received, 1});
     else

@@ -1,4 +1,4 @@
-// How the clocks of several processes stand to each other.
+// How far the clocks of the processes differ.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace belfry {
 
-// What the steady clock of a process shows more than that of rank 0, in nanoseconds. The true
-// number differs from `offset` by `error` at most. Clocks drift apart, so it holds for a while.
+// By how much the steady clock of a process is ahead of that of rank 0, in nanoseconds. The true
+// number differs from `offset` by `error` at most. Clocks drift, so it holds for a while.
 struct ClockOffset {
   std::int64_t offset = 0, error = 0;
 };
 
-// By rank, in all processes, which call it in the same order. Rank 0 asks each other process for
-// its time again and again, and believes the answer that came back soonest.
+// By rank. All processes call it, in one order with other calls. Rank 0 asks each other process for
+// its time again and again, and keeps the answer that came back soonest.
 std::vector<ClockOffset> clock_offsets(ProcessGroup& group);
 
 }  // namespace belfry

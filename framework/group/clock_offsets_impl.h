@@ -1,4 +1,4 @@
-// clock_offsets() by other clocks than the steady one. For its source and its test.
+// clock_offsets() by other clocks than the steady one, for its source and its test.
 #pragma once
 #include <cstdint>
 #include <functional>

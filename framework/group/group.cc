@@ -22,7 +22,7 @@ std::span<std::byte> bytes_of(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-// Rank 0 receives the text of each other process.
+// Rank 0 receives the texts of all other processes.
 std::vector<std::string> receive_all(ProcessGroup& group, const std::string& own) {
   std::vector<std::string> all(static_cast<std::size_t>(group.size()));
   all[0] = own;
@@ -64,7 +64,7 @@ std::string receive_sized(ProcessGroup& group, int peer) {
   return text;
 }
 
-// The sizes of all texts, then the texts.
+// The sizes of all texts, then the texts themselves.
 std::string joined(const std::vector<std::string>& texts) {
   std::vector<std::uint64_t> sizes;
   for (const std::string& text : texts) sizes.push_back(text.size());

@@ -1,4 +1,4 @@
-// The processes of one run, as one of them reaches the others. A group moves bytes and ends all
+// The processes of one run, as one of them reaches the others. A group moves bytes, and can end all
 // processes together; it knows nothing of tensors. One thread at a time calls it.
 #pragma once
 #include <cstddef>
@@ -29,21 +29,21 @@ class ProcessGroup {
   virtual int size() const = 0;
   // The name of the machine that a process runs on.
   virtual const std::string& host(int rank) const = 0;
-  // What carries the messages: "MPI", "TCP".
+  // The transport of the messages: "MPI", "TCP".
   virtual std::string carrier() const = 0;
 
   // Both post a message, and return at once. A receiver expects exactly as many bytes as are sent.
   virtual void send(GroupMessage& message) = 0;
   virtual void receive(GroupMessage& message) = 0;
-  // Posts a sum, and returns at once. The f32 or f64 in message.bytes of all processes are added,
-  // in an order that the group chooses, and the sum replaces them in each. All processes post their
-  // sums in one order; peer and tag are not read. Throws CommError where the group moves bytes
-  // only.
+  // Posts a sum, and returns at once. The group adds the f32 or f64 in message.bytes of all
+  // processes, in an order that it chooses; the sum replaces them in each process. All processes
+  // post their sums in one order. `peer` and `tag` are not read. Throws CommError if the group only
+  // moves bytes.
   virtual void sum(GroupMessage& message, DType dtype);
   // Moves what can be moved without waiting. True if a message is done since the last call. Throws
   // CommError naming the process that failed, ended, or sent another number of bytes.
   virtual bool poll() = 0;
-  // Ends what waits in other processes: their poll() throws CommError with `why`.
+  // Ends other processes: their poll() throws CommError with `why`.
   virtual void end_others(const std::string& why) noexcept = 0;
 };
 
@@ -53,11 +53,10 @@ std::string describe_rank(const ProcessGroup& group, int rank);
 // Polls until all messages are done. Naps when nothing moves.
 void finish(ProcessGroup& group, std::span<GroupMessage> messages);
 
-// Each process gives bytes, and gets those of all, by rank. All processes call it in the same
-// order.
+// Each process gives bytes, and gets the bytes of all, by rank. All processes call it in one order.
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
 
-// The same, and rank 0 alone gets them; others get none.
+// As gather(), but rank 0 alone gets them; others get none.
 std::vector<std::string> collect(ProcessGroup& group, const std::string& own);
 
 // Sleeps longer and longer while nothing moves, so that a thread that polls leaves the cores to

@@ -1,4 +1,4 @@
-// How this process was started together with others, as its environment says.
+// How this process was started together with others, by its environment.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,14 +18,14 @@ struct LauncherFound {
   Kind kind = Kind::kNone;
   int size = 1;              // processes that it has started
   std::string evidence;      // "OMPI_COMM_WORLD_SIZE=4"
-  TcpGroupOptions tcp = {};  // of kTcp
+  TcpGroupOptions tcp = {};  // for kTcp
 };
 
 // MPI, if a launcher of MPI started several processes: OMPI_COMM_WORLD_SIZE, PMI_SIZE, or PMIX_RANK
 // with SLURM_STEP_NUM_TASKS. Else TCP, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as
-// torchrun sets them. SLURM_NTASKS alone says nothing: a lone process in a batch script has it. A
-// torchrun whose agent holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True) leaves BELFRY_PORT, or
-// the next port. Throws InvalidArgument naming a variable whose value cannot be.
+// torchrun does. SLURM_NTASKS alone says nothing: a lone process in a batch script has it. If the
+// agent of torchrun holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), the port is BELFRY_PORT
+// or the next one. Throws InvalidArgument naming a variable with an impossible value.
 LauncherFound find_launcher(const Environment& environment, bool mpi = true);
 
 // Joins the others; null if this process was started alone. Throws CommError if MPI's number of

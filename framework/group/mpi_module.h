@@ -1,4 +1,4 @@
-// The module of MPI, libbelfry_mpi.so: the library does without MPI where no MPI starts it.
+// The module of MPI, libbelfry_mpi.so, which is loaded only if MPI started this process.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// Bytes that any process may ask of the others while these do something else: their parts of
-// tensors that all hold together.
+// Serves parts of tensors to other processes, which may ask at any time. All processes hold such a
+// tensor together.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -20,36 +20,36 @@ namespace belfry {
 struct PublishedPart {
   const MemoryBlock* memory;
   std::size_t first, bytes;  // of the memory
-  // Counts the runs that all processes take part in, when they end. Between two of them the part
-  // keeps its value until all take part in the next one.
+  // Counts the ended runs that all processes take part in. Between two of them the part keeps its
+  // value.
   const std::atomic<std::uint64_t>* runs;
 };
 
 // All that this process holds for the others, by key. Any thread may call it.
 class PublishedParts {
  public:
-  // What other processes get that ask for this key, from now on. It is read when they ask, by
-  // find(), and stays where it is until withdraw().
+  // From now on, other processes that ask for this key get this part. find() reads it when they
+  // ask. It stays where it is until withdraw().
   void publish(std::uint64_t key, const PublishedPart& part);
-  // Before this process alone changes the bytes between two runs: keeps a copy of what the last run
-  // has left, for those who still ask for that.
+  // Call it before this process alone changes the bytes between two runs. It keeps a copy of the
+  // value after the last run, for processes that still ask for it.
   void keep(std::uint64_t key);
-  // Keeps a copy for those who still ask, until forget(). Where memory of a GPU cannot be read any
-  // more it throws, and keeps nothing.
+  // Keeps a copy for processes that still ask, until forget(). If memory of a GPU cannot be read
+  // any more, it throws and keeps nothing.
   void withdraw(std::uint64_t key);
-  // Those that are withdrawn.
+  // The keys of withdrawn parts.
   std::vector<std::uint64_t> withdrawn() const;
-  // Frees their copies: nobody asks any more.
+  // Frees the copies of these keys: nobody asks for them any more.
   void forget(std::span<const std::uint64_t> keys);
-  // A copy of what that many runs have left; none if nothing has been published, or fewer runs have
-  // ended. Throws what reading memory of a GPU throws.
+  // A copy of the value after `runs` runs; none if nothing is published, or fewer runs have ended.
+  // Throws if memory of a GPU cannot be read.
   std::optional<std::vector<std::byte>> find(std::uint64_t key, std::uint64_t runs) const;
 
  private:
   struct Part {
     PublishedPart published;
-    std::optional<std::vector<std::byte>> kept;  // instead, once withdrawn
-    // What so many runs have left, if it has been changed since.
+    std::optional<std::vector<std::byte>> kept;  // after withdraw(), instead of `published`
+    // The value after `runs` runs, if it has been changed since.
     std::uint64_t runs = 0;
     std::optional<std::vector<std::byte>> before;
   };
@@ -58,11 +58,11 @@ class PublishedParts {
   std::map<std::uint64_t, Part> parts_;
 };
 
-// Answers what other processes ask. Uses tags of its own. The group outlives it.
+// Answers the questions of other processes. Uses tags of its own. The group outlives it.
 class PartServer {
  public:
-  // A copy of what this process holds under a key after so many runs; none: nothing yet, so the
-  // answer waits.
+  // A copy of what this process holds under a key after so many runs. None if it does not hold it
+  // yet; then the answer waits.
   using Find =
       std::function<std::optional<std::vector<std::byte>>(std::uint64_t key, std::uint64_t runs)>;
 
@@ -70,20 +70,20 @@ class PartServer {
   PartServer(const PartServer&) = delete;
   PartServer& operator=(const PartServer&) = delete;
 
-  // Takes what has come, and answers what can be answered.
+  // Takes the questions that have come, and answers those that it can.
   void serve();
-  // Whether somebody has asked within the last 100 ms, and so may ask again.
+  // Whether somebody has asked within the last 100 ms, and so may soon ask again.
   bool asked_lately() const;
 
-  // This process asks for nothing any more.
+  // Tells the others that this process asks for nothing any more.
   void end();
-  // Nobody does, and all is answered.
+  // Whether all have ended, and all is answered.
   bool all_ended() const;
 
  private:
   struct Ask {
     std::uint64_t key = 0, runs = 0;
-    std::uint64_t ends = 0;  // it asks for nothing, now and later
+    std::uint64_t ends = 0;  // not 0: the sender asks for nothing any more
   };
   struct Peer {
     Ask in, out;
@@ -100,8 +100,8 @@ class PartServer {
   std::chrono::steady_clock::time_point last_ = {};
 };
 
-// Asks each process for its part under a key after so many runs, and waits for it: parts[rank] is
-// where it goes. That of this process, and empty ones, are left alone.
+// Asks each other process for its part under a key after so many runs, and waits for it. It goes to
+// parts[rank]. Empty ones, and that of this process, are left alone.
 void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,
                  std::span<const std::span<std::byte>> parts);
 

@@ -8,9 +8,9 @@
 namespace belfry {
 namespace {
 
-// How often an idle thread looks whether the others live.
+// How often an idle thread checks that the others live.
 constexpr std::chrono::milliseconds kIdleBeat{50};
-// The same while others ask for one part after the other.
+// How often it does so while others ask for one part after another.
 constexpr std::chrono::milliseconds kAskedBeat{1};
 
 // A function as work that ends at once.
@@ -83,7 +83,7 @@ void Processes::fetch(std::uint64_t key, std::uint64_t runs,
 
 std::vector<std::string> Processes::gather(const std::string& own) {
   std::vector<std::string> all;
-  const std::vector<std::uint64_t> unwanted = parts_.withdrawn();  // once all have come here, too
+  const std::vector<std::uint64_t> unwanted = parts_.withdrawn();  // as all have who come here
   call([&](ProcessGroup& group) { all = belfry::gather(group, own); });
   parts_.forget(unwanted);
   return all;
@@ -137,8 +137,8 @@ void Processes::serve(std::stop_token stop) {
   group_.reset();
 }
 
-// The other threads see the failure when they next need the group, and end. One that hangs, or
-// computes for long, would keep this process alive while all others are gone.
+// Other threads see the failure when they next need the group, and end. A thread that hangs or
+// computes for long would keep this process alive when all others are gone.
 void Processes::abandon_in_time() {
   if (!watch_.abandon || !group_ || !group_->failure()) return;
   const auto now = std::chrono::steady_clock::now();

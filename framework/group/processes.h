@@ -22,25 +22,25 @@ namespace belfry {
 
 class Processes {
  public:
-  // What the thread does piece by piece.
+  // Work that the thread does piece by piece.
   class Work {
    public:
-    // kIdle: it can do nothing before this process itself has come further.
+    // kIdle: nothing can be done before this process itself has come further.
     enum class Progress { kNone, kSome, kIdle, kEnded };
     virtual ~Work() = default;
     // Does what can be done without waiting. Not called again after kEnded, or when it has thrown.
     virtual Progress advance(WatchedGroup& group) = 0;
-    // After kIdle: waits until it can go on, but no longer than this.
+    // After kIdle: waits until the work can go on, but no longer than this.
     virtual void sleep(std::chrono::milliseconds) {}
-    // What this process does, for the others: "computes 'fc0/MatMul'"; empty between two steps.
-    // Called by the thread until wait() returns, also behind kEnded: more of a step may follow.
+    // What this process does, for the others: "computes 'fc0/MatMul'"; empty between two steps. The
+    // thread calls it until wait() returns, even after kEnded: more of a step may follow.
     virtual std::string doing() const { return ""; }
   };
 
-  // `open` makes the group, in the thread. Throws what it throws. When the group has failed and
-  // this object still lives after watch.patience, watch.abandon is called.
+  // `open` makes the group, in the thread. Throws what `open` throws. If the group has failed and
+  // this object still lives after watch.patience, the thread calls watch.abandon.
   explicit Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchOptions watch = {});
-  // Waits until the other processes end theirs, too, if nothing has failed.
+  // If nothing has failed, it waits until the other processes destroy theirs, too.
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;
@@ -55,19 +55,20 @@ class Processes {
   // threw. One work at a time.
   void begin(Work& work);
   void wait();
-  // What other processes may fetch() of this one. What is withdrawn is freed at the end of a
-  // gather() that begins later, as processes withdraw and gather in one order.
+  // The parts that other processes may fetch() from this one. Withdrawn parts are freed at the end
+  // of a later gather(), because all processes withdraw and gather in one order.
   PublishedParts& parts() { return parts_; }
-  // Another one at each call, and the same in all processes, which call it in one order: for keys.
+  // A new number at each call, for keys. All processes call it in one order, and get the same
+  // numbers.
   std::uint64_t next_number() { return next_number_++; }
-  // The parts of the other processes that are published under a key, or will be, after so many
-  // runs: fetch_parts() of part_server.h.
+  // fetch_parts() of part_server.h: gets the parts of the other processes that are or will be
+  // published under a key, after so many runs.
   void fetch(std::uint64_t key, std::uint64_t runs, std::span<const std::span<std::byte>> parts);
   // gather() and collect() of group.h, and clock_offsets().
   std::vector<std::string> gather(const std::string& own);
   std::vector<std::string> collect(const std::string& own);
   std::vector<ClockOffset> clock_offsets();
-  // The other processes throw CommError with `why`, and this one can do nothing with them any more.
+  // Makes the other processes throw CommError with `why`. This one cannot use them any more.
   void end_others(const std::string& why);
 
  private:
@@ -79,7 +80,7 @@ class Processes {
   std::function<std::unique_ptr<ProcessGroup>()> open_;
   const WatchOptions watch_;
   std::unique_ptr<WatchedGroup> group_;                                // the thread's
-  std::optional<std::chrono::steady_clock::time_point> failed_since_;  // so is this
+  std::optional<std::chrono::steady_clock::time_point> failed_since_;  // the thread's, too
   ProcessPlace place_;
   std::vector<std::string> hosts_;
   std::string carrier_;
@@ -87,7 +88,7 @@ class Processes {
   std::condition_variable_any changed_;
   Work* work_ = nullptr;
   std::mutex telling_;
-  const Work* told_ = nullptr;  // whose doing() the others hear of
+  const Work* told_ = nullptr;  // the work whose doing() the others get
   std::exception_ptr error_;
   PublishedParts parts_;
   std::atomic<std::uint64_t> next_number_{0};

@@ -20,7 +20,7 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-// The letter of the system for what a process of this machine does; 0 if it is not known.
+// The state of a process of this machine, as the letter in /proc; 0 if it is not known.
 char state_of(std::uint32_t pid) {
   try {
     const auto file = local_file_system().open(cat("/proc/", pid, "/stat"));

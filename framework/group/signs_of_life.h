@@ -1,4 +1,4 @@
-// What the processes of a group tell each other again and again: that they live, and what they do.
+// The processes of a group tell each other again and again that they live, and what they do.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace belfry {
 // a tag of its own. The group outlives it.
 class SignsOfLife {
  public:
-  // `interval`: from one sign to the next; the caller keeps to it.
+  // The caller calls send() once per `interval`.
   SignsOfLife(ProcessGroup& group, std::chrono::milliseconds interval);
   SignsOfLife(const SignsOfLife&) = delete;
   SignsOfLife& operator=(const SignsOfLife&) = delete;
 
-  // What this process does in a step, asked for each sign; empty: it is between two steps.
+  // `doing` says what this process does in a step; empty between two steps. Each sign asks it.
   void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
   bool in_step() const { return doing_ && !doing_().empty(); }
   // This process has begun the messages of one more launch of a step.
@@ -28,42 +28,42 @@ class SignsOfLife {
 
   // Takes the signs that have come.
   void hear();
-  // To all that have taken the sign before. `last`: this process leaves.
+  // Sends a sign to all that have taken the sign before. `last`: this process leaves.
   void send(bool last = false);
   bool all_sent() const;
   bool all_left() const;
 
-  // Counts one more interval of silence of each other process. One that is stopped is left out, so
-  // that it has time to speak when it goes on. hear() ends the silence.
+  // Counts one more interval of silence for each other process. Stopped processes are left out, so
+  // that they have time to speak when they go on. hear() ends the silence.
   void count_interval();
   int silent_intervals(int rank) const { return peer(rank).silent; }
   bool has_left(int rank) const { return peer(rank).left; }
-  // As a debugger, a terminal or SIGSTOP does; known of processes of this machine.
+  // A debugger, a terminal or SIGSTOP may have stopped it; known of processes of this machine.
   bool is_stopped(int rank) const;
-  // "rank 3, node7: computes 'fc0/MatMul' (built at mnist.cc:30) for 3.2 s". Of a stopped process:
-  // what it said last, less than an interval before.
+  // "rank 3, node7: computes 'fc0/MatMul' (built at mnist.cc:30) for 3.2 s". For a stopped process
+  // this is its last sign, sent less than an interval before it stopped.
   std::string describe(int rank) const;
 
-  // Whether a process has begun the messages of fewer launches than this one, and is in a step.
+  // Whether a process in a step has begun the messages of fewer launches than this one.
   bool any_computes_late() const;
-  // Also between two steps.
+  // As any_computes_late(), but also counts processes between two steps.
   bool any_late() const;
-  // Those that have begun fewer, as describe() does: "rank 2, node7: ...; rank 3, node7: ...".
+  // All late processes, as describe() says: "rank 2, node7: ...; rank 3, node7: ...".
   std::string late_processes() const;
 
  private:
   struct Sign {
     std::uint32_t pid = 0;
-    std::uint32_t leaves = 0;  // it is the last
+    std::uint32_t leaves = 0;  // not 0: this is the last sign
     std::int64_t launches = 0;
     char doing[240] = {};
   };
   struct Peer {
     int rank = 0;
-    Sign in, out, last;  // on its way here; on its way there; that came last
+    Sign in, out, last;  // being received; being sent; the last one received
     GroupMessage received, sent;
-    int silent = 0;                               // intervals since it came
-    std::chrono::steady_clock::time_point since;  // the first sign in a row that said the same
+    int silent = 0;                               // intervals since `last` came
+    std::chrono::steady_clock::time_point since;  // the first in a row of signs that say the same
     bool left = false;
   };
 

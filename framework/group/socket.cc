@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
   throw CommError(cat(what, ": ", std::strerror(errno)));
 }
 
-// Until the socket can be read or written, or the deadline has passed.
+// Waits until the socket can be read or written. Throws when the deadline has passed.
 void await(int file, short event, Deadline deadline) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -37,7 +37,7 @@ void await(int file, short event, Deadline deadline) {
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// Small messages are sent at once, and calls return at once.
+// Sends small messages at once, and makes calls return at once.
 Socket tuned(int file) {
   Socket socket(file);
   const int on = 1;

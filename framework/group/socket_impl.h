@@ -26,17 +26,17 @@ class Socket {
   static Socket listen_on(int port);
   // Tries again until the deadline: the listener may start later.
   static Socket connect_to(const std::string& address, int port, Deadline deadline);
-  // The next connection.
+  // Accepts the next connection.
   Socket accept_one(Deadline deadline) const;
 
   int file() const { return file_; }
   explicit operator bool() const { return file_ >= 0; }
-  int port() const;                  // its own
+  int port() const;                  // of this end
   std::string peer_address() const;  // in numbers
 
   void write_all(std::span<const std::byte> bytes, Deadline deadline) const;
   void read_all(std::span<std::byte> bytes, Deadline deadline) const;
-  // A length and so many characters. Reading throws for texts above 1 MiB.
+  // A text is its length, then its characters. Reading throws for texts above 1 MiB.
   void write_text(const std::string& text, Deadline deadline) const;
   std::string read_text(Deadline deadline) const;
 

@@ -1,4 +1,4 @@
-// The tags of messages that belong to no step. Steps number theirs from 0.
+// The tags of messages that belong to no step. Steps number their tags from 0.
 #pragma once
 
 namespace belfry {

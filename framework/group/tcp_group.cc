@@ -1,5 +1,5 @@
-// One connection per pair of processes. Rank 0 listens at the address that all know; each other
-// process listens wherever it can, and tells rank 0, which tells all.
+// Each pair of processes has one connection. Rank 0 listens at an address that all know. Each other
+// process listens at any free port and tells rank 0, which tells all.
 #include "belfry/framework/group/tcp_group.h"
 
 #include <algorithm>
@@ -62,10 +62,10 @@ class TcpGroup final : public ProcessGroup {
   const int rank_;
   const std::string host_;
   const std::vector<std::unique_ptr<TcpPeer>> peers_;
-  bool arrived_ = false;  // before it was asked for
+  bool arrived_ = false;  // before somebody asked for it
 };
 
-// What a process says when it calls another.
+// The first words of a process that connects to another.
 struct Hello {
   std::string token;
   int rank = -1, size = 0, port = 0;
@@ -101,7 +101,7 @@ class Meeting {
     peers_[static_cast<std::size_t>(rank)] = std::make_unique<TcpPeer>(std::move(socket), host);
   }
 
-  // Rank 0: waits for all, then tells all where the others listen.
+  // Rank 0 waits for all, then tells all where the others listen.
   void lead() {
     const Socket listener = Socket::listen_on(options_.port);
     std::vector<Socket> sockets(peers_.size());
@@ -161,7 +161,8 @@ class Meeting {
     throw CommError(why);
   }
 
-  // Others: hear from rank 0 where the rest listen; call those before, wait for those behind.
+  // The others hear from rank 0 where the rest listen. They call lower ranks, and wait for higher
+  // ones.
   void follow() {
     const Socket listener = Socket::listen_on(0);
     Socket to_first = call(options_.address, options_.port, listener.port());
@@ -214,8 +215,8 @@ class Meeting {
 }  // namespace
 
 int free_port() {
-  // Below the ports that the system gives to sockets which ask for any port: one of those could
-  // take the port before rank 0 listens.
+  // These are below the ports that the system gives to sockets which ask for any port. Such a
+  // socket could take the port before rank 0 listens.
   constexpr int kFirst = 10'000, kLast = 32'767, kTries = 100;
   std::random_device random;
   std::uniform_int_distribution<int> ports(kFirst, kLast);

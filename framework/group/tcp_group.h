@@ -1,4 +1,4 @@
-// Processes that reach each other by TCP, with nothing installed: where no MPI starts them.
+// Connects processes by TCP, with nothing installed: for runs that no MPI starts.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -11,17 +11,17 @@ namespace belfry {
 struct TcpGroupOptions {
   int rank = 0;
   int size = 1;
-  // Where rank 0 listens, and all others call.
+  // Rank 0 listens here, and all others call it.
   std::string address = "127.0.0.1";
   int port = 0;
-  // All processes of a run have the same; others are turned away.
+  // All processes of a run have the same token; others are turned away.
   std::string token = {};
   std::chrono::seconds timeout{60};  // for all processes to arrive
   std::string host = {};             // empty: the name of this machine
 };
 
-// A port of this machine that nobody listens at now, and that no socket gets unasked. Throws
-// CommError if it finds none.
+// A port of this machine that nobody listens at now, and that the system gives to no socket
+// unasked. Throws CommError if it finds none.
 int free_port();
 
 // Every process connects to every other one. Returns when all are connected. Throws CommError, in

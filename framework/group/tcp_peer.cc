@@ -13,11 +13,11 @@ namespace belfry::detail {
 namespace {
 
 constexpr std::uint32_t kTcpMagic = 0xbe1f2701;
-// The tag of the last message of a process that ends all: its bytes say why.
+// The tag of a last message that ends the receiver: its bytes say why.
 constexpr std::uint32_t kTcpEndTag = 0xffffffff;
-// What a process that ends the others says is no longer.
+// The most bytes of such a reason.
 constexpr std::uint64_t kLongestTcpReason = 1 << 16;
-// A message that nobody has asked for yet takes memory of its own.
+// The most bytes of a message that nobody has asked for yet, which takes memory of its own.
 constexpr std::uint64_t kLongestEarlyMessage = std::uint64_t{1} << 32;
 
 [[noreturn]] void fail_at(const std::string& name, const std::string& what) {
@@ -34,7 +34,7 @@ void TcpPeer::receive(GroupMessage& message) {
 }
 
 bool TcpPeer::poll(const std::string& name) {
-  // First: what ends this process may have come, when no more can be sent.
+  // Read first: when no more can be sent, the reason that ends this process may have come.
   const bool received = !closed_ && read(name);
   if (closed_ && (!sending_.empty() || !awaited_.empty() || into_))
     fail_at(name, "the process has ended");
@@ -131,7 +131,7 @@ bool TcpPeer::end_message(const std::string& name) {
   if (head_.tag == kTcpEndTag)
     fail_at(name, std::string(reinterpret_cast<const char*>(kept_.data()), kept_.size()));
   if (GroupMessage* const into = std::exchange(into_, nullptr)) return into->done = true;
-  // It may have been asked for since it began.
+  // Somebody may have asked for the message since it began to come in.
   const auto found = std::ranges::find(awaited_, static_cast<int>(head_.tag), &GroupMessage::tag);
   if (found == awaited_.end()) {
     early_.push_back({static_cast<int>(head_.tag), std::exchange(kept_, {})});
@@ -143,7 +143,7 @@ bool TcpPeer::end_message(const std::string& name) {
 }
 
 void TcpPeer::end_others(const std::string& why) noexcept {
-  // What is on its way cannot be ended in the middle; the closed connection then says enough.
+  // A message that is half sent cannot be cut; the closed connection then says enough.
   if (sent_ > 0) return;
   const Head head{kTcpEndTag, kTcpMagic, std::min<std::uint64_t>(why.size(), kLongestTcpReason)};
   std::ignore = ::send(socket_.file(), &head, sizeof(head), MSG_NOSIGNAL | MSG_DONTWAIT);

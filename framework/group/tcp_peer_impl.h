@@ -1,4 +1,4 @@
-// One end of a connection of two processes, over which messages go both ways.
+// One end of a connection between two processes. Messages go both ways.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -11,7 +11,7 @@
 
 namespace belfry::detail {
 
-// The process at the other end. A message is a head of tag and size, then its bytes. One that
+// The process at the other end. A message is a head of tag and size, then its bytes. A message that
 // nobody has asked for yet is kept until somebody does.
 class TcpPeer {
  public:
@@ -20,10 +20,10 @@ class TcpPeer {
   // Messages are borrowed until they are done.
   void send(GroupMessage& message) { sending_.push_back(&message); }
   void receive(GroupMessage& message);
-  // Moves what it can, and returns whether a message is done. Throws CommError, beginning with
-  // `name`, which is that of the peer: if it has ended, or sends what nobody expects.
+  // Moves what it can, and returns whether a message is done. If the peer has ended, or sends what
+  // nobody expects, it throws CommError that begins with `name`, the name of the peer.
   bool poll(const std::string& name);
-  // Tells it to end, and why, unless a message is on its way.
+  // Tells the peer to end, and why, unless a message is half sent.
   void end_others(const std::string& why) noexcept;
 
   std::string host;
@@ -34,7 +34,7 @@ class TcpPeer {
     std::uint32_t magic;
     std::uint64_t size;
   };
-  // That came before it was asked for.
+  // A message that came before somebody asked for it.
   struct Early {
     int tag;
     std::vector<std::byte> bytes;
@@ -42,11 +42,11 @@ class TcpPeer {
 
   bool write(const std::string& name);
   bool read(const std::string& name);
-  // How many bytes moved; 0 if none can now.
+  // Returns how many bytes moved; 0 if none can now.
   std::size_t move_out(std::span<const std::byte> bytes, const std::string& name);
   std::size_t move_in(std::span<std::byte> bytes, const std::string& name);
   void begin_message(const std::string& name);
-  // Whether somebody has asked for it.
+  // Returns whether somebody has asked for the message.
   bool end_message(const std::string& name);
   static void take(GroupMessage& message, std::span<const std::byte> bytes);
 
@@ -54,10 +54,10 @@ class TcpPeer {
   bool closed_ = false;  // by the other process
   std::deque<GroupMessage*> sending_;
   Head sent_head_ = {};
-  std::size_t sent_ = 0;  // of the first of sending_, its head among it
+  std::size_t sent_ = 0;  // bytes of the first of sending_, with its head
   std::vector<GroupMessage*> awaited_;
   Head head_ = {};
-  std::size_t read_ = 0;  // of the message that comes in, its head among it
+  std::size_t read_ = 0;  // bytes of the message that comes in, with its head
   GroupMessage* into_ = nullptr;
   std::vector<std::byte> kept_;  // instead of `into_`
   std::vector<Early> early_;

@@ -10,13 +10,13 @@
 namespace belfry {
 namespace {
 
-// Beats after which a message of a process that has left cannot come any more.
+// After so many beats, no message of a process that has left can still come.
 constexpr int kBeatsBehindTheLast = 5;
 
-// Begins the reason of a process that ends the others because a message waits too long.
+// A process that ends the others because a message waits too long begins the reason so.
 constexpr std::string_view kStalled = "the run has stalled: ";
 
-// A stall that another process has found is one here.
+// A stall that another process has found is a StallError here, too.
 bool poll(ProcessGroup& group) {
   try {
     return group.poll();
@@ -117,7 +117,7 @@ bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
   return std::exchange(last, began) != began;
 }
 
-// One look at everything. Whether something moved.
+// Looks at everything once. Returns whether something moved.
 bool WatchedGroup::turn() {
   const bool moved = belfry::poll(*group_);
   for (UnderWay& under_way : under_way_)
@@ -146,7 +146,7 @@ void WatchedGroup::look_for_lost() {
       require<CommError>(silent <= options_.most_silent, describe_rank(*group_, peer),
                          ": no sign of life for ", seconds_text(silent * options_.beat),
                          "; its process or its machine has ended, or the link to it is down");
-    // waiting() tells of messages of steps.
+    // waiting() warns of messages of steps.
     if (!idle && !signs_.in_step() && warnings_.is_due(under_way.since))
       log_warning("a message between two steps has waited ",
                   seconds_text(Clock::now() - under_way.since), "; late: ", signs_.describe(peer));

@@ -20,35 +20,33 @@ class StallError : public CommError {
   using CommError::CommError;
 };
 
-// How a process tells the others that it ends them because of a stall: there, too, that is a
-// StallError.
+// The reason with which a process ends the others because of a stall. They throw a StallError, too.
 std::string stalled_run(const std::string& what);
 
 struct WatchOptions {
   std::chrono::milliseconds beat{200};  // from one sign of life to the next
-  // A process is lost that gives no sign of life in so many beats of the one that listens. So a
-  // listener that was stopped itself blames nobody.
+  // A process is lost if it gives no sign of life in so many beats of the listener. So a listener
+  // that was stopped itself blames nobody.
   int most_silent = 25;
-  // How long a message may wait before a warning names the processes that are late, and before the
-  // run ends; 0: for ever. Processes that are between two steps never end it, and messages between
-  // two steps do not either.
+  // A message that has waited so long causes a warning that names the late processes, or ends the
+  // run; 0: never. The run goes on if the late processes are between two steps, or the message is.
   std::chrono::milliseconds stall_warn{10'000}, stall_end{600'000};
-  // How long this process may live on after the group has failed. Then `abandon` is called once,
-  // with the failure, in the thread of the messages: another thread hangs. Null: for ever.
+  // How long this process may live on after the group has failed, because another thread hangs.
+  // Then the thread of the messages calls `abandon` once, with the failure. Null: for ever.
   std::chrono::milliseconds patience{4'000};
   std::function<void(const ProcessGroup&, const std::exception&)> abandon = nullptr;
 };
 
-// Forwards to the group that it is made of. Each function throws CommError naming a process that is
-// lost. That is one without a sign of life, unless the system shows it as stopped, and one that has
-// left while messages to or from it are under way. The first error is thrown again by all later
-// calls.
+// Forwards to the group that it is made of. Each function throws CommError naming a lost process. A
+// process is lost without a sign of life, unless the system shows it as stopped. It is also lost if
+// it has left while messages to or from it are under way. All later calls throw the first error
+// again.
 class WatchedGroup final : public ProcessGroup {
  public:
-  // `find`: what it answers to others (part_server.h); null: nobody asks.
+  // `find` answers other processes (part_server.h); null: nobody asks.
   explicit WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options = {},
                         PartServer::Find find = nullptr);
-  // Waits until all others leave, too, if nothing has failed.
+  // If nothing has failed, it waits until all others leave, too.
   ~WatchedGroup() override;
   WatchedGroup(const WatchedGroup&) = delete;
   WatchedGroup& operator=(const WatchedGroup&) = delete;
@@ -63,17 +61,18 @@ class WatchedGroup final : public ProcessGroup {
   bool poll() override;
   void end_others(const std::string& why) noexcept override;
 
-  // poll() for those who wait for no message: the next call of another function throws what it
-  // would throw. Call it at least every 100 ms.
+  // poll() for callers that wait for no message. If it fails, the next call of another function
+  // throws the error. Call it at least every 100 ms.
   void beat() noexcept;
   // Whether others ask this process for parts, and wait for beat() to answer.
   bool asked_lately() const { return parts_.asked_lately(); }
-  // What this process tells the others, and what they told.
+  // The signs that this process gives the others, and the signs that they gave.
   SignsOfLife& signs() { return signs_; }
-  // To be called while messages of `what` wait, since `began`: warns once, or throws StallError,
-  // after the times of WatchOptions. Names the processes that have begun fewer messages of steps.
+  // Call it while messages of `what` wait, since `began`. It warns once, or throws StallError,
+  // after the times of WatchOptions. It names the processes that have begun fewer messages of
+  // steps.
   void waiting(const std::string& what, std::chrono::steady_clock::time_point began);
-  // What all later calls throw; null as long as the group works.
+  // The error that all later calls throw; null as long as the group works.
   const std::exception_ptr& failure() const { return failure_; }
 
  private:
@@ -81,18 +80,18 @@ class WatchedGroup final : public ProcessGroup {
 
   // Messages to and from one process that are under way.
   struct UnderWay {
-    // One that is done at once may be gone when this group looks next.
+    // Leaves out a message that is done at once: it may be gone when this group looks next.
     void add(GroupMessage& message);
 
     std::vector<GroupMessage*> messages;
     Clock::time_point since;  // the first of them
   };
-  // Each wait is warned of once.
+  // Warns once of each wait.
   struct StallWarnings {
     bool is_due(Clock::time_point began);
 
     std::chrono::milliseconds after;  // WatchOptions::stall_warn
-    Clock::time_point last = {};      // warned of a wait that began then
+    Clock::time_point last = {};      // when the wait began that it last warned of
   };
 
   void require_intact() const;

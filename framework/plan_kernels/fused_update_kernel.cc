@@ -11,8 +11,8 @@
 namespace belfry {
 namespace {
 
-// Bytes of a chunk: what is made of a combined tensor at a time. A chunk stays in the second cache,
-// with all that it is made of.
+// Bytes of a combined tensor that are computed at a time. Such a chunk stays in the second cache,
+// with all that it is computed from.
 constexpr std::int64_t kUpdateChunk = 8 << 10;
 
 KernelRun prepare_member(const Op& op, KernelPlan& kernel, bool reference) {
@@ -76,8 +76,8 @@ class FusedUpdateKernel {
   struct Tensor {
     std::int64_t elements, element_bytes;
     std::size_t first_input;
-    KernelRun sum = {};        // empty: of one participant
-    KernelRun shard_sum = {};  // empty: of one shard
+    KernelRun sum = {};        // empty for one participant
+    KernelRun shard_sum = {};  // empty for one shard
     std::vector<Update> updates = {};
     bool assigned = true;  // all updates are assignments
   };
@@ -85,7 +85,7 @@ class FusedUpdateKernel {
   void update(const Pointers& p, std::size_t b, WorkRange range) const {
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
-    // Updates that follow no sum are fused on GPUs alone. On hosts stand-ins of GPUs run this.
+    // Only GPUs fuse updates that follow no sum. Hosts run this as stand-ins of GPUs.
     if (!tensor.sum && !tensor.shard_sum) return apply(p, tensor.updates[0], nullptr, range);
     const auto inputs = p.mutable_inputs().subspan(tensor.first_input, participants_ * shards_);
     if (tensor.assigned && tensor.sum && !tensor.shard_sum &&
@@ -105,7 +105,7 @@ class FusedUpdateKernel {
   }
 
   // All updates assign, as in allreduce_bench and in the first of several batches of a training
-  // step. The results go where they belong, since nothing is done to them.
+  // step. So the sum is written to their variables directly.
   void assign(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
               WorkRange range) const {
     const auto written = [&](std::size_t u) {
@@ -117,7 +117,8 @@ class FusedUpdateKernel {
     tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, range, p.step()));
   }
 
-  // Kernels count elements from the start of the whole tensor.
+  // A pointer that a kernel takes for the start of the whole tensor, with `buffer` at the chunk:
+  // kernels count elements from that start.
   static void* from_start(std::byte* buffer, const Tensor& tensor, WorkRange chunk) {
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(buffer) -
                                    at(chunk.begin * tensor.element_bytes));
@@ -156,9 +157,9 @@ class FusedUpdateKernel {
                  nullptr, range, p.step()));
   }
 
-  std::shared_ptr<const FusedUpdate> fused_;  // has the members
+  std::shared_ptr<const FusedUpdate> fused_;  // owns the members
   std::size_t participants_ = 1, shards_ = 1;
-  EndToEnd elements_;  // of tensors_
+  EndToEnd elements_;  // elements of tensors_
   std::vector<Tensor> tensors_;
 };
 

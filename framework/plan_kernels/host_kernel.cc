@@ -20,9 +20,9 @@ void say_once(DType dtype) {
              "f32 itself");
 }
 
-// Of f16 and bf16 where an op's kernels do not take them. A launch does all of its node's work. In
-// its workspace are widened tensors, then pointers to the tensors of the kernel for f32, then that
-// kernel's workspace.
+// Widens f16 and bf16 to f32 if an op's kernels do not take them. A launch does all of its node's
+// work. Its workspace holds the widened tensors, pointers to the tensors of the f32 kernel, and
+// that kernel's workspace.
 class HalfKernel {
  public:
   explicit HalfKernel(KernelPlan& plan)
@@ -60,7 +60,7 @@ class HalfKernel {
 
  private:
   static std::int64_t bytes_of_pointers(std::size_t count) {
-    constexpr std::size_t kAlignment = 256;  // of the workspace behind them
+    constexpr std::size_t kAlignment = 256;  // of the workspace behind the pointers
     return static_cast<std::int64_t>((count * sizeof(void*) + kAlignment - 1) / kAlignment *
                                      kAlignment);
   }

@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// Whether `output` is made of what the collective gives, between it and the gradients.
+// Whether `output` is computed from results of the collective, between them and the gradients.
 bool comes_from(const Node& collective, const CombinedGradient& combined, Output output) {
   std::set<int> seen;
   std::vector<Output> open{output};
@@ -55,7 +55,7 @@ RankLaunch::RankLaunch(const PlanNode& node, GpuRun sum)
   for (std::size_t i = 0; i < node.types.size(); i += here)
     what_.elements.push_back(node.types[i].shape.elements());
   results_.resize(what_.elements.size());
-  // Where all participants are on one GPU of one process, `sum` divides.
+  // If all participants are on one GPU of one process, `sum` divides instead.
   if (here < at(all) || !rank_->alone(*node.node)) what_.divisor = node.op->ranks(*node.node);
 }
 

@@ -1,5 +1,5 @@
-// What the launch of one rank enqueues. That is the sum of the participants on its GPU, if there
-// are several, then its part of the all-reduce; or its messages.
+// Enqueues the launch of one rank. It sums the participants on its GPU, if there are several, and
+// then does its part of the all-reduce. Or it exchanges messages.
 #pragma once
 #include <atomic>
 #include <string>
@@ -13,8 +13,8 @@ namespace belfry {
 
 class RankLaunch {
  public:
-  // Of the part of a rank. `sum` leaves the sum of the participants in their outputs, which are one
-  // tensor; empty for one participant.
+  // `node` is the part of a rank. `sum` leaves the sum of the participants in their outputs, which
+  // are one tensor; it is empty for one participant.
   RankLaunch(const PlanNode& node, GpuRun sum);
   // The sum of the participants on the rank's GPU; empty if there is only one.
   const GpuRun& sum() const { return sum_; }
@@ -22,10 +22,10 @@ class RankLaunch {
   const Node& node() const { return *what_.node; }
   const Rank& rank() const { return *rank_; }
   const RankReduction& reduction() const { return what_; }
-  // Whether it sends and receives; else it reduces.
+  // Whether the launch sends and receives; else it reduces.
   bool exchanges() const { return exchange_ != nullptr; }
 
-  // Before the first run: the communicators of its rank, and the flag of a run that has failed.
+  // Call it before the first run. `failed` is the flag of a run that has failed.
   void join(Communicators& communicators, const std::atomic<bool>& failed) {
     communicators_ = &communicators;
     failed_ = &failed;
@@ -34,9 +34,8 @@ class RankLaunch {
 
   // Throws CommError naming the variables, too.
   void enqueue(const Pointers& p, GpuStream& stream);
-  // What enqueue() hands to the communicators to be reduced, with the outputs in place of the
-  // inputs. To exchange whatever they hold makes all connections that a step uses. Valid until the
-  // next call.
+  // The tensors that enqueue() reduces, with the outputs in place of the inputs. Reducing these,
+  // whatever they hold, makes all connections that a step uses. Valid until the next call.
   RankTensors in_outputs(const Pointers& p, GpuStream& stream);
 
  private:
