@@ -1,5 +1,5 @@
-// What a strategy promised about one variable when it combined the gradients of K towers: what
-// compile() holds each step to.
+// What a strategy promised about one variable when it combined the gradients of K towers. compile()
+// checks each step against it.
 #pragma once
 #include <vector>
 
@@ -7,10 +7,10 @@
 
 namespace belfry {
 
-// Entry t is that of tower t.
+// Entry t belongs to tower t.
 struct CombinedGradient {
   std::vector<Variable> variables;  // the same one K times where towers share it
-  std::vector<Output> gradients;    // what was combined
+  std::vector<Output> gradients;    // what the strategy combined
   std::vector<Output> results;      // towers may share them
 
   std::size_t towers() const { return gradients.size(); }

@@ -7,8 +7,9 @@
 
 namespace belfry {
 
-// "a gradient of MatMul 'fc1' (built at model.cc:41), " and the description of the node; of others
-// that alone. The lines of gradients all ask for gradients, so that of the forward node is first.
+// For a gradient: "a gradient of MatMul 'fc1' (built at model.cc:41), ", then the node's own
+// description. For others: that description alone. All gradients come from the line that asks for
+// gradients, so the line of the forward node comes first.
 inline std::string describe_with_forward(const Node& node) {
   const Node* const forward = node.origin().forward;
   return cat(forward ? cat("a gradient of ", forward->describe(), ", ") : "", node.describe());

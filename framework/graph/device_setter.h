@@ -1,4 +1,4 @@
-// What decides the devices of new nodes, besides specs: setters with state, and functions.
+// Setters and functions, which decide the devices of new nodes as specs do.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,16 +20,16 @@ struct DeviceSetter {
   // Must not add nodes.
   virtual DeviceSpec place(const Node& node) = 0;
   virtual std::string str() const = 0;
-  // What place() goes by, if that is loads: elements per device so far. Variables keep what it was
-  // just before they were placed, for explanations.
+  // The loads by which place() decides, if it does: elements per device so far. A variable keeps
+  // the loads from just before it was placed, for explanations.
   virtual std::map<std::string, std::int64_t> load() const { return {}; }
 };
 
-// The same without state. TensorFlow keeps the text that such a function returns as it is, even
-// "nonsense"; here it is a DeviceSpec, so nonsense throws where it is parsed.
+// A setter without state. TensorFlow keeps any text that such a function returns, even "nonsense".
+// Here it returns a DeviceSpec, so nonsense throws where it is parsed.
 using DeviceFunction = std::function<DeviceSpec(const Node&)>;
 
-// Ends the influence of the device scopes outside.
+// Ends the effect of device scopes outside.
 struct NoDevice {};
 
 using DeviceEntry = std::variant<NoDevice, DeviceSpec, DeviceSetter*, DeviceFunction>;

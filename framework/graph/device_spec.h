@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-// A type of devices. As in TensorFlow "cpu" and "gpu" become CPU and GPU, however they come here,
-// and all else is a type as it is written, "Gpu" too.
+// A type of devices. "cpu" and "gpu" always become CPU and GPU, as in TensorFlow. All else stays as
+// it is written, "Gpu" too.
 class DeviceType {
  public:
   DeviceType(std::string_view name) : name_(written(name)) {}                  // NOLINT
@@ -49,8 +49,8 @@ class DeviceSpec {
 
   // One device of a type in this process: /job:localhost/replica:0/task:0/device:TYPE:INDEX.
   static DeviceSpec local(std::string_view type, int index);
-  // The same device of one of several processes: /job:worker/replica:0/task:RANK/.... Of one
-  // process alone, as it is.
+  // The same device in one of several processes: /job:worker/replica:0/task:RANK/.... In a lone
+  // process, the spec itself.
   DeviceSpec of_process(ProcessPlace place) const;
 
   std::optional<InternedText> job;
@@ -63,7 +63,7 @@ class DeviceSpec {
 
   // Canonical text: present fields in the order of the grammar; a type without index prints ":*".
   std::string str() const;
-  // Of that the type and index alone: "CPU:0"; "" without both.
+  // Type and index alone: "CPU:0"; "" without both.
   std::string short_str() const;
 
   // Field by field, `inner` wins where it has a value; type and index each by itself, so /gpu:1

@@ -1,4 +1,4 @@
-// What an op that moves tensors between processes asks of them.
+// The messages with which an op moves tensors between processes.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -10,21 +10,21 @@
 namespace belfry {
 
 // The messages of one launch. They stay where they are until they are done. All processes make the
-// same launches; a message is received where it is sent to.
+// same launches, and each sent message has a receiver.
 struct Exchange {
-  // Of this process alone.
+  // A copy within this process.
   struct Copied {
     std::span<const std::byte> from;
     std::span<std::byte> to;
   };
 
-  std::vector<Copied> kept;  // before anything is sent
+  std::vector<Copied> kept;  // done before anything is sent
   std::vector<GroupMessage> received, sent;
-  // The same as all of these where each process gives as many bytes: those of rank r are piece r of
-  // `to`.
+  // Says the same as the lists above, if each process gives equally many bytes: those of rank r are
+  // piece r of `to`.
   std::optional<Copied> gathered;
   std::vector<GroupMessage> summed;  // over all processes, in place
-  DType dtype = DType::kF32;         // of those
+  DType dtype = DType::kF32;         // of `summed`
 
   bool done() const {
     return std::ranges::all_of(received, &GroupMessage::done) &&

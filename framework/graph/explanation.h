@@ -1,5 +1,5 @@
-// Why a node is where it is, and how it is divided: what Graph::explain, Session::explain and
-// explain_step answer.
+// Why a node is where it is, and how it is divided: the answer of Graph::explain, Session::explain
+// and explain_step.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// Devices are named in full, but for the request, which is as it was asked for.
+// Devices are named in full. `requested` is as it was asked for.
 struct Explanation {
   // A scope, setter or colocation that shaped the request, in the order of application.
   struct Scope {
@@ -16,13 +16,13 @@ struct Explanation {
     int line = 0;
     std::string what;
   };
-  // A device of the session. What is kept may be chosen; `reason` says why it was or was not.
+  // A device of the session. If `kept`, it may be chosen; `reason` says why, or why not.
   struct Candidate {
     std::string device;
     bool kept = false;
     std::string reason;
   };
-  // `who` has `whom` on its device, with all that is colocated with either.
+  // `whom` must be on the device of `who`, with all that is colocated with either.
   struct Pull {
     std::string who, whom;
     std::string why;  // "reference edge", "colocation group w"
@@ -45,16 +45,16 @@ struct Explanation {
   std::string requested;  // "" for none
   std::string device;     // "" where only the graph is known
   std::vector<Scope> scopes;
-  // The nodes that must share its device, without itself. From a graph: the groups it names.
+  // The nodes that must share its device, without itself. Graph::explain gives the groups it names.
   std::vector<std::string> colocation;
   std::vector<Pull> pulls;
   std::vector<Candidate> candidates;
-  // Elements per device when a setter decided.
+  // If a setter decided: elements per device.
   std::map<std::string, std::int64_t> load;
   std::string fallback;  // what soft placement let go, "" for nothing
-  // Of a step (explain_step): the launch that does the node's work together with that of others, ""
-  // for one of its own; shards of its device, 0 where no step was looked at or it has no such node;
-  // how often the launch runs; what it makes.
+  // From explain_step. `fused_into` is the launch that does the node's work together with other
+  // nodes, or "". `shards` are those of its device, 0 if no step with this node was looked at.
+  // `runs` is how often the launch runs.
   std::string fused_into;
   int shards = 0, runs = 0;
   std::vector<DividedOutput> outputs;

@@ -90,7 +90,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   return node;
 }
 
-// `what` describes the node to be.
+// `what` describes the node that is to be made.
 void Graph::check(const Op& op, std::span<const Output> inputs, const NodeText& what) {
   require(!frozen_, what, ": the graph is frozen; build before training");
   require(!placing_, what, ": device setters and functions must not add nodes");
@@ -116,7 +116,7 @@ std::vector<TensorType> Graph::infer(const Node& node) {
   return infer_types(node, types);
 }
 
-// Uses up the name that the node, called as it was asked for, will have.
+// Returns the node's final name, and marks it as used. The node has the name that was asked for.
 std::string Graph::take_name(const Node& node, bool verbatim) {
   require(is_valid_scope_name(node.name_, true) && !node.name_.empty(), node.describe(), ": '",
           node.name_, "' is not a valid node name");
@@ -227,7 +227,7 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   return Variable(node);
 }
 
-// A copy starts as its original, so it needs no nodes of its own for that.
+// A copy starts as its original, and needs no nodes for its first value.
 void Graph::initialise(Node& node, const Initializer& make) {
   const TensorType& type = node.output_type(0);
   const Node* const original = node.variable().copy_of;
@@ -238,7 +238,7 @@ void Graph::initialise(Node& node, const Initializer& make) {
   node.variable_->initial = initial;
 }
 
-// Beside the variable, on its line, and keyed by its logical name alone.
+// Makes the first value beside the variable, on its line, and keyed by its logical name alone.
 Output Graph::first_value(const Node& node, const Initializer& make) {
   const TensorType& type = node.output_type(0);
   SiteScope line(*this, node.origin().site);
@@ -250,7 +250,7 @@ Output Graph::first_value(const Node& node, const Initializer& make) {
               : default_initializer(type.dtype)(*this, type.shape, type.dtype);
 }
 
-// Frames of control dependencies do not know the nodes: create_variable() sets them aside.
+// Frames of control dependencies do not know these nodes: create_variable() sets the frames aside.
 void Graph::roll_back(std::size_t nodes, std::size_t names) {
   const auto gone = [&](const Node& node) { return static_cast<std::size_t>(node.id()) >= nodes; };
   for (auto& [key, list] : collections_)

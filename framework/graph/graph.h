@@ -29,7 +29,7 @@ struct Explanation;
 // TensorFlow.
 class Graph {
  public:
-  // `process`: the one that builds the graph, with the towers of its own devices alone.
+  // `process` builds the graph, which has the towers of that process's devices alone.
   explicit Graph(std::uint64_t seed = 1, ProcessPlace process = {});
   ~Graph();
   Graph(const Graph&) = delete;
@@ -46,9 +46,9 @@ class Graph {
     return add(op, std::span(inputs.begin(), inputs.size()), at, std::move(options));
   }
 
-  // A node whose inputs are not complete: one that several towers build together, each when its
-  // function gets there. It gains inputs by extend() until close(); until then the graph can be
-  // neither differentiated nor compiled. What users of its outputs see does not change.
+  // A node whose inputs are not complete: several towers build it together, each when its function
+  // gets there. It gains inputs by extend() until close(); until then the graph can be neither
+  // differentiated nor compiled. Its outputs do not change.
   Node& add_open(const Op& op, std::span<const Output> inputs, At at = {},
                  NodeOptions options = {});
   // Throws InvalidArgument as add() does, and Internal if the types of its outputs would change.
@@ -60,7 +60,7 @@ class Graph {
   void close(std::size_t first);
   // The first open node, or null.
   const Node* open() const { return open_.empty() ? nullptr : open_.front(); }
-  // Throws InvalidArgument naming that node, if there is one.
+  // Throws InvalidArgument naming the first open node, if there is one.
   void require_closed() const;
 
   // No node can be added afterwards.
@@ -68,7 +68,7 @@ class Graph {
 
   std::size_t size() const { return nodes_.size(); }
   Node& node(std::size_t id) const { return *nodes_[id]; }
-  // Another one whenever nodes are added, extended, ordered anew or taken back.
+  // A new number whenever nodes are added, extended, ordered anew or taken back.
   std::uint64_t version() const { return version_; }
   // Throws NotFound with the nearest name.
   Node& find(std::string_view name) const;
@@ -77,18 +77,19 @@ class Graph {
   std::uint64_t seed() const { return seed_; }
   ProcessPlace process() const { return process_; }
 
-  // What the graph alone knows of where a node goes: no device and no candidates.
+  // What the graph alone knows of a node's place: no device and no candidates.
   Explanation explain(const Output& output) const;
 
   // Collections (collections.h): ordered, a node may be in one several times.
   void add_to_collection(std::string_view key, Node& node);
-  // Copies: those whose name matches `scope`, a regular expression, from its start; so "tower1/"
-  // keeps what is below that scope, and "" all. Throw InvalidArgument if it is not an expression.
+  // Copies of the lists, with the nodes whose name matches `scope`, a regular expression, from its
+  // start. So "tower1/" keeps all below that scope, and "" all. Throw InvalidArgument if it is not
+  // an expression.
   std::vector<Node*> nodes(std::string_view collection, std::string_view scope = {}) const;
   std::vector<Variable> variables(std::string_view collection, std::string_view scope = {}) const;
   // Every variable, in order of creation, whatever collections it is in.
   std::vector<Variable> variables() const;
-  // The list itself, made if there is none.
+  // The list itself; it is made if there is none.
   std::vector<Node*>& collection(std::string_view key);
 
   // Returns a name that no node or scope has: `name` (whole, whatever the name scope), or name_1,
@@ -97,11 +98,12 @@ class Graph {
     return names_.unique(name, mark_as_used ? NameTable::Use::kScope : NameTable::Use::kPeek);
   }
 
-  // What strategies have combined so far. Compiling checks that steps feed and apply it whole.
+  // The gradients that strategies have combined so far. compile() checks that steps feed and apply
+  // each whole.
   void record(CombinedGradient combined) { combined_.push_back(std::move(combined)); }
   std::span<const CombinedGradient> combined_gradients() const { return combined_; }
 
-  // State of the scope guards; theirs to change.
+  // The state of the scope guards, which change it.
   ScopeStack& scopes() { return *scopes_; }
   const ScopeStack& scopes() const { return *scopes_; }
 
@@ -142,7 +144,7 @@ class Graph {
   DeviceRequest asked_;  // by the node that is being made; its memory is used again
   std::vector<std::unique_ptr<Node, EndNode>> nodes_;
   std::vector<Node*> open_;
-  // Of the first nodes, as far as they have been looked for: few graphs are asked for a name.
+  // Names of the first nodes, as far as look-ups needed them: few graphs are asked for a name.
   mutable std::unordered_map<std::string_view, Node*> by_name_;
   mutable std::mutex by_name_mutex_;
   NameTable names_;

@@ -33,7 +33,7 @@ void Graph::extend(Node& open, std::span<const Output> inputs) {
 
 namespace {
 
-// For each node from `first` on, the number of `open` nodes on the longest path to it; -1 for those
+// For each node from `first` on, the number of `open` nodes on the longest path to it; -1 for nodes
 // that wait for themselves.
 std::vector<int> levels(const Graph& graph, std::size_t first, const std::vector<Node*>& open) {
   const std::size_t count = graph.size() - first;

@@ -1,4 +1,4 @@
-// What the scopes in force do to a new node.
+// How the scopes in force change a new node.
 #include <algorithm>
 #include <ranges>
 
@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// True while it lives: setters and functions are asked.
+// Marks, while it lives, that setters and functions are asked.
 struct Asking {
   explicit Asking(bool& flag) : placing(flag) { placing = true; }
   ~Asking() { placing = false; }
@@ -34,8 +34,8 @@ void warn_of_leaking_index(DeviceFrame& frame, SourceLine site, const DeviceSpec
 
 }  // namespace
 
-// Innermost to outermost; colocation has the last word. What writes a variable is made beside it,
-// as inside a ColocateWith.
+// Applies device scopes from innermost to outermost, then colocation, which has the last word. A
+// node that writes a variable is made beside it, as inside a ColocateWith.
 void Graph::place(Node& node) {
   DeviceRequest& request = asked_;
   request.device = {};
@@ -55,7 +55,7 @@ void Graph::place(Node& node) {
   node.request_ = &kept(request);
 }
 
-// One of the last that were made, if it is the same: nodes of a scope mostly ask alike.
+// Returns one of the last requests if it is equal: nodes of a scope mostly ask alike.
 const DeviceRequest& Graph::kept(const DeviceRequest& request) {
   constexpr std::ptrdiff_t kCompared = 8;
   const auto last = std::views::reverse(requests_) | std::views::take(kCompared);
@@ -63,7 +63,7 @@ const DeviceRequest& Graph::kept(const DeviceRequest& request) {
   return requests_.emplace_back(request);
 }
 
-// Whether scopes further out count, too.
+// Returns whether scopes further out count, too.
 bool Graph::apply(DeviceFrame& frame, SourceLine site, const Node& node, DeviceRequest& request) {
   DeviceReason reason{.site = site, .scope = frame.what, .result = {}};
   if (const auto* spec = std::get_if<DeviceSpec>(&frame.entry)) {
@@ -83,11 +83,11 @@ bool Graph::apply(DeviceFrame& frame, SourceLine site, const Node& node, DeviceR
   return !std::holds_alternative<NoDevice>(frame.entry);
 }
 
-// The inputs of a node to be, as an AutocastScope will have them.
+// The inputs of a node that is to be made, as an AutocastScope changes them.
 std::vector<Output> Graph::autocast(AutocastFrame& frame, const Op& op,
                                     std::span<const Output> inputs, const At& at) {
   std::vector<Output> result(inputs.begin(), inputs.end());
-  // Others are refused when the node is made.
+  // Inputs of other graphs are refused when the node is made.
   const auto own = [&](const Output& input) { return input && &input.graph() == this; };
   if (!std::ranges::all_of(inputs, own)) return result;
   const auto is_f32 = [](const Output& input) { return input.dtype() == DType::kF32; };
@@ -103,8 +103,8 @@ std::vector<Output> Graph::autocast(AutocastFrame& frame, const Op& op,
   return result;
 }
 
-// Newest anchor first, so that the oldest one with a device decides. A read that nobody asked to be
-// anywhere is beside its variable.
+// Goes from the newest anchor to the oldest, so that the oldest one with a device decides. A read
+// without a request is placed beside its variable.
 void Graph::colocate(const Node& node, DeviceRequest& request) {
   const auto join = [&](const Node& anchor, SourceLine site) {
     const auto& groups = anchor.request().colocation;

@@ -1,4 +1,4 @@
-// Short texts that very many objects hold.
+// Short texts that many objects hold.
 #pragma once
 #include <compare>
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace belfry {
 
-// A text that the process keeps once, to its end: for the few names that much is called by. It is
-// as small as a pointer, and is compared with equal ones as one.
+// A text that the process keeps once, to its end: for a few names that many objects have. It is as
+// small as a pointer, and equal texts are one pointer.
 class InternedText {
  public:
   InternedText(std::string_view text);                                             // NOLINT
@@ -16,7 +16,7 @@ class InternedText {
 
   const std::string& str() const { return *text_; }
   bool operator==(const InternedText&) const = default;
-  // In the order of the texts.
+  // Orders by the texts.
   std::strong_ordering operator<=>(const InternedText& other) const {
     return *this == other ? std::strong_ordering::equal : *text_ <=> *other.text_;
   }

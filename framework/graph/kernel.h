@@ -1,4 +1,4 @@
-// Kernels: how a node is prepared for given shapes, and what runs in a step.
+// Kernels: a node is prepared for given shapes, then runs in each step.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +27,7 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 
-// Half-open. Units are those of the op's WorkSplit.
+// A half-open range, in units of the op's WorkSplit.
 struct WorkRange {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
@@ -42,8 +42,8 @@ class KernelPlan {
       : node_(node), inputs_(inputs), outputs_(outputs), range_(range) {}
 
   const Node& node() const { return node_; }
-  // What the kernel does. In plans it may be another op than that of the node, which has the
-  // options.
+  // The op that the kernel computes. In plans it may be another op than the node's; the node has
+  // the options.
   const Op& op() const;
   void set_op(const Op& op) { op_ = &op; }
   template <class T>
@@ -61,24 +61,24 @@ class KernelPlan {
     return inputs_.empty() ? DType::kF32 : inputs_[0].dtype;
   }
 
-  // Of the whole work. Kernels split by elements or rows take their part from Pointers when they
-  // run.
+  // The range of the whole work. Kernels split by elements or rows take their part from Pointers
+  // when they run.
   WorkRange range() const { return range_; }
 
-  // What the kernel is for a part of: the samples of a shard, of all shards of its device.
-  // `numbered`: Pointers::first_row() says which rows of the batch of all devices these are.
+  // The samples of the shard that the kernel works on, and of all shards of its device. `numbered`:
+  // Pointers::first_row() says which rows of the batch of all devices these are.
   struct Batch {
     std::int64_t samples = 1, of_all = 1;
     bool numbered = false;
   };
   void set_batch(Batch batch) { batch_ = batch; }
   const Batch& batch() const { return batch_; }
-  // So many elements, or rows, of a shard are how many of all shards of the device together.
+  // How many elements, or rows, all shards of the device have together if a shard has `count`.
   double of_all(double count) const {
     return count / static_cast<double>(batch_.samples) * static_cast<double>(batch_.of_all);
   }
 
-  // Asks for scratch memory of the plan, in bytes; Pointers::workspace() has it at run time.
+  // Asks the plan for scratch memory, in bytes; Pointers::workspace() has it at run time.
   void workspace(std::int64_t bytes) { workspace_ = bytes; }
   std::int64_t workspace_bytes() const { return workspace_; }
 
@@ -86,14 +86,14 @@ class KernelPlan {
   const NodeOptions& node_options() const;
 
   const Node& node_;
-  const Op* op_ = nullptr;  // null: that of the node
+  const Op* op_ = nullptr;  // null: the node's
   std::span<const TensorType> inputs_, outputs_;
   WorkRange range_;
   Batch batch_;
   std::int64_t workspace_ = 0;
 };
 
-// Tensors whose elements are numbered end to end, as the range of a collective has them.
+// Tensors whose elements are numbered end to end, as in the range of a collective.
 class EndToEnd {
  public:
   void append(std::int64_t elements) { starts_.push_back(starts_.back() + elements); }
@@ -132,12 +132,12 @@ class Pointers {
   T* written(std::size_t i) const {
     return static_cast<T*>(inputs_[i]);
   }
-  // All of them, for sums over many.
+  // All of them, for kernels that sum many.
   std::span<const void* const> all_inputs() const { return inputs_; }
   std::span<void* const> all_outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_.size(); }
   std::size_t outputs() const { return outputs_.size(); }
-  // The same for kernels that call kernels, which may write them.
+  // All inputs, for kernels that call kernels, which may write them.
   std::span<void* const> mutable_inputs() const { return inputs_; }
   std::byte* workspace() const { return workspace_; }
 
@@ -146,8 +146,8 @@ class Pointers {
 
   // Counts the runs that wrote variables: random ops mix it into their key.
   std::uint64_t step() const { return step_; }
-  // What row 0 of output 0 is in the batch of all devices, if KernelPlan::batch() says that these
-  // are numbered.
+  // The row of the batch of all devices that is row 0 of output 0, if KernelPlan::batch() is
+  // `numbered`.
   std::int64_t first_row() const { return first_row_; }
 
   Pointers() = default;
@@ -168,8 +168,8 @@ class Pointers {
   std::int64_t first_row_ = 0;
 };
 
-// The whole of a node's work, in the unit of its op's WorkSplit. `participants`: of a collective,
-// else 0.
+// The whole range of a node's work, in units of its op's WorkSplit. `participants`: those of a
+// collective, else 0.
 WorkRange whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                       std::span<const TensorType> outputs);
 

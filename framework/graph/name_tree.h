@@ -1,4 +1,4 @@
-// Values by names of several pieces.
+// A map from names of several pieces to values.
 #pragma once
 #include <functional>
 #include <memory_resource>
@@ -19,10 +19,10 @@ namespace belfry {
 template <class T>
 class NameTree {
  public:
-  // What begins with the same pieces.
+  // All names that begin with the same pieces.
   class Level {
    public:
-    // Of the next piece, made if there is none: its value, and what begins with it.
+    // The value of the next piece, and the level below it. Both are made if there are none.
     T& at(std::string_view piece) { return entry(piece).value; }
     Level& below(std::string_view piece) {
       Level*& made = entry(piece).below;
@@ -75,7 +75,7 @@ class NameTree {
     }
     return level->at(name);
   }
-  // The same; null if there is none.
+  // The value of a name; null if there is none.
   const T* find(std::string_view name) const {
     for (const Level* level = &root_; level;) {
       const std::size_t slash = name.find('/');
@@ -87,11 +87,11 @@ class NameTree {
     }
     return nullptr;
   }
-  // Calls f with each.
+  // Calls f with each value.
   void for_each(const auto& f) { root_.for_each(f); }
 
  private:
-  // Levels end without a destructor, as their memory does.
+  // Levels need no destructor: their memory ends with the tree.
   static_assert(std::is_trivially_destructible_v<T>);
 
   std::pmr::monotonic_buffer_resource memory_;

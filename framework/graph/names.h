@@ -1,4 +1,4 @@
-// Names of nodes and scopes: which are valid, and how they are made unique.
+// Names of nodes and scopes: checks them, and makes them unique.
 #pragma once
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ bool is_valid_scope_name(std::string_view name, bool at_root);
 // One table for the nodes and scopes of a graph. Names are compared without case.
 class NameTable {
  public:
-  // What a name is asked for. After a peek it is as free as before.
+  // Why a name is asked for. After a peek it is as free as before.
   enum class Use { kPeek, kScope, kNode };
 
   NameTable() = default;
@@ -27,10 +27,10 @@ class NameTable {
   std::string unique(std::string_view name, Use use);
   // Gives a node `name` as it is, whatever scope has it.
   void reserve(std::string_view name);
-  // Whether a node has it.
+  // Whether a node has the name.
   bool is_of_node(std::string_view name) const;
 
-  // Counts changes; and back to what the table was after so many.
+  // The number of changes so far; roll_back() restores the table after that many.
   std::size_t changes() const { return changes_.size(); }
   void roll_back(std::size_t changes);
 
@@ -45,11 +45,11 @@ class NameTable {
   void use(State& state, Use use);
 
   NameTree<State> states_;  // by name in lower case
-  // The scope that was asked for last, and the levels from the root to it: most names come behind
-  // others of their scope, or of one beside it.
+  // The scope that was asked for last, and the levels from the root to it. Most names follow others
+  // of their scope, or of a neighbouring scope.
   std::string scope_;
   std::vector<Level*> levels_ = {&states_.root()};
-  std::vector<std::pair<State*, State>> changes_;  // what there was before
+  std::vector<std::pair<State*, State>> changes_;  // the states before each change
 };
 
 }  // namespace belfry

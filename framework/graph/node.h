@@ -61,12 +61,12 @@ class Output {
 struct DeviceReason {
   using Load = std::map<std::string, std::int64_t>;
 
-  SourceLine site;  // of the scope; where a write is beside its variable, of the write
-  // What decided, one of the two: a scope (DeviceFrame::what), or a node to be beside.
+  SourceLine site;  // of the scope; of the write, if it is beside its variable
+  // What decided: either a scope (DeviceFrame::what), or a node to be beside.
   std::shared_ptr<const std::string> scope = {};
   const Node* beside = nullptr;
   DeviceSpec result;  // what the node asked for after this step
-  // For a setter with loads, and a variable: elements per device before it decided; else null.
+  // If a setter with loads placed a variable: elements per device before it decided; else null.
   std::shared_ptr<const Load> load = {};
 
   bool operator==(const DeviceReason&) const = default;
@@ -75,11 +75,11 @@ struct DeviceReason {
   std::string what() const;
 };
 
-// Where a node asks to be. Nodes that ask alike share one.
+// The device that a node asks for. Nodes that ask alike share one request.
 struct DeviceRequest {
   DeviceSpec device;
-  // What shaped it, in order of application. Scopes that NoDevice or ColocateWith cut off are not
-  // among them.
+  // What shaped it, in order of application. Scopes that NoDevice or ColocateWith cut off are
+  // missing.
   std::vector<DeviceReason> reasons = {};
   // Nodes that it must share a device with, in order of name: its colocation groups are named after
   // them.
@@ -88,8 +88,8 @@ struct DeviceRequest {
   bool operator==(const DeviceRequest&) const = default;
 };
 
-// What a variable holds of a tensor that several processes hold together: elements [cuts[rank],
-// cuts[rank + 1]), as a row. Checkpoints and hashes have the whole tensor.
+// The part that a variable holds of a tensor that several processes hold together: elements
+// [cuts[rank], cuts[rank + 1]), as a row. Checkpoints and hashes have the whole tensor.
 struct VariablePart {
   Shape whole;
   std::vector<std::int64_t> cuts;  // size + 1 of them, from 0 to the elements of the whole
@@ -99,7 +99,7 @@ struct VariablePart {
 struct VariableInfo {
   bool trainable = true;
   bool local = false;                // not in kGlobalVariables: a replica or otherwise not saved
-  Output initial;                    // computes the first value; of a copy that of its original
+  Output initial;                    // computes the first value; a copy has that of its original
   Node* copy_of = nullptr;           // a replica starts as a copy of this variable
   Output default_read;               // made at first use
   DeviceSpec caching_device;         // where default_read is; empty: beside the variable
@@ -109,20 +109,20 @@ struct VariableInfo {
 // Where a node was built: its line, and what the scopes around it said.
 struct NodeOrigin {
   SourceLine site;
-  std::string_view prefix;  // of its name, that its tower gave: "tower1/", or ""
+  std::string_view prefix;  // of the name, which its tower gave: "tower1/", or ""
   int replica = 0;          // the tower's index
-  // Which call of a tower function made it, counted from 1 in its graph; 0: none. Replicas of two
-  // models on one graph may share names of towers, but not this.
+  // The call of a tower function that made it, counted from 1 in its graph; 0: none. Replicas of
+  // two models on one graph may share names of towers, but not this number.
   int call = 0;
   const Node* forward = nullptr;  // the node that a gradient node was made for
   bool eager = false;             // made in an EagerScope
-  // GPUs may round f32 to tf32 where they multiply: made in an AutocastScope that says so, or for
-  // the gradient of a node that was.
+  // GPUs may round f32 to tf32 where they multiply: an AutocastScope around the node says so, or
+  // one around its forward node.
   bool tf32 = false;
 };
 
-// Texts for errors. Checks state them for every node, but only those that fail need them: so they
-// are made when somebody reads them. Valid as long as what they name.
+// Texts for errors, which are valid as long as what they name. Each check states one, but only a
+// failing check needs it, so it is made when somebody reads it.
 template <class Own>
 struct ErrorText {
   operator std::string() const { return static_cast<const Own&>(*this).str(); }  // NOLINT
@@ -175,7 +175,7 @@ class Node {
   const DeviceSpec& device() const { return request_->device; }
 
   const NodeOrigin& origin() const { return origin_; }
-  // The name without the prefix of its tower: with the tower's index, what random ops are keyed by,
+  // The name without the prefix of its tower. It and the tower's index are the key of random ops,
   // so that replicas differ only by shard.
   std::string_view logical_name() const { return name().substr(origin_.prefix.size()); }
 
@@ -188,7 +188,7 @@ class Node {
  private:
   friend class Graph;
   friend class Variable;
-  // `memory`: of the graph.
+  // `memory` is the graph's.
   explicit Node(std::pmr::memory_resource& memory)
       : name_(&memory), inputs_(&memory), control_inputs_(&memory), types_(&memory) {}
 
@@ -205,13 +205,13 @@ class Node {
   std::unique_ptr<VariableInfo> variable_;
 };
 
-// K of a collective (Op::collective), else 0.
+// The number of participants of a collective (Op::collective), else 0.
 inline int collective_size(const Node& node) {
   return node.op().collective ? node.op().collective(node) : 0;
 }
 
-// The types of a node's outputs, by its op's shape function, for inputs of these types: those of
-// the graph, or real ones.
+// The types of a node's outputs by its op's shape function. `inputs` are the types of the graph, or
+// real ones.
 std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType> inputs);
 
 }  // namespace belfry

@@ -14,7 +14,7 @@ std::vector<const Op*>& registry() {
   return instance;
 }
 
-// What an op still lacks, "" if nothing.
+// The parts that an op still lacks, "" if none.
 std::string missing_parts(const Op& op) {
   std::vector<std::string> missing;
   if (!op.shape) missing.emplace_back("a shape function");

@@ -42,8 +42,8 @@ struct OutputType {
   std::optional<DType> dtype;
 };
 
-// What a shape function sees. It is called when a node is built (dimensions may be kUnknown) and
-// again when a plan is compiled for real shapes.
+// What a shape function sees. It runs when a node is built (dimensions may be kUnknown), and again
+// when a plan is compiled for real shapes.
 class ShapeContext {
  public:
   ShapeContext(const Op& op, std::string_view node_name, SourceLine site,
@@ -66,7 +66,7 @@ class ShapeContext {
       fail(detail::cat(parts...));
   }
   void require_rank(std::size_t i, std::size_t rank) const;
-  // Inputs 0.. all have one dtype; suggests `cast`.
+  // All inputs must have one dtype; suggests `cast`.
   void require_same_dtype() const;
   void require_floating(std::size_t i) const;
 
@@ -85,18 +85,18 @@ using ShapeFunction = OutputTypes (*)(const ShapeContext&);
 
 // The number of participants of a collective.
 using ParticipantsFunction = int (*)(const Node& node);
-// What the sums of a collective are divided by: 1, or the number of participants.
+// The divisor of the sums of a collective: 1, or the number of participants.
 using DivisorFunction = int (*)(const Node& node);
 
-// Gradients with respect to each input of `node`, given those of its outputs; at least one of these
-// is not empty. An output without gradient counts as zeros if it is floating point and has an empty
-// Output otherwise (see Op::missing_grads). Return an empty Output where an input has no gradient.
-// Called under the name scope "<node>_grad".
+// Gradients with respect to each input of `node`, from the gradients of its outputs, of which at
+// least one is not empty. An output without gradient counts as zeros if it is floating point, and
+// has an empty Output otherwise (see Op::missing_grads). Return an empty Output for an input
+// without gradient. Called under the name scope "<node>_grad".
 using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
 
-// How the work of one launch may be divided. The unit and extent of its range follow. Bits never
-// depend on the division. So far plans divide collectives, what makes shards whole, and random
-// numbers without inputs, all by elements; other launches do the whole of their work. Op::shards
+// How the work of one launch may be divided. Each value states unit and extent of the range. Bits
+// never depend on the division. So far plans divide collectives, gathers of shards, and random
+// numbers without inputs, all by elements. Other launches do all of their work at once. Op::shards
 // divides a batch.
 enum class WorkSplit : std::uint8_t {
   kSerial,    // not at all: the range is [0, 1)
@@ -113,8 +113,8 @@ enum class InPlace : std::uint8_t {
   kPairwise,  // output i over input i
 };
 
-// What becomes of the inputs of a node that is built in an AutocastScope, but for variables that it
-// writes.
+// What becomes of the inputs of a node that is built in an AutocastScope. Variables that it writes
+// stay as they are.
 enum class Autocast : std::uint8_t {
   kAny,      // stay as they are; where f32 meets 16 bits, all become f32
   kCompute,  // f32 becomes the type of the scope: products, which 16 bits make faster
@@ -143,67 +143,67 @@ struct Op {
   WorkSplit split = WorkSplit::kSerial;
   // Multiplies matrices, or sums over the batch: about ten times the work of others for each byte.
   bool heavy = false;
-  // How a node is divided into shards of a batch (shards.h). Null: it gathers its inputs and runs
-  // once.
+  // How a node is divided into shards of a batch (shards.h). Null: the node gathers its inputs and
+  // runs once.
   Sharding (*shards)(const ShardContext&) = nullptr;
-  // Puts other nodes in the place of one that is divided (plan/expansion.h): where a shard needs
-  // what all shards have found.
+  // Replaces a divided node by other nodes (plan/expansion.h), if a shard needs results of all
+  // shards.
   void (*expand)(Expansion&) = nullptr;
-  // Puts a node in the place of this one and some around it, which then take one pass over memory
-  // (plan/surroundings.h). The bits are those of the nodes one by one.
+  // Replaces this node and some around it by one, which takes one pass over memory
+  // (plan/surroundings.h). The bits stay those of the nodes one by one.
   void (*fuse)(Surroundings&) = nullptr;
-  // Makes output 0 again by one node, in one pass over memory, of the inputs and other outputs: the
-  // same bits (Surroundings::replace without other nodes). Plans may do that where gradients read
-  // it, rather than keep it.
+  // Makes output 0 again from the inputs and other outputs, by one node in one pass over memory
+  // (Surroundings::replace without other nodes). The bits are the same. A plan may do so where
+  // gradients read output 0, rather than keep it.
   void (*rebuild)(Surroundings&) = nullptr;
-  // Every plan expands it, on any device: the op needs no kernel but the reference.
+  // Every plan expands it, on any device, so it needs no kernel but the reference.
   bool composite = false;
   InPlace in_place = InPlace::kNo;
-  // Output 0 is the memory of input 0: the op costs nothing (reshape, identity).
+  // Output 0 is the memory of input 0, so the op costs nothing (reshape, identity).
   bool alias = false;
   // Output 0 is memory that outlives plans: a variable, a feed, a constant.
   bool storage = false;
-  // The first `writes` inputs are variables that the op writes in place. Output i, where there is
-  // one, is the new value of input i.
+  // The first `writes` inputs are variables that the op writes in place. Output i, if there is one,
+  // is the new value of input i.
   int writes = 0;
-  // Of an op that writes: the input whose element i, with scalars, is all that moves element i of
-  // the variables. A sum that only such updates read is made in the same pass over memory.
+  // For an op that writes. Only element i of this input, and scalars, change element i of the
+  // variables. A sum that only such updates read is made in the same pass over memory.
   int elementwise_input = -1;
-  // Of a collective, or of an update: the GPU module has a kernel that applies such sums of f32 by
-  // such updates in registers.
+  // For a collective, or for an update. The GPU module has a kernel that makes such sums of f32 and
+  // applies such updates in registers.
   bool fused_update_on_gpus = false;
   // Set for a collective, which combines a list of tensors over K participants. Inputs and outputs
   // are tensor-major: number b * K + t is tensor b of participant t. Outputs b * K .. b * K + K - 1
   // are equal, and output i lives on the device of input i; equal outputs of one memory space are
   // one tensor, so kernels may find equal pointers among them.
   ParticipantsFunction collective = nullptr;
-  // Set for a collective of GPUs alone, in which each GPU sums what is its own and is one rank, and
-  // ranks combine these sums. It says what the sum of all is then divided by. Its kernels are given
-  // the participants of one GPU: they sum those, and divide where these are all.
+  // Set for a collective of GPUs alone. Each GPU is one rank and sums its own participants; ranks
+  // combine these sums. The function gives the divisor of the total. A kernel gets the participants
+  // of one GPU: it sums them, and divides if these are all.
   DivisorFunction ranks = nullptr;
-  // Set for what moves tensors between processes: the messages of one launch, whose tensors these
-  // are. The thread between processes sends and receives them; the kernel does the rest.
+  // Set for ops that move tensors between processes. Gives the messages of one launch with these
+  // tensors. The thread between processes sends and receives them; the kernel does the rest.
   Exchange (*exchange)(const Node& node, const Pointers& pointers) = nullptr;
-  // Results depend on the node and the step, besides inputs and options.
+  // Besides inputs and options, results depend on the node and the step.
   bool random = false;
-  // Looks at the shape of input 0, not at its values: the placer puts it beside its input.
+  // Reads the shape of input 0 and not its values, so the placer puts it beside its input.
   bool metadata = false;
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the
   // reference kernel then serves.
   CpuKernel cpu = nullptr;
-  // The form in which the host kernel for such a plan would rather have input 1, its weights (null:
-  // as they are). A plan then packs them once for all that want the same; kernels know packed
-  // weights by their rank 1, and also take them as they are.
+  // The form in which the host kernel for such a plan prefers its weights, input 1; null: as they
+  // are. A plan packs weights once for all kernels that want one form. Kernels know packed weights
+  // by their rank 1, and take unpacked ones, too.
   std::shared_ptr<const PackedForm> (*packed_form)(const KernelPlan&) = nullptr;
   // Plain loops, evidently right: the oracle in tests, and the fallback.
   CpuKernel reference = nullptr;
-  // Host kernels take f16 and bf16 as they are. Else, where a tensor is of these types, hosts run
-  // the reference kernel on f32 and round its results once.
+  // Host kernels take f16 and bf16 as they are. Otherwise hosts run the reference kernel on f32 for
+  // tensors of these types, and round its results once.
   bool half = false;
   const char* cpu_only = nullptr;  // why there is no GPU kernel
   Autocast autocast = Autocast::kAny;
 
-  // Hosts have a kernel for it, or nothing runs.
+  // Whether hosts can run it: by a kernel, or because nothing runs.
   bool on_host() const { return cpu || reference || alias || storage; }
 
   detail::Registered registered{this};

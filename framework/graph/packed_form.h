@@ -9,9 +9,9 @@ namespace belfry {
 
 // Kernels of one form share what a plan packs once (passes/pack_weights.cc).
 struct PackedForm {
-  std::string layout;      // equal ones are one layout
+  std::string layout;      // equal texts are one layout
   std::int64_t bytes = 0;  // a multiple of 64
-  KernelRun pack;          // input 0: the dense weights; output 0: so many bytes
+  KernelRun pack;          // input 0: the dense weights; output 0: `bytes` bytes
 };
 
 }  // namespace belfry

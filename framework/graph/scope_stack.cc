@@ -17,7 +17,7 @@ std::string kind_of(const ScopeFrame& frame) {
   return kKinds[frame.index()];
 }
 
-// What tells a scope from others of its kind.
+// Describes a scope so that it differs from others of its kind.
 std::string mark_of(const ScopeStack::Entry& entry) {
   const std::string opened = cat("opened at ", entry.site, ")");
   if (const auto* device = std::get_if<DeviceFrame>(&entry.frame))

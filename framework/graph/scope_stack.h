@@ -41,13 +41,13 @@ struct VariableFrame {
 
 struct ControlFrame {
   std::vector<Node*> nodes;
-  bool clears = false;                     // what is outside is not waited for
+  bool clears = false;                     // cuts off scopes outside
   std::unordered_set<const Node*> inside;  // nodes made in this scope
 };
 
-// Nodes inside are beside `anchor`, and device scopes outside do not count.
+// Places nodes inside beside `anchor`; device scopes outside do not count.
 struct ColocationFrame {
-  Node* anchor = nullptr;      // none: what is outside is merely set aside
+  Node* anchor = nullptr;      // none: only sets scopes outside aside
   bool ignores_outer = false;  // other anchors outside do not count either
 };
 
@@ -63,11 +63,11 @@ struct ReplicaFrame {
 
 struct EagerFrame {};
 
-// What an AutocastScope makes of the tensors that nodes inside take (Op::autocast).
+// How an AutocastScope casts the inputs of nodes inside (Op::autocast).
 struct Autocasting {
-  DType compute = DType::kF32;  // of products; f32: nothing is cast
+  DType compute = DType::kF32;  // the type of products; f32: nothing is cast
   bool tf32 = false;            // NodeOrigin::tf32
-  // Makes the nodes: the op lies above this layer.
+  // Makes the casts: their op lies above this layer.
   Output (*cast)(Output x, DType dtype, At at) = nullptr;
 };
 
@@ -76,7 +76,7 @@ struct AutocastFrame {
   std::map<std::tuple<std::pair<int, int>, DType, int>, Output> made;  // by tensor, type, replica
 };
 
-// What nodes take in place of their inputs (ScopeStack::substitutes).
+// Gives nodes other inputs than those that they are built with (ScopeStack::substitutes).
 class Substitutes {
  public:
   virtual Output of(const Output& input) = 0;
@@ -89,7 +89,7 @@ using ScopeFrame =
     std::variant<DeviceFrame, NameFrame, VariableFrame, ControlFrame, ColocationFrame, SiteFrame,
                  ReplicaFrame, EagerFrame, AutocastFrame>;
 
-// What variable() is to do, from all variable scopes in force.
+// The settings of variable(), from all variable scopes in force.
 struct VariableScopeState {
   std::string path;
   Reuse reuse = Reuse::kInherit;
@@ -108,10 +108,10 @@ class ScopeStack {
   };
 
   void enter(const detail::Guard* owner, ScopeFrame frame, SourceLine site);
-  // Takes the owner's frame away. If it is not the innermost, logs an error and keeps it as the
-  // fault.
+  // Takes the owner's frame away. If it is not the innermost frame, it logs an error and keeps the
+  // error as the fault.
   void leave(const detail::Guard* owner) noexcept;
-  // "" if all guards ended in order; else what was wrong, once.
+  // "" if all guards ended in order; else the fault, once.
   std::string take_fault();
 
   // Outermost first. References stay valid while frames are entered and left behind them.
@@ -133,9 +133,9 @@ class ScopeStack {
   std::string_view names() const;          // current name scope, without a slash at the end
   std::string_view variable_path() const;  // current variable scope
   VariableScopeState variables() const;
-  // Nodes that a new node waits for, as far as its inputs do not imply it.
+  // Nodes that a new node waits for, unless its inputs imply it.
   std::vector<Node*> controls() const;
-  // That of the outermost SiteScope, else `site`; if that is not known, the newest node's.
+  // The line of the outermost SiteScope, else `site`; if that is not known, the newest node's.
   SourceLine site_or(SourceLine site) const;
   std::string_view replica_prefix() const;
   int replica() const;
@@ -144,8 +144,8 @@ class ScopeStack {
   // How often variable scopes were opened, by path: the counters of default names.
   std::map<std::string, int, std::less<>> opened;
   const Node* forward = nullptr;       // the node that gradients are being built for
-  Substitutes* substitutes = nullptr;  // new nodes take them; null: nodes take what they are given
-  int calls = 0;                       // of tower functions, so far
+  Substitutes* substitutes = nullptr;  // gives new nodes their inputs; null: as they are
+  int calls = 0;                       // calls of tower functions so far
   SourceLine newest;                   // of the newest node
 
  private:

@@ -91,8 +91,8 @@ std::vector<Node*> nodes_of(std::span<const Dependency> list) {
   return nodes;
 }
 
-// Without those that are waited for already, as in TensorFlow: that decides which controllers a
-// node's inputs imply.
+// Leaves out nodes that are waited for already, as TensorFlow does. This decides which control
+// inputs a node's data inputs imply.
 ControlFrame waiting_for(Graph& graph, std::span<Node* const> nodes, SourceLine site) {
   std::vector<Node*> known = graph.scopes().controls();
   ControlFrame frame;
@@ -221,7 +221,7 @@ AutocastScope::AutocastScope(Graph& graph, Autocasting what, SourceLine site)
 SiteScope::SiteScope(Graph& graph, SourceLine site)
     : Guard(graph, SiteFrame{graph.scopes().site_or(site)}, site) {}
 
-// Inside a tower function, what is made for other replicas too is made by that call.
+// Inside a tower function, nodes for other replicas belong to that call, too.
 ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int call, SourceLine site)
     : Guard(graph, ReplicaFrame{std::move(prefix), index, call == 0 ? graph.scopes().call() : call},
             site) {}

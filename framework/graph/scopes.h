@@ -1,8 +1,8 @@
 // Scopes: guards on a graph that say where new nodes go, what they are called and what they wait
 // for. Each lasts until the end of its block.
 //
-// They must end in reverse order of their beginning, which blocks see to. One on the heap that ends
-// too early takes its own effect away and logs an error. Then the next Graph::add throws
+// They must end in reverse order of their beginning, which blocks ensure. A guard on the heap that
+// ends too early takes its own effect away and logs an error. Then the next Graph::add throws
 // InvalidArgument: "Exiting device scope without proper scope nesting." Errors name the line that
 // opened the scope; for scopes made by std::make_unique or std::optional see SourceLine::here.
 #pragma once
@@ -19,7 +19,7 @@
 namespace belfry {
 
 namespace detail {
-// What all guards share: one frame on the graph's stack while they live; neither copied nor moved.
+// The base of all guards: one frame on the graph's stack while they live; neither copied nor moved.
 class Guard {
  public:
   Guard(const Guard&) = delete;
@@ -30,19 +30,18 @@ class Guard {
   ~Guard();
   Graph& graph_;
 };
-// The device that is named; InvalidArgument names the line, too.
+// The device that `text` names; InvalidArgument names the line, too.
 DeviceSpec scope_device(Graph& graph, std::string_view text, SourceLine site);
 }  // namespace detail
 
-// New nodes are placed by what is given. When a node is made, the scopes in force are applied
-// innermost to outermost:
-//   spec      fills in the fields that are still open (DeviceSpec::merged_with); "" changes
-//   nothing.
-//             An index that so comes to another device type (outer /gpu:1, inner /cpu gives CPU:1,
-//             as in TensorFlow) is warned of, once per scope.
+// Places new nodes. When a node is made, the scopes in force are applied from innermost to
+// outermost:
+//   spec      fills in the fields that are still open (DeviceSpec::merged_with); "" fills in none.
+//             If its index so comes to another device type (outer /gpu:1, inner /cpu gives CPU:1,
+//             as in TensorFlow), a warning says so, once per scope.
 //   setter,   its result replaces what inner scopes set, node.device(), which it may look at; an
 //   function  empty result clears it
-//   NoDevice  ends the influence of all scopes outside; what inner ones set stays
+//   NoDevice  ends the effect of all scopes outside; what inner ones set stays
 // Nodes that write a variable are beside it, whatever the scopes. Nodes keep what each scope did
 // (DeviceRequest::reasons).
 class DeviceScope : detail::Guard {
@@ -77,7 +76,8 @@ class DeviceScope : detail::Guard {
                                  SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                     __builtin_LINE()));
 
-// What specs among the device scopes in force ask for; setters and functions are not asked.
+// The device that specs among the device scopes in force ask for; setters and functions are not
+// asked.
 DeviceSpec enclosing_device(const Graph& graph);
 
 // New nodes are called <scope>/<name>. "x" opens a unique x below the current scope; "a/b/" (with
@@ -95,16 +95,16 @@ class NameScope : detail::Guard {
   std::string path_;
 };
 
-// variable() inside calls variables <scope>/<name>, in variable scopes alone: name scopes do not
-// count. Opens a name scope (made unique) too, unless auxiliary_name_scope is false. Scopes add up;
-// what one leaves open (see VariableScopeOptions) it inherits.
+// Inside, variable() calls variables <scope>/<name>. Only variable scopes count, name scopes do
+// not. Opens a name scope (made unique) too, unless auxiliary_name_scope is false. Scopes add up; a
+// scope inherits what it leaves open (see VariableScopeOptions).
 //
 // An empty name keeps the current path and name scope, so it re-enters the current variable scope.
 // (TensorFlow's variable_scope('') would double the slash.)
 //
 // An empty name with options.default_name opens default_name, or default_name_1, ... if the current
-// scope has opened it before; reuse cannot be asked for then (inherited, it is fine). Re-entering a
-// scope starts its counters anew, so that a model built again opens the same scopes.
+// scope has opened it before. Its options must not ask for reuse; inherited reuse is fine.
+// Re-entering a scope restarts its counters, so that a model built again opens the same scopes.
 class VariableScope : detail::Guard {
  public:
   [[nodiscard]] VariableScope(Graph& graph, std::string_view name,
@@ -138,17 +138,17 @@ class Dependency {
   Dependency(Node& node) : node_(&node) {}                                         // NOLINT
   Dependency(Output output) : node_(output ? &output.node() : nullptr) {}          // NOLINT
   Dependency(Variable variable) : node_(variable ? &variable.node() : nullptr) {}  // NOLINT
-  Node* node() const { return node_; }  // null: of an empty handle
+  Node* node() const { return node_; }  // null for an empty handle
 
  private:
   Node* node_;
 };
 
-// New nodes wait for the given ones. Nested scopes add up; nullptr clears them. A node with a data
-// input that was made inside a scope waits through it and gets none of that scope's control inputs;
-// data inputs are not waited for twice. Nodes made outside do not wait, nor do variables, their
-// initialisers and default reads, wherever they are made. Throws InvalidArgument for what is empty
-// or of another graph.
+// New nodes wait for the given ones. Nested scopes add up; nullptr clears them. If a data input was
+// made inside a scope, its node already waits, so the new node gets none of that scope's control
+// inputs. Nor does it wait for its data inputs twice. Nodes made outside do not wait. Variables,
+// their initialisers and default reads never do. Throws InvalidArgument for a dependency that is
+// empty or of another graph.
 class ControlDependencies : detail::Guard {
  public:
   [[nodiscard]] ControlDependencies(Graph& graph, std::span<Node* const> nodes,
@@ -160,19 +160,19 @@ class ControlDependencies : detail::Guard {
   [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes,
                                     SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                        __builtin_LINE()));
-  // Inside, nothing outside is waited for.
+  // Nodes inside wait for nothing outside.
   [[nodiscard]] ControlDependencies(Graph& graph, std::nullptr_t,
                                     SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                        __builtin_LINE()));
 };
 
-// Whether anchors of ColocateWith scopes outside go on to count.
+// Whether anchors of ColocateWith scopes outside still count.
 enum class OuterColocation { kKeep, kIgnore };
 
-// New nodes share the device of `output`'s node, and of the anchors of such scopes outside; device
-// scopes outside are set aside. A node takes the device that the oldest anchor with one asks for,
-// after (and so over) what device scopes inside set. It joins the groups of all anchors. Groups are
-// transitive: those of a node that is itself beside others are theirs.
+// New nodes share the device of `output`'s node, and of the anchors of ColocateWith scopes outside.
+// Device scopes outside are set aside. A node takes the device of the oldest anchor that asks for
+// one, over what device scopes inside set. It joins the groups of all anchors. Groups are
+// transitive: an anchor that is itself beside others passes their groups on.
 class ColocateWith : detail::Guard {
  public:
   [[nodiscard]] explicit ColocateWith(Output output,
@@ -181,7 +181,7 @@ class ColocateWith : detail::Guard {
   [[nodiscard]] ColocateWith(Output output, OuterColocation outer,
                              SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                 __builtin_LINE()));
-  // Inside, colocation and device scopes outside are set aside.
+  // Sets colocation and device scopes outside aside.
   [[nodiscard]] ColocateWith(Graph& graph, std::nullptr_t,
                              SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                 __builtin_LINE()));
@@ -199,14 +199,14 @@ class HostScope {
   DeviceScope host_;
 };
 
-// New nodes and device scopes name `site` as their line: layers pass the user's on. The outermost
-// one counts.
+// New nodes and device scopes name `site` as their line, so layers can pass the user's line on. The
+// outermost SiteScope counts.
 class SiteScope : detail::Guard {
  public:
   [[nodiscard]] SiteScope(Graph& graph, SourceLine site);
 };
 
-// New nodes run as soon as they may, before nodes that were made earlier and wait for nothing: so
+// New nodes run as soon as they can, even before nodes that were made earlier and are ready. So
 // gradients are reduced while others are still being computed. Results do not change.
 class EagerScope : detail::Guard {
  public:
@@ -215,10 +215,10 @@ class EagerScope : detail::Guard {
                                                                        __builtin_LINE()));
 };
 
-// Inputs of new nodes are cast as their ops say (Op::autocast), by nodes on their lines: one for
-// each tensor, type and replica. Gradients go back through the casts, so those of variables are of
-// their type. Initialisers, and nodes that gradients are made of, take what they are given. The
-// innermost one counts. ops/precision.h has what to pass.
+// Casts inputs of new nodes as their ops say (Op::autocast), by nodes on the same line: one for
+// each tensor, type and replica. Gradients go back through the casts, so the gradient of a variable
+// has its type. Initialisers, and nodes of gradients, take inputs as they are. The innermost scope
+// counts. ops/precision.h has what to pass.
 class AutocastScope : detail::Guard {
  public:
   [[nodiscard]] AutocastScope(Graph& graph, Autocasting what,
@@ -226,8 +226,8 @@ class AutocastScope : detail::Guard {
                                                                  __builtin_LINE()));
 };
 
-// Nodes and variables inside belong to replica `index`; `prefix` is the part of their names that
-// logical names leave out, e.g. "tower1/". `call` is for who calls tower functions
+// Nodes and variables inside belong to replica `index`. `prefix` is the part of their names that
+// logical names leave out, e.g. "tower1/". Callers of tower functions pass `call`
 // (NodeOrigin::call).
 class ReplicaScope : detail::Guard {
  public:

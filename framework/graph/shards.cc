@@ -23,15 +23,15 @@ bool has_rows(const TensorType& type, std::int64_t rows) {
   return type.shape.rank() > 0 && type.shape[0] == rows;
 }
 
-// The rows that a sample has in the first input that is cut by rows; 0: none is.
+// The rows of a sample in the first input that is cut by rows; 0 if none is.
 std::int64_t rows_of(const ShardContext& c, unsigned own) {
   for (std::size_t i = 0; i < c.divisions.size(); ++i)
     if (takes(own, i) && c.divisions[i].kind == Division::Kind::kRows) return c.divisions[i].rows;
   return 0;
 }
 
-// Inputs in `own` are cut into so many rows a sample, or lie whole and can be. The others are
-// whole, or are made so: partial sums, which are small beside what is cut.
+// Whether inputs in `own` are cut into `rows` rows a sample, or lie whole and can be cut. Other
+// inputs must be whole, or partial sums: these are made whole, as they are small.
 bool are_cut(const ShardContext& c, unsigned own, std::int64_t rows) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const Division& division = c.divisions[i];
@@ -95,7 +95,7 @@ Sharding product_shards(const ShardContext& c) {
 }
 
 Sharding quotient_shards(const ShardContext& c) {
-  // Quotients of integers are cut off.
+  // Quotients of integers are rounded, so parts would not add up.
   const bool adds_up = !c.divisions[1] && is_floating(c.inputs[0].dtype);
   return adds_up ? product_shards(c) : pointwise_shards(c);
 }

@@ -1,8 +1,9 @@
-// Shards: how the work of a node is divided by the samples of its device's batch.
+// Shards: rules that divide the work of a node by the samples of its device's batch.
 //
 // A device may cut its batch into S shards. A tensor is then whole, or cut by rows, or a partial
-// sum: each shard has one, and the tensor is their sum. Every op says by a rule what its outputs
-// are if its inputs are cut. A node of an op without a rule gathers its inputs and runs once.
+// sum: each shard has a tensor, and their sum is the whole one. Every op has a rule that says how
+// its outputs are divided if its inputs are. A node of an op without a rule gathers its inputs and
+// runs once.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,7 +16,7 @@ namespace belfry {
 struct Division {
   enum class Kind : std::uint8_t { kWhole, kRows, kPartial };
   Kind kind = Kind::kWhole;
-  // kRows: dimension 0 holds so many rows of each sample. A shard has those of its samples.
+  // kRows: dimension 0 holds so many rows of each sample. A shard has the rows of its samples.
   std::int64_t rows = 0;
 
   static Division by_rows(std::int64_t rows) { return {Kind::kRows, rows}; }
@@ -27,7 +28,7 @@ struct Division {
 // The samples of a batch, numbered from 0, that belong to shard `shard` of `shards`.
 WorkRange samples_of_shard(std::int64_t samples, int shards, int shard);
 
-// What a rule sees: types of whole tensors.
+// The input of a rule. Types are those of whole tensors.
 struct ShardContext {
   const Node& node;
   std::span<const TensorType> inputs, outputs;
@@ -37,11 +38,11 @@ struct ShardContext {
   bool all_partial() const;
 };
 
-// What it answers. Without outputs the node is not divided.
+// The answer of a rule. If `own` is empty, the node is not divided.
 struct Sharding {
   std::vector<Division> outputs;
-  // Inputs of which each shard takes its own part: partial sums, and rows, of tensors that lie
-  // whole, too. Each shard takes the others as they are. Empty: none.
+  // Inputs of which each shard takes its own part: its partial sum, or its rows, even of a whole
+  // tensor. Each shard takes other inputs as they are. Empty: none.
   std::vector<bool> own;
 
   bool divides() const { return !own.empty(); }
@@ -49,20 +50,20 @@ struct Sharding {
 
 // Element i of each output depends on elements i of the inputs, which broadcast.
 Sharding pointwise_shards(const ShardContext& c);
-// The same, for ops that add up or scale all their inputs alike: partial sums stay partial.
+// As pointwise_shards(), for ops that add or scale all inputs alike: partial sums stay partial.
 Sharding linear_shards(const ShardContext& c);
 
-// The same, for products and quotients: a partial sum multiplied or divided by what lies whole
-// stays one.
+// As pointwise_shards(), for products and quotients. A partial sum times a whole tensor, or divided
+// by it, stays a partial sum.
 Sharding product_shards(const ShardContext& c);
 Sharding quotient_shards(const ShardContext& c);
 
 // A row of each output depends on the same row of the inputs in `own` (bit i: input i), and on the
-// whole of the others. Pass `shards` adds up those of them that are partial sums.
+// whole of the others. Pass `shards` adds up others that are partial sums.
 Sharding row_shards(const ShardContext& c, unsigned own);
 // Each output is a sum over the rows of the inputs in `own`.
 Sharding sum_shards(const ShardContext& c, unsigned own);
-// The same as rules.
+// row_shards() and sum_shards() as rules.
 template <unsigned own>
 Sharding by_rows(const ShardContext& c) {
   return row_shards(c, own);
@@ -71,7 +72,7 @@ template <unsigned own>
 Sharding to_sums(const ShardContext& c) {
   return sum_shards(c, own);
 }
-// Of an alias that keeps elements in their order: a sample's rows become other rows.
+// For an alias that keeps its elements in order: a sample's rows become other rows.
 Sharding reshaped_shards(const ShardContext& c);
 
 }  // namespace belfry

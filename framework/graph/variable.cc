@@ -21,7 +21,7 @@ Variable::operator Output() const {
   Output& read = node().variable_->default_read;
   if (!read) {
     Graph& graph = node_->graph();
-    // Before every write of the step, hence outside all scopes in force.
+    // The default read comes before every write of the step, hence outside all scopes in force.
     ControlDependencies none(graph, nullptr);
     NameScope names(graph, "");
     ReplicaScope replica(graph, std::string(node_->origin().prefix), node_->origin().replica);

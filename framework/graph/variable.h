@@ -23,18 +23,18 @@ class Variable {
   Node& node() const { return ref().node(); }
   // The value before any write of the step.
   operator Output() const;  // NOLINT
-  // A read that obeys the scopes in force: control dependencies, and those that say where it goes.
-  // Where they ask for nothing it is beside the variable. (TensorFlow then places it as if it had
-  // nothing to do with the variable, so that values go to the first device and back.)
+  // A read that obeys the scopes in force: control dependencies, devices and colocation. If none of
+  // them asks for a device, the read is beside the variable. (TensorFlow then places it
+  // independently of the variable, so that values go to the first device and back.)
   Output read(At at = {}) const;
-  // The storage itself: what an op takes as an input that it writes (Op::writes).
+  // The storage itself: the input of an op that writes it (Op::writes).
   Output ref() const { return node_ ? Output(*node_, 0) : Output(); }
 
   std::string_view name() const { return node().name(); }
-  // Without the prefix of its tower: the key in checkpoints and hashes.
+  // The name without the prefix of its tower: the key in checkpoints and hashes.
   std::string_view logical_name() const { return node().logical_name(); }
   const Shape& shape() const { return node().output_type(0).shape; }
-  // Of the tensor that it is a part of, or its own.
+  // The shape of the tensor that it is a part of, or its own.
   const Shape& whole_shape() const;
   DType dtype() const { return node().output_type(0).dtype; }
   const DeviceSpec& device() const { return node().device(); }
@@ -65,10 +65,10 @@ struct VariableOptions {
   // Where the default read is placed. The specs of device scopes around variable() fill it in, but
   // no setter or function moves it. Default: the variable scope's, else beside the variable.
   DeviceSpec caching_device = {};
-  // Where it is listed, besides kTrainableVariables if it is trained; empty: {kGlobalVariables}.
-  // What is not in kGlobalVariables is local: checkpoints leave it out.
+  // Its collections, besides kTrainableVariables if it is trained; empty: {kGlobalVariables}. A
+  // variable outside kGlobalVariables is local: checkpoints leave it out.
   std::vector<std::string> collections = {};
-  // Start as a copy of this variable, as replicas do: then nobody asks the initializer.
+  // It starts as a copy of this variable, as replicas do; nobody calls the initializer.
   Node* copy_of = nullptr;
   std::optional<VariablePart> part = {};  // the variable is a row of so many elements
 };
@@ -81,10 +81,10 @@ struct VariableOptions {
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options = {},
                   At at = {});
 
-// Those that are no copies of others (VariableOptions::copy_of), in their order.
+// The variables that are no copies of others (VariableOptions::copy_of), in their order.
 std::vector<Variable> originals(std::vector<Variable> variables);
 
-// What a variable is a copy of, or a copy of a copy; else itself.
+// The variable that this is a copy of, directly or through other copies; else itself.
 const Node& original_of(const Node& variable);
 
 // Always creates a variable, as tf.Variable does: called `name` below the current name scope, made
@@ -99,11 +99,10 @@ struct VariableRequest {
   VariableOptions options;
 };
 
-// Wraps the creation of variables inside a VariableScope. Getters nest, the innermost is asked
-// first, and the next sees what it left. Defaults of the scopes are filled in before. Only creation
-// is wrapped, and the variable is found by the name that was asked for, not one that a getter made
-// of it. (TensorFlow asks getters about variables that it finds, too, so that those which count
-// loads count them twice.)
+// Wraps the creation of variables inside a VariableScope. Getters nest: the innermost is asked
+// first, and the next sees its result. Defaults of the scopes are filled in before. Only creation
+// is wrapped. The variable is found by the name asked for, not by a getter's. (TensorFlow also asks
+// getters when it finds a variable, so getters that count loads count it twice.)
 struct VariableGetter {
   virtual ~VariableGetter() = default;
   virtual void request(VariableRequest& request) = 0;
@@ -112,7 +111,7 @@ struct VariableGetter {
 // Whether variable() creates or finds.
 enum class Reuse { kInherit, kMustExist, kCreateOrGet };
 
-// What a VariableScope (scopes.h) may say; fields left alone are inherited from the scope outside.
+// The settings of a VariableScope (scopes.h); it inherits fields left alone from the scope outside.
 // TensorFlow's partitioners, regularizers and use_resource do not exist here.
 struct VariableScopeOptions {
   std::string default_name = {};  // for a scope without a name
