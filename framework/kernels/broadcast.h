@@ -36,7 +36,7 @@ class Broadcast {
     std::int64_t a_stride;  // 0 where the operand is repeated
     std::int64_t b_stride;
   };
-  // Of the rows, from the innermost out.
+  // Dimensions of the rows, from the innermost out.
   std::span<const Dimension> outer() const { return outer_; }
 
  private:

@@ -1,5 +1,5 @@
-// Counter-based random numbers, the same on hosts and GPUs: functions of a key (random_key() of
-// core_ops/random.h), a step and an element alone.
+// Counter-based random numbers, the same on hosts and GPUs. They are functions of a key
+// (random_key() of core_ops/random.h), a step and an element alone.
 #pragma once
 #include <cstdint>
 
@@ -19,8 +19,8 @@ BELFRY_HD std::uint64_t mix(std::uint64_t key, std::uint64_t step, std::uint64_t
   return scramble(scramble(key + step * 0x9e3779b97f4a7c15) + element * 0xd1342543de82ef95);
 }
 
-// In [0, 1), 53 bits. Their halves are put in the mantissas of large numbers: 64-bit integers have
-// no vector conversion in AVX2. All of it is exact.
+// A number in [0, 1) with 53 bits, made exactly. Its halves are put in the mantissas of large
+// numbers, because AVX2 cannot convert vectors of 64-bit integers.
 BELFRY_HD double unit(std::uint64_t bits) {
   const std::uint64_t number = bits >> 11;
   const double high = math::from_bits<double>(math::to_bits(0x1p84) | number >> 32);
@@ -32,7 +32,7 @@ BELFRY_HD double unit(std::uint64_t bits) {
 
 namespace belfry::functors {
 
-// In [low, low + width).
+// Numbers in [low, low + width).
 struct Uniform {
   double low, width;
   template <class T>
@@ -41,8 +41,8 @@ struct Uniform {
   }
 };
 
-// From a radius and an angle (Box and Muller 1958): of the upper 40 bits and the lower 24, which
-// reach 7.4 standard deviations.
+// Makes a radius of the upper 40 bits and an angle of the lower 24 (Box and Muller 1958). The
+// results reach 7.4 standard deviations.
 BELFRY_HD float normal_number(float, std::uint64_t key, std::uint64_t step, std::uint64_t i) {
   const std::uint64_t bits = kernels::mix(key, step, i);
   // 1 - u in (0, 1], as u has 40 bits.
@@ -54,7 +54,7 @@ BELFRY_HD float normal_number(float, std::uint64_t key, std::uint64_t step, std:
   const auto within = static_cast<std::int32_t>(2 * (turn & 0x3fffff) + 1) - (1 << 22);
   return radius * math::sin_of(static_cast<float>(within) * 0x1.921fb6p-23f, turn >> 22);
 }
-// From two numbers of 53 bits; 1 - u lies in (0, 1].
+// Takes two numbers of 53 bits; 1 - u lies in (0, 1].
 BELFRY_HD double normal_number(double, std::uint64_t key, std::uint64_t step, std::uint64_t i) {
   using kernels::mix, kernels::unit;
   const double radius = math::sqrt(-2 * math::log(1 - unit(mix(key, step, 2 * i))));

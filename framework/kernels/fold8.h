@@ -1,4 +1,4 @@
-// What the folds of reduce.h are made of, for hosts and GPUs.
+// Parts of the folds of reduce.h, for hosts and GPUs.
 #pragma once
 #include <limits>
 

@@ -11,19 +11,19 @@ namespace belfry::kernels {
 // too.
 enum class HalfPath : std::uint8_t { kScalar, kAvx2, kAvx512 };
 
-// For rows of `count` elements, which do not overlap. A 16-bit value is given by its bits.
+// Converts rows of `count` elements, which do not overlap. A 16-bit value is given by its bits.
 struct HalfConversion {
   void (*widen)(const std::uint16_t* from, float* to, std::int64_t count);  // exact
   // To nearest, ties to even, with infinities and subnormals; NaN stays NaN.
   void (*narrow)(const float* from, std::uint16_t* to, std::int64_t count);
 };
 
-// What this processor has, slowest first.
+// The paths that this processor has, slowest first.
 std::span<const HalfPath> half_paths();
 // The bits of `value`, rounded to f32 and then to kF16 or kBF16.
 std::uint16_t half_bits(double value, DType dtype);
 
-// For kF16 or kBF16; `path` is one of half_paths().
+// The conversion of kF16 or kBF16; `path` is one of half_paths().
 HalfConversion half_conversion(DType dtype, HalfPath path = half_paths().back());
 
 }  // namespace belfry::kernels

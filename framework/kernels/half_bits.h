@@ -54,7 +54,7 @@ struct BF16 {
   std::uint16_t bits;
 };
 
-// The type in which elements of type T are computed with, and how they get there and back.
+// The type in which elements of type T are computed, with conversions to it and back.
 template <class T>
 struct Stored {
   using Type = T;

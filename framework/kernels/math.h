@@ -144,7 +144,7 @@ BELFRY_HD T power_of_two(BitsOf<T> exponent) {
   return from_bits<T>((exponent + Format<T>::kBias) << Format<T>::kMantissaBits);
 }
 
-// e^x where that is a normal number.
+// e^x if it is a normal number.
 template <class T>
 BELFRY_HD T exp_normal(T x) {
   const ScaledExp<T> e = scaled_exp(x);

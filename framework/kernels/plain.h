@@ -33,7 +33,7 @@ T plain_tree(std::int64_t begin, std::int64_t end, const Term& term) {
   const std::int64_t middle = begin + (end - begin + 1) / 2;
   return wrapping_add(plain_tree<T>(begin, middle, term), plain_tree<T>(middle, end, term));
 }
-// Of element i of inputs that point at T.
+// The canonical sum of element i of all inputs, which point at T.
 template <class T>
 T plain_tree(std::span<const void* const> inputs, std::int64_t i) {
   return plain_tree<T>(0, std::ssize(inputs), [&](std::int64_t k) {

@@ -22,7 +22,7 @@ T sum(const T* x, std::int64_t n);
 template <class T>
 void row_sums(const T* x, std::int64_t columns, T* y, std::int64_t begin, std::int64_t end);
 
-// The same with the maximum; NaN if the row has one, -inf if it is empty.
+// As row_sums(), with the maximum: NaN if the row has one, -inf if it is empty.
 template <class T>
 void row_maxima(const T* x, std::int64_t columns, T* y, std::int64_t begin, std::int64_t end);
 
@@ -32,20 +32,20 @@ void column_sums(const T* x, std::int64_t rows, std::int64_t columns, T* y, std:
                  std::int64_t end);
 
 // The canonical sum over towers and shards: the balanced tree over the inputs, split at ceil(n /
-// 2), left + right, for elements [begin, end), written to every output. Integers wrap. At least one
-// input and one output, which point at T, however many; an output may be an input (an all-reduce in
-// place) or another output, but no other overlap is allowed.
+// 2), left + right. Writes elements [begin, end) of every output. Integers wrap. There is at least
+// one input and one output; all point at T. An output may be an input (an all-reduce in place) or
+// another output, but no other overlap is allowed.
 template <class T>
 void tree_sum(std::span<const void* const> inputs, std::span<void* const> outputs,
               std::int64_t begin, std::int64_t end);
 
-// The same, divided once by `divisor` at the end. f32 and f64 only.
+// As tree_sum(), divided once by `divisor` at the end. f32 and f64 only.
 template <class T>
 void tree_mean(std::span<const void* const> inputs, std::span<void* const> outputs, T divisor,
                std::int64_t begin, std::int64_t end);
 
-// The same for f16 or bf16, whichever `convert` is for: the inputs are converted to f32, summed and
-// divided there, and rounded once. A divisor of 1 gives the sum.
+// As tree_mean(), for f16 or bf16, whichever `convert` is for. It converts the inputs to f32, sums
+// and divides there, and rounds once. A divisor of 1 gives the sum.
 void tree_sum_16(const HalfConversion& convert, std::span<const void* const> inputs,
                  std::span<void* const> outputs, float divisor, std::int64_t begin,
                  std::int64_t end);

@@ -7,15 +7,16 @@
 //      Without the third, so do selects with computed sides, but for AVX-512.
 #pragma once
 
-// Before a function that is inlined into every clone of its caller, and callable from GPU kernels.
+// Put it before a function that is inlined into every clone of its caller, and callable from GPU
+// kernels.
 #if defined(__CUDACC__)
 #define BELFRY_HD __host__ __device__ __forceinline__
 #else
 #define BELFRY_HD [[gnu::always_inline]] inline
 #endif
 
-// Before a function, template or not, that is compiled for AVX-512, AVX2 and the baseline and
-// chosen when the program is loaded. Not for lambdas, for which g++ ignores it, nor for functions
+// Put it before a function, template or not. The function is compiled for AVX-512, AVX2 and the
+// baseline, and the loader chooses one. g++ ignores it for lambdas and for functions that are
 // declared elsewhere without it. The AVX-512 clone uses 512-bit registers: on Zen 4 the functions
 // of math.h run 1.2-1.5 times as fast as with 256-bit ones, and loops bound by memory alike.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && \
@@ -25,7 +26,7 @@
 #define BELFRY_KERNEL
 #endif
 
-// Before a loop whose outputs either are disjoint from its inputs or coincide with them element by
+// Put it before a loop whose outputs are disjoint from its inputs, or coincide with them element by
 // element (in place). It spares the run-time check that would send in-place calls to a scalar loop.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define BELFRY_INDEPENDENT _Pragma("GCC ivdep")

@@ -9,10 +9,10 @@
 namespace belfry::kernels {
 namespace {
 
-// Sums of so many inputs stay in registers; larger ones are put together from these.
+// Sums of up to so many inputs stay in registers; larger sums are made of these.
 constexpr std::size_t kFew = 8;
-// Elements that are summed before they are used again, while still in cache. In 16 bits every input
-// has a row of f32 there.
+// Elements of a row that is summed and used again while it is in cache. In 16 bits, every input has
+// a row of f32 there.
 constexpr std::int64_t kRow = 1024, kHalfRow = 512;
 
 using Inputs = std::span<const void* const>;
@@ -46,7 +46,7 @@ BELFRY_HD T tree(const T* const* inputs, std::int64_t i) {
   }
 }
 
-// Rows of the inputs and of the outputs, as many elements of each.
+// Equally many elements of each input and output.
 struct Part {
   const void* const* inputs;
   std::size_t count;  // of the inputs
@@ -56,7 +56,7 @@ struct Part {
   std::int64_t size;
 };
 
-// Of n inputs into m outputs, which may be any of them.
+// Sums n inputs into m outputs. An output may be one of the inputs.
 template <bool mean, int n, int m, class T>
 BELFRY_HD void sum_unrolled(const Part& part, T divisor) {
   const T* x[n];
@@ -79,7 +79,7 @@ BELFRY_HD void sum_some(const Part& part, bool to_all, T divisor) {
     sum_unrolled<mean, n, 1>(part, divisor);
 }
 
-// Of up to kFew inputs, in registers, into the first output or into all, which are then as many.
+// Sums up to kFew inputs in registers, into the first output, or into as many outputs as inputs.
 template <bool mean, class T>
 BELFRY_KERNEL void sum_few(const Part& part, bool to_all, T divisor) {
   switch (part.count) {
@@ -125,7 +125,7 @@ void copy_to_others(ResultPointers outputs, std::int64_t from, std::int64_t to) 
                   static_cast<std::size_t>(to - from));
 }
 
-// Whether they are `count` tensors, all different.
+// Whether the outputs are `count` different tensors.
 bool distinct(ResultPointers outputs, std::size_t count) {
   if (outputs.size() != count) return false;
   for (std::size_t i = 1; i < count; ++i)

@@ -1,4 +1,4 @@
-// Kernels of f32 for tensors of 16 bits: what becomes of a KernelPlan, and of its tensors.
+// Runs kernels of f32 on tensors of 16 bits: changes a KernelPlan and the tensors of a launch.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,9 +12,9 @@ namespace belfry {
 // Whether a tensor of the plan is f16 or bf16.
 bool has_half(const KernelPlan& plan);
 
-// A kernel is prepared for `inputs` and `outputs`, and given tensors in a workspace of `bytes`, in
-// front of its own, in place of those of 16 bits. Those that it reads are widened before, those
-// that it writes are rounded after: outputs and, of an op that writes, variables.
+// A kernel is prepared for `inputs` and `outputs`. Instead of tensors of 16 bits it is given
+// tensors in a workspace of `bytes`, in front of its own. The caller widens the tensors that it
+// reads before, and rounds those that it writes after: outputs, and variables of an op that writes.
 struct Widened {
   struct Tensor {
     std::size_t index;  // among the inputs, or the outputs
@@ -25,12 +25,12 @@ struct Widened {
 
   explicit Widened(const KernelPlan& plan);
 
-  // The pointers of a launch with those in the workspace in place of others.
+  // The pointers of a launch, with tensors in the workspace instead of those of 16 bits.
   void point(const Pointers& p, std::span<void*> in, std::span<void*> out) const;
 
   std::vector<TensorType> inputs, outputs;
   std::vector<Tensor> read, made;
-  std::size_t variables = 0;  // of `read`, these first are written, too
+  std::size_t variables = 0;  // so many of `read`, the first ones, are written, too
   std::int64_t bytes = 0;
 };
 
