@@ -31,7 +31,7 @@ class CoveringSum {
     const int middle = middle_of(node);
     const std::size_t left = count_left(nodes, node);
     T terms[2][kBlock];
-    // A row itself, or the sum of several.
+    // A row itself, or the sum of several rows.
     const auto half = [&](Rows some, Nodes of_some, TreeNode over, T* term) -> const void* {
       if (some.size() == 1) return static_cast<const T*>(some[0]) + from;
       add_block(some, of_some, over, term, from, size);

@@ -1,4 +1,4 @@
-// AssignGathered: what other processes have updated of a variable, written to it. Output 0 is the
+// AssignGathered: writes to a variable the parts that other processes have updated. Output 0 is the
 // value of all parts.
 #pragma once
 #include <array>
@@ -18,14 +18,14 @@ struct AssignGatheredOptions {
 
 extern const Op kAssignGathered;
 
-// What a kernel writes of a range of the variable: what is before the part of this process, and
-// what is behind it. Either may be empty.
+// The parts of a range of the variable that a kernel writes: before the part of this process, and
+// behind it. Either may be empty.
 std::array<WorkRange, 2> parts_of_others(const AssignGatheredOptions& options, WorkRange range);
 
-// `row`: from gather_pieces(). The part of this process is not written.
+// `row` comes from gather_pieces(). The part of this process is not written.
 Node& assign_gathered(Variable variable, Output row, AssignGatheredOptions options, At at = {});
 
-// The nodes of the graph that do so, in order of creation.
+// The nodes of the graph that assign_gathered() made, in order of creation.
 std::vector<Node*> gathered_assigns(const Graph& graph);
 
 }  // namespace belfry

@@ -12,8 +12,8 @@ namespace {
 constexpr char kCollection[] = "exchanges";
 constexpr const char* kExchangeHasNoGradient = "gradients are taken in each process";
 
-// Processes that exchange pieces: all of them, those of a host, or one of each host. They number
-// themselves.
+// Processes that exchange pieces: all of them, those of a host, or one of each host. They have
+// ranks of their own.
 struct Peers {
   int rank, size;  // of this process, and how many there are
   int first = 0, stride = 1;
@@ -68,12 +68,12 @@ OutputTypes scatter_shape(const ShapeContext& c) {
   return {Shape{count_nodes_of_others(rank, size, towers), piece_of(cuts, rank).size()}};
 }
 
-// Of ops whose exchange does everything.
+// The kernel of ops whose exchange does everything.
 KernelRun messages_alone(KernelPlan&) {
   return [](const Pointers&) {};
 }
 
-// Each row of the output is this process's piece of a covering node of another one.
+// Each row of the output receives this process's piece of a covering node of another process.
 Exchange scatter_exchange(const Node& node, const Pointers& p) {
   const auto& [peers, towers, tag, cuts] = node.options<ScatterOptions>();
   const TensorType& type = node.input(0).type();
@@ -95,13 +95,13 @@ Exchange scatter_exchange(const Node& node, const Pointers& p) {
   return exchange;
 }
 
-// Where a process's piece lies in the output.
+// Where the piece of a process lies in the output.
 WorkRange gathered_piece(const GatherOptions& options, std::int64_t own, int rank) {
   return options.cuts.empty() ? WorkRange{rank * own, (rank + 1) * own}
                               : piece_of(options.cuts, rank);
 }
 
-// Whether the input is as long as all pieces together, and has the own one in its place.
+// Whether the input is as long as all pieces together, with the own piece in its place.
 bool has_whole(const GatherOptions& options, const Shape& input) {
   return !options.cuts.empty() && input == Shape{options.cuts.back()};
 }
@@ -182,7 +182,7 @@ Exchange mpi_all_reduce_exchange(const Node& node, const Pointers& p) {
   return exchange;
 }
 
-// Another for each exchange of a graph.
+// A new tag for each exchange of a graph.
 int next_tag(const Graph& graph) { return static_cast<int>(exchanges(graph).size()); }
 
 Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, NodeOptions options,
@@ -198,7 +198,7 @@ Peers of_host(ProcessPlace place) {
   return {
       .rank = rank, .size = place.per_host, .first = place.rank - rank, .stride = 1, .all = false};
 }
-// Those that have the same piece on their hosts.
+// The processes that have the same piece on their hosts.
 Peers one_of_each_host(ProcessPlace place) {
   const int n = place.per_host;
   return {.rank = place.rank / n,

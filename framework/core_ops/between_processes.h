@@ -1,5 +1,5 @@
 // Ops that move tensors between processes. Each process builds the same ones in the same order.
-// What lies on a GPU goes by NCCL, and where there is none through memory of the host (pass
+// Tensors on a GPU go by NCCL, or through memory of the host if there is no NCCL (pass
 // place_messages).
 #pragma once
 #include <span>
@@ -13,36 +13,37 @@ namespace belfry {
 
 // The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
 // process's covering nodes, one each, 1-D tensors of one type, of `towers` towers here. Each
-// process adds one piece of all, and sends it to the others. Returns the same tensor in all.
-// Processes may add within hosts first (adds_within_hosts()). Then tensors have multiples of
-// even_unit() elements, so that all processes build nodes of one shape.
+// process adds one piece of the row, and sends it to the others. All get the same tensor. Processes
+// may add within hosts first (adds_within_hosts()). Then tensors have multiples of even_unit()
+// elements, so that all processes build nodes of one shape.
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
-// The same, of which each process keeps its own piece alone.
+// As sum_over_processes(), but each process keeps its own piece alone.
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                    const Cuts& cuts, At at = {});
 
 // Whether sum_over_processes() adds within hosts first, so that each piece goes to other hosts once
-// per host, not once per process. It does if there are several hosts of several processes, and what
-// the towers of each host sum to is one node of the tree.
+// per host, not once per process. It does if there are several hosts of several processes, and the
+// towers of each host are one node of the tree.
 bool adds_within_hosts(ProcessPlace place, int towers);
 
-// Sends a piece of a row to the next process of the ring by rank, and returns the one that comes
-// from the process before: number `arriving` of the cuts.
+// Sends a piece of a row to the next process of the ring by rank. Returns piece `arriving` of the
+// cuts, which comes from the process before.
 Output pass_on(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at = {});
-// The row of which each process has its piece. Or, of a row that is as long, has it there.
+// The whole row, of which each process gives its piece. `piece` may also be a row of full length
+// that has the piece in its place.
 Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at = {});
 
 // The sum of a tensor over all processes, in an order that MPI chooses. Other groups refuse it when
 // the step runs (ProcessGroup::sum).
 Output mpi_all_reduce(Output tensor, At at = {});
 
-// Rows of all processes, by rank: [n, ...] gives [size * n, ...].
+// The rows of all processes, by rank: [n, ...] gives [size * n, ...].
 Output gather_over_processes(Output rows, ProcessPlace place, At at = {});
 
 // The nodes of the graph that send to other processes, in order of creation.
 std::vector<Node*> exchanges(const Graph& graph);
-// Of the row whose pieces such a node sends: the same in all processes.
+// Bytes of the row whose pieces such a node sends: the same in all processes.
 std::int64_t row_bytes(const Node& exchange);
 
 extern const Op kScatterPieces, kGatherPieces, kPassOn, kMpiAllReduce;

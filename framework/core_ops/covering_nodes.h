@@ -1,5 +1,4 @@
-// Which parts of the canonical tree over the towers of all processes each process can add by
-// itself.
+// The parts of the canonical tree over the towers of all processes that each process can add alone.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -17,18 +16,19 @@ struct TreeNode {
 // The largest nodes of the tree over `leaves` that lie in [begin, end), in order.
 std::vector<TreeNode> covering_nodes(TreeNode range, int leaves);
 
-// Of the towers of one of `size` processes, and of all of them, in order.
+// The covering nodes of one of `size` processes, and of all of them, in order.
 std::vector<TreeNode> covering_nodes_of(int rank, int size, int towers);
 std::vector<TreeNode> all_covering_nodes(int size, int towers);
-// How many of all there are beside those of one process.
+// How many covering nodes the other processes have.
 std::int64_t count_nodes_of_others(int rank, int size, int towers);
 
-// Where the two halves of a node meet, and how many of `nodes`, which cover it, lie in the first.
+// Where the two halves of a node meet, and how many of `nodes`, which cover it, lie in the first
+// half.
 int middle_of(TreeNode node);
 std::size_t count_left(std::span<const TreeNode> nodes, TreeNode node);
 
-// For who adds `nodes`, which cover a node, by a stack: after each, how many times the last two
-// sums on the stack are added.
+// For callers that add `nodes`, which cover a node, with a stack. After each of them, they add the
+// last two sums on the stack so many times.
 std::vector<int> additions_in_order(std::span<const TreeNode> nodes, TreeNode node);
 
 }  // namespace belfry

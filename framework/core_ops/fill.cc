@@ -40,7 +40,7 @@ KernelRun fill_like_reference(KernelPlan& plan) {
   return fill_kernel(plan.options<FillLikeOptions>().value, plan.dtype());
 }
 
-// The values do not depend on the input: gradients of gradients end here.
+// The values do not depend on the input, so gradients of gradients end here.
 std::vector<Output> fill_like_gradient(const Node&, std::span<const Output>) { return {Output()}; }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// Its kernel depends on what was fused: prepare_fused_update() makes it.
+// Its kernel depends on the fused nodes: prepare_fused_update() makes it.
 const Op kFusedUpdate{.name = "FusedUpdate",
                       .inputs = kVariadic,
                       .shape = shape_by_plans,

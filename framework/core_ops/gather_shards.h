@@ -1,4 +1,4 @@
-// What makes a tensor whole that a device has in shards. Only plans make these nodes.
+// Ops that make a tensor whole if a device has it in shards. Only plans make these nodes.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

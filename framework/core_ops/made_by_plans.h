@@ -1,4 +1,4 @@
-// What ops share that only plans make. For their sources.
+// Shared parts of ops that only plans make, for their sources.
 #pragma once
 #include "belfry/framework/graph/op.h"
 
@@ -6,7 +6,7 @@ namespace belfry {
 
 inline constexpr const char* kMadeByPlans = "plans make it after gradients are built";
 
-// Of those that have no place in graphs, and whose kernel the plan knows.
+// Such an op has no place in graphs, and the plan knows its kernel.
 inline OutputTypes shape_by_plans(const ShapeContext& c) {
   c.require(false, "is made by plans, not in graphs");
   return {};

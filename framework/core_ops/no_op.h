@@ -6,12 +6,12 @@ namespace belfry {
 
 extern const Op kNoOp;
 
-// A node that runs after all of `nodes`: what trainers fetch as one step. By default it is called
-// "group_deps". Where all ask for one device it is on that, whatever the device scopes. Nodes of
-// several devices are grouped per device first ("group_deps/NoOp", in numeric order of devices,
-// those without one first), so that one signal per device crosses. For nodes without a device, and
-// for the root of several groups, the device scopes in force decide. All join the anchors of
-// ColocateWith scopes, as in TensorFlow, and an anchor's device replaces theirs.
+// A node that runs after all of `nodes`; trainers fetch it as one step. Its default name is
+// "group_deps". If all nodes ask for one device, it is there, whatever the device scopes. Nodes of
+// several devices are grouped per device first, so that one signal per device crosses. These groups
+// are "group_deps/NoOp", in numeric order of devices, the one without a device first. For nodes
+// without a device, and for the root of several groups, the device scopes in force decide. All join
+// the anchors of ColocateWith scopes, as in TensorFlow, and an anchor's device replaces theirs.
 Node& group(Graph& graph, std::span<Node* const> nodes, At at = {});
 Node& group(Graph& graph, std::initializer_list<Dependency> nodes, At at = {});
 

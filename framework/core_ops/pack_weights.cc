@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// Its kernel is that of the form.
+// The packed form has its kernel.
 const Op kPackWeights{.name = "PackWeights",
                       .inputs = 1,
                       .shape = shape_by_plans,

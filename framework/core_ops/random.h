@@ -20,7 +20,7 @@ struct RandomNormalOptions {
   DType dtype = DType::kF32;
 };
 
-// In [low, high). shape must be known. f32 and f64.
+// Numbers in [low, high). `shape` must be known. f32 and f64.
 Output random_uniform(Graph& graph, Shape shape, double low = 0, double high = 1,
                       DType dtype = DType::kF32, At at = {});
 Output random_normal(Graph& graph, Shape shape, double stddev = 1, DType dtype = DType::kF32,
