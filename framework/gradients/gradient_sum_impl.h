@@ -1,5 +1,5 @@
-// How the contributions to a gradient become one, and where what gradients need goes. For
-// gradients.cc and recompute.cc.
+// Sums the contributions to a gradient, and places the nodes that gradients need. For gradients.cc
+// and recompute.cc.
 #pragma once
 #include <optional>
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-// New nodes go where `output` is. Outputs of a collective are on several devices, so theirs is
-// named; others are colocated with.
+// Places new nodes where `output` is. Outputs of a collective are on several devices, so its device
+// is named. Other nodes are colocated with.
 class Beside {
  public:
   explicit Beside(Output output) {
@@ -28,7 +28,7 @@ class Beside {
   std::optional<DeviceScope> on_;
 };
 
-// Builds for one node at a time: nodes made inside remember it.
+// Marks nodes made inside as built for `node` (NodeOrigin::forward).
 class ForwardScope {
  public:
   ForwardScope(Graph& graph, const Node& node) : graph_(graph), outer_(graph.scopes().forward) {

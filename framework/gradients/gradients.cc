@@ -17,7 +17,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kInitial = -1;  // consumer of what comes from outside
+constexpr int kInitial = -1;  // consumer of a gradient that comes from outside
 
 class Backward {
  public:
@@ -45,8 +45,8 @@ class Backward {
   }
 
  private:
-  // Whether gradients reach what `input` of a node stands for: what is stopped passes nothing on,
-  // but is differentiated if it is an x itself.
+  // Whether gradients reach `input`. A stopped tensor passes nothing on, but gets a gradient if it
+  // is an x itself.
   bool reached(const Output& input) const {
     return is_floating(input.dtype()) && (!stop_.contains(input) || wanted_.contains(input));
   }
@@ -67,7 +67,7 @@ class Backward {
     }
   }
 
-  // Nodes on which a y depends, in order. Those before all xs depend on none.
+  // Nodes on which a y depends, in order. Nodes before all xs are left out: they depend on none.
   std::vector<int> find_needed() {
     for (const Output& x : xs_) is_x_.insert(x.node().id());
     const int first = is_x_.empty() ? static_cast<int>(graph_.size()) : *is_x_.begin();
@@ -143,7 +143,7 @@ class Backward {
       if (inputs[i]) uses_[node.input(i)].push_back({node.id(), i, inputs[i]});
   }
 
-  // Of the type of `like`.
+  // Zeros of the type of `like`.
   Output zeros(const Output& like) {
     std::optional<Beside> beside;
     if (options_.colocate) beside.emplace(like);
@@ -234,7 +234,8 @@ std::vector<Output> gradients(Output y, std::initializer_list<Output> xs, Gradie
 
 std::vector<Output> gradients(Output y, std::span<const Variable> xs, GradientOptions options,
                               At at) {
-  // A read passes its gradient on to the variable, so the variable's is the sum over its reads.
+  // A read passes its gradient on to the variable, so the variable's gradient is the sum over its
+  // reads.
   std::vector<Output> refs;
   for (const Variable& x : xs) refs.push_back(x.ref());
   return gradients(y, refs, std::move(options), at);

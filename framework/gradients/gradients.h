@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// What stands for the gradient of an x that y does not depend on.
+// The gradient of an x that y does not depend on.
 enum class Unconnected {
   kNone,  // an empty Output
   kZero,  // zeros of x's shape and dtype
@@ -17,12 +17,12 @@ enum class Unconnected {
 
 // Which gradients become available together, through identities that wait for all of them. No
 // result depends on it: variables are versioned, so an update never changes what gradients read.
-// Gates order work: with kGraph no update starts before the last gradient is there, so that a
-// backward pass that fails leaves all variables as they were.
+// Gates order work. With kGraph no update starts before the last gradient is there, so a backward
+// pass that fails leaves all variables as they were.
 enum class GradientGate {
   kNone,   // each as soon as it is computed: the most parallelism
-  kOp,     // those of one op's inputs
-  kGraph,  // all results
+  kOp,     // the gradients of one op's inputs together
+  kGraph,  // all results together
 };
 
 struct GradientOptions {
@@ -33,14 +33,14 @@ struct GradientOptions {
   std::vector<Output> stop = {};     // constants: they get gradients, but pass none on
   Unconnected unconnected = Unconnected::kNone;
   GradientGate gate = GradientGate::kNone;
-  // Name scopes whose nodes are computed again where their gradients need what they gave. What they
-  // gave is then not kept from the forward pass: the same bits for less memory and more arithmetic.
-  // What nodes outside a scope use of it is kept. Without the prefix of a tower; a component may
-  // end with a star: "block*" is each of block0, block1, ... by itself.
+  // Name scopes whose nodes are computed again where gradients need their outputs. Their outputs
+  // are then not kept from the forward pass: the same bits for less memory and more arithmetic.
+  // Outputs that nodes outside a scope use are kept. Names are without the prefix of a tower. A
+  // component may end with a star: "block*" is each of block0, block1, ... by itself.
   std::vector<std::string> recompute = {};
 };
 
-// Collection of the nodes that were made so.
+// Collection of the nodes that are computed again.
 inline constexpr std::string_view kRecomputed = "recomputed";
 
 // The scope among `scopes` (GradientOptions::recompute) that a node of this logical name is in,
@@ -57,17 +57,18 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
 // beside the first. Otherwise the tree is cut at its root, as often as needed; each inner sum lies
 // where most of the uses below it are requested (the first of several such devices).
 //
-// Throws NotFound "No gradient defined for operation '<name>' (op type: <T>)" with its line if one
-// on the way has none; InvalidArgument naming op, input and both shapes if a gradient has another
-// shape than its input, and if y is not floating point or tensors are of different graphs.
+// Throws NotFound "No gradient defined for operation '<name>' (op type: <T>)" with its line if an
+// op on the way has none. Throws InvalidArgument naming op, input and both shapes if a gradient has
+// another shape than its input. Throws it, too, if y is not floating point or tensors are of
+// different graphs.
 std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options = {},
                               At at = {});
 std::vector<Output> gradients(Output y, std::initializer_list<Output> xs,
                               GradientOptions options = {}, At at = {});
 std::vector<Output> gradients(std::span<const Output> ys, std::span<const Output> xs,
                               GradientOptions options = {}, At at = {});
-// With respect to variables: the sum over all their reads. (As an Output, a variable is its value
-// from before the step, that read alone.)
+// Gradients with respect to variables: each is the sum over all reads of the variable. (A variable
+// as an Output is its value from before the step: that read alone.)
 std::vector<Output> gradients(Output y, std::span<const Variable> xs, GradientOptions options = {},
                               At at = {});
 

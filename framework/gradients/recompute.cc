@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// Of one component of a name; a star at the end of `pattern` stands for any characters.
+// Whether one component of a name fits; a star at the end of `pattern` stands for any characters.
 bool fits(std::string_view pattern, std::string_view component) {
   if (!pattern.ends_with('*')) return pattern == component;
   return component.starts_with(pattern.substr(0, pattern.size() - 1));
@@ -39,13 +39,13 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
 
 namespace {
 
-// What a tensor is an alias of, or itself.
+// The tensor that `tensor` is an alias of, or itself.
 Output unaliased(Output tensor) {
   while (tensor.node().op().alias) tensor = tensor.node().input(0);
   return tensor;
 }
 
-// Such as moments, which cost little to keep and a pass over memory to find again.
+// Small tensors, such as moments, cost little to keep, and a pass over memory to find again.
 bool is_small(const Output& tensor) {
   constexpr std::int64_t kManyTimes = 8;
   const Node& node = tensor.node();
@@ -81,8 +81,9 @@ const std::string& Recomputation::scope_of(const Node& node) {
   return found->second;
 }
 
-// Reads stay, as do nodes that change something, that several towers or processes make together,
-// and those that hold what they are made with. Towers may share what is read.
+// Reads are not copied. Nor are nodes that change something, that several towers or processes make
+// together, or that hold a value. Inputs must come from the node's own tower, except reads, which
+// towers may share.
 bool Recomputation::is_copied(const Node& node) {
   const Op& op = node.op();
   if (op.writes > 0 || op.collective || op.exchange || op.storage || &op == &kRead ||
@@ -103,7 +104,8 @@ void Recomputation::enter(const Node& node, std::span<const Output> grads) {
   if (scopes_.empty() || scope_of(node).empty()) return;
   const auto [entered, is_new] = awaited_by_copies_.try_emplace(part_of(node));
   if (!is_new) return;
-  // Plans may fuse what made these with what comes now. So copies wait for what it was made of.
+  // Plans may fuse the nodes that made these gradients with the next ones. So copies wait for the
+  // inputs of those nodes.
   for (const Output& grad : grads)
     if (grad)
       for (const Output& input : grad.node().inputs())
@@ -122,7 +124,7 @@ Node& Recomputation::copy_of(const Node& node) {
   if (const auto made = copies_.find(&node); made != copies_.end()) return *made->second;
   std::vector<Output> inputs;
   for (const Output& input : node.inputs()) inputs.push_back(of(input));
-  // Else a copy that it is made of waits.
+  // A copy of copied inputs waits through these; else it waits itself.
   const bool is_first = std::ranges::equal(inputs, node.inputs());
   Substitutes* const substitutes = std::exchange(graph_.scopes().substitutes, nullptr);
   const ControlDependencies nothing(graph_, nullptr);

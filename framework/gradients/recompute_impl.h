@@ -12,20 +12,21 @@
 
 namespace belfry {
 
-// Makes second copies of nodes, as the backward pass asks for their outputs. What a copy is made of
-// is copied, too, as far as it is in the same scope. What the backward pass has anyway is taken as
-// it is: tensors that leave the scope, those of several towers, and small ones. A copy has the bits
-// of the first. It waits until the backward pass has come to its scope, as it would take memory
+// Copies nodes when the backward pass asks for their outputs, and with a node the nodes of its
+// scope that it depends on. The backward pass has some tensors anyway, and copies read these:
+// tensors that leave the scope, those of several towers, and small ones. A copy has the bits of the
+// first node. It waits until the backward pass has come to its scope, as it would take memory
 // before.
 class Recomputation final : Substitutes {
  public:
   // `scopes` as in GradientOptions::recompute.
   Recomputation(Graph& graph, std::span<const std::string> scopes);
 
-  // The backward pass comes to a node. `grads`: of its outputs; empty where there is none.
+  // Call it when the backward pass comes to a node. `grads`: of its outputs; empty if there are
+  // none.
   void enter(const Node& node, std::span<const Output> grads);
 
-  // While it lives, new nodes take tensors of copies in the place of those of the forward pass.
+  // While it lives, new nodes take outputs of copies instead of those of the forward pass.
   class Scope {
    public:
     explicit Scope(Recomputation& all) : graph_(all.graph_) {
@@ -53,7 +54,7 @@ class Recomputation final : Substitutes {
 
   Graph& graph_;
   std::span<const std::string> scopes_;
-  const int forward_nodes_;  // how many there are: the first of the graph
+  const int forward_nodes_;  // nodes of the forward pass, which are the first of the graph
   const std::string names_;  // the name scope of copies
   std::map<const Node*, std::string> scope_;
   std::map<const Node*, Node*> copies_;
