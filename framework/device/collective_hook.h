@@ -6,11 +6,11 @@
 
 namespace belfry {
 
-// Called by kernels of collectives before they combine the elements of `range`: once per launch, or
-// per part of one that workers share, with the range of that. In a FusedUpdate it is called for
-// every part that goes through the cache at once, with a range that counts from the start of its
-// tensor; not at all for tensors that no update reads. May throw, which the caller of run sees. An
-// empty hook removes it. Install while nothing runs.
+// Kernels of collectives call the hook before they combine the elements of `range`: once per
+// launch, or once per part if workers share the launch. A FusedUpdate calls it for every chunk that
+// goes through the cache at once, with a range that counts from the start of its tensor. It does
+// not call it for tensors that no update reads. The hook may throw, and the caller of run sees the
+// error. An empty hook removes it. Install while nothing runs.
 using CollectiveHook = std::function<void(const Node& collective, WorkRange range)>;
 void set_collective_hook(CollectiveHook hook);
 

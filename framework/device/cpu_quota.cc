@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// Empty for a file that is not there or cannot be read.
+// The text of a file; empty if the file is not there or cannot be read.
 std::string text_in(FileSystem& files, const std::string& path) {
   constexpr std::size_t kMost = 4096;
   try {
@@ -32,7 +32,8 @@ std::optional<double> ratio(std::string_view quota, std::string_view period) {
   return used && of ? std::optional(*used / *of) : std::nullopt;
 }
 
-// Of one group: "max 100000" and "150000 100000" are what version 2 says, -1 is no limit in 1.
+// The quota of one group. Version 2 says "max 100000" or "150000 100000". In version 1, -1 is no
+// limit.
 std::optional<double> quota_of(FileSystem& files, const std::string& folder, bool version_2) {
   if (!version_2)
     return ratio(text_in(files, folder + "/cpu.cfs_quota_us"),
@@ -68,7 +69,7 @@ std::optional<double> cpu_quota(FileSystem& files) {
   for (const std::string_view line : split(lines, '\n')) {
     std::optional<ControlGroup> group = control_group_in(line);
     if (!group) continue;
-    // In a container the path may be that outside; the mount itself is the group then.
+    // In a container the path may be the path outside. Then the mount itself is the group.
     for (std::string path = group->path;; path.resize(path.rfind('/'))) {
       const auto quota = quota_of(files, group->mount + path, group->version_2);
       if (quota && (!least || *quota < *least)) least = quota;

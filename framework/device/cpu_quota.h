@@ -6,8 +6,8 @@
 
 namespace belfry {
 
-// In cores, as `cpu.max` of version 2 of control groups says, or `cpu.cfs_quota_us` of version 1:
-// the least of the group of this process and the groups around it. None if nothing limits it.
+// In cores: the least quota of the group of this process and the groups around it. Version 2 of
+// control groups has it in `cpu.max`, version 1 in `cpu.cfs_quota_us`. None if nothing limits it.
 std::optional<double> cpu_quota(FileSystem& files = local_file_system());
 
 }  // namespace belfry

@@ -21,7 +21,7 @@ namespace belfry {
 
 namespace {
 
-// Of each type, as asked for.
+// Numbers of devices by type, as asked for.
 struct Counts {
   int cpus = 1, gpus = 0;
 };
@@ -40,7 +40,7 @@ Counts count_devices(const std::map<std::string, int>& asked) {
             " devices were asked for; ", cpu ? 1 : 0, " to ", kMostDevices, " are possible");
     (cpu ? counts.cpus : counts.gpus) = count;
   }
-  // The CPU that there always is does not count.
+  // The default CPU does not count.
   require(!cpus_given || counts.cpus + counts.gpus <= kMostDevices, "device_count: ", counts.cpus,
           " CPU and ", counts.gpus, " GPU devices are more than the ", kMostDevices,
           " that are possible");
@@ -64,7 +64,8 @@ std::vector<int> read_visible(const std::string& list) {
   return ids;
 }
 
-// What is to be driven: null for dry runs, and if there are none, which is said.
+// The backend that drives GPUs. Null for dry runs, and if there are no GPUs; then a warning says
+// so.
 const GpuBackend* find_backend(const SessionOptions& options) {
   if (options.dry_run) return nullptr;
   const std::string why_not = why_no_gpu_devices();
@@ -73,7 +74,7 @@ const GpuBackend* find_backend(const SessionOptions& options) {
   return nullptr;
 }
 
-// By position in memory spaces: which physical GPUs are used, all that there are if none is named.
+// The physical GPUs to use, in the order of memory spaces; all that exist if none is named.
 std::vector<int> physical_gpus(const GpuBackend& backend, std::vector<int> visible) {
   const int count = backend.count();
   for (const int id : visible)
@@ -84,7 +85,7 @@ std::vector<int> physical_gpus(const GpuBackend& backend, std::vector<int> visib
   return all;
 }
 
-// `physical`: of which memory space 1 + i is the i-th.
+// physical[i] is the GPU of memory space 1 + i.
 std::unique_ptr<Device> make_device(DeviceSpec spec, std::int64_t limit, int logical,
                                     const GpuBackend* backend, const std::vector<int>& physical) {
   const bool gpu = spec.is_gpu();

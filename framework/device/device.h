@@ -11,7 +11,7 @@ namespace belfry {
 class GpuBackend;
 struct SessionOptions;
 
-// In one session. As many towers can take part in a collective.
+// The most devices of a session. As many towers can take part in a collective.
 inline constexpr int kMostDevices = 1024;
 
 struct Device {
@@ -24,36 +24,38 @@ struct Device {
         memory(spec.str(), memory_limit, source.get()) {}
 
   bool on_gpu() const { return memory_space > 0; }
-  // Whether what runs here may read and write the other's memory; declared devices are taken to.
+  // Whether this device may read and write the other's memory; declared devices count as if they
+  // may.
   bool reaches(const Device& other) const;
 
-  DeviceSpec spec;  // full
+  DeviceSpec spec;  // with all fields
   // Devices of one memory space exchange tensors without a copy. 0 is the host's, which all CPU
-  // devices share. 1 + i is that of physical GPU i, which its logical ones share.
+  // devices share. 1 + i is that of physical GPU i, whose logical GPUs share it.
   int memory_space;
   bool declared;  // for planning alone: nothing runs there
-  // What drives it, and the number of its physical GPU there; null for CPUs and declared GPUs.
+  // The backend that drives it, and the number of its physical GPU there; null for CPUs and
+  // declared GPUs.
   const GpuBackend* backend = nullptr;
   int gpu = -1;
   std::unique_ptr<MemorySource> source;  // null: the heap
   Allocator memory;
 };
 
-// CPUs, then GPUs, each in numeric order of the index. Throws InvalidArgument for types, counts,
-// numbers of logical GPUs, visible devices or limits that name no device.
+// Makes CPUs, then GPUs, each in numeric order of the index. Throws InvalidArgument for types,
+// counts, numbers of logical GPUs, visible devices or limits that name no device.
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
 
-// "Device mapping:" and a line per device that is more than a share of the host, or "Device
-// mapping: no known devices."; ends with a line break.
+// "Device mapping:" and a line per GPU device, or "Device mapping: no known devices."; ends with a
+// line break.
 std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices);
 
-// In full.
+// The names of devices, with all fields.
 std::vector<std::string> device_names(const std::vector<std::unique_ptr<Device>>& devices);
 
 // "[ /job:localhost/replica:0/task:0/device:CPU:0, ... ]": how errors list them.
 std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices);
 
-// Cores this process may use: its mask, and what control groups leave it.
+// Cores that this process may use, by its affinity mask and its control groups.
 int usable_cores();
 
 }  // namespace belfry

@@ -5,7 +5,7 @@
 namespace belfry {
 namespace {
 
-// Of a GPU, or pinned memory of the host.
+// Memory of a GPU, or pinned memory of the host if `gpu` is none.
 class BackendMemory final : public MemorySource {
  public:
   BackendMemory(const GpuBackend& backend, std::optional<int> gpu) : backend_(backend), gpu_(gpu) {}

@@ -1,4 +1,4 @@
-// Where devices have their memory from in sessions that drive GPUs.
+// The memory of devices in sessions that drive GPUs.
 #pragma once
 #include <memory>
 
@@ -7,10 +7,10 @@
 
 namespace belfry {
 
-// Of a physical GPU. The backend outlives it.
+// Memory of a physical GPU. The backend outlives it.
 std::unique_ptr<MemorySource> gpu_memory(const GpuBackend& backend, int gpu);
 
-// Of the host, pinned: GPUs copy to and from it without waiting.
+// Pinned memory of the host: GPUs copy to and from it without waiting.
 std::unique_ptr<MemorySource> pinned_memory(const GpuBackend& backend);
 
 }  // namespace belfry

@@ -1,4 +1,5 @@
-// What the steps of a session share of its GPUs: their runs take turns; feeds are copied meanwhile.
+// Streams and communicators that the steps of a session share. Runs take turns; feeds are copied
+// meanwhile.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -22,23 +23,23 @@ struct Communicators {
 
 class GpuStreams {
  public:
-  // Of devices of a session that drives GPUs, which outlive this.
+  // The devices belong to a session that drives GPUs, and outlive this.
   explicit GpuStreams(const std::vector<std::unique_ptr<Device>>& devices);
 
-  // Of a GPU device, that in which it computes or the one for its communication: made at its first
-  // use.
+  // The stream in which a GPU device computes, or the one for its communication. It is made at its
+  // first use.
   GpuStream& of(int device, bool communicates = false);
-  // Whose rank r is on the GPU of devices[r].
+  // The communicators whose rank r is on the GPU of devices[r].
   Communicators& communicators(const std::vector<int>& devices);
-  // Of the physical GPU that a device is on, for copies of feeds beside what is computed: made at
-  // its first use. It is used by whoever holds copying().
+  // The stream in which feeds are copied to a device's physical GPU while it computes. It is made
+  // at its first use. Only the holder of copying() may use it.
   GpuStream& copies(int device);
   std::mutex& copying() { return copying_; }
-  // After a failure: waits until no copy is under way. Copies from before need not have been done,
-  // which failures() tells.
+  // Call it after a failure. It waits until no copy is under way. Earlier copies may not have been
+  // done; failures() counts these calls.
   void drain_copies() noexcept;
   int failures() const { return failures_.load(std::memory_order_acquire); }
-  // Pinned memory of the host, for what GPUs write to be polled.
+  // Pinned memory of the host, which GPUs write and hosts poll.
   Allocator& counters() { return counters_; }
 
  private:
@@ -56,14 +57,14 @@ class GpuStreams {
 class Stamp {
  public:
   Stamp() = default;
-  // In pinned memory.
+  // The counter lies in pinned memory.
   explicit Stamp(std::int64_t& counter) : counter_(&counter) { set(0); }
 
   bool reached(std::int64_t epoch) const {
     return std::atomic_ref(*counter_).load(std::memory_order_acquire) >= epoch;
   }
   std::int64_t value() const { return std::atomic_ref(*counter_).load(std::memory_order_acquire); }
-  // While the GPU does nothing.
+  // Call it while the GPU does nothing.
   void set(std::int64_t epoch) const {
     std::atomic_ref(*counter_).store(epoch, std::memory_order_release);
   }
