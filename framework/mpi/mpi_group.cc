@@ -143,7 +143,7 @@ class MpiGroup final : public ProcessGroup {
     for (const Name& name : names) hosts_.emplace_back(name.data());
   }
 
-  // Piece by piece: start(bytes, &request) returns MPI's error.
+  // Posts a message piece by piece: start(bytes, &request) returns MPI's error.
   template <class Start>
   void post(GroupMessage& message, bool whole, const Start& start) {
     message.done = false;

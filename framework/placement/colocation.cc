@@ -28,7 +28,7 @@ const std::vector<int>& Colocation::candidates(int n) {
   return *found;
 }
 
-// Without the requested type and index: at first but for those of variables.
+// Drops the requested type and index; at first it keeps those of variables.
 const std::vector<int>& Colocation::soften(int n) {
   ColocationSet& asking = set(n);
   const auto relaxed = [&](bool keep_variables) {

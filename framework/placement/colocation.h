@@ -30,7 +30,8 @@ struct ColocationJoins {
   std::map<int, std::string> alone;  // nodes that are refused without their sets, and why
 };
 
-// Joins the nodes of the graph, each of which is a set of `sets` so far (colocation_joins.cc).
+// Joins the nodes of the graph. So far each node is a set of its own in `sets`
+// (colocation_joins.cc).
 ColocationJoins join_nodes(const Graph& graph, const PlacementContext& context,
                            TypedDevices& devices, ColocationSets& sets);
 
@@ -44,7 +45,7 @@ class Colocation {
   const std::vector<int>& candidates(int n);
   // Binds the node's set to a device.
   void assign(int n, int device);
-  // The node contradicts another one, or has no kernel.
+  // Whether the node contradicts another one, or has no kernel.
   bool refused(int n) { return joined_.alone.contains(n) || !set(n).refusal.empty(); }
   // Throws InvalidArgument saying why a node is refused or has no candidates.
   [[noreturn]] void refuse(int n);

@@ -90,7 +90,7 @@ class Joiner {
     }
   }
 
-  // What writes a variable in place is where the variable is.
+  // A node that writes a variable in place is where the variable is.
   void join_edges() {
     for (std::size_t i = 0; i < graph_.size(); ++i) {
       const Node& writer = graph_.node(i);
@@ -220,7 +220,8 @@ class Joiner {
     return cat(": ", texts_.without_kernel_on(first ? x : y, there));
   }
 
-  // What has memory stays usable: then only the other set is refused; or the node, where both have.
+  // A set with memory stays usable: only the other set is refused. If both have memory, the node
+  // is.
   void refuse(int x, int n, const std::string& why_not) {
     ColocationSet &one = sets_.of(x), &other = sets_.of(n);
     if (one.holder >= 0 && other.holder >= 0)

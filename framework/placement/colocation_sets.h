@@ -20,7 +20,7 @@ class TypedDevices {
 
   DeviceTypes present() const { return present_; }
   DeviceTypes type(int device) const { return type_[at(device)]; }
-  // Of the devices in the session that have kernels for it.
+  // The types of devices in the session that have kernels for it.
   DeviceTypes types_of(const Op& op) const;
   // Devices that match and have one of the types, best first.
   const std::vector<int>& fitting(const DeviceSpec& request, DeviceTypes types);
@@ -33,7 +33,7 @@ class TypedDevices {
   decltype(fitting_)::const_pointer last_ = nullptr;  // most nodes ask as the one before
 };
 
-// What is known of a set.
+// The state of a set.
 struct ColocationSet {
   int rank = 0;                     // depth of its tree
   DeviceSpec requested;             // merged from all members; at least as narrow as the next two
@@ -41,7 +41,7 @@ struct ColocationSet {
   DeviceSpec assigned;              // the device of a member that has one
   int device = -1;                  // the same, as a number
   int holder = -1;                  // a variable that has memory there
-  DeviceTypes types = 0;            // that all members have kernels for
+  DeviceTypes types = 0;            // types that all members have kernels for
   int decider = -1;                 // the member whose placing fixed the device
   std::optional<DeviceSpec> tried;  // the request whose candidates were taken
   std::vector<std::string> fallbacks;  // what soft placement let go
@@ -58,7 +58,7 @@ class ColocationSets {
   bool together(int x, int y) { return root(x) == root(y); }
   // Whether join() keeps the set of y and gives up that of x.
   bool keeps_second(int x, int y) { return of(x).rank < of(y).rank; }
-  // Makes one set of two that differ. It holds what both say, but for the request.
+  // Makes one set of two that differ. It holds what both say, except for the request.
   ColocationSet& join(int x, int y);
   // In the order of the graph.
   std::vector<int> members(int n);
@@ -81,7 +81,8 @@ class ColocationTexts {
   std::string without_kernel(int n) const;
   // Why its set cannot be there, "" if it can.
   std::string without_kernel_on(int n, int device) const;
-  // What to know where a set whose device is fixed contradicts another one, else "".
+  // Names the variable whose memory fixes the device of one of two sets, which contradict each
+  // other; else "".
   std::string of_memory(const ColocationSet& one, const ColocationSet& other) const;
   // TensorFlow's "Colocation Debug Info" of the node's set.
   std::string debug_info(int n) const;

@@ -36,7 +36,7 @@ std::string ColocationTexts::without_kernel(int n) const {
              registered_kernels(op));
 }
 
-// The first member of the set that has none there.
+// Names the first member of the set that has no kernel there.
 std::string ColocationTexts::without_kernel_on(int n, int device) const {
   for (const int member : sets_.members(n)) {
     const Op& op = node(member).op();
@@ -48,7 +48,6 @@ std::string ColocationTexts::without_kernel_on(int n, int device) const {
   return {};
 }
 
-// What to know where a set whose device is fixed contradicts another one.
 std::string ColocationTexts::of_memory(const ColocationSet& one, const ColocationSet& other) const {
   const ColocationSet& fixed = one.holder >= 0 ? one : other;
   if (fixed.holder < 0) return {};

@@ -80,8 +80,8 @@ std::vector<std::string> users_of(Value value, const PlanGraph& plan) {
   return users;
 }
 
-// Whether a fused update has this node of the graph in its body. What adds up its shards there
-// stands for a sum of them, not for the node.
+// Whether a fused update has this node of the graph in its body. A member that adds up the node's
+// shards has another op, and does not count.
 bool has_in_body(const PlanNode& planned, const Node& node) {
   return planned.fused_update() &&
          std::ranges::any_of(planned.fused_update()->body, [&](const FusedUpdate::Member& member) {

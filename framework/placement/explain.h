@@ -6,11 +6,11 @@
 
 namespace belfry {
 
-// Session::explain: places the graph again, and looks on.
+// Session::explain: places the graph again, and records why.
 Explanation explain_placement(const Output& output, const Placement& placement);
 
-// Adds which launch of `plan` does the node's work, how that is cut into shards, and which whole
-// copies it makes; nothing for a node that it does not run.
+// Adds which launch of `plan` does the node's work, how its outputs are cut into shards, and which
+// whole copies it makes. Adds nothing for a node that the plan does not run.
 void explain_step(const Node& node, const PlanGraph& plan, Explanation& result);
 
 }  // namespace belfry

@@ -1,5 +1,5 @@
-// Where all nodes of a graph are. A session works it out when it first plans, and again when the
-// graph has grown. Plans look it up, so no placement depends on what is fetched.
+// Where all nodes of a graph are. A session places the graph when it first plans, and again when
+// the graph has grown. Plans look devices up, so no placement depends on what is fetched.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,7 +18,7 @@ struct PlacementContext {
   std::map<const Node*, int> memory = {};  // the devices of variables that have some
 
   const Device& device(int index) const { return *devices[at(index)]; }
-  // -1 for what has no memory.
+  // The device where a variable has memory; -1 for other nodes.
   int memory_of(const Node& node) const {
     const auto found = memory.find(&node);
     return found == memory.end() ? -1 : found->second;
@@ -31,14 +31,14 @@ class Placement {
   // graph are open.
   Placement(const Graph& graph, PlacementContext context);
 
-  // Of all outputs of a node; at least one, the node's own. Throws InvalidArgument saying why it
-  // cannot be placed.
+  // The devices of all outputs of a node; at least one, the node's own. Throws InvalidArgument
+  // saying why it cannot be placed.
   std::vector<int> devices(const Node& node) const;
   int device(const Output& output) const;
-  // Was placed when most nodes had been: a generator, or a collective of one.
+  // Whether the node was placed after most others: a generator, or a collective of one.
   bool late(const Node& node) const { return late_[at(node.id())] != 0; }
 
-  // Still that of the graph.
+  // Whether this is still the placement of the graph.
   bool current() const { return graph_.version() == version_; }
   const Graph& graph() const { return graph_; }
   const PlacementContext& context() const { return context_; }

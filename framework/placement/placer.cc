@@ -34,14 +34,15 @@ Placer::Placer(const Graph& graph, const PlacementContext& context)
     if (late_[id]) settle(graph.node(id));
 }
 
-// Until the rest has been placed.
+// Whether the node waits until the others are placed.
 bool Placer::waits(const Node& node) const {
   if (!node.op().collective) return generates(node);
   return std::ranges::any_of(node.inputs(),
                              [&](const Output& input) { return known_device(input) < 0; });
 }
 
-// Collectives take a value from wherever it is. Consumers that wait do not agree with any.
+// Finds where all consumers of each node are. Collectives do not count: they take a value from
+// wherever it is. Consumers that wait do not agree with any.
 void Placer::ask_consumers() {
   beside_.assign(graph_.size(), kNobody);
   for (std::size_t id = 0; id < graph_.size(); ++id) {
@@ -86,7 +87,7 @@ int Placer::beside_consumers(const Node& node, const std::vector<int>& candidate
   return contains(candidates, there) ? there : -1;
 }
 
-// -1 while it is unknown.
+// The device of an output; -1 while it is unknown.
 int Placer::known_device(const Output& output) const {
   const auto found = collectives_.find(output.node().id());
   return found == collectives_.end() ? devices_[at(output.node().id())]

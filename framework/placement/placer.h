@@ -3,13 +3,13 @@
 // Nodes with inputs go first, in the order of the graph, each to the first candidate of its
 // colocation set. Metadata ops (Op::metadata) go to the device of their input, if it is a
 // candidate. Generators (no inputs, one output, not a variable) follow: where all their consumers
-// are, if they agree, else to the first candidate. A variable that has memory stays where it is.
-// What is fed is where it would be computed.
+// are, if they agree, else to the first candidate. A variable that has memory stays where it is. A
+// fed tensor is where it would be computed.
 //
-// What TensorFlow does not have: a collective has no device of its own. Its outputs are where its
-// inputs are, and its request is ignored. What is colocated with it goes where its first output is,
-// if it can. Nodes that cannot be placed have no device, and do not count as consumers. They are
-// errors of the plans that hold them, where TensorFlow refuses every run of their graph.
+// Two rules are not TensorFlow's. A collective has no device of its own: its outputs are where its
+// inputs are, and its request is ignored. Nodes that are colocated with it go where its first
+// output is, if they can. Nodes that cannot be placed have no device, and do not count as
+// consumers. Plans that hold them fail, where TensorFlow refuses every run of their graph.
 #pragma once
 #include <map>
 #include <string_view>
@@ -21,12 +21,12 @@ namespace belfry {
 
 class Placer {
  public:
-  // Places. The context must outlive it.
+  // Places the graph. The context must outlive this.
   Placer(const Graph& graph, const PlacementContext& context);
 
   // The device of each node, by id; -1 if it has none.
   const std::vector<int>& devices() const { return devices_; }
-  // Of the outputs of collectives.
+  // The devices of the outputs of collectives.
   const std::map<int, std::vector<int>>& collectives() const { return collectives_; }
   // Nodes that were placed in the second pass.
   const std::vector<char>& late() const { return late_; }
@@ -53,7 +53,7 @@ class Placer {
   std::vector<int> devices_;
   std::map<int, std::vector<int>> collectives_;
   std::vector<char> late_;
-  std::vector<int> beside_;  // of generators: where all consumers are; else negative
+  std::vector<int> beside_;  // for generators: where all consumers are; else negative
   std::vector<std::string_view> reasons_;
 };
 
