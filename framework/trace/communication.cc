@@ -11,7 +11,7 @@ namespace {
 
 using Interval = Recording::Interval;
 
-// The union, as disjoint intervals in order.
+// The union of the intervals, as disjoint intervals in order.
 std::vector<Interval> united(std::vector<Interval> intervals) {
   std::ranges::sort(intervals, {}, &Interval::start);
   std::vector<Interval> result;
@@ -30,7 +30,7 @@ std::int64_t length(const std::vector<Interval>& disjoint) {
   return sum;
 }
 
-// Of two unions, of what both cover.
+// The length of the time that two unions both cover.
 std::int64_t common_length(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   std::int64_t sum = 0;
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {

@@ -1,4 +1,4 @@
-// How much of the time for messages a process computes towers meanwhile.
+// Which part of the time for messages a process computes towers meanwhile.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,17 +8,17 @@ namespace belfry {
 struct Plan;
 struct Timeline;
 
-// Of one run, or of several together. In nanoseconds.
+// Nanoseconds of one run, or of several together.
 struct Communication {
-  // While messages between processes, or collectives of NCCL, were under way: from their launch to
-  // their end, and so with what they waited for.
+  // Time in which messages between processes, or collectives of NCCL, were under way: from their
+  // launch to their end, so with waits.
   std::int64_t under_way = 0;
-  // Of that time, while a launch of the forward or backward pass ran on a device of the same
-  // process.
+  // The part of that time in which a device of the same process ran a launch of the forward or
+  // backward pass.
   std::int64_t hidden = 0;
 
   Communication& operator+=(const Communication& other);
-  // None where nothing was under way.
+  // None if nothing was under way.
   std::optional<double> hidden_share() const;
 };
 

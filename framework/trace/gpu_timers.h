@@ -1,5 +1,5 @@
-// When GPUs did the launches of a traced run. Each launch is between two timers in its stream. One
-// more timer at the start ties the clock of the GPU to that of the host.
+// When GPUs ran the launches of a traced run. Each launch is between two timers in its stream. One
+// more timer at the start ties the clock of the GPU to the host's.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,12 +10,13 @@
 
 namespace belfry {
 
-// Makes all timers, before the run.
+// Call it before the run. It makes all timers.
 void make_timers(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
                  Recording& recording);
-// The GPU of the stream has nothing to do yet, so it comes to the timer at once.
+// Call it while the GPU of the stream has nothing to do, so that it comes to the timer at once.
 void tie_clock(GpuStream& stream, int gpu, Recording& recording);
-// After the run, when GPUs have come to all timers: their launches have the GPU's times.
+// Call it after the run, when GPUs have come to all timers. It gives their launches the GPU's
+// times.
 void read_timers(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
                  Recording& recording);
 

@@ -1,4 +1,4 @@
-// When the launches of one run ran, and on which worker: what a Trace is made of.
+// When the launches of one run ran, and on which worker. A Trace is made of it.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Recording {
     std::unique_ptr<GpuEvent> start, end;
     std::int64_t enqueued = 0;
   };
-  // What ties the clock of a GPU to the host's: a timer that the GPU came to at `time`, or later.
+  // Ties the clock of a GPU to the host's: the GPU came to the timer at `time`, or later.
   struct Tie {
     std::unique_ptr<GpuEvent> timer;
     std::int64_t time = 0;
@@ -47,10 +47,10 @@ struct Recording {
   }
 
   Clock::time_point zero = Clock::now();
-  // As Plan::launches. Those on GPUs are when they were enqueued, until their timers are read. Of
-  // those that run once per shard: of the first.
+  // One per launch of Plan::launches. For a GPU, its times are when it was enqueued, until the
+  // timers are read. For a launch that runs once per shard, they are those of the first shard.
   Indexed<Launch, Interval> launches;
-  Indexed<Launch, std::vector<Interval>> shards;  // of the others
+  Indexed<Launch, std::vector<Interval>> shards;  // of the shards behind the first
   Indexed<Launch, OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs
   std::map<int, Tie> ties;        // by physical GPU
   std::vector<std::vector<Part>> parts;  // per worker, in order of time

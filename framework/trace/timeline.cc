@@ -55,15 +55,16 @@ class TimelineMaker {
     return static_cast<int>(line_.tracks.size()) - 1;
   }
 
-  // What a GPU is fed with comes from the first CPU.
+  // The feed of a GPU comes from the first CPU.
   void add_feed(NodeIndex n) {
     const int device = plan_.node(n).device(), use = first_use(n, 0);
     if (use >= 0 && std::ranges::count(plan_.feed_slots, device, &FeedSlots::device) > 0)
       line_.arrows.push_back({stored(n, 0), use, {n, 0}});
   }
 
-  // Of tensors that cross devices: to the first use there, or to the copy that is made there. One
-  // that is made where they are, as those from GPUs are, is taken to that use itself.
+  // Adds arrows of tensors that cross devices: to the copy on the other device, or else to the
+  // first use there. A copy that is made on the tensor's own device, as on GPUs, has an arrow to
+  // that use.
   void add_transfer(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
     const int copy = launch_of_[n];
@@ -78,7 +79,7 @@ class TimelineMaker {
     }
   }
 
-  // A collective takes each tensor from where it is, and each other device its results from it.
+  // A collective takes each tensor from where it is, and each other device takes its results.
   void add_collective(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
     const int launch = launch_of_[n];
@@ -86,7 +87,8 @@ class TimelineMaker {
     std::set<Value> taken;
     for (const Value& input : collective.inputs)
       if (taken.insert(input).second) add_arrow(input, launch);
-    // By tensor and device: the first use, and of which output. Those of updates all differ.
+    // By tensor and device: the first use, and the output that it uses. Outputs of updates all
+    // differ.
     const std::size_t equal = node.fused_update() ? 1 : at(node.participants());
     std::map<std::pair<std::size_t, int>, std::pair<int, int>> uses;
     for (std::size_t i = 0; i < node.types.size(); ++i) {
@@ -99,7 +101,7 @@ class TimelineMaker {
     for (const auto& [where, use] : uses) add_arrow({n, use.second}, use.first);
   }
 
-  // The first launch on the device of a value that uses it, or -1.
+  // The first launch on a value's own device that uses it, or -1.
   int first_use(NodeIndex node, int output) const {
     const int device = plan_.device({node, output});
     int first = -1;
@@ -127,7 +129,7 @@ class TimelineMaker {
 
   int device_of(int slice) const { return line_.tracks[at(line_.slices[at(slice)].track)].device; }
 
-  // The slice that made a tensor; one of its own if the tensor was there before the run.
+  // The slice that made a tensor; a slice of its own if the tensor was there before the run.
   int source(Value value) {
     NodeIndex alias = value.node;
     while (plan_.node(value.node).op->alias) {
@@ -159,7 +161,7 @@ class TimelineMaker {
     return made->second;
   }
 
-  // The global order is a topological one, so a single pass settles all.
+  // The global order is topological, so a single pass settles all.
   void set_times() {
     Indexed<Launch, std::vector<int>> sources(plan_.launches.size());
     for (const Timeline::Arrow& arrow : line_.arrows)
@@ -184,7 +186,7 @@ class TimelineMaker {
     free[at(slice.track)] = slice.end + kGap;
   }
 
-  // Of launches that run once per shard: each other shard has a track of its own.
+  // Adds launches that run once per shard. Each shard but the first has a track of its own.
   void add_shards() {
     for (const StrandIndex s : plan_.strands.indices())
       for (int shard = 1; shard < plan_.strands[s].shards; ++shard) {

@@ -1,4 +1,4 @@
-// What a trace shows, before it is text: slices on tracks, arrows between them, memory in use.
+// The content of a trace before it is text: slices on tracks, arrows between them, memory in use.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -16,15 +16,15 @@ struct Timeline {
     int device;  // or kWorkers
     int index;   // among the tracks of its device; the worker
   };
-  // In nanoseconds. On each track, a slice starts after the one before has ended; each is long
-  // enough for a point strictly inside.
+  // Times are in nanoseconds. On each track, a slice starts after the one before has ended. Each is
+  // long enough for a point strictly inside.
   struct Slice {
     int track;
     NodeIndex node;
     bool is_part = false;
-    WorkRange range;  // of a part
+    WorkRange range;  // if it is a part
     std::int64_t start = 0, end = 0;
-    std::int64_t enqueued = -1;  // of a launch on a GPU: when the host gave it to the GPU
+    std::int64_t enqueued = -1;  // for a launch on a GPU: when the host enqueued it
   };
   // A tensor on its way from a slice to a later one on another device.
   struct Arrow {
@@ -44,7 +44,7 @@ struct Timeline {
   std::vector<Level> levels;  // by device, then time; the first of each device at 0
 };
 
-// Order is kept: a launch that waits for others, directly or through strands, starts after they
+// Keeps the order: a launch that waits for others, directly or through strands, starts after they
 // end.
 Timeline make_timeline(const Plan& plan, const Recording& recording);
 

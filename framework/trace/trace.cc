@@ -33,7 +33,7 @@ std::int64_t nanoseconds(Recording::Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-// What rank 0 needs of each process: a line of numbers, one of transfers, then events.
+// What each process sends to rank 0: a line of numbers, one of transfers, then events.
 struct PartOfAll {
   std::int64_t transferred = 0;
   Communication communication;
@@ -62,7 +62,7 @@ std::string part_text(const Trace& trace, const std::string& events) {
              "\n", to_json(trace.transfers()).str(), "\n", events);
 }
 
-// Of otherData: how the times of each process were brought onto the clock of rank 0.
+// Part of otherData: how the times of each process were brought onto the clock of rank 0.
 Json clocks_json(const Processes& processes, const std::vector<ClockOffset>& offsets) {
   Json clocks = Json::array();
   for (std::size_t r = 0; r < offsets.size(); ++r)
@@ -74,7 +74,7 @@ Json clocks_json(const Processes& processes, const std::vector<ClockOffset>& off
   return clocks;
 }
 
-// What to add to times of this process, so that those of all count from the earliest start of the
+// What to add to times of this process. Then all processes count from the earliest start of the
 // step, by the clock of rank 0.
 std::int64_t shift_here(Processes& processes, const std::vector<ClockOffset>& offsets,
                         Recording::Clock::time_point zero) {

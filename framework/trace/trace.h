@@ -1,4 +1,4 @@
-// What a run did and when: a file for Perfetto and chrome://tracing.
+// Writes what a run did, and when, to a file for Perfetto and chrome://tracing.
 //
 //   Trace trace;
 //   session.run({y}, {}, {.trace = &trace});
@@ -43,8 +43,8 @@ struct Plan;
 struct Recording;
 struct TraceContent;
 
-// Of one run: the next run that it is given to replaces it. A run that throws leaves it empty.
-// Keeps nothing of its session.
+// The trace of one run: the next run that it is given to replaces it. A run that throws leaves it
+// empty. It refers to nothing of its session.
 class Trace {
  public:
   // A tensor that went to another device: counted once per tensor and destination device. A
@@ -56,13 +56,13 @@ class Trace {
   };
 
   Trace() = default;
-  // Of a run of `plan` that was recorded.
+  // Makes the trace of a recorded run of `plan`.
   Trace(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
         const Recording& recording);
 
   bool empty() const { return !content_; }
   std::span<const Transfer> transfers() const { return transfers_; }
-  // Of all transfers.
+  // The bytes of all transfers.
   std::int64_t transferred_bytes() const;
 
   // Each throws InvalidArgument if the trace is empty. str() is the content of the file.
@@ -77,20 +77,20 @@ class Trace {
   std::shared_ptr<const TraceContent> content_;
 };
 
-// What a trace is written to, and what it tells.
+// The text of a trace file, and its figures.
 struct TraceFile {
   std::string text;
   Communication communication;
 };
 
-// The traces of one step in all processes as one: they call it together, behind that step. Rank 0
-// gets the file, others one that is empty. In the file
+// Joins the traces of one step in all processes, which call it together, after that step. Rank 0
+// gets the file, others an empty one. In the file
 // * each process of the run is one process, "rank 1, host", with the strands of its devices as
 //   tracks, and its workers;
 // * times are by the clock of rank 0, since the first process began the step. otherData.clocks has
 //   for each rank the offset of its clock, and how far from the true one that may be, in ns;
 // * otherData.communication_hidden_share is Communication::hidden_share() over all, or null.
-// Of a process that is alone (null), its own.
+// A process that is alone (null) gets its own trace.
 TraceFile trace_of_all(Processes* processes, const Trace& trace);
 
 }  // namespace belfry

@@ -150,8 +150,8 @@ class EventPrinter {
 
   int process(int owner) const { return is_alone() ? owner + 1 : view_.rank + 1; }
 
-  // Behind the numbers of processes, because a viewer takes the thread with its process's number
-  // for the main one.
+  // These numbers come behind those of processes, because a viewer takes the thread with its
+  // process's number for the main one.
   int thread(int track) const {
     const int before = is_alone() ? static_cast<int>(content_.owners.size()) : view_.processes;
     return before + 1 + track;
@@ -181,7 +181,7 @@ class EventPrinter {
     }
   }
 
-  // Where devices share a process of the trace, names tell them apart.
+  // Names tell devices apart that share a process of the trace.
   std::string with_device(int owner, const std::string& name) const {
     const std::string& device = content_.owners[static_cast<std::size_t>(owner)].short_name;
     if (is_alone() || device.empty()) return name;

@@ -1,4 +1,4 @@
-// What a trace holds before it is text.
+// The content of a trace before it is text.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,7 +13,7 @@ namespace belfry {
 struct Device;
 struct Plan;
 
-// Of one run in one process.
+// The trace of one run in one process.
 struct TraceContent {
   // A device, or the workers, whose short name is "".
   struct Owner {
@@ -21,13 +21,13 @@ struct TraceContent {
   };
   struct Track {
     int owner;
-    int index;  // among those of its owner
+    int index;  // among the tracks of its owner
     std::string name;
   };
   // Times are nanoseconds since `zero`.
   struct Event {
     std::int64_t time;
-    char phase;  // of Chrome's format: X a slice, s and f the ends of an arrow, C a counter
+    char phase;  // in Chrome's format: X a slice, s and f the ends of an arrow, C a counter
     int owner;
     int track;  // -1: a counter has none
     std::string category, name;
@@ -44,8 +44,8 @@ struct TraceContent {
   Communication communication;
 };
 
-// How the events of a process are shown. Alone: a process of the trace per device. As one of
-// several: all devices in one process of the trace, "rank 1, host".
+// How the events of a process are shown. Alone, each device is a process of the trace. Among
+// several, all its devices are in one process of the trace, "rank 1, host".
 struct TraceView {
   int rank = 0, processes = 1;
   std::string host = {};
