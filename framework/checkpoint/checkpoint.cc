@@ -43,7 +43,7 @@ std::vector<StoredVariable> stored(Session& session, bool trainable) {
   return result;
 }
 
-// Writes a file, counting and summing what it holds.
+// Writes a file, and keeps the count and the checksum of its bytes.
 class SummedFile {
  public:
   explicit SummedFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
@@ -102,7 +102,8 @@ std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::stri
   return bad;
 }
 
-// Whether the checkpoint in `directory` can be read and has such a value of each variable, too.
+// Whether the checkpoint in `directory` can be read and has a value that is not finite in each of
+// these variables, too.
 bool is_as_bad(FileSystem& files, const std::string& directory,
                std::span<const BadVariable> variables) try {
   const Manifest manifest = read_manifest(files, directory);
@@ -118,8 +119,8 @@ bool is_as_bad(FileSystem& files, const std::string& directory,
   return false;
 }
 
-// Before a new checkpoint replaces the one at `path`: throws if that may have finite values of
-// variables that now have others.
+// Throws if a new checkpoint with these values that are not finite would replace finite ones at
+// `path`.
 void require_no_loss(FileSystem& files, const CheckpointFolder& folder,
                      std::span<const BadVariable> variables) {
   if (variables.empty()) return;
@@ -155,7 +156,7 @@ std::string how_different(const Manifest& manifest, const CheckpointVariables& v
   return "";
 }
 
-// Of the folder that is to be replaced.
+// Throws if the folder replaces a checkpoint of other variables than those of the graph.
 void require_same_variables(const Graph& graph, const CheckpointFolder& folder, FileSystem& files,
                             const SaveOptions& options) {
   if (options.overwrite || !folder.replaces()) return;
@@ -182,7 +183,7 @@ void require_intact(const Session& session, const std::string& path) {
           path);
 }
 
-// `weights` and `state` are written with `head`, the step and what the caller adds, to `path`.
+// Writes `weights` and `state` to `path`. `head` has the step and what the caller adds.
 std::string write_checkpoint(const Graph& graph, Manifest head,
                              std::span<const StoredVariable> weights,
                              std::span<const StoredVariable> state, const std::string& path,

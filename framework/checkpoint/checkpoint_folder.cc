@@ -53,7 +53,7 @@ void require_replaceable(FileSystem& files, const std::string& path, bool whole)
                    " is a directory, but neither a whole checkpoint nor empty", kMoveAway);
 }
 
-// A save of a checkpoint P makes such names beside P, and deletes them.
+// Whether saves of another checkpoint P would make and delete such a name beside P.
 bool is_name_beside(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
   const std::size_t temporary = name.rfind(".tmp-");
@@ -202,8 +202,8 @@ bool CheckpointFolder::settle(bool keep_new) {
   return true;
 }
 
-// The new one becomes the temporary directory, which is empty and goes with this folder. Between
-// the renames a restore reads the old one where it is.
+// The new checkpoint becomes the temporary directory, which is empty and goes with this folder.
+// Between the renames a restore reads the old one where it is.
 void CheckpointFolder::put_back() {
   files_.rename(path_, temporary_);
   files_.sync_directory(parent_);

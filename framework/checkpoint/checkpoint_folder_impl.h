@@ -1,4 +1,4 @@
-// How the directory of a checkpoint is found and replaced.
+// Finds and replaces the directory of a checkpoint.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,12 +17,12 @@ struct FoundCheckpoint {
   bool is_old = false;
 };
 
-// What to read: `path`, or `path`.belfry-old if there is none. Throws NotFound if there is neither,
-// IoError if it is no checkpoint.
+// Finds what to read: `path`, or `path`.belfry-old if there is none. Throws NotFound if there is
+// neither, IoError if it is no checkpoint.
 FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path);
 
-// A new directory that is to take the place of `path`. Without commit() it vanishes. As long as it
-// lives, no other process saves there.
+// A new directory that is to replace `path`. It vanishes without commit(). As long as this lives,
+// no other process saves there.
 class CheckpointFolder {
  public:
   // Waits for its turn, at most `patience` seconds; checks `path` as check_checkpoint_path says;
@@ -36,21 +36,21 @@ class CheckpointFolder {
   const std::string& path() const { return path_; }
   // Whether there is a checkpoint that commit() takes away.
   bool replaces() const;
-  // A new file of the directory, with the permissions of the one that it replaces. To be synced
+  // Makes a new file of the directory, with the permissions of the one that it replaces. Sync it
   // before commit().
   std::unique_ptr<WritableFile> create(const std::string& name);
-  // Makes all files, to see whether they can be made.
+  // Makes all files, to find out whether that is possible.
   void rehearse();
   // Removes the directories that killed processes left. They are beside `path`, have a
   // temporary_name() of it, are no links, and hold nothing but files of a checkpoint. As this
   // process has the lock, they are nobody's. What cannot be removed is logged and stays.
   void remove_stale();
-  // Puts the directory at `path`. Throws IoError if that fails; the one that was there is at `path`
-  // or `path`.belfry-old then. If only the last sync failed, the new one is at `path`.
-  // `keep_old`: the one that was there stays at `path`.belfry-old.
+  // Moves the directory to `path`. Throws IoError if that fails; then the one before is at `path`
+  // or `path`.belfry-old. If only the last sync failed, the new one is at `path`. `keep_old`: the
+  // one before stays at `path`.belfry-old.
   void commit(bool keep_old = false);
-  // Instead: removes what such a commit() kept, or puts it back at `path`. Returns whether there is
-  // such a one.
+  // To be called instead of commit(). Removes what an earlier commit() kept, or puts it back at
+  // `path`. Returns whether there is such a one.
   bool settle(bool keep_new);
 
  private:

@@ -51,7 +51,7 @@ Json body_of(const Manifest& manifest) {
   return body;
 }
 
-// What comes before the checksum of the manifest itself, its last member.
+// The text before the checksum of the manifest itself, which is its last member.
 std::string_view before_crc(std::string_view text) { return text.substr(0, text.rfind(kCrcKey)); }
 
 void check_crc(std::string_view text, const Json& json) {
@@ -72,7 +72,7 @@ Manifest::Entry entry_from(const std::string& name, const Json& json) {
   }
 }
 
-// Throws InvalidArgument.
+// Throws InvalidArgument, which Manifest::parse() turns into IoError.
 Manifest read_manifest(std::string_view text) {
   const Json json = Json::parse(text);
   require(json.kind() == Json::Kind::kObject && json.find("format") &&

@@ -1,10 +1,10 @@
-// manifest.json of a checkpoint: what its other files hold, so that damage is found and named.
+// manifest.json of a checkpoint: describes the other files, so that damage is found and named.
 //   {"format": "belfry checkpoint", "version": 1, "step": 200, "extra": {...},
 //    "files": {"model.safetensors": {"bytes": 1234, "crc32": "89abcdef"}, ...},
 //    "tensors": {"fc/w": {"file": "model.safetensors", "dtype": "F32", "shape": [2,3],
 //                         "device": "/job:.../device:CPU:1", "crc32": "01234567"}, ...},
 //    "crc32": "..."}
-// CRC-32 is zlib's. The last one is of the bytes of the manifest before its key.
+// CRC-32 is zlib's. The last one covers the bytes of the manifest before its key.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,10 +17,10 @@
 
 namespace belfry {
 
-// Of `before` followed by `bytes`, if `before` is the CRC-32 of what precedes them.
+// The CRC-32 of `bytes`, which follow bytes whose CRC-32 is `before`.
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-// What the files of tensors say of themselves.
+// Metadata in the files of tensors.
 inline const std::map<std::string, std::string> kFileMetadata = {{"format", "belfry"}};
 
 struct Manifest {
@@ -41,15 +41,16 @@ struct Manifest {
   std::map<std::string, File> files;
   std::map<std::string, Entry> tensors;
 
-  // For people: the caller's member `steps`, if it is a whole number. A caller may run a session
-  // several times for a step. Else `step`.
+  // For people: the caller's member `steps`, if it is a whole number, else `step`. A caller may run
+  // a session several times for a step.
   std::uint64_t shown_step() const;
   std::string str() const;
-  // `path` is for errors: IoError for what is no manifest, is damaged, or is of another version.
+  // `path` is for errors. Throws IoError if the text is no manifest, is damaged, or is of another
+  // version.
   static Manifest parse(std::string_view text, const std::string& path);
 
-  // Throws IoError, naming the byte and the tensor that it describes, if the file `name` differs
-  // from what was written and does so in its header. `path` is for errors.
+  // Throws IoError, naming a byte and its tensor, if the header of the file `name` differs from
+  // what was written. `path` is for errors.
   void find_damage(const std::string& name, std::span<const std::byte> bytes,
                    const std::string& path) const;
   // Throws IoError, naming the tensor and its offset, unless the file `name` is `content`.

@@ -1,4 +1,4 @@
-// Which variables of a graph a checkpoint holds.
+// The variables of a graph that a checkpoint holds.
 #pragma once
 #include <functional>
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// By the key of a tensor.
+// Variables by the key of their tensor.
 using CheckpointVariables = std::map<std::string, Variable, std::less<>>;
 
 // The global variables that are no copies. Throws InvalidArgument if two have one logical name.

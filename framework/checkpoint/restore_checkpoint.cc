@@ -19,7 +19,7 @@
 namespace belfry {
 namespace {
 
-// So that nobody trains on from such values unawares.
+// Warns of values that are not finite, so that nobody trains on from them unawares.
 void warn_of_values(const std::string& directory, std::span<const Safetensors> contents) {
   std::vector<std::string> bad;
   for (const Safetensors& content : contents)
@@ -40,8 +40,8 @@ std::string some_of(std::span<const std::string> all) {
   return cat(join(texts), all.size() > kMost ? cat(" and ", all.size() - kMost, " more") : "");
 }
 
-// Where the value of each original is, and what is left out. Throws unless each variable of the
-// graph is in the checkpoint, but for optional ones.
+// Finds where the value of each original is, and what is left out. Throws unless the checkpoint has
+// each variable of the graph, except optional ones.
 using Sources = std::map<const Node*, std::pair<const Safetensors*, const StoredTensor*>>;
 Sources find_sources(const Graph& graph, const std::string& directory,
                      std::span<const Safetensors> contents, const RestoreOptions& options,
@@ -73,7 +73,7 @@ Sources find_sources(const Graph& graph, const std::string& directory,
 
 TensorType type_of_whole(Variable variable) { return {variable.whole_shape(), variable.dtype()}; }
 
-// What each variable and each copy of it shall hold.
+// The value of each variable and each copy of it.
 std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
   std::vector<VariableBytes> values;
   for (std::size_t id = 0; id < graph.size(); ++id) {
@@ -91,7 +91,7 @@ std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
   return values;
 }
 
-// Takes out those that the graph has with another shape or type.
+// Takes out the tensors that the graph has with another shape or type.
 std::vector<std::string> take_out_unlike(Sources& sources) {
   std::vector<std::string> unlike;
   std::erase_if(sources, [&](const auto& source) {

@@ -58,7 +58,7 @@ bool has_larger_elements(const StoredTensor& a, const StoredTensor& b) {
   return size_of(a.dtype) > size_of(b.dtype);
 }
 
-// Those of tensors that are sorted by name.
+// Sets offsets of tensors that are sorted by name.
 void set_offsets(std::vector<StoredTensor>& tensors) {
   std::vector<StoredTensor*> in_order;
   in_order.reserve(tensors.size());

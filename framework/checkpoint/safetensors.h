@@ -23,7 +23,7 @@ std::string safetensors_name(DType dtype);
 // Throws InvalidArgument for another text.
 DType dtype_of_safetensors(std::string_view name);
 
-// [2,3]. Reading throws InvalidArgument for what is no shape, for more than 64 dimensions and for
+// [2,3]. Reading throws InvalidArgument if the value is no shape, has more than 64 dimensions, or
 // more elements than a Shape may have.
 Json shape_to_json(const Shape& shape);
 Shape shape_from_json(const Json& json);
@@ -38,14 +38,14 @@ struct StoredTensor {
 };
 
 // Lays out a file. Sorts `tensors` in the order in which their bytes must follow: larger elements
-// first, so that all are aligned, then by name. Sets begin and end, and returns what precedes the
-// values. The header lists the names sorted, and is padded so that the values begin at a multiple
-// of 8. Throws InvalidArgument for a name that is there twice or is "__metadata__", and for a
-// header of more than kMostJsonBytes.
+// first, so that all are aligned, then by name. Sets begin and end, and returns the bytes before
+// the values. The header lists the names sorted, and is padded so that the values begin at a
+// multiple of 8. Throws InvalidArgument if a name repeats or is "__metadata__", or if the header
+// has more than kMostJsonBytes.
 std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 
-// A file in memory, known to be sound.
+// A file in memory that is known to be sound.
 class Safetensors {
  public:
   // Throws IoError naming `file`, the byte, what was expected there and, past the header, the
@@ -56,7 +56,7 @@ class Safetensors {
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // Of one of tensors().
+  // The values of one of tensors().
   std::span<const std::byte> values(const StoredTensor& tensor) const {
     return std::span(bytes_).subspan(tensor.begin, tensor.bytes());
   }

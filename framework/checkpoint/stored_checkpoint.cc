@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-// NotFound is for what is no checkpoint at all.
+// Turns NotFound into IoError: NotFound means that there is no checkpoint at all.
 std::vector<std::byte> read_part(FileSystem& files, const std::string& path, std::uint64_t most) {
   try {
     return files.read(path, most);
@@ -40,7 +40,7 @@ Manifest read_manifest(FileSystem& files, const std::string& directory) {
 Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
                          const Manifest& manifest) {
   const std::string path = cat(directory, "/", name);
-  // What is a little longer is looked at, to name what is wrong with it.
+  // Reads a file that is a little too long, to name what is wrong with it.
   constexpr std::uint64_t kLonger = 1 << 20;
   const auto listed = manifest.files.find(name);
   const std::uint64_t size = listed == manifest.files.end() ? 0 : listed->second.bytes;

@@ -1,4 +1,4 @@
-// A checkpoint that is read without a session: to look at it, to compare it, to copy out of it.
+// Reads a checkpoint without a session: to look at it, to compare it, to copy out of it.
 #pragma once
 #include <span>
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace belfry {
 
-// What a checkpoint says of itself.
+// The manifest of a checkpoint, and where it is.
 struct CheckpointHead {
-  std::string directory;  // that was read, absolute: PATH or PATH.belfry-old
+  std::string directory;  // absolute: PATH or PATH.belfry-old
   bool is_old = false;    // PATH.belfry-old, as there is no PATH
   Manifest manifest;
 
-  // Whether the tensor is of a trainable variable: of model.safetensors.
+  // Whether the tensor belongs to a trainable variable, and so to model.safetensors.
   static bool is_trainable(const Manifest::Entry& entry);
 };
 
-// All of it, in memory, and known to be sound.
+// A whole checkpoint in memory, known to be sound.
 struct StoredCheckpoint {
   CheckpointHead head;
   Safetensors model, state;
 
-  // Of one of head.manifest.tensors.
+  // The values of one of head.manifest.tensors.
   std::span<const std::byte> values(const std::string& name) const;
 };
 
-// From the manifest alone. Both throw as restore_checkpoint() does (checkpoint.h): NotFound if
+// Reads the manifest alone. Both throw as restore_checkpoint() does (checkpoint.h): NotFound if
 // there is no checkpoint; IoError naming file, tensor and byte of a damaged or foreign one.
 CheckpointHead read_checkpoint_head(const std::string& path,
                                     FileSystem& files = local_file_system());

@@ -1,4 +1,4 @@
-// How a checkpoint is read that other processes may replace meanwhile.
+// Reads a checkpoint that other processes may replace meanwhile.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -11,17 +11,17 @@
 
 namespace belfry {
 
-// Of a checkpoint in `directory`. Both throw IoError for a file that it lacks.
+// The manifest of the checkpoint in `directory`. Both throw IoError if a file is missing.
 Manifest read_manifest(FileSystem& files, const std::string& directory);
-// The whole file `name`, which is as the manifest says.
+// The whole file `name`, checked against the manifest.
 Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
                          const Manifest& manifest);
 
-// Of the manifest of the checkpoint at `path`; none where it cannot be read.
+// Bytes of the manifest of the checkpoint at `path`; none if it cannot be read.
 std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path);
 
-// What read() makes of the checkpoint. If that fails because another process replaced it meanwhile,
-// of the new one.
+// Returns what read() makes of the checkpoint. If read() fails because another process replaced the
+// checkpoint meanwhile, it reads the new one.
 template <class F>
 auto read_settled(FileSystem& files, const std::string& path, const F& read) {
   constexpr int kMostTries = 10;
