@@ -18,7 +18,7 @@ TowerPart joined(const TowerPart& a, const TowerPart& b, bool adds) {
   return {a.tower, std::max(a.times, b.times), std::min(a.least, b.least)};
 }
 
-// In order of towers. A tower that is missing on one side has no part there.
+// Keeps the order of towers. A tower that is missing on one side has no part there.
 void join_parts(std::vector<TowerPart>& parts, const std::vector<TowerPart>& others, bool adds) {
   if (adds && !parts.empty() && !others.empty() && parts.back().tower < others.front().tower) {
     parts.insert(parts.end(), others.begin(), others.end());
@@ -37,7 +37,7 @@ void join_parts(std::vector<TowerPart>& parts, const std::vector<TowerPart>& oth
   parts = std::move(all);
 }
 
-// Adds `part` to `mix`: as a summand, or as something beside or applied to it.
+// Adds `part` to `mix`: as a summand, or as something beside it or applied to it.
 void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_by_side) {
   if (part.kind == GradientMix::kNone) return;
   if (mix.kind == GradientMix::kNone) {
@@ -56,7 +56,7 @@ void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_b
   }
 }
 
-// Whether each element of the result is made of those at its place.
+// Whether each element of the result comes from the elements at its place.
 bool keeps_places(const Op& op) {
   return op.alias || (op.split == WorkSplit::kElements && op.in_place != InPlace::kNo);
 }
@@ -114,7 +114,7 @@ const GradientFlow::Found& GradientFlow::of(Output tensor) {
   return *find(tensor);
 }
 
-// Null if it is not known yet.
+// Null if the tensor is not followed yet.
 const GradientFlow::Found* GradientFlow::find(const Output& tensor) const {
   if (tensor.node().id() < first_) return &kNoGradient;
   const int place = places_[static_cast<std::size_t>(tensor.node().id() - first_)];
@@ -123,7 +123,7 @@ const GradientFlow::Found* GradientFlow::find(const Output& tensor) const {
   return found.mix ? &found : nullptr;
 }
 
-// Whether there are some that have to be followed before the node.
+// Returns whether some inputs have to be followed before the node.
 bool GradientFlow::follow_inputs(const Node& node) {
   if (node.op().metadata) return false;
   const std::size_t before = open_.size();
@@ -165,16 +165,16 @@ void GradientFlow::start(const GradientTable& grads) {
   }
 }
 
-// Its inputs are known.
+// Follows a node whose inputs are known.
 void GradientFlow::follow(const Node& node) {
   std::vector<Found> outputs(node.outputs(), kNoGradient);
   if (node.op().collective) {
     follow_collective(node, outputs);
-  } else if (!node.op().metadata && &node.op() != &kPassOn) {  // that comes of other processes
+  } else if (!node.op().metadata && &node.op() != &kPassOn) {  // other processes give that
     const bool adds = &node.op() == &kAddN || &node.op() == &kAdd || &node.op() == &kScatterPieces;
     const bool lays_side_by_side = &node.op() == &kConcat;
     const std::size_t inputs = node.inputs().size();
-    // The pieces are made of its other inputs, too.
+    // The pieces come from its other inputs, too.
     const std::size_t first = &node.op() == &kAddPieces ? inputs - 1 : 0;
     Found all = combined(node, first, inputs, adds, lays_side_by_side);
     if (node.op().exchange) all.home = -1;  // the same for all towers

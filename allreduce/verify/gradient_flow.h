@@ -1,4 +1,4 @@
-// What the tensors of a graph are made of: which variable's gradients, of which towers.
+// Which variables' gradients, of which towers, the tensors of a graph are made of.
 #pragma once
 #include <deque>
 #include <memory>
@@ -8,16 +8,16 @@
 
 namespace belfry {
 
-// Of one tensor. Variables and towers are numbered as in the table.
+// The gradients in one tensor. Variables and towers are numbered as in the table.
 struct GradientMix {
   static constexpr int kNone = -1;   // no gradient
-  static constexpr int kMany = -2;   // of several, side by side or scaled by each other
+  static constexpr int kMany = -2;   // of several variables, side by side or scaled by each other
   static constexpr int kAdded = -3;  // the sum of gradients of `variable` and `other`
 
   int kind = kNone;  // one of these, or the variable
   int variable = kNone, other = kNone;
-  // How often the gradient of a tower is part of it: at most and, where other parts lie beside it,
-  // at least.
+  // How often the gradient of a tower is part of it: at most, and at least if other parts lie
+  // beside it.
   struct Part {
     int tower;
     int times, least;
@@ -25,35 +25,36 @@ struct GradientMix {
   std::vector<Part> parts = {};  // of the towers that have one, in order
   bool exact = true;  // elements of both kinds are there; otherwise `times` says only whether
 
-  // Of any tower.
+  // The part of any tower.
   Part of_tower(int tower) const;
   bool even() const;
   // The one tower whose gradient this is, or -1.
   int only_tower() const;
 };
 
-// Follows the gradients of a table into what is made of them: from a tensor that is asked for back
-// to them, and no further. Looks at no values. Shapes of gradients (Op::metadata) are no parts.
-// What joins gradients other than by adding or by laying them side by side counts as a scale.
+// Follows the gradients of a table into tensors that are made of them: from a tensor that is asked
+// for back to the gradients, and no further. Looks at no values. Shapes of gradients (Op::metadata)
+// are no parts. An op that joins gradients counts as a scale, unless it adds them or lays them side
+// by side.
 class GradientFlow {
  public:
   explicit GradientFlow(const GradientTable& grads);
 
-  // What a tensor is made of. Outputs of a collective are made of the same.
+  // The gradients that a tensor is made of. Equal outputs of a collective have equal ones.
   struct Found {
     std::shared_ptr<const GradientMix> mix;  // never null
     int home = -1;     // the tower beside whose gradient a collective has put it, or -1
-    bool even = true;  // of the mix
-    // Each tower's gradient is in it once or, if that is not exact, at all.
+    bool even = true;  // mix->even()
+    // Each tower's gradient is in it once; if the mix is not exact, at least once.
     bool whole = false;
   };
   const Found& of(Output tensor);
-  // The first variable of the table that has the very tensor as gradient that `v` has.
+  // The first variable of the table with the very tensor that `v` has as gradient.
   int alias(int v) const { return alias_[static_cast<std::size_t>(v)]; }
 
  private:
   void start(const GradientTable& grads);
-  // Of output 0 in found_; makes room for all outputs if there is none.
+  // The place of output 0 in found_; makes room for all outputs if there is none.
   std::size_t place_of(const Node& node);
   const Found* find(const Output& tensor) const;
   bool follow_inputs(const Node& node);
@@ -64,10 +65,10 @@ class GradientFlow {
   Found found(GradientMix mix) const;
 
   std::size_t towers_;
-  int first_;  // id of the first node that gives a gradient: those before have none
+  int first_;  // id of the first node that gives a gradient: nodes before have none
   std::vector<int> alias_;
   std::vector<int> places_;  // of nodes from `first_` on: place_of(), -1 while there is no room
-  // Of outputs; without a mix where it is not known yet. References stay valid while it grows.
+  // By output; without a mix until it is known. References stay valid while it grows.
   std::deque<Found> found_;
   std::vector<const Node*> open_;  // nodes that are being followed
 };

@@ -1,4 +1,4 @@
-// The gradients of all towers: what strategies combine.
+// The gradients of all towers, which strategies combine.
 #pragma once
 #include <span>
 #include <string>
@@ -21,7 +21,7 @@ class GradientTable {
   int variables() const { return static_cast<int>(rows_[0].size()); }
   const Gradient& at(int t, int v) const;
   const std::vector<Gradient>& row(int t) const;
-  // Of variable v on all towers, in their order.
+  // The gradients of variable v on all towers, in their order.
   std::vector<Output> values(int v) const;
   // Where tower t computes: the device of its first gradient that asks for one.
   const DeviceSpec& device(int t) const;
@@ -29,13 +29,13 @@ class GradientTable {
   Graph& graph() const { return rows_[0][0].value.graph(); }
 
   // The same variables and devices with other values[t][v], e.g. combined ones. Throws
-  // InvalidArgument if these differ from the table's in number, shape or dtype.
+  // InvalidArgument if the values differ from the table's in number, shape or dtype.
   GradientTable with(const std::vector<std::vector<Output>>& values) const;
   // Some of its variables, in the order of `which`, on the same devices.
   GradientTable columns(std::span<const int> which) const;
 
-  // Where variable v stands in the table that columns() took it from, or here; and how many
-  // variables there are. Strategies that take turns on devices go by these.
+  // The place of variable v in the table that columns() took it from, or here; and the number of
+  // variables there. Strategies that take turns on devices use these.
   int number(int v) const { return numbers_.at(static_cast<std::size_t>(v)); }
   int numbers() const { return total_; }
 
@@ -46,17 +46,17 @@ class GradientTable {
   int total_ = 0;
 };
 
-// Gradients and their variables apart, [t][v] each.
+// Gradients and their variables, [t][v] each.
 struct SplitGradients {
   std::vector<std::vector<Output>> gradients;
   std::vector<std::vector<Variable>> variables;
 };
 
-// tensorpack's split_grad_list: rows[t][v] apart. Rows may be of any length.
+// tensorpack's split_grad_list: splits rows[t][v]. Rows may be of any length.
 SplitGradients split_grad_list(std::span<const std::vector<Gradient>> rows);
 
-// tensorpack's merge_grad_list: pairs again. As there, what only one of the two lists has is left
-// out; that is warned of.
+// tensorpack's merge_grad_list: makes pairs again. As there, a value that only one of the two lists
+// has is left out; a warning says so.
 std::vector<std::vector<Gradient>> merge_grad_list(
     std::span<const std::vector<Output>> gradients,
     std::span<const std::vector<Variable>> variables);

@@ -18,7 +18,7 @@ std::string named(const Gradient& g) {
   return TensorText(g.value.name(), g.value.type(), g.value.node().origin().site);
 }
 
-// A gradient that is the same whatever the tower: a constant, or zeros or ones of some shape.
+// Whether a gradient is the same in all towers: a constant, or zeros or ones of some shape.
 bool is_fixed(Output value) { return value.node().op().metadata || value.node().inputs().empty(); }
 
 // The tower that computes a gradient, or -1 if its names do not say.
@@ -42,7 +42,7 @@ void verify_row(const std::vector<Gradient>& row, std::size_t t) {
   }
 }
 
-// Of one variable, on all towers.
+// Verifies the gradients of one variable on all towers.
 void verify_column(const std::vector<Gradient>& column) {
   std::unordered_set<const Node*> variables;
   for (const Gradient& g : column)
@@ -78,7 +78,7 @@ std::string result_of(const Gradient& combined, int t) {
              combined.value.node().describe(), ",");
 }
 
-// Of variable v, for tower t: each tower's gradient once.
+// Whether the result of variable v for tower t has each tower's gradient once.
 bool is_sum(const GradientFlow::Found& found, int v, int t) {
   const int kind = found.mix->kind;
   return (kind == GradientMix::kMany || kind == v) && (found.home < 0 || found.home == t) &&
@@ -90,7 +90,7 @@ class Results {
   Results(const GradientTable& grads, const GradientTable& combined)
       : grads_(grads), combined_(combined) {}
 
-  // What strategies made from node `first` on.
+  // Verifies what strategies made from node `first` on.
   void verify(std::size_t first) const {
     GradientFlow flow(grads_);
     verify_collectives(flow, first);
@@ -101,7 +101,7 @@ class Results {
  private:
   std::string result(int t, int v) const { return result_of(combined_.at(t, v), t); }
 
-  // Each tensor of one is one variable's, and its participants are in order.
+  // In a collective, each tensor belongs to one variable, and participants are in order.
   void verify_collectives(GradientFlow& flow, std::size_t first) const {
     const Graph& graph = grads_.graph();
     for (std::size_t id = first; id < graph.size(); ++id) {
@@ -141,7 +141,7 @@ class Results {
 
   void verify_mix(GradientFlow& flow, int t, int v) const {
     const Shape& shape = grads_.at(t, v).value.shape();
-    if (shape.is_fully_known() && shape.elements() == 0) return;  // there is nothing to add
+    if (shape.is_fully_known() && shape.elements() == 0) return;  // nothing to add
     const GradientFlow::Found found = flow.of(combined_.at(t, v).value);
     if (is_sum(found, flow.alias(v), t)) return;
     const GradientMix& mix = *found.mix;
@@ -237,7 +237,7 @@ void verify_fresh(const GradientTable& grads) {
   for (const CombinedGradient& before : grads.graph().combined_gradients()) {
     const auto found = numbers.find(&before.variables[0].node());
     if (found == numbers.end() || before.results != grads.values(found->second)) continue;
-    if (before.results == before.gradients) continue;  // of no elements: there was nothing to add
+    if (before.results == before.gradients) continue;  // no elements, so nothing was added
     const Gradient& g = grads.at(0, found->second);
     throw InvalidArgument(cat("the gradients of variable ", named(g), ", ",
                               g.value.node().describe(),

@@ -1,5 +1,5 @@
-// The verifier at graph build: what strategies are given and what they make of it. What it cannot
-// see before shapes, feeds and fetches are known, compile() checks (framework/passes/verify.cc).
+// The verifier at graph build: checks what strategies are given and what they make. When shapes,
+// feeds and fetches are known, compile() checks the rest (framework/passes/verify.cc).
 #pragma once
 #include <vector>
 
@@ -7,10 +7,10 @@
 
 namespace belfry {
 
-// Whether one could stand for the other; dimensions may be unknown until a plan is compiled.
+// Whether one tensor could stand for the other; dimensions may be unknown until a plan is compiled.
 bool same_type(Output a, Output b);
 
-// Rows that agree among themselves (GradientTable checks that) must also stand for towers. Throws
+// Rows agree among themselves, as GradientTable checks; they must also stand for towers. Throws
 // InvalidArgument naming the variable and the lines if
 // * a row has two gradients of one variable, or one of another shape than its variable;
 // * two towers have the same tensor as gradient, unless it is a constant;
@@ -20,17 +20,18 @@ bool same_type(Output a, Output b);
 void verify_rows(const std::vector<std::vector<Gradient>>& rows,
                  const std::vector<DeviceSpec>& devices);
 
-// values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable and the
-// lines. It does so if a tower or variable is missing or one too many, or if a value is empty, of
-// another graph, shape or dtype.
+// Checks that values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable
+// and the lines if a tower or variable is missing or one too many. Throws it, too, if a value is
+// empty, or of another graph, shape or dtype.
 void verify_layout(const std::vector<std::vector<Gradient>>& rows,
                    const std::vector<std::vector<Output>>& values);
 
-// No table is combined again: it would count every tower K times. Throws InvalidArgument naming the
-// variable and the lines if its gradients are what a strategy combined for the same variables.
+// Refuses to combine a table again, which would count every tower K times. Throws InvalidArgument
+// naming the variable and the lines if a strategy has combined these gradients for the same
+// variables.
 void verify_fresh(const GradientTable& grads);
 
-// Means are of floating types; throws InvalidArgument naming the variable and its line.
+// Means need floating types; throws InvalidArgument naming the variable and its line.
 void verify_mean(const GradientTable& grads);
 
 // The combined gradients values[t][v], as a table, which nodes from number `first` on compute;
@@ -43,8 +44,8 @@ void verify_mean(const GradientTable& grads);
 GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values,
                        std::size_t first);
 
-// Notes in the graph which of the `results` are combined gradients of `grads`; the others may be
-// anything. For what is combined in other tensors than gradients, such as packed ones.
+// Notes in the graph which `results` are combined gradients of `grads`; others may be anything. For
+// strategies that combine other tensors than gradients, such as packed ones.
 void note_sums(const GradientTable& grads, const GradientTable& results);
 
 }  // namespace belfry
