@@ -33,7 +33,7 @@ std::string line(const Prediction& prediction, std::size_t width) {
              prediction.canonical ? "" : " (not canonical)", "\n");
 }
 
-// Whether buckets of another size make another plan.
+// Predicts, and returns whether buckets of another size make another plan.
 bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceSpec>& devices,
              const MachineDescription& machine, const ChoiceOptions& options,
              Prediction& prediction) {
@@ -75,7 +75,7 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
     int& count = options.device_count[device.type->str()];
     count = std::max(count, *device.index + 1);
   }
-  // Without links they share a memory: logical GPUs of one.
+  // Without links the devices share a memory: they are logical GPUs of one GPU.
   if (machine.links.empty() && options.device_count.contains("GPU"))
     options.logical_gpus = options.device_count["GPU"];
   Session session(graph, options);
@@ -90,7 +90,7 @@ StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
   const auto towers = static_cast<int>(devices.size());
   StrategyChoice choice;
   for (const std::string& name : strategies) {
-    bool alike = false;  // buckets of all sizes
+    bool alike = false;  // buckets of all sizes make one plan
     for (const double bucket_mb : options.buckets) {
       if (alike && bucket_mb > 0) continue;
       Prediction& prediction = choice.predictions.emplace_back(Prediction{name, bucket_mb});

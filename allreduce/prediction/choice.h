@@ -1,4 +1,4 @@
-// The choice that `auto` stands for: strategies predicted for given tensors on a given machine.
+// The choice that `auto` makes: predicts strategies for given tensors on a given machine.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace belfry {
 
-// Seconds that a strategy takes to combine gradients of these types, one set per device, and to put
-// the results in their places: assign(g[t], sum[t]). So what fuses with the writes of a step is
-// priced as it runs there. Plans for devices that need not exist. Throws what the strategy and the
-// planner throw, and NotFound for devices that the machine lacks.
+// Seconds that a strategy takes to combine gradients of these types, one set per device, and to
+// write the results: assign(g[t], sum[t]). So a sum that fuses with the writes of a step is priced
+// as it runs there. The devices need not exist. Throws what the strategy and the planner throw, and
+// NotFound for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
                          Reduction reduction = Reduction::kMean,
@@ -27,36 +27,36 @@ struct Prediction {
   double bucket_mb = 0;    // of bucketed(); 0: none
   bool canonical = false;  // for this number of devices
   double seconds = 0;
-  std::string refusal;  // why it cannot serve; then there are no seconds
+  std::string refusal;  // why it cannot serve; `seconds` is then not set
 };
 
 // "collective, 4 MiB": a strategy, and its buckets unless there are none.
 std::string describe_strategy(std::string_view strategy, double bucket_mb);
 
 struct StrategyChoice {
-  std::vector<Prediction> predictions;  // fastest first, then those that are left out
+  std::vector<Prediction> predictions;  // fastest first, then the refused ones
   const Prediction& best() const { return predictions.front(); }
   // The predictions and the reason, for people: lines.
   std::string str() const;
 };
 
 struct ChoiceOptions {
-  // Also those whose sums depend on more than the order of devices: the fastest may then give other
-  // bits than the rest.
+  // Whether to take strategies whose sums depend on more than the order of devices. The fastest may
+  // then give other bits than the rest.
   bool any = false;
   Reduction reduction = Reduction::kMean;
   PlanExtent extent = PlanExtent::kPartOfStep;
-  // Sizes in MiB to try with each strategy, at least one; 0: no buckets. Of a strategy without a
-  // node for a whole bucket just the first size above 0 is tried: it builds the same with others.
+  // Sizes in MiB to try with each strategy, at least one; 0: no buckets. A strategy without a node
+  // for a whole bucket builds the same for all sizes, so only the first size above 0 is tried.
   std::vector<double> buckets = {0};
-  // What is predicted for a name and a size of buckets; by default the strategy of that name, in
-  // bucketed() unless the size is 0.
+  // Makes the strategy to predict for a name and a bucket size. By default it is the strategy of
+  // that name, in bucketed() unless the size is 0.
   std::function<std::unique_ptr<Strategy>(const std::string&, double bucket_mb)> make = {};
 };
 
 // Predicts each of `strategies` that is canonical for these devices, or all, with each bucket size.
-// Buckets are predicted as if all gradients were there. Of equal ones the first is best. Throws
-// InvalidArgument with all refusals if none can serve.
+// Predicts buckets as if all gradients were there. If predictions are equal, the first is best.
+// Throws InvalidArgument with all refusals if none can serve.
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                const std::vector<TensorType>& gradients,
                                const std::vector<DeviceSpec>& devices,

@@ -19,18 +19,18 @@
 namespace belfry {
 namespace {
 
-// One launch to be simulated.
+// One launch of the simulation.
 struct Job {
   int executor = 0;
   std::vector<int> deps = {};
   double fixed = 0;     // seconds
-  double bytes = 0;     // after those, at a rate
-  double rate = 0;      // bytes per second; 0: that of the memory that all workers share
+  double bytes = 0;     // moved after that, at `rate`
+  double rate = 0;      // bytes per second; 0: the rate of the memory that all workers share
   bool shared = false;  // idle workers help
   bool done = false;
 };
 
-// What runs jobs one after another: a worker, a device, a link.
+// Runs jobs one after another: a worker, a device, a link.
 struct Executor {
   std::vector<int> jobs = {};
   std::size_t next = 0;
@@ -69,7 +69,7 @@ class PlanJobs {
     return std::max<std::int64_t>(1, bytes);
   }
 
-  // Workers, or on a machine without them one executor per strand.
+  // The number of workers, or on a machine without them one executor per strand.
   int count_executors(int devices) const {
     if (machine_.workers == 0) return static_cast<int>(plan_.strands.size());
     const int most = std::min(machine_.workers, devices * plan_.shards_per_device);
@@ -77,7 +77,7 @@ class PlanJobs {
                                              : workers_for(plan_, most);
   }
 
-  // As a step deals its strands to workers.
+  // Deals strands to workers as a step does.
   void make_executors(int devices) {
     const bool has_workers = machine_.workers > 0;
     const int count = count_executors(devices);
@@ -100,7 +100,8 @@ class PlanJobs {
     jobs.push_back(std::move(job));
   }
 
-  // Of a launch that does something: those which only wait are part of MachineDescription::run_us.
+  // Prices a launch that does something. Launches that only wait are part of
+  // MachineDescription::run_us.
   void price(LaunchIndex l, Job& job) {
     const Launch& launch = plan_.launches[l];
     const PlanNode& node = plan_.node(launch.node);
@@ -130,7 +131,7 @@ class PlanJobs {
                         names_[at(node.device())].short_str());
   }
 
-  // What reading takes more because other workers wrote it.
+  // Seconds that reading takes longer because other workers wrote the bytes.
   double fetching_seconds(LaunchIndex l) const {
     const double longer = 1 / bandwidth_.other_gbps - 1 / bandwidth_.one_gbps;
     return from_others_[l] * std::max(0.0, longer) * 1e-9;
@@ -143,7 +144,7 @@ class PlanJobs {
     };
     add(n);
     if (!plan_.node(n).rank()) return found;
-    // A rank waits for what all of them wait for; they stand behind each other.
+    // A rank waits for all that any rank waits for. The ranks' nodes stand behind each other.
     for (NodeIndex other = n; --other && is_rank_of(other, n);) add(other);
     for (NodeIndex other = n; ++other < plan_.nodes.next() && is_rank_of(other, n);) add(other);
     return found;
@@ -153,7 +154,7 @@ class PlanJobs {
     return plan_.node(other).rank() && plan_.node(other).node == plan_.node(n).node;
   }
 
-  // Bytes read, and those written as what they cost beside them.
+  // Bytes read, and bytes written at their cost beside reads.
   double touched(NodeIndex n) const {
     const PlanNode& node = plan_.node(n);
     const bool part = node.op == &kSlice || node.op == &kSplit;  // reads what it writes
@@ -180,7 +181,7 @@ class PlanJobs {
     return total;
   }
 
-  // By input: it is a variable that the launch writes and does not read for that.
+  // By input: whether it is a variable that the launch writes and does not read for that.
   static std::vector<char> assigned(const PlanNode& node) {
     std::vector<char> inputs(node.inputs.size());
     if (node.op == &kAssign) inputs[0] = true;
@@ -191,7 +192,7 @@ class PlanJobs {
     return inputs;
   }
 
-  // What goes from one memory to another.
+  // Prices tensors that go from one memory to another.
   void cross(const PlanNode& node, Job& job) {
     const int there = node.inputs.empty() ? node.device() : plan_.device(node.inputs[0]);
     if (node.op == &kCopy && there != node.device()) {
@@ -214,14 +215,15 @@ class PlanJobs {
     job.rate = link.gbps * 1e9;
   }
 
-  // Reduce-scatter by fragments, then gather: twice the slowest device's, or bus's, transfers, and
-  // the sums between. Of a rank: that of all ranks, in which it takes part.
+  // Seconds of a reduce-scatter by fragments, then a gather: twice the transfers of the slowest
+  // device or bus, and the sums between. A rank costs the exchange of all ranks, in which it takes
+  // part.
   double exchange_seconds(const PlanNode& node) const {
     std::set<int> members;
     for (const int device : node.rank() ? node.rank()->devices : node.devices)
       members.insert(index(device));
     const auto participants = static_cast<double>(members.size());
-    double bytes = 0;  // of all participants' tensors
+    double bytes = 0;  // tensors of all participants
     for (const TensorType& type : node.types) bytes += static_cast<double>(type.bytes());
     const double fragment = bytes / node.participants() / participants;
     std::map<std::string, double> busy;  // seconds of each direction of a link, or of a bus
@@ -252,17 +254,17 @@ class PlanJobs {
   const MachineDescription& machine_;
   PlanExtent extent_;
   NodeLists deps_;
-  std::vector<int> index_;  // of the machine's device, or -1, by the session's
+  std::vector<int> index_;  // session's device -> machine's device, or -1
   std::vector<DeviceSpec> names_;
   Bandwidth bandwidth_;
   Indexed<Strand, int> executor_of_strand_;
-  bool on_several_ = false;              // workers, which help each other
+  bool on_several_ = false;              // there are several workers, which help each other
   Indexed<Launch, double> from_others_;  // bytes_from_other_workers(), if they cost more
   std::map<NodeIndex, int> job_of_;
   std::map<std::string, int> named_;
 };
 
-// Goes from the end of one phase of a job to the end of the next.
+// Advances from the end of one phase of a job to the end of the next.
 class Simulation {
  public:
   Simulation(PlanJobs& plan, int workers)
@@ -293,7 +295,7 @@ class Simulation {
   }
 
  private:
-  // Starts what can start; false if nothing runs then.
+  // Starts all jobs that can start; false if nothing runs then.
   bool start() {
     bool any = false;
     for (Executor& executor : executors_) {
@@ -310,7 +312,7 @@ class Simulation {
     return any;
   }
 
-  // How many workers move bytes, and how many of them help with the first launch that is shared.
+  // Sets how many workers move bytes, and how many of them help with the first shared launch.
   void set_speeds() {
     int busy = 0, idle = 0;
     shared_ = -1;

@@ -1,4 +1,4 @@
-// What moving and adding bytes costs on a machine: measured, or described in a file.
+// The cost of moving and adding bytes on a machine: measured, or described in a file.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// Between two devices, the same in both directions. gbps counts 1e9 bytes per second.
+// A link between two devices, the same in both directions. gbps counts 1e9 bytes per second.
 struct Link {
   double latency_us = 0;
   double gbps = 0;
@@ -18,10 +18,10 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// How fast kernels read memory when all that a step touches is `bytes` large, in 1e9 bytes per
-// second: one worker alone, and all workers together. A byte written takes as long as `write` bytes
-// read, or as `rewrite` if it was read by the same launch. `other_gbps` is how fast one worker
-// reads what another wrote last, which may still lie in the cache of that one; 0: as its own.
+// How fast kernels read memory if a step touches `bytes` in all, in 1e9 bytes per second: one
+// worker alone, and all workers together. A byte written takes as long as `write` bytes read, or as
+// `rewrite` if the same launch has read it. `other_gbps` is how fast one worker reads what another
+// wrote last, which may lie in the other's cache; 0: as its own.
 struct Bandwidth {
   std::int64_t bytes = 0;
   double one_gbps = 0, all_gbps = 0, other_gbps = 0;
@@ -31,9 +31,9 @@ struct Bandwidth {
 
 struct MachineDescription {
   std::vector<DeviceSpec> devices;  // full names
-  // Threads that share out the devices' work, or 0: each device works by itself.
+  // Threads that share the devices' work; 0: each device works by itself.
   int workers = 0;
-  double run_us = 0;                 // of a step, whatever it holds
+  double run_us = 0;                 // of a step, whatever its plan
   double wake_us = 0;                // more, if it is the only one to wake the workers for
   double launch_us = 0;              // of a kernel
   double wait_us = 0;                // of a launch that waits for one of another worker or device
@@ -42,13 +42,14 @@ struct MachineDescription {
   // [i][j]: between devices i and j; i == j is not used. Empty: all devices share one memory.
   std::vector<std::vector<Link>> links;
 
-  // Interpolated in the logarithm of `bytes`; beyond the ends, that of the end.
+  // Interpolates in the logarithm of `bytes`. Beyond the ends it returns the entry at the end.
   Bandwidth bandwidth_at(std::int64_t bytes) const;
   bool has(const DeviceSpec& device) const;
-  // Throws NotFound naming the devices that there are.
+  // Throws NotFound naming the machine's devices.
   int index_of(const DeviceSpec& device) const;
-  // The machine's devices that a run's stand for: the same, if it has them all, else as many of its
-  // first, of the type of the very first. Throws InvalidArgument if it has fewer.
+  // The machine's devices that stand for those of a run. If it has them all, they are the same.
+  // Else they are its first ones of the type of the very first. Throws InvalidArgument if there are
+  // too few.
   std::vector<DeviceSpec> devices_for(const std::vector<DeviceSpec>& run) const;
   bool operator==(const MachineDescription&) const = default;
 };

@@ -1,4 +1,4 @@
-// Gradients without a model, for predicting and timing what combines them.
+// Gradients without a model, to predict or time a strategy.
 #pragma once
 #include <vector>
 
@@ -6,8 +6,8 @@
 
 namespace belfry {
 
-// Rows of a GradientTable: on each device a replica of one variable per type, zeros at first, which
-// is its own gradient.
+// Rows of a GradientTable. Each device has a replica of one variable per type, zeros at first, and
+// each variable is its own gradient.
 std::vector<std::vector<Gradient>> tower_buffers(Graph& graph, const std::vector<TensorType>& types,
                                                  const std::vector<DeviceSpec>& devices);
 
