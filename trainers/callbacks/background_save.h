@@ -10,24 +10,24 @@ namespace belfry {
 
 class Trainer;
 
-// One save at a time. All that saves a run as it goes does it through this.
+// Saves a training run one save at a time. All saves during a run use it.
 class BackgroundSave {
  public:
   using Write = std::function<void(const CheckpointSnapshot&)>;
 
   BackgroundSave() = default;
-  // What was begun is written all the same, also where training ends with an exception.
+  // A save that was begun is written, even if training ends with an exception.
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
   // Copies the state between two steps, as snapshot_training() does with `more`, and has `write`
-  // write it on a thread. What was begun before has to be settled. Throws as snapshot_training().
+  // write it on a thread. Settle an earlier save first. Throws as snapshot_training().
   void begin(Trainer& trainer, const Json& more, Write write);
-  // Whether there is something to settle that does not have to be waited for.
+  // Whether a save can be settled without waiting.
   bool is_written() const;
-  // Waits for what was begun since the last call, and throws what `write` threw. Returns whether
-  // there was anything.
+  // Waits for the save that was begun since the last call, and throws what `write` threw. Returns
+  // whether there was one.
   bool settle();
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kValidation = "validation_";
 
-// Those that the model and the evaluation have.
+// The metrics of the model and of the evaluation.
 std::vector<std::string> known_metrics(const Trainer& trainer) {
   std::vector<std::string> names;
   for (const NamedValue& metric : trainer.step_metrics()) names.push_back(metric.name);

@@ -11,7 +11,7 @@ namespace belfry {
 
 struct EarlyStopOptions {
   std::string metric = "validation_loss";
-  bool highest = false;  // is best; else the lowest
+  bool highest = false;  // the highest value is best; else the lowest
   int patience = 1;      // evaluations without a better one that end the training
   // A value is better if it lies beyond the best one so far by more than this.
   double least_improvement = 0;
@@ -19,17 +19,17 @@ struct EarlyStopOptions {
   std::string str() const;  // as parse_early_stop() reads it
 };
 
-// Of "METRIC:min:PATIENCE" or "METRIC:max:PATIENCE", and perhaps ":LEAST". Throws InvalidArgument
-// naming the part that cannot be.
+// Reads "METRIC:min:PATIENCE" or "METRIC:max:PATIENCE", with ":LEAST" or without. Throws
+// InvalidArgument naming the part that is wrong.
 EarlyStopOptions parse_early_stop(std::string_view text);
 
-// Looks at a metric of the evaluation after each evaluation, at any other after each epoch: so it
-// stands behind the callback that sets it. NaN is no better than anything. Says in a line why it
-// ends the training.
+// Looks at a metric of the evaluation after each evaluation, at any other after each epoch. So it
+// stands behind the callback that sets the metric. NaN is no better than anything. A line says why
+// it ends the training.
 //
 // The state: the best value, its step, how many evaluations have followed, and the step of the
-// last. An evaluation that a resumed run repeats does not count twice; a run that ended so ends
-// again before its first step.
+// last. An evaluation that a resumed run repeats does not count twice. A resumed run of an ended
+// training ends again before its first step.
 class EarlyStop final : public Callback {
  public:
   // Throws InvalidArgument for a patience below 1 and a negative least improvement.

@@ -47,7 +47,7 @@ void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) {
 
 void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
   if ((evaluated_ && info.step == evaluated_at_) || trainer.interrupted()) return;
-  // Nothing was left to train: the epoch before ended here.
+  // If nothing was left to train, the epoch before ended here.
   StepInfo last = info;
   if (trainer.position().samples == 0 && last.epoch > 0) --last.epoch;
   evaluate(trainer, last);

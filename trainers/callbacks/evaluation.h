@@ -13,9 +13,9 @@ class Evaluator;
 
 // Evaluates the test data after each epoch, and after a last epoch that was cut short, unless a
 // signal cut it. It sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
-// prints a line; before it, how many samples have been tested, whenever that is due. A run that
-// goes on from the end of an epoch first does the evaluation that was due there. Without test data
-// it does nothing.
+// prints a line. Meanwhile it shows how many samples have been tested, whenever that is due. A run
+// that goes on from the end of an epoch first does the evaluation that was due there. Without test
+// data it does nothing.
 class Evaluation final : public Callback {
  public:
   explicit Evaluation(Console& console);
@@ -33,10 +33,10 @@ class Evaluation final : public Callback {
 
   Console& console_;
   std::unique_ptr<Evaluator> evaluator_;
-  std::int64_t evaluated_at_ = 0;  // steps
+  std::int64_t evaluated_at_ = 0;  // steps of all runs
   bool evaluated_ = false;         // by this run
-  bool knows_ = false;             // evaluated_at_ is of the run that this one goes on from
-  bool is_due_ = false;            // before the first step of this run
+  bool knows_ = false;             // evaluated_at_ comes from the run that this one goes on from
+  bool is_due_ = false;            // due before the first step of this run
 };
 
 }  // namespace belfry

@@ -47,7 +47,7 @@ Evaluator::Shot Evaluator::prepare(Session& session, std::size_t predictors,
   return shot;
 }
 
-// Runs the predictors on samples from `first` on; adds what each gives.
+// Runs the predictors on samples from `first` on, and adds their results to `values`.
 void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
   const std::size_t fields = shot.inputs.size() / shot.predictors;
   for (std::size_t p = 0; p < shot.predictors; ++p)
@@ -65,7 +65,7 @@ bool Evaluator::takes(std::size_t process, const EvaluationPlan::Run& run,
   return run.is_divided || block % place_.size == static_cast<std::int64_t>(process);
 }
 
-// Of each block that is divided the part of this process's predictors; of the others some.
+// Takes this process's part of each divided block, and some of the other blocks.
 Evaluator::Values Evaluator::take_own(const std::function<void(std::int64_t)>& on_samples) {
   Values values;
   for (std::size_t r = 0; r < shots_.size(); ++r) {
@@ -81,7 +81,7 @@ Evaluator::Values Evaluator::take_own(const std::function<void(std::int64_t)>& o
   return values;
 }
 
-// By process.
+// The values of all processes, by rank.
 std::vector<Evaluator::Values> Evaluator::of_all(const Values& own) const {
   if (place_.size == 1) return {own};
   std::vector<Values> all;
@@ -101,7 +101,7 @@ std::vector<NamedValue> Evaluator::run(const std::function<void(std::int64_t)>& 
   for (std::size_t r = 0; r < shots_.size(); ++r) {
     const EvaluationPlan::Run& run = batches_.runs()[r];
     for (std::int64_t b = 0; b < run.blocks; ++b) {
-      Values block;  // of all predictors, in their order
+      Values block;  // values of all predictors, in their order
       for (std::size_t p = 0; p < all.size(); ++p) {
         if (!takes(p, run, b)) continue;
         const std::size_t count = shots_[r].predictors * means.size();

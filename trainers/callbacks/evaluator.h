@@ -15,7 +15,7 @@
 namespace belfry {
 
 // Compiles predictors, which are equal but for their devices, for `batch` samples each. Feeds: the
-// inputs of each in order; fetches: the loss and metrics of each.
+// inputs of each in order. Fetches: the loss and metrics of each.
 CompiledStep& prepare_predictors(Session& session, std::span<const TowerRecord> predictors,
                                  std::int64_t batch);
 
@@ -23,9 +23,9 @@ class Evaluator {
  public:
   struct Options {
     std::int64_t global_batch;       // the most samples at once, on all devices
-    std::int64_t shards;             // of it, as the session has them
+    std::int64_t shards;             // of the global batch, as the session has them
     std::int64_t towers;             // of all processes
-    Processes* processes = nullptr;  // which share the work; null: there is one
+    Processes* processes = nullptr;  // processes that share the work; null: there is one
     int data_workers = 1;            // threads that gather a batch
   };
 
@@ -36,9 +36,9 @@ class Evaluator {
   // The loss and each metric of the predictors, in their order: means over all samples, each taken
   // exactly once. Blocks count by their numbers of samples. All processes call it, take parts of
   // the samples, and return the same. P processes of K predictors give the bits of one process of P
-  // * K; for numbers of predictors and shards that are powers of two, the bits do not depend on the
-  // number of predictors. Calls `on_samples`, if there is one, with how many have been taken by
-  // all, again and again.
+  // * K. For numbers of predictors and shards that are powers of two, the bits do not depend on the
+  // number of predictors. Again and again it calls `on_samples`, if there is one, with how many
+  // samples all processes have taken.
   std::vector<NamedValue> run(const std::function<void(std::int64_t)>& on_samples = {});
 
  private:
@@ -51,7 +51,7 @@ class Evaluator {
     std::vector<std::byte*> memory;  // of inputs
   };
 
-  // Values of predictors, those of each for loss and metrics, block by block.
+  // Block by block, for each predictor its loss and metrics.
   using Values = std::vector<double>;
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;

@@ -12,13 +12,13 @@
 namespace belfry {
 namespace {
 
-constexpr int kNoRank = std::numeric_limits<int>::max();  // is as high
+constexpr int kNoRank = std::numeric_limits<int>::max();  // higher than any rank
 
 std::string metric_text(const NamedValue& metric) {
   return cat("  ", metric.name, " ", significant(metric.value));
 }
 
-// The parts below this rank.
+// The text of the parts below this rank.
 std::string visible_text(std::span<const Progress::Part> parts, int rank) {
   std::string text;
   for (const Progress::Part& part : parts)
@@ -26,7 +26,7 @@ std::string visible_text(std::span<const Progress::Part> parts, int rank) {
   return text;
 }
 
-// Of the parts below `rank`; 0 if that leaves the most important one.
+// The highest rank of the parts below `rank`; 0 if only the most important one is left.
 int highest_rank(std::span<const Progress::Part> parts, int rank) {
   int highest = 0;
   for (const Progress::Part& part : parts)
@@ -56,7 +56,7 @@ void Progress::after_step(Trainer& trainer, const StepInfo& info) {
   epoch_ = info.epoch;
   ended_ = info.seconds;
   const bool first = first_step_ < 0;
-  // The first allocates, so that its speed is not typical.
+  // The first step allocates, so its speed is not typical.
   if (first) {
     first_step_ = info.step;
     first_ended_ = ended_;

@@ -10,18 +10,18 @@
 
 namespace belfry {
 
-// Shows steps, loss, metrics, speed (of tokens, too, where samples have some), and the time that is
-// left. On a terminal: one line that
-// updates itself and gives up details until it fits the terminal's width. Elsewhere: a line for the
-// first step and for the end of each epoch. And in between whenever one is due (Console::due).
+// Shows steps, loss, metrics, speed (of tokens, too, if samples have some), and the time that is
+// left. On a terminal it is one line that updates itself and leaves out details to fit the width.
+// Elsewhere there is a line for the first step, for the end of each epoch, and in between whenever
+// one is due (Console::due).
 //
-// The speed is that of the steps since the last line, without what happens between steps. The time
-// left is that until the last step of the run, if the rest goes on as the run has gone since the
-// end of its first step, with evaluations, checkpoints and other callbacks.
+// The speed is over the steps since the last line, without what happens between steps. The time
+// left is until the last step of the run. It assumes that the rest goes on as the run has gone
+// since the end of its first step, with evaluations, checkpoints and other callbacks.
 class Progress final : public Callback {
  public:
-  // `peak`: multiplications and additions per second that the devices of this process do at most;
-  // if it is known, the line has the share of it that training reaches.
+  // `peak`: the most multiplications and additions per second of this process's devices. If it is
+  // known, the line has the share of it that training reaches.
   explicit Progress(Console& console, std::optional<double> peak = {})
       : console_(console), peak_(peak) {}
   void setup(Trainer& trainer) override;
@@ -29,7 +29,7 @@ class Progress final : public Callback {
   void after_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
 
-  // Of the line. Those of the highest rank give way first.
+  // A part of the line. Parts of the highest rank give way first.
   struct Part {
     std::string text;
     int rank;
@@ -43,13 +43,13 @@ class Progress final : public Callback {
   std::optional<double> peak_;
   double flops_ = 0;  // of a step
   std::int64_t total_steps_ = 0;
-  std::int64_t first_step_ = -1, done_ = 0;  // of this run; complete ones of all runs
+  std::int64_t first_step_ = -1, done_ = 0;  // of this run; complete steps of all runs
   int epoch_ = 0;                            // of the last step
   // Seconds since training began.
-  double began_ = 0, ended_ = 0;  // the last step
-  double first_ended_ = 0;        // the first step
+  double began_ = 0, ended_ = 0;  // of the last step
+  double first_ended_ = 0;        // of the first step
   std::int64_t shown_step_ = -1;
-  // Of the steps since the last line.
+  // The steps since the last line.
   std::int64_t rate_steps_ = 0;
   double rate_seconds_ = 0;
   // Parts from this rank on are hidden, until the width changes, so that the status line is steady.

@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// Of all runs; 0 if the checkpoint does not say.
+// The steps of all runs; 0 if the checkpoint does not say.
 std::int64_t steps_in(const CheckpointInfo& info) try {
   return position_in(info).steps;
 } catch (const IoError&) {
@@ -103,7 +103,7 @@ void SaveCheckpoint::after_evaluation(Trainer& trainer, const StepInfo&) {
   if (!waits_ || std::exchange(is_tested_, true)) return;
   const bool good = std::isfinite(trainer.metric("validation_loss"));
   if (!good && replaced_) return put_back(trainer);
-  if (!good) {  // noted, so that it may be replaced
+  if (!good) {  // noted, so that another save may replace it
     save_training(trainer, saved_path_, overwrite_, note_of_test_loss(trainer));
     return;
   }

@@ -26,26 +26,26 @@ std::string step_line(std::int64_t step, const Speed& speed, double loss);
 // Three lines: 64 dashes, "total images/sec: 123.45", 64 dashes.
 std::string total_lines(double images_per_second);
 
-// Leaves out the first `warmup` steps. With a console, prints "Running warm up", "Done warm up",
-// the header and, for the first step and every display_every-th, the speed of all steps so far;
-// none of these if display_every is 0. In between it shows the step whenever that is due
-// (Console::due).
+// Leaves out the first `warmup` steps. With a console, prints "Running warm up", "Done warm up" and
+// the header. For the first step and every display_every-th, it prints the speed of all steps so
+// far. It prints none of these if display_every is 0. In between it shows the step whenever that is
+// due (Console::due).
 class StepTimer final : public Callback {
  public:
   struct Options {
     std::int64_t warmup = 10;
     std::int64_t display_every = 10;
     Console* console = nullptr;  // borrowed
-    std::string what = {};       // is timed: the step is shown behind it, "round 1 of 3: "
+    std::string what = {};       // what is timed, shown before the step: "round 1 of 3: "
   };
   explicit StepTimer(Options options) : options_(options) {}
 
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
-  // Of each step after the warm-up.
+  // Seconds of each step after the warm-up.
   std::span<const double> seconds() const { return seconds_; }
-  // From the start of the first of them to the end of the last.
+  // From the start of the first such step to the end of the last.
   double total_seconds() const { return last_ - first_; }
 
  private:
