@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// Each tower's gradients, divided by the number of towers where they are.
+// Divides each tower's gradients by the number of towers, on the tower's device.
 std::vector<std::vector<Gradient>> scaled(const GradientTable& gradients) {
   const int towers = gradients.towers();
   std::vector<std::vector<Gradient>> rows;

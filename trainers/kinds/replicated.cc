@@ -22,7 +22,7 @@ std::unique_ptr<Strategy> assemble(const TrainerOptions& options) {
   return strategy;
 }
 
-// Asked first, so that the user hears of the option even when one tower leaves nothing to combine.
+// Called first, so that the user hears of the option even if one tower leaves nothing to combine.
 void check_packing(const TrainerOptions& options, const GradientTable& gradients) {
   if (options.aggregation.gradient_repacking == 0) return;
   GradientPacker packer(options.aggregation.gradient_repacking);
