@@ -32,7 +32,7 @@ std::string_view raw(const T& number) {
   return {reinterpret_cast<const char*>(&number), sizeof number};
 }
 
-// Of an event file of ours; 0 for other names.
+// The number in the name of an event file of ours; 0 for other names.
 std::int64_t number_in(std::string_view name) {
   if (!name.starts_with(kNamePrefix)) return 0;
   const std::string_view digits = name.substr(kNamePrefix.size());
@@ -61,7 +61,7 @@ EventFile::EventFile(FileSystem& files, const std::string& directory, std::int64
   files.create_directory(directory);
   path_ = cat(directory, "/", next_name(files, directory));
   file_ = files.create(path_);
-  // From version 2 on TensorBoard goes by START records, and not by steps that go back.
+  // From version 2 on, TensorBoard goes by START records, not by steps that go back.
   new_event().add(event_field::kFileVersion, std::string_view("brain.Event:2"));
   append(event_);
   restart(first_step);

@@ -19,11 +19,11 @@
 
 namespace belfry {
 
-// Since 1970.
+// Seconds since 1970.
 double unix_seconds();
 
-// Each record goes to the file by one call and is not held back. So of a process that is killed
-// only the last record can be cut. Nothing is synced. All throw IoError naming the file.
+// One call writes each record to the file; none is held back. So if a process is killed, only the
+// last record can be cut. Nothing is synced. All throw IoError naming the file.
 class EventFile {
  public:
   using Clock = std::function<double()>;  // unix_seconds()
@@ -34,11 +34,11 @@ class EventFile {
             Clock clock = unix_seconds);
   const std::string& path() const { return path_; }
 
-  // From here on only what follows counts for `step` and later ones: TensorBoard drops what it has
-  // read of them. A run that goes on after N steps passes N + 1.
+  // From here on, only later records count for `step` and the steps after it: TensorBoard drops
+  // those that it has read. A run that goes on after N steps passes N + 1.
   void restart(std::int64_t step);
 
-  // Adds to the next record, which write() ends. Nothing is written if nothing was added.
+  // Both add to the next record, which write() ends. Nothing is written if nothing was added.
   void add(std::string_view tag, double value);  // becomes an f32
   void add(std::string_view tag, const Histogram& histogram);
   void write(std::int64_t step);

@@ -43,7 +43,7 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
       if (line.empty()) continue;
       const Json json = Json::parse(line);
       Hashes& hashes = steps[json.at("step").integer()];
-      hashes.clear();  // of a run that made this step again
+      hashes.clear();  // of a run that made this step before
       if (const Json* const gradients = json.find("gradients"))
         for (const auto& [name, hash] : gradients->members())
           hashes.emplace_back(cat(kOfGradient, name), hash.text());
@@ -57,8 +57,8 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
 
 bool is_of_gradient(const Hashes::value_type& hash) { return hash.first.starts_with(kOfGradient); }
 
-// Also those that only one of them has. Runs whose processes update parts have hashes of no
-// gradient: then variables count alone.
+// Names that differ, or that only one of them has. If one run has hashes of no gradient, as when
+// processes update parts, only variables count.
 std::vector<std::string> differing(Hashes a, Hashes b) {
   std::vector<std::string> names;
   if (std::ranges::none_of(a, is_of_gradient) || std::ranges::none_of(b, is_of_gradient)) {

@@ -14,8 +14,8 @@
 
 namespace belfry {
 
-// Adds a line behind every `every` steps. It has a hash of each combined gradient, for a trainer
-// that keeps them (TrainerOptions::keeps_gradients). It has one of each variable and optimizer slot
+// Adds a line after every `every` steps. It has a hash of each combined gradient, if the trainer
+// keeps them (TrainerOptions::keeps_gradients). It has a hash of each variable and optimizer slot
 // of tower 0, in the order of the graph.
 class HashLog final : public Callback {
  public:
@@ -32,14 +32,15 @@ class HashLog final : public Callback {
 // Where two runs part.
 struct Parting {
   std::int64_t compared = 0;                   // steps that both have
-  std::optional<std::int64_t> equal, differs;  // the last step before, and the first one of it
-  // That differ then, in the order of the graph: "the gradient of fc0/W" and so on, then "fc0/W".
+  std::optional<std::int64_t> equal, differs;  // the last equal step, the first other one
+  // Names that differ then, in the order of the graph: "the gradient of fc0/W" and so on, then
+  // "fc0/W".
   std::vector<std::string> variables;
 };
 
-// Of two run directories, or files like their hashes.jsonl. Throws NotFound for one without hashes,
-// IoError naming file and line for what are none, and InvalidArgument if they have no step in
-// common.
+// Compares two run directories, or files like their hashes.jsonl. Throws NotFound for one without
+// hashes, IoError naming file and line for lines without hashes, and InvalidArgument without a
+// common step.
 Parting find_parting(const std::string& run_a, const std::string& run_b,
                      FileSystem& files = local_file_system());
 

@@ -22,7 +22,7 @@ Histogram moments_of(std::span<const T> values) {
   return found;
 }
 
-// The widths are of halves, as the range of all numbers is larger than any number.
+// The width is computed from two quotients, because the whole range may exceed the largest number.
 template <class T>
 void count_into(Histogram& histogram, std::span<const T> values) {
   const double width = histogram.max / kHistogramBuckets - histogram.min / kHistogramBuckets;
@@ -46,7 +46,7 @@ Histogram histogram_of(const Tensor& values) {
   return visit_floating(values.dtype(), [&](auto type) {
     const std::span<const decltype(type)> all = values.data<decltype(type)>();
     Histogram histogram = moments_of(all);
-    if (histogram.min > histogram.max) return Histogram{};  // none is finite
+    if (histogram.min > histogram.max) return Histogram{};  // no element is finite
     count_into(histogram, all);
     return histogram;
   });

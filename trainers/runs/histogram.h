@@ -1,4 +1,4 @@
-// How the elements of a tensor are spread.
+// The distribution of the elements of a tensor.
 #pragma once
 #include <vector>
 
@@ -6,10 +6,11 @@
 
 namespace belfry {
 
-// Of the finite elements; those that are not are left out. All zero and empty if there are none.
+// Counts finite elements alone. All zero and empty if there are none.
 struct Histogram {
   double min = 0, max = 0, sum = 0, sum_squares = 0;
-  // Bucket i holds what is below ends[i], and not in an earlier one; the last holds the maximum.
+  // Bucket i counts elements below ends[i] that are in no earlier bucket; the last one has the
+  // maximum.
   std::vector<double> ends, counts;
 
   double count() const;

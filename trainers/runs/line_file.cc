@@ -30,7 +30,7 @@ OnSaveError find_on_save_error(std::string_view name) {
 
 void LineFile::go_on(std::uint64_t bytes) {
   if (bytes > 0) {
-    // Not exists(): what cannot be looked up is not to be cut off.
+    // exists() would take a file that cannot be looked up for none, and so cut it off.
     const bool is_there = files_.target_kind(path_) != FileKind::kNone;
     const std::uint64_t there = is_there ? files_.open(path_)->size() : 0;
     if (there < bytes)
@@ -66,14 +66,14 @@ std::string LineFile::add_and_tell(const std::string& line) {
   }
 }
 
-// Returns what is to be told.
+// Writes the lines that wait. Returns a warning, or "".
 std::string LineFile::write() {
   if (waiting_.empty()) return "";
   try {
     if (!file_) file_ = files_.extend(path_, bytes_);
     file_->append(std::as_bytes(std::span(waiting_)));
   } catch (const IoError&) {
-    // Half of it may be there: the next line begins behind the last whole one.
+    // Half of the lines may be there: the next one begins behind the last whole one.
     file_.reset();
     throw;
   }

@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-// What to do when a checkpoint, or a line, cannot be written. The checkpoints before it remain in
-// any case, and a run whose last one could not be written ends with the error.
+// What to do if a checkpoint, or a line, cannot be written. Earlier checkpoints always remain, and
+// a run whose last one could not be written ends with the error.
 enum class OnSaveError {
   kStop,      // the run ends with the error
   kRetry,     // it warns, and saves again a minute later; lines wait
@@ -19,7 +19,7 @@ enum class OnSaveError {
 };
 // "stop", "retry" or "continue".
 std::string_view name_of(OnSaveError on_error);
-// Of such a name; throws InvalidArgument for any other.
+// Throws InvalidArgument for any other name.
 OnSaveError find_on_save_error(std::string_view name);
 
 // Writes each line by one call. Not for several threads.
@@ -29,21 +29,22 @@ class LineFile {
       : files_(files), path_(std::move(path)), on_error_(on_error) {}
 
   const std::string& path() const { return path_; }
-  // Before the first line: goes on behind the first `bytes` of the file, and cuts off the rest. If
-  // there are fewer, as the machine died, it warns and goes on behind those. Throws IoError.
+  // Call it before the first line: goes on behind the first `bytes` of the file, and cuts off the
+  // rest. If there are fewer, as the machine died, it warns and goes on behind those. Throws
+  // IoError.
   void go_on(std::uint64_t bytes);
-  // What a checkpoint keeps of the file: adds where its next line begins, in bytes, by its name;
-  // lines that wait are not counted.
+  // Adds, for a checkpoint, where the next line of the file begins, in bytes, by the file's name.
+  // Lines that wait do not count.
   void note(Json& positions) const;
-  // As above, from where note() has put it; from the start if it did not. Throws InvalidArgument
-  // for what note() cannot give.
+  // As above, from the place that note() has added; from the start if there is none. Throws
+  // InvalidArgument for a value that note() cannot give.
   void go_on(const Json& positions);
-  // `line` ends with a line break. What cannot be written waits, and is tried again with the next
-  // line: a warning says so, and another that it is written. With kStop it throws IoError.
+  // `line` ends with a line break. A line that cannot be written waits, and is tried again with the
+  // next line. A warning says so, and another that it is written. With kStop it throws IoError.
   void add(const std::string& line);
-  // The same for whoever must not log: returns that warning, "" for none.
+  // As add(), for callers that must not log: returns the warning, "" for none.
   std::string add_and_tell(const std::string& line);
-  // Writes what waits. What was written outlives the machine. Throws IoError.
+  // Writes lines that wait. After it, written lines outlive the machine. Throws IoError.
   void sync();
 
  private:

@@ -1,4 +1,4 @@
-// What a run has in memory, now and then.
+// The memory that a run takes, now and then.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,15 +9,15 @@
 namespace belfry {
 
 // Looks at the memory of the process and of the devices after every so many steps. Stands before
-// what writes the values down.
+// callbacks that write the values down.
 class MemoryWatch final : public Callback {
  public:
   // `every`: steps; 0: never.
   explicit MemoryWatch(std::int64_t every) : every_(every) {}
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
-  // "host_bytes", which the process has in memory, and "device_bytes/CPU:0" and so on, which
-  // variables and plans take there. Of the last step; empty if it was none to look at.
+  // Values of the last step; empty if it was none to look at. "host_bytes" is the memory of the
+  // process. "device_bytes/CPU:0" and so on is the memory of variables and plans on a device.
   const std::vector<NamedValue>& values() const { return values_; }
 
  private:

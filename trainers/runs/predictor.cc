@@ -16,7 +16,7 @@
 namespace belfry {
 namespace {
 
-// Of a run, the best one, if it looked for that.
+// The best checkpoint of a run, if it looked for that one.
 std::string best_checkpoint_at(const std::string& path) {
   if (is_run_directory(path))
     for (const RunCheckpoint& checkpoint : checkpoints_of_run(path))

@@ -1,4 +1,4 @@
-// Answers of a trained model.
+// Asks a trained model for its outputs.
 #pragma once
 #include <map>
 #include <memory>
@@ -13,19 +13,19 @@
 
 namespace belfry {
 
-// An input of a model, as a field of its data: name, shape with kUnknown for the number of samples.
+// An input of a model, as a field of its data: its shape has kUnknown for the number of samples.
 struct PredictorInput {
   std::string name;
   Shape shape;
-  // By default f32, and i32 for what is one number per sample, as labels are.
+  // By default f32; i32 if there is one number per sample, such as a label.
   std::optional<DType> dtype = {};
 };
 
-// A model with the weights of a checkpoint, to be asked for its outputs. Nothing is trained: there
-// is no dropout, and batch norm takes its moving averages. One thread at a time.
+// A model with the weights of a checkpoint, to be asked for outputs. It trains nothing: there is no
+// dropout, and batch norm takes its moving averages. One thread at a time.
 class Predictor {
  public:
-  // `checkpoint` may be a run directory, of which the best checkpoint is taken, else the latest.
+  // `checkpoint` may be a run directory: then it takes the best checkpoint, else the latest.
   // `inputs` are those of the model, in order. Throws as restore_checkpoint() does, and
   // InvalidArgument for inputs that the model does not take.
   Predictor(const std::string& checkpoint, const Model& model, std::vector<PredictorInput> inputs,
@@ -34,10 +34,10 @@ class Predictor {
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  // What Tower::output() called `output`, or a metric or node of the tower of this name, for these
-  // samples: any number, the same in all feeds. Inputs that it does not depend on may be left out.
-  // Throws NotFound, with the nearest name, for an output, and InvalidArgument for a feed, that the
-  // model lacks.
+  // Computes, for these samples, what Tower::output() called `output`, or a metric or node of the
+  // tower of this name. All feeds have one number of samples, any. Inputs that the output does not
+  // depend on may be left out. If the model lacks the output, it throws NotFound with the nearest
+  // name; if it lacks a feed, InvalidArgument.
   Tensor operator()(std::string_view output, const std::map<std::string, Tensor>& feeds);
 
  private:

@@ -1,5 +1,5 @@
-// A message in the encoding of protocol buffers, for writing alone. A library for that would be a
-// heavy dependency for the five small messages of event files.
+// Writes messages in the encoding of protocol buffers. A library for that would be a heavy
+// dependency for the five small messages of event files.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace belfry {
 
-// Fields are numbered as in the .proto file. It keeps its memory when it is cleared, so that one
-// that is used again allocates nothing.
+// Fields are numbered as in the .proto file. A cleared message keeps its memory, so a reused one
+// allocates nothing.
 class ProtoMessage {
  public:
   const std::string& bytes() const { return bytes_; }
   bool empty() const { return bytes_.empty(); }
   void clear() { bytes_.clear(); }
 
-  // int32, int64 and enum.
+  // For int32, int64 and enum.
   void add(int field, std::int64_t value) {
     add_key(field, kVarint);
     add_varint(static_cast<std::uint64_t>(value));
@@ -31,14 +31,14 @@ class ProtoMessage {
     add_key(field, kFixed32);
     add_raw(value);
   }
-  // string, bytes, and a message that is a field.
+  // For string, bytes, and a field that is a message.
   void add(int field, std::string_view bytes) {
     add_key(field, kBytes);
     add_varint(bytes.size());
     bytes_ += bytes;
   }
   void add(int field, const ProtoMessage& message) { add(field, std::string_view(message.bytes_)); }
-  // repeated double, packed.
+  // For repeated double, packed.
   void add(int field, std::span<const double> values) {
     add(field, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
   }

@@ -6,7 +6,7 @@
 
 namespace belfry {
 
-// After every `every` steps, as before each save: require_equal_replicas().
+// Calls require_equal_replicas() after every `every` steps, as each save does.
 class ReplicaCheck final : public Callback {
  public:
   // Throws InvalidArgument for less than 1.

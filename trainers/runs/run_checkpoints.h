@@ -1,4 +1,4 @@
-// Finds checkpoints where people name them: themselves, or by the directory of their run.
+// Finds checkpoints by their own path, or by the directory of their run.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,19 +10,19 @@ namespace belfry {
 struct RunCheckpoint {
   std::string name;  // "step-00000040"
   std::string path;
-  bool is_latest = false, is_best = false;  // links of the run lead there
+  bool is_latest = false, is_best = false;  // links of the run lead to it
 };
 
 // Whether there is a folder `checkpoints` in `path`.
 bool is_run_directory(const std::string& path, FileSystem& files = local_file_system());
 
-// All of a run directory, by their steps. Names that saves use for their work are left out. Throws
-// NotFound if there are none.
+// All checkpoints of a run directory, by step. Names that saves use for their work are left out.
+// Throws NotFound if there are none.
 std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run,
                                               FileSystem& files = local_file_system());
 
-// The path of the checkpoint that `path` stands for: `path` itself or, of a run directory, that
-// which its link `latest` leads to; without such a link, that of the last step.
+// The checkpoint that `path` stands for: `path` itself, or for a run directory the target of its
+// link `latest`. Without such a link it is the checkpoint of the last step.
 std::string checkpoint_at(const std::string& path, FileSystem& files = local_file_system());
 
 }  // namespace belfry

@@ -22,8 +22,8 @@ std::string name_of_step(std::int64_t step) {
   return cat(kStep, std::string(kStepDigits - std::min(kStepDigits, digits.size()), '0'), digits);
 }
 
-// Whether `name` is what a save makes beside a checkpoint: its lock, the one that it replaces, and
-// what is not finished.
+// Whether a save makes such a `name` beside a checkpoint: its lock, the one that it replaces, or an
+// unfinished one.
 bool is_left_over(std::string_view name) {
   for (const char* const suffix : {kCheckpointLock, kOldCheckpoint})
     if (name.ends_with(suffix) &&
@@ -90,7 +90,7 @@ RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
   files_.sync_directory(path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1)));
 }
 
-// Others take the folder by its lock. So that goes behind what is in it.
+// Removes the lock after the rest of the folder, because others take the folder by its lock.
 RunDirectory::~RunDirectory() {
   try {
     for (const std::string& folder : made_) {
@@ -127,7 +127,7 @@ void RunDirectory::tidy() {
   }
 }
 
-// Renamed first, so that no reader finds half of one.
+// Renames first, so that no reader finds half of a checkpoint.
 void RunDirectory::remove_checkpoint(std::int64_t step) {
   const std::string gone = temporary_name(checkpoint_path(step));
   files_.rename(checkpoint_path(step), gone);
@@ -153,7 +153,7 @@ std::optional<std::string> RunDirectory::read(std::string_view name) const {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// The checkpoints last: as long as one is there, the run can be gone on with.
+// Removes the checkpoints last: as long as one is there, the run can be gone on with.
 void RunDirectory::clear() {
   for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile,
                                  kTensorBoardFolder, kTracesFolder, kCheckpoints, kConfigFile})

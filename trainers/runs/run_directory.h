@@ -1,4 +1,4 @@
-// The folder of a training run: what one run leaves behind, and another goes on from.
+// The folder of a training run: one run leaves it behind, and another goes on from it.
 //   DIR/config.json                 the flags of the run, for --config
 //   DIR/checkpoints/step-00000100   as framework/checkpoint/checkpoint.h describes
 //   DIR/checkpoints/latest, best    links to one of them
@@ -27,14 +27,13 @@ inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl
 inline constexpr char kTensorBoardFolder[] = "tensorboard", kTracesFolder[] = "traces";
 inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 
-// One process has it at a time.
+// One process at a time has it.
 class RunDirectory {
  public:
-  // Makes the folder, or takes the one that is there, and locks it. Throws IoError if it
-  // cannot be written, or if it holds something and no run, and Error if another process has it.
+  // Makes the folder, or takes the one that is there, and locks it. Throws IoError if it cannot be
+  // written, or holds files but no run. Throws Error if another process has it.
   explicit RunDirectory(const std::string& path, FileSystem& files = local_file_system());
-  // Removes the folders that it made, if nothing is in them: a start that is refused leaves
-  // nothing.
+  // Removes the folders that it made, if nothing is in them: so a refused start leaves nothing.
   ~RunDirectory();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -48,7 +47,8 @@ class RunDirectory {
 
   // The steps of its checkpoints, ascending.
   std::vector<std::int64_t> checkpoints() const;
-  // Removes what killed processes left beside them. For whoever saves nothing meanwhile.
+  // Removes what killed processes left beside the checkpoints. Call it while this process saves
+  // nothing.
   void tidy();
   void remove_checkpoint(std::int64_t step);
   // Makes the link `name` lead to the checkpoint of `step`.
@@ -56,11 +56,11 @@ class RunDirectory {
 
   // Replaces a file at once.
   void write(std::string_view name, const std::string& text);
-  // The trace of a step, as a file of its own.
+  // Writes the trace of a step, as a file of its own.
   void write_trace(std::int64_t step, const std::string& text);
-  // None if there is no such file.
+  // The content of a file; none if it is missing.
   std::optional<std::string> read(std::string_view name) const;
-  // Removes everything that a run writes.
+  // Removes all that a run writes.
   void clear();
 
  private:
@@ -73,8 +73,8 @@ class RunDirectory {
 // The step of "step-00000100"; none for other names.
 std::optional<std::int64_t> step_of_checkpoint(std::string_view name);
 
-// The checkpoints of the run directory `path`, ascending, and the place of one, without taking the
-// directory.
+// The checkpoints of the run directory `path`, ascending, and the path of one. Both work without
+// taking the directory.
 std::vector<std::int64_t> checkpoints_in(FileSystem& files, const std::string& path);
 std::string checkpoint_in(const std::string& path, std::int64_t step);
 

@@ -52,7 +52,7 @@ Kind kind_of(const std::exception& error) {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-// Variables can be read unless a run has left them half written.
+// Variables can be read, unless a run has left them half written.
 Divergence divergence_of(Trainer& trainer) {
   return trainer.session().intact() ? find_divergence(trainer) : Divergence{};
 }

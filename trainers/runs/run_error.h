@@ -1,4 +1,4 @@
-// What summary.json says of a run that failed.
+// Describes, in summary.json, how a run failed.
 #pragma once
 #include <exception>
 #include <string>
@@ -8,16 +8,15 @@
 
 namespace belfry {
 
-// An object whose members are null where nothing is known:
+// An object with these members, which are null if they are not known:
 //   code      DIVERGED, FLAG, OUT_OF_MEMORY, IO, COLLECTIVE, DEVICE, OP or FAILED
 //   what      `error` as people see it
 //   device    of the op, in full
-//   step      counted from 1: the first whose loss was not finite; that of the op; else the last
-//   one
-//             that was completed
-//   op        whose kernel threw
+//   step      counted from 1: the first whose loss was not finite; the step of the op; else the
+//             last complete one
+//   op        the op whose kernel threw
 //   variable  the first that is not finite, with its value
-//   cause     the first error, where `error` is nested around another (std::throw_with_nested)
+//   cause     the first error, if `error` is nested around another (std::throw_with_nested)
 //   kept      what was saved last; null if `kept` is ""
 //   do        advice
 Json error_json(const std::exception& error, Trainer& trainer, const std::string& kept);

@@ -12,7 +12,7 @@
 
 namespace belfry {
 
-// Lines that cannot be written wait until they can be, and a warning says so behind the step.
+// Lines that cannot be written wait until they can. A warning after the step says so.
 class RunLog final : public Callback {
  public:
   RunLog(FileSystem& files, std::string path);
@@ -31,7 +31,7 @@ class RunLog final : public Callback {
   FileSystem& files_;
   std::mutex mutex_;
   LineFile file_;
-  std::string warning_;          // that line() must not log itself
+  std::string warning_;          // for tell(), as line() must not log
   std::optional<LogCopy> copy_;  // last: it calls line()
 };
 

@@ -70,7 +70,7 @@ void RunSaver::check(Trainer& trainer) const {
 }
 
 void RunSaver::setup(Trainer& trainer) {
-  trainer.identity();  // reads the data, which no step shall wait for
+  trainer.identity();  // reads the data, so that no step waits for that
   begun_time_ = seconds_now();
   const std::vector<std::int64_t> there = directory_.checkpoints();
   if (std::ranges::find(there, trainer.steps()) != there.end()) begun_at_ = trainer.steps();
@@ -84,7 +84,7 @@ bool RunSaver::is_due(const StepInfo& info) const {
          (schedule_.every_minutes > 0 && waited >= 60 * schedule_.every_minutes);
 }
 
-// The step before is complete, and the position of the training is that of its end.
+// The previous step is complete, and the training stands at its end.
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
   if (saving_.is_written()) settle();
   if (info.step > 0 && is_due(info)) save(trainer, info.step);
@@ -136,13 +136,13 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
 
 void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
   SaveOptions options = training_save_options(true);
-  options.refuse_not_finite = true;  // it would take the place of good ones, which are pruned
+  options.refuse_not_finite = true;  // it would replace good ones, which are pruned
   snapshot.save(directory_.checkpoint_path(steps), directory_.files(), options);
   point(directory_, kLatestLink, steps);
   prune(steps);
 }
 
-// What cannot be removed is no reason to end.
+// A checkpoint that cannot be removed does not end the run.
 void RunSaver::prune(std::int64_t newest) try {
   std::vector<std::int64_t> steps = directory_.checkpoints();
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
@@ -154,7 +154,7 @@ void RunSaver::prune(std::int64_t newest) try {
   log_warning("an old checkpoint stays behind: ", error.what());
 }
 
-// Waits for what is being written.
+// Waits for the save that is being written.
 void RunSaver::settle() {
   try {
     if (!saving_.settle()) return;
@@ -164,7 +164,7 @@ void RunSaver::settle() {
   }
 }
 
-// The best is one that was saved: it is looked at behind the save of its step.
+// The best checkpoint is a saved one, so this looks behind the save of a step.
 void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   if (schedule_.best.name.empty() || begun_at_ != steps) return;
   const double value = trainer.metric(schedule_.best.name);
@@ -175,7 +175,7 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   best_ = value;
   best_step_ = steps;
   point(directory_, kBestLink, steps);
-  prune(steps);  // of the best one before
+  prune(steps);  // removes the previous best
 }
 
 Json RunSaver::state() const {

@@ -1,4 +1,4 @@
-// Saves a run into its directory as it goes, behind the training.
+// Saves a run into its directory as it goes, in the background.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,8 +17,8 @@ namespace belfry {
 
 // Which checkpoint is the best.
 struct BestMetric {
-  std::string name;      // of a metric of the trainer; "": none is
-  bool largest = false;  // else the smallest
+  std::string name;      // of a metric of the trainer; "": there is no best
+  bool largest = false;  // the largest value is best; else the smallest
 };
 
 struct SaveSchedule {
@@ -28,18 +28,18 @@ struct SaveSchedule {
   int keep = 3;                   // newest ones, besides the best
   BestMetric best = {};
   OnSaveError on_error = OnSaveError::kRetry;
-  double retry_seconds = 60;  // of kRetry
+  double retry_seconds = 60;  // for kRetry
 };
 
-// How the saves of a run have ended. Tells people of the first failure, and of the save that
-// succeeds again.
+// The outcomes of a run's saves. Tells people of the first failure, and of the save that succeeds
+// again.
 class SaveOutcomes {
  public:
   explicit SaveOutcomes(OnSaveError on_error) : on_error_(on_error) {}
 
   void begin() { failure_.clear(); }
   void succeed(std::int64_t step);
-  // Throws IoError where a failure ends the training.
+  // Throws IoError if a failure ends the training.
   void fail(std::int64_t step, const Error& error);
   // Of the last save; "" if it did not fail, or has not ended.
   const std::string& failure() const { return failure_; }
@@ -50,21 +50,21 @@ class SaveOutcomes {
   const OnSaveError on_error_;
   std::optional<std::int64_t> saved_;
   std::string failure_;
-  int failed_in_a_row_ = 0;  // saves, since one did not fail
+  int failed_in_a_row_ = 0;  // failed saves since the last good one
 };
 
 // Copies the state at the end of a step, before an evaluation, and writes it while training goes
-// on. Saves go one at a time, so one that comes too early waits. Saves at the end of the training,
-// too.
+// on. Saves run one at a time, so one that comes too early waits. It also saves at the end of the
+// training.
 class RunSaver final : public Callback {
  public:
   RunSaver(RunDirectory& directory, SaveSchedule schedule)
       : directory_(directory), schedule_(std::move(schedule)), outcomes_(schedule_.on_error) {}
 
-  // Lines that are to outlive the machine if the checkpoint of their step does. The checkpoint
+  // Lines of the file outlive the machine if the checkpoint of their step does. The checkpoint
   // notes where they end: line_positions().
   void keep_in_step(LineFile& file) { files_.push_back(&file); }
-  // At the end of the step that is running, whatever the schedule says.
+  // Saves at the end of the running step, whatever the schedule says.
   void save_soon() { asked_ = true; }
   // The step that was saved last, and is on the disk; none before.
   std::optional<std::int64_t> saved_step() const { return outcomes_.saved(); }
@@ -92,16 +92,16 @@ class RunSaver final : public Callback {
   SaveSchedule schedule_;
   std::vector<LineFile*> files_;
   bool asked_ = false, warned_ = false;
-  std::int64_t begun_at_ = -1;  // steps, of the last save that was begun
-  double begun_time_ = 0;       // of it, or of the start
+  std::int64_t begun_at_ = -1;  // steps of the last save that was begun
+  double begun_time_ = 0;       // when it was begun, or the start of training
   std::optional<double> best_;
   std::int64_t best_step_ = -1;
   SaveOutcomes outcomes_;
   BackgroundSave saving_;  // last: it uses the others
 };
 
-// Where lines ended that were kept in step with a checkpoint, for LineFile::go_on(). Throws IoError
-// naming the manifest for what no RunSaver has noted.
+// Where the lines of a checkpoint's files ended, for LineFile::go_on(). Throws IoError naming the
+// manifest if no RunSaver has noted it.
 Json line_positions(const CheckpointInfo& info);
 
 }  // namespace belfry

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kValidation = "validation_", kSpeed = "examples_per_second";
 constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
-constexpr std::size_t kMostNames = 1000;  // that are kept for a hint
+constexpr std::size_t kMostNames = 1000;  // kept for a hint
 
 // A number, or "nan", "inf" or "-inf".
 double value_of(const Json& json) {

@@ -1,4 +1,4 @@
-// Reads what runs have noted of themselves in stats.jsonl (stats_log.h).
+// Reads the records of runs in stats.jsonl (stats_log.h).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,21 +18,21 @@ struct StatsPoint {
 };
 
 struct RunStats {
-  std::string name;                              // of the run's directory
-  std::vector<StatsPoint> training, validation;  // of the metric that was asked for
+  std::string name;                              // the name of the run's directory
+  std::vector<StatsPoint> training, validation;  // of the requested metric
   std::vector<StatsPoint> speed;                 // examples per second
 };
 
-// Takes the bytes of a file as they come. Where steps go back, the later ones hold.
+// Takes the bytes of a file as they come. If steps go back, the later ones hold.
 class StatsReader {
  public:
-  // `file` is for errors; `metric` is the name that training has for it: "loss".
+  // `file` is for errors; `metric` is its name in training: "loss".
   StatsReader(std::string file, std::string metric);
 
   // Throws IoError naming file and line for a line that is no such object.
   void add(std::span<const std::byte> bytes);
-  // Returns what was read. A last line without an end is left out: it may be half of one. Throws
-  // NotFound, with the names there are, if no line has the metric.
+  // Returns what was read. Leaves out a last line without an end: it may be half of one. Throws
+  // NotFound, with the known names, if no line has the metric.
   RunStats finish();
 
  private:
@@ -40,13 +40,13 @@ class StatsReader {
   void note(const Json& line);
 
   std::string file_, metric_;
-  std::string line_;  // so far
+  std::string line_;  // the line so far
   std::int64_t lines_ = 0;
   std::set<std::string> names_;  // of numbers, without "validation_"
   RunStats stats_;
 };
 
-// Of a run directory, or of a file like its stats.jsonl.
+// Reads a run directory, or a file like its stats.jsonl.
 RunStats read_run_stats(const std::string& path, const std::string& metric,
                         FileSystem& files = local_file_system());
 

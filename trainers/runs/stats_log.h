@@ -2,9 +2,9 @@
 //   {"step":12,"epoch":1,"loss":0.25,"accuracy":0.9,"learning_rate":0.001,
 //    "examples_per_second":5123.4,"seconds":1.25}
 //   {"step":40,"epoch":1,"validation_loss":0.2,"validation_accuracy":0.93}
-// A line for each step, and one behind each evaluation. Lines of some steps have the values of a
-// MemoryWatch, too. Steps and epochs count from 1. Numbers have 17 significant digits; one that is
-// not finite is "nan", "inf" or "-inf".
+// There is a line for each step, and one after each evaluation. Lines of some steps have the values
+// of a MemoryWatch, too. Steps and epochs count from 1. Numbers have 17 significant digits; one
+// that is not finite is "nan", "inf" or "-inf".
 #pragma once
 #include <memory>
 #include <string>
@@ -17,11 +17,11 @@
 
 namespace belfry {
 
-// Writes each line when its step is complete. Stands before what saves, so that a
+// Writes each line when its step is complete. Stands before callbacks that save, so that a
 // checkpoint of a step knows where the line of this step ends.
 class StatsLog final : public Callback {
  public:
-  // `memory`, which may be null, is asked for its values behind each step.
+  // Asks `memory`, which may be null, for its values after each step.
   StatsLog(FileSystem& files, std::string path, OnSaveError on_error = OnSaveError::kRetry,
            std::shared_ptr<const MemoryWatch> memory = {})
       : file_(files, std::move(path), on_error), memory_(std::move(memory)) {}

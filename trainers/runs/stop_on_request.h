@@ -10,20 +10,21 @@ namespace belfry {
 
 class RunSaver;
 
-// Takes SIGINT, SIGTERM and SIGUSR1 from the beginning of training on, as long as it lives. The
-// step that is running is completed, then the training ends as Trainer::interrupt() says. SIGUSR2
-// saves and goes on.
+// From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM and SIGUSR1.
+// The running step is completed, then the training ends as Trainer::interrupt() says. SIGUSR2 saves
+// and goes on.
 class StopOnRequest final : public Callback {
  public:
-  // `max_seconds` of the process, 0 for no limit; without `saver`, SIGUSR2 has nothing to do.
+  // `max_seconds` counts from the start of the process, 0 for no limit. Without `saver`, SIGUSR2
+  // does nothing.
   StopOnRequest(double max_seconds, RunSaver* saver) : max_seconds_(max_seconds), saver_(saver) {}
 
   void setup(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
-  // What ended the training, SIGTERM for the time; 0 if nothing did.
+  // The signal that ended the training, SIGTERM if it was the time; 0 if nothing did.
   int signal() const { return signal_; }
-  // For people: "SIGINT"; "" if nothing did.
+  // The reason for people: "SIGINT"; "" if nothing ended it.
   const std::string& reason() const { return reason_; }
 
  private:

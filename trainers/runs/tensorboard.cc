@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// Of metrics that an evaluation sets.
+// The prefix of metrics that an evaluation sets.
 constexpr std::string_view kValidation = "validation_";
 
 }  // namespace
@@ -60,7 +60,8 @@ void TensorBoard::after_evaluation(Trainer& trainer, const StepInfo& info) {
     if (metric.name.starts_with(kValidation))
       validation_->add(metric.name.substr(kValidation.size()), metric.value);
   write([&] {
-    // It was due when the run before was stopped, which may have made it all the same.
+    // The evaluation was due when the run before was stopped. That run may have done it all the
+    // same.
     if (info.step == first_step_) validation_->restart(info.step);
     validation_->write(info.step);
   });

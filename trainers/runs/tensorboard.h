@@ -1,4 +1,4 @@
-// What TensorBoard shows of a training run.
+// Shows a training run in TensorBoard.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,18 +14,17 @@ namespace belfry {
 
 struct TensorBoardOptions {
   std::int64_t histograms_every = 0;               // steps; 0: none
-  std::shared_ptr<const MemoryWatch> memory = {};  // whose values are shown; null: none
+  std::shared_ptr<const MemoryWatch> memory = {};  // its values are shown; null: none
 };
 
-// Writes event files under DIRECTORY/train and DIRECTORY/validation, which TensorBoard takes for
-// two runs and draws into one chart where their tags are equal:
-//   train       behind each step: "loss", each metric by its name, "learning_rate",
-//               "examples_per_second"; those of a MemoryWatch by theirs; the trainable variables by
-//               theirs, if that is asked for
-//   validation  behind each evaluation: "loss", each metric by its name
-// A point stands at the number of complete steps. A run that goes on hides what another wrote of
-// the steps that it makes again. Stands before what saves, so that no step of a checkpoint is
-// missing.
+// Writes event files under DIRECTORY/train and DIRECTORY/validation. TensorBoard takes them for two
+// runs, and draws equal tags into one chart. The tags:
+//   train       after each step: "loss", each metric by its name, "learning_rate",
+//               "examples_per_second"; values of a MemoryWatch by their names; trainable variables
+//               by their names, if histograms are asked for
+//   validation  after each evaluation: "loss", each metric by its name
+// A point stands at the number of complete steps. A run that goes on hides points of the steps that
+// it makes again. Stands before callbacks that save, so that no step of a checkpoint is missing.
 //
 // Needs two or three microseconds per step. If a file cannot be written any more, it warns, and
 // training goes on without.
@@ -46,7 +45,7 @@ class TensorBoard final : public Callback {
   std::string directory_;
   TensorBoardOptions options_;
   FileSystem& files_;
-  std::int64_t first_step_ = 0;  // complete ones when the run begins
+  std::int64_t first_step_ = 0;  // complete steps when the run begins
   std::optional<EventFile> train_, validation_;
 };
 
