@@ -30,7 +30,7 @@ void print(const std::string& text, std::FILE* stream = stdout) {
 // A result for people and, if it is asked for, for programs.
 class ResultOutput {
  public:
-  // Before there is a result.
+  // Make it before there is a result: it opens the output.
   explicit ResultOutput(const std::string& path) : json_(outputs_.open("--json", path)) {}
   void write(const std::string& text, const Json& json) {
     print(text, outputs_.on_stdout() ? stderr : stdout);
@@ -96,7 +96,7 @@ VerifyFlags parse_verify(Arguments arguments, const std::string& program) {
   return flags;
 }
 
-// ", 'fc/w' has nan at element 3"; "" where all values are finite.
+// ", 'fc/w' has nan at element 3"; "" if all values are finite.
 std::string not_finite_text(const StoredCheckpoint& checkpoint) {
   for (const auto& [name, entry] : checkpoint.head.manifest.tensors)
     if (const auto found = find_not_finite(entry.dtype, checkpoint.values(name)))

@@ -6,7 +6,7 @@
 
 namespace belfry {
 
-// ls, verify, diff, export and import, as Subcommand::run.
+// The commands ls, verify, diff, export and import. Takes and returns what Subcommand::run does.
 int run_checkpoint_command(std::span<const char* const> arguments, const std::string& program);
 
 }  // namespace belfry

@@ -13,12 +13,12 @@ namespace {
 
 using Values = CheckpointDifference::Values;
 
-// Looks at one pair of elements after another.
+// Compares one pair of elements after another.
 class Comparison {
  public:
   explicit Comparison(Values& out) : out_(out) {}
 
-  // `same`: their bits are.
+  // `same`: a and b have the same bits.
   template <class T>
   void add(T a, T b, bool same) {
     const auto x = static_cast<double>(a), y = static_cast<double>(b);
@@ -38,7 +38,7 @@ class Comparison {
   template <class T>
   static double distance(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
-      // Whole numbers of 64 bits are not all doubles, and their difference may overflow.
+      // Not all 64-bit integers are doubles, and their difference may overflow.
       const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
       return static_cast<double>(a < b ? y - x : x - y);
     } else {

@@ -14,15 +14,15 @@ struct CheckpointDifference {
     std::string name;
     TensorType a, b;
   };
-  // Of a tensor of one type in both.
+  // The values of a tensor that has one type in both.
   struct Values {
     std::string name;
     std::int64_t elements = 0;
-    std::int64_t differing = 0;     // in their bits: 0 and -0 do, and a NaN does not from itself
-    std::int64_t first = 0;         // the first of them, in row-major order
-    std::int64_t incomparable = 0;  // of those that differ: NaN, or infinite, in either
-    double largest = 0;             // |a - b| of the others
-    double relative = 0;            // that, by the largest finite |a| or |b| of the tensor
+    std::int64_t differing = 0;     // in their bits: 0 differs from -0, and a NaN not from itself
+    std::int64_t first = 0;         // the first differing element, in row-major order
+    std::int64_t incomparable = 0;  // differing elements that are NaN or infinite in a or b
+    double largest = 0;             // |a - b| of other elements
+    double relative = 0;            // `largest` by the largest finite |a| or |b| of the tensor
 
     std::string str() const;
   };
@@ -41,7 +41,7 @@ struct CheckpointDifference {
   Json json() const;
 };
 
-// Of their tensors; steps and what the manifests say besides may differ.
+// Compares their tensors. Steps, and other members of the manifests, may differ.
 CheckpointDifference compare_checkpoints(const StoredCheckpoint& a, const StoredCheckpoint& b);
 
 }  // namespace belfry

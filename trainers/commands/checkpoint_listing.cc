@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// "2025-01-31T12:34:56Z"; "" for 0, which nobody knows.
+// "2025-01-31T12:34:56Z"; "" for 0, a time that is not known.
 std::string time_text(std::int64_t seconds) {
   const std::time_t time = seconds;
   std::tm parts = {};
@@ -28,7 +28,7 @@ std::string saved_at(const std::string& directory, FileSystem& files) {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-// A number that training has added.
+// A value that training has added.
 Json added(const Manifest& manifest, std::string_view key) {
   const Json* const found = manifest.extra.find(key);
   return found ? *found : Json();
@@ -53,7 +53,7 @@ Json tensor_json(const std::string& name, const Manifest::Entry& entry) {
       .set("trainable", CheckpointHead::is_trainable(entry));
 }
 
-// Names in a column, but for a few long ones.
+// The width of the column of names. A few long names may exceed it.
 int column_of_names(const Manifest& manifest) {
   constexpr std::size_t kLeastColumn = 8, kMostColumn = 48;
   std::size_t longest = kLeastColumn;
@@ -108,7 +108,7 @@ struct RunRow {
   }
 };
 
-// Appends a row; what cannot be read is said in it, and does not keep others from being listed.
+// Appends a row. If a checkpoint cannot be read, its row says so, and others are still listed.
 void add_row(const RunCheckpoint& checkpoint, Listing& listing, Json& rows, FileSystem& files) {
   RunRow row{.checkpoint = checkpoint, .time = saved_at(checkpoint.path, files)};
   std::optional<CheckpointHead> head;

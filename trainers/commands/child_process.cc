@@ -16,7 +16,7 @@ namespace belfry {
 namespace {
 
 struct Pipe {
-  OpenFile out, in;  // what is written to `in` is read from `out`
+  OpenFile out, in;  // reads from `out` get what is written to `in`
 };
 
 Pipe make_pipe() {
@@ -46,8 +46,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return result;
 }
 
-// What the child does between fork() and exec(): calls of the system alone. It writes the number of
-// an error to `failed`.
+// What the child does between fork() and exec(), by system calls alone. It writes the number of an
+// error to `failed`.
 class Birth {
  public:
   Birth(const ChildCommand& command, pid_t parent)
@@ -60,7 +60,7 @@ class Birth {
 
   [[noreturn]] void become(int input, int output, int errors, int failed) const {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent_) end_process(kNotStarted);  // it ended before the call above
+    if (::getppid() != parent_) end_process(kNotStarted);  // the parent ended before prctl()
     ::setpgid(0, 0);
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
     ::sigprocmask(SIG_SETMASK, &command_.blocked, nullptr);
@@ -111,7 +111,7 @@ std::vector<ChildEnd> collect_children(std::span<const pid_t> pids) {
     if (::waitid(P_PID, static_cast<id_t>(pid), &found, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         found.si_pid != pid)
       continue;
-    ::kill(-pid, SIGKILL);  // its group is its own until the child is collected
+    ::kill(-pid, SIGKILL);  // the group belongs to the child until it is collected
     ::waitpid(pid, nullptr, 0);
     const bool killed = found.si_code != CLD_EXITED;
     ends.push_back({pid, killed ? found.si_status : 0, found.si_status + (killed ? 128 : 0)});

@@ -1,4 +1,4 @@
-// Programs that a command starts, and that never outlive it.
+// Programs that a command starts, and that never outlive the command.
 #pragma once
 #include <csignal>
 #include <map>
@@ -33,32 +33,32 @@ class OpenFile {
 
 struct ChildCommand {
   std::vector<std::string> arguments;              // the program first, looked for on PATH
-  std::map<std::string, std::string> environment;  // beside that of this process
+  std::map<std::string, std::string> environment;  // beside the environment of this process
   std::vector<std::string> unset;                  // variables that it does not get
   sigset_t blocked = {};                           // the signals that it blocks
   bool separate_errors = true;                     // false: what it prints goes where its errors go
 };
 
 // A program that runs, in a process group of its own. The system kills it when the thread that
-// started it ends, however that ends.
+// started it ends, however that thread ends.
 struct Child {
   pid_t pid = 0;
-  OpenFile output, errors;  // what it prints comes from there
+  OpenFile output, errors;  // the program prints to these
 };
 
-// Throws IoError naming the program if that cannot be started. One thread calls it, while no other
+// Throws IoError naming the program if it cannot be started. One thread calls this, while no other
 // runs.
 Child start_child(const ChildCommand& command);
 
 // How a process ended.
 struct ChildEnd {
   pid_t pid = 0;
-  int signal = 0;  // that killed it; 0: it ended by itself
+  int signal = 0;  // the signal that killed it; 0: it ended by itself
   int code = 0;    // its exit code; 128 + `signal` if that killed it
 };
 
-// Of the children `pids`, those that have ended since the last call. What they have started
-// themselves is killed. Waits for nothing.
+// Those of the children `pids` that have ended since the last call. It kills processes that they
+// have started. Waits for nothing.
 std::vector<ChildEnd> collect_children(std::span<const pid_t> pids);
 
 }  // namespace belfry

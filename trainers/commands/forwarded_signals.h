@@ -1,4 +1,4 @@
-// Signals as something to wait for, in a command that passes them on.
+// Signals as a file to wait for, in a command that passes them on.
 #pragma once
 #include <csignal>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace belfry {
 
-// As long as it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD do nothing but make
-// file() readable. One at a time, before any other thread starts.
+// As long as it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD only make file()
+// readable. Make one at a time, before any other thread starts.
 class ForwardedSignals {
  public:
   ForwardedSignals();
@@ -17,11 +17,11 @@ class ForwardedSignals {
   ForwardedSignals& operator=(const ForwardedSignals&) = delete;
 
   int file() const { return file_.number(); }
-  // Those that came since the last call, SIGCHLD left out. To be called when file() is readable.
+  // The signals that came since the last call, except SIGCHLD. Call it when file() is readable.
   std::vector<int> take();
-  // The first of them that asks to end; 0: none has.
+  // The first signal that asked to end; 0: none has.
   int asked_to_end() const { return asked_to_end_; }
-  // What a program that is started has to block.
+  // The signals that a started program has to block.
   const sigset_t& before() const { return before_; }
 
  private:

@@ -15,7 +15,7 @@
 namespace belfry {
 namespace {
 
-// Nothing is done about an output that nobody takes any more.
+// Gives up if nobody takes the output any more.
 void print(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file, text.data(), text.size());
@@ -36,12 +36,12 @@ std::unique_ptr<WritableFile> open_log(const std::string& path, bool adds) {
   return files.extend(path, size);
 }
 
-// Launchers around this one: the processes are not theirs.
+// Variables of launchers around this one, which did not start these processes.
 const std::vector<std::string> kOtherLaunchers = {
     "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   "PMIX_RANK", "TORCHELASTIC_USE_AGENT_STORE",
     "TORCHELASTIC_RUN_ID",  "BELFRY_PORT"};
 
-// "error: [rank 0, a] rank 1, a: ..." of rank 0 tells of rank 1.
+// Whether an error names another rank: "error: [rank 0, a] rank 1, a: ..." of rank 0 blames rank 1.
 bool blames_another(const ProcessEnd& end) {
   const std::string own = cat("error: [rank ", end.rank, ", ");
   if (!end.said.starts_with(own)) return false;

@@ -1,4 +1,4 @@
-// The processes of one training on this machine, as `belfry run` starts them.
+// Starts the processes of one training on this machine, for `belfry run`.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -17,7 +17,7 @@ struct LocalProcessesOptions {
   std::string log_directory = "logs";  // for rank_N.log
   std::string heading;                 // of each log, e.g. "start 2, ..."
   bool adds_to_logs = false;           // else they are emptied
-  // How long the others have to end by themselves when one has failed.
+  // How long other processes have to end by themselves when one has failed.
   std::chrono::milliseconds patience{8'000};
 };
 
@@ -27,12 +27,12 @@ struct ProcessEnd {
   std::string said = {};  // the last line of an error that it printed, else its last line
   bool made_to = false;   // killed by this program, as it did not end by itself
 
-  // Neither success, nor what a training returns that a signal has asked to end.
+  // Whether it ended neither with success nor as a training does that a signal has asked to end.
   bool failed() const;
 };
 
-// Starts one process per rank, which meet by the TCP group of framework/group. What they print goes
-// to their logs; what rank 0 prints, to this process's output, too. None outlives it.
+// Starts one process per rank; they meet by the TCP group of framework/group. Their output goes to
+// their logs. The output of rank 0 goes to this process's output, too. None outlives this object.
 class LocalProcesses {
  public:
   // Throws IoError if a log cannot be written or the program cannot be started.
@@ -41,7 +41,8 @@ class LocalProcesses {
   LocalProcesses(const LocalProcesses&) = delete;
   LocalProcesses& operator=(const LocalProcesses&) = delete;
 
-  // Waits until all have ended, and passes signals on to them. How they ended, the first one first.
+  // Waits until all have ended, and passes signals on to them. Returns how they ended, in that
+  // order.
   std::vector<ProcessEnd> finish();
 
  private:
@@ -50,8 +51,8 @@ class LocalProcesses {
   struct Process;
 
   void start(int rank, int port, const std::string& token);
-  // Copies what comes out, passes signals on and notes who has ended; waits until something happens
-  // or `most` has passed. Whether something was copied.
+  // Copies output, passes signals on and notes who has ended. Waits until something happens or
+  // `most` has passed. Returns whether it copied something.
   bool look(std::chrono::milliseconds most);
   void copy_output(Process& process, int file);
   void collect();
@@ -66,8 +67,8 @@ class LocalProcesses {
   bool killing_ = false;
 };
 
-// The end that caused the others: of a process that a signal killed, else of one whose error does
-// not name another rank, else the first that failed. None if all ended well.
+// The end that caused the others: a process that a signal killed, else one whose error names no
+// other rank, else the first that failed. None if all ended well.
 const ProcessEnd* first_failure(const std::vector<ProcessEnd>& ends);
 
 }  // namespace belfry

@@ -42,7 +42,7 @@ PlotFlags parse(std::span<const char* const> arguments, const std::string& progr
   return flags;
 }
 
-// Runs of one name are told apart by their paths.
+// Renames runs of one name by their paths.
 void name_apart(std::vector<RunStats>& runs, const std::vector<std::string>& paths) {
   std::vector<std::string> names;
   for (const RunStats& run : runs) names.push_back(run.name);

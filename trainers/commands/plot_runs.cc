@@ -13,8 +13,8 @@ namespace {
 
 using Look = ChartLine::Look;
 
-constexpr std::size_t kManySteps = 400;  // from which on neighbours are averaged
-constexpr std::size_t kMeans = 120;      // of them, about
+constexpr std::size_t kManySteps = 400;  // from so many steps on, neighbours are averaged
+constexpr std::size_t kMeans = 120;      // about so many means
 
 std::vector<ChartPoint> points_of(std::span<const StatsPoint> stats) {
   std::vector<ChartPoint> points;
@@ -24,7 +24,7 @@ std::vector<ChartPoint> points_of(std::span<const StatsPoint> stats) {
   return points;
 }
 
-// Of each `count` neighbours, at their middle; of those that are finite.
+// The mean of the finite ones of each `count` neighbours, at their middle.
 std::vector<ChartPoint> means_of(std::span<const ChartPoint> points, std::size_t count) {
   std::vector<ChartPoint> means;
   for (; !points.empty(); points = points.subspan(std::min(count, points.size()))) {

@@ -11,13 +11,13 @@ namespace belfry {
 
 struct PlotOptions {
   std::string metric = "loss";
-  // Of the metric; without one, logarithmic if its values are positive and one is more than 30
-  // times another.
+  // The scale of the metric. Without one it is logarithmic if all values are positive and one is
+  // more than 30 times another.
   std::optional<Axis::Scale> scale = {};
 };
 
 // An SVG document: the metric by step, in training and validation, and below it the examples per
-// second, if any run has them. Where there are many steps, each is drawn faintly, and the mean of
+// second, if any run has them. If there are many steps, it draws each faintly, and the mean of
 // neighbours plainly. Throws InvalidArgument if no run has a step.
 std::string plot_runs(std::span<const RunStats> runs, const PlotOptions& options = {});
 

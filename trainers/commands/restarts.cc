@@ -15,7 +15,7 @@
 namespace belfry {
 namespace {
 
-// The words of one flag, from `at` on, if it is `name`: 1 or 2; 0 if it is another.
+// How many words, from `at` on, are the flag `name`: 1 or 2; 0 if it is another flag.
 std::size_t words_of_flag(std::span<const std::string> command, std::size_t at,
                           std::string_view name) {
   std::string word = command[at];
@@ -107,7 +107,7 @@ std::optional<Restarts::Saved> Restarts::find_saved() const {
                .shards = saved_integer(*info, "shards")};
 }
 
-// A run that was to begin elsewhere, or anew, goes on from its own checkpoint. Without one, it
+// A run that was told to begin elsewhere, or anew, goes on from its own checkpoint. Without one, it
 // replaces what its first start has left.
 std::vector<std::string> Restarts::going_on() const {
   static const std::string kResume[] = {"resume", "restore_checkpoint"};
@@ -119,7 +119,8 @@ std::vector<std::string> Restarts::going_on() const {
   return command;
 }
 
-// Among powers of two the sum over the shards of a device is a node of the tree over all shards.
+// The bits are equal for powers of two: the sum over the shards of a device is then a node of the
+// tree over all shards.
 int Restarts::fewer(const Saved& saved) const {
   const std::int64_t each = std::ssize(parse_devices(*flag_in(command_, "devices")));
   const auto has_equal_bits = [&](std::int64_t devices) {

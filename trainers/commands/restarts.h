@@ -12,27 +12,27 @@ namespace belfry {
 struct Start {
   int processes = 1;
   std::vector<std::string> command;
-  std::string why_as_many;  // where these are not all processes, or could not be fewer; else ""
+  std::string why_as_many;  // if these are not all processes, or could not be fewer; else ""
 };
 
 class Restarts {
  public:
-  // `least` processes may go on where fewer are needed; 0: always all start. Throws FlagError if
-  // `least` needs a run directory or devices that the command does not name.
+  // If fewer than all processes are needed, at least `least` may go on; 0: always all start. Throws
+  // FlagError if `least` needs a run directory or devices that the command does not name.
   Restarts(std::vector<std::string> command, int processes, int least);
 
   Start first() const { return {all_, command_, ""}; }
-  // After a failure. Goes on from the checkpoint that the run has saved since first(), or else does
-  // what first() did. After a start of all processes, the largest number of them, one fewer at
-  // most, whose devices divide the shards and the global batch of that checkpoint to equal bits;
-  // then all again.
+  // The start after a failure. It goes on from the checkpoint that the run has saved since first(),
+  // or else does what first() did. After a start of all processes, it starts fewer: the largest
+  // number whose devices divide the shards and the global batch of that checkpoint to equal bits.
+  // After that it starts all again.
   Start next();
 
-  // Of the checkpoint that next() goes on from; none: it starts anew.
+  // The step of the checkpoint that next() goes on from; none: it starts anew.
   std::optional<std::int64_t> saved_step() const;
 
  private:
-  // The newest checkpoint of the run directory, as far as it can be read.
+  // The newest checkpoint of the run directory that can be read.
   struct Saved {
     std::string path;
     std::int64_t modified = 0, step = 0, global_batch = 0, shards = 0;

@@ -21,7 +21,7 @@ constexpr int kMostLocalProcesses = 1024;
 struct RunProcessesFlags {
   std::string help;
   int processes = 0;
-  int least = 0;  // of processes; 0: all
+  int least = 0;  // processes; 0: all
   int restarts = 0;
   std::string log_directory = "logs";
   std::vector<std::string> command;
@@ -52,7 +52,7 @@ RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
   const auto end = std::ranges::find_if(
       arguments, [](const char* argument) { return std::strcmp(argument, "--") == 0; });
   std::vector<const char*> own(arguments.begin(), end);
-  // What follows is no flag of this command.
+  // Words behind PROGRAM are no flags of this command.
   const bool has_program = end != arguments.end() && std::next(end) != arguments.end();
   if (has_program) own.push_back("PROGRAM");
   flags.help = parser.parse(own);
@@ -84,7 +84,7 @@ class ProcessRun {
   explicit ProcessRun(const RunProcessesFlags& flags)
       : flags_(flags), restarts_(flags.command, flags.processes, flags.least) {}
 
-  // The exit code.
+  // Returns the exit code.
   int run() {
     Start start = restarts_.first();
     for (int number = 0;; ++number) {
@@ -118,7 +118,7 @@ class ProcessRun {
     return processes.finish();
   }
 
-  // Of a run that ended well or by a signal.
+  // The exit code of a run that ended well or by a signal.
   static int exit_code(const std::vector<ProcessEnd>& ends) {
     const auto other =
         std::ranges::find_if(ends, [](const ProcessEnd& end) { return end.how.code != 0; });

@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-// As Subcommand::run.
+// Takes and returns what Subcommand::run does.
 int run_run_command(std::span<const char* const> arguments, const std::string& program);
 
 }  // namespace belfry

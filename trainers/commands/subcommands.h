@@ -7,22 +7,22 @@
 
 namespace belfry {
 
-// What a word of the command line stands for: a program of its own, or a list of further commands.
+// A word of the command line: a program of its own, or a list of further commands.
 struct Subcommand {
   std::string name;
   std::string summary;  // for --help of the program that it belongs to
-  // With what follows the name; `program` is all up to it: "belfry checkpoint ls". Returns the exit
-  // code.
+  // Gets the words behind the name; `program` is all up to it: "belfry checkpoint ls". Returns the
+  // exit code.
   std::function<int(std::span<const char* const> arguments, const std::string& program)> run;
 };
 
-// Runs the command that the first argument names, and returns its exit code; prints what there are
-// for --help. Throws FlagError, with the names, for no command and for an unknown one.
+// Runs the command that the first argument names, and returns its exit code. For --help it prints
+// the commands. Throws FlagError, with the names, for no command and for an unknown one.
 int run_subcommand(std::span<const Subcommand> commands, const std::string& description,
                    std::span<const char* const> arguments, const std::string& program);
 
-// As `run` of a Subcommand: parse(arguments, program) gives flags, with what --help is to print in
-// `help`, which is printed; else run(flags) returns the exit code.
+// Makes `run` of a Subcommand. parse(arguments, program) gives flags. If their `help` has a text
+// for --help, it is printed; else run(flags) returns the exit code.
 template <class Parse, class Run>
 auto subcommand_of(const Parse& parse, const Run& run) {
   return [=](std::span<const char* const> arguments, const std::string& program) {

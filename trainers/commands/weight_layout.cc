@@ -21,7 +21,7 @@ bool is_weight(const std::string& name, const Manifest::Entry& entry) {
   return last == kWeight && CheckpointHead::is_trainable(entry);
 }
 
-// Whether it is a weight, or a slot of one.
+// Whether the tensor is a weight, or a slot of one.
 bool is_of_weight(const Manifest& manifest, const std::string& name, const Manifest::Entry& entry) {
   if (is_weight(name, entry)) return true;
   for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
@@ -32,7 +32,7 @@ bool is_of_weight(const Manifest& manifest, const std::string& name, const Manif
   return false;
 }
 
-// Elements between neighbours along each axis.
+// Numbers of elements between neighbours along each axis.
 std::vector<std::size_t> strides_of(const Shape& shape) {
   std::vector<std::size_t> strides(shape.rank(), 1);
   for (std::size_t axis = shape.rank(); axis-- > 1;)

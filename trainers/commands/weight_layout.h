@@ -4,11 +4,11 @@
 // layer as [in, out] (towers/layers.h). PyTorch has [out, in, height, width] and [out, in]. Kernels
 // of transposed convolutions have `in` first in both.
 //
-// Which variables these are, a checkpoint does not say; names do. The layers conv2d,
+// Names say which variables are such weights; a checkpoint does not. The layers conv2d,
 // conv2d_transpose and dense call theirs <layer>/W, and nothing else that Belfry makes has that
-// name. So what moves is a trainable variable whose name is W, or ends with /W, of rank 4 or 2. Its
-// slots move with it: they are <layer>/W/... and have its shape. All else stays: biases, batch
-// norm, tables of embeddings, and variables of a program's own, unless they are called W.
+// name. So the axes move of trainable variables of rank 4 or 2 whose name is W, or ends with /W.
+// Their slots move with them: they are <layer>/W/... and have their shape. All else stays: biases,
+// batch norm, tables of embeddings, and variables of a program's own, unless they are called W.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -23,18 +23,18 @@ namespace belfry {
 
 enum class WeightLayout : std::uint8_t { kBelfry, kTorch };
 std::string_view name_of(WeightLayout layout);
-// Throws InvalidArgument, with the names there are.
+// Throws InvalidArgument, with the known names.
 WeightLayout find_weight_layout(std::string_view name);
 
-// Axis i of what is wanted is axis order[i] of what is there. None: all stay where they are.
+// Axis i of the result is axis order[i] of the input. None: all stay where they are.
 using AxisOrder = std::vector<std::size_t>;
 
-// From Belfry's layout to `layout`, for the variable `name` of the manifest.
+// The order from Belfry's layout to `layout`, for the variable `name` of the manifest.
 AxisOrder axis_order(const Manifest& manifest, const std::string& name, WeightLayout layout);
 AxisOrder inverse(const AxisOrder& order);
 
 Shape permuted(const Shape& shape, const AxisOrder& order);
-// Of dense, row-major elements of `element_size` bytes each.
+// Permutes dense, row-major elements of `element_size` bytes each.
 std::vector<std::byte> permuted(std::span<const std::byte> values, const Shape& shape,
                                 std::size_t element_size, const AxisOrder& order);
 

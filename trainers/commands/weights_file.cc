@@ -63,7 +63,7 @@ std::vector<std::string> names_of(const Manifest& manifest) {
   return names;
 }
 
-// No more is read than a file of these variables may have.
+// Reads no more than a file of these variables may have.
 Safetensors read_weights(const std::string& path, const Manifest& like, FileSystem& files) {
   std::uint64_t most = 2 * kMostJsonBytes;
   for (const auto& [name, file] : like.files) most += file.bytes;
@@ -86,7 +86,7 @@ std::string place_of(const Safetensors& file, const StoredTensor& tensor) {
   return cat(file.file(), ": tensor '", shown(tensor.name), "' at byte ", tensor.begin);
 }
 
-// What to try instead, if the tensor had the type that is wanted in the other layout.
+// A hint if the tensor would fit in the other layout, else "".
 std::string layout_hint(const Manifest& like, const StoredTensor& tensor, WeightLayout layout) {
   const WeightLayout other =
       layout == WeightLayout::kTorch ? WeightLayout::kBelfry : WeightLayout::kTorch;
@@ -97,7 +97,7 @@ std::string layout_hint(const Manifest& like, const StoredTensor& tensor, Weight
              : "";
 }
 
-// That it may be imported.
+// Throws unless the tensor may be imported.
 void check_tensor(const Safetensors& file, const StoredTensor& tensor, const CheckpointHead& like,
                   WeightLayout layout) {
   const auto& [name, dtype, shape, begin, end] = tensor;
@@ -121,7 +121,7 @@ void check_whole(const Safetensors& file, const CheckpointHead& like) {
             like.directory, " has", did_you_mean(name, there));
 }
 
-// A variable of the checkpoint in a graph of its own, and its new value.
+// The variables of a checkpoint in a graph of their own, saved with new values.
 class Copy {
  public:
   explicit Copy(const StoredCheckpoint& like) : like_(like) {
