@@ -65,7 +65,7 @@ struct GpuRunner::State {
     }
   }
 
-  // Enqueues between a copy to the GPU and one back, and waits.
+  // Enqueues a copy to the GPU, `enqueue` and a copy back, and waits.
   template <class Enqueue>
   void run(std::size_t bytes, const Enqueue& enqueue) {
     try {
@@ -88,13 +88,13 @@ struct GpuRunner::State {
   Stamp stamp;
   std::int64_t epoch = 0;
   std::size_t capacity = 0;
-  std::byte* arena = nullptr;                      // of the GPU
-  std::byte *sent = nullptr, *received = nullptr;  // what it is before and after a run
+  std::byte* arena = nullptr;                      // on the GPU
+  std::byte *sent = nullptr, *received = nullptr;  // the arena before and after a run
 };
 
 namespace {
 
-// One per memory: an output may take that of an input.
+// One block per memory: an output may take the memory of an input.
 Blocks blocks_of(const Pointers& p, const std::vector<std::int64_t>& inputs,
                  const std::vector<std::int64_t>& outputs, std::int64_t workspace,
                  std::size_t writes) {
@@ -165,7 +165,7 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
     for (const auto& [at, block] : blocks) {
       std::byte* const received = state.received + block.offset;
       if (block.read_back) std::memcpy(at, received, block.bytes);
-      // All that is left to compare are inputs and what lies between tensors.
+      // Only inputs, and bytes between tensors, are left to compare.
       if (block.written) std::memcpy(received, state.sent + block.offset, block.bytes);
     }
     require<Internal>(std::memcmp(state.sent, state.received, bytes) == 0, node.describe(),

@@ -1,4 +1,4 @@
-// Runs single kernels of a GPU, as GpuBackend prepares them, on tensors of the host.
+// Runs single kernels of a GPU on tensors of the host, as GpuBackend prepares them.
 #pragma once
 #include <memory>
 
@@ -9,13 +9,13 @@ namespace belfry::test {
 
 class GpuRunner {
  public:
-  // On this GPU of the backend, which outlives it.
+  // Runs on this GPU of the backend, which outlives this.
   explicit GpuRunner(const GpuBackend& backend, int gpu = 0);
   ~GpuRunner();
 
-  // Does on the GPU what `run`, which was prepared for the plan, enqueues: copies all tensors
+  // A kernel that runs `run`, which was prepared for the plan, on the GPU. It copies all tensors
   // there, runs it, and copies outputs and written variables back. Throws what the kernel refuses,
-  // and Internal if it wrote to its inputs or near its tensors. The runtime outlives it.
+  // and Internal if it wrote to its inputs or near its tensors. This object outlives it.
   KernelRun kernel(const KernelPlan& plan, GpuRun run);
 
  private:

@@ -55,7 +55,7 @@ class Projection {
     return dot(evaluate(y_, feeds), direction_);
   }
 
-  // Of <direction, y> with respect to input `i`; zeros where there is none.
+  // The gradient of <direction, y> with respect to input `i`; zeros if there is none.
   Tensor gradient(std::size_t i) const {
     const auto place = std::ranges::find(floating_, xs_[i]) - floating_.begin();
     const Output gradient = gradients_[static_cast<std::size_t>(place)];
@@ -78,8 +78,8 @@ class Projection {
   FeedValue direction_feed_;
 };
 
-// Differences of more elements than this are taken of some, spread over the tensor, and of all
-// together along a random direction.
+// If there are more elements than this, it takes differences along some of them, spread over the
+// tensor, and along one random direction.
 constexpr std::size_t kMostElements = 128;
 
 class Comparison {
@@ -118,7 +118,7 @@ class Comparison {
     const double exact = dot(analytic_, direction);
     const double error =
         std::abs(exact - numeric) / std::max({1.0, std::abs(exact), std::abs(numeric)});
-    if (error <= worst.largest) return;  // NaN goes on
+    if (error <= worst.largest) return;  // NaN is taken, too
     worst = {std::isnan(error) ? HUGE_VAL : error,
              cat(where, ": analytic ", exact, ", numeric ", numeric)};
   }

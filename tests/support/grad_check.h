@@ -16,7 +16,7 @@ struct Built : std::vector<Output> {
   Built(std::vector<Output> outputs) : std::vector<Output>(std::move(outputs)) {}  // NOLINT
 };
 
-// Builds what is tested from placeholders: "[](Inputs x) { return relu(x[0]); }".
+// Builds the outputs under test from placeholders: "[](Inputs x) { return relu(x[0]); }".
 using Inputs = std::span<const Output>;
 using Builder = std::function<Built(Inputs)>;
 
@@ -25,9 +25,9 @@ struct GradientError {
   std::string where;   // "output 0, input 1, element 7: analytic 2, numeric 3"
 };
 
-// Differentiates <r, y> for each floating output y of `build`, r being random and fixed, with
-// respect to every f64 input: to each element, or to some and all together if they are many. A
-// missing gradient counts as zeros. Inputs should keep `step` away from kinks.
+// Differentiates <r, y> for each floating output y of `build`, with r random and fixed, with
+// respect to every f64 input: to each element or, if they are many, to some and along one
+// direction. A missing gradient counts as zeros. Inputs should keep `step` away from kinks.
 GradientError gradient_error(const Builder& build, std::span<const Tensor> inputs,
                              double step = 1e-5);
 

@@ -25,7 +25,7 @@ Tensor poisoned(const TensorType& type) {
 
 TensorType type_of(const Tensor& tensor) { return {tensor.shape(), tensor.dtype()}; }
 
-// One run: the values of every output needed, and of every version of a variable.
+// One run: the values of all needed outputs, and of all versions of a variable.
 class Evaluation {
  public:
   using Stored = std::function<const Tensor&(const Node&)>;
@@ -67,7 +67,7 @@ class Evaluation {
                              : values_.at(&output.node())[static_cast<std::size_t>(output.index())];
   }
 
-  // Last versions of the variables that were written.
+  // The last versions of variables that were written.
   std::map<const Node*, Tensor> written() const {
     std::map<const Node*, Tensor> result;
     for (const Write& write : writes_) result[write.variable] = write.value;
@@ -85,8 +85,8 @@ class Evaluation {
     return fed_.contains({&output.node(), output.index()});
   }
 
-  // What `consumer` sees of a variable: the last write with a path to it, else the value from
-  // before.
+  // The version of a variable that `consumer` sees: the last write with a path to it, else the
+  // value from before the run.
   const Tensor& version(const Node& variable, const Node& consumer) {
     std::set<const Node*> before;
     std::vector<const Node*> open{&consumer};
@@ -177,7 +177,7 @@ class Evaluation {
     return {std::move(kernel), plan.workspace_bytes()};
   }
 
-  // Per output the input whose memory it takes, -1 for none.
+  // The input whose memory each output takes, -1 for none.
   std::vector<int> overwritten(const Op& op, const std::vector<Tensor>& inputs,
                                const std::vector<Tensor>& outputs) const {
     std::vector<int> over(outputs.size(), -1);

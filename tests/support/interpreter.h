@@ -14,20 +14,20 @@ namespace belfry {
 struct InterpreterOptions {
   // Runs the plain kernel of each op instead of the fast one.
   bool reference = false;
-  // Divides the work of each node as its WorkSplit allows: the kernel is prepared once, and called
-  // per part. At most as many parts as units.
+  // Divides the work of each node as its WorkSplit allows: prepares the kernel once, and calls it
+  // for each part. There are at most as many parts as units.
   int parts = 1;
   // Elements (or rows) cut off as a first part of their own, before the rest is divided.
   std::int64_t shift = 0;
-  // Not negative: outputs take the memory of an input where InPlace and the sizes allow it, this
-  // one where any may be taken.
+  // If not negative, outputs take the memory of an input where InPlace and the sizes allow it. If
+  // any input may be taken, they take this one.
   int in_place = -1;
-  // Of the first run; counts up with every run that writes a variable.
+  // The step of the first run; each run that writes a variable counts up.
   std::uint64_t step = 0;
 };
 
-// Holds values of variables between runs, as a Session does. Every output is filled with NaN
-// patterns before its kernel runs, so that what a kernel leaves out shows.
+// Holds values of variables between runs, as a Session does. It fills every output with NaN
+// patterns before the output's kernel runs, so that elements show that a kernel leaves out.
 class Interpreter {
  public:
   explicit Interpreter(InterpreterOptions options = {}) : options_(options), step_(options.step) {}
@@ -36,7 +36,7 @@ class Interpreter {
   void write(Variable variable, Tensor value);
   Tensor read(Variable variable);
 
-  // Node fetches give an empty tensor. Reads see what the last write with a path to them wrote,
+  // Node fetches give an empty tensor. A read sees the value of the last write with a path to it,
   // else the value from before the run.
   std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds = {});
   std::vector<Tensor> run(std::initializer_list<Fetch> fetches,
@@ -53,9 +53,9 @@ class Interpreter {
   std::map<const Node*, Tensor> variables_;
 };
 
-// From now on every Interpreter of this process takes the kernels that `source` returns where
-// others take Op::cpu, and that where it returns none. Such kernels do all the work of a node,
-// unless it is split by elements. Returns the source before; null for none.
+// From now on every Interpreter of this process takes the kernels that `source` returns instead of
+// Op::cpu. If `source` returns none, it takes Op::cpu. Such kernels do all the work of a node,
+// unless it is split by elements. Returns the previous source; null for none.
 CpuKernel set_kernel_source(CpuKernel source);
 
 // Runs once, with variables at their initial values.

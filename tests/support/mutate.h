@@ -15,7 +15,7 @@ class Mutator {
   Mutator(std::vector<Input> corpus, std::uint64_t seed)
       : corpus_(std::move(corpus)), random_(seed) {}
 
-  // One of the corpus with one to four changes.
+  // An input of the corpus with one to four changes.
   Input next() {
     Input input = corpus_[draw(corpus_.size())];
     for (std::size_t changes = 1 + draw(4); changes > 0; --changes) change(input);
@@ -23,7 +23,7 @@ class Mutator {
   }
 
  private:
-  // Uniform enough in [0, n), or 0.
+  // A number in [0, n), uniform enough, or 0.
   std::size_t draw(std::size_t n) { return n == 0 ? 0 : random_() % n; }
 
   void change(Input& input) {
@@ -50,7 +50,7 @@ class Mutator {
     input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), what.begin(), what.end());
   }
 
-  // A number where sizes overflow, in one of the ways in which files write numbers.
+  // Puts a number at which sizes overflow, in one of the ways in which files write numbers.
   void put_number(Input& input, std::size_t at) {
     constexpr std::uint64_t kNumbers[] = {
         0, 1, 255, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 62, ~0ull >> 1, ~0ull - 7, ~0ull};
@@ -69,7 +69,7 @@ class Mutator {
     std::ranges::copy(bytes, input.begin() + static_cast<std::ptrdiff_t>(at));
   }
 
-  // Goes on as another input does.
+  // Continues with the rest of another input.
   void splice(Input& input, std::size_t at) {
     const Input& other = corpus_[draw(corpus_.size())];
     const std::size_t from = draw(other.size() + 1);

@@ -44,7 +44,7 @@ class Case {
     return evaluate(std::span(outputs_).first(forward_), feeds(inputs));
   }
 
-  // The same by a session that cuts a batch into shards: all inputs with as many rows as the first.
+  // As run(), by a session that cuts all inputs with as many rows as the first into shards.
   std::vector<Tensor> run_in_shards(int shards) const {
     std::vector<FeedType> types;
     for (std::size_t i = 0; i < xs_.size(); ++i) {
@@ -117,7 +117,7 @@ std::string label(const Case& tested, std::size_t i) {
              tested.outputs_[i].node().describe());
 }
 
-// Largest |a - b| within `tolerance`; 0 asks for equal bits.
+// Expects |a - b| within `tolerance`; 0 asks for equal bits.
 void expect_near(const Case& tested, const std::vector<Tensor>& actual,
                  const std::vector<Tensor>& expected, double tolerance, const std::string& what) {
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -150,7 +150,7 @@ void check_parts(const OpTest& test, const Case& tested, DType dtype,
                   cat("a first part of ", shift));
 }
 
-// Shards may be without rows.
+// Some shards may have no rows.
 void check_shards(const OpTest& test, const Case& tested, DType dtype) {
   if (test.inputs.empty() || test.inputs[0].shape().rank() == 0) return;
   const double tolerance = test.library || dtype == DType::kF32 ? 1e-6 : 1e-12;
@@ -234,7 +234,7 @@ void check_gradient(const OpTest& test) {
   EXPECT_LE(error.largest, test.gradient) << "gradient: " << error.where;
 }
 
-// The gradients of the nodes that gradients are made of, unless one of these has none.
+// Checks gradients of gradients, unless one of the gradient's nodes has none.
 void check_second_gradient(const OpTest& test) {
   const Builder first = [&](Inputs xs) {
     std::vector<Output> floating, result;
@@ -243,7 +243,7 @@ void check_second_gradient(const OpTest& test) {
     const Built outputs = test.build(xs);
     for (const Output& y : outputs) {
       if (!is_floating(y.dtype())) continue;
-      // Along y itself, so that all that those nodes get depends on the inputs.
+      // Takes the gradient along y itself, so that all inputs of its nodes depend on the inputs.
       for (const Output& gradient : gradients(y, floating, {.initial = {y}}))
         if (gradient) result.push_back(gradient);
     }
@@ -260,7 +260,7 @@ void check_dtype(const OpTest& test, DType dtype) {
   SCOPED_TRACE(cat("in ", name_of(dtype)));
   const Case tested(test, dtype);
   const std::vector<Tensor> whole = tested.run();
-  // Those of GPUs may multiply by way of transforms, which round more.
+  // Library kernels of GPUs may multiply by transforms, which round more.
   const double slack = test.library && test::test_gpus() > 0 ? 10 : 1;
   expect_near(tested, whole, tested.run({.reference = true}),
               slack * (dtype == DType::kF32 ? test.f32 : test.f64),

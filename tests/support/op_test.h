@@ -1,4 +1,4 @@
-// What every op must hold, checked in one call:
+// Checks in one call what every op must hold:
 //
 //   TEST(Relu, KeepsItsContract) {
 //     check_op({.build = [](Inputs x) { return relu(x[0]); }, .inputs = {random_values({5, 7})}});
@@ -24,13 +24,12 @@ struct OpTest {
   // tensor, per type.
   double f32 = 1e-6;
   double f64 = 1e-13;
-  // Largest difference between analytic and numeric gradients in f64; negative where the op has
-  // none.
+  // Largest difference between analytic and numeric gradients in f64; negative if the op has none.
   double gradient = 1e-6;
   // Step of the numeric gradient.
   double step = 1e-5;
-  // Kernels of a library: parts may differ from the whole by the tolerances of batch-reduce, 1e-6
-  // (f64: 1e-12), instead of having equal bits.
+  // The op's kernels are a library's: parts may differ from the whole by the tolerances of
+  // batch-reduce, 1e-6 (f64: 1e-12), instead of having equal bits.
   bool library = false;
   // NaN in every floating input gives NaN in every element of floating outputs, and NaN in one
   // input gives some.
@@ -43,17 +42,19 @@ struct OpTest {
 //   fast kernels against reference kernels;
 //   2 and 3 parts against the whole: equal bits, or near for libraries and batch-reduce;
 //   2, 3 and 7 shards of the first input's rows against one: near;
-//   first parts of 0 to 31 units: equal bits; and for one pointwise node, inputs rotated by 0 to
-//   31; NaN; unknown dimensions; and gradients, and theirs, against central differences in f64.
+//   first parts of 0 to 31 units: equal bits;
+//   for one pointwise node, inputs rotated by 0 to 31;
+//   NaN; unknown dimensions;
+//   gradients, and gradients of gradients, against central differences in f64.
 void check_op(const OpTest& test);
 
 // Building from placeholders of these types throws InvalidArgument with `message` in its text.
 void expect_refused(const Builder& build, const std::vector<TensorType>& types,
                     const std::string& message);
 
-// f32 tensors for tests: uniform in [low, high); the same for the same arguments.
+// f32 tensors for tests: uniform in [low, high); equal arguments give equal values.
 Tensor random_values(Shape shape, double low = -2, double high = 2, unsigned seed = 1);
-// The same with another dtype; values are converted as in C++. f32 is rounded to 16 bits, which
+// The tensor in another dtype; values are converted as in C++. f32 is rounded to 16 bits, which
 // become other types by way of f32.
 Tensor to(const Tensor& tensor, DType dtype);
 // All elements as doubles.

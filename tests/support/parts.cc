@@ -7,7 +7,7 @@ namespace {
 
 std::int64_t rows(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0]; }
 
-// Of output 0, or of all tensors of participant 0.
+// Elements of output 0, or of all tensors of participant 0.
 std::int64_t elements(const Node& node, std::span<const TensorType> outputs) {
   const int participants = collective_size(node);
   if (participants == 0) return outputs[0].shape.elements();

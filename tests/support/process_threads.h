@@ -1,4 +1,4 @@
-// Processes of one run as threads of a test, which reach each other by TCP.
+// The processes of one run as threads of a test, which reach each other by TCP.
 #pragma once
 #include <functional>
 #include <memory>
@@ -8,14 +8,14 @@
 
 namespace belfry::test {
 
-// Of rank 0 of `size` processes, to be given the others' ranks.
+// Options of rank 0 of `size` processes. Set the rank for the others.
 TcpGroupOptions local_processes(int size);
 
-// Calls body() in a thread for each of `size` processes, and waits for all. Rethrows what the one
-// of the lowest rank threw.
+// Calls body() in a thread for each of `size` processes, and waits for all. Rethrows the exception
+// of the lowest rank.
 void run_processes(int size, const std::function<void(std::shared_ptr<Processes>)>& body,
                    const WatchOptions& watch = {});
-// The same on several hosts, by what they say: so many successive ranks on each.
+// As run_processes(), on several hosts as far as they can tell: so many successive ranks on each.
 void run_on_hosts(int size, int per_host,
                   const std::function<void(std::shared_ptr<Processes>)>& body);
 

@@ -5,22 +5,22 @@
 
 namespace belfry {
 
-// Exit status, or -1 if the program did not start or was killed; what it printed.
+// The exit status, or -1 if the program did not start or was killed, and its output.
 struct Finished {
   int status;
   std::string output, errors;
 };
 
-// `path` is looked for on PATH if it has no slash.
+// A `path` without a slash is looked for on PATH.
 Finished run_program(const std::string& path, const std::vector<std::string>& arguments);
 
-// The same of a program of this build.
+// Runs a program of this build.
 Finished run_built(const std::string& program, const std::vector<std::string>& arguments);
 
-// All that a file holds.
+// The content of a file.
 std::string text_of_file(const std::string& path);
 
-// Of scripts/check_trace, the independent checker. Status -1 if there is no python3, which
+// Runs scripts/check_trace, the independent checker. Status -1 if there is no python3, which
 // scripts/setup installs.
 Finished check_traces(const std::vector<std::string>& files);
 

@@ -1,4 +1,4 @@
-// What NCCL may make of the tensors of all ranks, for what stands in for it.
+// A sum over ranks as NCCL may make it, for stand-ins of NCCL.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace belfry::test {
 
-// From the last rank to the first, which is no tree, rounded to T at every addition; divided once.
-// Each of `to` may be the same as one of `from`.
+// Sums from the last rank to the first, which is no tree, rounds to T at every addition, and
+// divides once. Each of `to` may be one of `from`.
 template <class T>
 void sum_ranks(std::span<const void* const> from, std::span<void* const> to, std::int64_t elements,
                int divisor = 1) {

@@ -1,5 +1,5 @@
-// Whether this is the build of a sanitizer, in which tests may ask for less. Whether it is that of
-// ThreadSanitizer, in which what runs on one thread shows nothing.
+// kSanitized: this is a build of a sanitizer, in which tests may do less. kThreadSanitized: it is
+// the build of ThreadSanitizer, which finds nothing in work of a single thread.
 #pragma once
 
 namespace belfry {

@@ -24,7 +24,7 @@ void refuse_race(const std::string& first, const std::string& second) {
 
 StandInSegment::StandInSegment(int gpu, std::vector<Work> in_order)
     : gpu_(gpu), work_(std::make_shared<const std::vector<Work>>(std::move(in_order))) {
-  // Neighbours as one: there are few then.
+  // Joins neighbours, so that few accesses are left.
   for (const bool writes : {false, true}) {
     std::vector<Access> all;
     for (const Work& work : *work_)
@@ -60,7 +60,7 @@ void StandInCapture::refuse(const std::string& why) {
   throw DeviceError(why);
 }
 
-// The last of those that may go, again and again.
+// Takes the last node that is ready, again and again.
 std::vector<Work> StandInCapture::in_order() const {
   std::vector<std::size_t> missing(nodes_.size());
   std::vector<std::vector<int>> behind(nodes_.size());

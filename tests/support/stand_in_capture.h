@@ -1,4 +1,4 @@
-// What streams of a StandInGpus are given: its memory, its order, and captures, by CUDA's rules.
+// The work of streams of a StandInGpus: its memory, its order, and captures, by CUDA's rules.
 #pragma once
 #include <algorithm>
 #include <concepts>
@@ -22,7 +22,7 @@ struct Access {
   bool writes;
 };
 
-// Work with the memory that it touches, and for whom.
+// Work, the memory that it touches, and whom it serves.
 struct Work {
   std::function<void()> what;
   std::vector<Access> accesses = {};
@@ -30,7 +30,7 @@ struct Work {
   bool noted = true;  // others must be behind it
 };
 
-// How much of each stream, by its number, something is behind.
+// How much of each stream, by its number, a place is behind.
 class Clock {
  public:
   std::int64_t of(int stream) const {
@@ -52,28 +52,28 @@ class Clock {
 // The capture that this thread has begun.
 inline thread_local class StandInCapture* capturing = nullptr;
 
-// Null has no bytes.
+// Null memory has no bytes.
 inline Access accessed(const void* memory, std::integral auto bytes, bool writes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   return {begin, memory ? begin + static_cast<std::uintptr_t>(bytes) : begin, writes};
 }
 
-// Two that touch the same bytes, of which one writes them.
+// Whether both touch some byte, and one of them writes it.
 bool conflict(const std::vector<Access>& a, const std::vector<Access>& b);
 // Throws DeviceError naming both.
 [[noreturn]] void refuse_race(const std::string& first, const std::string& second);
 
-// Done as a whole, in an order that what was captured allows, but otherwise as unlike that of the
-// capture as can be.
+// Its work is done as a whole. The order is one that the captured work allows, but otherwise as
+// unlike the order of the capture as can be.
 class StandInSegment final : public GpuSegment {
  public:
   StandInSegment(int gpu, std::vector<Work> in_order);
 
   int gpu() const { return gpu_; }
   const std::vector<Work>& work() const { return *work_; }
-  // Of all work together.
+  // The accesses of all work together.
   const std::vector<Access>& accesses() const { return accesses_; }
-  // What is done may outlive the segment.
+  // Running work may outlive the segment.
   std::shared_ptr<const std::vector<Work>> keep() const { return work_; }
 
  private:
@@ -82,10 +82,10 @@ class StandInSegment final : public GpuSegment {
   std::vector<Access> accesses_;
 };
 
-// While it goes on, work becomes nodes of a graph. A call that CUDA refuses breaks it.
+// During a capture, work becomes nodes of a graph. A call that CUDA refuses breaks it.
 class StandInCapture {
  public:
-  // Where a stream stands in a capture: behind these nodes.
+  // The place of a stream in a capture: behind these nodes.
   struct Front {
     std::vector<int> nodes;
     Clock clock;  // counts are numbers of nodes
@@ -99,18 +99,18 @@ class StandInCapture {
   const std::vector<StandInStream*>& streams() const { return streams_; }
   void join(StandInStream& stream) { streams_.push_back(&stream); }
 
-  // Throws DeviceError if it touches what a node touches that it is not behind.
+  // Throws DeviceError if the work touches memory of a node that it is not behind.
   void add(int stream, Front& front, Work work);
   // Breaks the capture and throws DeviceError.
   [[noreturn]] void refuse(const std::string& why);
-  // Breaks it.
+  // Breaks the capture.
   void spoil(const std::string& why) { broken_ = why; }
-  // Nothing of it is kept, whatever events still stand for its places.
+  // Forgets the capture, even if events still stand for its places.
   void end() {
     active_ = false;
     nodes_.clear();
   }
-  // Once all streams have been joined; in the order in which a segment does it.
+  // The work in the order of a segment. Call it once all streams have been joined.
   std::vector<Work> in_order() const;
   const std::string& broken() const { return broken_; }  // "" if it is not
 

@@ -45,7 +45,7 @@ void gather(const Parts& parts) {
     }
 }
 
-// Messages between two ranks, in order.
+// Delivers the messages from one rank to another, in order.
 void deliver(const std::vector<GroupMessage>& sent, int from, int to,
              const std::vector<GroupMessage>& received) {
   auto next = received.begin();
@@ -99,7 +99,7 @@ void RankMeetings::meet(std::size_t rank, std::int64_t number, Part part, bool s
       "ranks meet with ", meeting.node, " and ", what.node->logical_name());
   const bool exchanges = part.exchanges;
   meeting.parts[rank] = std::move(part);
-  if (++meeting.came == ranks_ && !broken_) {  // else others may have gone on
+  if (++meeting.came == ranks_ && !broken_) {  // after a break, others may have gone on
     exchanges ? exchange_all(meeting.parts) : add_up(what, meeting.parts);
     meeting.done = true;
     changed_.notify_all();
@@ -208,7 +208,7 @@ void StandInCommunicators::enqueue(std::size_t r, GpuStream& stream, RankMeeting
   busy_[r] = false;
 }
 
-// As a call that never ends by itself; not for ever, so that a test which is wrong ends, too.
+// Acts as a call that never ends by itself. It does end at last, so that a wrong test ends, too.
 void StandInCommunicators::stay_in_progress(const std::atomic<bool>& failed) const {
   for (int i = 0; i < 20000 && !failed.load(std::memory_order_acquire); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -1,6 +1,6 @@
-// Communicators of a StandInGpus: ranks meet in their streams, the last to come adds up. Those that
-// meet with different reductions, as they do where ranks see them in different orders, fail. In a
-// capture only a rank alone is served, and segments that hold its part must end first.
+// Communicators of a StandInGpus: ranks meet in their streams, and the last to come adds up. If
+// ranks see reductions in different orders, they meet with different ones, and fail. In a capture
+// only a rank alone is served, and segments that hold its part must end first.
 #pragma once
 #include <condition_variable>
 #include <limits>
@@ -11,7 +11,7 @@
 
 namespace belfry::test {
 
-// Set by tests while nothing runs; counts start anew with each.
+// Tests set it while nothing runs; counts start anew with each.
 struct NcclFaults {
   static constexpr int kNever = std::numeric_limits<int>::min();
   int fail_at = kNever;         // the call of all_reduce(), of any rank, that throws
@@ -21,7 +21,7 @@ struct NcclFaults {
   bool fails_to_make = false;
   std::atomic<int> calls{0};
   std::atomic<int> made{0}, aborted{0}, alive{0}, heard{0};
-  std::atomic<int> outlived{0};  // communicators that ended before segments which hold their parts
+  std::atomic<int> outlived{0};  // communicators that ended before segments that hold their parts
 
   void reset() {
     fail_at = fail_later_at = stall_at = in_progress_at = kNever;
@@ -30,7 +30,7 @@ struct NcclFaults {
   }
 };
 
-// Where the ranks of all processes meet.
+// The place where the ranks of all processes meet.
 class RankMeetings {
  public:
   explicit RankMeetings(std::size_t ranks) : ranks_(ranks) {}
@@ -38,7 +38,7 @@ class RankMeetings {
   std::size_t ranks() const { return ranks_; }
   // Waits until all ranks have come, as making communicators does. False if `failed` is set first.
   bool join(std::size_t ranks, const std::atomic<bool>& failed);
-  // What a rank brings: tensors to be reduced, or messages.
+  // The part of one rank: tensors to be reduced, or messages.
   struct Part {
     RankReduction what;
     std::vector<const std::byte*> from = {};
@@ -46,9 +46,10 @@ class RankMeetings {
     Exchange messages = {};
     bool exchanges = false;
   };
-  // The part of a rank in meeting `number`: waits for those of all, or until `aborted`.
+  // Brings the part of a rank to meeting `number`. Waits for all ranks, or until `aborted`.
   void meet(std::size_t rank, std::int64_t number, Part part, bool stalls, const bool& aborted);
-  // Sets the flag, which meet() looks at. Ranks of other processes wait on, for one that is gone.
+  // Sets the flag, which meet() looks at. Ranks of other processes still wait for the one that is
+  // gone.
   void abort(bool& aborted);
 
  private:
@@ -70,7 +71,7 @@ class RankMeetings {
 
 class StandInCommunicators final : public GpuCommunicators {
  public:
-  // Those of `ranks`, the first of which is rank `first` of all that meet.
+  // Communicators of `ranks`. The first of them is rank `first` of all that meet.
   StandInCommunicators(const StandInGpus& gpus, std::span<const int> ranks,
                        std::shared_ptr<RankMeetings> all, int first,
                        const std::atomic<bool>& failed);
@@ -90,11 +91,11 @@ class StandInCommunicators final : public GpuCommunicators {
 
   const StandInGpus& gpus_;
   std::vector<int> gpu_of_;             // by rank
-  std::vector<std::int64_t> enqueued_;  // by rank: how many parts
+  std::vector<std::int64_t> enqueued_;  // parts so far, by rank
   std::vector<std::atomic<bool>> busy_;
   const std::shared_ptr<RankMeetings> all_;
   const std::size_t first_;
-  const std::shared_ptr<const char> held_ = std::make_shared<const char>();  // by segments
+  const std::shared_ptr<const char> held_ = std::make_shared<const char>();  // segments hold it
   bool aborted_ = false;
   std::atomic<bool> broken_{false};
 };

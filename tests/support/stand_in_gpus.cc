@@ -27,11 +27,11 @@ std::byte* reserve(int protection) {
   return static_cast<std::byte*>(memory);
 }
 
-thread_local int used = -1;  // GPU
+thread_local int used = -1;  // the GPU that this thread uses
 
 }  // namespace
 
-// Memory of a GPU: what lies behind `addresses`.
+// The memory of a GPU, which lies behind `addresses`.
 struct StandInGpus::Space {
   Space() : addresses(reserve(PROT_NONE)), memory(reserve(PROT_READ | PROT_WRITE)) {}
   ~Space() {
@@ -48,7 +48,7 @@ struct StandInGpus::Space {
 
 struct StandInGpus::InFlight {
   int stream;
-  std::int64_t count;  // of the stream's work up to it
+  std::int64_t count;  // of the stream's work, with this one
   std::string served;
   std::vector<Access> accesses;
   std::shared_ptr<std::atomic<bool>> done;
@@ -158,7 +158,7 @@ void StandInGpus::host_uses(const std::string& served, const std::vector<Access>
       refuse_race(other.served, served);
 }
 
-// Of this thread, if it captures.
+// Refuses the call if this thread captures.
 void StandInGpus::refuse_capture(const char* call) {
   if (capturing) capturing->refuse(cat(call, " in a thread that captures (900)"));
 }

@@ -1,21 +1,20 @@
-// GPUs that are memory of the host and threads of it, for tests of all that lies above GpuBackend.
+// GPUs made of memory and threads of the host, for tests of all that lies above GpuBackend.
 //
-// * Memory of a GPU has addresses at which the host may neither read nor write. Streams reach what
-//   lies behind them, of their own GPU and its peers. Streams refuse memory that is not pinned.
-// * Each stream is a thread that does what is enqueued, in order; kernels are Op::cpu's.
-// * What CUDA would refuse, or what would be a race, is refused. Such are work in a stream of a GPU
-//   that the thread does not use, two threads that enqueue in one stream at once, and workspaces
-//   that do not begin at 256 bytes.
-// * So is what CUDA refuses of captures, with its number. Such are work of others that a captured
-//   stream waits for, stamps, questions, and streams that are not waited for at the end. So are
-//   allocations and waits of the thread that captures. What was captured is done in any order that
-//   it allows.
-// * Work in two streams that uses the same memory, unless one is behind the other or has been done
-//   by then, is a race, and refused. So is a stamp that is not behind its stream's work in a
-//   segment. Where a test tells (host_uses), so is what a host does beside such work.
-// * A kernel that throws InvalidArgument has refused its input. That is told with the next stamp of
-//   the stream in which it was enqueued, and the GPU goes on. Whatever else it throws fails the
-//   GPU.
+// * Memory of a GPU has addresses at which the host may neither read nor write. Streams reach the
+//   memory behind them, of their own GPU and its peers. They refuse host memory that is not pinned.
+// * Each stream is a thread that does enqueued work in order; kernels are Op::cpu's.
+// * Streams refuse calls that CUDA would refuse, and races. Such are work in a stream of a GPU that
+//   the thread does not use, two threads that enqueue in one stream at once, and workspaces that do
+//   not begin at 256 bytes.
+// * They refuse in captures what CUDA refuses, with its number. Such are waits of a captured stream
+//   for other work, stamps, questions, and streams that are not waited for at the end. So are
+//   allocations and waits of the thread that captures. Captured work is done in any order that it
+//   allows.
+// * Work in two streams that uses the same memory is a race, unless one is behind the other or has
+//   been done by then. So is a stamp that is not behind its stream's work in a segment. A host that
+//   uses such memory races, too, if the test tells of it (host_uses).
+// * A kernel that throws InvalidArgument has refused its input. The next stamp of its stream tells
+//   that, and the GPU goes on. Any other exception fails the GPU.
 // * Every call is counted.
 #pragma once
 #include <atomic>
@@ -43,12 +42,12 @@ class StandInGpus final : public FakeGpus {
   struct Calls {
     int allocations = 0, copies = 0, streams = 0, events = 0, timers = 0, prepared = 0;
     int enqueued = 0, copied = 0, records = 0, waits = 0, stamps = 0, drains = 0;
-    int all_reduces = 0;                  // of one rank
-    int exchanges = 0, rank_gathers = 0;  // of one rank, with other processes
+    int all_reduces = 0;                  // by one rank
+    int exchanges = 0, rank_gathers = 0;  // by one rank, with other processes
     int captures = 0, replays = 0;
     int gathered = 0;                    // copies of several tensors
     int checks = 0;                      // whether a GPU has failed
-    int deterministic = 0, fastest = 0;  // of those prepared that were asked for so
+    int deterministic = 0, fastest = 0;  // prepared kernels that were asked for so
   };
 
   // `peers`: each GPU reaches the memory of every other.
@@ -56,33 +55,33 @@ class StandInGpus final : public FakeGpus {
   ~StandInGpus() override;
 
   Calls calls() const;
-  // Bytes in use, of a GPU, or pinned ones for -1.
+  // Bytes in use: of a GPU, or pinned ones for -1.
   std::int64_t in_use(int gpu) const;
-  // There is no kernel for an op with this name.
+  // From now on, there is no kernel for the op of this name.
   void lack_kernel(std::string op) { lacking_ = std::move(op); }
-  // What stands for NCCL is of this kind; 2.28.9 if nobody says so.
+  // The NCCL that it stands in for; 2.28.9 by default.
   void set_nccl(NcclInfo info) { nccl_ = std::move(info); }
-  // What happens at the next calls of NCCL; see stand_in_communicators.h.
+  // The faults of the next calls of NCCL; see stand_in_communicators.h.
   NcclFaults& nccl_faults() const { return *nccl_faults_; }
-  // Waits that streams of a GPU have been asked for so far.
+  // How many waits streams of a GPU have been asked for so far.
   int waits_of(int gpu) const;
-  // The wait of this number among them is forgotten. Until then no GPU works, and a little longer:
-  // so what did not wait comes too early.
+  // Loses the wait of this number among them. No GPU works until a little after it, so work that
+  // does not wait comes too early.
   void lose_wait(int gpu, int number);
   // Each copy in a stream takes so long from now on.
   void slow_copies(std::chrono::milliseconds time) { copy_time_ = time; }
-  // A GPU fails: it does nothing any more of what it is given.
+  // Makes a GPU fail: it does none of its further work.
   void fail(int gpu, const std::string& what) const;
-  // All work again.
+  // Makes all GPUs work again.
   void mend() const;
 
   // Each work takes so much longer from now on.
   void slow_down(std::chrono::microseconds by) { slower_ = by; }
-  // A host uses memory now. Throws DeviceError if a GPU has been given work that must not be beside
-  // that, and has not done it.
+  // A host uses memory now. Throws DeviceError if a GPU has unfinished work that must not run
+  // beside this.
   void host_uses(const std::string& served, const std::vector<Access>& accesses) const;
 
-  // Enqueues something else in one of its streams.
+  // Enqueues other work in one of its streams.
   static void enqueue(GpuStream& stream, std::function<void()> what);
 
   bool peer_access(int from, int to) const override { return from != to && peers_; }
@@ -115,24 +114,24 @@ class StandInGpus final : public FakeGpus {
   struct Space;
   struct InFlight;
 
-  // What lies behind an address for a stream of `gpu`, or for -1, which reaches everything. Throws
-  // DeviceError for what it does not reach.
+  // The memory behind an address for a stream of `gpu`, or for -1, which reaches everything. Throws
+  // DeviceError for memory that it does not reach.
   std::byte* behind(int gpu, const void* address) const;
-  // What a kernel touches, in bytes by input and output; the first inputs are written.
+  // The memory that a kernel touches, in bytes by input and output; the first inputs are written.
   struct Memory {
     std::vector<std::int64_t> inputs = {}, outputs = {};
     std::size_t writes = 0, workspace = 0;
-    bool step = false;  // reads its number
+    bool step = false;  // reads the number of the step
   };
   GpuRun in_stream(int gpu, KernelRun kernel, Memory memory) const;
   std::string failure(int gpu) const;  // "" if it works
-  void require_used(int gpu) const;    // by this thread
+  void require_used(int gpu) const;    // this thread must use it
   static void refuse_capture(const char* call);
-  bool loses_wait(int gpu) const;  // the next one
-  void release() const;            // GPUs go on
-  void idle() const;               // while they are held
-  // Throws DeviceError if other work is in flight that must not be beside it; what is returned
-  // becomes true when the work has been done. `clock` ends with the work.
+  bool loses_wait(int gpu) const;  // whether the next wait is lost
+  void release() const;            // lets GPUs go on
+  void idle() const;               // waits while GPUs are held
+  // Throws DeviceError if other work is in flight that must not run beside this. The result becomes
+  // true when the work is done. `clock` ends with the work.
   std::shared_ptr<std::atomic<bool>> set_out(int stream, const Clock& clock,
                                              const Work& work) const;
 
@@ -150,7 +149,7 @@ class StandInGpus final : public FakeGpus {
   mutable std::map<int, int> waits_;  // by GPU
   std::map<int, int> lost_wait_;
   mutable int ids_ = 0;                                             // of communicators, given out
-  mutable std::map<std::string, std::weak_ptr<RankMeetings>> met_;  // by such an id
+  mutable std::map<std::string, std::weak_ptr<RankMeetings>> met_;  // by id of a communicator
   mutable std::mutex idling_;
   mutable std::condition_variable released_;
   mutable bool held_ = false;

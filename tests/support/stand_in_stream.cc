@@ -10,7 +10,7 @@
 
 namespace belfry::test {
 
-// Of the thread that enqueues.
+// The turn of the thread that enqueues.
 class StandInStream::Turn {
  public:
   explicit Turn(StandInStream& stream) : busy_(stream.busy_) {
@@ -58,7 +58,7 @@ void StandInStream::push(Work work, bool always) {
   changed_.notify_all();
 }
 
-// What comes behind a wait that was lost is enqueued.
+// Lets GPUs go on: the work behind a lost wait is now enqueued.
 void StandInStream::release() {
   if (std::exchange(lost_, false)) gpus_.release();
 }
@@ -80,7 +80,7 @@ void StandInStream::enqueue(std::function<void()> what, std::vector<Access> acce
         std::move(accesses)});
 }
 
-// By a kernel of this stream, maybe in a segment. The first is kept.
+// A kernel of this stream, maybe in a segment, refuses its input. The first refusal is kept.
 void StandInStream::refuse_input(std::exception_ptr why) {
   const std::lock_guard lock(mutex_);
   if (!refused_) refused_ = std::move(why);
@@ -189,7 +189,7 @@ void StandInStream::stamp(std::int64_t& counter, std::int64_t value) {
         false});
 }
 
-// Stands for all that is done for the stream in segments: a stamp comes behind it.
+// An access that stands for all work of the stream in segments, so that a stamp comes behind it.
 Access StandInStream::own(bool writes) const { return accessed(&number_, 1, writes); }
 
 void StandInStream::set_step(GpuStream& kernels, std::uint64_t step) {

@@ -9,12 +9,12 @@
 
 namespace belfry::test {
 
-// What a record stands for.
+// A place that a record stands for.
 struct Mark {
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
-  std::chrono::steady_clock::time_point time = {};  // at which it was
+  std::chrono::steady_clock::time_point time = {};  // when `done` was set
 
   void set() {
     const std::lock_guard lock(mutex);
@@ -30,7 +30,7 @@ struct Mark {
 
 class StandInEvent final : public GpuEvent {
  public:
-  // What it stands for: what a stream had been given, or a place in a capture.
+  // The place of an event: behind the work of a stream so far, or in a capture.
   struct Recorded {
     std::shared_ptr<Mark> mark;
     Clock clock;
@@ -45,12 +45,12 @@ class StandInEvent final : public GpuEvent {
     const std::lock_guard lock(mutex_);
     recorded_ = std::move(recorded);
   }
-  // Of neither before the first record.
+  // The place is empty before the first record.
   Recorded get() const {
     const std::lock_guard lock(mutex_);
     return recorded_;
   }
-  // At which the GPU came to a timer. Throws DeviceError if it has not.
+  // When the GPU came to a timer. Throws DeviceError if it has not.
   std::chrono::nanoseconds time() const;
 
  private:
@@ -83,16 +83,16 @@ class StandInStream final : public GpuStream {
   void drain() noexcept override;
 
   int gpu() const { return gpu_; }
-  // What throws fails the GPU, with a message that names the node, but for InvalidArgument.
+  // An exception fails the GPU, with a message that names the node. InvalidArgument does not.
   void enqueue(std::function<void()> what, std::vector<Access> accesses = {});
-  // Where kernels read the number of the step, when they run.
+  // Running kernels read the number of the step here.
   const std::uint64_t& step() const { return step_; }
 
  private:
   struct Entry {
     Work work;
     bool always;                                   // even if the GPU has failed
-    std::shared_ptr<std::atomic<bool>> done = {};  // if it is in flight for others to see
+    std::shared_ptr<std::atomic<bool>> done = {};  // set if other work must see it in flight
   };
   class Turn;
 
@@ -102,23 +102,23 @@ class StandInStream final : public GpuStream {
   void release();
   void loop();
   void run(const Work& work) const;
-  // Throws if this stream takes part in a capture, which then is broken.
+  // Throws if this stream takes part in a capture, which is then broken.
   void refuse_capture(const char* call) const;
 
   const StandInGpus& gpus_;
   int gpu_;
   int number_;  // among all streams
   std::string served_ = "nothing";
-  const Node* node_ = nullptr;  // that is served
-  bool lost_ = false;           // a wait, right now
+  const Node* node_ = nullptr;  // the node that is served
+  bool lost_ = false;           // whether a wait is lost right now
   Clock clock_;
-  std::shared_ptr<StandInCapture> capture_;  // that goes on
+  std::shared_ptr<StandInCapture> capture_;  // the capture that goes on
   StandInCapture::Front front_;
   std::uint64_t step_ = 0;
   std::atomic<bool> busy_{false};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::exception_ptr refused_, told_;  // by a kernel, and with a stamp
+  std::exception_ptr refused_, told_;  // refused by a kernel; told with a stamp
   std::deque<Entry> entries_;
   bool idle_ = true, stop_ = false;
   std::thread thread_;

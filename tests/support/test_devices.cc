@@ -46,7 +46,7 @@ const char* device_type() {
 
 int test_gpus() { return asked().gpus; }
 
-// Tests may have put others in their place.
+// Tests may have put other GPUs in their place.
 void use_test_gpus() {
   if (!asked().stand_in) {
     require<DeviceError>(gpus().count() > 0,

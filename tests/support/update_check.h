@@ -1,4 +1,4 @@
-// What tests of optimizer updates share: check_op cannot serve, as an update has variables.
+// Shared by tests of optimizer updates: check_op cannot serve them, as an update has variables.
 #pragma once
 #include <functional>
 #include <span>
@@ -11,16 +11,16 @@
 
 namespace belfry {
 
-// Adds the update of variables given its other inputs.
+// Adds the update of the variables, given its other inputs.
 using UpdateBuilder = std::function<Node&(std::span<const Variable>, Inputs)>;
 
 // Values of the variables after one update.
 std::vector<Tensor> update(const UpdateBuilder& build, const std::vector<Tensor>& variables,
                            const std::vector<Tensor>& inputs, InterpreterOptions options = {});
 
-// In f32 and f64: fast kernels against reference kernels, 2 and 3 parts and first parts of 0 to 31
-// elements against the whole (equal bits), the outputs against the variables, and NaN in the first
-// floating input reaching the first variable.
+// Checks, in f32 and f64, fast kernels against reference kernels and the outputs against the
+// variables. 2 and 3 parts, and first parts of 0 to 31 elements, must have the bits of the whole.
+// NaN in the first floating input must reach the first variable.
 void check_update(const UpdateBuilder& build, const std::vector<Tensor>& variables,
                   const std::vector<Tensor>& inputs);
 
