@@ -23,7 +23,7 @@ class CheckpointDiffTest : public SavedRunsTest {
     save(at("b"), b);
     return compare_checkpoints(read_checkpoint(at("a")), read_checkpoint(at("b")));
   }
-  // Of one tensor.
+  // The difference of one tensor.
   CheckpointDifference::Values values(const Tensor& a, const Tensor& b) {
     const CheckpointDifference difference = compare({{"w", a}}, {{"w", b}});
     EXPECT_EQ(difference.values.size(), 1u);

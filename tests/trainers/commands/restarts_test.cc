@@ -70,7 +70,7 @@ TEST_F(RestartsTest, WithoutACheckpointDoWhatTheFirstStartDid) {
   EXPECT_EQ(restarts.saved_step(), std::nullopt);
 }
 
-// A process that is killed before the first one is saved leaves their folder.
+// A process that is killed before the first checkpoint is saved leaves an empty folder.
 TEST_F(RestartsTest, TakeAFolderWithoutCheckpointsForNone) {
   std::filesystem::create_directories(folder_ + "/checkpoints");
   Restarts restarts(command(" --devices=cpu:1"), 4, 2);

@@ -23,7 +23,7 @@ class EventFileTest : public testing::Test {
   std::vector<std::int64_t> steps_of(const std::string& tag) {
     return shown_in(files_, kDirectory).steps[tag];
   }
-  // Of the steps from `first` to `last`.
+  // Writes the steps from `first` to `last`.
   void write(std::int64_t first, std::int64_t last) {
     EventFile file(files_, kDirectory, first);
     for (std::int64_t step = first; step <= last; ++step) {
@@ -43,7 +43,7 @@ std::string from_hex(std::string_view digits) {
   return bytes;
 }
 
-// With the Python packages tensorboard 2.21 and crc32c 2.9:
+// The bytes come from the Python packages tensorboard 2.21 and crc32c 2.9:
 //   RecordWriter(file).write(Event(wall_time=1700000000.25, file_version="brain.Event:2")
 //                                .SerializeToString())
 //   ... step=21, session_log=SessionLog(status=SessionLog.START)

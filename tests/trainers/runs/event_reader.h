@@ -1,4 +1,4 @@
-// Reads event files as TensorBoard does. Shares no code with what writes them.
+// Reads event files as TensorBoard does. Shares no code with their writer.
 #pragma once
 #include <cstring>
 #include <map>
@@ -26,7 +26,7 @@ T number_at(std::string_view bytes) {
   return number;
 }
 
-// Bit by bit, as the definition says.
+// Computes bit by bit, as the definition says.
 inline std::uint32_t masked_crc_of(std::string_view bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const char c : bytes) {
@@ -37,7 +37,8 @@ inline std::uint32_t masked_crc_of(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-// The data of whole records; what follows the last one is cut. Throws for one with a wrong CRC.
+// The data of whole records; bytes after the last one are cut. Throws for a record with a wrong
+// CRC.
 inline std::vector<std::string> records_of(std::string_view file) {
   constexpr std::size_t kHead = 12, kFoot = 4;
   std::vector<std::string> records;
@@ -123,7 +124,7 @@ inline ReadEvent event_of(std::string_view message) {
   return event;
 }
 
-// Of all files of a directory, in the order of their names.
+// The events of all files of a directory, in the order of their names.
 inline std::vector<ReadEvent> events_in(FileSystem& files, const std::string& directory) {
   std::vector<ReadEvent> events;
   for (const std::string& name : files.list(directory))
@@ -133,8 +134,8 @@ inline std::vector<ReadEvent> events_in(FileSystem& files, const std::string& di
   return events;
 }
 
-// What TensorBoard shows of a directory: a START record drops what came before it of its step and
-// of later ones.
+// The points that TensorBoard shows of a directory. A START record drops earlier points of its step
+// and of later steps.
 struct Shown {
   std::map<std::string, std::vector<std::int64_t>> steps;  // by tag
   std::map<std::string, std::vector<float>> scalars;

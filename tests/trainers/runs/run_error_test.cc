@@ -1,4 +1,4 @@
-// What summary.json says of runs that fail.
+// The error in summary.json of runs that fail.
 #include "belfry/trainers/runs/run_error.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace run_error_test {
 
 using testing::HasSubstr;
 
-// Does something in front of the second step.
+// Calls a function before the second step.
 struct BeforeSecondStep final : Callback {
   explicit BeforeSecondStep(std::function<void(Trainer&)> f) : act(std::move(f)) {}
   void before_step(Trainer& trainer, const StepInfo& info) override {
@@ -30,7 +30,7 @@ class RunErrorTest : public TrainTest {
   RunErrorTest() { std::filesystem::remove_all(run_); }
   ~RunErrorTest() override { std::filesystem::remove_all(run_); }
 
-  // Of a run that fails. All members are there.
+  // The error of a run that fails. All members are there.
   nlohmann::json error_of(std::vector<std::string> flags, const Recipe& recipe,
                           const std::string& devices = "cpu:1") {
     flags.insert(flags.end(), {"--devices=" + devices, "--run_dir=" + run_});

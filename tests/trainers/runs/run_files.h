@@ -1,4 +1,4 @@
-// What tests read in a run directory.
+// Reads files of a run directory.
 #pragma once
 #include <fstream>
 #include <string>
@@ -13,7 +13,7 @@ inline nlohmann::json summary_of(const std::string& run) {
   return nlohmann::json::parse(file);
 }
 
-// The lines of stats.jsonl without what depends on time and on the process.
+// The lines of stats.jsonl without values that depend on time and on the process.
 inline std::vector<std::string> course_of(const std::string& run) {
   std::ifstream file(run + "/stats.jsonl");
   std::vector<std::string> lines;

@@ -25,7 +25,7 @@ std::string text_in(MemoryFileSystem& disk) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// What the log says behind a step.
+// The warning of the log after a step.
 std::string told(RunLog& log) {
   const auto data = smooth_data(4);
   Trainer trainer(find_trainer("simple"),

@@ -1,4 +1,4 @@
-// Whatever moment a machine dies at, a run directory holds a checkpoint that can be gone on from.
+// Whenever a machine dies, a run directory holds a checkpoint that can be gone on from.
 #include "belfry/trainers/runs/run_saver.h"
 
 #include <random>
@@ -24,8 +24,8 @@ constexpr char kRun[] = "/disk/run";
 
 constexpr char kStats[] = "/stats/stats.jsonl";
 
-// Trains six steps and saves after each, on a disk that may fail; "" or what it threw. Lines go to
-// `lines`.
+// Trains six steps and saves after each, on a disk that may fail. Returns the error, or "". Lines
+// go to `lines`.
 std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t& saved,
                      MemoryFileSystem& lines) {
   const auto data = smooth_data(24);
@@ -35,7 +35,7 @@ std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t
     const auto log = std::make_shared<StatsLog>(lines, kStats, schedule.on_error);
     const auto saver = std::make_shared<RunSaver>(directory, schedule);
     saver->keep_in_step(log->file());
-    // Steps whose checkpoints are known to be on the disk.
+    // Notes the steps whose checkpoints are known to be on the disk.
     struct Known final : Callback {
       explicit Known(const RunSaver& s, std::int64_t& t) : saver(s), to(t) {}
       void after_step(Trainer&, const StepInfo&) override { to = saver.saved_step().value_or(-1); }
@@ -72,7 +72,7 @@ int lines_in(MemoryFileSystem& disk) {
 std::int64_t newest_whole(MemoryFileSystem disk) {
   std::vector<std::int64_t> steps = checkpoints_in(disk, kRun);
   for (const std::int64_t step : steps) {
-    // All that have their name are whole.
+    // Checkpoints with such a name are whole.
     const CheckpointInfo info = inspect_checkpoint(checkpoint_in(kRun, step), disk);
     EXPECT_EQ(info.extra.at("steps").integer(), step);
     read_checkpoint(checkpoint_in(kRun, step), disk);  // throws if it is damaged
@@ -96,7 +96,7 @@ TEST(RunSaver, LosesNothingThatWasSavedWhateverCallTheMachineDiesAt) {
   EXPECT_GT(crashes, kSanitized ? 10 : 60);
 }
 
-// Random ways to save, and to crash: steps, places, and what of the unsynced changes is left.
+// Saves and crashes in random ways: steps, places, and which unsynced changes are left.
 void expect_nothing_lost(int crashes, unsigned seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 dice(seed);
@@ -151,7 +151,7 @@ TEST(RunSaver, DoesAsItIsToldWhenItCannotSave) {
   EXPECT_EQ(went_on, ended);
 }
 
-// A disk that is full for several saves.
+// The disk is full for several saves.
 TEST(RunSaver, TellsOnceThatSavesFailAndOnceThatTheySucceedAgain) {
   const auto count = [](const std::string& text, std::string_view part) {
     int found = 0;
@@ -173,7 +173,7 @@ TEST(RunSaver, TellsOnceThatSavesFailAndOnceThatTheySucceedAgain) {
     const std::string error =
         train_on(disk, {.every_steps = 1, .on_error = OnSaveError::kContinue}, saved);
     const std::string told = testing::internal::GetCapturedStderr();
-    if (!error.empty() || saved != 6) continue;  // it was full to the end
+    if (!error.empty() || saved != 6) continue;  // the disk was full to the end
     const int failures = count(told, "could not be saved: ");
     EXPECT_LE(failures, 1) << told;
     EXPECT_EQ(count(told, " is saved, after "), failures) << told;
@@ -202,7 +202,7 @@ TEST(RunSaver, SavesAgainBetweenTwoSavesThatAreDue) {
   }
 }
 
-// Whichever call fails: the line waits, or the run ends, and what was saved stays.
+// Whichever call fails: the line waits, or the run ends, and earlier checkpoints stay.
 TEST(RunSaver, TreatsLinesThatCannotBeWrittenAsASaveThatFails) {
   int ended = 0;
   for (int call = 0; call < 13; ++call) {
@@ -234,7 +234,7 @@ TEST(RunSaver, TreatsLinesThatCannotBeWrittenAsASaveThatFails) {
   EXPECT_GT(ended, 8);
 }
 
-// A disk that stays full: the run goes on, and its end is an error.
+// The disk stays full: the run goes on, and ends with an error.
 TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
   MemoryFileSystem disk("/disk"), lines("/stats");
   const std::function<void(MemoryFileSystem&)> full = [&](MemoryFileSystem& here) {

@@ -1,4 +1,4 @@
-// What a run notes of itself beside its course: traces of chosen steps, and memory.
+// Notes of a run beside its course: traces of chosen steps, and memory.
 #include <fstream>
 
 #include "belfry/framework/base/host_memory.h"

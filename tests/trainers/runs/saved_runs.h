@@ -1,4 +1,4 @@
-// What tests of a run's files share.
+// Shared by tests of a run's files.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -20,7 +20,7 @@ struct SavedVariable {
   bool trainable = true;
 };
 
-// In a folder of its own.
+// Saves runs in a folder of its own.
 class SavedRunsTest : public testing::Test {
  protected:
   SavedRunsTest() : folder_(temporary_path(".runs")) { files_.create_directory(folder_); }
@@ -45,8 +45,8 @@ class SavedRunsTest : public testing::Test {
                     files_, {.overwrite = true});
   }
 
-  // A run directory with checkpoints of these steps, of which the last is the latest and the first
-  // the best.
+  // A run directory with checkpoints of these steps. The last is the latest, and the first the
+  // best.
   std::string save_run(const std::vector<int>& steps) {
     const std::string run = at("run"), folder = run + "/checkpoints";
     files_.create_directory(folder);

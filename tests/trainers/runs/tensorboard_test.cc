@@ -36,7 +36,7 @@ std::vector<std::int64_t> steps(std::int64_t first, std::int64_t last) {
   return all;
 }
 
-// Sees the metrics that the trainer has.
+// Notes the metrics of the trainer.
 struct Watch final : Callback {
   std::vector<float> losses, tested;
   void after_step(Trainer& trainer, const StepInfo&) override {
@@ -47,10 +47,10 @@ struct Watch final : Callback {
   }
 };
 
-// Epochs of 5 steps; an evaluation behind each.
+// Epochs have 5 steps, with an evaluation after each epoch.
 class TensorBoardTest : public testing::Test {
  protected:
-  // From the end of step `from` to that of `to`.
+  // Trains from the end of step `from` to the end of step `to`.
   void train(FileSystem& files, std::int64_t from, std::int64_t to, TensorBoardOptions board = {}) {
     TrainerOptions options{.model = smooth_model,
                            .optimizer = sgd([](const StepInfo& info) {
@@ -93,7 +93,7 @@ TEST_F(TensorBoardTest, TheLearningRateIsThatOfTheStep) {
   EXPECT_THAT(shown("train").scalars["learning_rate"], ElementsAre(0.1f, 0.05f, 0.1f / 3));
 }
 
-// The evaluation of step 5 was made by the run that was killed, and is made again.
+// The killed run made the evaluation of step 5, and the resumed run makes it again.
 TEST_F(TensorBoardTest, AResumedRunShowsEachStepOnce) {
   train(disk_, 0, 8);
   train(disk_, 5, 7);
@@ -161,7 +161,7 @@ TEST_F(TensorBoardTest, ThatCannotBeWrittenWarnsOnceAndTrainingGoesOn) {
   EXPECT_EQ(calls, 2 * 5 + 7 + 2) << "making the files, and one for each step and evaluation";
 }
 
-// Killed in the middle of a record and resumed, by TensorBoard's own reader.
+// TensorBoard's own reader reads a run that was killed in the middle of a record and resumed.
 TEST_F(TensorBoardTest, IsReadByTensorBoard) {
   train(disk_, 0, 8, {.histograms_every = 2});
   train(disk_, 5, 12, {.histograms_every = 2});
@@ -180,7 +180,7 @@ TEST_F(TensorBoardTest, IsReadByTensorBoard) {
     return run_program(std::string(BELFRY_SOURCE_DIR) + "/scripts/check_tensorboard", {top});
   };
   const Finished good = check();
-  // What each step has, a second time without a START.
+  // Appends the points of the second file once more, without a START.
   const std::string first = text_of(disk_, "/disk/tb/train/events.out.tfevents.00000002");
   const std::size_t start =
       12 + records_of(first)[0].size() + 4 + 12 + records_of(first)[1].size() + 4;
