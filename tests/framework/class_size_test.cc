@@ -1,4 +1,4 @@
-// No class has more methods or fields of its own than a reader keeps in mind.
+// No class has more methods or fields of its own than a reader can keep in mind.
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -14,8 +14,8 @@ namespace class_size_test {
 
 using ::testing::ElementsAre;
 
-// What a class declares itself. Methods are constructors and operators, too, but not what is
-// deleted or defaulted; fields are not static.
+// The members that a class declares itself. Constructors and operators are methods, unless they are
+// deleted or defaulted. Static members are no fields.
 struct ClassSize {
   std::string name;
   int methods = 0, fields = 0;
@@ -23,7 +23,7 @@ struct ClassSize {
 
 using Tokens = std::vector<std::string_view>;
 
-// Words, and signs one by one, without preprocessor lines.
+// Words and single signs, without preprocessor lines.
 Tokens tokens_of(std::string_view code) {
   Tokens tokens;
   bool at_line_start = true;
@@ -54,8 +54,8 @@ std::size_t behind(const Tokens& tokens, std::size_t open) {
   return tokens.size();
 }
 
-// The index behind the arguments of a template, which begin at `open`; `open` + 1 if that sign is a
-// comparison.
+// The index behind the arguments of a template, which begin at `open`. It is `open` + 1 if the sign
+// is a comparison.
 std::size_t behind_angles(const Tokens& tokens, std::size_t open) {
   int depth = 0;
   for (std::size_t i = open; i < tokens.size(); ++i) {
@@ -73,7 +73,7 @@ class ClassReader {
   explicit ClassReader(const std::string& text)
       : code_(code_only(text)), tokens_(tokens_of(code_)) {}
 
-  // All classes, also those in classes and functions.
+  // All classes, even those within classes and functions.
   std::vector<ClassSize> read() {
     for (std::size_t i = 0; i < tokens_.size(); ++i)
       if (const std::size_t body = body_of_class(i)) count_members(body);
@@ -88,8 +88,8 @@ class ClassReader {
     return i < tokens_.size() && std::ranges::find(signs, tokens_[i]) != signs.end();
   }
 
-  // Where the body of the class that is defined at `i` opens; 0 if none is. Leaves its name in
-  // name_.
+  // The index where the body opens of the class that is defined at `i`; 0 if none is. Leaves its
+  // name in name_.
   std::size_t body_of_class(std::size_t i) {
     if (!is_any(i, {"class", "struct"}) || (i > 0 && is_any(i - 1, {"enum", "<", ","}))) return 0;
     name_.clear();
@@ -120,7 +120,7 @@ class ClassReader {
     found_.push_back(size);
   }
 
-  // Counts what is declared at `i`, and returns the index behind it.
+  // Counts the declaration at `i`, and returns the index behind it.
   std::size_t count_member(std::size_t i, std::size_t end, ClassSize& size) {
     if (is(i, ";")) return i + 1;
     if (is(i + 1, ":") && !is(i + 2, ":")) return i + 2;  // public:
@@ -142,7 +142,7 @@ class ClassReader {
     int names = 1;      // of fields in one declaration
   };
 
-  // Up to the semicolon, or the end of a body behind which there is none.
+  // Reads up to the semicolon, or to the end of a body that has none behind it.
   Member read_member(std::size_t i, std::size_t end, bool counts) const {
     Member member;
     bool value = false, pointer = false;  // to a function
@@ -178,10 +178,9 @@ class ClassReader {
   std::vector<ClassSize> found_;
 };
 
-// Those whose users want one place for all: what a graph, a session and a trainer can be asked.
+// Classes that give users one place for many questions: a graph, a session, a trainer.
 const std::set<std::string> kOfManyMethods = {"Graph", "Session", "Trainer"};
-// Those that are filled in member by member, and have smaller ones as members where a subject has
-// several.
+// Classes that are filled in member by member. Several fields of one subject are a smaller class.
 const std::set<std::string> kOfManyFields = {"Op", "SessionOptions", "TrainerOptions", "Trainer"};
 
 constexpr int kMost = 20;

@@ -43,7 +43,7 @@ std::vector<fs::path> documents(const std::set<fs::path>& extensions = {".md"}) 
   return found;
 }
 
-// What `text`, a document of `folder`, links to and is not there.
+// Links of `text`, a document of `folder`, that lead nowhere.
 std::vector<std::string> broken_links(const std::string& text, const fs::path& folder) {
   static const std::regex link(R"(\]\(([^)#\s]+)[^)\s]*\))");
   std::vector<std::string> broken;
@@ -83,7 +83,7 @@ TEST(Documents, OfEachFolderOfSourcesSayWhatToReadFirst) {
   }
 }
 
-// The sections of a document: what follows each line that begins with "## ", up to the next.
+// The sections of a document: from each line that begins with "## " to the next.
 std::map<std::string, std::string> sections(const std::string& text) {
   std::map<std::string, std::string> found;
   std::string* section = nullptr;
@@ -106,7 +106,7 @@ TEST(Documents, HaveRecipesOf15Lines) {
               ElementsAre(Pair("B", "## B\nb\n\n"), Pair("C", "## C\n\n")));
 }
 
-// Two pages, and so many words as a reader can keep in mind.
+// At most two pages, and only so many words as a reader can keep in mind.
 TEST(Documents, OfTheArchitectureStayAMap) {
   const std::string map = contents(kRoot / "ARCHITECTURE.md");
   EXPECT_LE(std::ranges::count(map, '\n'), 120);
@@ -125,7 +125,7 @@ bool is_named(const std::string& text, const std::string& name) {
   return false;
 }
 
-// But for `ops` itself, whose files are called as their ops.
+// `ops` is left out: its files are called as their ops.
 TEST(Documents, OfEachFolderOfSourcesNameEachOfItsFiles) {
   for (const char* folder : {"framework", "ops", "towers", "allreduce", "trainers", "examples"})
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
@@ -149,14 +149,14 @@ std::vector<std::string> tokens(const std::string& text) {
   return {std::sregex_token_iterator(text.begin(), text.end(), token), {}};
 }
 
-// By class, all of one name together: the words of its body, and those of its bases' names.
+// By class, all classes of one name together: the words of its body, and of its bases' names.
 struct Classes {
   std::map<std::string, std::set<std::string>> words, bases;
 };
 
 void read_classes(const std::string& code, Classes& classes) {
-  std::vector<std::string> open;  // of each open brace: its class, or ""
-  std::string name;               // of the class whose head is read
+  std::vector<std::string> open;  // class of each open brace, or ""
+  std::string name;               // name of the class whose head is read
   bool head = false, has_bases = false;
   for (const std::string& token : tokens(std::regex_replace(code, std::regex("//.*"), ""))) {
     for (const std::string& around : open) classes.words[around].insert(token);
@@ -170,7 +170,7 @@ void read_classes(const std::string& code, Classes& classes) {
   }
 }
 
-// What `text` names as Class::word though neither the class nor a base has such a word.
+// Names Class::word in `text` whose word neither the class nor a base has.
 std::vector<std::string> unknown_members(const std::string& text, Classes& classes) {
   std::vector<std::string> unknown;
   const std::vector<std::string> all = tokens(text);

@@ -1,4 +1,4 @@
-// What tests of the framework share.
+// Shared by tests of the framework.
 #pragma once
 #include <random>
 #include <span>
@@ -15,8 +15,8 @@
 
 namespace belfry {
 
-// The message of the E that f() throws; a failed expectation if it throws nothing or something
-// else.
+// The message of the E that f() throws. If it throws nothing, or something else, an expectation
+// fails.
 template <class E, class F>
 std::string message_of(const F& f) {
   try {
@@ -49,7 +49,7 @@ inline std::vector<std::unique_ptr<Device>> cpu_devices(int count) {
   return make_devices({.device_count = {{"CPU", count}}});
 }
 
-// What passes need for a graph on `devices`, with variables nowhere yet.
+// The input of passes for a graph on `devices`, with variables nowhere yet.
 inline PlanContext plan_context(const std::vector<std::unique_ptr<Device>>& devices,
                                 const Graph& graph, bool soft = false) {
   return {devices,
@@ -84,8 +84,8 @@ inline int launch_of(const Plan& plan, NodeIndex node) {
   return -1;
 }
 
-// Whether two values lie in the same memory. A variable's may have several buffers: one of its own,
-// and one of each value that is made there to be assigned.
+// Whether two values lie in the same memory. A variable may have several buffers: its own, and one
+// for each value that is made there to be assigned.
 inline bool same_memory(const Plan& plan, Value a, Value b) {
   const BufferRecord &of_a = plan.buffers[plan.buffer(a)], &of_b = plan.buffers[plan.buffer(b)];
   return plan.buffer(a) == plan.buffer(b) ||
@@ -93,7 +93,7 @@ inline bool same_memory(const Plan& plan, Value a, Value b) {
           of_a.node == of_b.node);
 }
 
-// Uniform in [0, n).
+// A number in [0, n), uniform.
 inline int draw(std::mt19937& random, int n) {
   return static_cast<int>(random() % static_cast<unsigned>(n));
 }

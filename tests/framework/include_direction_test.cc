@@ -20,8 +20,8 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAreArray;
 
-// The rooms of the library, the lowest first: a file includes what is in its own and in lower ones.
-// Examples and tests may use all.
+// The rooms of the library, the lowest first. A file includes files of its own room and of lower
+// ones. Examples and tests may include all.
 const std::vector<std::string> kRooms = {"framework/base",
                                          "framework/group",
                                          "framework/graph",
@@ -62,7 +62,7 @@ const std::vector<std::string> kRooms = {"framework/base",
                                          "trainers/program",
                                          "trainers/commands"};
 
-// The place of a folder in kRooms; past its end for what is none.
+// The place of a folder in kRooms; past its end if it is no room.
 std::ptrdiff_t height(const std::string& folder) {
   return std::ranges::find(kRooms, folder) - kRooms.begin();
 }
@@ -106,7 +106,7 @@ TEST(Includes, PointDownOnly) {
   EXPECT_THAT(seen, UnorderedElementsAreArray(kRooms)) << "each folder is a room, and has a place";
 }
 
-// But for ops itself, as there may be any number of ops.
+// `ops` is left out, as there may be any number of ops.
 TEST(Rooms, HaveAtMost45Files) {
   std::map<std::string, int> files;
   for (const SourceFile& file :
@@ -117,7 +117,8 @@ TEST(Rooms, HaveAtMost45Files) {
     EXPECT_LE(count, 44) << room << ", with its README.md, wants to be two rooms";
 }
 
-// Folders whose tests are of no single room. Each other folder has the name of the room it tests.
+// Folders whose tests belong to no single room. Every other folder has the name of the room it
+// tests.
 const std::set<std::string> kTestsOfNoRoom = {
     "tests/framework",    // rules over all sources and documents
     "tests/cuda",         // the names of the tests in cuda_tests
@@ -224,7 +225,7 @@ bool in_gpu_module(const SourceFile& file) {
          file.path.ends_with(".cuh");
 }
 
-// What `file` includes of CUDA, its libraries or the GPU module.
+// Includes in `file` of CUDA, its libraries or the GPU module.
 std::vector<std::string> gpu_includes(const SourceFile& file) {
   std::vector<std::string> found;
   for (const std::string& include : includes(file.text)) {

@@ -1,4 +1,4 @@
-// Reads the project's own sources, for the tests that hold rules over all of them.
+// Reads the project's own sources, for tests of rules over all of them.
 #pragma once
 #include <algorithm>
 #include <cctype>
@@ -42,7 +42,7 @@ inline std::vector<SourceFile> source_files(const std::vector<std::string>& fold
   return files;
 }
 
-// What the #include lines of `text` name, with their delimiters: `"belfry/ops/relu.h"`, `<vector>`.
+// The names in the #include lines of `text`, with delimiters: `"belfry/ops/relu.h"`, `<vector>`.
 inline std::vector<std::string> includes(std::string_view text) {
   std::vector<std::string> names;
   while (!text.empty()) {
@@ -65,7 +65,7 @@ inline bool in_identifier(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
 }
 
-// `text` without comments and without what its string and character literals hold.
+// `text` without comments, and without the content of string and character literals.
 inline std::string code_only(std::string_view text) {
   std::string code;
   const auto skip_past = [&text](std::string_view end, size_t from) {

@@ -33,7 +33,7 @@ const std::vector<std::string> kExits = {"abort", "exit",       "_exit",
 // Ways to run a shell.
 const std::vector<std::string> kShells = {"system", "popen"};
 
-// What `file` opens files with, in words.
+// How `file` opens files, in words.
 std::vector<std::string> file_access(const SourceFile& file) {
   std::vector<std::string> found = calls(file, {"fopen", "freopen", "fdopen", "gzopen"});
   const std::string code = code_only(file.text);
@@ -48,7 +48,7 @@ std::vector<std::string> file_access(const SourceFile& file) {
 
 TEST(Sources, EndTheProcessInMainOnly) {
   for (const SourceFile& file : source_files(kShipped)) {
-    // For those that hang, and children that did not start.
+    // Programs, and the file for hanging processes and children that did not start, may exit.
     if (has_main(file) || file.path == "framework/base/end_process.cc") continue;
     EXPECT_THAT(calls(file, kExits), IsEmpty());
   }
@@ -85,7 +85,7 @@ std::vector<std::string> named_flags(const SourceFile& file) {
   return found;
 }
 
-// Their users may have no command line; programs put flags in the place of options.
+// Users of a library may have no command line; programs turn options into flags.
 TEST(Sources, OfLibrariesSpeakOfOptionsNotOfFlags) {
   for (const SourceFile& file :
        source_files({"framework", "ops", "towers", "allreduce", "trainers/util", "trainers/data",
@@ -95,7 +95,7 @@ TEST(Sources, OfLibrariesSpeakOfOptionsNotOfFlags) {
   EXPECT_THAT(named_flags({"x.cc", "f(\"use --threads\");  // of \"--b\""}), SizeIs(1));
 }
 
-// A launch that is replayed would compute with the step at which it was captured.
+// A replayed launch would otherwise compute with the step of its capture.
 TEST(Sources, OfGpuKernelsReadTheStepFromMemory) {
   int kernels = 0;
   for (const SourceFile& file : source_files(kShipped)) {

@@ -52,7 +52,7 @@ TEST(Allocator, ARefusalOfTheMachineIsOutOfMemory) {
   EXPECT_EQ(allocator.in_use(), 0);
 }
 
-// Large ones lie in huge pages, as far as they fill them.
+// Large blocks lie in huge pages, as far as they fill them.
 TEST(Allocator, TakesNoMoreOfTheMachineThanItGives) {
   if (kSanitized) GTEST_SKIP() << "sanitizers take memory of their own";
   constexpr std::size_t kBytes = (std::size_t{2} << 20) + 4096, kCount = 32;
@@ -94,8 +94,8 @@ TEST_F(HookTest, SeesTheOwnerAndTheBytesOfEveryAllocation) {
   EXPECT_EQ(bytes, 24u);
 }
 
-// Allocation n fails, for every n, while a session is built and run: an error, no leak, and the
-// session works once there is memory again.
+// For every n, allocation n fails while a session is built and run. The session throws, leaks
+// nothing, and works once there is memory again.
 TEST_F(HookTest, ASessionSurvivesTheFailureOfAnyAllocation) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {2});
@@ -129,7 +129,7 @@ TEST_F(HookTest, ASessionSurvivesTheFailureOfAnyAllocation) {
       failed = true;
     }
     set_allocation_hook({});
-    // What fails after the run, copying the results, does not undo it.
+    // A failure after the run, while results are copied, does not undo the run.
     wrote = wrote || session.read(v) == expected_v;
     EXPECT_EQ(session.read(v), wrote ? expected_v : floats({1, 1})) << allowed;
     EXPECT_EQ(session.read(replica), floats({1, 1})) << allowed;

@@ -92,7 +92,8 @@ TEST(WriteText, ThatFailsAtAnyCallLeavesTheOldTextAlone) {
     EXPECT_THAT(disk.list("/disk"), ElementsAre("a"));
     EXPECT_EQ(disk.read("/disk/a").size(), failed < 7 ? 3u : 6u);
   }
-  // Is it a stream, resolve, create, append, sync, close, rename, and none.
+  // Failing calls: is it a stream, resolve, create, append, sync, close, rename. The last try
+  // succeeds.
   EXPECT_EQ(failed, 8);
 }
 
@@ -107,7 +108,7 @@ TEST(TemporaryNames, AreUniqueAndKnownByTheirForm) {
     EXPECT_FALSE(is_temporary_name(name, "run")) << name;
 }
 
-// What the disk and the one of tests have in common.
+// Tests that the disk and the file system of tests must both pass.
 class EveryFileSystemTest : public FileSystemTest, public ::testing::WithParamInterface<bool> {
  protected:
   EveryFileSystemTest() : memory_(directory_) {}

@@ -1,7 +1,7 @@
 // A disk that forgets. Data of a file is durable after sync(), entries of a directory after
-// sync_directory(); a crash may lose the rest, or a part of it. It crashes or fails at a chosen
-// call. Otherwise it does what FileSystem says. Paths are absolute and resolved; a link is a file
-// that says its target.
+// sync_directory(). A crash may lose the rest, or a part of it. The disk crashes or fails at a
+// chosen call. Otherwise it does what FileSystem says. Paths are absolute and resolved; a link is a
+// file that holds its target.
 #pragma once
 #include <algorithm>
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace belfry {
 
-// What every call throws once the machine is down.
+// Every call throws this once the machine is down.
 struct Crash : std::runtime_error {
   Crash() : std::runtime_error("the machine is down") {}
 };
@@ -32,19 +32,19 @@ class MemoryFileSystem final : public FileSystem {
     durable_ = nodes_;
   }
 
-  // Each for the n-th call from now, counted from 0; one of them at a time.
-  // The machine goes down; what that call writes is half done.
+  // These act at the n-th call from now, counted from 0. One of them can be chosen at a time.
+  // The machine goes down; the call has half written its bytes.
   void crash_at(int call) {
     at_call(call, [](MemoryFileSystem& disk) {
       disk.crashed_ = true;
       throw Crash();
     });
   }
-  // That call alone throws IoError; what it writes is half done.
+  // The call alone throws IoError, and has half written its bytes.
   void fail_at(int call) {
     at_call(call, [](MemoryFileSystem&) { throw IoError("no space left on the disk"); });
   }
-  // Calls f before.
+  // Calls f before the call.
   void at_call(int call, std::function<void(MemoryFileSystem&)> f) {
     calls_left_ = call;
     event_ = std::move(f);
@@ -52,9 +52,9 @@ class MemoryFileSystem final : public FileSystem {
   bool crashed() const { return crashed_; }
   // From now on create_link() throws IoError.
   void refuse_links() { has_links_ = false; }
-  // Whether that call is still to come.
+  // Whether the chosen call is still to come.
   bool waits() const { return calls_left_ != kNever; }
-  // The disk as it is, with no such call to come.
+  // A copy of the disk, with no chosen call.
   MemoryFileSystem again() const {
     MemoryFileSystem disk = *this;
     disk.calls_left_ = kNever;
@@ -63,8 +63,8 @@ class MemoryFileSystem final : public FileSystem {
 
   // Changes of directories since they were last synced.
   std::size_t unsynced() const { return journal_.size(); }
-  // The disk after the machine has come up again: with the first `changes` of those unsynced, and
-  // with all data of files, or with what was synced of it.
+  // The disk after the machine has come up again. It has the first `changes` of the unsynced
+  // changes, and all data of files, or only synced data.
   MemoryFileSystem after_crash(std::size_t changes, bool all_data) const {
     MemoryFileSystem disk = *this;
     disk.calls_left_ = kNever;
@@ -73,7 +73,7 @@ class MemoryFileSystem final : public FileSystem {
     disk.journal_.clear();
     disk.nodes_ = durable_;
     for (std::size_t i = 0; i < changes; ++i) apply(journal_[i], disk.nodes_);
-    // What a directory held that is not there itself.
+    // Entries of directories that are gone themselves.
     for (auto at = disk.nodes_.begin(); at != disk.nodes_.end();) {
       const bool lost = parent(at->first) != "" && !disk.nodes_.contains(parent(at->first));
       at = lost ? disk.nodes_.erase(at) : std::next(at);
@@ -158,7 +158,7 @@ class MemoryFileSystem final : public FileSystem {
         continue;
       }
       apply(change, durable_);
-      // What was in it went with it, and its name may be another's from now on.
+      // Entries of a removed directory went with it, and its name may now belong to another.
       if (change.kind == Change::kRemove)
         std::erase_if(rest, [&](const Change& c) { return parent(c.path) == change.path; });
     }
@@ -213,7 +213,7 @@ class MemoryFileSystem final : public FileSystem {
     apply(change, nodes_);
     journal_.push_back(change);
   }
-  // What is below a directory goes with it.
+  // Entries below a directory go with it.
   static void apply(const Change& change, Nodes& nodes) {
     if (change.kind == Change::kAdd) {
       nodes[change.path] = change.node;
@@ -289,7 +289,7 @@ class MemoryReadableFile final : public ReadableFile {
   std::size_t size_, used_ = 0;
 };
 
-// What goes wrong when it ends leaves the file, which is in nobody's way.
+// If removing the file fails, it stays, and keeps nobody out.
 class MemoryLock final : public FileLock {
  public:
   MemoryLock(MemoryFileSystem& disk, std::string path) : disk_(disk), path_(std::move(path)) {}

@@ -1,4 +1,4 @@
-// What is written through open descriptors, what is refused as a file to read, and locks.
+// Writes through open descriptors, refusals to read other things than files, and locks.
 #include <csignal>
 #include <filesystem>
 
@@ -56,7 +56,7 @@ class StreamsTest : public ::testing::Test {
   std::string directory_;
 };
 
-// As of a program that was started with N>>log.
+// The program was started with N>>log.
 class DescriptorTest : public StreamsTest {
  protected:
   DescriptorTest() {
@@ -199,7 +199,7 @@ TEST_F(StreamsTest, AFileOfMoreThanItMayHaveIsNotRead) {
               HasSubstr("has 1099511627776 bytes, more than the 67108864 "));
 }
 
-// Their size is 0.
+// The size of such files is 0.
 TEST_F(StreamsTest, FilesThatTheKernelMakesUpAreReadToTheirEnd) {
   EXPECT_GT(files_.read("/proc/self/status").size(), 100u);
   EXPECT_THAT(message_of<IoError>([&] { files_.read("/proc/self/status", 10); }),

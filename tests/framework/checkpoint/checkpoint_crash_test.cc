@@ -16,7 +16,7 @@ using ::testing::IsSubsetOf;
 
 constexpr char kDisk[] = "/disk", kPath[] = "/disk/run", kOld[] = "/disk/run.belfry-old";
 
-// A session whose variables, step and extra all say one number.
+// A session whose variables, step and extra all hold one number.
 class CrashTest : public ::testing::Test {
  protected:
   CrashTest() {
@@ -33,7 +33,7 @@ class CrashTest : public ::testing::Test {
     return save_checkpoint(session_, kPath, Json::object().set("number", number), disk, options);
   }
 
-  // The number of the checkpoint that is there; 0 for none. All of it must agree.
+  // The number of the checkpoint on the disk; 0 for none. All of it must agree.
   int restored(MemoryFileSystem& disk) {
     session_.write(w_, floats({-1, -1, -1}));
     CheckpointInfo info;
@@ -51,14 +51,14 @@ class CrashTest : public ::testing::Test {
     return number;
   }
 
-  // Every disk that a crash may leave behind.
+  // Calls f with every disk that a crash may leave behind.
   template <class F>
   static void for_each_outcome(const MemoryFileSystem& disk, const F& f) {
     for (std::size_t changes = 0; changes <= disk.unsynced(); ++changes)
       for (const bool all_data : {true, false}) f(disk.after_crash(changes, all_data));
   }
 
-  // Saves 2 over what `before` holds, which restores as `old`, with a crash at each call.
+  // Saves 2 over the disk `before`, which restores as `old`, with a crash at each call.
   void crash_everywhere(const MemoryFileSystem& before, int old) {
     int outcomes = 0, call = 0;
     for (bool crashed = true; crashed; ++call) {
@@ -73,7 +73,7 @@ class CrashTest : public ::testing::Test {
       for_each_outcome(disk, [&](MemoryFileSystem after) {
         ++outcomes;
         const int found = restored(after);
-        // What was reported as saved is safe.
+        // A checkpoint that was reported as saved is safe.
         EXPECT_TRUE(found == 2 || (crashed && found == old)) << "restored " << found;
         save(after, 3);
         EXPECT_EQ(restored(after), 3);
@@ -85,8 +85,8 @@ class CrashTest : public ::testing::Test {
     EXPECT_GT(outcomes, 3 * call);
   }
 
-  // Saves 2 over what `before` holds; each call fails once, and the machine stays up.
-  // f(disk, whether it was reported as saved); the last time, nothing failed.
+  // Saves 2 over the disk `before`. Each call fails once, and the machine stays up. Calls f(disk,
+  // whether the save succeeded); the last time, nothing failed.
   template <class F>
   void for_each_failure(const MemoryFileSystem& before, const F& f) {
     bool waits = false;
@@ -106,11 +106,11 @@ class CrashTest : public ::testing::Test {
     }
   }
 
-  // What is there before a save restores as `old`.
+  // The disk restores as `old` before the save.
   void fail_everywhere(const MemoryFileSystem& before, int old) {
     int failed = 0, in_place = 0;
     for_each_failure(before, [&](MemoryFileSystem disk, bool saved) {
-      // A lock that cannot be removed is in nobody's way.
+      // A lock that cannot be removed keeps nobody out.
       EXPECT_THAT(disk.list(kDisk), IsSubsetOf({"run", "run.lock", "run.belfry-old"}));
       const int found = restored(disk);
       EXPECT_TRUE(found == 2 || (!saved && found == old)) << "restored " << found;
@@ -121,7 +121,7 @@ class CrashTest : public ::testing::Test {
       EXPECT_THAT(disk.list(kDisk), ElementsAre("run"));
     });
     EXPECT_GT(failed, 15);
-    EXPECT_EQ(in_place, 1);  // where the last sync failed
+    EXPECT_EQ(in_place, 1);  // the last sync failed
   }
 
   // A disk with checkpoint 1, synced.

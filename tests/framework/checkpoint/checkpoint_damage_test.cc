@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 
 class WrongGraphTest : public CheckpointTest {
  protected:
-  // The message of a restore into `graph` after a change, which must change nothing.
+  // The message of a restore into a graph with a change. The restore must change nothing.
   std::string mismatch(const std::function<void(Model&)>& change,
                        const RestoreOptions& options = {}) {
     Model model(1);
@@ -88,7 +88,7 @@ class DamageTest : public CheckpointTest {
  protected:
   DamageTest() { save(); }
 
-  // The message of a restore from a file that holds `bytes`; it must change nothing.
+  // The message of a restore from a file that holds `bytes`. The restore must change nothing.
   std::string damage(const char* name, const std::vector<std::byte>& bytes) {
     const std::vector<std::byte> right = files_.read(file(name));
     write(file(name), bytes);

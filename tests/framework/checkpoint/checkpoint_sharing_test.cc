@@ -1,5 +1,5 @@
-// Checkpoints that others save to at the same time, that are another model's, or of which a graph
-// has a part.
+// Checkpoints that other processes save to at the same time, that are another model's, or of which
+// a graph has only a part.
 #include <csignal>
 
 #include <sys/stat.h>
@@ -68,7 +68,7 @@ class OtherModelTest : public CheckpointTest {
  protected:
   OtherModelTest() { save(); }
 
-  // Of a save of a graph with a change.
+  // The refusal of a save of a graph with a change.
   std::string refusal(const std::function<void(Model&)>& change, const SaveOptions& options = {}) {
     Model model(1);
     change(model);

@@ -263,7 +263,8 @@ TEST_F(CheckpointTest, NamesThatSavesUseAreRefused) {
   EXPECT_THAT(listed(folder_), ElementsAre("run"));
 }
 
-// Whenever somebody puts it there: the save is refused, or leaves it where the old checkpoint is.
+// The foreign file appears at any call of the save. The save is refused, or leaves the file where
+// the old checkpoint is.
 TEST(CheckpointFolder, KeepsAForeignFileThatAppearsDuringASave) {
   const Model model(1);
   Session session(model.graph);

@@ -1,4 +1,4 @@
-// What tests of checkpoints share.
+// Shared by tests of checkpoints.
 #pragma once
 #include <filesystem>
 #include <string>

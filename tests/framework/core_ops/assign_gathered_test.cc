@@ -15,7 +15,7 @@ namespace assign_gathered_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of a variable of five ones, elements 2 to 7 of a row.
+// Writes elements 2 to 7 of a row to a variable of five ones.
 Node& write(AssignGatheredOptions options, Graph& graph) {
   const Variable v = variable(graph, "v", {5}, {.initializer = init::ones()});
   return assign_gathered(v, constant(graph, {10, 11, 12, 13, 14, 15, 16, 17}, {8}),

@@ -51,7 +51,7 @@ TEST(CoveringNodes, OfAllProcessesCoverEveryTowerOnce) {
     }
 }
 
-// What tower t gives: numbers whose sum depends on the order of additions.
+// The gradient of tower t: numbers whose sum depends on the order of additions.
 std::vector<float> gradient_of(int tower, std::size_t elements) {
   std::vector<float> values;
   for (std::size_t i = 0; i < elements; ++i)
@@ -60,7 +60,7 @@ std::vector<float> gradient_of(int tower, std::size_t elements) {
   return values;
 }
 
-// That of the canonical tree over all towers.
+// The sum of the canonical tree over all towers.
 std::vector<float> sum_of_all(int towers, std::size_t elements) {
   std::vector<std::vector<float>> gradients;
   std::vector<const void*> terms;
@@ -72,7 +72,7 @@ std::vector<float> sum_of_all(int towers, std::size_t elements) {
   return sum;
 }
 
-// The part of the canonical tree that one process adds up by itself.
+// The part of the canonical tree that one process adds alone.
 Output sum_of_node(Graph& graph, TreeNode node, std::size_t elements) {
   std::vector<Output> gradients;
   for (int t = node.begin; t < node.end; ++t)
@@ -117,7 +117,7 @@ std::int64_t nodes_of(const Graph& graph, const Op& op) {
                                [&](const Node* node) { return &node->op() == &op; });
 }
 
-// Two of each kind of node: of the host, and between hosts.
+// There are two nodes of each kind: within hosts, and between hosts.
 TEST(SumOverProcesses, OfHostsAddsWithinEachFirst) {
   for (const auto& [size, per_host, towers] :
        {std::tuple(4, 2, 1), std::tuple(4, 2, 3), std::tuple(8, 2, 2), std::tuple(8, 4, 1)}) {
@@ -142,7 +142,7 @@ TEST(SumOverProcesses, OfHostsAddsWithinEachFirst) {
   }
 }
 
-// The tree over six is ((0 1) 2) ((3 4) 5): what two ranks of the second host have is no node.
+// The tree over six is ((0 1) 2) ((3 4) 5): the two ranks of the second host are no node.
 TEST(SumOverProcesses, OfHostsThatAreNoNodesAddsOverAllAtOnce) {
   const std::vector<float> expected = sum_of_all(6, 40);
   test::run_on_hosts(6, 2, [&](const std::shared_ptr<Processes>& processes) {
@@ -156,7 +156,7 @@ TEST(SumOverProcesses, OfHostsThatAreNoNodesAddsOverAllAtOnce) {
   });
 }
 
-// What a process has itself goes through no message, and lies where the sum is to be.
+// A process sends its own terms to nobody, and they lie where the sum is to be.
 TEST(SumOverProcesses, CopiesNothingOfItsOwn) {
   test::run_processes(3, [](const std::shared_ptr<Processes>& processes) {
     const ProcessPlace place = processes->place();
@@ -181,7 +181,7 @@ TEST(SumOverProcesses, CopiesNothingOfItsOwn) {
   });
 }
 
-// As allreduce_bench does in place: the sum of all is made where it is to lie.
+// The sum of all is made where it is to lie, as allreduce_bench does in place.
 TEST(SumOverProcesses, OfAVariableIsAddedAndGatheredInTheVariable) {
   constexpr std::size_t kElements = 600;
   for (const int size : {2, 3}) {
@@ -207,7 +207,7 @@ TEST(SumOverProcesses, OfAVariableIsAddedAndGatheredInTheVariable) {
   }
 }
 
-// Programs add by it under a launcher of MPI (tests/examples/processes_test.cc).
+// Programs call it under a launcher of MPI (tests/examples/processes_test.cc).
 TEST(MpiAllReduce, IsRefusedWhereTheGroupAddsNothing) {
   EXPECT_THAT(message_of<CommError>([] {
                 test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {

@@ -1,4 +1,4 @@
-// The ops that framework makes itself keep the contract of all ops.
+// The ops of the framework itself keep the contract of all ops.
 #include <cmath>
 #include <limits>
 

@@ -21,8 +21,8 @@ constexpr std::int64_t kSample = 1'000'000;
 double normal_cdf(double z) { return std::erfc(-z / std::sqrt(2.0)) / 2; }
 double uniform_cdf(double x) { return x; }
 
-// Of Kolmogorov and Smirnov: the largest distance between the sample's distribution and the exact
-// one, in units of 1 / sqrt(n). One sample in a thousand exceeds 1.95.
+// The statistic of Kolmogorov and Smirnov: the largest distance between the sample's distribution
+// and the exact one, in units of 1 / sqrt(n). One sample in a thousand exceeds 1.95.
 double distance(std::vector<double> sample, double (*cdf)(double)) {
   std::ranges::sort(sample);
   const auto n = static_cast<double>(sample.size());
@@ -34,7 +34,7 @@ double distance(std::vector<double> sample, double (*cdf)(double)) {
   return largest * std::sqrt(n);
 }
 
-// Of elements that are `lag` apart, in units of its standard error.
+// The correlation of elements that are `lag` apart, in units of its standard error.
 double correlation(const std::vector<double>& sample, double mean, double variance,
                    std::size_t lag) {
   double sum = 0;
@@ -61,7 +61,7 @@ TEST_P(RandomOps, AreDistributedAsTheirNamesSay) {
   }
 }
 
-// Of ten million numbers the largest lies between these limits in all but a thousandth of samples.
+// In all but a thousandth of samples, the largest of ten million numbers lies between these limits.
 TEST_P(RandomOps, NormalNumbersHaveTails) {
   double largest = 0;
   std::int64_t beyond_three = 0;

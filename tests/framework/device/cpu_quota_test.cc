@@ -67,7 +67,7 @@ TEST(CpuQuota, OfVersion2IsTheLeastOfTheGroupAndThoseAroundIt) {
   EXPECT_EQ(cpu_quota(files), 1.5);
 }
 
-// A container sees the path of the host, and its own group where groups are mounted.
+// A container sees the path of the host, but its own group at the mount.
 TEST(CpuQuota, OfAContainerIsThatOfTheMount) {
   Rooted files(temporary_path(".quota"));
   files.put("/proc/self/cgroup", "0::/docker/123\n");

@@ -25,7 +25,7 @@ const std::string kLibraries = BELFRY_BIN_DIR "/../lib/";
 
 bool module_was_built() { return std::filesystem::exists(kLibraries + "libbelfry_cuda.so"); }
 
-// The libraries of CUDA are gone since the build, or hidden.
+// Whether the libraries of CUDA are gone since the build, or hidden.
 bool libraries_are_missing(const std::string& why) {
   return why.find("cannot open shared object file") != why.npos ||
          why.find("file too short") != why.npos;
@@ -107,7 +107,7 @@ TEST(GpuModule, OfThisBuildIsFoundBesideTheLibrary) {
   EXPECT_NE(gpus().backend(), nullptr) << gpus().why_none();
 }
 
-// scripts/test asks for it where it has hidden the libraries of CUDA.
+// scripts/test asks for this test after it has hidden the libraries of CUDA.
 TEST(GpuModule, FailsToLoadWithoutTheLibrariesOfCuda) {
   const char* const required = std::getenv("BELFRY_REQUIRE_NO_CUDA_LIBRARIES");
   if (!required || std::string(required) != "1")
@@ -154,7 +154,7 @@ TEST(WhyNoGpuDevices, IsSaidBySessionsThatAreAskedForGpus) {
   set_gpus(nullptr);
 }
 
-// Of those that would be used.
+// Only GPUs that would be used count.
 TEST(Session, SaysWhyAGpuRunsNoKernelOfTheModule) {
   struct OneOld : FakeGpus {
     OneOld() : FakeGpus(3) {}

@@ -29,7 +29,7 @@ class StandInCapturesTest : public ::testing::Test {
   void note(GpuStream& stream, int number) {
     test::StandInGpus::enqueue(stream, [this, number] { done.push_back(number); });
   }
-  // What is captured in `b` comes behind what has been captured in `a`, or the other way.
+  // Puts captured work of `second` behind the work of `first`, by an event.
   void order(GpuStream& first, GpuStream& second, GpuEvent& event) {
     first.record(event);
     second.wait(event);

@@ -1,4 +1,4 @@
-// Where gradients are, what they are called and what they wait for: none of it changes a bit.
+// The devices, names and waits of gradients, none of which changes a bit.
 #include <bit>
 #include <set>
 
@@ -34,7 +34,7 @@ std::vector<Node*> nodes_of(const Graph& graph, const Op& op) {
   return found;
 }
 
-// Sums of these depend on the order of additions.
+// The sum of these depends on the order of additions.
 constexpr float kFactors[] = {1e8F, 3, 3, -1e8F, 0.7F, 5e7F, -2.3F, -5e7F, 11.9F};
 
 float tree(std::size_t begin, std::size_t end) {
@@ -89,7 +89,7 @@ TEST(GradientSums, AreCutWhereDevicesMeet) {
 }
 
 TEST(GradientSums, LieWhereMostOfTheirUsesAre) {
-  // Split after two: a tie of 0 and 1 goes to the first; the whole has two uses on 1.
+  // The sum is split after two: a tie of 0 and 1 goes to the first; the whole has two uses on 1.
   EXPECT_THAT(Uses({0, 1, 1}).sums(), ElementsAre("0: 2", "1: 2"));
   EXPECT_THAT(Uses({2, 1, 1, 1, 0, 0}).sums(), ElementsAre("2: 2", "1: 2", "1: 2", "0: 2", "1: 2"));
 }
@@ -240,7 +240,7 @@ class GateTest : public ::testing::Test {
   std::vector<Output> gated(GradientGate gate) {
     return gradients(y, {a, b}, {.colocate = true, .gate = gate});
   }
-  // What both identities wait for, once through NoOps.
+  // The nodes that an identity waits for, seen through NoOps.
   static std::set<const Node*> awaited(const Output& identity) {
     std::set<const Node*> result;
     std::vector<const Node*> open(identity.node().control_inputs().begin(),

@@ -43,7 +43,7 @@ KernelRun copies_twice(KernelPlan& plan) {
 std::vector<Output> weighted_sum(const Node&, std::span<const Output> grads) {
   return {add(grads[0], mul(grads[1], fill(grads[1].graph(), grads[1].shape(), 10)))};
 }
-// Of the outputs that have one.
+// Adds the gradients of outputs that have one.
 std::vector<Output> present_sum(const Node&, std::span<const Output> grads) {
   std::vector<Output> present;
   for (const Output& grad : grads)

@@ -1,4 +1,4 @@
-// Activations that the backward pass computes again: the same bits, in less memory.
+// The backward pass computes activations again: the same bits, in less memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ std::int64_t peak(const std::vector<std::string>& recompute) {
   return session.device_use()[0].peak_bytes;
 }
 
-// Of each block the results of tanh and the input of dropout go; its last output stays.
+// Each block frees the results of tanh and the input of dropout, and keeps its last output.
 TEST(Recompute, KeepsLessInMemory) {
   constexpr std::int64_t kActivation = 64 * 32 * 4;
   const std::int64_t kept = peak({}), again = peak({"block*"});
@@ -98,7 +98,7 @@ TEST(Recompute, KeepsLessInMemory) {
   EXPECT_LE(again, peak({"block1"}));
 }
 
-// Each block begins when the backward pass has come to its end.
+// Copies of a block wait until the backward pass has come to the block's end.
 TEST(Recompute, WaitsForTheGradientOfItsScope) {
   Net net({"block*"});
   const std::vector<Node*> again = net.graph.nodes(kRecomputed);
@@ -125,7 +125,7 @@ TEST(Recompute, CopiesNodesOfTheScopesAlone) {
   EXPECT_TRUE(Net({}).graph.nodes(kRecomputed).empty());
 }
 
-// Of other scopes' use: the second Tanh of the block, and the norm. Another leaves as a reshape.
+// Other scopes use the second Tanh of the block, and the norm. Another tensor leaves as a reshape.
 // Moments are small.
 TEST(Recompute, MakesNothingAgainThatIsKeptAnyway) {
   Graph graph;
@@ -145,8 +145,8 @@ TEST(Recompute, MakesNothingAgainThatIsKeptAnyway) {
   EXPECT_THAT(names, UnorderedElementsAre("norm/Tanh", "block/Tanh", "block/MatMul"));
 }
 
-// A copy waits for the backward pass, and the gradient of ReLU goes into one pass with that of the
-// norm, which reads the copy.
+// A copy waits for the backward pass. The gradient of ReLU fuses with that of the norm, which reads
+// the copy.
 TEST(Recompute, LeavesFusionsAsTheyAre) {
   const auto fused = [](const std::vector<std::string>& recompute) {
     Graph graph;

@@ -72,7 +72,8 @@ TEST(DeviceSpec, TheLastOfARepeatedFieldWins) {
   EXPECT_EQ(canonical("/task:1/task:2"), "/task:2");
 }
 
-// As in TensorFlow's runtime. Its Python takes a job's star as a letter, and refuses the others.
+// TensorFlow's runtime does the same. Its Python takes a job's star as a letter, and refuses
+// others.
 TEST(DeviceSpec, AStarLeavesAFieldOpen) {
   EXPECT_EQ(canonical("/task:*"), "");
   EXPECT_EQ(canonical("/job:*/replica:*/cpu:0"), "/device:CPU:0");

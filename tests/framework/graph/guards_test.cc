@@ -28,8 +28,8 @@ TEST(HostScope, IsTheHostOfAJobWhateverIsOutside) {
   EXPECT_EQ(placed(graph), "/device:CPU:9");
 }
 
-// A guard on the heap that ends before one inside it: the error is logged, and thrown by the next
-// node, once.
+// A guard on the heap ends before one inside it. The error is logged, and the next node throws it,
+// once.
 template <class Outer, class... Arguments>
 void check_nesting(const std::string& text, const std::string& added, Graph& graph,
                    Arguments&&... arguments) {
@@ -77,7 +77,7 @@ TEST(Guards, ThatEndOutOfOrderAreTakenAwayAndReported) {
 
 std::string guards_line(unsigned line) { return cat("guards_test.cc:", line); }
 
-// Their line is in a header of the standard library.
+// The line of such a guard is in a header of the standard library.
 TEST(Guards, ThatTheStandardLibraryMakesNameTheNewestLineOfTheGraph) {
   Graph graph;
   {
@@ -95,7 +95,7 @@ TEST(Guards, ThatTheStandardLibraryMakesNameTheNewestLineOfTheGraph) {
   EXPECT_EQ(fill(graph, {}, 0).node().request().reasons[0].site.str(), guards_line(line));
 }
 
-// What opening the scope says.
+// The refusal of opening a scope.
 template <class Open>
 std::string refusal(const Open& open) {
   return message_of<InvalidArgument>([&] { open(); });

@@ -1,4 +1,4 @@
-// check_op must find what is wrong with an op: each op here breaks one promise.
+// check_op must find faults of an op: each op here breaks one promise.
 #include <algorithm>
 #include <cmath>
 
@@ -56,7 +56,7 @@ KernelRun leaves_the_last_out(KernelPlan& plan) {
 
 OutputTypes one_value(const ShapeContext&) { return {Shape{}}; }
 
-// The mean of a shard instead of its share in the mean of the whole.
+// Computes the mean of a shard instead of its share in the mean of the whole.
 KernelRun mean_of_shard(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [count = plan.input(0).shape.elements()](const Pointers& p) {
@@ -123,7 +123,7 @@ const Op kWrongGradient{.name = "WrongGradient",
                         .split = WorkSplit::kElements,
                         .reference = copies};
 
-// What check_op has to say about an op.
+// The failures that check_op reports of an op.
 std::string complaints(const Op& op, double gradient = 1e-6) {
   testing::TestPartResultArray results;
   {

@@ -168,8 +168,8 @@ TEST(Variable, ReadsAreBesideItWhateverTheScopesAtFirstUse) {
   EXPECT_EQ(static_cast<Output>(w), read);  // one for all uses
 }
 
-// TensorFlow 1.15.5 prints the same of read_value() (device, groups but its own), but for the read
-// outside all scopes: it has neither device nor group there.
+// TensorFlow 1.15.5 prints the same of read_value() (device, other groups), with one difference. A
+// read outside all scopes has neither device nor group there.
 TEST(Variable, AReadGoesWhereTheScopesInForceSay) {
   Graph graph;
   Variable w;

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 using Items = std::vector<AgreedItem>;
 
-// What each of three processes is told if the last one has other items than the first two.
+// The message in each of three processes if the last one has other items than the first two.
 std::vector<std::string> told(const Items& items, const Items& last) {
   std::mutex mutex;
   std::vector<std::string> all;

@@ -16,7 +16,7 @@ std::int64_t nanoseconds() {
       .count();
 }
 
-// What each of `size` processes finds, whose clocks are `apart` x their rank ahead.
+// The offsets that each of `size` processes finds. The clock of rank r is r * `apart` ahead.
 std::vector<std::vector<ClockOffset>> found(int size, std::int64_t apart) {
   TcpGroupOptions options = test::local_processes(size);
   std::vector<std::vector<ClockOffset>> all(static_cast<std::size_t>(size));

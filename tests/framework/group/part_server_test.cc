@@ -19,11 +19,11 @@ MemoryBlock bytes_of(int rank, std::size_t count) {
   return block;
 }
 
-// All of a block, which no run changes.
+// The whole of a block, which no run changes.
 const std::atomic<std::uint64_t> kNoRuns = 0;
 PublishedPart all_of(const MemoryBlock& block) { return {&block, 0, block.bytes(), &kNoRuns}; }
 
-// What process `rank` gets under `key`: its own place is left alone.
+// The bytes that process `rank` gets under `key`. Its own place is left alone.
 std::vector<int> fetched(Processes& processes, std::uint64_t key, std::size_t each,
                          std::uint64_t runs = 0) {
   std::vector<std::byte> all(each * static_cast<std::size_t>(processes.size()));
@@ -70,7 +70,7 @@ TEST(PartServer, WaitsForWhatIsPublishedLater) {
   });
 }
 
-// Rank 0 asks for what the run has left when rank 1 has changed that, and when rank 1 is gone.
+// Rank 0 asks for the value after a run when rank 1 has changed it, and when rank 1 is gone.
 TEST(PartServer, KeepsWhatARunHasLeft) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     MemoryBlock own = bytes_of(1, 3);
@@ -106,7 +106,7 @@ TEST(PartServer, KeepsWhatARunHasLeft) {
   });
 }
 
-// Rank 1 answers when it has ended as many runs as rank 0.
+// Rank 1 answers once it has ended as many runs as rank 0.
 TEST(PartServer, WaitsForTheRunThatTheOtherHasEnded) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     MemoryBlock own = bytes_of(1, 3);
@@ -136,7 +136,7 @@ TEST(PublishedParts, AreARangeOfTheirMemory) {
   EXPECT_FALSE(parts.find(3, 1));
 }
 
-// The answer waits for the second value: of the first nothing is left.
+// The answer waits for the second value: nothing is left of the first.
 TEST(PartServer, ForgetsWhatIsWithdrawnOnceAllHaveGathered) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     const MemoryBlock first = bytes_of(1, 3), second = bytes_of(6, 3);
@@ -154,7 +154,7 @@ TEST(PartServer, ForgetsWhatIsWithdrawnOnceAllHaveGathered) {
   });
 }
 
-// Of a GPU that has failed.
+// Memory of a GPU that has failed.
 class BrokenMemory final : public MemorySource {
  public:
   bool on_host() const override { return false; }

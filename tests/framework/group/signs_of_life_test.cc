@@ -11,7 +11,7 @@
 namespace belfry {
 namespace signs_of_life_test {
 
-// Rank 0 of two. What it sends is kept, and a test answers for rank 1.
+// Rank 0 of two. It keeps what it sends, and a test answers for rank 1.
 class OneOfTwo final : public ProcessGroup {
  public:
   int rank() const override { return 0; }
@@ -29,7 +29,7 @@ class OneOfTwo final : public ProcessGroup {
   bool poll() override { return false; }
   void end_others(const std::string&) noexcept override {}
 
-  // Rank 1 gives the sign that rank 0 sent last, as a process of this number.
+  // Rank 1, as process `pid`, answers with the sign that rank 0 sent last.
   void answer(std::uint32_t pid) {
     std::memcpy(sent_.data(), &pid, sizeof(pid));  // its first member
     std::ranges::copy(sent_, awaited_->bytes.begin());
@@ -42,7 +42,7 @@ class OneOfTwo final : public ProcessGroup {
   GroupMessage* awaited_ = nullptr;
 };
 
-// A process that sleeps until it goes.
+// A process that sleeps until it is killed.
 struct Child {
   const pid_t pid = fork();
   Child() {
@@ -52,7 +52,7 @@ struct Child {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
   }
-  // Returns when the system shows it.
+  // Returns once the system shows it as stopped.
   void stop() const {
     kill(pid, SIGSTOP);
     waitpid(pid, nullptr, WUNTRACED);

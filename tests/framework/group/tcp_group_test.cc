@@ -55,8 +55,8 @@ TEST(TcpGroup, EveryProcessReachesEveryOther) {
   }
 }
 
-// Messages that are larger than what the system holds, of several tags, asked for in another order
-// than they are sent, and before or after they arrive.
+// Messages of several tags are larger than the system's buffers. The receiver asks for them in
+// another order than they are sent, and before or after they arrive.
 TEST(TcpGroup, MessagesFindTheirTags) {
   run(2, [](ProcessGroup& group) {
     constexpr int kSize = 1 << 20, kTags = 4;

@@ -30,7 +30,7 @@ void run(int size, WatchOptions options, const std::function<void(WatchedGroup&)
     });
 }
 
-// Looks at the group until it fails, and returns why.
+// Polls the group until it fails, and returns why.
 std::string failure_of(WatchedGroup& group) {
   return message_of<CommError>([&] {
     for (;;) {
@@ -67,7 +67,7 @@ TEST(WatchedGroup, OnesThatLiveAreNotBlamed) {
   });
 }
 
-// It counts the beats that it could have heard.
+// A listener counts only beats that it could have heard.
 TEST(WatchedGroup, AListenerThatWasStoppedBlamesNobody) {
   std::atomic<bool> over = false;
   WatchOptions patient = kQuick;
@@ -114,7 +114,7 @@ TEST(WatchedGroup, WhoEndsTheOthersIsNamedWhileNothingIsSent) {
   });
 }
 
-// The process of rank 0 hangs: nobody takes its failure.
+// The process of rank 0 hangs, so nobody sees its failure.
 TEST(Processes, ThatHangWhenTheGroupHasFailedAreAbandonedOnce) {
   TcpGroupOptions tcp = test::local_processes(2);
   std::atomic<int> abandoned = 0;
@@ -143,7 +143,7 @@ TEST(Processes, ThatHangWhenTheGroupHasFailedAreAbandonedOnce) {
 
 class Waiting : public ::testing::Test {
  protected:
-  // What rank 0 says while it waits for rank 1, which does `doing`.
+  // Makes rank 0 wait for rank 1, which does `doing`, and looks at the group of rank 0.
   void wait(WatchOptions options, const std::string& doing,
             const std::function<void(WatchedGroup&)>& look) {
     std::atomic<bool> over = false;
@@ -206,7 +206,7 @@ TEST_F(Waiting, EndsAfterTheLimit) {
   });
 }
 
-// All processes of a run that has stalled know that.
+// All processes of a stalled run know of the stall.
 TEST(WatchedGroup, AStallInOneProcessIsOneInAll) {
   run(2, kQuick, [](WatchedGroup& group) {
     if (group.rank() == 1) return group.end_others("the run has stalled: node 'Sum' has waited");
@@ -217,7 +217,7 @@ TEST(WatchedGroup, AStallInOneProcessIsOneInAll) {
   });
 }
 
-// It may save, evaluate or read, which takes as long as it takes.
+// The process may save, evaluate or read, which takes its time.
 TEST_F(Waiting, NeverEndsForAProcessBetweenTwoSteps) {
   wait({.stall_warn = {}, .stall_end = milliseconds(20)}, "", [](auto& group) {
     const auto began = std::chrono::steady_clock::now();

@@ -15,7 +15,7 @@
 namespace belfry::kernels {
 namespace kernels_half_test {
 
-// By their number of bits of exponent and fraction, in arithmetic alone.
+// A format by its numbers of bits for exponent and fraction, computed by plain arithmetic.
 struct Format {
   DType dtype;
   int exponent, fraction;
@@ -93,7 +93,7 @@ TEST(Half, NarrowingGivesEveryValueBack) {
   });
 }
 
-// Around the middle of every two neighbours, infinity standing for the value that would be next.
+// Takes values around the middle of each two neighbours. Infinity stands for the next value.
 TEST(Half, NarrowingRoundsToNearestAndTiesToEven) {
   for_each_path([&](const Format& format, const HalfConversion& convert) {
     const int infinity = format.infinity();
@@ -162,14 +162,14 @@ class HalfSum {
     tree_sum_16(convert_, inputs, output, divisor, 0, size());
     return y;
   }
-  // On every tower.
+  // Sums into the inputs, on every tower.
   const std::vector<std::vector<std::uint16_t>>& in_place(float divisor) {
     const std::vector<void*> both = pointers();
     tree_sum_16(convert_, both, both, divisor, 0, size() / 3);
     tree_sum_16(convert_, both, both, divisor, size() / 3, size());
     return rows_;
   }
-  // Element i by one conversion and one addition at a time.
+  // Computes element i by one conversion and one addition at a time.
   std::uint16_t expected(std::size_t i, float divisor) const {
     const float sum = tree(0, rows_.size(), i) / divisor;
     return narrowed(convert_, {sum})[0];
@@ -219,7 +219,7 @@ TEST(HalfSum, IsTheTreeInF32RoundedOnce) {
   });
 }
 
-// 65504 and 1e30 lose what is added to them in f32, so the order decides.
+// In f32, 65504 and 1e30 lose the small terms, so the order decides.
 TEST(HalfSum, KeepsTheOrderOfTheTree) {
   const float large[] = {65504, 1e30f}, small[] = {0x1p-9f, 1};
   for_each_path([&](const Format& format, const HalfConversion& convert) {
@@ -239,7 +239,7 @@ TEST(HalfSum, KeepsTheOrderOfTheTree) {
   });
 }
 
-// 2048 + 1 is no f16, and 256 + 1 no bf16, but they are on the way.
+// 2048 + 1 is no f16, and 256 + 1 no bf16, but f32 holds these partial sums.
 TEST(HalfSum, DoesNotRoundOnTheWay) {
   for_each_path([&](const Format& format, const HalfConversion& convert) {
     const float large = format.dtype == DType::kF16 ? 2048 : 256;

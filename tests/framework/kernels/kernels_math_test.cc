@@ -59,7 +59,7 @@ double ulps(T got, long double exact) {
   return std::isnan(got) ? kAll : static_cast<double>(std::abs(got - exact) / unit);
 }
 
-// Specials, both sides of the limits of exp, all binades, and the ranges that networks use.
+// Special values, both sides of the limits of exp, all binades, and the ranges that networks use.
 template <class T>
 std::vector<T> samples(T limit) {
   using L = std::numeric_limits<T>;

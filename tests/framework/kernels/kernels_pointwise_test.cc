@@ -53,7 +53,7 @@ std::int64_t elements(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// The element of an operand of shape `dims` that is used for element `i` of the output.
+// The element of an operand of shape `dims` that goes into element `i` of the output.
 std::int64_t source(const Dims& dims, const Dims& output, std::int64_t i) {
   std::int64_t offset = 0;
   std::int64_t stride = 1;

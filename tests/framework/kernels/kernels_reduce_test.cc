@@ -180,7 +180,7 @@ TYPED_TEST(Reduce, SumsColumnsAlikeInEveryRange) {
 template <class T>
 class TreeSum : public testing::Test {
  protected:
-  // inputs[k] and their pointers.
+  // Fills inputs[k] and their pointers.
   void fill(std::size_t towers, std::int64_t n) {
     inputs_.clear();
     pointers_.clear();

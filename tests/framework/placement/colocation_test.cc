@@ -1,5 +1,5 @@
-// Which nodes share a device, what soft placement lets go, and every text of a refusal. The vectors
-// are what TensorFlow 1.15.5 does and prints.
+// Which nodes share a device, what soft placement lets go, and every text of a refusal. The
+// expected results are those of TensorFlow 1.15.5.
 #include "belfry/framework/placement/colocation.h"
 
 #include "belfry/framework/base/text.h"
@@ -65,8 +65,8 @@ TEST_F(ColocationTest, ANodeInTwoGroupsJoinsThem) {
   EXPECT_THAT(devices_of({fill(graph, {2}, 0), a, b}), ElementsAre(3, 3, 3));
 }
 
-// Soft placement forgets an index that is contested, until somebody else names one: the order of
-// requests decides.
+// If requests contest an index, soft placement forgets it, until a later request names one. So the
+// order of requests decides.
 TEST_F(ColocationTest, SoftPlacementClearsIndicesInTheOrderOfRequests) {
   const auto devices_for = [&](const std::vector<const char*>& requests) {
     const Output anchor = on("");

@@ -23,7 +23,7 @@ using ::testing::SizeIs;
 
 constexpr char kPrefix[] = "/job:localhost/replica:0/task:0/device:";
 
-// "+" or "-" and the short name and reason of each candidate.
+// "+" or "-", short name and reason of each candidate.
 std::vector<std::string> candidates(const Explanation& explanation) {
   std::vector<std::string> result;
   for (const Explanation::Candidate& candidate : explanation.candidates)
@@ -129,7 +129,7 @@ TEST_F(ExplainTest, TellsWhoPulledWhom) {
               ElementsAre("anchor", "one", "v", "v/Initializer/Fill"));
 }
 
-// The variable's memory is a reason from when the graph has grown.
+// Once the graph has grown, the variable's memory is the reason.
 TEST_F(ExplainTest, MemoryOfAVariableIsAReasonWhenTheGraphHasGrown) {
   DeviceScope scope(graph, "/cpu:1");
   const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});

@@ -1,4 +1,4 @@
-// What tests of the placer share: graphs with requests and colocations, and ops that lack kernels.
+// Shared by tests of the placer: graphs with requests and colocations, and ops that lack kernels.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,7 +17,7 @@ inline std::vector<std::unique_ptr<Device>> declared_devices(int cpus, int gpus)
   return make_devices({.device_count = {{"CPU", cpus}, {"GPU", gpus}}, .dry_run = true});
 }
 
-// Like Identity, but computed, and on hosts alone.
+// Like Identity, but it computes, and on hosts alone.
 inline const Op kHostOnly{.name = "HostOnly",
                           .inputs = 1,
                           .shape = same_as_input,
@@ -54,7 +54,7 @@ class PlacementTest : public ::testing::Test {
     DeviceScope scope(graph, device);
     return fill(graph, {2}, 1, DType::kF32, name);
   }
-  // In the colocation group of `anchor`, asking for a device of its own.
+  // A node in the colocation group of `anchor` that asks for a device of its own.
   Output with(Output anchor, const char* device, const char* name) {
     ColocateWith beside(anchor);
     DeviceScope scope(graph, device);
@@ -73,7 +73,7 @@ class PlacementTest : public ::testing::Test {
     place(plan, {devices, std::make_shared<const Placement>(graph, known(soft))});
     return plan;
   }
-  // The devices of all of them, in one plan.
+  // The devices of all outputs, in one plan.
   std::vector<int> devices_of(const std::vector<Output>& outputs, bool soft = false) const {
     std::vector<Fetch> fetches;
     for (const Output& output : outputs) fetches.emplace_back(output.node());

@@ -1,5 +1,5 @@
-// Placements follow from the whole graph: not from what is fetched, nor from what was run before.
-// Where a test quotes TensorFlow, it is what 1.15.5 printed.
+// Placements follow from the whole graph, not from fetches or earlier runs. Quotes of TensorFlow
+// are what 1.15.5 printed.
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/identity.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -35,7 +35,7 @@ class WholeGraphTest : public PlacementTest {
     return std::make_unique<Session>(
         graph, SessionOptions{.device_count = {{"CPU", 4}}, .allow_soft_placement = soft});
   }
-  // Where a plan of one fetch has the node.
+  // The device of the node in a plan of one fetch.
   DeviceSpec runs_on(Session& session, const Output& output) {
     session.run({output.node()});
     return session.devices()[at(device_of(*session.prepare({output.node()}).plan(), output))];
@@ -209,7 +209,7 @@ TEST_F(WholeGraphTest, ANodeBetweenTwoVariablesWithMemoryIsRefusedAlone) {
   growing->run({identity(v), identity(w)});
 }
 
-// As in TensorFlow; only what has memory is held.
+// TensorFlow does so, too; only variables with memory stay.
 TEST_F(WholeGraphTest, AGraphThatGrowsMovesWhatHasNoMemory) {
   const Output n = on("", "n"), b = with(n, "", "b");
   const Variable idle = free_variable("idle");
@@ -225,7 +225,7 @@ TEST_F(WholeGraphTest, AGraphThatGrowsMovesWhatHasNoMemory) {
   EXPECT_EQ(growing->placement(idle.ref()), cpu(2));
 }
 
-// A node is taken back with its variable, and another one gets its number.
+// A node is taken back with its variable, and another node gets its number.
 TEST_F(WholeGraphTest, NodesThatWereTakenBackAreForgotten) {
   const auto asking = session();
   DeviceScope scope(graph, "/cpu:1");

@@ -1,5 +1,5 @@
-// Random requests, colocations, writes and ops without GPU kernels: placing gives a device with a
-// kernel to every node, or says clearly why it cannot.
+// Random requests, colocations, writes and ops without GPU kernels. The placer gives every node a
+// device with a kernel, or says clearly why it cannot.
 #include <algorithm>
 #include <set>
 
@@ -103,7 +103,7 @@ SessionOptions options_of(bool soft) {
   return {.device_count = {{"CPU", 3}}, .dry_run = true, .allow_soft_placement = soft};
 }
 
-// What a placement must hold. A collective is where its inputs are, whatever its set.
+// Checks the promises of a placement. A collective is where its inputs are, whatever its set.
 void check(const Graph& graph, Placer& placer, const PlacementContext& context) {
   const bool soft = context.allow_soft_placement;
   const std::vector<int>& device_of = placer.devices();
@@ -162,7 +162,7 @@ TEST(Placer, NeverAssignsADeviceWithoutAKernel) {
   EXPECT_GT(refused, 3000);
 }
 
-// By id; "" for nodes that have none.
+// The placements of all nodes, by id; "" for nodes without one.
 std::vector<std::string> placement_of(Session& session) {
   std::vector<std::string> result;
   for (std::size_t id = 0; id < session.graph().size(); ++id) try {
@@ -174,7 +174,7 @@ std::vector<std::string> placement_of(Session& session) {
   return result;
 }
 
-// Of a fetch, or what it needs.
+// Whether a fetch, or a node that it needs, has no device.
 bool needs_one_without(const std::vector<std::string>& devices, const std::vector<Fetch>& fetches) {
   std::set<const Node*> seen;
   std::vector<const Node*> open;
@@ -192,7 +192,7 @@ bool needs_one_without(const std::vector<std::string>& devices, const std::vecto
   return false;
 }
 
-// Prepares some fetches. The plan, if there is one, has its nodes where the graph has them.
+// Prepares some fetches. If there is a plan, its nodes are where the graph has them.
 void prepare_some(Session& session, RandomPlacement& random) {
   const std::vector<std::string> devices = placement_of(session);
   const std::vector<Fetch> fetches = random.any_fetches();

@@ -1,4 +1,4 @@
-// The independent checker finds what is wrong with a trace.
+// The independent checker finds faults of a trace.
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/framework_test_support.h"

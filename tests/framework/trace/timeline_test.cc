@@ -27,7 +27,7 @@ class TimelineTest : public ::testing::Test {
   Output sum(int device, const std::vector<Output>& parts) {
     return on(device, [&] { return add_n(parts); });
   }
-  // A launch takes as long as its pair says, whatever its dependencies.
+  // A launch takes the time of its pair in `times`, whatever its dependencies.
   Timeline timeline(const std::vector<Fetch>& fetches,
                     const Indexed<Launch, Recording::Interval>& times = {},
                     const std::vector<FeedType>& feeds = {}) {
@@ -207,7 +207,8 @@ TEST_F(TimelineTest, LevelsAreTheBytesOfLiveBuffers) {
                                   "1@600: 0", "2@0: 0", "3@0: 0"));
 }
 
-// Times that a machine might record, and some that none would: order and room are kept for all.
+// Times that a machine might record, and some that none would. The timeline keeps order and room
+// for all.
 TEST_F(TimelineTest, HoldsItsPromisesForRandomPlansAndTimes) {
   std::mt19937 random(1);
   std::size_t arrows = 0;

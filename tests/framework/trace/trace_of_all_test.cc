@@ -1,4 +1,4 @@
-// One trace of several processes, and what it says of their messages.
+// One trace of several processes, and its figures about their messages.
 #include <map>
 
 #include "belfry/framework/base/json.h"
@@ -67,8 +67,8 @@ TEST(TraceOfAll, HasAProcessForEachRankAndIsRight) {
   EXPECT_THAT(sent, ElementsAre(testing::Pair(1, 1), testing::Pair(2, 1), testing::Pair(3, 1)));
 }
 
-// A message cannot end before all have sent theirs, so the slices of all ranks overlap on one
-// clock, but for what the clocks may be off.
+// A message cannot end before all have sent theirs. So the slices of all ranks overlap on one
+// clock, up to the error of the clocks.
 TEST(TraceOfAll, AlignsTheClocksOfItsProcesses) {
   const Json file = Json::parse(files_of(2)[0].text);
   const Json& clocks = file.at("otherData").at("clocks");
@@ -100,8 +100,8 @@ TEST(TraceOfAll, OfAProcessThatIsAloneIsItsOwn) {
   EXPECT_FALSE(file.communication.hidden_share());
 }
 
-// Times of a step that were never measured: sin(x) 0 to 10, its message 10 to 40, the gradient of
-// the local sin 20 to 30.
+// The times are made up: sin(x) 0 to 10, its message 10 to 40, the gradient of the local sin 20 to
+// 30.
 TEST(Communication, IsHiddenWhileAGradientIsComputed) {
   Rows rows({0, 2});
   const Output dx = gradients({sin(rows.x)}, {rows.x})[0];

@@ -56,8 +56,8 @@ Json slice(const Trace& trace, std::string_view name) {
   return Json::object();
 }
 
-// Each device adds its share of a variable to a feed; the sums are combined above the size from
-// which workers share the work, and written back.
+// Each device adds its share of a variable to a feed. The sums are combined, and written back. They
+// are so large that workers share the work.
 struct Net {
   explicit Net(int count) {
     x = placeholder(graph, "x", DType::kF32, {kSize});
@@ -109,8 +109,8 @@ TEST(Trace, OfManySessionsSatisfiesTheChecker) {
       EXPECT_EQ(processes(trace).size(), static_cast<std::size_t>(devices) + workers);
       EXPECT_EQ(processes(trace)[0], "/job:localhost/replica:0/task:0/device:CPU:0");
       EXPECT_EQ(events(trace, "s").size(), events(trace, "f").size());
-      // x and v to each other device; there and back for the sum; the norm from device to device,
-      // and to the variable.
+      // Transfers: x and v to each other device; there and back for the sum; the norm from device
+      // to device, and to the variable.
       const std::size_t others = static_cast<std::size_t>(devices) - 1;
       EXPECT_EQ(trace.transfers().size(), others * 5 + (others > 0 ? 1 : 0));
       EXPECT_EQ(trace.transferred_bytes(),
@@ -151,7 +151,7 @@ TEST(Trace, PartsThatAnotherWorkerRanAreOnItsTrack) {
   Session session(net.graph, {.device_count = {{"CPU", 2}}, .threads = 2, .all_workers = true});
   std::atomic<std::thread::id> first{};
   std::atomic<bool> helped{false};
-  // The owner of the launch goes on when the other worker, which waits for it, has come to help.
+  // The owner of the launch goes on once the other worker, which waits for the launch, helps.
   set_collective_hook([&](const Node&, WorkRange) {
     std::thread::id none{};
     const std::thread::id self = std::this_thread::get_id();
