@@ -47,9 +47,8 @@ struct MachineDescription {
   bool has(const DeviceSpec& device) const;
   // Throws NotFound naming the machine's devices.
   int index_of(const DeviceSpec& device) const;
-  // The machine's devices that stand for those of a run. If it has them all, they are the same.
-  // Else they are its first ones of the type of the very first. Throws InvalidArgument if there are
-  // too few.
+  // The machine's devices that stand for those of a run: the same ones if it has them all, else its
+  // first ones of its first device's type. Throws InvalidArgument if there are too few.
   std::vector<DeviceSpec> devices_for(const std::vector<DeviceSpec>& run) const;
   bool operator==(const MachineDescription&) const = default;
 };

@@ -1,5 +1,5 @@
-// Values as text, for public headers, which leave the names `cat` and `join` to programs. Sources
-// of the library include text.h.
+// Turns values into text for public headers, which leave the names `cat` and `join` to programs.
+// Sources of the library include text.h.
 #pragma once
 #include <charconv>
 #include <concepts>

@@ -116,12 +116,12 @@ class FileSystem {
 // The disk.
 FileSystem& local_file_system();
 
-// Opens those of the descriptors 0, 1 and 2 that are closed on something that cannot be used. So no
-// file that is opened later gets such a number, and with it printed text. From then on, output to 1
-// and 2 waits for its reader, even if it was set not to wait. For main().
+// If descriptor 0, 1 or 2 is closed, gives its number to something that cannot be used. So no file
+// that is opened later gets the number, and with it printed text. From then on, output to 1 and 2
+// waits for its reader, even if it was set not to wait. For main().
 void prepare_standard_descriptors();
 
-// Removes what is at `path`: of a directory, all below it, too. Links are not followed.
+// Removes a file or link at `path`, or a directory with all below it. Links are not followed.
 void remove_tree(FileSystem& files, const std::string& path);
 
 // A name beside `path` for a file that is to replace it, PATH.tmp-<process>-<number>. No other call

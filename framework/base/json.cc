@@ -27,7 +27,7 @@ class JsonTokens {
 
   void read_to(std::size_t bytes) { read_ = bytes; }
   std::size_t read() const { return read_; }
-  // Where the token begins that was just read. The parser does not report ',' and ':'.
+  // The start of the token that was just read. The parser does not report ',' and ':'.
   std::size_t begin() const {
     return std::min(text_.find_first_not_of(" \t\r\n,:", token_end_), text_.size());
   }

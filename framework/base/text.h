@@ -28,7 +28,7 @@ std::string join(const Parts& parts, std::string_view separator = ", ") {
 // For names that come out of files.
 std::string shown(std::string_view text, std::size_t most = 80);
 
-// ASCII letters in the other case; all else as it is.
+// Change the case of ASCII letters, and nothing else.
 std::string upper(std::string_view text);
 std::string lower(std::string_view text);
 

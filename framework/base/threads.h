@@ -22,7 +22,7 @@ void set_thread_hook(ThreadHook hook);
 
 namespace detail {
 // While it lives, this thread takes no signals but those of its own faults. A thread that it starts
-// meanwhile takes no others for good.
+// meanwhile never takes others.
 class SignalsBlocked {
  public:
   SignalsBlocked();

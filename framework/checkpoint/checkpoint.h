@@ -81,7 +81,7 @@ void check_checkpoint_path(const Graph& graph, const std::string& path,
 // a value of each of these variables, too. If there was no checkpoint, it saves, and a warning
 // names the first variable.
 //
-// Returns the text of the manifest, by which settle_checkpoint() knows this checkpoint.
+// Returns the text of the manifest. settle_checkpoint() recognises this checkpoint by it.
 std::string save_checkpoint(Session& session, const std::string& path,
                             const Json& extra = Json::object(),
                             FileSystem& files = local_file_system(),
@@ -93,7 +93,7 @@ class CheckpointSnapshot {
  public:
   // Throws InvalidArgument as save_checkpoint() does.
   CheckpointSnapshot(Session& session, const Json& extra);
-  // As save_checkpoint().
+  // Saves as save_checkpoint() does.
   std::string save(const std::string& path, FileSystem& files = local_file_system(),
                    const SaveOptions& options = {}) const;
 

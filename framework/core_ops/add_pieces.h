@@ -17,9 +17,9 @@ struct PieceOptions {
   Cuts cuts;
   bool whole = false;  // the output is a whole row, of which only the piece is written
 };
-// The sum, or mean over all towers, of a piece over covering nodes. Those of this process lie in
-// its own whole rows. Those of others, in order, are the rows of the matrix `others`, as messages
-// bring them.
+// The sum, or mean over all towers, of a piece over covering nodes. Nodes of this process lie in
+// its whole rows `own`. Nodes of other processes, in order, are the rows of the matrix `others`, as
+// messages bring them.
 Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options,
                   At at = {});
 // For kernels of kAddPieces, which add along the tree with a stack. They put the piece of each node
@@ -28,7 +28,7 @@ struct PieceSum {
   std::vector<int> additions;  // after each node is put on the stack
   int divisor;
   int first_own, own;  // nodes of this process, in the first inputs; the last has the others
-  WorkRange piece;     // of the own rows, and of the output if that is whole
+  WorkRange piece;     // in the own rows, and in the output if it is whole
   bool whole;
 
   // The elements of the piece among the elements of the output that a kernel computes.

@@ -20,9 +20,9 @@ struct SessionOptions {
   // shares of this host; one by default. GPU devices are no more than exist; none by default. At
   // most 1,024 in all.
   std::map<std::string, int> device_count = {};
-  // GPU devices per physical GPU: gpu:i is on physical GPU i / logical_gpus. Those of one physical
-  // GPU share its memory space; each has a strand and a memory_limit of its own. Without limits its
-  // memory is not divided: each device takes what its plans need.
+  // GPU devices per physical GPU: gpu:i is on physical GPU i / logical_gpus. Devices of one
+  // physical GPU share its memory space; each has a strand and a memory_limit of its own. Without
+  // limits the memory is not divided: each device takes what its plans need.
   int logical_gpus = 1;
   // Plans, and runs nothing. prepare() compiles, but allocates nothing; run, read, write and
   // CompiledStep::run throw InvalidArgument. GPUs of device_count that do not exist are declared,

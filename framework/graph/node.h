@@ -62,7 +62,7 @@ struct DeviceReason {
   using Load = std::map<std::string, std::int64_t>;
 
   SourceLine site;  // of the scope; of the write, if it is beside its variable
-  // What decided: either a scope (DeviceFrame::what), or a node to be beside.
+  // Either a scope decided (DeviceFrame::what), or a node to be beside.
   std::shared_ptr<const std::string> scope = {};
   const Node* beside = nullptr;
   DeviceSpec result;  // what the node asked for after this step
@@ -78,8 +78,8 @@ struct DeviceReason {
 // The device that a node asks for. Nodes that ask alike share one request.
 struct DeviceRequest {
   DeviceSpec device;
-  // What shaped it, in order of application. Scopes that NoDevice or ColocateWith cut off are
-  // missing.
+  // The reasons for `device`, in order of application. Scopes that NoDevice or ColocateWith cut off
+  // are missing.
   std::vector<DeviceReason> reasons = {};
   // Nodes that it must share a device with, in order of name: its colocation groups are named after
   // them.
@@ -95,7 +95,7 @@ struct VariablePart {
   std::vector<std::int64_t> cuts;  // size + 1 of them, from 0 to the elements of the whole
 };
 
-// What only variables have.
+// Members that only variables have.
 struct VariableInfo {
   bool trainable = true;
   bool local = false;                // not in kGlobalVariables: a replica or otherwise not saved

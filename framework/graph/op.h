@@ -113,8 +113,8 @@ enum class InPlace : std::uint8_t {
   kPairwise,  // output i over input i
 };
 
-// What becomes of the inputs of a node that is built in an AutocastScope. Variables that it writes
-// stay as they are.
+// How an AutocastScope changes the inputs of a node that is built in it. Variables that the node
+// writes stay as they are.
 enum class Autocast : std::uint8_t {
   kAny,      // stay as they are; where f32 meets 16 bits, all become f32
   kCompute,  // f32 becomes the type of the scope: products, which 16 bits make faster

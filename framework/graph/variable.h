@@ -92,7 +92,7 @@ const Node& original_of(const Node& variable);
 Variable new_variable(Graph& graph, std::string_view name, Shape shape,
                       VariableOptions options = {}, At at = {});
 
-// What a VariableGetter may change about a variable that is being created.
+// The properties of a new variable that a VariableGetter may change.
 struct VariableRequest {
   std::string name;  // with the variable scope
   Shape shape;

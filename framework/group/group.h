@@ -59,8 +59,8 @@ std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
 // As gather(), but rank 0 alone gets them; others get none.
 std::vector<std::string> collect(ProcessGroup& group, const std::string& own);
 
-// Sleeps longer and longer while nothing moves, so that a thread that polls leaves the cores to
-// those that compute.
+// Sleeps longer and longer while nothing moves, so that a polling thread leaves the cores to
+// threads that compute.
 class Backoff {
  public:
   void moved() { idle_ = 0; }

@@ -16,7 +16,7 @@
 
 namespace belfry {
 
-// What a process holds for the others.
+// The part of a tensor that a process holds for the others.
 struct PublishedPart {
   const MemoryBlock* memory;
   std::size_t first, bytes;  // of the memory
@@ -100,8 +100,8 @@ class PartServer {
   std::chrono::steady_clock::time_point last_ = {};
 };
 
-// Asks each other process for its part under a key after so many runs, and waits for it. It goes to
-// parts[rank]. Empty ones, and that of this process, are left alone.
+// Asks each other process for its part under a key after so many runs, and waits for it. The part
+// goes to parts[rank]. Empty places, and the one of this process, are left alone.
 void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,
                  std::span<const std::span<std::byte>> parts);
 

@@ -13,7 +13,7 @@ namespace {
 // After so many beats, no message of a process that has left can still come.
 constexpr int kBeatsBehindTheLast = 5;
 
-// A process that ends the others because a message waits too long begins the reason so.
+// Begins the reason with which a process ends the others because a message waits too long.
 constexpr std::string_view kStalled = "the run has stalled: ";
 
 // A stall that another process has found is a StallError here, too.

@@ -1,13 +1,13 @@
 // The sets of nodes that must share a device, and the devices that each may have. They come from
 // the whole graph, so they are the same whatever is run, in whatever order.
 //
-// The rules and texts are those of TensorFlow 1.15's colocation graph. Where its client shows
-// {{node n}} as "node n (defined at file:line) ", so do we; {{colocation_node n}} we show as
-// "n (defined at file:line)". Three things differ. Equal devices are ordered by number, not by name
-// (GPU:2 before GPU:10). Requests cannot be malformed, as a DeviceSpec has been parsed. A
-// contradiction is an error of the nodes that it concerns, where TensorFlow refuses every run. What
-// contradicts a variable that has memory, in a graph that has grown, is refused without it. Under
-// soft placement two sets without a common kernel stay apart, each with its own request. TensorFlow
+// The rules and texts are those of TensorFlow 1.15's colocation graph. Texts show {{node n}} as its
+// client does, "node n (defined at file:line) ", and {{colocation_node n}} as "n (defined at
+// file:line)". Four things differ. Equal devices are ordered by number, not by name (GPU:2 before
+// GPU:10). Requests cannot be malformed, as a DeviceSpec has been parsed. A contradiction is an
+// error of the nodes that it concerns, where TensorFlow refuses every run. If a graph has grown,
+// and new nodes contradict a variable that has memory, the new nodes alone are refused. Under soft
+// placement two sets without a common kernel stay apart, each with its own request. TensorFlow
 // leaves the merged request with one of them.
 #pragma once
 #include <map>

@@ -1,4 +1,4 @@
-// Which part of the time for messages a process computes towers meanwhile.
+// How much of the time for messages is hidden, because the process computes towers meanwhile.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -47,8 +47,8 @@ struct Recording {
   }
 
   Clock::time_point zero = Clock::now();
-  // One per launch of Plan::launches. For a GPU, its times are when it was enqueued, until the
-  // timers are read. For a launch that runs once per shard, they are those of the first shard.
+  // One per launch of Plan::launches. Until the timers are read, a launch on a GPU has the times
+  // when it was enqueued. A launch that runs once per shard has the times of the first shard.
   Indexed<Launch, Interval> launches;
   Indexed<Launch, std::vector<Interval>> shards;  // of the shards behind the first
   Indexed<Launch, OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs

@@ -10,21 +10,20 @@
 // of the run, by the monotonic clock. There is
 // * one process per device, named by its full name, with one track per strand. A slice is a launch:
 //   named by its op, with its node, inputs, bytes of outputs, creating line, and, for a gradient,
-//   its forward node. Slices of a track never touch. One of less than 2 ns is shown as 2 ns. What
-//   follows it, on its track or by a dependency, is shown as much later as that takes. The slice
-//   of a launch on a GPU is when the GPU did it, by events around it, on the host's clock to some
-//   microseconds. Its argument `enqueued` is when the host gave it to the GPU;
+//   its forward node. Slices of a track never touch. A shorter slice is shown as 2 ns, and slices
+//   behind it, on its track or by a dependency, begin later if they must. Events around a launch on
+//   a GPU time its slice, on the host's clock to some microseconds. The slice's argument `enqueued`
+//   is when the host enqueued it;
 // * an arrow per tensor and destination device, from the slice that made the tensor to the first
-//   there that uses it. A variable's value from before the run, or a feed, that leaves its device
-//   is a slice of 2 ns at the start. A collective is a slice on the strand that ran it, with arrows
-//   from and to the other devices;
-// * a counter `memory` per device. It has the bytes of its arena that the step uses, at each start
-//   and end of a launch that changes them. It also has the bytes of the variables that the step
-//   uses;
-// * a process `workers`, if there are several, with a track for each: parts that a worker ran of
-//   launches of others.
-// Categories, and names of arguments, are those of TensorFlow's timeline. That has two processes
-// per device, packs overlapping ops into lanes of its own, and ends arrows outside of slices.
+//   slice there that uses it. If a feed, or a variable's value from before the run, leaves its
+//   device, it is a slice of 2 ns at the start. A collective is a slice on the strand that ran it,
+//   with arrows from and to the other devices;
+// * a counter `memory` per device. It has the bytes of the device's arena that the step uses, at
+//   each start and end of a launch that changes them, and the bytes of the step's variables;
+// * a process `workers`, if there are several, with a track for each worker: the parts that it ran
+//   of launches of others.
+// Categories, and names of arguments, are those of TensorFlow's timeline. TensorFlow has two
+// processes per device, packs overlapping ops into extra lanes, and ends arrows outside of slices.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -38,7 +38,7 @@ class SaveCheckpoint : public Callback {
   // data.
   void wait_for_test() { waits_ = true; }
 
-  // What was settled last, as it is now, for people; "" before.
+  // For people: the checkpoint that was settled last, as it is now; "" before.
   std::string saved() const;
   // Why the last save is not at `path`, and where it is; "" if it is there.
   const std::string& failure() const { return failure_; }

@@ -57,7 +57,7 @@ struct ChildEnd {
   int code = 0;    // its exit code; 128 + `signal` if that killed it
 };
 
-// Those of the children `pids` that have ended since the last call. It kills processes that they
+// Returns the children of `pids` that have ended since the last call, and kills processes that they
 // have started. Waits for nothing.
 std::vector<ChildEnd> collect_children(std::span<const pid_t> pids);
 

@@ -23,9 +23,9 @@ class Restarts {
 
   Start first() const { return {all_, command_, ""}; }
   // The start after a failure. It goes on from the checkpoint that the run has saved since first(),
-  // or else does what first() did. After a start of all processes, it starts fewer: the largest
-  // number whose devices divide the shards and the global batch of that checkpoint to equal bits.
-  // After that it starts all again.
+  // or else does what first() did. After a start of all processes, it starts fewer, if it can.
+  // Their devices must divide the shards and the global batch of that checkpoint to equal bits; it
+  // takes the largest such number. The start after that has all processes again.
   Start next();
 
   // The step of the checkpoint that next() goes on from; none: it starts anew.

@@ -15,7 +15,7 @@
 
 namespace belfry {
 
-// Which checkpoint is the best.
+// The metric that says which checkpoint is the best.
 struct BestMetric {
   std::string name;      // of a metric of the trainer; "": there is no best
   bool largest = false;  // the largest value is best; else the smallest
@@ -41,7 +41,7 @@ class SaveOutcomes {
   void succeed(std::int64_t step);
   // Throws IoError if a failure ends the training.
   void fail(std::int64_t step, const Error& error);
-  // Of the last save; "" if it did not fail, or has not ended.
+  // Why the last save failed; "" if it did not fail, or has not ended.
   const std::string& failure() const { return failure_; }
   // The step that was saved last; none before.
   std::optional<std::int64_t> saved() const { return saved_; }

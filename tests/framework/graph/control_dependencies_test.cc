@@ -172,8 +172,8 @@ TEST_F(GroupTest, OnSeveralDevicesHasANodePerDeviceAndARoot) {
   Node& root = group(graph, {ten, e, d, a, d});
   EXPECT_EQ(root.name(), "group_deps");
   EXPECT_EQ(root.device().str(), "/device:CPU:7");
-  // Those without a device first; then numbers in order, where TensorFlow sorts text (CPU:10 before
-  // CPU:2).
+  // The group without a device comes first, then devices in numeric order. TensorFlow sorts text
+  // (CPU:10 before CPU:2).
   EXPECT_THAT(waits(root.output()), ElementsAre("group_deps/NoOp", "group_deps/NoOp_1",
                                                 "group_deps/NoOp_2", "group_deps/NoOp_3"));
   std::vector<std::string> devices, waited;
