@@ -63,7 +63,7 @@ struct MachineDescription {
 // {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite"} [500 for any size]. Throws
 // InvalidArgument naming the member that is missing, unknown or out of range.
 MachineDescription parse_machine(const Json& json);
-// What parse_machine() reads back.
+// The JSON that parse_machine() reads back.
 Json to_json(const MachineDescription& machine);
 
 }  // namespace belfry

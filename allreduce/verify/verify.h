@@ -34,9 +34,9 @@ void verify_fresh(const GradientTable& grads);
 // Means need floating types; throws InvalidArgument naming the variable and its line.
 void verify_mean(const GradientTable& grads);
 
-// The combined gradients values[t][v], as a table, which nodes from number `first` on compute;
-// notes in the graph what was combined, for compile(). Throws InvalidArgument naming the variable
-// and the lines if
+// The combined gradients values[t][v] as a table. Nodes from number `first` on compute them. Notes
+// in the graph what was combined, for compile(). Throws InvalidArgument naming the variable and the
+// lines if
 // * verify_layout() does;
 // * a value, or a part of it that lies beside others, is not made of the gradients of its variable
 //   on all towers, each once, and of no other variable's;

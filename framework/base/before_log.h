@@ -5,8 +5,8 @@
 
 namespace belfry {
 
-// While it lives, `call` is called before each line that is logged, on the thread that logs it. It
-// must not log.
+// While it lives, `call` runs before each line that is logged, on the thread that logs. `call` must
+// not log.
 class BeforeLog {
  public:
   explicit BeforeLog(std::function<void()> call);

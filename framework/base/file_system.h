@@ -17,7 +17,7 @@ class WritableFile {
   virtual ~WritableFile() = default;
   virtual void append(std::span<const std::byte> bytes) = 0;
   virtual void sync() = 0;
-  // Reports what a destructor would have to swallow. Call it last.
+  // Throws errors that a destructor would have to swallow. Call it last.
   virtual void close() = 0;
 };
 

@@ -45,7 +45,7 @@ class Shape {
     return {rank_ <= kFew ? few_.data() : many_.data(), rank_};
   }
 
-  // Graphs and plans hold many shapes, nearly all of few dimensions: those need no memory apart.
+  // Graphs and plans hold many shapes. Nearly all have few dimensions, and need no memory apart.
   static constexpr std::size_t kFew = 4;
   std::array<std::int64_t, kFew> few_{};  // unless there are more; 0 behind the last one
   std::vector<std::int64_t> many_;        // all, if there are more

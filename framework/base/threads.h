@@ -38,9 +38,9 @@ void call_thread_hook(const ThreadUse& use);
 [[noreturn]] void refuse_thread(const ThreadUse& use, const std::system_error& error);
 }  // namespace detail
 
-// Starts a thread that calls `body`, with a stop token if it takes one. Signals are left to the
-// threads of the program: a handler on the stack of a thread that computes can destroy memory
-// (trainers/util/stop_signals.h). Throws DeviceError saying what the thread was for.
+// Starts a thread that calls `body`, with a stop token if it takes one. The new thread leaves
+// signals to threads of the program: a handler on the stack of a thread that computes can destroy
+// memory (trainers/util/stop_signals.h). Throws DeviceError saying what the thread was for.
 template <class Body>
 std::jthread start_thread(const ThreadUse& use, Body&& body) {
   try {

@@ -70,8 +70,8 @@ struct BadVariable {
   std::string str() const { return cat(description, " has ", value); }
 };
 
-// Writes `variables` to one file, one at a time, and adds them to the manifest. Returns those with
-// values that are not finite.
+// Writes `variables` to one file, one at a time, and adds them to the manifest. Returns the
+// variables with values that are not finite.
 std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::string& name,
                                        std::span<const StoredVariable> variables,
                                        Manifest& manifest) {

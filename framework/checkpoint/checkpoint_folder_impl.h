@@ -43,7 +43,7 @@ class CheckpointFolder {
   void rehearse();
   // Removes the directories that killed processes left. They are beside `path`, have a
   // temporary_name() of it, are no links, and hold nothing but files of a checkpoint. As this
-  // process has the lock, they are nobody's. What cannot be removed is logged and stays.
+  // process has the lock, no other process uses them. It logs directories that it cannot remove.
   void remove_stale();
   // Moves the directory to `path`. Throws IoError if that fails; then the one before is at `path`
   // or `path`.belfry-old. If only the last sync failed, the new one is at `path`. `keep_old`: the

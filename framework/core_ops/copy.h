@@ -1,6 +1,6 @@
-// Copy: the same tensor in memory of its own. Only plans make it: for fetches, which never alias
-// memory of a session, for reads whose variable is written before their last use, and for tensors
-// that go to other memory. One node may copy several small tensors from a GPU to hosts
+// Copy: the same tensor in memory of its own. Only plans make it. They copy fetches, which never
+// alias memory of a session. They copy reads whose variable is written before their last use, and
+// tensors that go to other memory. One node may copy several small tensors from a GPU to hosts
 // (group_copies()).
 #pragma once
 #include "belfry/framework/graph/graph.h"

@@ -66,9 +66,9 @@ class DeviceSpec {
   // Type and index alone: "CPU:0"; "" without both.
   std::string short_str() const;
 
-  // Field by field, `inner` wins where it has a value; type and index each by itself, so /gpu:1
-  // with /cpu gives /device:CPU:1. This is how an outer scope (*this) combines with what is already
-  // set on a node. Associative.
+  // Merges field by field: `inner` wins if it has a value. Type and index are two fields, so /gpu:1
+  // with /cpu gives /device:CPU:1. An outer scope (*this) merges so with the fields that a node
+  // already has. Associative.
   DeviceSpec merged_with(const DeviceSpec& inner) const;
 
   // True if every field present here is present and equal in `device`.

@@ -38,8 +38,9 @@ class Graph {
   // Appends a node: infers its types, applies the scopes in force, makes its name unique below the
   // current name scope. A name that ends with a slash ("a/x/") is taken as it is, from the root,
   // without the slash. Throws InvalidArgument naming the op, its name and line if the shape
-  // function refuses the inputs; if the name is not valid, or to be taken as it is but a node has
-  // it; if a scope ended before one inside it; and inside a device setter or function.
+  // function refuses the inputs. Throws it, too, if the name is not valid, or is to be taken as it
+  // is and a node has it. The same holds if a scope ended before one inside it, and inside a device
+  // setter or function.
   Node& add(const Op& op, std::span<const Output> inputs, At at = {}, NodeOptions options = {});
   Node& add(const Op& op, std::initializer_list<Output> inputs, At at = {},
             NodeOptions options = {}) {
@@ -54,8 +55,8 @@ class Graph {
   // Throws InvalidArgument as add() does, and Internal if the types of its outputs would change.
   void extend(Node& open, std::span<const Output> inputs);
   // Closes all open nodes, and orders the nodes from number `first` on anew, so that ids are a
-  // topological order again. The order is by the number of closed nodes on the longest path to a
-  // node, else as it was. Nodes before `first` must not be open. Throws InvalidArgument naming
+  // topological order again. The order is by how many of the open nodes are on the longest path to
+  // a node, else as it was. Nodes before `first` must not be open. Throws InvalidArgument naming
   // their lines if open nodes wait for each other.
   void close(std::size_t first);
   // The first open node, or null.

@@ -33,8 +33,9 @@ struct WorkRange {
   std::int64_t size() const { return end - begin; }
 };
 
-// What a kernel may know before it runs: real shapes, options, and the range of its work.
-// Preparing one for a host touches no device; GpuBackend::prepare() says what it may do for a GPU.
+// All that a kernel may know before it runs: real shapes, options, and the range of its work.
+// Preparing a kernel for a host touches no device. GpuKernelMaker::prepare() says what it may do
+// for a GPU.
 class KernelPlan {
  public:
   KernelPlan(const Node& node, std::span<const TensorType> inputs,

@@ -11,8 +11,8 @@
 
 namespace belfry {
 
-// Reads bind to versions, so no step is racy. A read sees what the last write with a path to it
-// wrote, else the value from before the step.
+// Reads bind to versions, so no step is racy. A read sees the value of the last write with a path
+// to it, else the value from before the step.
 class Variable {
  public:
   Variable() = default;

@@ -23,7 +23,7 @@ BELFRY_HD ReducedAngle<float> reduce_angle(float x) {
   return {angle, to_bits(static_cast<float>(n) + Format<float>::kRound)};
 }
 
-// a - b, and in `error` what rounding took from it (Knuth's two-sum).
+// Returns a - b. `error` gets the part that rounding took from it (Knuth's two-sum).
 BELFRY_HD double subtract(double a, double b, double& error) {
   const double difference = a - b;
   const double lost = difference - a;
@@ -31,7 +31,7 @@ BELFRY_HD double subtract(double a, double b, double& error) {
   return difference;
 }
 
-// pi/2 in three parts of 33 bits, whose products with n are exact, and a last one.
+// pi/2 is in four parts. The first three have 33 bits, so their products with n are exact.
 BELFRY_HD ReducedAngle<double> reduce_angle(double x) {
   const double shifted = x * 0x1.45f306dc9c883p-1 + Format<double>::kRound;
   const double n = shifted - Format<double>::kRound;

@@ -1,5 +1,5 @@
-// The module libbelfry_mpi.so: processes that MPI has started. The only place that knows MPI. It
-// blocks in no call but those that begin and end MPI.
+// The module libbelfry_mpi.so: processes that MPI has started. The only place that knows MPI. Only
+// the calls that begin and end MPI block.
 #include <algorithm>
 #include <array>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Sets of nodes that share a device, and the devices of a session by what they can run.
+// Sets of nodes that share a device, and the devices of a session by the ops that they can run.
 #pragma once
 #include <map>
 #include <optional>

@@ -1,4 +1,4 @@
-// Why the placer put a node where it is, and what a plan makes of it.
+// Explains why the placer put a node where it is, and how a plan runs it.
 #pragma once
 #include "belfry/framework/graph/explanation.h"
 #include "belfry/framework/placement/placement.h"

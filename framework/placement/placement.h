@@ -27,8 +27,8 @@ struct PlacementContext {
 
 class Placement {
  public:
-  // Places what can be placed, by the rules of placer.h. Throws InvalidArgument if nodes of the
-  // graph are open.
+  // Places all nodes that can be placed, by the rules of placer.h. Throws InvalidArgument if nodes
+  // of the graph are open.
   Placement(const Graph& graph, PlacementContext context);
 
   // The devices of all outputs of a node; at least one, the node's own. Throws InvalidArgument

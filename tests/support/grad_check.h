@@ -25,8 +25,8 @@ struct GradientError {
   std::string where;   // "output 0, input 1, element 7: analytic 2, numeric 3"
 };
 
-// Differentiates <r, y> for each floating output y of `build`, with r random and fixed, with
-// respect to every f64 input: to each element or, if they are many, to some and along one
+// Differentiates <r, y> for each floating output y of `build` with respect to every f64 input; r is
+// random and fixed. It takes each element of an input. If they are many, it takes some, and one
 // direction. A missing gradient counts as zeros. Inputs should keep `step` away from kinks.
 GradientError gradient_error(const Builder& build, std::span<const Tensor> inputs,
                              double step = 1e-5);

@@ -1,4 +1,4 @@
-// Tests what a training has learned, epoch by epoch.
+// Tests the model epoch by epoch.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -11,7 +11,7 @@ namespace belfry {
 // An object with these members, which are null if they are not known:
 //   code      DIVERGED, FLAG, OUT_OF_MEMORY, IO, COLLECTIVE, DEVICE, OP or FAILED
 //   what      `error` as people see it
-//   device    of the op, in full
+//   device    the full name of the op's device
 //   step      counted from 1: the first whose loss was not finite; the step of the op; else the
 //             last complete one
 //   op        the op whose kernel threw

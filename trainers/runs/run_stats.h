@@ -29,7 +29,7 @@ class StatsReader {
   // `file` is for errors; `metric` is its name in training: "loss".
   StatsReader(std::string file, std::string metric);
 
-  // Throws IoError naming file and line for a line that is no such object.
+  // Throws IoError naming file and line if a line is no such object.
   void add(std::span<const std::byte> bytes);
   // Returns what was read. Leaves out a last line without an end: it may be half of one. Throws
   // NotFound, with the known names, if no line has the metric.

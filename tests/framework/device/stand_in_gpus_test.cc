@@ -1,4 +1,4 @@
-// The stand-in for GPUs refuses what GPUs do.
+// The stand-in for GPUs refuses what GPUs refuse.
 #include "belfry/tests/support/stand_in_gpus.h"
 
 #include <thread>
