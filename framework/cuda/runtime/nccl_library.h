@@ -37,8 +37,8 @@ const NcclLibrary& nccl_library();
 // Whether a GPU may be several ranks: since 2.30, where NCCL_MULTI_RANK_GPU_ENABLE is 1.
 bool serves_several_ranks(int version);
 
-// Throws CommError for all but ncclInProgress, which of communicators that do not block means that
-// the caller must ask again.
+// Throws CommError for every status but ncclInProgress, by which communicators that do not block
+// tell the caller to ask again.
 void fail(ncclResult_t status, std::string_view call, const std::string& context);
 void fail(const NcclLibrary& nccl, ncclResult_t status, std::string_view call,
           const std::string& context);
