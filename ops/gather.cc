@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-// Rows of input `table` by the ids of input 1.
+// The type of the rows of input `table` that the ids of input 1 name.
 TensorType type_of_rows(const ShapeContext& c, std::size_t table) {
   c.require(c.input(table).rank() >= 1, "the table is a scalar, but has to have rows");
   c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
@@ -97,7 +97,7 @@ void plain_add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64
     table[static_cast<std::int64_t>(ids[i / width]) * width + i % width] += rows[i];
 }
 
-// add(rows, ids, count, width, table), once all ids are known to be rows of the table.
+// Calls add(rows, ids, count, width, table) after a check that all ids are rows of the table.
 template <class Add>
 KernelRun gather_grad_kernel(const KernelPlan& plan, Add add) {
   const Shape& table = plan.output().shape;

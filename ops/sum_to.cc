@@ -36,7 +36,7 @@ std::vector<Output> sum_to_gradient(const Node& node, std::span<const Output> gr
   return {broadcast_to(grads[0], node.input(0)), {}};
 }
 
-// Of rows that are added up there are partial sums; others stay.
+// If rows are added up, shards have partial sums; else shards have their rows.
 Sharding sum_to_shards(const ShardContext& c) {
   const Shape &x = c.inputs[0].shape, &like = c.inputs[1].shape;
   if (x.rank() == 0) return {};
