@@ -26,7 +26,7 @@ struct TakeRows {
   }
 };
 
-// What is known of ids before a run.
+// The facts about ids that are known before a run.
 struct IdPlan {
   explicit IdPlan(const KernelPlan& plan, const Shape& table)
       : rows(table[0]),

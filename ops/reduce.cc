@@ -63,7 +63,7 @@ struct DivideBy {
   }
 };
 
-// What is needed to reduce the input.
+// The input and how to reduce it.
 struct ReducedInput {
   explicit ReducedInput(const KernelPlan& plan)
       : axes(axis_mask(plan.options<ReductionOptions>().axes, plan.input(0).shape.rank())),

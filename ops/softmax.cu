@@ -233,7 +233,7 @@ QueueRun softmax_grad(KernelPlan& plan) {
   });
 }
 
-// What is known of labels [n] for logits [n, classes] before a run.
+// The facts about labels [n] for logits [n, classes] that are known before a run.
 struct LabelPlan {
   explicit LabelPlan(const KernelPlan& plan)
       : rows(plan.input(0).shape[0]),

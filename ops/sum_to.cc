@@ -68,7 +68,7 @@ KernelRun sum_to_reference(KernelPlan& plan) {
   });
 }
 
-// What is known when the graph is built about the axes along which `like` was repeated.
+// The axes along which `like` was repeated, as far as they are known when the graph is built.
 struct Repeated {
   std::vector<int> axes;
   bool certain = true;

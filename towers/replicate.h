@@ -24,7 +24,7 @@ enum class MovingAverages {
   kOfEachTower,  // each tower's moments in its own steps, in nodes of TowerRecord::updates
 };
 
-// What a tower function left behind.
+// The parts of the graph that a tower function made.
 struct TowerRecord {
   int index = 0;
   std::string name;  // "tower1"

@@ -19,7 +19,7 @@ extern const Op kBatchStatistics;
 // All parts count.
 Moments batch_statistics(std::span<const Output> parts, At at = {});
 
-// Of one part: x, dmean, dvariance, mean, count, weight -> dx, which is 0 with weight 0, and else
+// For one part: x, dmean, dvariance, mean, count, weight -> dx, which is 0 with weight 0, and else
 // (dmean + 2 dvariance (x - mean)) / count.
 extern const Op kBatchStatisticsGrad;
 
