@@ -14,7 +14,7 @@ struct SumOfTwo {
   NodeIndex node;
   Value left, right;
 };
-// The terms of an Add or AddN; no node unless they are such.
+// The terms of an Add or AddN; no node if it adds anything else.
 SumOfTwo sum_of_two(const Surroundings& around, NodeIndex sum);
 
 // A sum of rows and a bias [columns].
@@ -22,7 +22,7 @@ struct BiasSum {
   NodeIndex node;
   Value x, bias;
 };
-// The terms of an Add; no node unless they are such.
+// The terms of an Add; no node if it adds anything else.
 BiasSum bias_sum(const Surroundings& around, NodeIndex sum);
 
 }  // namespace belfry

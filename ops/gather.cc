@@ -24,7 +24,7 @@ TensorType type_of_rows(const ShapeContext& c, std::size_t table) {
 
 OutputTypes gather_shape(const ShapeContext& c) { return {type_of_rows(c, 0)}; }
 
-// Inputs: the gradient of what was gathered, the ids, the table.
+// Inputs: the gradient of the gathered rows, the ids, the table.
 OutputTypes gather_grad_shape(const ShapeContext& c) {
   const TensorType rows = type_of_rows(c, 2);
   c.require_floating(0);
@@ -78,7 +78,7 @@ KernelRun gather_kernel(KernelPlan& plan) {
   });
 }
 
-// Adds rows [.., width] to those of a table that the ids name, in order of the ids.
+// Adds rows [.., width] to the table's rows that the ids name, in order of the ids.
 template <class T, class Id>
 BELFRY_KERNEL void add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64_t width,
                             T* table) {

@@ -105,7 +105,7 @@ struct RowLane {
   std::int64_t row;
   int lane, group;       // group: the first thread of the row
   std::int64_t query;    // its time
-  std::int64_t at, all;  // the row's first score; the row among those of all times
+  std::int64_t at, all;  // the row's first score; the row's number among all times
 };
 
 struct LaneShared {

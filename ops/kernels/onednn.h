@@ -51,8 +51,8 @@ dnnl::primitive_attr user_scratchpad();
 // A dense f32 tensor in the given layout; `any` lets the primitive choose.
 dnnl::memory::desc dense(dnnl::memory::dims dims, dnnl::memory::format_tag tag);
 
-// Writes the implementation that oneDNN chose to the log, and warns, once per op and shapes, if it
-// is its plain reference code, which is 10-100 times slower.
+// Logs the implementation that oneDNN chose. Warns, once per op and shapes, if it is oneDNN's plain
+// reference code, which is 10-100 times slower.
 void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen);
 
 // Memory for the code of a primitive and of products: more than twice what any of ours takes.

@@ -47,7 +47,7 @@ OutputTypes batch_norm_grad_shape(const ShapeContext& c) {
   return {c.input(1), channels, channels};
 }
 
-// The same gradients, and those of the moments.
+// The same types, and the types of the moments' gradients.
 OutputTypes given_grad_shape(const ShapeContext& c) {
   OutputTypes types = batch_norm_grad_shape(c);
   types.insert(types.end(), 2, types[1]);

@@ -9,8 +9,8 @@ struct BatchNormOptions {
   double epsilon = 1e-5;  // at least 0
 };
 
-// The results of batch_norm_train. The moments [c] are those of x over all axes but the last; the
-// variance is that of the population. Only y can be differentiated.
+// The results of batch_norm_train. The moments [c] are x's over all axes but the last, with the
+// population's variance. Only y can be differentiated.
 struct BatchNorm {
   Output y, mean, variance;
 };

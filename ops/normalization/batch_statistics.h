@@ -9,8 +9,8 @@ namespace belfry {
 // number of all rows, a scalar of the parts' dtype and a constant to gradients. A part of weight 0
 // does not count. With batch_norm_inference() this makes a batch norm over several tensors.
 //
-// With several processes (Graph::process) the parts are those of all processes; each must have
-// equally many.
+// With several processes (Graph::process) it takes the parts of all; each process must have equally
+// many.
 //
 // A plan makes BatchMoments beside each part, or beside each shard of it, and one CombineMoments of
 // them all, behind GatherMoments if there are several processes. Inputs are ordered by part: x,

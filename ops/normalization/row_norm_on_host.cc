@@ -53,7 +53,7 @@ KernelRun norm_of_half(KernelPlan& plan) {
   };
 }
 
-// finish(r, row) takes row r of dx. What each row adds to dgamma lies there until it is summed.
+// finish(r, row) takes row r of dx. dx holds each row's part of dgamma until it is summed.
 template <bool centred, class T, class Finish>
 void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const Pointers& p,
                       double epsilon, kernels::RowScale<T>* by, T* dx, const Finish& finish) {
@@ -70,7 +70,7 @@ void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const Point
   }
 }
 
-// Inputs are dy, rows, gamma, and perhaps what is added to dx.
+// Inputs are dy, rows, gamma, and perhaps a tensor that is added to dx.
 template <bool centred>
 KernelRun norm_gradient_of_half(KernelPlan& plan) {
   const NormRows rows(plan.input(1).shape);

@@ -256,7 +256,7 @@ std::uint64_t* fault_of(const char* kernel) {
   return nullptr;
 }
 
-// In each stream the faults come before the stamp by which the host knows that they are there.
+// In each stream the faults come before the stamp that tells the host of them.
 void expect_faults_before_stamps() {
   std::map<Stream*, std::string> last;
   int stamps = 0;

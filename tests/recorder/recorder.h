@@ -37,7 +37,7 @@ struct Call {
   std::int64_t value = 0;        // the value of a stamp, or the number of a step
   std::vector<char> bytes = {};  // the parameter of a launch, and some more
 
-  bool of_thread = false;  // the stream is that of the calling thread
+  bool of_thread = false;  // the stream is the calling thread's
 
   // Whether it is a library's call, or a kernel that does more than store how far a run is.
   bool computes() const {

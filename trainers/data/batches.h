@@ -119,7 +119,7 @@ class BatchPlan {
   std::int64_t samples_, towers_, batch_size_, per_step_;
   std::uint64_t seed_;
   std::int64_t batches_ = 0, order_size_ = 0;
-  bool has_ragged_ = false;  // the last form is that of the last batch
+  bool has_ragged_ = false;  // the last batch has the last form
   std::vector<BatchForm> forms_;
 };
 

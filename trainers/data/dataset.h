@@ -24,7 +24,7 @@ struct DataPass {
 // A fixed number of samples, each with one value per field. Immutable: gather() may be called from
 // several threads at once.
 struct Dataset {
-  // `shape` is that of one sample, without a batch dimension.
+  // `shape` is one sample's, without a batch dimension.
   struct Field {
     std::string name;
     DType dtype;

@@ -26,9 +26,9 @@ struct ImagePart {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// Resizes the part to side x side. Each new pixel is a mean of the image's pixels, weighted by a
-// triangle twice as wide as the new pixel, and at least two old pixels wide. `out` takes
-// [side,side,3] values from 0 to 255; mirrored, from right to left.
+// Resizes the part to side x side. Each new pixel is a weighted mean of the image's pixels. The
+// weights are a triangle twice as wide as the new pixel, and at least two old pixels wide. `out`
+// takes [side,side,3] values from 0 to 255; mirrored, from right to left.
 void resize_image(const DecodedImage& image, const ImagePart& part, std::int64_t side,
                   bool mirrored, std::span<float> out);
 

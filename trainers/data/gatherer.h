@@ -52,7 +52,7 @@ class Gatherer {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   Job job_;
-  std::size_t next_ = 0;       // the first sample of the job that nobody has taken
+  std::size_t next_ = 0;       // the first sample of the job that no thread has taken
   std::int64_t jobs_ = 0;      // begun
   int working_ = 0;            // helpers that have not ended the job
   std::size_t failed_at_ = 0;  // the first sample of the part that threw failure_

@@ -13,9 +13,9 @@
 namespace belfry {
 
 // The u8 tensor in `file`, an IDX file from its start, gzipped (in one member or several) or not.
-// The caller expects `rank`: 3 for images, 1 for labels. Throws IoError naming `name`, the byte
-// offset, what was expected and what was found, for a wrong magic number, a truncated file,
-// trailing bytes, corrupt gzip data and values that this machine's memory cannot hold. Reads and
+// The caller expects `rank`: 3 for images, 1 for labels. Throws IoError for a wrong magic number, a
+// truncated file, trailing bytes, corrupt gzip data and values that this machine's memory cannot
+// hold. The error names `name`, the byte offset, what was expected and what was found. Reads and
 // allocates no more than the header declares, and no more than the file can hold: deflate cannot
 // shrink data more than 1032 times.
 Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank);

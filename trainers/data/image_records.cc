@@ -60,7 +60,7 @@ Crop random_crop(const DecodedImage& image, CounterRandom random) {
   return crop;
 }
 
-// Scales values from 0 to 255 to those that models take.
+// Scales values from 0 to 255 for models.
 void normalise_channels(std::span<float> pixels) {
   constexpr std::array<float, kChannels> kMean{0.485f, 0.456f, 0.406f};
   constexpr std::array<float, kChannels> kDeviation{0.229f, 0.224f, 0.225f};

@@ -18,7 +18,7 @@
 
 namespace belfry::cuda {
 
-// What the library says of a status: "out of memory (cudaErrorMemoryAllocation, 2)".
+// The library's text for a status: "out of memory (cudaErrorMemoryAllocation, 2)".
 std::string status_text(cudaError_t status);
 std::string status_text(cublasStatus_t status);
 std::string status_text(cudnnStatus_t status);
