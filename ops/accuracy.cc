@@ -19,7 +19,7 @@ OutputTypes accuracy_shape(const ShapeContext& c) {
   return {{Shape{}, DType::kF32}};
 }
 
-// How many of x [n] are larger than that of a class, or as large and before it; n if one is NaN.
+// How many of x [n] are larger than the class's own, or as large and before it; n if one is NaN.
 template <class T>
 BELFRY_KERNEL std::int64_t rank_of_class(const T* x, std::int64_t n, std::int64_t label) {
   const T own = x[label];
@@ -40,7 +40,7 @@ std::int64_t plain_rank_of_class(const T* x, std::int64_t n, std::int64_t label)
   return std::ranges::find(order, label) - order.begin();
 }
 
-// rank(x, n, label) says how many classes are before that of a row.
+// rank(x, n, label) is the number of classes before a row's own.
 template <class Rank>
 KernelRun accuracy_kernel(const KernelPlan& plan, Rank rank) {
   const std::int64_t rows = plan.input(0).shape[0], n = plan.input(0).shape[1];

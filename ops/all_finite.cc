@@ -16,7 +16,7 @@ OutputTypes all_finite_shape(const ShapeContext& c) {
   return {{Shape{}, DType::kBool}};
 }
 
-// Whether any is not; NaN is in no order.
+// 1 if an element is NaN or beyond the limit; comparisons with NaN are false.
 template <class T>
 BELFRY_KERNEL int exceed(const T* x, std::int64_t n, T limit) {
   int found = 0;

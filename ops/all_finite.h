@@ -1,4 +1,4 @@
-// AllFinite: whether tensors hold numbers alone.
+// AllFinite: whether all elements of tensors are finite.
 #pragma once
 #include <limits>
 
@@ -13,8 +13,8 @@ struct AllFiniteOptions {
   double limit = std::numeric_limits<float>::max();
 };
 
-// A bool scalar: no element of xs, which are floating point and not all of one type or shape, is
-// NaN or beyond the limit. Throws InvalidArgument for an empty list.
+// A bool scalar: no element of xs is NaN or beyond the limit. xs are floating point; their types
+// and shapes may differ. Throws InvalidArgument for an empty list.
 Output all_finite(std::span<const Output> xs, AllFiniteOptions options = {}, At at = {});
 
 }  // namespace belfry

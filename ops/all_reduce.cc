@@ -20,7 +20,7 @@ int all_reduce_divisor(const Node& node) {
   return options.mean ? options.participants * options.processes : 1;
 }
 
-// Of one tensor, or with options.participants of several.
+// Reduces one tensor, or several with options.participants.
 std::vector<Output> reduce_with(const Op& op, std::span<const Output> xs, AllReduceOptions options,
                                 At at) {
   require(!xs.empty(), at.site.str(), ": all_reduce of no tensors");
@@ -80,8 +80,8 @@ OutputTypes all_reduce_shape(const ShapeContext& c) {
   return types;
 }
 
-// Every participant's tensor reaches all of its results, so gradients are summed in the same way;
-// where a tensor has none, its inputs have none.
+// Every participant's input reaches all results of its tensor, so the same op sums gradients. If a
+// tensor's results have no gradients, neither have its inputs.
 std::vector<Output> all_reduce_gradient(const Node& node, std::span<const Output> grads) {
   const auto towers = static_cast<std::size_t>(collective_size(node));
   std::vector<Output> present;
@@ -104,7 +104,7 @@ std::vector<Output> all_reduce_gradient(const Node& node, std::span<const Output
   return result;
 }
 
-// combine(inputs, outputs, begin, end) for the elements of each tensor that are in a launch.
+// Calls combine(inputs, outputs, begin, end) for the elements of each tensor in a launch.
 template <class Combine>
 KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
   const Node* const node = &plan.node();
@@ -157,7 +157,7 @@ KernelRun all_reduce_cpu(KernelPlan& plan) {
   }
 }
 
-// element(inputs, i) is what T gives for one element of the sum or mean.
+// element(inputs, i) computes one element of the sum or mean in T.
 template <class T, class Element>
 KernelRun all_reduce_plain(const KernelPlan& plan, Element element) {
   return all_reduce_kernel(
@@ -205,7 +205,7 @@ KernelRun all_reduce_reference(KernelPlan& plan) {
   }
 }
 
-// By `ranks`, or on one GPU, where the sum may be fused.
+// Without `ranks` the sum of one GPU's participants may be fused.
 Op sum_over_participants(const char* name, DivisorFunction ranks) {
   return {.name = name,
           .inputs = kVariadic,
@@ -230,7 +230,7 @@ const Op kNcclAllReduce = sum_over_participants("NcclAllReduce", all_reduce_divi
 AllReduceShare::AllReduceShare(const KernelPlan& plan) {
   const Node& node = plan.node();
   const auto all = static_cast<std::size_t>(collective_size(node));
-  // Of a fused collective a kernel is given one tensor; one by ranks is not fused.
+  // A kernel of a fused collective gets one tensor. Collectives by ranks are not fused.
   participants = node.op().ranks ? all * plan.inputs() / node.inputs().size() : all;
   const bool sums_all = participants == all && node.options<AllReduceOptions>().processes == 1;
   divisor = sums_all ? all_reduce_divisor(node) : 1;

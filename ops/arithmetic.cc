@@ -43,8 +43,8 @@ KernelRun plain_arithmetic(KernelPlan& plan) {
   });
 }
 
-// Signed overflow is not defined in C++; integers take the fast path's detour through unsigned
-// ones.
+// Integers take the fast path's detour through unsigned ones, as C++ does not define signed
+// overflow.
 template <class Wrapped>
 struct Plain : Wrapped {
   explicit Plain(const KernelPlan&) {}
@@ -67,7 +67,7 @@ KernelRun div_cpu(KernelPlan& plan) {
   return is_floating(plan.dtype()) ? arithmetic<functors::Div>(plan) : KernelRun();
 }
 
-// The gradient of an operand: `grad` has the shape of the result.
+// The gradient of operand i; `grad` has the shape of the result.
 Output for_operand(const Node& node, std::size_t i, Output grad) {
   return sum_to(grad, node.input(i), node.input(1 - i).shape());
 }

@@ -41,7 +41,7 @@ struct BiasedRows {
   std::int64_t columns, count, per_sample;
 };
 
-// Both passes over a block, while it is in cache.
+// Makes both passes over a block while it is in cache.
 template <class F>
 KernelRun bias_then(KernelPlan& plan) {
   if (is_half(plan.dtype())) return {};
@@ -81,7 +81,7 @@ KernelRun gradient_then_sum(KernelPlan& plan) {
   });
 }
 
-// Row by row by the reference kernels of the parts, between which 16 bits are rounded.
+// Runs the parts' reference kernels row by row, and rounds 16-bit types between them.
 template <const Op& activation>
 KernelRun bias_reference(KernelPlan& plan) {
   const BiasedRows rows(plan.output().shape);
@@ -137,7 +137,7 @@ KernelRun of_gelu_form(KernelPlan& plan) {
   return plan.options<GeluOptions>().form == GeluForm::kExact ? exact(plan) : by_tanh(plan);
 }
 
-// The ops differ in these alone.
+// The ops differ in the arguments alone.
 Op bias_op(const char* name, CpuKernel cpu, CpuKernel reference) {
   return {.name = name,
           .inputs = 2,

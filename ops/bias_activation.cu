@@ -12,7 +12,7 @@ namespace {
 
 using kernels::Add;
 
-// y = f(x + bias). What the graph rounds to X is rounded here. y may be x.
+// y = f(x + bias). Rounds to X where the graph does. y may be x.
 template <class F, class X, int N>
 struct BiasThen {
   using T = Wide<X>;
@@ -40,7 +40,7 @@ struct BiasThen {
   }
 };
 
-// g = f(dy, read), of rows 8 by 8, whose sums are those of fold8(). g may be either of the two.
+// g = f(dy, read), and its sums over groups of 8 rows, as by fold8(). g may be dy or read.
 template <class F, class X, int N>
 struct BiasGradientLeaf {
   using Value = Wide<X>;
@@ -58,7 +58,7 @@ struct BiasGradientLeaf {
 
   template <bool all>
   BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
-    // The halves that fold8() adds last. g may be an input: all rows of a half are read first.
+    // fold8() adds these halves last. g may be an input, so all rows of a half are read first.
     BELFRY_UNROLL
     for (int j = 0; j < N; ++j) out[j] = neutral();
     BELFRY_ROLL
@@ -70,7 +70,8 @@ struct BiasGradientLeaf {
     }
   }
 
-  // (first + fifth) + (third + seventh) row from `first` on, without those that do not exist.
+  // Adds (first + fifth) + (third + seventh) row from `first` on; leaves out rows that do not
+  // exist.
   template <bool all>
   BELFRY_HD void add_half(std::int64_t first, std::int64_t channel, Value (&sums)[N]) const {
     constexpr int kRows = kLeaf / 2, kOrder[kRows] = {0, 4, 2, 6};

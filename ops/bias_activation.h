@@ -1,6 +1,6 @@
-// A bias with the activation behind it, and the gradient of the activation with that of the bias,
-// in one pass over memory. Plans make these nodes (passes/fuse.cc); bits are those of the nodes one
-// by one. All tensors are of one type: f32 or f64, on GPUs f16 and bf16, too.
+// A bias and its activation in one pass over memory, and likewise their gradients. Plans make these
+// nodes (passes/fuse.cc); bits are the same as by the separate nodes. All tensors are of one type:
+// f32 or f64, on GPUs f16 and bf16, too.
 #pragma once
 #include "belfry/framework/graph/op.h"
 
@@ -8,13 +8,13 @@ namespace belfry {
 
 class Surroundings;
 
-// x [n, ..., c], bias [c] -> y, and perhaps x + bias. As Add and the activation.
+// x [n, ..., c], bias [c] -> y, and perhaps x + bias. Replaces Add and the activation.
 extern const Op kBiasRelu;
 extern const Op kBiasGelu;
 extern const Op kBiasSilu;
 
-// dy, and what the gradient of the activation reads: y of ReLU, else x + bias -> the gradient of x
-// + bias, and that of bias. As ReluGrad, GeluGrad or SiluGrad, and ReduceSum.
+// dy, and y for ReLU, else x + bias -> the gradients of x + bias and of bias. Replaces ReluGrad,
+// GeluGrad or SiluGrad, and ReduceSum.
 extern const Op kBiasReluGrad;
 extern const Op kBiasGeluGrad;
 extern const Op kBiasSiluGrad;

@@ -10,10 +10,10 @@ struct CastOptions {
   DType dtype = DType::kF32;
 };
 
-// Any type; to and from f16 and bf16 by way of f32. Floating values become integers by truncation;
-// those out of range become the nearest integer of the type, NaN becomes 0. Integers wrap. Anything
-// but 0 is true. x itself if it has the type already. The gradient flows between floating types
-// only.
+// Casts any type; f16 and bf16 go by way of f32. Floating values become integers by truncation.
+// Values out of range become the nearest integer of the type, NaN becomes 0. Integers wrap. As a
+// bool, all but 0 is true. Returns x itself if it has the type already. The gradient flows between
+// floating types only.
 Output cast(Output x, DType dtype, At at = {});
 
 }  // namespace belfry

@@ -57,7 +57,7 @@ std::vector<Output> concat_grad_gradient(const Node& node, std::span<const Outpu
   return result;
 }
 
-// Along the batch, rows of the whole are not those of shards.
+// A concatenation along the batch is not cut into shards: their rows are elsewhere in the whole.
 template <class Options>
 Sharding concat_shards(const ShardContext& c) {
   const int axis = c.node.options<Options>().axis;

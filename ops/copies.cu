@@ -1,4 +1,4 @@
-// Ops that put elements elsewhere, or write shapes, in one source, as those of ops/pointwise.cu.
+// Ops that move elements or write shapes, in one source like those of ops/pointwise.cu.
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
@@ -27,7 +27,7 @@ void append(std::vector<Strides::Dimension>& dims, Strides::Dimension dim) {
   dims.push_back(dim);
 }
 
-// A box of bytes: dense pieces, and where they are.
+// A box of bytes: dense pieces and their places.
 struct Box {
   explicit Box(const BoxCopy& copy) : run(copy.run()), from(copy.from()), to(copy.to()) {
     for (const BoxCopy::Dim& dim : copy.dims()) append(dims, {dim.extent, dim.from, dim.to});
@@ -38,7 +38,7 @@ struct Box {
     finish();
   }
 
-  // All are multiples of the unit that is copied at once.
+  // The bits of all addresses and strides: the unit that is copied at once must divide them.
   std::uint64_t addresses(const void* source, const void* destination) const {
     return strides | reinterpret_cast<std::uintptr_t>(source) |
            reinterpret_cast<std::uintptr_t>(destination);
@@ -46,7 +46,7 @@ struct Box {
 
   std::int64_t run, from = 0, to = 0;
   std::vector<Strides::Dimension> dims;
-  std::uint64_t strides = 0;  // all numbers of bytes above
+  std::uint64_t strides = 0;  // the bits of all byte counts above
   bool empty = false;
 
  private:
@@ -66,7 +66,7 @@ struct Box {
 template <class Unit>
 struct CopyBoxes {
   using Shared = Nothing;
-  static constexpr int kMost = 14;  // below 4 KiB
+  static constexpr int kMost = 14;  // keeps parameters below 4 KiB
   struct Part {
     const Unit* from;
     Unit* to;
@@ -115,7 +115,7 @@ void copy_by(KernelQueue& queue, const std::vector<Box>& boxes, const From& from
   launch(queue, kernel, grid);
 }
 
-// from(i) and to(i) are where tensors of box i begin. 16, 4 or 1 bytes are copied at once.
+// from(i) and to(i) are the addresses of box i's tensors. 16, 4 or 1 bytes are copied at once.
 template <class From, class To>
 void copy_boxes(KernelQueue& queue, const std::vector<Box>& boxes, const From& from, const To& to) {
   std::uint64_t all = 0;
@@ -206,13 +206,13 @@ QueueRun slice_grad(KernelPlan& plan) {
   };
 }
 
-// Planes whose rows are dense in x and whose columns are dense in y, by tiles: element (i, j) is
-// x[i + j * from] and y[i * to + j], both from where `planes` say.
+// Copies planes whose rows are dense in x and whose columns are dense in y, by tiles. Element (i,
+// j) is x[i + j * from] and y[i * to + j], behind the offsets of `planes`.
 template <class Bits>
 struct TransposePlanes {
   static constexpr int kTile = 32, kThreads = 256, kLines = kThreads / kTile;
   struct Shared {
-    Bits tile[kTile][kTile + 1];  // a column of it lies in as many banks
+    Bits tile[kTile][kTile + 1];  // padded, so that a column lies in different banks
   };
   const Bits* x;
   Bits* y;

@@ -1,4 +1,4 @@
-// Which nodes around an activation go into one launch with it.
+// Finds the nodes around an activation that go into one launch with it.
 #include "belfry/framework/graph/node.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/bias_activation.h"
@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// Whether a sum leaves the last of several columns alone.
+// Whether `sum` keeps only the last dimension, of several columns.
 bool sums_rows(const PlanNode& sum, const Shape& x) {
   std::vector<bool> all_but_last(x.rank(), true);
   all_but_last.back() = false;
@@ -22,7 +22,7 @@ bool sums_rows(const PlanNode& sum, const Shape& x) {
 
 }  // namespace
 
-// Add, and the activation.
+// Fuses Add and the activation.
 void fuse_bias(Surroundings& around) {
   const Value total = around.input(0), y = around.output(0);
   const BiasSum sum = bias_sum(around, around.maker(total, kAdd));
@@ -33,7 +33,7 @@ void fuse_bias(Surroundings& around) {
   around.replace(op, {sum.x, sum.bias}, std::move(results), {sum.node});
 }
 
-// The gradient of an activation, and ReduceSum.
+// Fuses the gradient of an activation and ReduceSum.
 void fuse_bias_gradient(Surroundings& around) {
   const Value g = around.output(0);
   const NodeIndex sum = around.user(g, kReduceSum);

@@ -1,12 +1,12 @@
-// What ops look for around them to be fused with it (Op::fuse).
+// Finds nodes around an op that it can be fused with (Op::fuse).
 #pragma once
 #include "belfry/framework/plan/surroundings.h"
 
 namespace belfry {
 
-// What a cast from 16 bits, which a GPU reads as they are, is made of; else the value itself.
+// The input of a cast from 16 bits, which a GPU reads without the cast; else the value itself.
 Value before_cast(const Surroundings& around, Value value);
-// The cast that alone uses a value, if it is one to `dtype`.
+// The only user of a value, if it is a cast to `dtype`.
 NodeIndex cast_to(const Surroundings& around, Value value, DType dtype);
 
 // A sum of two tensors of one type.
@@ -14,7 +14,7 @@ struct SumOfTwo {
   NodeIndex node;
   Value left, right;
 };
-// What an Add or AddN adds up; no node if that is something else.
+// The terms of an Add or AddN; no node if it adds anything else.
 SumOfTwo sum_of_two(const Surroundings& around, NodeIndex sum);
 
 // A sum of rows and a bias [columns].
@@ -22,7 +22,7 @@ struct BiasSum {
   NodeIndex node;
   Value x, bias;
 };
-// What an Add adds up; no node if that is something else.
+// The terms of an Add; no node if it adds anything else.
 BiasSum bias_sum(const Surroundings& around, NodeIndex sum);
 
 }  // namespace belfry

@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-// Rows of input `table` by the ids of input 1.
+// The type of the rows of input `table` that the ids of input 1 name.
 TensorType type_of_rows(const ShapeContext& c, std::size_t table) {
   c.require(c.input(table).rank() >= 1, "the table is a scalar, but has to have rows");
   c.require(c.dtype(1) == DType::kI32 || c.dtype(1) == DType::kI64, "the ids are ",
@@ -24,7 +24,7 @@ TensorType type_of_rows(const ShapeContext& c, std::size_t table) {
 
 OutputTypes gather_shape(const ShapeContext& c) { return {type_of_rows(c, 0)}; }
 
-// Inputs: the gradient of what was gathered, the ids, the table.
+// Inputs: the gradient of the gathered rows, the ids, the table.
 OutputTypes gather_grad_shape(const ShapeContext& c) {
   const TensorType rows = type_of_rows(c, 2);
   c.require_floating(0);
@@ -78,7 +78,7 @@ KernelRun gather_kernel(KernelPlan& plan) {
   });
 }
 
-// Adds rows [.., width] to those of a table that the ids name, in order of the ids.
+// Adds rows [.., width] to the table's rows that the ids name, in order of the ids.
 template <class T, class Id>
 BELFRY_KERNEL void add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64_t width,
                             T* table) {
@@ -97,7 +97,7 @@ void plain_add_rows(const T* rows, const Id* ids, std::int64_t count, std::int64
     table[static_cast<std::int64_t>(ids[i / width]) * width + i % width] += rows[i];
 }
 
-// add(rows, ids, count, width, table), once all ids are known to be rows of the table.
+// Calls add(rows, ids, count, width, table) after a check that all ids are rows of the table.
 template <class Add>
 KernelRun gather_grad_kernel(const KernelPlan& plan, Add add) {
   const Shape& table = plan.output().shape;

@@ -7,13 +7,13 @@
 namespace belfry::cuda {
 namespace {
 
-// Units [begin, end) of the rows of a table that the ids name, a unit per thread.
+// Takes units [begin, end) of the table's rows that the ids name, a unit per thread.
 template <class Unit>
 struct TakeRows {
   using Shared = Nothing;
   const Unit* table;
   Indices ids;
-  std::int64_t rows, row, begin, end;  // `row` units make up one
+  std::int64_t rows, row, begin, end;  // a row has `row` units
   Unit* y;
 
   BELFRY_HD void operator()(const Block& block, Shared&) const {
@@ -26,7 +26,7 @@ struct TakeRows {
   }
 };
 
-// What is known of ids before a run.
+// The facts about ids that are known before a run.
 struct IdPlan {
   explicit IdPlan(const KernelPlan& plan, const Shape& table)
       : rows(table[0]),
@@ -74,7 +74,7 @@ QueueRun gather(KernelPlan& plan) {
   };
 }
 
-// The rows of dy with one id, added in order of their positions by the threads of the first.
+// The threads of the first row of dy with some id add all rows with this id, in order of positions.
 template <class T>
 struct AddRows {
   using Shared = Nothing;

@@ -14,7 +14,7 @@ struct GeluOptions {
   GeluForm form = GeluForm::kExact;
 };
 
-// f32 and f64 of any shape. -inf gives NaN, as 0 times it does.
+// f32 and f64 of any shape. -inf gives NaN, as 0 times -inf does.
 extern const Op kGelu;
 Output gelu(Output x, GeluOptions options = {}, At at = {});
 

@@ -1,4 +1,4 @@
-// The ops of loss scaling, in one source, as those of ops/pointwise.cu.
+// The ops of loss scaling, in one source like those of ops/pointwise.cu.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/all_finite.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// What threads of a block have found: afterwards at(0) is the union.
+// The findings of a block's threads; unite() leaves their union in at[0].
 struct Found {
   int at[kThreads];
 

@@ -1,5 +1,5 @@
-// Loss scaling: gradients in f16 are those of the loss times a scale, so that small ones do not
-// vanish. An update takes the scale out again, or is skipped where a gradient is not finite.
+// Loss scaling: f16 gradients are taken of the loss times a scale, so that small ones do not
+// vanish. An update divides by the scale again, or is skipped if a gradient is not finite.
 //
 //   Unscaling by = unscale(scale, {all_finite(tower0), all_finite(tower1)});
 //   sgd_update(v, {gradient, by.factor}, rate);
@@ -18,7 +18,7 @@ struct LossScaleUpdateOptions {
   std::int64_t growth_steps = 1000;  // at least 1
 };
 
-// The rule, for an update that was applied (1) or skipped (0), a scalar i64:
+// The rule, where `applied` is a scalar i64, 1 for an applied update and 0 for a skipped one:
 //   skipped: scale /= 2, good_steps = 0, skipped_steps += 1
 //   applied: good_steps += 1; at growth_steps of them: scale *= 2, good_steps = 0
 // The scale, a scalar f32, stays between 2^-126 and 2^126, so that it and its inverse are exact.

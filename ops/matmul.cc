@@ -59,7 +59,7 @@ Sharding matmul_shards(const ShardContext& c) {
   return row_shards(c, c.inputs[0].shape.rank() == 2 ? 1 : 3);
 }
 
-// The rows of both are what is summed over.
+// The op sums over the rows of both inputs.
 Sharding transpose_a_shards(const ShardContext& c) {
   return c.node.options<MatMulOptions>().transpose_b ? Sharding() : sum_shards(c, 3);
 }

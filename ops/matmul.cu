@@ -1,5 +1,5 @@
-// Products by cuBLASLt, whose matrices lie column after column. What it sees of a row-major matrix
-// is the transpose. So it is asked for cT = op(b)T op(a)T.
+// Products by cuBLASLt, whose matrices lie column after column. It sees a row-major matrix as the
+// transpose, so it gets the product cT = op(b)T op(a)T.
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/ops/matmul.h"
@@ -28,7 +28,7 @@ MatMul make_matmul(const KernelPlan& plan) {
 
 QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
   if (plan.output().shape.elements() == 0) return [](const Pointers&, KernelQueue&) {};
-  if (plan.input(0).shape.elements() == 0)  // sums of nothing
+  if (plan.input(0).shape.elements() == 0)  // each sum has no terms
     return [bytes = plan.output().bytes()](const Pointers& p, KernelQueue& queue) {
       fill_zeros(queue, p.output<void>(), bytes);
     };

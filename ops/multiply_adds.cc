@@ -11,7 +11,7 @@ namespace {
 
 double counted(std::int64_t size) { return static_cast<double>(std::max<std::int64_t>(1, size)); }
 
-// Of the dimensions from `first` on.
+// The elements in the dimensions from `first` on.
 double elements_from(const Shape& shape, std::size_t first) {
   double result = 1;
   for (std::size_t i = first; i < shape.rank(); ++i) result *= counted(shape[i]);
@@ -25,8 +25,8 @@ double of_matmul(const Node& node) {
   return elements_from(node.output_type(0).shape, 0) * inner;
 }
 
-// Of q [batch, time, width]: scores, and the sum of values by them, are a product each. Backward
-// has five products: scores again, and the gradients of values, weights, queries and keys.
+// For q [batch, time, width]. Forward has two products: scores, and the weighted sum of values.
+// Backward has five products: scores again, and the gradients of values, weights, queries and keys.
 double of_attention(const Shape& q, int products) {
   return products * elements_from(q, 0) * counted(q[1]);
 }
@@ -38,7 +38,7 @@ double multiply_adds(const Node& node) {
   if (op == &kMatMul) return of_matmul(node);
   if (op == &kMatMulTransposeA)
     return elements_from(node.output_type(0).shape, 0) * counted(node.input(0).shape()[0]);
-  // An output element for each of dy, or the other way round, times a filter of one output channel.
+  // Each element of the output, or of dy, takes the filter of one output channel.
   if (op == &kConv2d)
     return elements_from(node.output_type(0).shape, 0) * elements_from(node.input(1).shape(), 1);
   if (op == &kConv2dGradInput)

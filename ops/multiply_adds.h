@@ -1,12 +1,13 @@
-// How much arithmetic a node is.
+// The amount of a node's arithmetic.
 #pragma once
 #include "belfry/framework/graph/node.h"
 
 namespace belfry {
 
 // Multiply-adds of convolutions, products of matrices and attention, forward and backward; 0 for
-// all other ops. They are half of what torch.utils.flop_counter counts. So attention counts all
-// pairs of positions, those behind each other too. Sizes that are unknown at build time count as 1.
+// all other ops. They are half of what torch.utils.flop_counter counts. As there, attention counts
+// all pairs of positions, even those that the mask excludes. Sizes that are unknown at build time
+// count as 1.
 double multiply_adds(const Node& node);
 
 }  // namespace belfry

@@ -1,5 +1,5 @@
-// All pointwise ops of this folder, in one source: the headers of an op take nvcc seven seconds,
-// a kernel a tenth of one.
+// All pointwise ops of this folder, in one source: nvcc takes seven seconds for an op's headers,
+// and a tenth of a second for a kernel.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
@@ -171,7 +171,7 @@ QueueRun cast(KernelPlan& plan) {
       plan.input(0).dtype, [](DType from, const auto& f) { return visit_any(from, f); }, run);
 }
 
-// y[i] = x[i] times `scale` or 0, as the mask says, for begin <= i < end. y may be x.
+// y[i] = x[i] times `scale` or 0, by the mask, for begin <= i < end. y may be x.
 template <class T>
 struct Dropout {
   using Shared = Nothing;
@@ -226,7 +226,7 @@ QueueRun dropout(KernelPlan& plan) {
       if constexpr (draws)
         kernel.mask = p.output<std::uint8_t>(1);
       else
-        kernel.mask = const_cast<std::uint8_t*>(p.input<std::uint8_t>(1));  // and only read
+        kernel.mask = const_cast<std::uint8_t*>(p.input<std::uint8_t>(1));  // it is only read
       kernel.packed =
           p.begin() % Pack<T>::kSize == 0 && on_16_bytes(kernel.x) && on_16_bytes(kernel.y);
       launch(queue, kernel, grid_of_packs<T>(p.end() - p.begin()));

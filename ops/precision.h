@@ -1,4 +1,4 @@
-// Mixed precision: in which types a model computes whose variables are f32.
+// Mixed precision: the types in which a model with f32 variables computes.
 //
 //   const AutocastScope scope(graph, autocasting(Precision::kBf16));
 #pragma once
@@ -13,7 +13,7 @@ namespace belfry {
 enum class Precision {
   kF32,
   kTf32,  // as f32, but GPUs round it to tf32 where they multiply
-  kBf16,  // products, and what follows from them up to an op that asks for f32, are bf16
+  kBf16,  // products are bf16, and so is what follows up to an op that asks for f32
   kF16,   // likewise; gradients need a loss scale (ops/loss_scale.h)
 };
 
@@ -22,7 +22,7 @@ std::string_view name_of(Precision precision);
 // Throws InvalidArgument with all names and the nearest one.
 Precision find_precision(std::string_view name);
 
-// What to give an AutocastScope around the model.
+// The argument of an AutocastScope around the model.
 Autocasting autocasting(Precision precision);
 
 }  // namespace belfry

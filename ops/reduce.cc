@@ -63,7 +63,7 @@ struct DivideBy {
   }
 };
 
-// What is needed to reduce the input.
+// The input and how to reduce it.
 struct ReducedInput {
   explicit ReducedInput(const KernelPlan& plan)
       : axes(axis_mask(plan.options<ReductionOptions>().axes, plan.input(0).shape.rank())),
@@ -74,10 +74,10 @@ struct ReducedInput {
     if (over_batch) count = plan.of_all(count);
   }
 
-  std::vector<bool> axes;  // those that are reduced
+  std::vector<bool> axes;  // true if reduced
   Shape shape;
   bool over_batch;   // the result is one row, or a partial sum of it
-  double count = 1;  // of the elements summed into one, in all shards
+  double count = 1;  // elements that are summed into one, in all shards
 };
 
 KernelRun fast_kernel(KernelPlan& plan, bool mean) {
@@ -97,7 +97,7 @@ KernelRun fast_kernel(KernelPlan& plan, bool mean) {
   });
 }
 
-// Each result is a sum in order of its terms, in f64 or, of integers, in i64.
+// Adds the terms of each result in order, in f64, or in i64 for integers.
 template <class T>
 void plain_sum(const Pointers& p, const ReducedInput& input, const Shape& kept, std::int64_t row,
                bool mean) {

@@ -1,4 +1,4 @@
-// Sums over axes: those of ops/reduce.cc and SumTo, with the bits of hosts.
+// Sums over axes, of ops/reduce.cc and SumTo, with the same bits as on hosts.
 #include "belfry/framework/cuda/kernels/column_tree.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
@@ -26,7 +26,7 @@ BELFRY_HD Y result_of(Wide<Y> sum, bool mean, Wide<Y> count) {
   return Stored<Y>::narrow(sum);
 }
 
-// y[row, part] = the fold of elements [part * kPart, ..) of a row: partial sums where rows have
+// y[row, part] = the fold of elements [part * kPart, ..) of a row: partial sums if rows have
 // several parts.
 template <class X, class Y>
 struct RowFold {
@@ -50,7 +50,7 @@ struct RowFold {
   }
 };
 
-// x is [outer, rows, columns] and a leaf 8 rows, or the partial sums of those, one by one.
+// x is [outer, rows, columns]. A leaf is 8 rows of terms, or one row of partial sums.
 template <class X, class Y>
 struct SumLeaf {
   using Value = Wide<X>;
@@ -122,7 +122,7 @@ class Sums {
   static std::int64_t aligned(std::int64_t elements) { return (elements + 15) / 16 * 16; }
   static std::int64_t leaves(const Reduction::Step& step) { return (step.reduced + 7) / 8; }
 
-  // Partial sums of each result.
+  // The number of partial sums of each result.
   static std::int64_t parts(const Reduction::Step& step) {
     if (step.inner != 1) return LeafGroups(leaves(step)).groups;
     const std::int64_t part = RowFold<float, float>::kPart;
@@ -140,7 +140,7 @@ class Sums {
     column_tree(queue, SumLeaf<Wide<X>, Y>{partial, n, step.inner, 1, true, y, mean, count},
                 step.outer, n, step.inner, one);
   }
-  // parts(step) sums of each result.
+  // Computes parts(step) sums of each result.
   template <class X, class Y>
   static void sum_parts(KernelQueue& queue, const Reduction::Step& step, const X* x, Y* y,
                         bool mean, Wide<X> count) {

@@ -5,10 +5,10 @@
 
 namespace belfry {
 
-// Over axes that include dimension 0, so that parts of the batch give partial sums.
+// These ops reduce dimension 0, among others, so that parts of the batch give partial sums.
 extern const Op kReduceSum;
 extern const Op kReduceMean;
-// Dimension 0 is kept.
+// These ops keep dimension 0.
 extern const Op kReduceSumRows;
 extern const Op kReduceMeanRows;
 

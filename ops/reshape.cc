@@ -80,7 +80,7 @@ Output reshape(Output x, Shape shape, At at) {
 }
 
 Output reshape_like(Output x, Output like, At at) {
-  // A shape alone needs no second input, whose memory would have to wait.
+  // A known shape needs no second input, which would keep memory in use.
   if (like.shape().is_fully_known()) return reshape(x, like.shape(), at);
   return x.graph().add(kReshapeLike, {x, like}, at).output();
 }

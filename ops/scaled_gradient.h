@@ -1,17 +1,17 @@
-// What loss scaling makes of updates.
+// Gradients and updates under loss scaling.
 #pragma once
 #include "belfry/framework/graph/node.h"
 
 namespace belfry {
 
-// Empty, but for both or none, where the loss is not scaled.
+// Both tensors, or none: they are empty if the loss is not scaled.
 struct Unscaling {
   Output factor = {};   // scalar f32: 1 / scale, or 0: nothing is to be written
   Output applied = {};  // scalar i64: 1, or 0 for an update that is skipped
 };
 
-// What an update takes: a gradient, and a factor to multiply it by. Where that is 0 the update
-// writes nothing: the bits of variables and slots stay, whatever the gradient is.
+// The gradient that an update takes, and its factor. If the factor is 0 the update writes nothing:
+// the bits of variables and slots stay, whatever the gradient is.
 struct ScaledGradient {
   ScaledGradient(Output gradient, Output times = {})  // NOLINT
       : value(gradient), factor(times) {}

@@ -1,5 +1,5 @@
-// Shape, Size, Rank: what a tensor looks like, as i64. They do not look at its values, so the
-// placer puts them beside it.
+// Shape, Size, Rank of a tensor, as i64. These ops do not read its values, so the placer puts them
+// beside it.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// f32 and f64 of any shape. -inf gives NaN, as 0 times it does.
+// f32 and f64 of any shape. -inf gives NaN, as 0 times -inf does.
 extern const Op kSilu;
 Output silu(Output x, At at = {});
 

@@ -64,7 +64,7 @@ KernelRun slice_grad_kernel(KernelPlan& plan) {
   };
 }
 
-// All rows of a batch are those of its shards; a part of them is not.
+// Each shard can be sliced by itself only if the slice keeps all rows of the batch.
 template <unsigned own>
 Sharding slice_shards(const ShardContext& c) {
   const auto& begin = c.node.options<SliceOptions>().begin;

@@ -21,7 +21,7 @@ struct RowShared {
   T largest, sum;
 };
 
-// Leaves the largest of x in shared.largest.
+// Sets shared.largest to the largest of x.
 template <class T>
 BELFRY_HD void find_largest(const Block& block, RowShared<T>& shared, const T* x, std::int64_t n) {
   fold(block, shared.fold, Max{}, 0, n, [&](std::int64_t i) { return x[i]; });
@@ -73,7 +73,7 @@ struct SoftmaxGradRow {
   }
 };
 
-// What CrossEntropyOptions say.
+// CrossEntropyOptions in type T.
 template <class T>
 struct Targets {
   explicit Targets(const CrossEntropyOptions& options)
@@ -84,7 +84,7 @@ struct Targets {
   std::int64_t ignored;
 };
 
-// Sums of chunks are added one after the other, as hosts do. The loss of no class is NaN.
+// Sums of chunks are added one after the other, as on hosts. A label that is no class has loss NaN.
 template <class T>
 struct LossRow {
   using Shared = RowShared<T>;
@@ -157,7 +157,7 @@ struct LossGradRow {
     const T share = targets.smoothing / static_cast<T>(classes);
     by.each(block, [&](int, std::int64_t i) {
       const T target = i == label ? 1 - targets.smoothing + share : share;
-      to[i] = (to[i] / shared.fold.total - target) * dy[block.index];  // near 1 that is exact
+      to[i] = (to[i] / shared.fold.total - target) * dy[block.index];  // exact near 1
     });
     block.each([&](int thread) {
       if (thread == 0) labels.below(classes, block.index);  // notes it
@@ -165,7 +165,7 @@ struct LossGradRow {
   }
 };
 
-// Whether fewer than k logits of each row are before that of its label, 0 or 1.
+// For each row 1 if fewer than k logits come before the label's, else 0.
 template <class T>
 struct Correct {
   using Shared = Nothing;
@@ -192,7 +192,7 @@ struct Correct {
   }
 };
 
-// The share of ones, by one block.
+// The share of ones, computed by one block.
 struct ShareOfOnes {
   static constexpr int kThreads = 256;
   struct Shared {
@@ -233,7 +233,7 @@ QueueRun softmax_grad(KernelPlan& plan) {
   });
 }
 
-// What is known of labels [n] for logits [n, classes] before a run.
+// The facts about labels [n] for logits [n, classes] that are known before a run.
 struct LabelPlan {
   explicit LabelPlan(const KernelPlan& plan)
       : rows(plan.input(0).shape[0]),

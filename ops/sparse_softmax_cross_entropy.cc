@@ -61,8 +61,8 @@ std::vector<Output> grad_gradient(const Node& node, std::span<const Output> grad
           reduce_sum(g * loss_grad(logits, labels, fill_like(dy, 1), node), {-1})};
 }
 
-// Rows are cut into blocks whose sums of exponentials are added, so that a buffer on the stack
-// holds them.
+// Rows are cut into blocks, whose exponentials fit into a buffer on the stack; their sums are
+// added.
 constexpr std::int64_t kBufferSize = 1024;
 
 template <class T>
@@ -117,7 +117,7 @@ void grad_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothing, T 
   const T shift = largest(x, n), share = smoothing / static_cast<T>(n);
   kernels::exp_less(x, shift, n, dx);
   const T sum = kernels::sum(dx, n);
-  // Before the scaling loop, which overwrites it. Near 1, p - 1 is exact.
+  // Must come before the scaling loop, which overwrites dx. Near 1, p - 1 is exact.
   const T at_label = (dx[label] / sum - (1 - smoothing + share)) * dy;
   scale(n, sum, share, dy, dx);
   dx[label] = at_label;
@@ -132,7 +132,7 @@ T plain_log_sum(const T* x, std::int64_t n) {
   return std::log(sum) + shift;
 }
 
-// What the target says of class i.
+// The target of class i.
 template <class T>
 T plain_target(std::int64_t i, std::int64_t label, std::int64_t n, T smoothing) {
   return (i == label ? 1 - smoothing : T(0)) + smoothing / static_cast<T>(n);
@@ -156,7 +156,7 @@ void plain_grad_of_row(const T* x, std::int64_t n, std::int64_t label, T smoothi
     dx[i] = (std::exp(x[i] - log_sum) - plain_target(i, label, n, smoothing)) * dy;
 }
 
-// loss(x, n, label, smoothing) of each row.
+// Calls loss(x, n, label, smoothing) for each row.
 template <class T, class Label, class Loss>
 KernelRun loss_kernel(const KernelPlan& plan, Loss loss) {
   const Node* const node = &plan.node();
@@ -172,7 +172,7 @@ KernelRun loss_kernel(const KernelPlan& plan, Loss loss) {
   };
 }
 
-// grad(x, n, label, smoothing, dy, dx) of each row.
+// Calls grad(x, n, label, smoothing, dy, dx) for each row.
 template <class T, class Label, class Grad>
 KernelRun grad_kernel(const KernelPlan& plan, Grad grad) {
   const Node* const node = &plan.node();

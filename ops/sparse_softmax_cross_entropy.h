@@ -17,10 +17,10 @@ struct CrossEntropyOptions {
   bool ignores(std::int64_t label) const { return label == ignored && label != kNoLabel; }
 };
 
-// logits [n, c] f32 or f64, labels [n] i32 or i64 -> [n]: -log(softmax(logits)[label]), where
-// nothing is smoothed; else that times 1 - smoothing, plus smoothing times its mean over all
+// logits [n, c] f32 or f64, labels [n] i32 or i64 -> [n]: -log(softmax(logits)[label]). With
+// smoothing it is this loss times 1 - smoothing, plus smoothing times the mean loss over all
 // classes. A run fails with InvalidArgument, naming the op, row and value, if a label is neither in
-// [0, c) nor ignored. Second derivatives exist where no label is ignored.
+// [0, c) nor ignored. Second derivatives exist unless options.ignored is set.
 extern const Op kSparseSoftmaxCrossEntropy;
 Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOptions options = {},
                                     At at = {});
@@ -29,7 +29,7 @@ Output sparse_softmax_cross_entropy(Output logits, Output labels, CrossEntropyOp
 extern const Op kSparseSoftmaxCrossEntropyGrad;
 
 // The mean of sparse_softmax_cross_entropy over the batch: a scalar. Ignored rows count with loss
-// 0: so it does not depend on how the batch is divided.
+// 0, so the mean does not depend on how the batch is divided.
 Output cross_entropy(Output logits, Output labels, CrossEntropyOptions options = {}, At at = {});
 
 }  // namespace belfry

@@ -56,7 +56,7 @@ std::vector<Output> split_gradient(const Node& node, std::span<const Output> gra
   return {concat(grads, node.options<SplitOptions>().axis)};
 }
 
-// Along the batch, parts are not those of shards.
+// A split along the batch is not cut into shards: their parts are not parts of the whole.
 Sharding split_shards(const ShardContext& c) {
   const int axis = c.node.options<SplitOptions>().axis;
   return from_end(axis, c.inputs[0].shape.rank()) == 0 ? Sharding() : row_shards(c, 1);
@@ -67,8 +67,8 @@ struct SplitPart {
   std::int64_t rows;
 };
 
-// The work is divided by rows of output 0. Other outputs may have more or fewer, of which each
-// division takes its share; with none in output 0, whoever comes does all.
+// The work is divided by rows of output 0. Each call takes its share of the rows of other outputs;
+// if output 0 has no rows, a call does all.
 KernelRun split_kernel(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::size_t axis = from_end(plan.options<SplitOptions>().axis, x.rank());

@@ -36,7 +36,7 @@ std::vector<Output> sum_to_gradient(const Node& node, std::span<const Output> gr
   return {broadcast_to(grads[0], node.input(0)), {}};
 }
 
-// Of rows that are added up there are partial sums; others stay.
+// If rows are added up, shards have partial sums; else shards have their rows.
 Sharding sum_to_shards(const ShardContext& c) {
   const Shape &x = c.inputs[0].shape, &like = c.inputs[1].shape;
   if (x.rank() == 0) return {};
@@ -68,7 +68,7 @@ KernelRun sum_to_reference(KernelPlan& plan) {
   });
 }
 
-// What is known when the graph is built about the axes along which `like` was repeated.
+// The axes along which `like` was repeated, as far as they are known when the graph is built.
 struct Repeated {
   std::vector<int> axes;
   bool certain = true;

@@ -32,7 +32,7 @@ std::vector<Output> transpose_gradient(const Node& node, std::span<const Output>
 
 using Dim = TransposedDim;
 
-// A plane in tiles, so that lines of either side stay in cache while they are used.
+// Copies a plane in tiles, so that lines of both sides stay in cache while they are used.
 template <class Bits>
 BELFRY_KERNEL void copy_plane(const Bits* from, Bits* to, Dim outer, Dim inner) {
   constexpr std::int64_t kTile = 16;
@@ -82,7 +82,7 @@ template <class Bits>
 KernelRun transpose_as(const KernelPlan& plan) {
   const std::vector<Dim> dims = transposed_dims(plan.input(0).shape, plan.output().shape,
                                                 plan.options<TransposeOptions>().order);
-  // Beside the dimension that is dense in the output, the one that is dense in the input.
+  // A plane has the dimension that is dense in the output and the one that is dense in the input.
   std::size_t partner = dims.size() - 2;
   for (std::size_t i = 0; i + 1 < dims.size(); ++i)
     if (dims[i].from < dims[partner].from) partner = i;
@@ -106,7 +106,7 @@ Sharding transpose_shards(const ShardContext& c) {
   return rank > 0 && source_axes(order, rank)[0] == 0 ? row_shards(c, 1) : Sharding();
 }
 
-// Element by element: the place of each in the input, from its indices.
+// Finds the place of each element in the input from its indices.
 KernelRun transpose_reference(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   const Shape& x = plan.input(0).shape;

@@ -1,11 +1,11 @@
-// Weights of tensors, such as the numbers of samples behind gradients. What has weight 0 does not
-// count, whatever it holds.
+// Weights of tensors, such as the numbers of samples behind gradients. A tensor of weight 0 does
+// not count, whatever it holds.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 
-// x and a scalar of its dtype -> a tensor like x, f32 or f64; zeros where the scalar is 0, even of
+// x and a scalar of its dtype -> a tensor like x, f32 or f64; zeros if the scalar is 0, even for
 // NaN. The scalar is a constant to gradients.
 extern const Op kWeigh;    // weight * x
 extern const Op kUnweigh;  // x / weight

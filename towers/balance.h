@@ -9,13 +9,13 @@
 
 namespace belfry {
 
-// A variable and what it takes.
+// A variable and its bytes.
 struct VariableSize {
   std::string name;  // logical: without the prefix of a tower
   std::int64_t bytes = 0;
 };
 
-// The variables of a graph, in order of creation, less those that replicas copy from others.
+// The variables of a graph in order of creation, without the copies that replicas have.
 std::vector<VariableSize> variable_sizes(const Graph& graph);
 
 struct BalanceReport {
@@ -34,8 +34,8 @@ struct BalanceReport {
   std::string str() const;
 };
 
-// Of all variables of a graph, replicas too, by the devices that scopes and setters gave them.
-// `devices` are listed, and count for the mean, even if they hold nothing.
+// Reports all variables of a graph, replicas too, by the devices that scopes and setters gave them.
+// The report lists all `devices`, and the mean counts them, even if they hold nothing.
 BalanceReport balance_report(const Graph& graph, std::span<const DeviceSpec> devices = {});
 
 }  // namespace belfry

@@ -11,25 +11,25 @@
 
 namespace belfry {
 
-// Placing variables as they come, like LeastLoadedDeviceSetter, ends unbalanced when a large one
-// comes last, and counts elements of every dtype alike. This setter takes two passes instead. The
-// first plans. Given all variables, it takes them by bytes, descending (equal ones in their order).
-// It gives each to the first device with the fewest bytes, as MXNet does. The second places by name
-// while the graph is built. The sizes come from a graph built before for this alone:
+// LeastLoadedDeviceSetter places variables as they come and counts elements, whatever their dtype.
+// Its devices end unbalanced if a large variable comes last. This setter knows all variables
+// before: it takes them by bytes, descending (equal ones in their order), and plans each for the
+// first device with the fewest bytes, as MXNet does. While the graph is built, it places variables
+// by name. The sizes come from a graph that is built only for them:
 //   Graph dry;
 //   build_model(dry);
 //   LargestFirstDeviceSetter setter("/gpu:0", {"/gpu:0", "/gpu:1"}, variable_sizes(dry));
 //   DeviceScope on(graph, setter);
 //   build_model(graph);
-// or are given by hand. replicate() takes it through its SetterFactory.
+// or from the caller. replicate() takes this setter through its SetterFactory.
 class LargestFirstDeviceSetter final : public DeviceSetter {
  public:
   // Throws InvalidArgument if there are no devices, or if two variables have one name.
   LargestFirstDeviceSetter(DeviceSpec worker, std::vector<DeviceSpec> variable_devices,
                            std::span<const VariableSize> variables);
 
-  // Nodes that inner scopes gave a device keep it; others that are no variables go to the worker. A
-  // variable that was not planned goes to the first device with the fewest bytes so far.
+  // Nodes keep a device that inner scopes gave them. Other nodes go to the worker, unless they are
+  // variables. A variable without a plan goes to the first device with the fewest bytes so far.
   DeviceSpec place(const Node& node) override;
   // "LargestFirstDeviceSetter-/device:GPU:0": the worker's device.
   std::string str() const override;
@@ -38,7 +38,7 @@ class LargestFirstDeviceSetter final : public DeviceSetter {
 
   // The plan, by logical name.
   const std::map<std::string, DeviceSpec, std::less<>>& plan() const { return plan_; }
-  // Bytes per device, in the order of the devices: those planned, and those that came on top.
+  // Bytes per device, in the order of the devices, of planned and unplanned variables together.
   const std::vector<std::int64_t>& bytes() const { return bytes_; }
 
  private:

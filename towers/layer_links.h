@@ -1,5 +1,5 @@
-// What layers of a tower share with those of other towers: nodes over all of them, and moments
-// whose averages move once.
+// What the layers of a tower share with other towers: nodes over all towers, and moments whose
+// averages move once.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,23 +13,23 @@ namespace belfry {
 
 class LayerLinks {
  public:
-  // Of the tower whose nodes these are, number `index`, called `name`. It has peers if it builds
-  // `collectives` with others; null if not.
+  // `nodes`, `index` and `name` are the tower's. It has peers if it builds `collectives` with them;
+  // null: it has none.
   LayerLinks(TowerNodes& nodes, int index, std::string name, TowerCollectives* collectives)
       : nodes_(nodes), index_(index), name_(std::move(name)), collectives_(collectives) {}
 
-  // Moments that move averages: at the end of replicate(), or at once in a tower of its own.
+  // Moments move averages at the end of replicate(), or at once in a tower that is built alone.
   void record(BatchMoments moments);
   const std::vector<BatchMoments>& moments() const { return moments_; }
-  // Keeps moments for whoever builds all towers.
+  // Keeps moments for replicate(), which moves the averages once for all towers.
   void defer_averages() { defer_averages_ = true; }
 
-  // A node over all training towers (tower_collectives.h), which gets `inputs` from this one. Only
-  // in one of several.
+  // The node over all training towers (tower_collectives.h), to which this tower gives `inputs`.
+  // The tower must have peers.
   Node& join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
              NodeOptions options = {});
   bool has_peers() const { return collectives_ != nullptr; }
-  // The inputs that it gave, in their order.
+  // The inputs that the tower gave to join(), in their order.
   const std::vector<Output>& contributions() const { return contributions_; }
 
  private:

@@ -37,7 +37,7 @@ struct LayerScope {
   VariableScope variables;
 };
 
-// Of variables for tensors like x, which are cast to its type where they are used.
+// The type of variables for tensors like x. Layers cast variables to x's type where they use them.
 DType variable_dtype(DType dtype) { return is_half(dtype) ? DType::kF32 : dtype; }
 DType variable_dtype(Output x) { return variable_dtype(x.dtype()); }
 
@@ -56,7 +56,7 @@ void require_channels(std::string_view what, std::string_view name, Output x, st
                 cat("the last dimension of ", x.type(), " must be known"));
 }
 
-// Factors of the columns of x.
+// A variable with one factor per column of x.
 Variable column_variable(Tower& tower, std::string_view name, Output x, const Initializer& given,
                          const Initializer& otherwise, SourceLine site) {
   return variable(tower.graph(), name, {x.shape().back()},
@@ -89,7 +89,7 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
 Moments shared_moments(Tower& tower, Output x, At at) {
   const Output parts[] = {x, constant(tower.graph(), 1.0, x.dtype(), At("weight", at.site))};
   if (!tower.links().has_peers()) {
-    // As with peers, so that a run knows its model on other devices.
+    // The node is the same as with peers, so that a run knows its model on other devices.
     const Node& own = tower.graph().add(kBatchStatistics, parts, at.site);
     return {own.output(0), own.output(1)};
   }
@@ -154,7 +154,7 @@ Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At
 
 namespace {
 
-// Of f32 or f64.
+// x is of f32 or f64.
 Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At at) {
   const Shape shape{x.shape().back()};
   const DType dtype = x.dtype();

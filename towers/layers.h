@@ -1,10 +1,11 @@
 // Layers: ops with variables, as overloads of the ops with the tower first.
 //
 // The name of a layer is mandatory. Its variables are called <name>/W, <name>/b, ..., below the
-// variable scope in force. Those are the keys of checkpoints. A second layer of the same name is an
-// error naming both lines, unless the variable scope says that it may share (Reuse::kCreateOrGet).
-// Variables have x's dtype, but f32 for x of f16 and bf16, whose layers compute in x's type
-// (normalisations in f32) and give it. Nodes name the line that called the layer.
+// variable scope in force. Checkpoints have these names as keys. A second layer of the same name is
+// an error naming both lines, unless the variable scope says that it may share
+// (Reuse::kCreateOrGet). Variables have x's dtype; for x of f16 and bf16 they are f32. Layers
+// compute in x's type (normalisations of f16 and bf16 in f32) and return it. Nodes name the line
+// that called the layer.
 #pragma once
 #include <string_view>
 
@@ -51,11 +52,11 @@ struct BatchNormLayer {
 // Normalises the last dimension of x [...,C]: gamma * (x - mean) / sqrt(variance + epsilon) + beta.
 // Training towers take mean and variance over their own batch; others take the moving averages,
 // which training moves once per step by the combination of all towers' moments (moving_average.h).
-// Synchronised, training towers take mean and variance over the batches of all towers, combined
-// exactly (ops/normalization/batch_statistics.h); each must apply the layer, in the same order as
-// others of the kind, and gradients are to be taken of all towers' losses at once, after
-// replicate(). Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not trained,
-// one copy for all towers, on /cpu:0.
+// If synchronised, training towers take mean and variance over the batches of all towers, combined
+// exactly (ops/normalization/batch_statistics.h). Then every tower must apply its synchronised
+// layers in the same order, and one call after replicate() must take the gradients of all towers'
+// losses. Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not trained, one
+// copy for all towers, on /cpu:0.
 Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer layer = {},
                   At at = {});
 
@@ -65,7 +66,7 @@ struct LayerNormLayer {
 };
 
 // Normalises each row of x [n,...,C] by itself (ops/normalization/layer_norm.h), alike in all
-// towers. Variables gamma and beta [C], which starts at zero.
+// towers. Variables gamma and beta [C]; beta starts at zero.
 Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer layer = {},
                   At at = {});
 
@@ -84,7 +85,7 @@ struct EmbeddingLayer {
   DType dtype = DType::kF32;  // of the result, and of the table unless it is f16 or bf16
 };
 
-// ids [...] i32 or i64 -> [...,width]: the rows of the table that they name. A run fails if one is
+// ids [...] i32 or i64 -> [...,width]: the table's rows with these numbers. A run fails if an id is
 // not in [0, rows). Variable table [rows,width], which has one layout everywhere (weight_layout.h).
 Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer layer, At at = {});
 
@@ -92,14 +93,14 @@ struct SelfAttentionLayer {
   int heads = 0;          // required; they divide the width of x
   bool bias = true;       // of both projections; biases start at zero
   bool rotary = false;    // queries and keys are turned by their times (rotary_embedding.h)
-  double base = 10000;    // of those rotations
+  double base = 10000;    // of the rotations
   Initializer init = {};  // of qkv/W; Glorot uniform by default
   Initializer out = {};   // of out/W; `init` by default
 };
 
-// x [N,time,width] -> y like x: a projection to queries, keys and values, side by side, attention
-// of each position to those up to it (causal_attention.h), and a projection of what it gives. All
-// but N must be known. Variables qkv/W [width,3 width], qkv/b, out/W [width,width] and out/b.
+// x [N,time,width] -> y like x: a projection to queries, keys and values side by side, attention of
+// each position to itself and earlier ones (causal_attention.h), and a projection of the result.
+// All but N must be known. Variables qkv/W [width,3 width], qkv/b, out/W [width,width] and out/b.
 Output causal_self_attention(Tower& tower, std::string_view name, Output x,
                              SelfAttentionLayer layer, At at = {});
 

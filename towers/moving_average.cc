@@ -90,7 +90,7 @@ std::optional<Output> row_of(const std::vector<BatchMoments>& tower) {
   return reshape(all, {1, all.shape().elements()});
 }
 
-// The moments of the towers of all processes, from those of this one's. They travel as one message.
+// Gathers the moments of the towers of all processes. A process sends its own as one message.
 std::vector<std::vector<BatchMoments>> of_all_processes(
     std::span<const std::vector<BatchMoments>> towers) {
   const BatchMoments& first = towers[0][0];
@@ -117,7 +117,7 @@ std::vector<std::vector<BatchMoments>> of_all_processes(
   return all;
 }
 
-// What a tower sends where every batch counts alike: layer by layer mean, variance and a count of
+// The row that a tower sends if all batches count alike: per layer mean, variance and a count of
 // one, as CombineGathered takes them.
 std::optional<Output> counted_row_of(std::span<const BatchMoments> tower) {
   Graph& graph = tower[0].mean.graph();
@@ -132,8 +132,8 @@ std::optional<Output> counted_row_of(std::span<const BatchMoments> tower) {
   return reshape(all, {1, all.shape().elements()});
 }
 
-// The same averages as those by of_all_processes(), by one node for each layer, however many towers
-// other processes have.
+// Moves the averages as if by of_all_processes(), but with one node for each layer, however many
+// towers other processes have.
 void move_averages_by_rows(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
                            const AverageOptions& options) {
   HostScope host(graph, towers[0][0].mean_average.device());

@@ -14,9 +14,9 @@ struct ReplicaDeviceOptions {
   DeviceSpec worker_device = "/job:worker";
 };
 
-// Variables (of every kind) go to ps_device, other nodes to worker_device. Either fills in what
-// inner scopes left open: fields that a node has win. If ps_device names a job, and the node none
-// or the same, variables take tasks 0, 1, ..., ps_tasks - 1 of it in turn. Semantics of
+// Variables (of every kind) go to ps_device, other nodes to worker_device. Both fill in only the
+// fields that inner scopes left open. If ps_device names a job, and the node names none or the
+// same, variables take its tasks 0, 1, ..., ps_tasks - 1 in turn. The semantics are those of
 // TensorFlow's replica_device_setter.
 //   auto setter = replica_device_setter({.ps_tasks = 2});
 //   DeviceScope on(graph, setter);

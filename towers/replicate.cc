@@ -70,7 +70,7 @@ struct Pair {
     require_same(main.trainables, other.trainables);
   }
 
-  // But for their order.
+  // Both have the same variables, in any order.
   void require_same(const std::vector<Variable>& main, const std::vector<Variable>& other) const {
     const auto name = [](const Variable& v) { return v.logical_name(); };
     if (std::ranges::equal(main, other, {}, name, name)) return;
@@ -94,7 +94,7 @@ void require_devices(std::span<const DeviceSpec> devices, SourceLine call) {
               "): device ", devices[t], " is named twice; each tower needs its own");
 }
 
-// Averages exist once, so tower 0's are none of those that others copy.
+// Averages exist once, so the other towers do not copy tower 0's.
 std::vector<Variable> without_averages(std::vector<Variable> variables,
                                        const std::vector<BatchMoments>& layers) {
   std::erase_if(variables, [&](const Variable& v) {
@@ -105,7 +105,7 @@ std::vector<Variable> without_averages(std::vector<Variable> variables,
   return variables;
 }
 
-// The names of replicas are not to be had for anything else: "tower1/W" is tower 1's copy of "W".
+// Names like replicas' are reserved: "tower1/W" is tower 1's copy of "W".
 void require_no_tower_names(const Tower& tower) {
   for (const Variable& v : tower.own_variables()) {
     const std::string_view name = v.name().substr(tower.variable_prefix().size());
@@ -117,15 +117,15 @@ void require_no_tower_names(const Tower& tower) {
   }
 }
 
-// Of the nodes that are no variables; null if there is none.
+// The node of this name that is no variable; null if there is none.
 Node* node_called(const Graph& graph, std::string_view name) {
   for (std::size_t id = 0; id < graph.size(); ++id)
     if (Node& node = graph.node(id); node.name() == name && !node.is_variable()) return &node;
   return nullptr;
 }
 
-// `found` has the name that is asked for, but a tower of another call has made it. Says what this
-// one's node is called, if it made one of that name.
+// `found` has the wanted name, but a tower of another call made it. The error says what the
+// record's own node is called, if it has one.
 [[noreturn]] void refuse_others(const TowerRecord& record, const Node& found) {
   std::string own;
   for (std::size_t id = 0; id < record.graph->size() && own.empty(); ++id) {
@@ -143,7 +143,7 @@ Node* node_called(const Graph& graph, std::string_view name) {
                             "', of another replicate() or predict_tower()", own));
 }
 
-// What TowerRecord::get() takes.
+// The names that TowerRecord::get() takes.
 std::vector<std::string> names_in(const TowerRecord& record) {
   std::vector<std::string> names;
   const std::string below = record.name + "/";
@@ -156,7 +156,7 @@ std::vector<std::string> names_in(const TowerRecord& record) {
   return names;
 }
 
-// "; did you mean 'x'?", or what there is.
+// "; did you mean 'x'?", or a list of the names.
 std::string other_names(const TowerRecord& record, std::string_view wanted) {
   const std::vector<std::string> names = names_in(record);
   const std::string hint = did_you_mean(wanted, names);
@@ -165,7 +165,7 @@ std::string other_names(const TowerRecord& record, std::string_view wanted) {
   return cat("; ask for one that it has, such as ", join(nearest_several(wanted, names, 5)));
 }
 
-// Collection of the variables that prediction towers made, as there was nothing that trains.
+// The collection of variables that prediction towers made on a graph that trains nothing.
 constexpr std::string_view kInferenceVariables = "inference_variables";
 
 bool trains(Graph& graph) {
@@ -205,7 +205,7 @@ std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> 
                  .device = devices[t],
                  .setter = setter.get(),
                  .own_variables = replicated && t > 0,
-                 // What tower 0 lacks is made here, and then refused with its line.
+                 // A variable that tower 0 lacks is made here; the error then names its line.
                  .reuse = !replicated && t > 0 ? Reuse::kCreateOrGet : Reuse::kInherit,
                  .collectives = &collectives},
                 at);
@@ -250,7 +250,8 @@ Output TowerRecord::get(std::string_view tensor) const {
   for (const Output& input : inputs)
     if (output == 0 && input.node().logical_name() == node_name) return input;
   const Node* node = node_called(*graph, cat(name, "/", node_name));
-  // What is made outside of tower functions, as gradients and updates, may be this tower's.
+  // Nodes that are made outside of tower functions (call 0), such as gradients, may be this
+  // tower's.
   const bool others = node && node->origin().call != 0 && node->origin().call != call;
   if (node && !others && output < node->outputs()) return node->output(output);
   for (const NamedOutput& named : outputs)

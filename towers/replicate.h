@@ -18,13 +18,13 @@ enum class VariablePolicy {
   kReplicated,   // a copy per tower, on its device
 };
 
-// By what the moving averages of batch norm are moved in a step (moving_average.h).
+// Whose moments move the averages of batch norm in a step (moving_average.h).
 enum class MovingAverages {
-  kOfAllTowers,  // by all towers' moments together: nodes of kUpdateOps
-  kOfEachTower,  // by each tower's moments, in steps of its own: nodes of TowerRecord::updates
+  kOfAllTowers,  // all towers' moments together, in nodes of kUpdateOps
+  kOfEachTower,  // each tower's moments in its own steps, in nodes of TowerRecord::updates
 };
 
-// What a tower function left behind.
+// The parts of the graph that a tower function made.
 struct TowerRecord {
   int index = 0;
   std::string name;  // "tower1"
@@ -33,43 +33,46 @@ struct TowerRecord {
   Output loss;                 // empty if none was named
   std::vector<NamedOutput> metrics, outputs;
   std::vector<Variable> variables;    // made or used, corresponding from tower to tower
-  std::vector<Variable> trainables;   // those of them that are trained
+  std::vector<Variable> trainables;   // the trained ones among them
   std::vector<BatchMoments> moments;  // of its batch norms, in order of creation
-  // What it gave to nodes over all towers (LayerLinks::join). Not empty: gradients are to be taken
-  // of all towers' losses at once.
+  // The tensors that it gave to nodes over all towers (LayerLinks::join). If there are any, one
+  // call must take the gradients of all towers' losses.
   std::vector<Output> contributions;
-  // Nodes of kUpdateOps that were made in the tower, and those of MovingAverages::kOfEachTower.
+  // Nodes of kUpdateOps that were made in the tower, and with MovingAverages::kOfEachTower the
+  // nodes that move averages.
   std::vector<Node*> updates;
   Graph* graph = nullptr;
-  int call = 0;  // NodeOrigin::call of what was made in it
+  int call = 0;  // NodeOrigin::call of the tower's nodes
 
-  // The tensor called `name` in this tower; "name:1" is the second output of a node. The tower's
-  // placeholder of this name wins over other nodes below <tower>/, these over Tower::output() and
-  // the tower's variable of this logical name (its value). Throws NotFound with the nearest name.
+  // The tensor called `tensor` in this tower; "name:1" is the second output of node "name". The
+  // tower's placeholder of this name wins over other nodes below <tower>/. These win over
+  // Tower::output(), and this over the value of the tower's variable of this logical name. Throws
+  // NotFound with the nearest name.
   //
   // Towers of several calls of replicate() or predict_tower() on one graph may share their names.
-  // Then nodes of the later ones have suffixes: y, y_1. Each record finds its own; for one of
-  // another call it throws InvalidArgument "Name conflict!", with both lines.
+  // Then nodes of later towers have suffixes: y, y_1. Each record finds its own nodes; for a node
+  // of another call it throws InvalidArgument "Name conflict!", with both lines.
   Output get(std::string_view tensor) const;
 };
 
 // Makes the setter that places the nodes of the tower that computes on `worker`.
 using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSpec& worker)>;
 
-// Calls `build` once per device. Tower t computes on devices[t]; its nodes are named tower<t>/...;
-// its random numbers are its own, a function of logical names and t.
+// Calls `build` once per device. Tower t computes on devices[t] and its nodes are named
+// tower<t>/.... Its random numbers depend on logical names and t.
 //
-// Variables: tower 0 makes them, without prefix. With one copy, the other towers get them from
-// there. Replicated, tower t > 0 has local ones named tower<t>/..., which start as copies of tower
-// 0's. Moving averages of batch norm exist once, on the host, for every policy (moving_average.h).
+// Tower 0 makes the variables, without prefix. If there is one copy, the other towers use it. If
+// they are replicated, tower t > 0 has local ones named tower<t>/..., which start as copies of
+// tower 0's. Moving averages of batch norm exist once, on the host, for every policy
+// (moving_average.h).
 //
-// Gradients may be taken inside `build`, but for models with layers that are synchronised over the
-// towers: theirs exist when replicate() has returned.
+// Gradients may be taken inside `build`, except in models with layers that are synchronised over
+// the towers: their gradients exist only after replicate() has returned.
 //
 // Throws InvalidArgument, naming the variable and both lines, if towers disagree: a variable is
-// missing in one, or they come in another order, or differ in shape, dtype or being trained; if a
-// variable's own name begins like a replica's, "tower<t>/"; and if there are no devices, or one
-// twice.
+// missing in one, or variables come in another order, or differ in shape, dtype or being trained.
+// Throws it, too, if a variable's own name begins like a replica's, "tower<t>/", and if there are
+// no devices, or one twice.
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    At at = {});
@@ -77,15 +80,14 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    MovingAverages averages, At at = {});
 
-// One copy of the variables, placed by setters of the caller's. Each tower has its own setter, and
-// that of tower 0 sees the variables. kSpread is this with LeastLoadedDeviceSetter; parameter
-// servers are
+// The caller's setters place one copy of the variables. Each tower has its own setter; tower 0's
+// places the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are
 //   [](const DeviceSpec& worker) {
 //     return std::make_unique<ReplicaDeviceSetter>(
 //         ReplicaDeviceOptions{.ps_tasks = 1, .ps_device = "/cpu:0", .worker_device = worker});
 //   }
-// Largest-first placement is no policy, as it needs a graph built before: see
-// largest_first_device_setter.h.
+// Largest-first placement (largest_first_device_setter.h) is no policy, as it needs an earlier
+// graph.
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    const SetterFactory& setter,
                                    const std::function<void(Tower&)>& build, At at = {});
@@ -95,14 +97,14 @@ struct PredictOptions {
   int index = 0;           // names the tower: tower-pred-<index>
 };
 
-// Builds a tower that does not train: no dropout, and batch norm by the moving averages.
+// Builds a tower that does not train: dropout is off, and batch norm uses the moving averages.
 //
-// On a graph that has trainable variables it takes those that are there, tower 0's. It makes none
-// that are trained. Throws NotFound for one that variable() does not find, and InvalidArgument for
-// a trainable one that was made all the same, both with its name and line.
+// On a graph that has trainable variables the tower uses them, tower 0's, and makes none that are
+// trained. Throws NotFound for a variable that variable() does not find, and InvalidArgument for a
+// trainable one that `build` made all the same. Both errors have the variable's name and line.
 //
-// On a graph that trains nothing, as built for inference alone, it makes the model's variables
-// itself, or takes those of an earlier such tower; restore_checkpoint() gives them their values.
+// On a graph that trains nothing, built for inference alone, the tower makes the model's variables,
+// or uses those of an earlier such tower; restore_checkpoint() gives them their values.
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at = {});
 

@@ -25,15 +25,15 @@ void require_scalar(std::string_view what, Output value, SourceLine site) {
           value.node().describe(), ", must be a floating-point scalar, not ", value.type());
 }
 
-// What is read between steps has a type of hosts.
+// Hosts read losses and metrics between steps, in types that they have.
 Output in_32_bits(Output value, SourceLine site) {
   return is_half(value.dtype()) ? cast(value, DType::kF32, At(site)) : value;
 }
 
 }  // namespace
 
-// Makes new variables local copies of tower 0's. Those that tower 0 lacks, or has otherwise, become
-// plain ones: replicate() then names both.
+// Makes new variables local copies of tower 0's. A variable that tower 0 lacks, or that differs
+// from tower 0's, becomes a plain one: replicate() then names both.
 class Tower::CopiesOfMain final : public VariableGetter {
  public:
   explicit CopiesOfMain(const Tower& tower) : tower_(tower) {}
@@ -50,7 +50,7 @@ class Tower::CopiesOfMain final : public VariableGetter {
   const Tower& tower_;
 };
 
-// In the order in which they are entered.
+// Members are in the order in which the scopes are entered.
 struct Tower::Scopes {
   std::optional<DeviceScope> device;
   std::optional<VariableScope> variables;
@@ -89,7 +89,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
     scopes_->device.emplace(graph, *options_.setter, site);
   else if (!options_.device.empty())
     scopes_->device.emplace(graph, options_.device, site);
-  // Re-entered by each tower, so that scopes with default names are the same in all.
+  // Each tower re-enters this scope, so that scopes with default names are the same in all.
   scopes_->variables.emplace(graph, options_.own_variables ? options_.name : std::string(),
                              options_.reuse, site);
   if (options_.own_variables) {

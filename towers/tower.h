@@ -21,26 +21,25 @@ struct NamedOutput {
 struct TowerOptions {
   std::string name;  // of its name scope, e.g. "tower1"; "" opens none
   int index = 0;     // over all processes
-  int here = 0;      // over those of this process
-  int total = 1;     // of all processes
+  int here = 0;      // among the towers of this process
+  int total = 1;     // towers of all processes
   bool training = true;
-  DeviceSpec device;               // where it computes
+  DeviceSpec device;               // where the tower computes
   DeviceSetter* setter = nullptr;  // places its nodes instead of `device`; borrowed
   bool own_variables = false;      // its variables are local copies of tower 0's, named <name>/...
   Reuse reuse = Reuse::kInherit;
-  TowerCollectives* collectives = nullptr;  // what it builds with others; borrowed
+  TowerCollectives* collectives = nullptr;  // nodes that it builds with other towers; borrowed
 };
 
-// What a tower function is given: scopes are in force, layers (layers.h) take it first, and it
-// collects what the function has to say. Lives while the function runs. Building through it adds
-// nodes to the graph; towers do not nest.
+// The argument of a tower function. While it lives, its scopes are in force, and it collects the
+// function's loss, metrics and outputs. Layers (layers.h) take it first and add their nodes to its
+// graph. Towers do not nest.
 //
-// Summaries (kSummaries) are collected in the main tower alone, and kUpdateOps in training towers
-// alone: what others add to these collections is gone when they end.
+// Only the main tower collects summaries (kSummaries), and only training towers collect kUpdateOps:
+// nodes that other towers add to these collections leave them when the tower ends.
 class Tower : public TowerNodes {
  public:
-  // A tower of its own, for a model that is built once: moves averages at once, opens no device
-  // scope.
+  // A tower for a model that is built once. It moves averages at once and opens no device scope.
   explicit Tower(Graph& graph, std::string_view name = {}, bool training = true, At at = {});
   // Throws InvalidArgument inside another tower or a variable scope.
   Tower(Graph& graph, TowerOptions options, At at = {});
@@ -48,20 +47,20 @@ class Tower : public TowerNodes {
 
   int index() const { return options_.index; }
   int total() const { return options_.total; }
-  // Its number among the towers of this process, of which the first makes the variables.
+  // Its number among the towers of this process; number 0 makes the variables.
   int here() const { return options_.here; }
-  // The first training tower: what is to happen once per step is built here.
+  // The first training tower, which builds the nodes that run once per step.
   bool is_main() const { return options_.training && options_.index == 0; }
   bool is_training() const { return options_.training; }
   const std::string& name() const { return options_.name; }
-  // NodeOrigin::call of what is made in it, if it has a name.
+  // NodeOrigin::call of the nodes that are made in it, if it has a name.
   int call() const { return call_; }
   const DeviceSpec& device() const { return options_.device; }
-  // What its variables' names have before their logical names: "tower1/" or "".
+  // The prefix of its variables' names before their logical names: "tower1/" or "".
   const std::string& variable_prefix() const { return variable_prefix_; }
 
-  // What training minimises: a scalar of a floating-point type, once. Of 16 bits, it and metrics
-  // become f32.
+  // Names the scalar that training minimises, once; it is of a floating-point type. Losses and
+  // metrics of 16 bits become f32.
   void loss(Output value, At at = {});
   // A scalar to report, e.g. accuracy; the mean over towers is shown. Names differ within a tower.
   void metric(std::string_view name, Output value, At at = {});
@@ -72,7 +71,7 @@ class Tower : public TowerNodes {
   const std::vector<NamedOutput>& metrics() const { return metrics_; }
   const std::vector<NamedOutput>& outputs() const { return outputs_; }
 
-  // For layers, and for whoever builds all towers.
+  // For layers and for replicate().
   LayerLinks& links() { return links_; }
   const LayerLinks& links() const { return links_; }
 

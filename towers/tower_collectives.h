@@ -8,22 +8,22 @@
 
 namespace belfry {
 
-// Tower 0 makes a node of its inputs; each other tower, at the same place of its function, adds its
-// own. Towers must come to the same nodes in the same order: in a static graph that is seen while
-// it is built, so nothing can hang later.
+// Tower 0 makes a node of its inputs; each other tower adds its own inputs at the same place of its
+// function. Towers must come to the same nodes in the same order. This is checked while the graph
+// is built, so no run can hang.
 class TowerCollectives {
  public:
   explicit TowerCollectives(Graph& graph) : graph_(graph), first_node_(graph.size()) {}
 
-  // Tower `tower` comes to its next node, which `what` names. The inputs of a node are those of
-  // tower 0, then of tower 1, and so on. Throws InvalidArgument naming both lines unless tower 0
-  // has the same op and name there.
+  // Tower `tower` comes to its next node, which `what` names. A node has the inputs of tower 0
+  // first, then those of tower 1, and so on. Throws InvalidArgument naming both lines unless tower
+  // 0 has the same op and name there.
   Node& join(int tower, const Op& op, std::span<const Output> inputs, std::string_view what, At at,
              NodeOptions options);
-  // Throws InvalidArgument naming the line of a node that the tower, replicated at `call`, did not
-  // come to.
+  // Throws InvalidArgument if the tower, replicated at `call`, did not come to some node; names its
+  // line.
   void end_tower(int tower, SourceLine call);
-  // After the last tower.
+  // Call it after the last tower.
   void close() { graph_.close(first_node_); }
 
  private:

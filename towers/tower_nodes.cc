@@ -16,7 +16,7 @@ Node* variable_behind(Output input) {
   return node->is_variable() ? node : nullptr;
 }
 
-// Where a variable stands in the order of tower 0.
+// The variable's place in the order of tower 0.
 int place_in_tower_0(const Node* variable) {
   const Node* main = variable->variable().copy_of;
   return main ? main->id() : variable->id();

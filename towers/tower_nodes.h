@@ -1,4 +1,4 @@
-// What a tower has added to the graph so far, and the variables that it uses.
+// The nodes that a tower has added to its graph so far, and the variables that it uses.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -10,22 +10,23 @@ namespace belfry {
 
 class TowerNodes {
  public:
-  // Of all nodes that are made from now on.
+  // The tower gets all nodes that are made from now on.
   explicit TowerNodes(Graph& graph) : graph_(graph), first_node_(graph.size()) {}
 
   Graph& graph() const { return graph_; }
   // Placeholders made in this tower, in order of creation.
   std::vector<Output> inputs() const;
-  // Variables that the tower has made or used so far, in order of their creation in tower 0 and so
-  // corresponding from tower to tower. With a prefix, those below that variable scope, e.g. "disc".
+  // Variables that the tower has made or used so far, in order of their creation in tower 0, so
+  // that they correspond from tower to tower. `prefix` selects those below one variable scope, e.g.
+  // "disc".
   std::vector<Variable> variables(std::string_view prefix = {}) const;
-  // Those of them that are trained.
+  // The trained ones among variables().
   std::vector<Variable> trainables(std::string_view prefix = {}) const;
   // Nodes made in this tower so far that are in a collection, in its order.
   std::vector<Node*> nodes(std::string_view collection) const;
   // Variables that the tower has made so far.
   std::vector<Variable> own_variables() const;
-  // It is used, though by no node of the tower.
+  // Adds a variable that the tower uses, though none of its nodes does.
   void add_used(Variable variable) { used_.push_back(variable); }
 
  private:

@@ -1,4 +1,4 @@
-// Getters that a VariableScope takes: they change what variables a model asks for.
+// Getters for a VariableScope. They change a model's requests for variables.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,14 +7,15 @@
 
 namespace belfry {
 
-// A getter that gives trainable variables a caching device. Small ones get one device, larger ones
-// the first of `devices` with the fewest elements cached by this getter, which lives as long as it.
+// Gives trainable variables a caching device. Small ones get one device, larger ones the first of
+// `devices` where this getter has cached the fewest elements in its life.
 //   OverrideCachingDevice cache(devices, "/cpu:0", 1024 * 64);
 //   VariableScope scope(graph, cache);
 //
 // As in tensorpack, a variable that is not trained keeps the caching device that it asks for and
-// becomes local (OverrideToLocalVariable). It is not in checkpoints. tf_cnn_benchmarks caches these
-// too. Upstream does the same where the shape is not known; here shapes of variables always are.
+// becomes local (OverrideToLocalVariable), so checkpoints leave it out. tf_cnn_benchmarks caches
+// such variables too. Tensorpack does the same if the shape is not known; here shapes of variables
+// are always known.
 class OverrideCachingDevice final : public VariableGetter {
  public:
   // Variables of fewer than `small_variable_size` elements (not bytes) are small. Throws
@@ -34,12 +35,12 @@ class OverrideCachingDevice final : public VariableGetter {
   std::vector<std::int64_t> loads_;
 };
 
-// Takes kGlobalVariables out of the collections of a variable and puts kLocalVariables in; others
+// Replaces kGlobalVariables by kLocalVariables in the collections of a variable; others
 // (kTrainableVariables, ...) stay. No collections mean {kGlobalVariables}. Throws InvalidArgument
 // naming the variable if collections are given without kGlobalVariables.
 void replace_global_by_local(VariableRequest& request);
 
-// While in force, variables are made local. Semantics of tensorpack's function of this name.
+// Makes variables local while it is in force, as tensorpack's function of this name does.
 //   auto local = override_to_local_variable();
 //   VariableScope scope(graph, local);
 class OverrideToLocalVariable final : public VariableGetter {

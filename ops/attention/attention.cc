@@ -5,8 +5,8 @@
 namespace belfry::kernels {
 namespace {
 
-// What is known of the queries of a block after some keys: the largest score, the sum of e^(score -
-// largest) as one part per lane, and the sum of values with these weights.
+// The state of a block's queries after some keys: the largest score, the sum of e^(score - largest)
+// as one part per lane, and the sum of values with these weights.
 template <class T>
 struct QueryBlock {
   T *largest, *sums, *y;
@@ -26,7 +26,7 @@ struct AttentionScratch {
     bytes = carver.bytes();
   }
 
-  T *keys, *values;  // blocks; those of keys are transposed
+  T *keys, *values;  // blocks; blocks of keys are transposed
   T *rows, *scores;
   QueryBlock<T> queries;
   std::int64_t bytes;
@@ -62,7 +62,8 @@ BELFRY_HD T sum_of_lanes(const T* from) {
   return lanes[0];
 }
 
-// Scores become weights e^(score - shift); `sums` and y, of other keys, are multiplied by `factor`.
+// Turns scores into weights e^(score - shift); multiplies `sums` and y, of earlier keys, by
+// `factor`.
 template <class T>
 BELFRY_HD void weigh_row(T shift, T factor, std::int64_t columns, T* scores, T* sums, T* y) {
   constexpr std::int64_t kLanes = BlockLanes<T>::kCount;
@@ -76,8 +77,8 @@ BELFRY_HD void weigh_row(T shift, T factor, std::int64_t columns, T* scores, T* 
   for (std::int64_t c = 0; c < columns; ++c) y[c] *= factor;
 }
 
-// A step of the online softmax. Where all scores so far are -inf, so is the largest: then they are
-// not shifted, as a difference would be NaN for keys to come.
+// A step of the online softmax. If all scores so far are -inf, so is the largest. Then scores are
+// not shifted, as the difference would be NaN for later keys.
 template <class T>
 BELFRY_KERNEL void weigh_scores(const QueryBlock<T>& queries, std::int64_t rows, bool diagonal,
                                 std::int64_t columns, T* scores) {
@@ -115,7 +116,7 @@ BELFRY_KERNEL void divide_by_sums(const QueryBlock<T>& queries, std::int64_t row
   }
 }
 
-// The queries of block i, over the keys of blocks up to i.
+// Computes the queries of block i over the keys of blocks up to i.
 template <class T>
 void attend(const HeadBlocks<T>& head, const AttentionScratch<T>& scratch, std::int64_t i) {
   const std::int64_t rows = head.rows(i);

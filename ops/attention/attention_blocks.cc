@@ -1,6 +1,6 @@
 #include "belfry/ops/attention/attention_blocks_impl.h"
 
-// Before a loop of few passes that becomes none: the vectors of an array are then registers.
+// Unrolls the short loop behind it, so that the vectors of an array become registers.
 #if defined(__GNUC__) && !defined(__clang__)
 #define BELFRY_UNROLL _Pragma("GCC unroll 4")
 #else
@@ -40,7 +40,7 @@ struct RegisterVector {
   static constexpr std::int64_t kLanes = kBytes / static_cast<std::int64_t>(sizeof(T));
 };
 
-// So many vectors of each row of a group.
+// kVectors vectors of each row of a group.
 template <class V, std::int64_t kVectors>
 using GroupSums = typename V::Type[kGroupRows][kVectors];
 
@@ -106,7 +106,7 @@ BELFRY_HD void multiply_group(const BlockProduct<T>& p, std::int64_t row, std::i
   store_group<V, kVectors>(sums, p.c_row, c);
 }
 
-// All groups, a strip of B at a time, which stays in the first cache.
+// Multiplies all groups by a strip of B at a time, which stays in the first cache.
 template <std::int64_t kBytes, class Product, class T>
 BELFRY_HD void multiply_strips(const BlockProduct<T>& p) {
   using V = RegisterVector<T, kBytes>;
@@ -138,7 +138,7 @@ void multiply_by_16_bytes(const BlockProduct<T>& p) {
   multiply_strips<16, Product>(p);
 }
 
-// As vectors differ, target_clones cannot make these.
+// target_clones cannot make these, as their vectors differ.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 template <class Product, class T>
 [[gnu::target("arch=x86-64-v3")]] void multiply_by_32_bytes(const BlockProduct<T>& p) {

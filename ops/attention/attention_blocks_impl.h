@@ -1,4 +1,4 @@
-// Small dense blocks, which attention is made of: their products, and how a head is cut into them.
+// Small dense blocks of attention: their products, and how a head is cut into blocks.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -14,7 +14,7 @@ struct BlockLanes {
   static constexpr std::int64_t kCount = 64 / sizeof(T);
 };
 
-// Queries, and keys, of a block.
+// Queries of a block, or keys.
 inline constexpr std::int64_t kAttentionBlock = 64;
 
 // A head in blocks of padded rows.
@@ -28,7 +28,7 @@ struct HeadBlocks {
 
   std::int64_t block() const { return kAttentionBlock * columns; }
   std::int64_t all() const { return count * block(); }
-  // Of block i.
+  // Rows of block i.
   std::int64_t rows(std::int64_t i) const {
     const std::int64_t left = shape.time - i * kAttentionBlock;
     return left < kAttentionBlock ? left : kAttentionBlock;
@@ -56,7 +56,7 @@ class Carver {
   std::int64_t bytes_ = 0;
 };
 
-// Block i of the head at `at` of a tensor, with zeros for what lies behind its end.
+// Loads block i of the head at `at` of a tensor, with zeros behind the head's end.
 template <class T>
 void load_block(const HeadBlocks<T>& head, const StoredElements<T>& stored, const void* x,
                 std::int64_t at, std::int64_t i, T* to) {
@@ -76,8 +76,8 @@ void store_block(const HeadBlocks<T>& head, const StoredElements<T>& stored, con
                  at + (i * kAttentionBlock + r) * head.shape.width());
 }
 
-// Loops over blocks, in attention_blocks.cc. `diagonal`: keys are of the same times as queries, and
-// those behind a query do not count.
+// Loops over blocks, in attention_blocks.cc. `diagonal`: keys have the times of the queries, and
+// keys behind a query do not count.
 
 template <class T>
 void scale_block(const HeadBlocks<T>& head, T factor, T* x);

@@ -19,7 +19,7 @@ struct AttentionGradScratch {
   T *q, *dy, *dq;          // all blocks; q is scaled
   T *log_sums, *products;  // of each query; products: of y and dy
   T *k, *keys, *values;    // one block; `keys` and `values` are transposed
-  T *dk, *dv;              // its gradients
+  T *dk, *dv;              // the block's gradients
   T *weights, *grads;      // of each query and key; grads: of the scores
   std::int64_t bytes;
 };
@@ -38,7 +38,7 @@ BELFRY_KERNEL void dot_rows(const T* a, const T* b, std::int64_t rows, std::int6
   }
 }
 
-// From scores and gradients of weights: weights and gradients of scores.
+// Turns scores and gradients of weights into weights and gradients of scores.
 template <class T>
 BELFRY_KERNEL void weigh_grads(const T* log_sums, const T* products, std::int64_t rows, T* scores,
                                T* grads) {
@@ -83,7 +83,7 @@ void load_keys(const HeadBlocks<T>& head, const StoredElements<T>& stored,
     std::memset(sum, 0, static_cast<std::size_t>(head.block()) * sizeof(T));
 }
 
-// What queries of block i, and the keys in scratch, add to the gradients.
+// Adds to the gradients what the queries of block i contribute with the keys in scratch.
 template <class T>
 void add_gradients(const HeadBlocks<T>& head, const AttentionGradScratch<T>& scratch,
                    std::int64_t i, bool diagonal) {

@@ -14,7 +14,7 @@ struct AttentionShape {
   double scale;  // of the products of queries and keys
 
   std::int64_t width() const { return heads * head_dim; }
-  // Of element 0 of a head at time 0.
+  // The offset of element 0 of a head at time 0.
   std::int64_t offset(std::int64_t sample, std::int64_t head) const {
     return sample * time * width() + head * head_dim;
   }
@@ -26,8 +26,8 @@ std::int64_t attention_workspace(const AttentionShape& shape);
 template <class T>
 std::int64_t attention_grad_workspace(const AttentionShape& shape);
 
-// The head at `at` (AttentionShape::offset) of y; log_sums [time] are the logarithms of the sums of
-// e^score over the keys of each query.
+// Computes the head at `at` (AttentionShape::offset) of y. log_sums [time] get, for each query, the
+// logarithm of the sum of e^score over its keys.
 struct AttentionTensors {
   const void *q, *k, *v;
   void* y;
@@ -37,7 +37,7 @@ void attention_head(const AttentionShape& shape, const StoredElements<T>& stored
                     const AttentionTensors& tensors, std::int64_t at, T* log_sums,
                     std::byte* workspace);
 
-// The head at `at` of dq, dk and dv, from what attention_head() gave.
+// Computes the head at `at` of dq, dk and dv from the results of attention_head().
 struct AttentionGradTensors {
   const void *dy, *q, *k, *v, *y;
   void *dq, *dk, *dv;

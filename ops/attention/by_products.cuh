@@ -34,7 +34,7 @@ struct Product {
                std::byte* workspace) const {
     queue.matmul({.matmul = matmul,
                   .algorithm = algorithm,
-                  .a = b,  // as in matmul.cu: the transpose of c is asked for
+                  .a = b,  // as in matmul.cu, the library computes the transpose of c
                   .b = a,
                   .c = c,
                   .workspace = workspace});
@@ -55,7 +55,7 @@ class Layout {
   std::int64_t bytes_ = 0;
 };
 
-// What both passes know. T is the type of the tensors.
+// Shared by both passes. T is the type of the tensors.
 template <class T>
 class ByProducts {
  public:
@@ -85,20 +85,20 @@ class ByProducts {
     matmul.transpose_b = transpose_a;
     return chosen(matmul);
   }
-  // The product is of f32, and perhaps added to what is there.
+  // The product in f32, which `added` adds to the present values.
   Product in_f32(Product of, bool added = false) {
     of.matmul.wide = is_half(of.matmul.dtype);
     of.matmul.added = added;
     return chosen(of.matmul);
   }
-  Product times_transposed(const QueryBlock& of) {  // queries with keys, say
+  Product times_transposed(const QueryBlock& of) {  // e.g. queries with keys
     return in_f32(product(rows_of(of.rows), false, rows_of(of.keys), true, scores_of(of)));
   }
-  Product times(const QueryBlock& of) {  // weights with values, say
+  Product times(const QueryBlock& of) {  // e.g. weights with values
     return product(scores_of(of), false, rows_of(of.keys), false, rows_of(of.rows));
   }
-  // Parts of the workspace: for all heads apart; for scores of f32, and what becomes of them in the
-  // type of the tensors, in the same place if that is f32; for the library, at last.
+  // Parts of the workspace: tensors with heads apart; f32 scores, and their results in T, in the
+  // same place if T is f32; last, the library's workspace.
   template <class Element>
   std::int64_t add_heads() {
     return layout_.add(heads_.elements() * static_cast<std::int64_t>(sizeof(Element)));
@@ -116,13 +116,13 @@ class ByProducts {
     library_ = layout_.add(library_bytes_);
     plan.workspace(layout_.bytes());
   }
-  // Of what all heads apart have before a block of queries.
+  // Elements of a head, in tensors with heads apart, before a block of queries.
   std::int64_t before(const QueryBlock& of) const { return of.first * heads_.columns; }
 
   HeadSizes heads_;
   std::vector<QueryBlock> blocks_;
   Layout layout_;
-  std::int64_t library_ = 0;  // where the workspace of the library is
+  std::int64_t library_ = 0;  // the offset of the library's workspace
 
  private:
   Product chosen(const MatMul& matmul) {
@@ -131,7 +131,7 @@ class ByProducts {
     return {matmul, algorithm};
   }
 
-  Algorithms& algorithms_;  // while the kernel is prepared
+  Algorithms& algorithms_;  // used only while the kernel is prepared
   MatMul matmul_;
   std::int64_t library_bytes_ = 0;
 };
@@ -183,7 +183,7 @@ class AttentionGrad final : public ByProducts<T> {
  public:
   AttentionGrad(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads)
       : Base(plan, algorithms, heads) {
-    std::ranges::reverse(blocks_);  // the first writes all rows of dk and dv, the others add
+    std::ranges::reverse(blocks_);  // the first block writes all rows of dk and dv, others add
     for (const QueryBlock& of : blocks_) {
       const RowMajor scores = Base::scores_of(of), keys = this->rows_of(of.keys);
       const Product sums = this->in_f32(

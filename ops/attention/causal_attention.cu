@@ -1,8 +1,8 @@
 // Causal attention. Products of matrices compute tf32 and 16 bits (by_products.cuh), or cuDNN
-// computes 16 bits, if it is faster. Of f32 and f64 a block takes a tile of queries, or of keys,
-// and goes through tiles of the other. Scores are added up in shared memory, sums over tiles in the
-// outputs. What is summed by a thread is summed in the order of times, so that results do not
-// depend on the GPU.
+// computes 16 bits, if it is faster. For f32 and f64 a block takes a tile of queries and goes
+// through tiles of keys, or the other way round. Scores are added up in shared memory, sums over
+// tiles in the outputs. A thread sums in the order of times, so that results do not depend on the
+// GPU.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/kernels/math.h"
@@ -13,7 +13,7 @@ namespace belfry::cuda {
 namespace {
 
 constexpr int kTileQueries = 16, kTileKeys = 32;
-constexpr int kTileColumns = 32;  // of a head, which are multiplied at once
+constexpr int kTileColumns = 32;  // columns of a head that are multiplied at once
 constexpr int kAttentionThreads = 128;
 
 // The heads of tensors [batch, time, heads * head_dim].
@@ -32,7 +32,7 @@ struct Heads {
     return {.blocks = batch * heads * tiles(size), .threads = kAttentionThreads};
   }
   BELFRY_HD std::int64_t step() const { return heads * columns; }
-  // Of the element 0 of a head at time 0; heads are numbered through the batch.
+  // The offset of element 0 of a head at time 0; heads are numbered through the batch.
   BELFRY_HD std::int64_t offset(std::int64_t head) const {
     return head / heads * time * step() + head % heads * columns;
   }
@@ -41,7 +41,8 @@ struct Heads {
   T scale;
 };
 
-// A tile of queries of a head beside one of keys. The head is the first of its tensors here.
+// A tile of queries of a head beside a tile of its keys. Pointers that are passed with it point to
+// the head.
 struct AttentionTile {
   std::int64_t queries, keys;  // their first times
 
@@ -55,7 +56,7 @@ struct TileShared {
   T largest[kTileQueries], sums[kTileQueries], factors[kTileQueries];
 };
 
-// f(query, key) for all pairs of a tile.
+// Calls f(query, key) for all pairs of a tile.
 template <class F>
 BELFRY_HD void each_pair(const Block& block, const F& f) {
   block.each([&](int thread) {
@@ -64,7 +65,7 @@ BELFRY_HD void each_pair(const Block& block, const F& f) {
   });
 }
 
-// f(row, column) for `rows` rows of a head.
+// Calls f(row, column) for `rows` rows of a head.
 template <class F>
 BELFRY_HD void each_element(const Block& block, int rows, std::int64_t columns, const F& f) {
   block.each([&](int thread) {
@@ -73,7 +74,7 @@ BELFRY_HD void each_element(const Block& block, int rows, std::int64_t columns, 
   });
 }
 
-// Columns [column, column + kTileColumns) of rows from `first` on, zeros behind the end.
+// Loads columns [column, column + kTileColumns) of rows from `first` on; zeros behind the end.
 template <class T, int kRows>
 BELFRY_HD void load_tile(const Block& block, const Heads<T>& heads, const T* x, std::int64_t first,
                          std::int64_t column, T (&to)[kRows][kTileColumns + 1]) {
@@ -103,8 +104,8 @@ BELFRY_HD void multiply_tile(const Block& block, const Heads<T>& heads, const At
   }
 }
 
-// A step of the online softmax for one query: scores become weights e^(score - largest). Where all
-// scores so far are -inf they are not shifted, as a difference would be NaN.
+// A step of the online softmax for one query: scores become weights e^(score - largest). If all
+// scores so far are -inf they are not shifted, as the difference would be NaN.
 template <class T>
 BELFRY_HD void weigh_query(const AttentionTile& tile, int q, T scale, TileShared<T>& shared) {
   T* const scores = shared.weights[q];
@@ -124,7 +125,7 @@ BELFRY_HD void weigh_query(const AttentionTile& tile, int q, T scale, TileShared
   shared.largest[q] = largest;
 }
 
-// y and the logarithms of sums, for a tile of queries.
+// Computes y and the logarithms of sums for a tile of queries.
 template <class T>
 struct AttentionQueries {
   using Shared = TileShared<T>;
@@ -177,7 +178,7 @@ struct AttentionQueries {
   }
 };
 
-// The products of rows of y and dy, a thread each.
+// Computes the products of rows of y and dy, one per thread.
 template <class T>
 struct AttentionProducts {
   using Shared = Nothing;
@@ -198,14 +199,14 @@ struct AttentionProducts {
   }
 };
 
-// What both kernels of gradients read.
+// The inputs of both kernels of gradients.
 template <class T>
 struct AttentionGradInputs {
   Heads<T> heads;
   std::int64_t tiles;  // of a head
   const T *dy, *q, *k, *v, *log_sums, *products;
 
-  // Weights, and gradients of scores before the scale, of a tile.
+  // Computes a tile's weights, and the gradients of its scores before the scale.
   BELFRY_HD void weigh(const Block& block, const AttentionTile& tile, std::int64_t head,
                        TileShared<T>& shared) const {
     const std::int64_t at = heads.offset(head);
@@ -221,7 +222,7 @@ struct AttentionGradInputs {
   }
 };
 
-// dq of a tile of queries.
+// Computes dq of a tile of queries.
 template <class T>
 struct AttentionGradQueries {
   using Shared = TileShared<T>;
@@ -247,14 +248,14 @@ struct AttentionGradQueries {
   }
 };
 
-// dk and dv of a tile of keys.
+// Computes dk and dv of a tile of keys.
 template <class T>
 struct AttentionGradKeys {
   using Shared = TileShared<T>;
   AttentionGradInputs<T> in;
   T *dk, *dv;
 
-  // Of one element, over the queries of a tile.
+  // Adds the queries of a tile to one element of dk and dv.
   BELFRY_HD void add(const AttentionTile& tile, const Shared& shared, std::int64_t at, int key,
                      std::int64_t c) const {
     const std::int64_t step = in.heads.step(), to = at + (tile.keys + key) * step + c;
@@ -299,8 +300,8 @@ bool rounds(const KernelPlan& plan) {
   return is_half(plan.dtype()) || (plan.dtype() == DType::kF32 && plan.node().origin().tf32);
 }
 
-// Ours and cuDNN write the same logarithms of sums. So one may compute the gradient of the other's
-// forward pass.
+// Our kernels and cuDNN write the same logarithms of sums, so either may compute the gradient of
+// the other's forward pass.
 template <template <class> class ByProducts>
 QueueRun by_products_or_cudnn(KernelPlan& plan, Algorithms& algorithms,
                               const by_products::HeadSizes& heads, bool gradient) {

@@ -1,4 +1,4 @@
-// CausalAttention: each position of a sequence gathers values of those up to it (Vaswani et al.
+// CausalAttention: each position of a sequence gathers values of positions up to it (Vaswani et al.
 // 2017). There is no matrix of all pairs (Dao et al. 2022).
 #pragma once
 #include "belfry/framework/graph/graph.h"
@@ -14,10 +14,10 @@ struct CausalAttentionOptions {
 // (f64 for f64). Head h is columns [h * head_dim, (h + 1) * head_dim), as a projection gives them.
 // Position t of a head of y is the mean of rows v[s], s <= t, with weights e^(scale * (q[t] .
 // k[s])). The second output is the logarithm of the sum of these weights. It has no gradient. f16,
-// bf16, f32 and f64; 16 bits are computed with in f32. Memory beside the tensors grows with the
-// time, not with its square. What lies behind a position does not reach it, NaN neither. But on
-// GPUs in 16 bits and tf32 NaN and infinities reach positions before: up to 127 by kernels of ours,
-// and by cuDNN those of one of its blocks.
+// bf16, f32 and f64; 16-bit types are computed in f32. Memory besides the tensors grows with the
+// time, not with its square. Later positions do not change a position, not even by NaN. But on GPUs
+// in 16 bits and tf32, NaN and infinities reach earlier positions: up to 127 by kernels of ours,
+// those of one block by cuDNN.
 extern const Op kCausalAttention;
 // Throws InvalidArgument if shapes differ, or heads do not divide the width.
 Output causal_attention(Output q, Output k, Output v, CausalAttentionOptions options = {},
@@ -25,7 +25,7 @@ Output causal_attention(Output q, Output k, Output v, CausalAttentionOptions opt
 // dy, q, k, v, y, logarithms of sums -> dq, dk, dv.
 extern const Op kCausalAttentionGrad;
 
-// What kernels multiply scores by.
+// The factor of scores in kernels.
 double attention_scale(const CausalAttentionOptions& options, std::int64_t head_dim);
 
 }  // namespace belfry

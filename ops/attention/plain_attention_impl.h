@@ -1,5 +1,5 @@
-// The plain kernels of causal attention: query by query, in f64. They take what those of
-// attention_impl.h take, but for the scratch memory.
+// The plain kernels of causal attention: query by query, in f64. They take the arguments of
+// attention_impl.h without the scratch memory.
 #pragma once
 #include "belfry/ops/attention/attention_impl.h"
 

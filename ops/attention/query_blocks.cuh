@@ -1,5 +1,5 @@
-// What kernels of attention by products (by_products.cuh) do besides the products: they move heads
-// apart, and turn a block of scores into weights and gradients.
+// Kernels of attention by products (by_products.cuh) besides the products: they move heads apart,
+// and turn a block of scores into weights and gradients.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -17,13 +17,13 @@ constexpr int kLanes = 16;              // threads that share a row
 constexpr int kRows = 8;                // rows of a block of threads
 
 struct HeadSizes {
-  // Of tensors [batch, time, heads * head_dim]; scores are multiplied by `by`.
+  // q is [batch, time, heads * head_dim]. Scores are multiplied by `by`.
   HeadSizes(const Shape& q, int of, double by)
       : batch(q[0]), time(q[1]), heads(of), columns(q[2] / of), scale(static_cast<float>(by)) {}
 
   BELFRY_HD std::int64_t count() const { return batch * heads; }
   BELFRY_HD std::int64_t elements() const { return count() * time * columns; }
-  // Of row `row` = head * time + t of all heads apart, where heads lie side by side.
+  // The offset, with heads side by side, of the row that is head * time + t with heads apart.
   BELFRY_HD std::int64_t beside(std::int64_t row) const {
     const std::int64_t head = row / time;
     return (head / heads * time + row % time) * heads * columns + head % heads * columns;
@@ -96,7 +96,7 @@ struct RowLane {
         at(row * of.leading),
         all(row / of.rows * time + query) {}
 
-  // f(s) for its keys up to the query, one in kLanes.
+  // Calls f(s) for this thread's keys up to the query: one in kLanes.
   template <class F>
   BELFRY_HD void each_seen(const F& f) const {
     for (std::int64_t s = lane; s <= query; s += kLanes) f(s);
@@ -105,13 +105,13 @@ struct RowLane {
   std::int64_t row;
   int lane, group;       // group: the first thread of the row
   std::int64_t query;    // its time
-  std::int64_t at, all;  // the row's first score; the row among those of all times
+  std::int64_t at, all;  // the row's first score; the row's number among all times
 };
 
 struct LaneShared {
   float largest[kRows * kLanes], sums[kRows * kLanes];
 
-  // Of the lanes of the row whose first thread is `group`.
+  // The largest over the lanes of the row whose first thread is `group`.
   BELFRY_HD float largest_of(int group) const {
     float result = largest[group];
     for (int i = 1; i < kLanes; ++i) result = larger(result, largest[group + i]);
@@ -125,8 +125,8 @@ struct LaneShared {
   BELFRY_HD static float larger(float a, float b) { return a > b ? a : b; }
 };
 
-// Weights of scores, zero for keys behind the query, and the logarithms of their sums. `weights`
-// may be `scores` where both are of one type.
+// Computes the weights of scores, zero for keys behind the query, and the logarithms of their sums.
+// `weights` may be `scores` where both are of one type.
 template <class T>
 struct WeighQueries {
   using Shared = LaneShared;
@@ -180,7 +180,7 @@ struct WeighQueries {
   }
 };
 
-// The products of rows of y and dy, heads side by side.
+// Computes the products of rows of y and dy, with heads side by side.
 template <class T>
 struct RowProducts {
   using Shared = LaneShared;
@@ -206,8 +206,8 @@ struct RowProducts {
   }
 };
 
-// From scores and the gradients of weights: the weights, and the gradients of scores times the
-// scale. These may lie where those lay, where they are of one type.
+// Turns scores and the gradients of weights into the weights, and the gradients of scores times the
+// scale. An output may overwrite its input of the same type.
 template <class T>
 struct ScoreGradients {
   using Shared = Nothing;

@@ -71,7 +71,7 @@ void for_each_rotation(const Rotations& of, const Pointers& p, const Each& each)
       each((row * of.heads + h) * 2 * of.pairs, row % of.time * of.pairs);
 }
 
-// Calls f(T{}) with what elements are computed with in.
+// Calls f(T{}) with the type in which kernels compute.
 template <class F>
 KernelRun visit_rotated(const KernelPlan& plan, const F& f) {
   return visit_floating(is_half(plan.dtype()) ? DType::kF32 : plan.dtype(), f);
@@ -79,7 +79,7 @@ KernelRun visit_rotated(const KernelPlan& plan, const F& f) {
 
 constexpr std::int64_t kPairsAtOnce = 256;
 
-// The head at `at`, by the cosines and sines of its pairs. y may be x.
+// Rotates the head at `at` by the cosines and sines of its pairs. y may be x.
 template <class T>
 void rotate_head(const kernels::StoredElements<T>& stored, const void* x, std::int64_t at,
                  std::int64_t pairs, const T* cosines, const T* sines, void* y) {
@@ -107,7 +107,7 @@ KernelRun rotary_cpu(KernelPlan& plan) {
   });
 }
 
-// One pair after the other, with angles by pow().
+// Rotates one pair after the other, with angles by pow().
 template <class T>
 void plain_rotate_head(const kernels::StoredElements<T>& stored, const void* x, std::int64_t at,
                        std::int64_t pairs, std::int64_t t, const RotaryEmbeddingOptions& options,

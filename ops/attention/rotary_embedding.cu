@@ -1,4 +1,4 @@
-// Rotary embedding: cosines and sines are found first, in f64, as sequences and heads share them.
+// Rotary embedding. Cosines and sines are found first, in f64, as sequences and heads share them.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/attention/rotary_embedding.h"

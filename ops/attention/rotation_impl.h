@@ -23,7 +23,7 @@ struct Rotations {
         log_base(std::log(base)),
         sign(inverse ? -1 : 1) {}
 
-  // Of a pair at time t, found in f64.
+  // The rotation of a pair at time t, found in f64.
   template <class T>
   BELFRY_HD Rotation<T> at(std::int64_t t, std::int64_t pair) const {
     const double share = static_cast<double>(pair) / static_cast<double>(pairs);

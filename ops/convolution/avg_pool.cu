@@ -1,5 +1,6 @@
-// Average pooling by cuDNN, which pads alike on both sides of an image; a copy with the padding in
-// it would have it counted. All else is computed here, in the order of the host's kernels.
+// cuDNN computes average pooling with equal padding on both sides of an image. A padded copy of the
+// image would not do, as its padding would count. Kernels here compute all else, in the order of
+// the host's kernels.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"
@@ -70,7 +71,7 @@ struct MeanGrad {
   }
 };
 
-// Empty if cuDNN does not compute it.
+// The call of cuDNN; empty if cuDNN does not compute it.
 std::optional<Pooling> for_library(const KernelPlan& plan, Algorithms& algorithms, bool gradient,
                                    const Pool& s) {
   const WindowAxis &v = s.vertical, &h = s.horizontal;

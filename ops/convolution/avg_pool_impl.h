@@ -1,4 +1,4 @@
-// What the kernels of AvgPool and its gradient compute.
+// The computation in kernels of AvgPool and its gradient.
 #pragma once
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/ops/convolution/window.h"

@@ -91,7 +91,7 @@ std::vector<Output> conv2d_gradient(const Node& node, std::span<const Output> gr
           grad_filter(x, grads[0], options, filter.shape())};
 }
 
-// Both gradients are linear in each input, so theirs are convolutions again.
+// Both gradient ops are linear in each input, so their gradients are convolutions again.
 std::vector<Output> grad_input_gradient(const Node& node, std::span<const Output> grads) {
   const Conv2dOptions options = conv2d_options(node.options<Conv2dGradOptions>());
   return {conv2d(grads[0], node.input(1), options),
@@ -104,7 +104,7 @@ std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Outpu
           conv2d(node.input(0), grads[0], options)};
 }
 
-// Of run(first input, second input, output, workspace).
+// The kernel that calls run(first input, second input, output, workspace).
 template <class T, class Run>
 KernelRun kernel_of(Run run) {
   return

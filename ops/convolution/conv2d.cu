@@ -1,6 +1,6 @@
-// Convolution by cuDNN, which pads alike on both sides of an image. Where there is more padding
-// after than before, it is given a copy with the padding in it. Its gradient is then cut out of
-// that of the copy. What it does not compute, direct_conv2d.cuh does.
+// Convolution by cuDNN, which pads alike on both sides of an image. If there is more padding after
+// than before, cuDNN gets a padded copy of the image, and the image's gradient is cut out of the
+// copy's. direct_conv2d.cuh computes what cuDNN does not.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"
 #include "belfry/ops/convolution/conv2d_shape_impl.h"
@@ -15,7 +15,8 @@ using Kind = Convolution::Kind;
 
 bool even(const WindowAxis& axis) { return axis.before == axis.after; }
 
-// What a convolution and its library are given; empty if there are too many elements, or none.
+// A call of cuDNN and the copies around it; prepare() has none for too many elements, or no
+// elements.
 struct Prepared {
   Convolution convolution;
   bool copied;  // x is the padded copy
@@ -49,7 +50,7 @@ std::optional<Prepared> prepare(const KernelPlan& plan, Kind kind, const ConvSha
   return prepared;
 }
 
-// By cuDNN; empty if it does not compute this.
+// The kernel by cuDNN; empty if cuDNN does not compute this.
 QueueRun by_library(KernelPlan& plan, Algorithms& algorithms, Kind kind, const ConvShape& s) {
   const std::optional<Prepared> prepared = prepare(plan, kind, s);
   if (!prepared) return {};

@@ -1,5 +1,5 @@
-// Conv2d: convolution of NHWC images (cross-correlation, as is usual), with its two gradients.
-// Dilated and grouped convolution, too, of which depthwise convolution has a group per channel.
+// Conv2d: convolution of NHWC images (cross-correlation, as is usual), with its two gradients. Also
+// dilated and grouped convolution; depthwise convolution has a group per channel.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/convolution/window.h"
@@ -10,8 +10,8 @@ struct Conv2dOptions {
   int stride = 1;  // pixels, both axes
   Padding padding = Padding::kSame;
   int dilation = 1;  // pixels from one tap of the filter to the next, both axes
-  // Channels of x, and of y, are cut into so many equal groups. Those of y are made of the group of
-  // x with the same number alone.
+  // The number of equal groups into which channels of x, and of y, are cut. A group of y depends
+  // only on the group of x with the same number.
   int groups = 1;
 };
 
@@ -21,7 +21,7 @@ struct Conv2dOptions {
 extern const Op kConv2d;
 Output conv2d(Output x, Output filter, Conv2dOptions options = {}, At at = {});
 
-// What the gradients cannot tell from their inputs: the size of the image, or of the filter.
+// The gradients cannot tell the size of the image, or of the filter, from their inputs.
 struct Conv2dGradOptions {
   int stride = 1;
   Padding padding = Padding::kSame;
@@ -32,10 +32,10 @@ struct Conv2dGradOptions {
 // Sizes that are unknown become 0, which the shape functions refuse.
 Conv2dGradOptions conv2d_grad_options(const Conv2dOptions& options, std::int64_t height,
                                       std::int64_t width);
-// Of the convolution whose gradient it is.
+// The options of the convolution whose gradient it is.
 Conv2dOptions conv2d_options(const Conv2dGradOptions& options);
 
-// dy [n, h', w', out], filter -> dx [n, height, width, in]. Models have it, too:
+// dy [n, h', w', out], filter -> dx [n, height, width, in]. Models use it, too, by
 // conv2d_transpose().
 extern const Op kConv2dGradInput;
 // x, dy -> the gradient of the filter [out, height, width, in / groups]. A part is a range of

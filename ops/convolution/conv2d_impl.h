@@ -18,7 +18,7 @@ struct FilterAxis : WindowAxis {
         taps(filter_taps),
         dilation(filter_dilation) {}
 
-  // Those that lie inside the image at output position o.
+  // The taps inside the image at output position o.
   BELFRY_HD WorkRange taps_inside(std::int64_t o) const {
     const WorkRange pixels = inside(o);
     return {(pixels.begin + dilation - 1) / dilation, (pixels.end + dilation - 1) / dilation};
@@ -43,8 +43,8 @@ struct ConvShape {
   }
 };
 
-// Plain loops: multiply(x, w, y) for every product of an element of x and one of the filter that is
-// part of an element of y, with their offsets.
+// Plain loops: calls multiply(x, w, y) with the offsets of an element of x, one of the filter, and
+// the element of y to which their product adds.
 template <class Multiply>
 void for_each_product(const ConvShape& s, const Multiply& multiply) {
   const FilterAxis &v = s.vertical, &h = s.horizontal;
@@ -93,15 +93,15 @@ void conv2d_grad_filter_plain(const ConvShape& s, const T* x, const T* dy, T* fi
 
 #if BELFRY_ONEDNN
 // The same in f32 by oneDNN. The functions prepare a primitive, ask the plan for workspace, and
-// return what runs, given the pointers of above. Images are NHWC on both sides, which oneDNN serves
-// at its full speed. A layout of its own choice on one side alone falls to its reference code; the
-// filter is copied into the layout that it prefers, unless it has been packed like that.
+// return the run. Images are NHWC on both sides, for which oneDNN runs at full speed. With a layout
+// of its own choice on one side alone, it would run its reference code. A run copies the filter
+// into the layout that oneDNN prefers, unless it has been packed like that.
 using ConvRun =
     std::function<void(const float* first, const float* second, float* out, std::byte* workspace)>;
 ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape);
 ConvRun onednn_conv2d_grad_input(KernelPlan& plan, const ConvShape& shape);
 ConvRun onednn_conv2d_grad_filter(KernelPlan& plan, const ConvShape& shape);
-// Of what reads a filter: that layout.
+// That layout, for kernels that read a filter.
 std::shared_ptr<const PackedForm> onednn_conv2d_form(const KernelPlan& plan,
                                                      const ConvShape& shape);
 std::shared_ptr<const PackedForm> onednn_conv2d_grad_input_form(const KernelPlan& plan,

@@ -1,4 +1,4 @@
-// What the kernels of Conv2d and its gradients compute, of a plan.
+// The shapes of a plan's Conv2d, or of its gradients, for kernels.
 #pragma once
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/convolution/conv2d_impl.h"
@@ -15,7 +15,7 @@ inline ConvShape conv_shape(const Shape& x, const Shape& filter, const Conv2dOpt
           FilterAxis(x[2], filter[2], stride, padding, dilation)};
 }
 
-// Also of one whose filter is packed, which is of rank 1.
+// A packed filter has rank 1: then the graph has its shape.
 inline const Shape& filter_shape(const KernelPlan& plan) {
   const Shape& given = plan.input(1).shape;
   return given.rank() == 4 ? given : plan.node().input(1).shape();

@@ -5,7 +5,7 @@
 namespace belfry {
 namespace {
 
-// 0 for what is not known: the shape function refuses it.
+// 0 if a size is not known: the shape function refuses it.
 std::int64_t transposed_size(std::int64_t in, std::int64_t window, const Conv2dOptions& options) {
   if (in == kUnknown || window == kUnknown) return 0;
   return options.padding == Padding::kSame

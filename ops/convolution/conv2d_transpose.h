@@ -1,5 +1,5 @@
-// Transposed convolution, which makes images larger: what the gradient of Conv2d computes, as a
-// layer of its own (Dumoulin and Visin 2016).
+// Transposed convolution, which makes images larger: the gradient of Conv2d as a forward op
+// (Dumoulin and Visin 2016).
 #pragma once
 #include "belfry/ops/convolution/conv2d.h"
 

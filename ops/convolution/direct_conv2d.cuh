@@ -1,5 +1,5 @@
-// Convolution and its gradients in plain loops on GPUs, for what cuDNN does not compute. They
-// change no bit of a sum's order from one GPU to another: a thread, or a block, has the whole sum.
+// Convolution and its gradients in plain loops on GPUs, for what cuDNN does not compute. Their bits
+// are the same on every GPU: one thread, or one block, computes a whole sum.
 #pragma once
 #include "belfry/framework/cuda/kernels/block.h"
 #include "belfry/ops/convolution/conv2d_impl.h"

@@ -12,7 +12,7 @@ namespace {
 using kernels::Candidate;
 using kernels::larger;
 using kernels::MaxPooling;
-using WindowIndex = std::uint8_t;  // of a maximum, in its window
+using WindowIndex = std::uint8_t;  // of a maximum in its window
 
 OutputTypes max_pool_shape(const ShapeContext& c) {
   const int window = c.options<PoolOptions>().window;
@@ -35,7 +35,7 @@ std::vector<Output> max_pool_gradient(const Node& node, std::span<const Output> 
               .output()};
 }
 
-// What one output pixel reads: `at` is the offset of its first pixel, `place` that pixel's.
+// The pixels that one output pixel reads; `at` is the offset of the window's first pixel.
 struct Taps {
   WorkRange rows, columns;
   std::int64_t at;
@@ -112,8 +112,8 @@ BELFRY_KERNEL void max_pool_image(const MaxPooling& s, const T* x, T* y, WindowI
     }
 }
 
-// Gives every pixel of a window the gradient if it held the maximum, else 0; adds it to what is
-// there where windows overlap.
+// Gives every pixel of a window the gradient if it held the maximum, else 0. kAdds: windows
+// overlap, so gradients are added.
 template <bool kAdds, class T>
 BELFRY_HD void route(std::int64_t channels, const T* dy, const WindowIndex* place, WindowIndex at,
                      T* dx) {
@@ -167,8 +167,7 @@ KernelRun max_pool_grad_cpu(KernelPlan& plan) {
   });
 }
 
-// Calls visit(pooled, pixel, place) with the offsets of every value and of those it is the maximum
-// of.
+// Calls visit(pooled, pixel, place) for every output value and every pixel of its window.
 template <class Visit>
 void for_each_pair(const MaxPooling& s, const Visit& visit) {
   std::int64_t pooled = 0;

@@ -10,7 +10,7 @@ namespace {
 
 using kernels::Candidate;
 using kernels::MaxPooling;
-using WindowIndex = std::uint8_t;  // of a maximum, in its window
+using WindowIndex = std::uint8_t;  // of a maximum in its window
 
 struct Pixel {
   std::int64_t image, row, column, channel;
@@ -32,7 +32,7 @@ BELFRY_HD Pixel pixel_at(std::int64_t i, std::int64_t height, std::int64_t width
                          : pixel_of(i, height, width, lanes);
 }
 
-// W values of y per thread. What is F16 or BF16 is compared in f32.
+// W values of y per thread. F16 and BF16 are compared in f32.
 template <class T, int W>
 struct MaxPool {
   using Shared = Nothing;
@@ -77,7 +77,7 @@ struct MaxPool {
   }
 };
 
-// W values of dx per thread: what the windows over their pixel give it, in their order.
+// W values of dx per thread: sums over the windows that cover their pixel, in order.
 template <class T, int W>
 struct MaxPoolGrad {
   using Shared = Nothing;

@@ -1,4 +1,4 @@
-// What kernels of MaxPool and its gradient have in common.
+// Shared by the kernels of MaxPool and its gradient.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -40,7 +40,7 @@ struct MaxPooling {
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
 
-// A value and where in its window it was found. NaN counts as larger.
+// A value and its place in its window. NaN counts as larger.
 template <class T>
 struct Candidate {
   T value;

@@ -40,7 +40,7 @@ struct Descriptions {
   }
 };
 
-// What differs between versions of the library.
+// These descriptions differ between versions of the library.
 dnnl::convolution_forward::primitive_desc describe_forward(const Descriptions& d) {
   return {{dnnl::prop_kind::forward_training, algorithm::convolution_direct, d.x, d.filter, d.y,
            d.strides, d.between_taps, d.before, d.after},
@@ -118,9 +118,9 @@ std::shared_ptr<const PackedForm> form_of(const KernelPlan& plan, const memory::
       }});
 }
 
-// Whether the gradients of a convolution are computed as products of matrices, with a row per
-// pixel. With AVX-512, 1 x 1 filters then take 0.77 of the time for the gradient of the filter, as
-// nothing is copied to another layout, and 0.92 for that of the input. With AVX2 they take longer.
+// Whether products of matrices, with a row per pixel, compute the gradients of a convolution. With
+// AVX-512 and 1 x 1 filters, the gradient of the filter then takes 0.77 of the time, as no layout
+// is copied; the gradient of the input takes 0.92. With AVX2 both take longer.
 bool grads_are_products(const ConvShape& s) {
   const auto is_point = [](const FilterAxis& axis) {
     return axis.taps == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;

@@ -4,7 +4,7 @@
 
 namespace belfry::cuda {
 
-// NHWC images; out[n, i, j] = in[n, i + down, j + right], zeros where that is not in `in`.
+// NHWC images; out[n, i, j] = in[n, i + down, j + right], or zero outside of `in`.
 struct Margins {
   std::int64_t images;
   std::int64_t in_height, in_width, out_height, out_width;
@@ -46,7 +46,7 @@ void shift_images_by(KernelQueue& queue, const Margins& m, const void* in, void*
          grid_for(m.images * m.out_height * m.out_width * units));
 }
 
-// Moves as many bytes at once as divide a pixel, 16 at most.
+// Moves 16 bytes at once, or as many as divide a pixel and all addresses.
 inline void shift_images(KernelQueue& queue, const Margins& m, const void* in, void* out) {
   const auto fits = [&](std::uintptr_t bytes) {
     return (static_cast<std::uintptr_t>(m.pixel_bytes) | reinterpret_cast<std::uintptr_t>(in) |

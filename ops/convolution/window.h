@@ -46,7 +46,7 @@ struct PoolOptions {
   Padding padding = Padding::kSame;
 };
 
-// Those of the gradient ops, which cannot tell the size of the image from their inputs.
+// Options of the gradient ops, which cannot tell the size of the image from their inputs.
 struct PoolGradOptions {
   int window = 2;
   int stride = 2;

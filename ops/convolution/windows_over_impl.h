@@ -4,10 +4,10 @@
 
 namespace belfry::kernels {
 
-// The output positions whose window covers `pixel`, which has offset pixel + axis.before - o *
-// axis.stride in that of o.
+// The output positions whose window covers `pixel`. In the window of position o the pixel has
+// offset pixel + axis.before - o * axis.stride.
 BELFRY_HD WorkRange windows_over(const WindowAxis& axis, std::int64_t pixel) {
-  const std::int64_t last = pixel + axis.before;  // where a window at most starts, padding counted
+  const std::int64_t last = pixel + axis.before;  // a window's last start, counted from the padding
   const std::int64_t first = last - axis.window + 1;
   const std::int64_t begin = first <= 0 ? 0 : (first + axis.stride - 1) / axis.stride;
   const std::int64_t end = last / axis.stride + 1;

@@ -14,7 +14,8 @@ inline std::size_t from_end(int axis, std::size_t rank) {
 // The same for a shape function: refuses axes out of range.
 std::size_t checked_axis(const ShapeContext& c, int axis, std::size_t rank);
 
-// True at the axes listed, all if none are. Refuses repeated ones and those out of range.
+// True at the listed axes, or at all if none are listed. Refuses repeated axes and axes out of
+// range.
 std::vector<bool> checked_axes(const ShapeContext& c, const std::vector<int>& axes,
                                std::size_t rank);
 

@@ -1,4 +1,4 @@
-// Copies of boxes between dense tensors: what slice, split, concat and padding do.
+// Copies of boxes between dense tensors, for slice, split, concat and padding.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// A box of `extent` elements per dimension, at an offset in a source and at another in a
+// A box of `extent` elements per dimension, at one offset in the source and another in the
 // destination.
 class BoxCopy {
  public:
@@ -35,7 +35,7 @@ class BoxCopy {
     if (extent.rank() == 0) add_outer({1, unit, unit}, true);
   }
 
-  // Copies rows [begin, end) of the box's dimension 0; those outside of it are left out.
+  // Copies rows [begin, end) of the box's dimension 0; rows outside of the box are left out.
   void operator()(const void* source, void* destination, std::int64_t begin,
                   std::int64_t end) const {
     begin = begin < 0 ? 0 : begin;
@@ -51,15 +51,16 @@ class BoxCopy {
     }
   }
 
-  // What it is made of: dense pieces of so many bytes, by dimensions from the innermost out, from
-  // these bytes on.
+  // The copy's parts: dense pieces of run() bytes, along dims() from the innermost out, from bytes
+  // from() and to() on.
   std::int64_t run() const { return run_; }
   const std::vector<Dim>& dims() const { return dims_; }
   std::int64_t from() const { return from_; }
   std::int64_t to() const { return to_; }
 
  private:
-  // Dimension 0 stays apart, as it is divided; the others join where both sides are dense.
+  // Dimension 0 stays apart, as it is divided among calls; the others join where both sides are
+  // dense.
   void add_outer(Dim dim, bool first) {
     if (!first && dims_.empty() && dim.from == run_ && dim.to == run_) {
       run_ *= dim.extent;

@@ -10,8 +10,7 @@
 namespace belfry::kernels {
 namespace {
 
-// The rows of a block: a power of two and at least a leaf of the tree, so that its sum is a part of
-// the tree.
+// The rows of a block: a power of two and at least a leaf, so that a block is a part of the tree.
 std::int64_t rows_of_block(std::int64_t columns) {
   constexpr std::uint64_t kElements = 32768, kLeaf = 8;
   const std::uint64_t rows =

@@ -8,8 +8,8 @@ namespace belfry::kernels {
 // Elements of scratch memory that column_sums_by_blocks() takes.
 std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns);
 
-// make(begin, end) gives rows [begin, end) of x [rows, columns]; y [columns] becomes what
-// column_sums() gives for all of them. f32 and f64.
+// make(begin, end) fills rows [begin, end) of x [rows, columns]; y [columns] becomes the
+// column_sums() of all rows. f32 and f64.
 template <class T>
 void column_sums_by_blocks(const T* x, std::int64_t rows, std::int64_t columns,
                            const std::function<void(std::int64_t begin, std::int64_t end)>& make,

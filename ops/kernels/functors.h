@@ -1,5 +1,5 @@
-// What pointwise ops do to one element, for hosts and GPUs. Gradients take the gradient of the
-// output first. NaN in any argument gives NaN.
+// Pointwise ops on one element, for hosts and GPUs. Gradients take the gradient of the output
+// first. NaN in any argument gives NaN.
 #pragma once
 #include <limits>
 #include <type_traits>
@@ -196,17 +196,17 @@ struct GeluTanhGrad {
   }
 };
 
-// Of a logit and its target.
+// The loss of a logit and its target.
 struct SigmoidCrossEntropy {
   template <class T>
   BELFRY_HD T operator()(T x, T z) const {
     const T e = math::exp(-math::abs(x)), sum = T(1) + e;
-    const T lost = e - (sum - T(1));  // by rounding; all of e where that is small
+    const T lost = e - (sum - T(1));  // by rounding; all of a small e
     return (x > T(0) ? x : T(0)) - x * z + (math::log(sum) + lost / sum);
   }
 };
 
-// x times, over or as counted by a weight: 0 where that is 0, whatever x is.
+// x times, over or as counted by a weight: 0 if the weight is 0, whatever x is.
 struct Times {
   template <class T>
   BELFRY_HD T operator()(T x, T weight) const {
@@ -226,7 +226,7 @@ struct Keep {
   }
 };
 
-// The conversion of C++ where that is defined, else the nearest value.
+// C++'s conversion where it is defined, else the nearest value.
 template <class T>
 inline constexpr T kLeast = std::numeric_limits<T>::min();
 template <class T>
@@ -238,7 +238,7 @@ struct Convert {
     if constexpr (std::is_same_v<To, bool>) {
       return x != From(0);
     } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-      // The limits as From: the upper one rounds up to a power of two where From is too short.
+      // The limits in type From, which may round the upper one up to a power of two.
       constexpr From kLow = static_cast<From>(kLeast<To>), kHigh = static_cast<From>(kMost<To>);
       const To inside = static_cast<To>(x > kLow && x < kHigh ? x : From(0));
       const To below = x <= kLow ? kLeast<To> : inside;
@@ -249,14 +249,14 @@ struct Convert {
   }
 };
 
-// The first of two, for copies that repeat it.
+// The first of two values, for copies that repeat it.
 struct First {
   template <class T>
   BELFRY_HD T operator()(T a, T) const {
     return a;
   }
 };
-// The same over a count.
+// The first of two values over a count.
 template <class T>
 struct FirstOver {
   T count;

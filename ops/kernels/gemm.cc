@@ -7,8 +7,8 @@
 namespace belfry::kernels {
 namespace {
 
-constexpr std::int64_t kRows = 4;     // of a tile of C, which stays in registers
-constexpr std::int64_t kDepth = 128;  // of a panel of B, which stays in the first cache
+constexpr std::int64_t kRows = 4;     // rows of a tile of C, which stays in registers
+constexpr std::int64_t kDepth = 128;  // rows of a panel of B, which stays in the first cache
 
 template <class T>
 struct Tile {

@@ -14,7 +14,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
-// Of libgomp, which oneDNN links. Both concern the calling thread alone.
+// Functions of libgomp, which oneDNN links. Both concern the calling thread alone.
 extern "C" int omp_get_max_threads(void);
 extern "C" void omp_set_num_threads(int);
 
@@ -82,7 +82,7 @@ void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen) {
 
 namespace {
 
-// Whether that much can be mapped, written to and made executable.
+// Whether `bytes` can be mapped, written to and made executable.
 bool has_room(std::size_t bytes) {
   void* const memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -99,7 +99,7 @@ void check_room(const KernelPlan& plan) {
 }
 
 void make_code_of_products() {
-  static const dnnl_status_t made = [] {  // it tries once per process
+  static const dnnl_status_t made = [] {  // tries once per process
     constexpr int kSize = 16;
     const std::vector<float> a(kSize * kSize), b(kSize * kSize);
     std::vector<float> c(kSize * kSize);
@@ -131,14 +131,14 @@ void check_run(dnnl_status_t status, const std::string& node) {
   throw DeviceError(cat(node, ": oneDNN failed with status ", static_cast<int>(status)));
 }
 
-// What one run of a primitive sets and hands over.
+// The arguments of one run of a primitive.
 struct Primitive::Arguments {
   std::vector<dnnl::memory> memories;  // as in run(), then the scratch memory
   std::vector<dnnl_exec_arg_t> list;
-  Arguments* next = nullptr;  // that is spare
+  Arguments* next = nullptr;  // the next spare set
 };
 
-// The sets of arguments that no run has now.
+// The sets of arguments that no run uses now.
 class Primitive::Spare {
  public:
   Spare(const dnnl::primitive_desc_base& description, std::initializer_list<int> names) {
@@ -211,7 +211,7 @@ void Primitive::run(std::initializer_list<Argument> arguments, std::byte* scratc
     check_run(dnnl_primitive_execute(primitive_.get(), stream().get(), static_cast<int>(count),
                                      taken->list.data()),
               node_);
-  } catch (const dnnl::error& error) {  // of what a thread's first run makes
+  } catch (const dnnl::error& error) {  // a thread's first run makes objects, too
     check_run(error.status, node_);
   }
 }

@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-// Of the library that runs, e.g. "2.6.0"; "" in builds without it.
+// The version of the library that runs, e.g. "2.6.0"; "" in builds without it.
 std::string onednn_version();
 
 // True while the calling thread is inside a call of oneDNN, which may allocate; always false in
@@ -27,8 +27,8 @@ bool inside_onednn();
 
 namespace belfry {
 
-// Around every call of the library: holds OpenMP to one thread on this thread, and restores its
-// limit.
+// Surrounds every call of the library: limits OpenMP to one thread on this thread, then restores
+// the limit.
 class OneDnnCall {
  public:
   OneDnnCall();
@@ -51,17 +51,17 @@ dnnl::primitive_attr user_scratchpad();
 // A dense f32 tensor in the given layout; `any` lets the primitive choose.
 dnnl::memory::desc dense(dnnl::memory::dims dims, dnnl::memory::format_tag tag);
 
-// Writes the implementation that oneDNN chose to the log, and warns, once per op and shapes, if it
-// is its plain reference code, which is 10-100 times slower.
+// Logs the implementation that oneDNN chose. Warns, once per op and shapes, if it is oneDNN's plain
+// reference code, which is 10-100 times slower.
 void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen);
 
-// Room in memory for the code of a primitive and of products: more than twice what any of ours
-// takes. Where there is none for its code, the library writes it to a null pointer; so where there
-// is less than this it is not asked.
+// Memory for the code of a primitive and of products: more than twice what any of ours takes.
+// Without memory for its code the library writes to a null pointer, so we call it only if there is
+// this much.
 inline constexpr std::size_t kCodeRoom = std::size_t{32} << 20;
 
 // Calls create() as a call of the library, when there is room for code. Throws OutOfMemory naming
-// the node if there is not, Internal naming it for what the library refuses otherwise.
+// the node if there is no room, Internal naming it if the library refuses for another reason.
 void check_room(const KernelPlan& plan);
 [[noreturn]] void refuse(const KernelPlan& plan, const dnnl::error& error);
 [[noreturn]] void lack_memory(const KernelPlan& plan);
@@ -78,16 +78,16 @@ auto guarded(const KernelPlan& plan, const Create& create) {
   }
 }
 
-// The library makes the code of its products of matrices, of all forms at once, in the first run of
-// one; this makes it now. Inside guarded().
+// The library makes the code of all its matrix products when it first runs one; this makes it now.
+// Call it inside guarded().
 void make_code_of_products();
 
 // Throws OutOfMemory or DeviceError naming the node unless a call in a run has succeeded.
 void check_run(dnnl_status_t status, const std::string& node);
 
 // A primitive and its arguments. Made while a kernel is prepared; a run only sets pointers. Several
-// threads may run it at once: each takes a set of arguments, and there are as many as threads have
-// ever met here.
+// threads may run it at once, each with its own set of arguments; there are as many sets as threads
+// ever ran at once.
 class Primitive {
  public:
   struct Argument {
@@ -95,8 +95,8 @@ class Primitive {
     const void* data;
   };
 
-  // `arguments` are all that run() will be given, in this order. Make it inside guarded(), for
-  // `node` as errors name it.
+  // run() gets exactly these `arguments`, in this order. Make it inside guarded(). Errors name
+  // `node`.
   Primitive(std::string node, const dnnl::primitive& primitive,
             const dnnl::primitive_desc_base& description, std::initializer_list<int> arguments);
 

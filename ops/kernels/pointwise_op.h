@@ -1,4 +1,4 @@
-// From functors to kernels of pointwise ops: what .cpu and .reference of such an op name.
+// Makes kernels of pointwise ops from functors, for .cpu and .reference:
 //
 //   .cpu = unary<functors::Relu>, .reference = plain_unary<PlainRelu>
 #pragma once
@@ -9,12 +9,12 @@
 
 namespace belfry {
 
-// One with options must be given them: such an op has kernels of its own (ops/dropout.cc).
+// A functor with options must get them: its op has kernels of its own (ops/dropout.cc).
 template <class F>
 concept WithoutOptions = std::is_empty_v<F>;
 
-// All inputs are floating point, of one dtype and shape; output 0 is like input 0, with what other
-// inputs know of its dimensions.
+// All inputs are floating point, of one dtype and shape; output 0 is like input 0, with the
+// dimensions that other inputs know.
 OutputTypes floating_pointwise(const ShapeContext& c);
 
 // Calls f(T{}) for f32 f64 i32 i64.
@@ -43,7 +43,7 @@ KernelRun binary(KernelPlan& plan) {
   });
 }
 
-// The same as evident loops.
+// The same in evident loops.
 template <WithoutOptions F>
 KernelRun plain_unary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {

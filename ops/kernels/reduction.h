@@ -11,7 +11,7 @@ namespace belfry {
 // or kept and then divided among calls: row r of the result depends on row r of the input alone.
 class Reduction {
  public:
-  // reduced[axis] tells which axes go.
+  // reduced[axis]: the axis is summed over.
   Reduction(const Shape& x, const std::vector<bool>& reduced);
 
   // Elements of scratch memory needed for the whole tensor, shared by calls on different rows.
@@ -24,7 +24,7 @@ class Reduction {
   template <class T>
   void operator()(const T* x, T* y, T* scratch, std::int64_t begin, std::int64_t end) const;
 
-  // The sums that it consists of, each over the result of the one before.
+  // Its sums; each sums the result of the one before.
   // [outer, reduced, inner] -> [outer, inner].
   struct Step {
     std::int64_t outer, reduced, inner;

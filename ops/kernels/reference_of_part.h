@@ -1,4 +1,4 @@
-// The reference kernels of the nodes that a fused one stands for, which make its own.
+// Reference kernels of the nodes that a fused node replaces; its own reference kernel runs them.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,8 @@
 
 namespace belfry {
 
-// That of `op` on such tensors, with the options of the fused node; it takes no workspace.
+// The reference kernel of `op` on these tensors, with the options of the fused node. It must need
+// no workspace.
 inline KernelRun reference_of_part(const Op& op, const KernelPlan& fused,
                                    const std::vector<TensorType>& inputs,
                                    const std::vector<TensorType>& outputs) {

@@ -8,13 +8,14 @@
 
 namespace belfry::kernels {
 
-// Calls f(T{}) with the type that elements of such a tensor are computed with in.
+// Calls f(T{}) with the type in which kernels compute with elements of `dtype`.
 template <class F>
 auto visit_computed(DType dtype, const F& f) {
   return visit_floating(is_half(dtype) ? DType::kF32 : dtype, f);
 }
 
-// They are computed with in T, f32 or f64. 16 bits are widened to f32, and rounded once.
+// Loads and stores elements for kernels that compute in T, f32 or f64. 16 bits are widened to f32,
+// and rounded once.
 template <class T>
 class StoredElements {
  public:
@@ -23,7 +24,7 @@ class StoredElements {
   }
   void load(const void* x, std::int64_t at, std::int64_t count, T* to) const;
   void store(const T* from, std::int64_t count, void* x, std::int64_t at) const;
-  // What is left of x [count] once it has been stored and loaded.
+  // Rounds x [count] as storing and loading it does.
   void round(T* x, std::int64_t count) const;
 
  private:

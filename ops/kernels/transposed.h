@@ -1,4 +1,4 @@
-// How the elements of a transposed tensor lie in the tensor.
+// The places of a transposed tensor's elements in the tensor.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// For each axis of the result the one of x that it is.
+// The axis of x for each axis of the result.
 inline std::vector<std::size_t> source_axes(const std::vector<int>& order, std::size_t rank) {
   std::vector<std::size_t> axes;
   for (std::size_t i = 0; i < rank; ++i)
@@ -20,8 +20,8 @@ struct TransposedDim {
   std::int64_t size, from, to;  // strides in elements
 };
 
-// Dimensions of the output, outermost first. Those that stay neighbours are one, but for dimension
-// 0, which is divided among calls. At least two.
+// Dimensions of the output, outermost first, at least two. Dimensions that stay neighbours are
+// joined, except dimension 0, which is divided among calls.
 inline std::vector<TransposedDim> transposed_dims(const Shape& x, const Shape& out,
                                                   const std::vector<int>& order) {
   const std::vector<std::size_t> axes = source_axes(order, x.rank());

@@ -47,7 +47,7 @@ OutputTypes batch_norm_grad_shape(const ShapeContext& c) {
   return {c.input(1), channels, channels};
 }
 
-// Those, and of the moments.
+// The same types, and the types of the moments' gradients.
 OutputTypes given_grad_shape(const ShapeContext& c) {
   OutputTypes types = batch_norm_grad_shape(c);
   types.insert(types.end(), 2, types[1]);
@@ -161,7 +161,7 @@ KernelRun batch_norm_grad_reference(KernelPlan& plan) {
   });
 }
 
-// x is cut; the others are one for all shards.
+// Shards have rows of x, and share the other tensors.
 Sharding train_shards(const ShardContext& c) {
   Sharding sharding = row_shards({c.node, c.inputs, c.outputs.first(1), c.divisions, c.samples}, 1);
   if (sharding.divides()) sharding.outputs.resize(3);

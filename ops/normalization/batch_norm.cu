@@ -1,4 +1,4 @@
-// Batch normalisation and what it is made of over several towers.
+// Batch normalisation, and its steps over several towers.
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/pointwise.h"
@@ -11,7 +11,7 @@
 namespace belfry::cuda {
 namespace {
 
-// A node of a plan may have the casts, the sum and the ReLU around a batch norm, too
+// A plan's node may also have the casts, the sum and the ReLU around a batch norm
 // (fused_batch_norm.h).
 template <bool trained, bool relu>
 QueueRun forward(KernelPlan& plan) {
@@ -93,7 +93,7 @@ struct Tiles {
     return {.blocks = (rows + kRows - 1) / kRows * ((channels + kColumns - 1) / kColumns),
             .threads = kThreads};
   }
-  // prepare(channel) gives f; f(i) for each element i of that channel.
+  // Gets f from prepare(channel) and calls f(i) for each element i of the channel.
   template <class Prepare>
   BELFRY_HD void each(const Block& block, const Prepare& prepare) const {
     const std::int64_t across = (channels + kColumns - 1) / kColumns;

@@ -9,8 +9,8 @@ struct BatchNormOptions {
   double epsilon = 1e-5;  // at least 0
 };
 
-// The results of batch_norm_train. The moments [c] are those of x over all axes but the last; the
-// variance is that of the population. Only y can be differentiated.
+// The results of batch_norm_train. The moments [c] are x's over all axes but the last, with the
+// population's variance. Only y can be differentiated.
 struct BatchNorm {
   Output y, mean, variance;
 };
@@ -24,13 +24,15 @@ BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions
 // dy, x, gamma, mean, variance -> dx, dgamma, dbeta.
 extern const Op kBatchNormTrainGrad;
 
-// What the above is made of where a device cuts its batch into shards (plan/expansion.h).
+// The steps of these ops where a device cuts its batch into shards (plan/expansion.h).
 // dy, x, mean, variance -> dgamma, dbeta of the rows of a shard.
 extern const Op kBatchNormSums;
-// dy, x, gamma, mean, variance, dgamma, dbeta -> dx, where the last two are those of all shards.
+// dy, x, gamma, mean, variance, dgamma, dbeta -> dx, where dgamma and dbeta are sums over all
+// shards.
 extern const Op kBatchNormInputGrad;
 
-// With given moments [c], such as moving averages; gradients reach them like the other inputs.
+// Normalises by given moments [c], such as moving averages; gradients reach them like the other
+// inputs.
 extern const Op kBatchNormInference;
 Output batch_norm_inference(Output x, Output gamma, Output beta, Output mean, Output variance,
                             BatchNormOptions options = {}, At at = {});

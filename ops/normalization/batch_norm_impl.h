@@ -1,4 +1,4 @@
-// What the kernels of batch normalisation share, whole and in shards. For their sources.
+// Shared by the kernels of batch normalisation, whole and in shards.
 #pragma once
 #include "belfry/framework/graph/kernel.h"
 
@@ -22,8 +22,8 @@ struct PlainGradientSums {
   double sum = 0, product = 0;
 };
 
-// Kernels of hosts: of a batch norm, which also serve one that is fused with what is around it
-// (fused_batch_norm.cc). A node without shortcut, or y, has none.
+// Hosts' kernels of batch norms, alone or fused with nodes around them (fused_batch_norm.cc). A
+// node may lack the shortcut, or y.
 KernelRun train_on_host(KernelPlan& plan);
 template <bool trained>
 KernelRun gradient_on_host(KernelPlan& plan);

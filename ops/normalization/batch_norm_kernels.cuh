@@ -1,6 +1,6 @@
 // The kernels of batch normalisation on GPUs, for sources that nvcc compiles. X is the type of x
-// and all tensors of its shape, f16 and bf16 too. What is per channel is of the type that is
-// computed in.
+// and all tensors of its shape, f16 and bf16 too. Tensors per channel have the type in which
+// kernels compute.
 #pragma once
 #include "belfry/framework/cuda/kernels/row_passes.cuh"
 #include "belfry/ops/kernels/functors.h"
@@ -10,7 +10,7 @@ namespace belfry::cuda::batch_norm {
 
 using kernels::Spread;
 
-// Of rows 8 by 8.
+// The moments of groups of 8 rows.
 template <class X, int N>
 struct MomentLeaf {
   using T = Wide<X>;
@@ -19,7 +19,7 @@ struct MomentLeaf {
   const X* x;
   std::int64_t rows, channels;
   T *mean, *variance;
-  T* count;         // null: `variance` is one; else it is the sum of squares
+  T* count;         // null: `variance` is the variance; else it is the sum of squares
   const T* weight;  // beside `count`; null: 1
   Value* to_parts;  // null in the last launch
 
@@ -70,20 +70,20 @@ struct Products {
   T sum, product;  // of dy, and of dy (x - mean)
 };
 
-// Of g, which is dy, or dy where y, an output of ReLU, is positive.
+// The sums of g, which is dy; with y, an output of ReLU, g is 0 where y is not positive.
 template <class X, int N>
 struct ProductLeaf {
   using T = Wide<X>;
   using Value = Products<T>;
   static constexpr int kChannels = N, kEach = 4;
   const X *dy, *x, *y;  // y may be null
-  X* g;                 // where it goes, if there is y; may be dy
+  X* g;                 // the result g, if there is y; may be dy
   const T *mean, *variance;
   T epsilon;
   std::int64_t rows, channels;
   T *products, *dgamma, *dbeta;
   const T* gamma;
-  T *dmean, *dvariance;  // null: of moments that are x's own
+  T *dmean, *dvariance;  // null if moments are x's own
   Value* to_parts;
 
   BELFRY_HD static Value neutral() { return {0, 0}; }
@@ -151,7 +151,7 @@ struct ProductLeaf {
 };
 
 // y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then the sum with a shortcut, if there
-// is one, then ReLU, if it is asked for. y may be x. What the graph rounds to X is rounded here.
+// is one, then ReLU, if it is asked for. y may be x. Rounds to X where the graph does.
 template <class X, int N>
 struct Normalise {
   using T = Wide<X>;
@@ -193,7 +193,7 @@ struct Normalise {
   }
 };
 
-// dx = scale (g - offset - (x - mean) slope), where the last two are 0 for given moments. dx may be
+// dx = scale (g - offset - (x - mean) slope); offset and slope are 0 for given moments. dx may be
 // g.
 template <class X, int N, bool trained>
 struct InputGradient {
@@ -268,8 +268,8 @@ void normalise(KernelQueue& queue, const RowsOf& e, const Forward<X>& p, double 
   });
 }
 
-// The pointers of a gradient. `y` may be null; `g` is where the gradient of ReLU goes if it is not;
-// `dmean` and `dvariance` are null where moments are x's own.
+// The pointers of a gradient. `y` may be null; else `g` gets the gradient of ReLU. `dmean` and
+// `dvariance` are null if moments are x's own.
 template <class X>
 struct Backward {
   const X *dy, *x, *y;

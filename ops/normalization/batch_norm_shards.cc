@@ -1,4 +1,4 @@
-// What stands in the place of a batch norm where a device cuts its batch into shards.
+// Ops that replace a batch norm where a device cuts its batch into shards.
 #include <cmath>
 
 #include "belfry/framework/core_ops/made_by_plans.h"

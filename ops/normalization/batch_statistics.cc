@@ -38,8 +38,8 @@ OutputTypes statistics_shape(const ShapeContext& c) {
   return {channels, channels, Shape{}};
 }
 
-// The terms of a gradient that the towers of this process have added up, in their order: by one
-// AddN, or by one of two halves (framework/gradients/gradient_sum.cc).
+// Finds the terms of a gradient, one per tower of this process, in order. Either one AddN has added
+// them, or AddN nodes have added two halves each (framework/gradients/gradient_sum.cc).
 void add_terms(Output gradient, std::ptrdiff_t towers, std::vector<Output>& terms) {
   if (towers == 1) return terms.push_back(gradient);
   const Node& sum = gradient.node();
@@ -78,7 +78,7 @@ Output gradient_of_all(const Node& node, Output dmean, Output dvariance) {
   return sum_over_processes(own, process, towers, false);
 }
 
-// Each part's is beside the part.
+// The gradient of each part is beside the part.
 std::vector<Output> statistics_gradient(const Node& node, std::span<const Output> grads) {
   const Output mean = node.output(0), count = node.output(2);
   const auto given = [&](std::size_t i) { return grads[i] ? grads[i] : fill_like(mean, 0); };

@@ -29,7 +29,7 @@ struct MomentsPart {
   T count;
 };
 
-// Of element i of parts [first, first + number); part(k) is one of them.
+// Combines element i of parts [first, first + number); part(k) is part k.
 template <class T, class F>
 kernels::Spread<T> combine(const F& part, std::size_t first, std::size_t number, std::int64_t i) {
   if (number == 1) {

@@ -10,7 +10,7 @@
 namespace belfry::cuda {
 namespace {
 
-constexpr int kMostParts = 100;  // with all else below 4 KiB
+constexpr int kMostParts = 100;  // keeps parameters below 4 KiB
 using Order = TreeOrder<1, kMostParts>;
 
 template <class T>
@@ -18,7 +18,7 @@ struct Part {
   const T *mean, *squares, *count;
 };
 
-// Element i of the combined moments, for begin <= i < end: the host's formulas in its order.
+// Element i of the combined moments, for begin <= i < end, by the host's formulas in its order.
 template <class T>
 struct Combine {
   using Shared = Nothing;

@@ -1,4 +1,4 @@
-// CombineMoments: the moments of a whole from those of its parts.
+// CombineMoments: the moments of a whole from the moments of its parts.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 
@@ -11,13 +11,14 @@ struct Moments {
 // Means, sums of squared differences from them, all of one shape, and counts, scalars, of K parts
 // -> mean and population variance of all parts together, and their count: combined exactly (Chan et
 // al. 1979) by the balanced tree over the parts, split at ceil(K / 2). f32 and f64. A part of count
-// 0 does not count, whatever its moments, and of nothing at all the moments are 0.
+// 0 does not count, whatever its moments. If all counts are 0, so are the moments.
 //
-// Inputs part by part: mean, sum of squares, count.
+// Inputs are ordered by part: mean, sum of squares, count.
 extern const Op kCombineMoments;
-// The same of the rows of gather_moments.h, in one tensor. Plans make it.
+// The same for the rows of gather_moments.h, in one tensor. Plans make it.
 extern const Op kCombineGathered;
-// Of population variances instead of sums of squares. Without counts the parts are of equal size.
+// Takes population variances instead of sums of squares. Without counts the parts are of equal
+// size.
 Moments combine_moments(std::span<const Output> means, std::span<const Output> variances,
                         std::span<const Output> counts = {}, At at = {});
 

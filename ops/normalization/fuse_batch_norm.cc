@@ -1,4 +1,4 @@
-// Which nodes around a batch norm go into one launch with it.
+// Finds the nodes around a batch norm that go into one launch with it.
 #include "belfry/framework/plan/surroundings.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
@@ -8,7 +8,8 @@
 #include "belfry/ops/relu.h"
 
 namespace belfry {
-// Cast, BatchNormTrain or BatchNormInference, Cast, Add, Relu: all but the second may be missing.
+// Fuses Cast, BatchNormTrain or BatchNormInference, Cast, Add, Relu: all but the second may be
+// missing.
 void fuse_batch_norm(Surroundings& around) {
   if (is_half(around.type(around.input(1)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrain;
@@ -42,8 +43,8 @@ void fuse_batch_norm(Surroundings& around) {
                    std::move(inputs), {y}, std::move(members));
 }
 
-// ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the third may be
-// missing.
+// Fuses ReluGrad, Cast, BatchNormTrainGrad or BatchNormInferenceGrad, Cast: all but the third may
+// be missing.
 void fuse_batch_norm_gradient(Surroundings& around) {
   if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool trained = around.op() == &kBatchNormTrainGrad;
@@ -79,7 +80,7 @@ void fuse_batch_norm_gradient(Surroundings& around) {
                  std::move(inputs), std::move(results), std::move(members));
 }
 
-// ReluGrad, BatchNormSums.
+// Fuses ReluGrad, BatchNormSums.
 void fuse_batch_norm_sums(Surroundings& around) {
   const Value g = around.input(0);
   const NodeIndex relu = around.maker(g, kReluGrad);

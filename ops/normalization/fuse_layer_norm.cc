@@ -1,4 +1,4 @@
-// Which nodes around a layer norm or RMS norm go into one launch with it.
+// Finds the nodes around a layer norm or RMS norm that go into one launch with it.
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// x, shortcut, and perhaps bias: what is added up. Without inputs it is no such sum.
+// The terms of a sum: x, shortcut, and perhaps bias. No inputs: it is no such sum.
 struct ResidualSum {
   std::vector<Value> inputs;
   std::vector<NodeIndex> members;
@@ -38,7 +38,7 @@ ResidualSum residual_sum(const Surroundings& around, Value total, DType narrow) 
   return found;
 }
 
-// The cast from f32 to 16 bits that alone uses a value, perhaps by reshapes.
+// The only user of a value, perhaps behind reshapes, if it is a cast from f32 to 16 bits.
 NodeIndex cast_to_half(const Surroundings& around, Value value) {
   if (around.type(value).dtype != DType::kF32) return {};
   const NodeIndex cast = around.only_user(around.behind_aliases(value), kCast);
@@ -47,12 +47,13 @@ NodeIndex cast_to_half(const Surroundings& around, Value value) {
 
 }  // namespace
 
-// What residual_sum() finds, Cast, LayerNorm or RmsNorm, Cast: all but the third may be missing.
+// Fuses the nodes of residual_sum(), Cast, LayerNorm or RmsNorm, Cast: all but the third may be
+// missing.
 void fuse_row_norm(Surroundings& around) {
   Value rows = around.input(0), y = around.output(0);
   DType narrow = around.type(y).dtype;
-  if (is_half(narrow)) return;             // with its factors
-  std::vector<NodeIndex> readers{y.node};  // of rows, in the fusion
+  if (is_half(narrow)) return;             // and so are its factors
+  std::vector<NodeIndex> readers{y.node};  // readers of rows in the fusion
   std::vector<NodeIndex> members;
   if (const NodeIndex cast = around.on_gpu() ? cast_to_half(around, y) : NodeIndex()) {
     members.push_back(cast);
@@ -70,7 +71,7 @@ void fuse_row_norm(Surroundings& around) {
   std::vector<Value> inputs{rows}, results{y};
   if (!sum.members.empty()) {
     inputs = std::move(sum.inputs);
-    // One of another type has no room where y lies.
+    // A sum of another type does not fit into y's memory.
     if (around.is_used_by_others(rows, readers) || around.type(rows).dtype != narrow)
       results.push_back(rows);
     members.insert(members.end(), sum.members.begin(), sum.members.end());
@@ -81,7 +82,7 @@ void fuse_row_norm(Surroundings& around) {
                  std::move(members));
 }
 
-// Cast, LayerNormGrad or RmsNormGrad, Cast, AddN: all but the second may be missing.
+// Fuses Cast, LayerNormGrad or RmsNormGrad, Cast, AddN: all but the second may be missing.
 void fuse_row_norm_gradient(Surroundings& around) {
   if (is_half(around.type(around.input(2)).dtype)) return;  // gamma
   const bool centred = around.op() == &kLayerNormGrad;

@@ -48,7 +48,8 @@ OutputTypes relu_sums_shape(const ShapeContext& c) {
   return {c.type(1), channels, channels};
 }
 
-// Tensors of f32, into which a kernel for 16 bits widens its own, behind what it needs itself.
+// f32 tensors into which a kernel for 16 bits widens its own. They lie behind the kernel's other
+// workspace.
 class WidenedImages {
  public:
   WidenedImages(DType dtype, const BatchNormExtent& e, std::int64_t before)
@@ -94,7 +95,7 @@ const T* shortcut_of(const Pointers& p, bool trained) {
   return p.inputs() > inputs ? p.input<T>(inputs) : nullptr;
 }
 
-// What is a tensor of 16 bits in the graph is rounded to that here.
+// Rounds to 16 bits where the graph does.
 template <bool trained, bool relu>
 KernelRun forward_of_half(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(0).shape);
@@ -135,7 +136,7 @@ KernelRun forward_cpu(KernelPlan& plan) {
   });
 }
 
-// Of given moments, their gradients, too: y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
+// The gradients of given moments: y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
 template <class T>
 void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
   const T *const gamma = p.input<T>(2), *const variance = p.input<T>(4);
@@ -147,11 +148,11 @@ void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
   }
 }
 
-// The tensors of a gradient in the type that is computed in.
+// The tensors of a gradient in the type in which it is computed.
 template <class T>
 struct GradientImages {
   const T *dy, *x, *y;  // y: null without ReLU
-  T *g, *dx;            // g: where that of ReLU goes; may be dy, or dx
+  T *g, *dx;            // g: the gradient of ReLU; may be dy, or dx
 };
 
 template <bool trained, class T>
@@ -189,7 +190,7 @@ KernelRun gradient_of_half(KernelPlan& plan) {
     const float* const x = wide.widen(p, 1, p.input<void>(1));
     const float* const y =
         p.inputs() > kGradientInputs ? wide.widen(p, 2, p.input<void>(kGradientInputs)) : nullptr;
-    // dx is made where g was, unless that is wanted, too.
+    // dx overwrites g, unless g is an output, too.
     float* const dx = p.outputs() > gradient_outputs(trained) ? wide.image(p, 2) : dy;
     compute_gradient<trained, float>(p, {dy, x, y, dy, dx}, e, epsilon);
     if (dx != dy) wide.narrow(dy, p.output<void>(gradient_outputs(trained)));
@@ -278,7 +279,7 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
   };
 }
 
-// The ops differ in these alone.
+// The ops differ in the arguments alone.
 Op fused_op(const char* name, ShapeFunction shape, CpuKernel cpu, CpuKernel reference,
             void (*rebuild)(Surroundings&) = nullptr) {
   return {.name = name,

@@ -1,10 +1,10 @@
 // Layer and RMS normalisation with the sums before it, and its gradient with the sum behind it, in
-// one pass over memory. Plans make these nodes (passes/fuse.cc); bits are those of the nodes one by
-// one.
+// one pass over memory. Plans make these nodes (passes/fuse.cc); bits are the same as by the
+// separate nodes.
 //
-// All is of f32, or of f64. On GPUs they also take the casts around a norm of 16 bits. Then x,
-// bias, y and dy are of f16 or bf16. Rows, shortcut, sum, dx and other are of the same type or of
-// f32.
+// All tensors are of f32, or all of f64. On GPUs these ops also take the casts around a norm of 16
+// bits. Then x, bias, y and dy are of f16 or bf16. Rows, shortcut, sum, dx and other are of the
+// same type or of f32.
 #pragma once
 #include "belfry/framework/graph/op.h"
 
@@ -13,11 +13,11 @@ namespace belfry {
 class Surroundings;
 
 // rows, gamma, beta -> y, as LayerNorm; or x, shortcut, perhaps bias [c], gamma, beta -> y, and
-// perhaps the sum: what is normalised is x + shortcut, or (x + bias) + shortcut. x may be a reshape
-// of rows with the same last dimension.
+// perhaps the sum that is normalised, x + shortcut or (x + bias) + shortcut. x may be a reshape of
+// rows with the same last dimension.
 extern const Op kFusedLayerNorm;
-// dy, rows, gamma, and perhaps other -> dx, to which it is added, dgamma, dbeta. As LayerNormGrad,
-// AddN.
+// dy, rows, gamma, and perhaps other, which is added to dx -> dx, dgamma, dbeta. Replaces
+// LayerNormGrad, AddN.
 extern const Op kFusedLayerNormGrad;
 // The same without beta and dbeta.
 extern const Op kFusedRmsNorm;

@@ -8,7 +8,7 @@ namespace belfry {
 namespace {
 
 constexpr std::size_t kInputsPerMoments = 3;  // mean, squares, count
-// Of all these messages, as all processes send them in one order. No other op uses it.
+// The tag of all these messages, as all processes send them in one order. No other op uses it.
 constexpr int kTag = 1 << 19;
 
 OutputTypes gather_moments_shape(const ShapeContext& c) {

@@ -1,4 +1,4 @@
-// GatherMoments: the moments of parts of a batch that lies in several processes.
+// GatherMoments: gathers the moments of a batch's parts from several processes.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// Input i is x, and those behind it have one value per column.
+// Input i is x; inputs behind it have one value per column.
 template <bool centred>
 void require_rows(const ShapeContext& c, std::size_t i) {
   const double epsilon = c.options<RowNormOptions<centred>>().epsilon;
@@ -48,7 +48,7 @@ std::vector<Output> norm_gradient(const Node& node, std::span<const Output> grad
   return result;
 }
 
-// dx by rows; each shard sums what its rows add to the other gradients.
+// Shards have rows of dx, and partial sums of the other gradients.
 Sharding norm_grad_shards(const ShardContext& c) {
   Sharding sharding = row_shards({c.node, c.inputs, c.outputs.first(1), c.divisions, c.samples}, 3);
   if (sharding.divides()) sharding.outputs.resize(c.outputs.size(), Division::partial());

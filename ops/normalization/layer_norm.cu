@@ -45,7 +45,7 @@ BELFRY_HD X rounded_sum(Wide<X> a, Wide<X> b) {
   return Stored<X>::narrow(a + b);
 }
 
-// Leaves in shared.by what kernels::row_scale() gives, for rows of x(row, i).
+// Sets shared.by to the results of kernels::row_scale() for rows of x(row, i).
 template <class T, int R, class Value>
 BELFRY_HD void find_scales(const Block& block, NormShared<T, R>& shared, bool centred,
                            const RowBlocks<R>& by, T epsilon, const Value& x) {
@@ -68,8 +68,8 @@ BELFRY_HD void find_scales(const Block& block, NormShared<T, R>& shared, bool ce
       [&](int row, T total) { shared.by[row].scale = T(1) / math::sqrt(total / count + epsilon); });
 }
 
-// R rows to a block, N elements at once. What the graph rounds is rounded here. y may be x, and sum
-// may be rows, or y.
+// R rows to a block, N elements at once. Rounds where the graph does. y may be x, and sum may be
+// rows, or y.
 template <class X, class S, int R, int N>
 struct NormRow {
   using T = Wide<S>;
@@ -77,10 +77,10 @@ struct NormRow {
   RowBlocks<R> by;
   const X *x, *bias;  // null: nothing is added
   const S* rows;
-  const T *gamma, *beta;  // beta: of layer norm, which is centred
+  const T *gamma, *beta;  // beta: only for layer norm, which is centred
   T epsilon;
   X* y;
-  S* sum;  // where x + rows goes, if there is x
+  S* sum;  // the result x + rows, if there is x
 
   BELFRY_HD Lanes<S, N> row_of(std::int64_t at, std::int64_t column) const {
     Lanes<S, N> row = Lanes<S, N>::load(rows + at);
@@ -127,7 +127,7 @@ struct NormRow {
   }
 };
 
-// dx, to which `other` is added unless it is null, and the scales of rows.
+// Computes dx, adds `other` unless it is null, and computes the scales of rows.
 template <class X, class S, int R, int N>
 struct NormGradRow {
   using T = Wide<S>;
@@ -200,8 +200,8 @@ struct NormGradRow {
   }
 };
 
-// Calls f with how many rows a block takes, and how many elements a thread has at once: several of
-// both where rows are short and so many that all of a GPU has work.
+// Calls f with the rows of a block and the elements that a thread has at once: several of both if
+// rows are short, and enough to keep all of a GPU at work.
 template <class X, class S, class F>
 void visit_row_blocks(const RowsOf& rows, std::initializer_list<const void*> tensors, const F& f) {
   constexpr std::int64_t kManyBlocks = 264;  // two for each of 132 multiprocessors
@@ -220,7 +220,7 @@ struct FactorGradients {
   T gamma, beta;
 };
 
-// Of rows 8 by 8: their sums are those of kernels::column_sums().
+// Sums groups of 8 rows, in the order of kernels::column_sums().
 template <class X, class S, int N>
 struct FactorLeaf {
   using T = Wide<S>;

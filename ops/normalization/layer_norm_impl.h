@@ -1,5 +1,4 @@
-// What the kernels of hosts for layer norm (`centred`) and RMS norm share. For the sources of this
-// room.
+// Shared by the hosts' kernels of layer norm (`centred`) and RMS norm in this folder.
 #pragma once
 #include <type_traits>
 
@@ -11,7 +10,7 @@ namespace belfry {
 template <bool centred>
 using RowNormOptions = std::conditional_t<centred, LayerNormOptions, RmsNormOptions>;
 
-// gamma, and beta.
+// gamma, and beta if centred.
 constexpr std::size_t row_norm_factors(bool centred) { return centred ? 2 : 1; }
 
 struct NormRows {

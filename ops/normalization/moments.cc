@@ -60,9 +60,9 @@ struct Product {
   }
 };
 
-// Both results of a block: first [channels], then second [channels]. Means are summed as
-// differences from the first row, so that a mean much larger than the deviation does not swallow
-// it.
+// Writes both results of a block to `out`: means [channels], then squares [channels]. Means are
+// summed as differences from the first row, so that a mean much larger than the deviation does not
+// swallow it.
 template <class T>
 BELFRY_KERNEL void block_moments(const T* x, std::int64_t rows, std::int64_t channels, T* out) {
   T* const squares = out + channels;
@@ -102,8 +102,8 @@ BELFRY_KERNEL void add(std::int64_t count, const T* x, T* sums) {
   for (std::int64_t i = 0; i < count; ++i) sums[i] += x[i];
 }
 
-// block(begin, end, out) for every block of rows [first, last), then combine(n, m, left, right) up
-// the tree. The result is at `out`; each level below keeps its right side behind it.
+// Calls block(begin, end, out) for every block of rows [first, last), then combine(n, m, left,
+// right) up the tree. The result is at `out`; each level below keeps its right side behind it.
 template <class T, class Block, class Combine>
 void over_blocks(std::int64_t first, std::int64_t last, std::int64_t channels, const Block& block,
                  const Combine& combine, T* out) {
@@ -118,8 +118,8 @@ void over_blocks(std::int64_t first, std::int64_t last, std::int64_t channels, c
 
 }  // namespace
 
-// Small enough for the first cache, which the second pass over a block reads, or, with many
-// channels, the second; a few rows at least, so that combining blocks costs little.
+// A block is small enough for the second pass to read it from the first cache, or from the second
+// with many channels. It has a few rows at least, so that combining blocks costs little.
 std::int64_t moment_block(std::int64_t channels) {
   return std::max<std::int64_t>(16, 4096 / std::max<std::int64_t>(1, channels));
 }
@@ -148,7 +148,7 @@ void moments(const T* x, std::int64_t rows, std::int64_t channels, T* mean, T* s
 
 namespace {
 
-// gradient(begin, end) gives that of rows [begin, end).
+// gradient(begin, end) returns the gradient of rows [begin, end).
 template <class T, class Gradient>
 void sums_over_blocks(const Gradient& gradient, const T* x, const T* mean, std::int64_t rows,
                       std::int64_t channels, T* sum, T* product, T* scratch) {

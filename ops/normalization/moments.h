@@ -26,8 +26,8 @@ template <class T>
 void gradient_sums(const T* dy, const T* x, const T* mean, std::int64_t rows, std::int64_t channels,
                    T* sum, T* product, T* scratch);
 
-// The same of g, which is dy where y, an output of ReLU, is positive (ReluGrad). Writes g, which
-// may be dy, in the same pass.
+// The same sums for g, which is dy where y, an output of ReLU, is positive, else 0 (ReluGrad).
+// Writes g, which may be dy, in the same pass.
 template <class T>
 void relu_gradient_sums(const T* dy, const T* y, const T* x, const T* mean, std::int64_t rows,
                         std::int64_t channels, T* g, T* sum, T* product, T* scratch);

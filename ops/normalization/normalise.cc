@@ -33,7 +33,7 @@ BELFRY_KERNEL void normalise_rows(const T* x, std::int64_t rows, std::int64_t ch
   }
 }
 
-// dx = scale (dy - offset - (x - mean) slope), where the last two are 0 for given moments.
+// dx = scale (dy - offset - (x - mean) slope); offset and slope are 0 for given moments.
 template <bool trained, class T>
 BELFRY_KERNEL void input_gradient(const T* dy, const T* x, std::int64_t rows, std::int64_t channels,
                                   const Channels<T>& by, const T* sum, const T* product, T all,

@@ -12,25 +12,25 @@ struct Channels {
   T epsilon;
 };
 
-// What follows in the same pass: the sum with a tensor of x's shape, or null, and then ReLU.
+// Later steps of the same pass: adds a tensor of x's shape, unless it is null, then applies ReLU.
 template <class T>
 struct Following {
   const T* shortcut = nullptr;
   bool relu = false;
 };
 
-// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, and what follows.
+// y = (x - mean) / sqrt(variance + epsilon) * gamma + beta, then the later steps.
 template <class T>
 void normalise(const T* x, std::int64_t rows, std::int64_t channels, const Channels<T>& by,
                const T* beta, T* y, const Following<T>& then = {});
 
-// dx = dy * gamma / sqrt(variance + epsilon): of given moments.
+// dx = dy * gamma / sqrt(variance + epsilon), for given moments.
 template <class T>
 void given_input_gradient(const T* dy, std::int64_t rows, std::int64_t channels,
                           const Channels<T>& by, T* dx);
 
-// The same of moments that are x's own: sum is that of dy, product that of dy (x - mean), over
-// `all` rows, of which these may be a part.
+// dx for moments that are x's own. `sum` is of dy and `product` of dy (x - mean), over `all` rows,
+// of which these may be a part.
 template <class T>
 void trained_input_gradient(const T* dy, const T* x, std::int64_t rows, std::int64_t channels,
                             const Channels<T>& by, const T* sum, const T* product, T all, T* dx);

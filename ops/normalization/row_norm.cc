@@ -7,7 +7,7 @@
 namespace belfry::kernels {
 namespace {
 
-// Blocks of a fold.
+// Terms in a block of a fold.
 constexpr std::int64_t kTerms = 1024;
 
 template <class Term, class T>
@@ -54,7 +54,7 @@ struct Weighted {
   BELFRY_HD T operator()(std::int64_t i) const { return dy[i] * gamma[i]; }
 };
 
-// Of those and the normalised row.
+// The product of dy, gamma and the normalised row.
 template <class T>
 struct WeightedProduct {
   const T *dy, *gamma, *x;
@@ -93,7 +93,7 @@ BELFRY_KERNEL void gradient_loop(const T* dy, const T* x, std::int64_t n, RowSca
 
 }  // namespace
 
-// The mean is that of differences from the first element: a large one does not swallow them.
+// The mean is summed as differences from the first element, which a large mean does not swallow.
 template <bool centred, class T>
 RowScale<T> row_scale(const T* x, std::int64_t n, T epsilon) {
   const T count = static_cast<T>(n);

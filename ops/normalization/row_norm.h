@@ -1,5 +1,6 @@
 // The passes of layer and RMS normalisation over one row x [n], n >= 1. f32 and f64. Sums and means
-// are folds (framework/kernels/reduce.h). `centred`: less the mean, as layer normalisation is.
+// are folds (framework/kernels/reduce.h). `centred`: subtracts the mean, as layer normalisation
+// does.
 #pragma once
 #include <cstdint>
 

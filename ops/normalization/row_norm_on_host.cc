@@ -1,5 +1,5 @@
 // Kernels of hosts for layer and RMS norm, with or without the sums around it (fused_layer_norm.h).
-// Those of 16 bits compute in f32, and round where the nodes one by one round.
+// Kernels of 16 bits compute in f32, and round where the separate nodes do.
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/kernels/widened.h"
@@ -53,7 +53,7 @@ KernelRun norm_of_half(KernelPlan& plan) {
   };
 }
 
-// finish(r, row) takes row r of dx. What each row adds to dgamma lies there until it is summed.
+// finish(r, row) takes row r of dx. dx holds each row's part of dgamma until it is summed.
 template <bool centred, class T, class Finish>
 void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const Pointers& p,
                       double epsilon, kernels::RowScale<T>* by, T* dx, const Finish& finish) {
@@ -70,7 +70,7 @@ void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const Point
   }
 }
 
-// Inputs are dy, rows, gamma, and perhaps what is added to dx.
+// Inputs are dy, rows, gamma, and perhaps a tensor that is added to dx.
 template <bool centred>
 KernelRun norm_gradient_of_half(KernelPlan& plan) {
   const NormRows rows(plan.input(1).shape);

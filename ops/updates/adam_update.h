@@ -6,7 +6,7 @@
 
 namespace belfry {
 
-// What epsilon is added to: sqrt(v), as TensorFlow does, or sqrt(v / (1 - beta2^t)), as PyTorch.
+// Epsilon is added to sqrt(v), as in TensorFlow, or to sqrt(v / (1 - beta2^t)), as in PyTorch.
 enum class AdamEpsilon { kToRoot, kToCorrectedRoot };
 
 struct AdamUpdateOptions {
@@ -14,7 +14,7 @@ struct AdamUpdateOptions {
   double epsilon = 1e-8;
   double weight_decay = 0;  // finite, >= 0
   AdamEpsilon form = AdamEpsilon::kToRoot;
-  std::int64_t part_from = 0;  // as of SgdUpdateOptions
+  std::int64_t part_from = 0;  // as in SgdUpdateOptions
 };
 
 // With t = step, a scalar i64 that counts updates from 1:
@@ -22,7 +22,7 @@ struct AdamUpdateOptions {
 //   v = beta2 * v + (1 - beta2) * gradient^2
 //   variable -= rate * weight_decay * variable
 //   variable -= rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
-// where kToCorrectedRoot has epsilon * sqrt(1 - beta2^t) in the place of epsilon.
+// kToCorrectedRoot has epsilon * sqrt(1 - beta2^t) in place of epsilon.
 // rate is a scalar; all but the step and the gradient's factor are of the variable's type, f32 or
 // f64. Outputs are the new values of variable, m and v. A run fails with InvalidArgument if t < 1,
 // unless the factor is 0.

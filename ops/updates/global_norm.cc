@@ -32,14 +32,14 @@ OutputTypes sums_of_squares_shape(const ShapeContext& c) {
   return {{Shape{count}, DType::kF64}};
 }
 
-// lanes[0] becomes the sum of all.
+// Sums all lanes into lanes[0].
 BELFRY_HD double fold_squares(double* lanes) {
   for (int half = kernels::kSquareLanes / 2; half > 0; half /= 2)
     for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
   return lanes[0];
 }
 
-// Of a part.
+// The sum of squares of one part.
 template <class T>
 BELFRY_KERNEL double squares_of_part(const T* x, std::int64_t n) {
   double lanes[kernels::kSquareLanes] = {};
@@ -155,7 +155,7 @@ OutputTypes global_norm_shape(const ShapeContext& c) {
   return {{Shape{}, DType::kF64}};
 }
 
-// At each position one vector alone has a sum, so that adding them is exact.
+// At each position only one vector has a sum, so adding vectors is exact.
 KernelRun global_norm_kernel(KernelPlan& plan) {
   return [n = plan.input(0).shape.elements()](const Pointers& p) {
     double lanes[kernels::kSquareLanes] = {};
@@ -182,7 +182,7 @@ OutputTypes clip_factor_shape(const ShapeContext& c) {
   return {{Shape{}, DType::kF32}};
 }
 
-// Tensors of 16 bits as f32, each beside itself.
+// Casts 16-bit tensors to f32, each on its own device.
 std::vector<Output> without_halves(std::span<const Output> xs, const At& at) {
   std::vector<Output> result;
   for (const Output& x : xs) {

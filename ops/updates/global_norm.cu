@@ -1,4 +1,4 @@
-// Norms of gradients. Sums follow square_tree.h, and so have the bits of hosts.
+// Norms of gradients. Sums follow square_tree.h, so their bits are the same as on hosts.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/updates/global_norm.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kLanes = kernels::kSquareLanes;
 
-// Sums of a block: afterwards at[0] is that of all.
+// Sums of a block's lanes; fold() leaves their sum in at[0].
 struct Lanes {
   double at[kLanes];
 
@@ -22,7 +22,7 @@ struct Lanes {
   }
 };
 
-// parts[block]: the squares of a part.
+// parts[block]: the sum of squares of a part.
 template <class T>
 struct SquaresOfPart {
   using Shared = Lanes;
@@ -49,7 +49,7 @@ struct SquaresOfPart {
 
 constexpr int kMostPositions = 256;
 
-// sums[block]: of the parts of the tensor at a position, which may have none.
+// sums[block]: the sum over the parts of the tensor at a position; 0 if there is none.
 struct SumsOfParts {
   using Shared = Lanes;
   const double* parts;

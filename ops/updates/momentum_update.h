@@ -11,7 +11,7 @@ struct MomentumUpdateOptions {
   double momentum = 0.9;
   double weight_decay = 0;  // finite, >= 0
   MomentumForm form = MomentumForm::kPlain;
-  std::int64_t part_from = 0;  // as of SgdUpdateOptions
+  std::int64_t part_from = 0;  // as in SgdUpdateOptions
 };
 
 // With g = gradient + weight_decay * variable:

@@ -10,7 +10,7 @@ struct RmsPropUpdateOptions {
   double epsilon = 1e-8;
   double momentum = 0;
   double weight_decay = 0;     // finite, >= 0
-  std::int64_t part_from = 0;  // as of SgdUpdateOptions
+  std::int64_t part_from = 0;  // as in SgdUpdateOptions
 };
 
 // With g = gradient + weight_decay * variable:

@@ -7,9 +7,9 @@ namespace belfry {
 
 struct SgdUpdateOptions {
   double weight_decay = 0;  // finite, >= 0
-  // 0: the whole variable. Else a part of it, of which gradient and slots are rows, and the number
-  // of its first element, counted from 1. So 0, as a last option, leaves the text of options as it
-  // was before there were parts. That text is in the identity of runs (run_identity.cc).
+  // 0: updates the whole variable. Else gradient and slots are rows of a part of it, and this is
+  // the number of the part's first element, counted from 1. The identity of runs (run_identity.cc)
+  // has the options' text, which a last option of 0 leaves as it was before there were parts.
   std::int64_t part_from = 0;
 };
 

@@ -1,4 +1,4 @@
-// What optimizer updates share.
+// Shared by optimizer updates.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -14,8 +14,8 @@ namespace belfry::kernels {
 inline constexpr const char* kUpdateHasNoGradient = "it changes a variable";
 
 // Requires inputs 0, .., slots and `gradient` to be of one shape and type, f32 or f64, and `rate`
-// to be a scalar of that type. It is the last input, or the last but a factor (ScaledGradient).
-// `part_from`: of SgdUpdateOptions. Returns the types of the variables.
+// to be a scalar of that type. Only a factor (ScaledGradient) may follow the rate. `part_from`: as
+// in SgdUpdateOptions. Returns the types of the variables.
 inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, std::size_t gradient,
                                 std::size_t rate, std::int64_t part_from) {
   c.require(c.inputs() == rate + 1 || c.inputs() == rate + 2, "takes ", rate + 1,
@@ -57,11 +57,11 @@ inline std::vector<Output> update_inputs(std::initializer_list<Output> inputs, O
   return result;
 }
 
-// The elements of its gradient that a launch updates. Those of the variable begin at `first`.
+// The elements of the gradient in a launch. Its element 0 is element `first` of the variable.
 struct UpdateRange {
   std::int64_t begin, end, first;
 
-  // `part_from`: of SgdUpdateOptions; `gradient`: its elements.
+  // `part_from`: as in SgdUpdateOptions; `gradient`: its number of elements.
   UpdateRange(const Pointers& p, std::int64_t part_from, std::int64_t gradient)
       : begin(p.begin()), end(p.end()), first(std::max<std::int64_t>(part_from - 1, 0)) {
     if (part_from == 0) return;
@@ -70,7 +70,7 @@ struct UpdateRange {
   }
 };
 
-// The factor, which may be input i; 0: write nothing.
+// The factor: input i, or 1 if there is none; 0: write nothing.
 template <class T>
 T factor_of(const Pointers& p, std::size_t i) {
   return i < p.inputs() ? static_cast<T>(*p.input<float>(i)) : T(1);

@@ -1,4 +1,4 @@
-// What optimizers do to one element of a variable, its slots and gradient; for hosts and GPUs.
+// The optimizers' steps on one element of a variable, its slots and gradient; for hosts and GPUs.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 
 namespace belfry::kernels {
 
-// A gradient with weight decay. Without, not even infinite weights or signs of zeros count.
+// A gradient with weight decay. If decay is 0, not even infinite weights or signs of zeros count.
 template <class T>
 BELFRY_HD T decayed(T gradient, T decay, T x) {
   const T sum = gradient + decay * x;
@@ -79,9 +79,9 @@ BELFRY_HD double power(double base, std::int64_t n) {
 template <class T>
 struct AdamStep {
   T beta1, rest1, beta2, rest2, epsilon, rate, factor;
-  T keep;  // what weight decay leaves of the variable; 1 without
+  T keep;  // the share of the variable that weight decay leaves
 
-  // At a step >= 1.
+  // `step` is at least 1.
   BELFRY_HD static AdamStep at(const AdamUpdateOptions& o, std::int64_t step, T rate, T factor) {
     const double root = math::sqrt(1 - power(o.beta2, step));
     const double correction = root / (1 - power(o.beta1, step));

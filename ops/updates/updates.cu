@@ -1,4 +1,4 @@
-// The optimizers' updates, in one source, as the ops of ops/pointwise.cu; and assignments of sums.
+// The optimizers' updates, in one source like the ops of ops/pointwise.cu, and assignments of sums.
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/cuda/kernels/update_kernel.h"
 #include "belfry/ops/updates/adam_update.h"
@@ -102,7 +102,7 @@ struct Adam {
   }
 };
 
-// Behind a sum alone: elsewhere it copies.
+// Used only behind a sum; elsewhere kernels copy.
 template <class T>
 struct Assign {
   using Step = Nothing;

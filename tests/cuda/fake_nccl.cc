@@ -30,12 +30,12 @@ struct Message {
 struct Comm {
   int rank, ranks;
   int clique;
-  int questions = 0;  // for which it is in progress; -1: for ever
+  int questions = 0;  // for which work is in progress; -1: for ever
   ncclResult_t state = ncclSuccess;
   bool finalized = false;
   std::vector<Sum> sums = {};
   std::vector<Sum> gathers = {};
-  std::vector<Message> messages = {};  // that have not met their counterpart
+  std::vector<Message> messages = {};  // still without counterpart
 };
 
 struct State {
@@ -45,16 +45,16 @@ struct State {
   std::string fails, stalls, misuse;
   ncclResult_t code = ncclSuccess;
   int but = 0, delay = 0, cliques = 0, finalized = 0, aborted = 0;
-  std::map<int, std::size_t> summed;    // by clique: how many sums have been made
-  std::map<int, std::size_t> gathered;  // and how many gathers
+  std::map<int, std::size_t> summed;    // sums that were made, by clique
+  std::map<int, std::size_t> gathered;  // gathers likewise
 };
 State* state = nullptr;
 
 thread_local int depth = 0;
 thread_local std::vector<Comm*> grouped;
 
-// Calls of one communicator by two threads at once are found by what they leave: they come in here
-// one after another.
+// Calls enter one after another. Two threads' calls of one communicator at once are found by the
+// state that they leave.
 ncclResult_t enter(const char* call) {
   ++state->called[call];
   if (state->fails != call || state->but-- > 0) return ncclSuccess;
@@ -98,7 +98,7 @@ std::vector<Comm*> ranks_of(int clique) {
   return ranks;
 }
 
-// Sums that all ranks of the clique have asked for.
+// Makes the sums that all ranks of the clique have asked for.
 ncclResult_t meet(int clique) {
   const std::vector<Comm*> ranks = ranks_of(clique);
   for (std::size_t& next = state->summed[clique];; ++next) {
@@ -120,7 +120,7 @@ ncclResult_t meet(int clique) {
   }
 }
 
-// Moves what has been sent to the first that waits for it.
+// Moves each sent message to the first rank that waits for it.
 ncclResult_t deliver(int clique) {
   const std::vector<Comm*> ranks = ranks_of(clique);
   for (Comm* const from : ranks)
@@ -235,7 +235,7 @@ ncclResult_t all_reduce(const void* from, void* to, std::size_t elements, ncclDa
   return ncclSuccess;
 }
 
-// A communicator that may be given bytes; null if it may not.
+// The communicator if it may take bytes now, else null.
 Comm* take_bytes(const char* call, std::size_t bytes, ncclDataType_t type, ncclComm_t handle) {
   Comm* const comm = find(handle);
   if (!comm || depth == 0 || bytes == 0 || type != ncclInt8) return nullptr;

@@ -1,5 +1,5 @@
-// A library of NCCL that works on memory of the host: a sum is made when all ranks have asked for
-// it, in one order. It refuses what NCCL would refuse, or hang with, and fails where it is told to.
+// Stands in for NCCL, on memory of the host. It makes a sum when all ranks have asked for it, in
+// one order. It refuses calls that NCCL would refuse or hang in, and fails when it is told to.
 #pragma once
 #include <string>
 
@@ -9,7 +9,7 @@ namespace belfry::cuda {
 
 class FakeNccl {
  public:
-  // One at a time.
+  // Only one may live at a time.
   FakeNccl();
   ~FakeNccl();
   FakeNccl(const FakeNccl&) = delete;
@@ -17,20 +17,20 @@ class FakeNccl {
 
   const NcclLibrary& library() const { return library_; }
 
-  // The next call of this name, but for the first `but`, returns `code`.
+  // The next call of this name returns `code`, after `but` calls that do not.
   void fail(std::string call, ncclResult_t code, int but = 0);
-  // What the next call of this name begins stays in progress.
+  // The work of the next call of this name stays in progress.
   void stall(std::string call);
-  // What each call begins is in progress for so many questions.
+  // The work of each call is in progress for so many questions.
   void delay(int questions);
-  // A rank fails while nobody asks.
+  // Makes a rank fail between calls.
   void break_rank(int rank, ncclResult_t code);
 
   int alive() const;  // communicators
   int finalized() const;
   int aborted() const;
   int called(const std::string& call) const;  // how often
-  std::string misuse() const;                 // the first; "" if there was none
+  std::string misuse() const;                 // the first misuse, or ""
 
  private:
   NcclLibrary library_;

@@ -1,5 +1,5 @@
-// Where results are promised to the bit, kernels of the GPU module give those of the host's. That
-// is so for tensors that take several blocks, groups or launches, too. For gpu_ops_tests.
+// Where bits are promised, kernels of the GPU module give the same bits as the host's, even for
+// tensors of several blocks, groups or launches. For gpu_ops_tests.
 #include <gtest/gtest.h>
 
 #include "belfry/framework/core_ops/add_n.h"
@@ -46,7 +46,7 @@
 namespace belfry {
 namespace host_bits {
 
-// What `compute` gives with the kernels of the host.
+// The result with the host's kernels.
 Tensor on_host(const Builder& build, const std::vector<Tensor>& inputs) {
   const CpuKernel source = set_kernel_source(nullptr);
   const Tensor result = compute(build, inputs);
@@ -60,7 +60,7 @@ std::vector<Tensor> as(DType dtype, std::vector<Tensor> tensors) {
   return tensors;
 }
 
-// Equal bits in f32 and f64.
+// Expects equal bits in f32 and f64.
 void expect_host_bits(const Builder& build, const std::vector<Tensor>& inputs) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const std::vector<Tensor> in = as(dtype, inputs);
@@ -197,7 +197,7 @@ TEST(HostBits, OfCanonicalSums) {
   }
 }
 
-// Processes whose towers are several nodes of the tree are among these.
+// In some cases the towers of a process are several nodes of the tree.
 TEST(HostBits, OfSumsOverProcesses) {
   for (const auto& [processes, towers] :
        {std::pair(2, 1), {3, 2}, {2, 3}, {5, 3}, {7, 6}, {128, 8}}) {
@@ -223,7 +223,7 @@ TEST(HostBits, OfSumsOverProcesses) {
   }
 }
 
-// More tensors than one launch has room for.
+// One launch has no room for so many tensors.
 TEST(HostBits, OfCanonicalSumsOfManyTensors) {
   constexpr std::size_t kTensors = 50;
   std::vector<Tensor> inputs;
@@ -271,7 +271,7 @@ TEST(HostBits, OfGathersOfManyRows) {
   }
 }
 
-// Tables whose ids have one digit of a radix sort, two or three; less than a tile of ids, and many.
+// Ids have one, two or three digits of the radix sort; there are less than a tile of ids, and many.
 TEST(HostBits, OfGradientsOfTablesOfEverySize) {
   const Builder rows = [](Inputs x) { return gather(x[0], x[1]); };
   for (const int limit : {1, 2, 63, 64, 4095, 4096, 50257})
@@ -283,7 +283,7 @@ TEST(HostBits, OfGradientsOfTablesOfEverySize) {
     }
 }
 
-// So many that nothing may look through all of them for each.
+// There are too many ids for a search through all of them for each.
 TEST(HostBits, OfGradientsOfAMillionIds) {
   const Builder rows = [](Inputs x) { return gather(x[0], x[1]); };
   const std::int64_t count = 1 << 20;
@@ -303,7 +303,7 @@ TEST(HostBits, OfTransposedTensors) {
   expect_host_bits(by({3, 0, 2, 1, 4}), {random_values({3, 4, 1, 6, 5})});
 }
 
-// More parts than one launch copies.
+// One launch cannot copy so many parts.
 TEST(HostBits, OfTensorsInManyParts) {
   std::vector<Tensor> parts;
   for (std::int64_t i = 0; i < 31; ++i)

@@ -11,7 +11,7 @@
 namespace belfry::cuda {
 namespace {
 
-// A library may write what it likes there, so nothing else may lie in it.
+// Libraries may write anything into their workspace, so this does.
 void spoil(std::byte* workspace, std::int64_t bytes) {
   std::memset(workspace, 0xff, static_cast<std::size_t>(bytes));
 }
@@ -57,7 +57,7 @@ std::int64_t elements(const Four& shape) {
   return std::int64_t{shape[0]} * shape[1] * shape[2] * shape[3];
 }
 
-// visit(n, y row, y column, x row, x column, row in the window, column in it) wherever a window
+// Calls visit(n, y row, y column, x row, x column, row and column in the window) wherever a window
 // meets the image.
 template <class Visit>
 void for_each_meeting(const Four& x, const Four& y, std::array<int, 2> window,

@@ -1,5 +1,5 @@
-// Does on the host, one after another, what kernels of the GPU module enqueue. What they ask of
-// libraries is computed in plain loops from what the call says alone.
+// Runs on the host, one after another, what kernels of the GPU module enqueue. Plain loops compute
+// the calls of libraries from the calls' values alone.
 #pragma once
 #include <map>
 
@@ -23,9 +23,9 @@ class HostQueue final : public KernelQueue {
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override { return &faults_[refusal]; }
   const std::uint64_t* step() const override { return &step_; }
 
-  // How many there have been.
+  // The number of launches so far.
   int launches() const { return launches_; }
-  // Throws what kernels have noted.
+  // Throws for input that kernels have noted.
   void check() const {
     for (const auto& [refusal, fault] : faults_)
       if (fault.first != Fault::kNone) refusal->raise(fault.element(), fault.value());
@@ -37,7 +37,8 @@ class HostQueue final : public KernelQueue {
   std::map<std::shared_ptr<const Refusal>, Fault> faults_;
 };
 
-// Algorithms that need workspace. With own_kernels, none for what kernels of ours compute, too.
+// Algorithms that need workspace. With own_kernels, none for calls that kernels of ours compute,
+// too.
 class HostAlgorithms final : public Algorithms {
  public:
   explicit HostAlgorithms(bool own_kernels) : own_kernels_(own_kernels) {}
@@ -56,7 +57,7 @@ class HostAlgorithms final : public Algorithms {
   bool own_kernels_;
 };
 
-// What the module's kernel for this node does, on the host; empty if there is none.
+// The module's kernel for this node, run on the host; empty if there is none.
 KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms);
 
 }  // namespace belfry::cuda

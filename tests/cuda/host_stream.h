@@ -5,7 +5,7 @@
 
 namespace belfry::cuda {
 
-// Does at once what it is given.
+// Does its work at once.
 class HostStream final : public KernelStream {
  public:
   KernelQueue& queue() override { return queue_; }

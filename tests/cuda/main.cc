@@ -1,5 +1,5 @@
-// Runs the tests of the GPU module: in libcuda_tests.so, which is loaded where the module could be;
-// elsewhere each of them is skipped.
+// Runs the tests of the GPU module in libcuda_tests.so. If the module cannot be loaded, skips each
+// of them.
 #include <iostream>
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ class Skipped : public ::testing::Test {
   void TestBody() override { GTEST_SKIP() << gpus().why_none(); }
 };
 
-// False if the tests are there and cannot be loaded.
+// False if the tests exist and cannot be loaded.
 bool load_tests() {
   if (!gpus().backend()) {
     for (const auto& [suite, name] : cuda_test_names())

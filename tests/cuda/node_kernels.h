@@ -1,4 +1,4 @@
-// Nodes for tests of kernels that ask libraries, and what those ask.
+// Nodes for tests of kernels that call libraries, and the calls that they ask algorithms for.
 #pragma once
 #include <vector>
 
@@ -11,7 +11,7 @@
 
 namespace belfry::cuda {
 
-// Gives algorithms that need workspace, and notes what for; or gives none.
+// Gives algorithms that need workspace and notes the calls; or gives none.
 class NotedAlgorithms final : public Algorithms {
  public:
   explicit NotedAlgorithms(bool any = true) : any_(any) {}
@@ -44,7 +44,7 @@ class NotedAlgorithms final : public Algorithms {
   bool any_;
 };
 
-// The kernel of a node whose shapes are known, prepared.
+// The prepared kernel of a node whose shapes are known.
 struct NodeKernel {
   NodeKernel(const Node& node, Algorithms& algorithms)
       : inputs(input_types(node)),
@@ -52,13 +52,13 @@ struct NodeKernel {
         range(whole_range(node.op(), collective_size(node), inputs, outputs)),
         plan(node, inputs, outputs, range),
         run(prepare_gpu_kernel(plan, algorithms)) {}
-  NodeKernel(const NodeKernel&) = delete;  // the plan sees into it
+  NodeKernel(const NodeKernel&) = delete;  // the plan has references to it
   NodeKernel& operator=(const NodeKernel&) = delete;
 
   Tensor operator()(KernelQueue& queue, std::vector<Tensor> values) const {
     return compute(values, [&](const Pointers& p) { run(p, queue); });
   }
-  // What the plain loops of the op give.
+  // The result of the op's plain loops.
   Tensor reference(std::vector<Tensor> values) {
     return compute(values, plan.node().op().reference(plan));
   }
@@ -107,8 +107,8 @@ inline std::vector<Tensor> whole_numbers(const NodeKernel& kernel, int unit = 1)
   return values;
 }
 
-// visit(height, width, window down, window right, stride, padding) of many that fit: odd and even
-// padding, strides that leave pixels out, windows as large as the image.
+// Calls visit(height, width, window down, window right, stride, padding) for many windows that fit:
+// odd and even padding, strides that leave pixels out, windows as large as the image.
 template <class Visit>
 void for_each_window(const Visit& visit) {
   for (const Padding padding : {Padding::kSame, Padding::kValid})

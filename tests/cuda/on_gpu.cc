@@ -1,4 +1,4 @@
-// For gpu_ops_tests on a GPU with --own_kernels: libraries compute products alone there.
+// For gpu_ops_tests on a GPU with --own_kernels: there libraries compute only products.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/runtime/cuda_stream.h"
 #include "belfry/framework/cuda/runtime/gpu_algorithms.h"

@@ -1,4 +1,4 @@
-// For gpu_ops_tests, which takes its kernels from here.
+// The source of kernels for gpu_ops_tests.
 #include "belfry/tests/cuda/host_queue.h"
 
 extern "C" void belfry_gpu_kernel_on_host(belfry::KernelPlan& plan, bool own_kernels,

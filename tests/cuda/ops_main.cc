@@ -1,7 +1,7 @@
-// gpu_ops_tests: the tests of ops once more, with the kernels of the GPU module in place of
-// Op::cpu. They run on the host, or on the GPU that $BELFRY_TEST_GPUS gives. All are skipped where
-// the module cannot be loaded. With --own_kernels, convolution, pooling and attention are computed
-// by kernels of ours, as where cuDNN refuses them.
+// gpu_ops_tests: the tests of ops with the GPU module's kernels in place of Op::cpu. They run on
+// the host, or on the GPU of $BELFRY_TEST_GPUS. All are skipped if the module cannot be loaded.
+// With --own_kernels, kernels of ours compute convolution, pooling and attention, as if cuDNN
+// refused them.
 #include <iostream>
 #include <string_view>
 
@@ -27,7 +27,7 @@ belfry::KernelRun take_on_host(belfry::KernelPlan& plan) {
   return run;
 }
 
-// cuDNN computes attention only where the same bits each time are not wanted.
+// cuDNN computes attention only if the bits need not be the same each time.
 bool attends(const belfry::KernelPlan& plan) {
   return std::string_view(plan.op().name).starts_with("CausalAttention");
 }

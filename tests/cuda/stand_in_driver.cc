@@ -1,5 +1,5 @@
-// A driver of CUDA that knows no GPU: cuDNN compiles kernels only where it finds a libcuda.so.1.
-// These are the functions that it looks for. It calls few of them, and none computes anything.
+// A driver of CUDA that knows no GPU, as cuDNN compiles kernels only if it finds a libcuda.so.1.
+// cuDNN looks for these functions. It calls few of them, and none computes anything.
 #define BELFRY_DOES_NOTHING(name) \
   extern "C" int name() { return 0; }
 

@@ -1,5 +1,5 @@
-// The tests of the GPU module by name, as its sources have them. They lie in a library that needs
-// those of CUDA; where it cannot be loaded, they are skipped by these names.
+// The names of the GPU module's tests, from their sources. The tests are in a library that needs
+// CUDA's. If it cannot be loaded, tests of these names are skipped.
 #pragma once
 #include <regex>
 #include <set>

@@ -22,7 +22,7 @@ namespace all_reduce_test {
 Builder reducing(AllReduceOptions options = {}) {
   return [=](Inputs x) { return Built(all_reduce(x, options)); };
 }
-// The copy of one participant.
+// Builds participant i's result.
 Builder reducing_to(std::size_t i, AllReduceOptions options = {}) {
   return [=](Inputs x) { return all_reduce(x, options)[i]; };
 }
@@ -71,7 +71,7 @@ TEST(AllReduce, IntegersWrap) {
 
 TEST(AllReduce, KeepsItsContract) {
   for (const int count : {1, 2, 3, 8, 9}) {
-    const double gradient = count > 3 ? -1 : OpTest().gradient;  // one rule, whatever the count
+    const double gradient = count > 3 ? -1 : OpTest().gradient;  // one rule for any count
     check_op({.build = reducing(),
               .inputs = participants(count, {7, 5}),
               .f32 = 0,
@@ -107,12 +107,12 @@ TEST(AllReduce, GradientsOfOutputsThatAreNotUsedAreZero) {
     EXPECT_EQ(evaluate(gradient).item<float>(), 1);
 }
 
-// All that hosts have no C++ type for.
+// Random values of types that hosts have no C++ type for.
 Tensor random_half(DType dtype, Shape shape, unsigned seed) {
   Tensor tensor(std::move(shape), dtype);
   std::mt19937 random(seed);
   auto* const bits = reinterpret_cast<std::uint16_t*>(tensor.mutable_raw());
-  // No infinities and NaN in either format.
+  // The mask leaves no infinity or NaN in either format.
   for (std::int64_t i = 0; i < tensor.elements(); ++i)
     bits[i] = static_cast<std::uint16_t>(random() & 0xbbff);
   return tensor;
@@ -203,7 +203,7 @@ TEST(AllReduceBucket, KeepsItsContract) {
   }
 }
 
-// As many as a ResNet-50 has on 8 devices.
+// A ResNet-50 has this many tensors on 8 devices.
 TEST(AllReduceBucket, TakesAnyNumberOfTensors) {
   Graph graph;
   std::vector<std::vector<Output>> tensors(161);

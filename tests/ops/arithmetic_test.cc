@@ -78,7 +78,7 @@ TEST(Arithmetic, UnknownDimensionsFitAnything) {
   EXPECT_EQ(add(a, b).shape(), (Shape{kUnknown, 3, 4}));
 }
 
-// Whether [?,3] was repeated shows only when the graph runs.
+// Only a run shows whether [?,3] was repeated.
 TEST(Arithmetic, GradientsOfUnknownShapesSumWhatWasRepeated) {
   Graph graph;
   const Output a = placeholder(graph, "a", DType::kF32, {kUnknown, 3});

@@ -1,5 +1,5 @@
-// A bias fused with an activation gives the bits of the nodes that it stands for. As gpu_ops_tests
-// this compares kernels of GPUs.
+// A bias fused with an activation gives the same bits as the nodes that it replaces. In
+// gpu_ops_tests this compares kernels of GPUs.
 #include "belfry/ops/bias_activation.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ Builder forward_apart(const Case& c) {
   };
 }
 
-// The gradient of the sum, and that of the bias.
+// The gradients of the sum and of the bias.
 Builder fused_backward(const Case& c) {
   return [=](Inputs in) {
     const Node& node = in[0].graph().add(c.fused_gradient, {in[0], in[1]}, {}, c.options);
@@ -74,7 +74,7 @@ void expect_equal_bits(const Builder& fused, const Builder& apart, const std::ve
   }
 }
 
-// Rows of no, some and many packs; of one block that is summed, of several, and of groups of them.
+// Covers rows of no, some and many packs; sums of one block, of several, and of groups of blocks.
 const Shape kShapes[] = {{5, 3}, {2, 3, 4, 16}, {70, 72}, {2100, 8}};
 const DType kDTypes[] = {DType::kF32, DType::kF64, DType::kBF16, DType::kF16};
 

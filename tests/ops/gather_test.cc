@@ -90,7 +90,7 @@ TEST(GatherGrad, AddsUpRowsThatWereTakenOften) {
             .nan = false});
 }
 
-// Of ids that are the samples of a batch, so that shards have some of them each.
+// The ids are the samples of a batch, so that each shard has some of them.
 TEST(GatherGrad, KeepsItsContractForABatchOfIds) {
   const Builder gradient = [](Inputs x) {
     return gradients(gather(x[1], x[0]), {x[1]}, {.initial = {x[2]}})[0];

@@ -1,4 +1,4 @@
-// Ops on f16 and bf16: what f32 gives, rounded once.
+// Ops on f16 and bf16 give the results of f32, rounded once.
 #include "belfry/framework/kernels/half.h"
 
 #include <algorithm>
@@ -55,16 +55,16 @@ Tensor as_f32(const Tensor& tensor) { return to(tensor, DType::kF32); }
 struct HalfCase {
   const char* name;
   std::vector<Shape> inputs;
-  // One op, so that nothing is rounded on the way.
+  // Builds one op, so that nothing is rounded on the way.
   std::function<Output(Inputs)> build;
   double low = -2, high = 2;
-  // GPUs round weights to 16 bits before they multiply: a unit is that of the largest result.
+  // GPUs round weights to 16 bits before they multiply, so the unit is the largest result's.
   bool rounds_weights = false;
 };
 
 void PrintTo(const HalfCase& c, std::ostream* out) { *out << c.name; }
 
-// Of rows of a table of five, or classes of as many samples.
+// Ids of rows of a table of five, or classes of six samples.
 Output ids(Graph& graph) {
   return constant(graph, Tensor({6}, std::vector<std::int32_t>{4, 0, 4, 1, 0, 4}));
 }
@@ -175,7 +175,8 @@ const HalfCase kCases[] = {
 
 class Half : public testing::TestWithParam<std::tuple<DType, HalfCase>> {};
 
-// Largest distance in units of the last place of 16 bits: of each value, or of the largest.
+// The largest distance in units of the last place of 16 bits, of each value or of the largest
+// value.
 double distance(const Tensor& a, const Tensor& b, DType dtype, bool of_largest = false) {
   if (a.shape() != b.shape()) return HUGE_VAL;
   const std::vector<double> left = doubles(a), right = doubles(b);
@@ -194,7 +195,7 @@ double distance(const Tensor& a, const Tensor& b, DType dtype, bool of_largest =
   return largest;
 }
 
-// One unit allows for another order of sums, which may move what is rounded.
+// One unit allows for another order of sums, which may change the rounding.
 TEST_P(Half, IsF32RoundedOnce) {
   const auto& [dtype, test] = GetParam();
   Graph graph;
@@ -229,7 +230,7 @@ TEST_P(Half, IsF32RoundedOnce) {
         << actual.str() << "\ninstead of\n"
         << plain.str();
   }
-  // Gradients are of the type, too, and near those of f32: they take the rounded y.
+  // Gradients have the type, too, and are near those of f32, as they take the rounded y.
   const Tensor direction = random_values(half.shape(), -1, 1, 9);
   const std::vector<Output> ys = gradients(half, halves,
                                            {.initial = {constant(graph, to(direction, dtype))}}),
@@ -252,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, Half,
                                       name_of(std::get<0>(test.param)));
                          });
 
-// Whole plans, with the workspaces that they have there.
+// Sessions run whole plans, with their own workspaces.
 TEST(HalfInSessions, GivesTheBitsOfTheInterpreter) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     Graph graph;

@@ -16,7 +16,7 @@
 namespace belfry {
 namespace multiply_adds_test {
 
-// Of all nodes of a graph, by op.
+// The multiply-adds of all nodes of a graph, by op.
 std::map<std::string, double> counted(const Graph& graph) {
   std::map<std::string, double> result;
   for (std::size_t id = 0; id < graph.size(); ++id)
@@ -52,7 +52,7 @@ TEST(MultiplyAdds, OfConvolutionsAreTheSameForwardAndForEachGradient) {
             (Counts{{"Conv2d", work}, {"Conv2dGradFilter", work}, {"Conv2dGradInput", work}}));
 }
 
-// A dilated filter has as many taps as any; a group sees its own channels alone.
+// A dilated filter has no more taps than others; a group sees only its own channels.
 TEST(MultiplyAdds, OfGroupedConvolutionsAreThoseOfAllGroups) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {2, 6, 6, 8});

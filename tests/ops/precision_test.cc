@@ -103,7 +103,7 @@ TEST_P(AutocastTest, GivesVariablesGradientsOfTheirType) {
   }
   const Output gradient = gradients(loss, std::vector{v})[0];
   EXPECT_EQ(gradient.dtype(), DType::kF32);
-  // As of the plain model, but for roundings.
+  // The plain model gives the same, except for rounding.
   const Tensor vs = random_values({4, 4}, -1, 1, 1), xs = random_values({4, 4}, -1, 1, 2);
   const auto value = [&](Output y) {
     return evaluate(y, std::vector<FeedValue>{{x, xs}, {static_cast<Output>(v), vs}});

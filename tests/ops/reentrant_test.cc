@@ -1,5 +1,5 @@
-// Kernels by oneDNN, and those of f32 under tensors of 16 bits, keep nothing of a run. So one that
-// is prepared once may run on several threads at once.
+// Kernels by oneDNN, and f32 kernels for tensors of 16 bits, keep nothing of a run. So several
+// threads may run one prepared kernel at once.
 #include <latch>
 #include <thread>
 
@@ -99,8 +99,7 @@ Tensor random_of(const TensorType& type, unsigned seed) {
   return half;
 }
 
-// Runs it once on memory of its own; returns what outputs hold, and inputs, some of which an update
-// writes.
+// Runs a kernel once on its own memory; returns its outputs, and its inputs, as updates write some.
 std::vector<Tensor> run(const Prepared& kernel, unsigned seed) {
   std::vector<Tensor> all;
   for (const TensorType& type : kernel.inputs) all.push_back(random_of(type, ++seed));
@@ -129,7 +128,7 @@ void expect_reentrant(const Node& node) {
     });
 }
 
-// All nodes with kernels to prepare.
+// Checks all nodes that have kernels to prepare; returns their number.
 int expect_all_reentrant(const Graph& graph) {
   int checked = 0;
   for (std::size_t n = 0; n < graph.size(); ++n) {

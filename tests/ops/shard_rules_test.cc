@@ -1,4 +1,4 @@
-// Layers of the field are computed shard by shard, with their gradients: nothing is gathered.
+// Shards compute common layers and their gradients by themselves: nothing is gathered.
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"

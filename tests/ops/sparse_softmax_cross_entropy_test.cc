@@ -79,7 +79,7 @@ Builder gradient_of(CrossEntropyOptions options) {
   };
 }
 
-// -sum of target log(probability), in another order than kernels have.
+// The expected loss is -sum of target log(probability), in another order than in kernels.
 TEST(SparseSoftmaxCrossEntropy, SmoothedTargetsAreSpreadOverAllClasses) {
   const std::vector<double> x{0.5, -1, 2, 0}, target{0.025, 0.025, 0.925, 0.025};
   double sum = 0, expected = 0;
@@ -134,7 +134,7 @@ TEST(SparseSoftmaxCrossEntropy, RefusesToSmoothMoreThanAll) {
                  "smoothing must be from 0 to 1, not 1.5");
 }
 
-// The default ignores nothing, not even the number that stands for that.
+// By default no label is ignored, not even kNoLabel, the number of the default.
 TEST(SparseSoftmaxCrossEntropy, RefusesTheNumberOfNoLabel) {
   const Tensor wide({1}, std::vector<std::int64_t>{kNoLabel});
   EXPECT_THROW(compute(kLosses, {random_values({1, 3}), wide}), InvalidArgument);

@@ -1,4 +1,4 @@
-// What the module asks of CUDA for sessions, call by call.
+// The module's calls of CUDA for sessions, one by one.
 #include <thread>
 
 #include "belfry/ops/convolution/avg_pool.h"
@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 class RecorderBackend : public RecorderTest {
  protected:
   const GpuBackend& backend() const { return *gpus().backend(); }
-  // What allocates or makes handles, as often as it was called.
+  // The calls that allocate memory or make handles.
   static std::vector<std::string> made() {
     std::vector<std::string> all;
     for (const auto& [function, count] : recorder().counts())
@@ -74,7 +74,7 @@ TEST_F(RecorderBackend, LeavesAThreadOnItsGpu) {
   }).join();
 }
 
-// One that has none is given no context on GPU 0, which would take memory there.
+// A thread without a context gets none on GPU 0, where it would take memory.
 TEST_F(RecorderBackend, PutsNoThreadOnGpu0) {
   std::thread([&] {
     backend().deallocate(5, backend().allocate(5, 100));
@@ -104,8 +104,8 @@ TEST_F(RecorderBackend, StreamsReachTheirPeersAlone) {
   backend().use(1);
 }
 
-// As copies are made, and communicators work: handles of libraries, and memory for what kernels
-// refuse, are made for the kernels that need them.
+// Streams of copies and communicators need no handles of libraries, nor memory for refused input.
+// Both are made for the kernels that need them.
 TEST_F(RecorderBackend, StreamsHaveNothingOfLibrariesByThemselves) {
   const auto stream = backend().make_stream(1, std::vector{1});
   EXPECT_THAT(made(), IsEmpty());
@@ -160,7 +160,7 @@ TEST_F(RecorderBackend, StampsComeBehindWhatTheStreamWasGiven) {
   backend().deallocate_pinned(counter);
 }
 
-// Workers of the host poll GPUs, and threads of GPUs each other's.
+// Workers of the host poll GPUs, and threads of GPUs poll other GPUs.
 TEST_F(RecorderBackend, WhoeverAsksHowAGpuIsDoingStaysOnItsOwn) {
   const auto stream = backend().make_stream(4, std::vector{4});
   std::thread([&] {

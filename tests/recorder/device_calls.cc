@@ -1,4 +1,4 @@
-// The functions of CUDA that are about GPUs and their memory.
+// CUDA's functions for GPUs and their memory.
 #include <cstring>
 
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ using belfry::cat;
 
 namespace {
 
-// What the host knows as the memory of a GPU: nobody may touch it there.
+// The addresses of a GPU's memory: the host must not touch them.
 void* addresses(std::size_t bytes) {
   constexpr std::size_t kMostAligned = 512;
   void* const at = mmap(nullptr, bytes + kMostAligned, PROT_NONE,
@@ -83,7 +83,7 @@ cudaError_t cudaSetDevice(int gpu) {
   });
 }
 
-// The one function that is asked for, cuCtxGetCurrent.
+// The module asks for one function, cuCtxGetCurrent.
 #if CUDART_VERSION >= 12050
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
                                              unsigned long long,

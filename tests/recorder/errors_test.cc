@@ -1,6 +1,5 @@
 // Every call of CUDA and its libraries fails once, at each of its places in a small training run.
-// The error names the call and what it was for. Training goes on, if need be from values that are
-// restored.
+// The error names the call and its purpose. Then training goes on, if need be from restored values.
 #include <set>
 
 #include "belfry/framework/base/text.h"
@@ -15,7 +14,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Up to the first run that replays.
+// Runs up to the first one that replays.
 constexpr int kRuns = 4;
 
 struct Training {
@@ -38,8 +37,8 @@ struct Training {
 
 class RecorderErrors : public RecorderTest {
  protected:
-  // Calls that end something, or go back to a GPU, at which nobody can be told of a failure; where
-  // memory is, is only asked to find the better GPU.
+  // Calls that end something, or go back to a GPU, where no caller can learn of a failure.
+  // cudaPointerGetAttributes only finds the better GPU.
   static bool may_be_ignored(const std::string& function) {
     static const std::set<std::string> all{"cudaGetDevice", "cudaSetDevice",
                                            "cudaPointerGetAttributes"};
@@ -47,24 +46,24 @@ class RecorderErrors : public RecorderTest {
            all.contains(function);
   }
 
-  // Its name in errors.
+  // A pattern for the function's name in errors.
   static std::string said_of(const std::string& function) {
     if (function == "cudaLaunchKernel") return "(cudaLaunchKernel|stamp|store) failed: ";
     if (function == "cudaFuncGetAttributes") return "cannot run this module's code: ";
     return cat(function, " failed: ");
   }
 
-  // Who cannot go to a GPU, or back, stays where it is and frees nothing.
+  // If these calls fail, the thread stays on its GPU and frees nothing.
   static bool moves(const std::string& function) {
     return function == "cudaGetDevice" || function == "cudaSetDevice";
   }
 
-  // Trains while a call fails, and afterwards.
+  // Trains while call `number` of a function fails, and afterwards.
   static void expect_recovery(Layout layout, const std::string& function, int number) {
     SCOPED_TRACE(cat(function, " ", number));
     recorder().reset();
     Training training(layout);
-    constexpr int kInternalError = 14;  // of cuBLASLt; cuDNN has it, too, in other words
+    constexpr int kInternalError = 14;  // of cuBLASLt; cuDNN has it under another name
     recorder().fail(function, number,
                     function.starts_with("cudnn")      ? 4000
                     : function.starts_with("cublasLt") ? kInternalError
@@ -102,7 +101,7 @@ class RecorderErrors : public RecorderTest {
       training.run(kRuns);
     }
     auto counts = recorder().counts();
-    counts.erase("cudaStreamQuery");  // how often depends on time
+    counts.erase("cudaStreamQuery");  // the number of calls depends on time
     EXPECT_GE(counts.size(), 30u);
     for (const auto& [function, count] : counts) {
       const auto before = alive();
@@ -138,7 +137,7 @@ TEST_F(RecorderErrors, OfAConvolutionNameIt) {
   }
 }
 
-// When algorithms are measured, and in a step.
+// The first attempt fails when algorithms are measured, the second in a step.
 TEST_F(RecorderErrors, OfAttentionNameIt) {
   Graph graph;
   Output y;
@@ -152,7 +151,7 @@ TEST_F(RecorderErrors, OfAttentionNameIt) {
     Session session(graph, on_gpus({1, 1}));
     EXPECT_THAT(message_of<DeviceError>([&] { session.run({y}); }),
                 ContainsRegex("cudnnBackendExecute failed: .*CausalAttention.*GPU 0"));
-    session.run({y});  // takes cuDNN's
+    session.run({y});  // takes cuDNN's algorithm
   }
 }
 
@@ -179,7 +178,7 @@ TEST_F(RecorderErrors, OfListedAlgorithmsAreFoundBeforeOneIsTaken) {
   }
 }
 
-// Of the stream: the handle by which algorithms are asked for is there.
+// The stream's handle fails; the handle of the source of algorithms exists.
 TEST_F(RecorderErrors, OfHandlesThatStrandsNeedAreFoundBeforeTheyRun) {
   Graph graph;
   Output y;
@@ -200,7 +199,7 @@ TEST_F(RecorderErrors, OfHandlesThatStrandsNeedAreFoundBeforeTheyRun) {
   }
 }
 
-// The GPU does nothing any more, and says so only when it is asked.
+// The GPU does nothing any more, and reports it only to queries.
 TEST_F(RecorderErrors, OfAGpuAreFoundByWhoeverWaits) {
   for (const Layout layout : {Layout{1, 1}, Layout{2, 1}})
     for (const int runs : {0, 1, kRuns}) {
@@ -218,7 +217,7 @@ TEST_F(RecorderErrors, OfAGpuAreFoundByWhoeverWaits) {
     }
 }
 
-// After which CUDA refuses everything.
+// After such an error CUDA refuses every call.
 TEST_F(RecorderErrors, ThatEndAContextEndNothingElse) {
   for (const int launch : {0, 20, 60}) {
     SCOPED_TRACE(launch);
@@ -233,7 +232,7 @@ TEST_F(RecorderErrors, ThatEndAContextEndNothingElse) {
     EXPECT_THROW(Session(training.model.graph, on_gpus({2, 1})), DeviceError);
   }
   recorder().reset();
-  allow_leaks();  // what is on a GPU that has failed cannot be freed
+  allow_leaks();  // memory of a failed GPU cannot be freed
 }
 
 }  // namespace errors_test

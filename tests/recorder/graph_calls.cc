@@ -1,5 +1,5 @@
-// The backend API of cuDNN. Descriptors are the recorder's own: it notes what they are given, and
-// has two plans for each graph.
+// The backend API of cuDNN. Descriptors are the recorder's own: it notes their attributes, and has
+// two plans for each graph.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -20,24 +20,24 @@ namespace {
 
 constexpr std::size_t kPlanWorkspace = 2048;
 
-// A tensor of a graph that is in memory.
+// A tensor of a graph, in memory.
 struct GraphTensor {
   std::size_t bytes;
   bool on_host;  // one number
 };
 
-// What a plan knows of its graph.
+// A plan's data of its graph.
 struct PlannedGraph {
   std::map<std::int64_t, GraphTensor> tensors;  // by id
-  bool turns = false;                           // a product is of a transposed one: a gradient
+  bool turns = false;                           // a product has a transposed factor: a gradient
 };
 
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finished = false;
   std::map<cudnnBackendAttributeName_t, std::vector<std::byte>> values = {};
-  PlannedGraph graph = {};  // of heuristics and what comes of them
-  int number = 0;           // of a configuration
+  PlannedGraph graph = {};  // for heuristics and their results
+  int number = 0;           // the number of a configuration
 };
 
 std::set<std::unique_ptr<Descriptor>, ByAddress>& descriptors() {
@@ -142,7 +142,7 @@ std::int64_t give(const Descriptor& from, std::span<const cudnnBackendDescriptor
   return number;
 }
 
-// The memory that a plan is given, by the ids of its graph: no more and no less.
+// The memory that a run gives a plan, by exactly the ids of its graph.
 std::vector<Given> given_by(const PlannedGraph& graph, const Descriptor& pack) {
   std::vector<Given> given;
   const auto ids = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -213,7 +213,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor) {
   });
 }
 
-// Of heuristics and plans, which are made before a step runs.
+// Attributes of heuristics and plans, which are made before a step runs.
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
                                        cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t, std::int64_t most,

@@ -16,7 +16,7 @@ using belfry::cat;
 
 namespace {
 
-// What a library answers, which the module has loaded.
+// The function of a library that the module has loaded.
 template <class Function>
 Function* real(const char* name) {
   static void* const module = dlopen("libbelfry_cuda.so", RTLD_NOW | RTLD_NOLOAD);
@@ -51,7 +51,7 @@ const char* text_of(cudnnMathType_t math) {
   }
 }
 
-// ", groups 2, dilation [3,3]"; nothing where all are 1.
+// ", groups 2, dilation [3,3]"; "" if all are 1.
 std::string taps_of(cudnnConvolutionDescriptor_t windows) {
   int groups = 0, down = 0, right = 0, rows = 0, columns = 0, vertical = 0, horizontal = 0;
   cudnnConvolutionMode_t mode{};
@@ -63,7 +63,7 @@ std::string taps_of(cudnnConvolutionDescriptor_t windows) {
   return cat(", groups ", groups, ", dilation [", vertical, ",", horizontal, "]");
 }
 
-// Two answers for each convolution: the faster gives other bits each time.
+// Gives two answers for each convolution: the faster one gives other bits each time.
 template <class Answer>
 cudnnStatus_t answer(const char* function, cudnnConvolutionDescriptor_t windows, int most,
                      int* count, Answer* answers) {
@@ -88,7 +88,7 @@ cudnnStatus_t tell_workspace(const char* function, std::size_t* bytes) {
   });
 }
 
-// Handles of an AlgorithmSource have no stream, and ask by computing.
+// Handles of an AlgorithmSource have no stream; they compute to find algorithms.
 bool asks(const Handle& handle) { return !handle.stream && Recorder::captures == 0; }
 
 cudnnStatus_t convolve(const char* function, cudnnHandle_t handle,

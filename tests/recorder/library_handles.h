@@ -1,4 +1,4 @@
-// Handles of cuBLASLt and cuDNN, and what these libraries enqueue.
+// Handles of cuBLASLt and cuDNN, and the work that these libraries enqueue.
 #pragma once
 #include <string>
 #include <utility>
@@ -25,7 +25,7 @@ Handle& handle_of(Native native, const char* function) {
   return handle;
 }
 
-// Memory that a library is given: where, and how its address has to be aligned.
+// Memory that is given to a library, and the alignment that its address must have.
 struct Given {
   const void* address;
   std::size_t bytes = 1, alignment = 16;

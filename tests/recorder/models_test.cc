@@ -1,4 +1,4 @@
-// Whole models by the GPU module: how their products and convolutions are computed.
+// How the GPU module computes products and convolutions of whole models.
 #include "belfry/trainers/bench/models.h"
 
 #include <cstring>
@@ -58,7 +58,7 @@ void train(const char* model, Layout layout, Way way, int steps = 1) {
   train(find_model(model, std::string_view(model) == "mnist" ? 28 : 8), layout, way, steps);
 }
 
-// How calls whose names begin so have computed.
+// The details of calls whose names begin with `start`.
 std::vector<std::string> details(const char* start) {
   std::vector<std::string> all;
   for (const Call& call : recorder().calls())
@@ -141,7 +141,7 @@ TEST_F(RecorderModels, TellCudnnDilationAndGroups) {
   EXPECT_THAT(recorder().violations(), IsEmpty());
 }
 
-// Batch norm moves averages at the end of a step, cuDNN pools.
+// The model has batch norm, which moves averages at the end of a step, and pooling by cuDNN.
 TEST_F(RecorderModels, OfManyLayersBreakNoRule) {
   for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{2, 1}}) {
     SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
@@ -151,7 +151,8 @@ TEST_F(RecorderModels, OfManyLayersBreakNoRule) {
   }
 }
 
-// Embeddings, row norms, attention and a head that shares the table, in steps that are captured.
+// The model has embeddings, row norms, attention and a head that shares the table; steps are
+// captured.
 TEST_F(RecorderModels, OfTransformersBreakNoRule) {
   ModelSpec spec = find_model("gpt", 0, {.label_smoothing = 0.1, .sequence_length = 12});
   spec.model = [](Tower& tower, Output tokens, Output label) {
@@ -180,7 +181,8 @@ ModelSpec small_gpt() {
 
 std::vector<std::string> launched() { return details("cudaLaunchKernel"); }
 
-// Works of the recorder take equally long, and cuDNN needs one where our kernels need several.
+// All works of the recorder take equally long, and cuDNN needs one where our kernels need several.
+// So cuDNN is faster.
 TEST_F(RecorderModels, MeasureAttentionOnceAndKeepTheFasterWay) {
   for (const Precision precision : {Precision::kBf16, Precision::kF16}) {
     SCOPED_TRACE(name_of(precision));
@@ -197,7 +199,7 @@ TEST_F(RecorderModels, MeasureAttentionOnceAndKeepTheFasterWay) {
     for (const Layout layout : {Layout{1, 1}, Layout{1, 2}, Layout{2, 1}}) {
       SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
       recorder().reset();
-      train(small_gpt(), layout, {.precision = precision, .batch = 5}, 5);  // captured, replayed
+      train(small_gpt(), layout, {.precision = precision, .batch = 5}, 5);  // captures, replays
       EXPECT_EQ(recorder().count("cudaEventElapsedTime"), 0);
       const std::vector<std::string> steps = details("cudnnBackendExecute");
       EXPECT_THAT(steps, Contains("forward, configuration 0"));
@@ -225,7 +227,8 @@ TEST_F(RecorderModels, NeverAskCudnnForAttentionThatIsDeterministicOrNotIn16Bits
   }
 }
 
-// Without the forward graph our kernels attend, and cuDNN takes its gradient from what they wrote.
+// cuDNN refuses the forward graph, so our kernels attend; cuDNN computes the gradient from their
+// results.
 TEST_F(RecorderModels, AttendByOurKernelsWhereCudnnRefusesTheGraph) {
   constexpr int kNotSupported = 3000;
   recorder().fail("cudnnBackendFinalize", 0, kNotSupported);
@@ -237,8 +240,8 @@ TEST_F(RecorderModels, AttendByOurKernelsWhereCudnnRefusesTheGraph) {
   EXPECT_THAT(recorder().violations(), IsEmpty());
 }
 
-// Where a kernel is told to note what it refuses, as GPUs see it: the memory for that is as large
-// as no other.
+// The address, as GPUs see it, where a kernel notes input that it refuses. No other memory has the
+// size of this memory.
 std::uint64_t* fault_of(const char* kernel) {
   constexpr std::size_t kFaults = (1 << 16) * sizeof(std::uint64_t);
   for (const Call& call : recorder().calls()) {
@@ -253,7 +256,7 @@ std::uint64_t* fault_of(const char* kernel) {
   return nullptr;
 }
 
-// In each stream the faults come before the stamp by which the host knows that they are there.
+// In each stream the faults come before the stamp that tells the host of them.
 void expect_faults_before_stamps() {
   std::map<Stream*, std::string> last;
   int stamps = 0;

@@ -11,7 +11,7 @@ thread_local int Recorder::current = -1;
 thread_local cudaError_t Recorder::last_error = cudaSuccess;
 thread_local int Recorder::captures = 0;
 
-// Never destroyed: the module's kernels are entered before all else, and its handles end last.
+// Never destroyed: the module registers its kernels before all else, and its handles end last.
 Recorder& Recorder::get() {
   static auto& only = *new Recorder;
   return only;
@@ -138,7 +138,7 @@ int Recorder::enter(const char* function, unsigned forbidden, bool of_cuda) {
   const auto now = std::chrono::steady_clock::now();
   if (std::string_view(function) != "cudaStreamQuery") {
     busy_ = now;
-  } else if (now - busy_ > std::chrono::seconds(10)) {  // whoever asks waits for ever
+  } else if (now - busy_ > std::chrono::seconds(10)) {  // else the caller would wait for ever
     violate("the host waits for what no GPU was given to do");
     return cudaErrorLaunchTimeout;
   }

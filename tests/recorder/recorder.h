@@ -1,11 +1,11 @@
-// GPUs that are not there, for the GPU module itself. recorder_tests defines the functions of CUDA,
-// cuDNN and cuBLASLt that need a GPU. A program comes first where symbols are looked up, so the
-// module calls these. There are eight GPUs.
+// Eight GPUs that do not exist, for tests of the GPU module itself. recorder_tests defines the
+// functions of CUDA, cuDNN and cuBLASLt that need a GPU. Symbols are looked up in the program
+// first, so the module calls these functions.
 //
 // * Memory of a GPU has addresses at which the host may neither read nor write.
 // * Copies, fills and stamps are done, in the order in which they are enqueued. Other kernels, and
-//   what libraries compute, are only noted.
-// * Each work that is enqueued takes a millisecond, as events measure time.
+//   the work of libraries, are only noted.
+// * Each enqueued work takes a millisecond, by the time that events measure.
 // * What CUDA forbids, and what steps promise not to do, is noted as a violation: tests expect
 // none.
 // * Every call can be made to fail.
@@ -30,28 +30,28 @@ namespace belfry::recorder {
 // One call that was made.
 struct Call {
   std::string name;    // cudaLaunchKernel
-  std::string detail;  // of a launch the kernel, of a library's call how it multiplies
+  std::string detail;  // the kernel of a launch, or how a library's call multiplies
   int gpu = -1;        // of the stream, or else the current one
   Stream* stream = nullptr;
-  bool captured = false;         // and not done
-  std::int64_t value = 0;        // of a stamp, or of the number of a step
-  std::vector<char> bytes = {};  // of a launch: its parameter, and some more
+  bool captured = false;         // captured, not done
+  std::int64_t value = 0;        // the value of a stamp, or the number of a step
+  std::vector<char> bytes = {};  // the parameter of a launch, and some more
 
-  bool of_thread = false;  // the stream is that of the calling thread
+  bool of_thread = false;  // the stream is the calling thread's
 
-  // A kernel that does not only tell, or is told, how far a run is; or what a library computes.
+  // Whether it is a library's call, or a kernel that does more than store how far a run is.
   bool computes() const {
     const bool launched = name == "cudaLaunchKernel" && detail.find("store_") == detail.npos;
     return launched || name.starts_with("cublasLt") || name.starts_with("cudnn");
   }
 };
 
-// What a function may not be called in.
+// Where a function must not be called.
 enum Forbidden : unsigned {
   kNowhere = 0,
-  kInSteps = 1,     // runs behind those that warm and capture
+  kInSteps = 1,     // runs after those that warm and capture
   kInCaptures = 2,  // of the same thread
-  kFrees = 4,       // not forbidden: frees all the same if it fails
+  kFrees = 4,       // not forbidden: frees even if it fails
 };
 
 class Recorder {
@@ -64,35 +64,35 @@ class Recorder {
 
   // No call fails any more.
   void mend();
-  // That, and forgets calls, violations and peers. What is allocated stays.
+  // mend(), and forgets calls, violations and peers. Allocations stay.
   void reset();
-  // Each once.
+  // Each violation once.
   std::vector<std::string> violations();
-  // Those that gave a stream something to do.
+  // The calls that gave a stream work.
   std::vector<Call> calls();
   void forget_calls();
   // How often a function has been called.
   int count(std::string_view function);
   std::map<std::string, int, std::less<>> counts();
-  // Its call of this number, from 0, among those from now on, returns this status and does nothing.
-  // Where it is `sticky`, so do all calls of CUDA from then on, until mend().
+  // Call `number`, from 0, of the function from now on returns `status` and does nothing. `sticky`:
+  // so do all later calls of CUDA, until mend().
   void fail(std::string function, int number, int status, bool sticky = false);
-  // Whether that has happened.
+  // Whether that call has failed.
   bool failed();
-  // Stamps are not done any more, until mend().
+  // Stamps are not done until mend().
   void lose_stamps(bool lose);
-  // GPUs reach each other's memory.
+  // Whether GPUs reach each other's memory.
   void set_peers(bool reach);
   // Objects and allocations that have not been freed, in words.
   std::map<std::string, int> alive();
-  // What lies there, in memory of a GPU or pinned, as GPUs see it.
+  // The memory at an address of a GPU, or of pinned memory, as GPUs see it.
   void* behind(const void* address);
-  // The GPU whose memory it is, -1 for pinned memory, -2 for other memory of the host.
+  // The GPU whose memory has the address; -1 for pinned memory, -2 for other memory of the host.
   int gpu_of(const void* address);
-  // Of the whole of that memory; 0 for other memory.
+  // The bytes of the allocation at an address; 0 for other memory.
   std::size_t bytes_of(const void* address);
 
-  // While it lives, a run is under way that neither warms nor captures anything.
+  // While it lives, a run is in progress that neither warms nor captures.
   class Steady {
    public:
     Steady() { get().steady_ = true; }
@@ -101,7 +101,7 @@ class Recorder {
 
   // --- for the functions; with the lock
 
-  // Does body(), which returns the status, unless the call is to fail.
+  // Runs body(), which returns the status, unless the call must fail.
   template <class Status, class Body>
   Status call(const char* function, unsigned forbidden, const Body& body) {
     const std::lock_guard lock(mutex_);
@@ -116,31 +116,31 @@ class Recorder {
   }
 
   void violate(std::string what);
-  // Does the work, or keeps it where the stream is captured.
+  // Does the work, or keeps it if the stream is captured.
   void enqueue(Stream& stream, Work work, Call call);
-  // The stream that a handle stands for, whose GPU has to be current; null if it is none.
+  // The stream of a handle; its GPU must be current. Null if it is no stream.
   Stream* stream_of(cudaStream_t handle, const char* function);
   Event* event_of(cudaEvent_t handle);
-  // What work on `gpu` is given must be memory that it reaches: `bytes` from there. Where CUDA
-  // takes it there `somehow`, it need not be a peer's.
+  // Requires that `gpu` reaches the `bytes` from `address` on, for `what`. `somehow`: CUDA copies,
+  // so the GPUs need not be peers.
   void check_reach(const void* address, std::size_t bytes, int gpu, const std::string& what,
                    bool somehow = false);
-  // Memory that holds an address; null if it is none that CUDA knows.
+  // The allocation that holds an address; null if CUDA does not know it.
   Allocation* allocation_of(const void* address);
 
-  // A call has failed: captures are given up.
+  // Whether a call has failed: then captures are given up.
   bool has_failed() const { return failed_; }
 
   static thread_local int current;  // GPU of this thread; -1: none yet
   static thread_local cudaError_t last_error;
-  static thread_local int captures;  // that this thread has begun and not ended
+  static thread_local int captures;  // captures that this thread has begun and not ended
   static int current_gpu() { return current < 0 ? 0 : current; }
 
   std::map<std::uintptr_t, Allocation> memory;  // by the first address
   std::set<std::unique_ptr<Stream>, ByAddress> streams;
   std::set<std::unique_ptr<Event>, ByAddress> events;
   std::set<std::unique_ptr<CudaGraph>, ByAddress> graphs;
-  std::map<const void*, std::string> kernels;  // by what launches name
+  std::map<const void*, std::string> kernels;  // by the address that launches name
   std::set<std::pair<int, int>> peers;         // enabled: from, to
   bool peers_reach = true;
   bool stamps_lost = false;
@@ -166,7 +166,7 @@ class Recorder {
   std::unique_ptr<Fault> fault_;
   bool failed_ = false;
   int sticky_ = 0;
-  std::chrono::steady_clock::time_point busy_;  // when something other than a question was called
+  std::chrono::steady_clock::time_point busy_;  // the last call that was no query
 };
 
 inline Recorder& recorder() { return Recorder::get(); }

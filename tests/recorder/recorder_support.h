@@ -1,4 +1,4 @@
-// What the tests on the recorder share.
+// Shared by tests on the recorder.
 #pragma once
 #include "belfry/framework/device/gpus.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
@@ -6,8 +6,8 @@
 
 namespace belfry::recorder {
 
-// Skips where the module cannot be loaded; expects that nothing was violated, and that all has been
-// freed but the handles that the module keeps.
+// Skips the test if the module cannot be loaded. Expects no violation, and that all has been freed
+// except the handles that the module keeps.
 class RecorderTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -20,9 +20,9 @@ class RecorderTest : public ::testing::Test {
     EXPECT_THAT(recorder().violations(), ::testing::IsEmpty());
     EXPECT_EQ(alive(), before_);
   }
-  // Until now.
+  // Allows the leaks so far.
   void allow_leaks() { before_ = alive(); }
-  // But for the handles that the module keeps.
+  // All that is not freed, without the handles that the module keeps.
   static std::map<std::string, int> alive() {
     auto all = recorder().alive();
     std::erase_if(all, [](const auto& of) { return of.first.starts_with("handles"); });

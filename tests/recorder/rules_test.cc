@@ -1,4 +1,4 @@
-// What CUDA forbids is noticed: without that the other tests would expect too little.
+// The recorder notices what CUDA forbids; else the other tests would expect too little.
 #include "belfry/tests/recorder/recorder_support.h"
 
 namespace belfry::recorder {
@@ -36,7 +36,7 @@ class RecorderRules : public ::testing::Test {
     if (graph) cudaGraphDestroy(graph);
     return status;
   }
-  // Starting there, the other stream is captured, too.
+  // From here on the other stream is captured, too.
   void fork() const {
     cudaEventRecord(event_, stream());
     cudaStreamWaitEvent(other(), event_, 0);

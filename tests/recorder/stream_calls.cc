@@ -1,4 +1,4 @@
-// The functions of CUDA that are about streams, events and graphs.
+// CUDA's functions for streams, events and graphs.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -14,7 +14,7 @@ using belfry::cat;
 
 namespace {
 
-// Where GPUs see an address.
+// The memory behind an address, as GPUs see it.
 std::byte* behind(const void* address) {
   Recorder& r = recorder();
   const Allocation* const of = r.allocation_of(address);
@@ -23,14 +23,14 @@ std::byte* behind(const void* address) {
   return of->behind + (at - std::prev(r.memory.upper_bound(at))->first);
 }
 
-// The call is refused, and what its stream captures cannot be kept any more.
+// Refuses a call; the capture of its stream is then broken.
 cudaError_t refuse(Stream& stream, cudaError_t status, const char* function) {
   recorder().violate(cat(function, " while a stream captures: error ", static_cast<int>(status)));
   if (stream.capture) stream.capture->broken = status;
   return status;
 }
 
-// What a kernel is given, as far as can be read: how long it is CUDA alone knows.
+// The bytes of a kernel's parameter, as far as they can be read; only CUDA knows their number.
 std::vector<char> parameter_bytes(void* parameter) {
   std::vector<char> bytes(4096);
   const iovec to{bytes.data(), bytes.size()}, from{parameter, bytes.size()};
@@ -46,7 +46,7 @@ T read_as(const void* from) {
   return value;
 }
 
-// The words among its parameters that are addresses in memory of GPUs are taken for pointers.
+// Takes the parameters' words for pointers if they are addresses in memory of GPUs.
 void check_pointers(const std::vector<char>& bytes, int gpu, const std::string& kernel) {
   for (std::size_t i = 0; i + sizeof(void*) <= bytes.size(); i += sizeof(void*)) {
     const void* const word = read_as<void*>(&bytes[i]);
@@ -55,7 +55,7 @@ void check_pointers(const std::vector<char>& bytes, int gpu, const std::string& 
   }
 }
 
-// The kernels of stamp.cu: a number goes to a place.
+// The kernels of stamp.cu, which store a number.
 template <class T>
 Work store(const std::string& kernel, void** arguments) {
   const auto target = read_as<T*>(arguments[0]);
@@ -70,7 +70,7 @@ Work store(const std::string& kernel, void** arguments) {
 
 extern "C" {
 
-// Which kernel a launch means.
+// Notes the name of the kernel that a launch will name by `host`.
 void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, void*, void*,
                             void*, void*, int*) {
   recorder().kernels[host] = name;
@@ -123,7 +123,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     Stream* const stream = r.stream_of(handle, kName);
     if (!stream) return cudaErrorInvalidResourceHandle;
     for (const void* const address : {static_cast<const void*>(to), from}) {
-      if (r.allocation_of(address))  // outside of steps CUDA may find a way of its own
+      if (r.allocation_of(address))  // outside of steps CUDA may find its own way
         r.check_reach(address, bytes, stream->gpu, "a copy", handle == cudaStreamPerThread);
       else if (stream->capture)
         return refuse(*stream, cudaErrorStreamCaptureUnsupported, "a copy of pageable memory");

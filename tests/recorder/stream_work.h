@@ -1,4 +1,4 @@
-// What the recorder keeps of memory, streams, events and graphs.
+// The recorder's records of memory, streams, events and graphs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,14 +31,14 @@ struct Allocation {
   std::byte* behind;
 };
 
-// What a stream has been given.
+// Work that was enqueued in a stream.
 struct Work {
   std::string what;
   std::function<void()> act = {};  // empty if it is only noted
 };
 
 struct Stream;
-using Clock = std::map<const Stream*, int>;  // how many works of each captured stream are behind
+using Clock = std::map<const Stream*, int>;  // by captured stream, the works that are done before
 
 struct Capture {
   Stream* origin;
@@ -46,7 +46,7 @@ struct Capture {
   std::vector<Work> work = {};
   Clock counts = {};
   bool open = true;
-  int broken = 0;  // with this error
+  int broken = 0;  // its error; 0: none
 };
 
 struct Stream {
@@ -59,8 +59,8 @@ struct Event {
   int gpu;
   bool timer = false;
   bool recorded = false;
-  std::int64_t time = 0;                  // how many works had been enqueued
-  std::shared_ptr<Capture> capture = {};  // in which it was recorded
+  std::int64_t time = 0;                  // works enqueued until the record
+  std::shared_ptr<Capture> capture = {};  // the capture in which it was recorded
   Clock clock = {};
 };
 

@@ -1,4 +1,4 @@
-// Data-parallel training by the GPU module itself: what it calls breaks no rule of CUDA.
+// Data-parallel training by the GPU module itself: its calls break no rule of CUDA.
 #include <algorithm>
 #include <set>
 
@@ -28,7 +28,7 @@ int launches_of(const std::vector<Call>& calls, const char* kernel) {
   }));
 }
 
-// What a run has streams do, as the module does it and as the backend of other tests counts it.
+// The work of streams in a run, as the module does it and as other tests' backend counts it.
 struct Done {
   int copies = 0, gathered = 0, records = 0, waits = 0, stamps = 0, captures = 0, replays = 0;
   bool operator==(const Done&) const = default;
@@ -56,7 +56,7 @@ Done done_by_module(const std::vector<Call>& calls) {
           .replays = count("cudaGraphLaunch")};
 }
 
-// After some runs.
+// The work after some runs.
 Done done_by_stand_in(Layout layout, int runs) {
   const test::StandInGpus stand_in(layout.physical);
   const test::UseGpus use(stand_in);
@@ -138,8 +138,8 @@ TEST_F(RecorderTraining, IsTracedByEventsThatMeasureTime) {
   }
 }
 
-// Of feeds the copies, of eight strands each with products alone: no stream has what it does not
-// need.
+// Each strand needs a handle for products, and copies of feeds need none. No stream has a handle
+// that it does not need.
 TEST_F(RecorderTraining, MakesHandlesForTheStrandsThatNeedThem) {
   const auto handles = [] {
     const auto all = recorder().alive();
@@ -153,7 +153,7 @@ TEST_F(RecorderTraining, MakesHandlesForTheStrandsThatNeedThem) {
     SCOPED_TRACE(cat(layout.physical, " x ", layout.logical));
     const Towers model("GPU", layout.devices());
     { Session(model.graph, on_gpus(layout)).prepare(model.fetches(), model.feed_types()); }
-    const auto [products, images] = handles();  // by which algorithms are asked for
+    const auto [products, images] = handles();  // the handles of the sources of algorithms
     Session session(model.graph, on_gpus(layout));
     CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
     EXPECT_EQ(handles(), std::pair(products + layout.devices(), images));
@@ -163,7 +163,7 @@ TEST_F(RecorderTraining, MakesHandlesForTheStrandsThatNeedThem) {
   }
 }
 
-// Of a run: what it computes launch by launch, or captures.
+// The work that a run computes launch by launch, or captures.
 std::multiset<std::string> computed(const std::vector<Call>& calls, bool captured) {
   std::multiset<std::string> all;
   for (const Call& call : calls)
@@ -194,7 +194,7 @@ TEST_F(RecorderTraining, CapturesWhatTheFirstRunLaunches) {
   EXPECT_TRUE(computed(fourth, true).empty());
 }
 
-// Outside of segments, which are replayed with the parameters that they were captured with.
+// The number is set outside of segments, as a replay has the parameters of the capture.
 TEST_F(RecorderTraining, KernelsReadTheNumberOfTheStepFromTheirGpu) {
   Graph graph;
   std::vector<Fetch> fetches;

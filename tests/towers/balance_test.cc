@@ -58,7 +58,7 @@ TEST(BalanceReport, NamesVariablesThatAskForNoDevice) {
               testing::HasSubstr("(no device requested): 4 bytes in 1 variables"));
 }
 
-// Replicas are known by record, so a name does not make one.
+// Records tell replicas, so a name does not make one.
 TEST(BalanceReport, CountsReplicas) {
   Graph graph;
   replicate(graph, cpus(2), VariablePolicy::kReplicated,

@@ -233,7 +233,7 @@ TEST(SelfAttentionLayer, ProjectsTheMeanOfValuesUpToAPosition) {
     EXPECT_NEAR(actual.data<float>()[i], expected.data<float>()[i], 1e-4) << i;
 }
 
-// Equal vectors have scores that depend on how far apart they are, if they are turned.
+// If equal vectors are turned, their scores depend on the distance of their positions.
 TEST(SelfAttentionLayer, CanTurnQueriesAndKeysByTheirTimes) {
   Graph graph;
   Tower tower(graph);

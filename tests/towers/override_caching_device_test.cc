@@ -12,7 +12,7 @@ using testing::ElementsAre;
 
 constexpr std::int64_t kSmall = 1024 * 64;
 
-// Where the default reads of variables of these sizes are.
+// The devices of the default reads of variables of these sizes.
 std::vector<std::string> reads(OverrideCachingDevice& cache,
                                const std::vector<std::int64_t>& sizes) {
   Graph graph;

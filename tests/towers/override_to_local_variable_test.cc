@@ -47,7 +47,8 @@ TEST(OverrideToLocalVariable, ListsAVariableOnceThatIsLocalAlready) {
   EXPECT_THAT(names_of(graph.variables(kLocalVariables)), ElementsAre("v"));
 }
 
-// Upstream fails to remove what is not there; without the key it hits an unbound name.
+// tensorpack fails to remove a collection that is not there; without the key it hits an unbound
+// name.
 TEST(OverrideToLocalVariable, RefusesCollectionsWithoutTheGlobalOne) {
   Graph graph;
   auto local = override_to_local_variable();

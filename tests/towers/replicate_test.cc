@@ -56,7 +56,7 @@ TEST(Replicate, DropsTheNameScopesAroundIt) {
   });
 }
 
-// Replicas are known by record, so other variables may be called tower-something.
+// Records tell replicas, so other variables may be called tower-something.
 TEST(Replicate, LetsNamesBeginWithTowerUnlessTheyAreThoseOfReplicas) {
   for (const VariablePolicy policy :
        {VariablePolicy::kReplicated, VariablePolicy::kOnOneDevice, VariablePolicy::kSpread}) {
@@ -156,7 +156,7 @@ TEST(Replicate, CollectsLossesMetricsAndOutputs) {
   EXPECT_EQ(towers[1].outputs[0].value.shape(), (Shape{2, 10}));
 }
 
-// Variables of tower 1 as `other` has them, tower 0's being fc/W f32[4,3] and fc/b f32[3].
+// The error if tower 1 builds `other`, and tower 0 has fc/W f32[4,3] and fc/b f32[3].
 std::string disagreement(VariablePolicy policy, const std::function<void(Graph&)>& other) {
   Graph graph;
   return message_of([&] {

@@ -1,4 +1,4 @@
-// Batch norm whose statistics are those of all towers' batches.
+// Batch norm with statistics over all towers' batches.
 #include <cmath>
 #include <numeric>
 
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kRows = 24;
 
-// Means far from 0, so that E[x^2] - E[x]^2 would lose digits.
+// Means are far from 0, so that E[x^2] - E[x]^2 would lose digits.
 Tensor samples() {
   Tensor x(Shape{kRows, 3}, DType::kF64);
   double i = 0;
@@ -161,7 +161,7 @@ TEST(SynchronisedBatchNorm, IsOneNodeOverAllTowersAndKeepsTheOrderOfNodes) {
     EXPECT_EQ(node.inputs().size(), 8U);
     EXPECT_EQ(node.input(4).device(), cpu(2));
   }
-  EXPECT_EQ(nodes, 2);  // none is added for the moving averages
+  EXPECT_EQ(nodes, 2);  // the moving averages add none
   EXPECT_EQ(built.towers[1].contributions.size(), 4U);
 }
 
@@ -180,7 +180,7 @@ TEST(SynchronisedBatchNorm, OfATowerAloneIsTheOrdinaryOne) {
 
 Output rows_of(Tower& tower) { return constant(tower.graph(), {1, 10, 3, 30}, {2, 2}); }
 
-// What replicating `build` over three towers says.
+// The error of replicating `build` over three towers.
 template <class Build>
 std::string refusal(const Build& build) {
   Graph graph;

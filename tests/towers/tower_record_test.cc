@@ -39,7 +39,7 @@ TEST(TowerRecord, FindsTensorsByTheirNamesInTheTower) {
               HasSubstr("; ask for one that it has, such as "));
 }
 
-// What one tower function of each call makes; y has a suffix in all but the first.
+// The results of one tower function in several calls; y has a suffix in all but the first.
 struct Models {
   std::vector<TowerRecord> records;
   std::vector<Output> ys;

@@ -1,4 +1,4 @@
-// What a tower function asks of its Tower.
+// Calls of a Tower by a tower function.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace tower_test {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Summaries of the main tower and updates of training towers are enough.
+// Only the main tower's summaries and the training towers' updates are kept.
 TEST(Tower, CollectsSummariesInTheMainTowerAndUpdatesInTrainingTowers) {
   Graph graph;
   std::vector<std::size_t> inside;

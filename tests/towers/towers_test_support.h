@@ -19,7 +19,7 @@ inline std::vector<DeviceSpec> cpus(int count) {
   return devices;
 }
 
-// What a call that must throw E says.
+// The message of a call that must throw E.
 template <class E = InvalidArgument, class Call>
 std::string message_of(const Call& call) {
   try {

@@ -11,31 +11,31 @@
 
 namespace belfry {
 
-// What all strategies train, and how.
+// The model that all strategies train, and how.
 struct BenchedModel {
   std::string name;
   std::vector<DeviceSpec> devices = {};    // of all processes
   int batch_size = 0;                      // per device, on average
   std::vector<double> tower_weights = {};  // none: equal
-  StepSettings settings = {};              // a member of JSON per field
+  StepSettings settings = {};              // JSON has a member per field
   double label_smoothing = 0;              // 0: none
   std::string batch_norm = {};             // ModelSpec::batch_norm; in JSON null for ""
   std::int64_t tokens = 0;                 // of a sample, or 0
   std::optional<double> peak = {};         // measure_peak(), of the devices of this process
-  std::vector<std::string> hosts = {};     // of each process; none: one alone
+  std::vector<std::string> hosts = {};     // of each process; none: one process
 
   int towers() const { return static_cast<int>(devices.size()); }  // K, of all processes
 };
 
 // One strategy. JSON has a member per field and option: `resolved` and `bucket_mb` for "auto"
 // alone, `tower_weights` if there are any, `loss_scale` and `skipped_steps` for f16 alone;
-// `first_nonfinite_step` and `nonfinite_variable` are those of training programs, as are the
-// members of StepSettings and TrainingSpeed.
+// `first_nonfinite_step`, `nonfinite_variable` and the members of StepSettings and TrainingSpeed
+// are the same as in training programs.
 struct BenchResult {
   BenchedModel model;
   std::string strategy;       // --allreduce, or the trainer if that combines nothing
   std::string resolved = {};  // what "auto" chose, else ""
-  double bucket_mb = 0;       // of that
+  double bucket_mb = 0;       // of this choice
   bool canonical = false;
   int shards = 1;  // of the global batch
   std::string k_dependent_because = {};
@@ -59,11 +59,11 @@ struct BenchResult {
 std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<const ModeRuns> runs,
                                        std::size_t reference);
 
-// A member per field, and processes.
+// An object with a member per field, and `processes`.
 Json to_json(const BenchResult& result);
 
-// Strategies against each other. Differences are in per cent of the reference, with half their
-// spread. `refused` are listed with their reasons.
+// Compares strategies. Differences are in per cent of the reference, with half their spread. Lists
+// `refused` with their reasons.
 std::string bench_table(std::span<const BenchResult> results, std::span<const ModePlan> refused);
 
 // A bar per strategy; the error bar is twice the uncertainty.

@@ -1,12 +1,12 @@
-// How fast memory lets the buffers of all towers be read and written in place.
+// The speed limit of memory for reading and writing the buffers of all towers in place.
 #pragma once
 #include "belfry/framework/base/allocator.h"
 #include "belfry/framework/run/workers.h"
 
 namespace belfry {
 
-// Buffers like those that an all-reduce in place reads and writes; scaling them moves the same
-// bytes and does nothing else. Each worker has an equal part, in turn or together.
+// Buffers as of an all-reduce in place; scaling them moves the same bytes and does nothing else.
+// Each worker has an equal part of each.
 class ByteLimit {
  public:
   // `bytes` per buffer. Throws OutOfMemory.

@@ -1,4 +1,4 @@
-// Members of JSON that training programs and train_bench have alike.
+// JSON members that training programs and train_bench share.
 #pragma once
 #include <optional>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// How steps are made.
+// The settings of steps.
 struct StepSettings {
   std::string precision = "f32";
   bool deterministic = false;               // as in SessionOptions
@@ -22,7 +22,7 @@ struct StepSettings {
 
 StepSettings settings_of(const TrainerOptions& options);
 
-// How fast training is, on all devices together.
+// The speed of training, on all devices together.
 struct TrainingSpeed {
   double examples_per_second = 0;
   std::optional<double> tokens_per_second = {};  // none unless samples are rows of tokens
@@ -31,12 +31,12 @@ struct TrainingSpeed {
   std::optional<double> communication_hidden_share = {};
 };
 
-// Each adds a member per field; what there is none of is null. Scopes have commas between.
+// Each function adds a member per field; missing values are null. Commas separate scopes.
 void set_settings(Json& json, const StepSettings& settings);
 // `images_per_second` is examples_per_second by another name: a row of tokens counts as an image.
 void set_speed(Json& json, const TrainingSpeed& speed);
 
-// Of a session that a program has trained by a loop of its own: adds devices, threads, params_hash,
+// For a session that a program has trained by its own loop: adds devices, threads, params_hash,
 // state_hash, replicas_equal and replicas_shared.
 void set_session(Json& json, Session& session, const Graph& graph,
                  std::span<const DeviceSpec> devices);

@@ -1,5 +1,5 @@
-// How fast GPUs copy the buffers of all towers within their memory. As many bytes are read and
-// written as an all-reduce in place reads and writes.
+// The speed at which GPUs copy the buffers of all towers within their memory. Copies read and write
+// as many bytes as an all-reduce in place.
 #pragma once
 #include <memory>
 #include <span>
@@ -12,11 +12,11 @@ namespace belfry {
 
 class CopyLimit {
  public:
-  // A buffer on each of these, all GPU devices. `bytes` per buffer; twice as many are allocated.
+  // Makes a buffer of `bytes` on each of these GPU devices, and allocates twice as many bytes.
   // Throws InvalidArgument if there are no such GPUs, and OutOfMemory.
   CopyLimit(std::span<const DeviceSpec> devices, int logical_gpus, std::int64_t bytes);
 
-  // All GPUs at once, so many times in a row; returns when it is done.
+  // Copies on all GPUs at once, `times` times in a row; returns when all are done.
   void copy(int times = 1);
 
  private:

@@ -128,7 +128,7 @@ void compare(const Values& values, const Values& reference, Equivalence::Entry& 
   }
 }
 
-// Runs a mode; returns what it ends with, nothing if it was refused.
+// Runs a mode; returns its final values, none if it was refused.
 Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Entry& entry) {
   const std::unique_ptr<Trainer> trainer = make_in_mode(entry.mode, options, train, entry.refusal);
   if (!trainer) return {};
@@ -154,10 +154,10 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = steps;
   common.session.deterministic = true;
-  common.warn_of_loss = false;  // what diverged is in the result, by its mode
+  common.warn_of_loss = false;  // the result has divergence, by mode
   Equivalence result{.steps = steps};
   Values reference;
-  std::vector<std::pair<std::size_t, Values>> waiting;  // for a reference
+  std::vector<std::pair<std::size_t, Values>> waiting;  // that wait for a reference
   for (const Mode& mode : modes) {
     Equivalence::Entry& entry = result.entries.emplace_back(
         Equivalence::Entry{.mode = mode, .canonical = mode.canonical(common.devices)});

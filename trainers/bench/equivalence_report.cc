@@ -1,4 +1,4 @@
-// What check_equivalence() found, as text and JSON.
+// The result of check_equivalence(), as text and JSON.
 #include <algorithm>
 #include <array>
 #include <utility>

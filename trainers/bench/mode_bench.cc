@@ -14,7 +14,7 @@
 namespace belfry {
 namespace {
 
-// Each process has the samples of all.
+// Each process holds the samples of all processes.
 HeldMemory held_by(const Trainer& trainer, const Dataset& train) {
   return {.data = bytes_of_batch(train, trainer.batches().samples_per_step())};
 }
@@ -91,7 +91,7 @@ std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOpti
   TrainerOptions common = options;
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = bench.timer.warmup + bench.steps;
-  common.warn_of_loss = false;  // it would be said in each round: ModeRuns has it
+  common.warn_of_loss = false;  // else each round would warn; ModeRuns has it
   std::vector<ModeRuns> all;
   for (const Mode& mode : modes) all.push_back({.mode = mode});
   for (int round = 1; round <= bench.rounds; ++round)

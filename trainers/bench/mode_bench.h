@@ -17,18 +17,18 @@
 
 namespace belfry {
 
-// What a mode would hold in memory, found without giving it any.
+// The memory that a mode would hold; planning allocates none of it.
 struct ModePlan {
   Mode mode;
   std::string refusal;                  // why the mode cannot serve; all below is then empty
-  std::string choice = {};              // of "auto": lines for people
-  std::optional<KeptChoice> kept = {};  // that choice
+  std::string choice = {};              // the choice of "auto": lines for people
+  std::optional<KeptChoice> kept = {};  // the same choice, as kept
   ShardReport shards = {};
   std::vector<DeviceUse> use;  // per device
   PlannedStep step = {};
   MemoryReport memory = {};
-  HeldMemory held = {};    // besides: batches in flight, and the data set
-  std::int64_t bytes = 0;  // host_bytes() of these
+  HeldMemory held = {};    // other memory: batches in flight, and the data set
+  std::int64_t bytes = 0;  // host_bytes() of both
 };
 
 // Plans a training step in a dry run. `train` has the samples of one step.
@@ -37,16 +37,16 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
 // Throws OutOfMemory, naming the mode and both sizes, if a plan needs more than `available` bytes.
 void require_memory(const ModePlan& plan, std::int64_t available);
 
-// What a mode did in all rounds.
+// The results of a mode in all rounds.
 struct ModeRuns {
   Mode mode;
   std::optional<Mode> chosen = {};  // what "auto" stood for
-  std::vector<double> speeds;       // samples per second, a round each
+  std::vector<double> speeds;       // samples per second, per round
   std::vector<double> seconds;      // of each step, all rounds
   double total_seconds = 0;         // of the loops over these steps
   std::string params_hash, state_hash;
-  // From the start of the process, or of a later mode's first round, until its steps are planned
-  // and variables have their first values.
+  // From the start of the process, or of a later mode's first round, until steps are planned and
+  // variables have their first values.
   double startup_seconds = 0;
   ProcessMemory memory = {};        // of the last round
   double step_flops = 0;            // multiplications and additions of a step (model_summary.h)
@@ -64,10 +64,10 @@ struct ModeBenchOptions {
   std::function<void(int round, const ModeRuns&)> on_run = {};
 };
 
-// Trains for warm-up and timed steps in each mode, from the first values on; one round over all
-// modes after another, so that slow spells of the machine hit all alike. One session exists at a
-// time. `options` says all but the mode. Throws what a mode throws; Internal if a
-// canonical one ends with other bits than in the round before.
+// Trains for warm-up and timed steps in each mode, always from the first values. A round runs all
+// modes, so that slow spells of the machine hit all alike. One session exists at a time. `options`
+// says all but the mode. Throws what a mode throws, and Internal if a canonical mode ends with
+// other bits than in the round before.
 std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOptions& options,
                                   const Dataset& train, const ModeBenchOptions& bench);
 

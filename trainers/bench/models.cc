@@ -80,7 +80,7 @@ Output ResNet::bottleneck(const std::string& name, Output x, int width, int stri
   return relu(x + shortcut);
 }
 
-// Of x [n, time, width]: attention, then two dense layers, each beside a shortcut.
+// x [n, time, width]: applies attention, then two dense layers, each beside a shortcut.
 Output transformer_block(Tower& tower, const std::string& name, Output x, const GptSize& size) {
   const VariableScope block(tower.graph(), name);
   const std::int64_t time = x.shape()[1];
@@ -174,7 +174,7 @@ Output build_gpt(Tower& tower, Output tokens, Output label, const ModelOptions& 
   return models::gpt(tower, tokens, label, {}, options);
 }
 
-// A spec but for the size of its images, or the number of its tokens.
+// A spec without the size of its images, or the number of its tokens.
 struct Entry {
   const char* name;
   Output (*build)(Tower&, Output, Output, const ModelOptions&);

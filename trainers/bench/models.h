@@ -1,4 +1,4 @@
-// The models that benchmarks train and tests compare modes with.
+// The models of benchmarks and of tests that compare modes.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,8 +11,8 @@
 
 namespace belfry {
 
-// Over what batch norm takes its statistics.
-enum class BatchNormOver { kTower, kSynchronised };  // a tower's batch, or that of all towers
+// The batch over which batch norm takes its statistics.
+enum class BatchNormOver { kTower, kSynchronised };  // a tower's batch, or all towers' batches
 // "tower" or "synchronised". Throws InvalidArgument with both and the nearest one.
 BatchNormOver find_batch_norm_over(std::string_view name);
 
@@ -25,7 +25,7 @@ struct ModelOptions {
 // Tower functions: image [n, height, width, channels], label i32 [n] -> the mean cross entropy.
 // Each has the output "logits" and the metric "accuracy".
 namespace models {
-// That of examples/mnist.cc: two convolutions, two dense layers; 10 classes.
+// The model of examples/mnist.cc: two convolutions, two dense layers; 10 classes.
 Output mnist(Tower& tower, Output image, Output label, const ModelOptions& options = {});
 // 512-512-10 on all pixels.
 Output mlp(Tower& tower, Output image, Output label, const ModelOptions& options = {});
@@ -42,9 +42,9 @@ Output vgg16(Tower& tower, Output image, Output label, const ModelOptions& optio
 // 0.02. Tokens and labels i32 [n, time]; each position is a sample of loss and accuracy. By default
 // 10,795,776 parameters at 256 tokens.
 struct GptSize {
-  int tokens = 65;  // that there are
+  int tokens = 65;  // different tokens
   int layers = 6, heads = 6, width = 384;
-  bool tied_head = false;  // the head is the table of tokens; else it has weights of its own
+  bool tied_head = false;  // the head uses the table of tokens; else its own weights
   GeluForm gelu = GeluForm::kByTanh;
 };
 Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
@@ -57,7 +57,7 @@ struct ModelSpec {
   // "image" f32 [size, size, channels] and "label" i32 scalar; or "tokens" and "label", i32 [time].
   std::vector<Dataset::Field> fields;
   int classes;
-  int batch_size;  // per tower, unless another is asked for
+  int batch_size;  // per tower, by default
   Optimizer optimizer;
   std::string batch_norm = {};  // "tower" or "synchronised", as asked; "" for models without any
 };
@@ -67,11 +67,11 @@ std::vector<std::string> model_names();
 
 // `image_size`, in pixels, replaces the model's own: 28 for mnist and mlp, 32 for resnet20, 224 for
 // resnet50 and vgg16; 0 keeps it. Throws InvalidArgument with all names and the nearest one, and if
-// the size is negative; OptionMistake for what a model has not: images, tokens (256 for gpt), or
-// synchronised batch norm.
+// the size is negative; OptionMistake for options of images, tokens (256 for gpt), or synchronised
+// batch norm that the model lacks.
 ModelSpec find_model(std::string_view name, int image_size = 0, ModelOptions options = {});
 
-// What the model trains, and so its gradients, in order of creation. Builds one tower.
+// The types of trained variables, and so of gradients, in order of creation. Builds one tower.
 std::vector<TensorType> trainable_types(const ModelSpec& spec);
 
 }  // namespace belfry

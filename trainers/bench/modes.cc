@@ -14,14 +14,14 @@ namespace {
 
 constexpr double kBucketMb = 0.25;
 
-// Of each strategy, besides the plain one, with a trainer that replicates.
+// The variants of each strategy, besides the plain mode, for trainers that replicate.
 constexpr void (*kVariants[])(Mode&) = {
     [](Mode& mode) { mode.fuse = false; },
     [](Mode& mode) { mode.share_replicas = false; },
     [](Mode& mode) { mode.fuse = mode.share_replicas = false; },
 };
 
-// Those that the trainer accepts, or "" if it takes none.
+// The strategies that the trainer accepts, or "" if it takes none.
 std::vector<std::string> strategies_of(const TrainerKind& kind, int towers) {
   if (!kind.accepts) return {""};
   std::vector<std::string> names = accepted_strategies(kind.accepts);
@@ -29,7 +29,7 @@ std::vector<std::string> strategies_of(const TrainerKind& kind, int towers) {
   return names;
 }
 
-// Why the strategy cannot serve these devices; "" if it can, or there is none yet.
+// Why the strategy cannot serve these devices; "" if it can, or none is chosen yet.
 std::string refusal_of(const std::string& allreduce, const std::vector<DeviceSpec>& devices) {
   return allreduce.empty() || allreduce == "auto" ? "" : make_strategy(allreduce)->refusal(devices);
 }
@@ -132,7 +132,7 @@ std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
 
 bool is_canonical(const Mode& mode, const Trainer& trainer) {
   const std::vector<DeviceSpec>& own = trainer.options().devices;
-  std::vector<DeviceSpec> all;  // of all processes, which have alike ones
+  std::vector<DeviceSpec> all;  // of all processes, which have equal ones
   while (std::ssize(all) < trainer.batches().towers())
     all.insert(all.end(), own.begin(), own.end());
   return trainer.built().canonical && trainer.mixed_arithmetic().empty() &&

@@ -1,4 +1,4 @@
-// Modes: ways to train that change where a step is computed, and must not change what.
+// Modes: ways to train that change where a step is computed, and must not change its results.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,42 +13,43 @@ struct Mode {
   std::string trainer;         // as --trainer
   std::string allreduce = {};  // as --allreduce, "auto" too; "" for trainers that combine nothing
   int gradient_repacking = 0;
-  std::optional<double> bucket_mb = {};     // none: as the options say, unless packed
-  bool fuse = true, share_replicas = true;  // false: not, whatever the options say
-  std::string async = {};                   // as --async; "": as the options say
+  std::optional<double> bucket_mb = {};     // none: as in the options, unless packed
+  bool fuse = true, share_replicas = true;  // false: off, whatever the options say
+  std::string async = {};                   // as --async; "": as in the options
   bool operator==(const Mode&) const = default;
 
   // "replicated naive packed:2".
   std::string name() const;
   // Whether towers on these devices must end with the bits of every other canonical mode. False for
-  // modes that cannot serve them. "auto" counts as canonical, which it is unless AutoOptions::any.
+  // modes that cannot serve them. "auto" counts as canonical; it is, unless AutoOptions::any is
+  // set.
   bool canonical(const std::vector<DeviceSpec>& devices) const;
-  // `options` in this mode.
+  // The options with this mode applied.
   TrainerOptions applied_to(TrainerOptions options) const;
 };
 
 // Every registered trainer that takes these devices, with every registered strategy that it
-// accepts and, for several towers, "auto"; again with packed gradients, in buckets, with
-// updates and replicas apart, and in each way of --async. Canonical ones first. Some may refuse the
+// accepts and, for several towers, "auto"; again with packed gradients, in buckets, with updates
+// and replicas apart, and in each way of --async. Canonical modes come first. Some may refuse the
 // devices, or the model, when they are built.
 std::vector<Mode> all_modes(const std::vector<DeviceSpec>& devices);
 
-// A trainer made in this mode, or null with the reason in `refusal` if it cannot serve the options.
-// Whatever is not of the mode's making throws.
+// Makes a trainer in this mode; null with the reason in `refusal` if the mode cannot serve the
+// options. Throws errors that are not the mode's.
 std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& options,
                                       const Dataset& train, std::string& refusal);
 
-// Whether a trainer of this kind combines the gradients of towers on these devices so. Without a
-// strategy it does if it takes none, and combines in one way of its own.
+// Whether a trainer of this kind combines gradients on these devices canonically. Without a
+// strategy it does if it takes no strategy, and has one way to combine.
 bool combines_canonically(const TrainerKind& kind, const std::string& allreduce,
                           const std::vector<DeviceSpec>& devices);
 
-// Whether what the trainer, made in this mode, ends with must have the bits of all canonical modes:
-// the mode is, and the model lets it (TrainingGraph::canonical).
+// Whether the trainer's results must have the bits of all canonical modes: its mode is canonical,
+// and the model permits it (TrainingGraph::canonical).
 bool is_canonical(const Mode& mode, const Trainer& trainer);
 
-// Whether a run with these options ends with the same bits each time: on GPUs libraries may choose
-// other algorithms, and such that do not repeat, unless it is deterministic.
+// Whether runs with these options end with the same bits each time. On GPUs libraries may choose
+// other algorithms, or ones that do not repeat, unless the run is deterministic.
 bool repeats(const TrainerOptions& options);
 
 // The mode that "auto" stands for in a trainer made in `mode`; none without "auto".

@@ -1,4 +1,4 @@
-// The most arithmetic that devices do: large products of matrices.
+// The peak arithmetic of devices, by large products of matrices.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,11 +16,11 @@ struct ProductOptions {
   int chain = 10;         // products in a row that a run computes on each device
 };
 
-// CPUs are far slower, and a matrix of theirs need not keep thousands of cores busy.
+// CPUs take smaller matrices: they are far slower, and have no thousands of cores to keep busy.
 std::int64_t default_product_size(const std::vector<DeviceSpec>& devices);
 
-// Matrices of normal numbers, which GPUs do not multiply faster than others: each product keeps
-// their size.
+// Multiplies matrices of normal numbers, as some numbers are faster on GPUs. Products keep the
+// magnitude of the numbers.
 class Products {
  public:
   explicit Products(const ProductOptions& options);
@@ -28,7 +28,7 @@ class Products {
   void run() { step_->run(); }
   // Multiplications and additions of a run, on all devices together.
   double flops() const { return flops_; }
-  // Bytes of the host that a run takes.
+  // Bytes of the host's memory that a run takes.
   std::int64_t memory() const;
 
  private:
@@ -38,8 +38,8 @@ class Products {
   CompiledStep* step_ = nullptr;
 };
 
-// Multiplications and additions a second, by all devices together: the fastest of a few runs, which
-// take a second or so. Throws OutOfMemory where a GPU has no room.
+// Multiplications and additions per second, by all devices together, in the fastest of a few runs.
+// Takes about a second. Throws OutOfMemory if a GPU has no room.
 double measure_peak(ProductOptions options);
 
 }  // namespace belfry

@@ -28,10 +28,10 @@ struct Entry {
   CompiledStep* out_of_place = nullptr;
   CompiledStep* all_in_place = nullptr;  // options.aggregate times
   CompiledStep* all_out_of_place = nullptr;
-  int in_place_way = -1, out_of_place_way = -1;  // of Interleaved
+  int in_place_way = -1, out_of_place_way = -1;  // numbers in Interleaved
 };
 
-// Why it cannot combine what these devices, of all processes, have.
+// Why the strategy cannot combine tensors of these devices in all processes.
 std::string refusal_of(const std::string& name, const ReductionBenchOptions& options) {
   const std::unique_ptr<Strategy> strategy = make_strategy(name);
   if (options.place.size == 1) return strategy->refusal(options.devices);
@@ -72,9 +72,8 @@ class Bench {
     return bench;
   }
 
-  // Of a dry run: what it would take. A check has a session of its own, a copy of what it fetches,
-  // and one device's tensors as they are and should be; afterwards there are the buffers of the
-  // limit.
+  // The memory that a dry run's options would take. A check holds its own session, a copy of what
+  // it fetches, and two copies of one device's tensors. The buffers of the limit come afterwards.
   std::int64_t memory() {
     prepare();
     const std::int64_t buffers = graph_.towers() * graph_.bytes();
@@ -95,13 +94,13 @@ class Bench {
     show_if_due(options_.console, "# ", graph_.bytes(), " bytes: ", parts...);
   }
 
-  // While it lives. A dry run is short, or said to go on by its caller.
+  // Shows `does` while it lives. A dry run is short, or its caller shows progress.
   std::optional<Busy> saying_that(const char* does, const ReductionResult& result) const {
     if (dry_run_) return {};
     return std::optional<Busy>(std::in_place, cat(does, " ", result.strategy));
   }
 
-  // Calls `step`; where it throws and refusals are listed, notes why and builds no more of it.
+  // Calls `step`. If it throws and refusals are listed, notes why and builds no more of the entry.
   template <class F>
   void attempt(Entry& entry, const F& step) {
     if (!entry.result.refusal.empty()) return;
@@ -154,7 +153,7 @@ class Bench {
     return machine.links.empty() && machine.devices_for(options_.devices) == options_.devices;
   }
 
-  // Nothing for plans with devices that the machine lacks.
+  // Empty for plans with devices that the machine lacks.
   std::optional<double> predicted(const CompiledStep& step) const {
     try {
       return predict_seconds(*step.plan(), session_->devices(), *options_.machine,
@@ -197,7 +196,7 @@ class Bench {
     }
   }
 
-  // The times of the slowest process, and the wrong elements of all.
+  // Takes the times of the slowest process, and the wrong elements of all.
   void combine(Processes& processes, ReductionBench& bench) {
     Json own = Json::array();
     own.push(bench.limit_seconds);

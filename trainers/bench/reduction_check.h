@@ -1,4 +1,4 @@
-// Whether strategies sum right, in the graph of bench_reduction().
+// Checks the sums of strategies in the graph of bench_reduction().
 #pragma once
 #include <functional>
 #include <string>
@@ -12,14 +12,14 @@ namespace belfry {
 
 class ReductionCheck {
  public:
-  // Called with what it does, tensor by tensor, and for which strategy, or "".
+  // Called per tensor with the present action and its strategy, or "".
   using Show = std::function<void(const char* what, const std::string& strategy)>;
 
-  // Borrows these.
+  // Borrows its arguments.
   ReductionCheck(const ReductionGraph& graph, const ReductionBenchOptions& options, Show show);
 
-  // Elements that are wrong on all towers of this process: of the variables after a run of the
-  // step, and of the sums in a session that nothing has run in.
+  // The number of wrong elements on all towers of this process: in the variables after a run of the
+  // step, and in the sums in a session that has run nothing.
   std::int64_t wrong_in_place(const ReductionResult& of, Session& session,
                               CompiledStep& step) const;
   std::int64_t wrong_out_of_place(const ReductionResult& of, Session& session,
@@ -29,7 +29,7 @@ class ReductionCheck {
   void write_inputs(Session& session) const;
 
   const ReductionGraph& graph_;
-  std::vector<ReductionOracle> oracles_;  // of each tensor
+  std::vector<ReductionOracle> oracles_;  // per tensor
   Show show_;
 };
 

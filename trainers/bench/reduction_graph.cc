@@ -71,7 +71,7 @@ ReductionGraph::Reduced ReductionGraph::reduce(const Strategy& strategy,
   return reduced;
 }
 
-// Each variable as it is behind its node: `nodes` are of all towers, tensor by tensor.
+// The values of all variables behind their nodes; `nodes` are of all towers, tensor by tensor.
 std::vector<std::vector<Gradient>> ReductionGraph::rows_behind(const std::vector<Node*>& nodes) {
   std::vector<std::vector<Gradient>> rows = rows_;
   for (std::size_t t = 0; t < rows.size(); ++t)

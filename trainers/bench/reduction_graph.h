@@ -8,12 +8,12 @@
 
 namespace belfry {
 
-// What a strategy adds to it.
+// The nodes that a strategy adds to the graph.
 struct ReductionNodes {
   std::vector<Output> sums = {};  // of all towers, tensor by tensor
-  Node* place = nullptr;          // writes them to the variables
-  Node* compute = nullptr;        // waits for them
-  Node* places = nullptr;         // the same options.aggregate times, each behind the one before
+  Node* place = nullptr;          // writes the sums to the variables
+  Node* compute = nullptr;        // waits for the sums
+  Node* places = nullptr;         // `place` options.aggregate times, one after another
   Node* computes = nullptr;
 
   std::vector<Fetch> fetches() const { return std::vector<Fetch>(sums.begin(), sums.end()); }
@@ -31,19 +31,19 @@ class ReductionGraph {
   const std::vector<TensorType>& types() const { return types_; }
   std::int64_t elements() const { return elements_; }  // per tower
   std::int64_t bytes() const;                          // per tower
-  // Of this process, and how many come before these.
+  // The towers of this process, and the number of towers before them.
   int towers() const { return static_cast<int>(rows_.size()); }
   int towers_before() const { return graph_.process().rank * towers(); }
-  // What tower t has of tensor n.
+  // Tower t's copy of tensor n.
   Variable buffer(int t, int n) const {
     return rows_[static_cast<std::size_t>(t)][static_cast<std::size_t>(n)].variable;
   }
 
  private:
-  // Of all towers, tensor by tensor.
+  // The results of a strategy on all towers, tensor by tensor.
   struct Reduced {
     std::vector<Output> sums = {};
-    std::vector<Node*> writes = {};  // of them to the variables
+    std::vector<Node*> writes = {};  // of the sums to the variables
   };
   Reduced reduce(const Strategy& strategy, std::vector<std::vector<Gradient>> rows);
   std::vector<std::vector<Gradient>> rows_behind(const std::vector<Node*>& nodes);

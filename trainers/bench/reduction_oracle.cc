@@ -13,14 +13,15 @@ namespace {
 
 constexpr std::int64_t kBlock = 1024;
 
-// Calls f with the type that a dtype is computed in.
+// Calls f with the type in which a dtype is computed.
 template <class F>
 auto visit(DType dtype, const F& f) {
   if (is_half(dtype)) return f(float{});
   return dtype == DType::kI32 ? f(std::int32_t{}) : visit_floating(dtype, f);
 }
 
-// Elements [begin, begin + count) of a tensor, to and from the type that they are computed in.
+// Converts elements [begin, begin + count) of a tensor to and from the type in which they are
+// computed.
 template <class T>
 void load(const Tensor& from, std::int64_t begin, std::int64_t count, T* values) {
   const std::byte* const bytes =
@@ -70,7 +71,7 @@ void fill(DType dtype, int tower, std::int64_t begin, std::int64_t count, T* val
   }
 }
 
-// The canonical tree over towers [first, last).
+// Sums over towers [first, last) by the canonical tree.
 template <class T>
 void tree(DType dtype, int first, int last, std::int64_t begin, std::int64_t count, T* sums) {
   if (last - first == 1) return fill(dtype, first, begin, count, sums);
@@ -81,7 +82,7 @@ void tree(DType dtype, int first, int last, std::int64_t begin, std::int64_t cou
   for (std::int64_t i = 0; i < count; ++i) sums[i] += right[i];
 }
 
-// Of 1, in the mantissa of the dtype.
+// The distance from 1 to the next larger number of the dtype.
 double epsilon(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return std::ldexp(1, -7);

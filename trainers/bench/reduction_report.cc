@@ -15,7 +15,7 @@ std::string format(const char* pattern, Values... values) {
   return text;
 }
 
-// As nccl-tests calls them.
+// The dtype's name in nccl-tests.
 const char* nccl_name(DType dtype) {
   switch (dtype) {
     case DType::kF16: return "half";
@@ -34,13 +34,13 @@ std::string microseconds(double seconds) {
   return format(us >= 10000 ? "%.0f" : us >= 100 ? "%.1f" : "%.2f", us);
 }
 
-// Above so much the limit is no limit, but the time to wake the threads that share its work.
+// Above kMost the limit is no limit, but the time to wake the threads that share its work.
 std::string share(double of_limit) {
   constexpr double kMost = 1.25;
   return of_limit > kMost ? "-" : format("%.0f %%", 100 * of_limit);
 }
 
-// Per second of 1e9 bytes.
+// In GB/s of 1e9 bytes.
 double algorithm_bandwidth(std::int64_t bytes, double seconds) {
   return static_cast<double>(bytes) / seconds / 1e9;
 }
@@ -52,7 +52,8 @@ std::string columns(const ReductionTiming& timing, std::int64_t bytes, int devic
                 timing.wrong ? cat(*timing.wrong).c_str() : "N/A");
 }
 
-// " -> collective (canonical), predicted 1.10 0.95 of it": of the time, out of place and in.
+// " -> collective (canonical), predicted 1.10 0.95 of it": of the measured time, out of place and
+// in place.
 std::string remarks(const ReductionResult& result) {
   std::string text;
   if (result.strategy == "auto") text += " -> " + result.resolved;
@@ -72,7 +73,7 @@ std::string commented(const std::string& lines) {
   return text;
 }
 
-// What was measured: the first members of every record.
+// The first members of every record: what was measured.
 Json subject(const std::string& strategy, bool canonical, bool in_place, std::int64_t bytes,
              const ReductionBenchOptions& options) {
   Json json = Json::object();
@@ -88,7 +89,7 @@ Json subject(const std::string& strategy, bool canonical, bool in_place, std::in
   return json;
 }
 
-// Its time, and what follows from that.
+// Sets the time and the figures that follow from it.
 void set_times(Json& json, std::int64_t bytes, double seconds, double limit_seconds,
                std::optional<std::int64_t> wrong, const ReductionBenchOptions& options) {
   const int devices = options.towers();

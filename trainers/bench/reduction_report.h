@@ -9,11 +9,10 @@
 
 namespace belfry {
 
-// Writes lines whose first thirteen columns are those of nccl-tests, so that what parses its output
-// parses this. After them: the byte limit in us, the share of it that a sum in place reaches
-// (limit over time; "-" where that says nothing, as small sizes are not limited by their bytes),
-// the strategy, "(canonical)", and, where there is a prediction, its time over the measured one,
-// out of place and in.
+// Writes lines whose first thirteen columns are those of nccl-tests, so that its parsers read them.
+// Behind them: the byte limit in us, the share of it that a sum in place reaches (limit over time;
+// "-" for small sizes, which their bytes do not limit), the strategy, "(canonical)", and, if there
+// is a prediction, its time over the measured one, out of place and in place.
 class ReductionTable {
  public:
   // The options must outlive the table.
@@ -21,12 +20,13 @@ class ReductionTable {
 
   // The column heads: lines that begin with '#'.
   std::string head() const;
-  // A line per strategy, for "auto" after its reason in lines that begin with '#'; "# NAME refused:
-  // REASON" for those that were not timed.
+  // A line per strategy; "auto" has its reason before, in lines that begin with '#'. "# NAME
+  // refused: REASON" for strategies that were not timed.
   std::string lines(const ReductionBench& bench);
-  // Elements out of bounds, and the average bus bandwidth of each strategy, out of place and in.
+  // Elements out of bounds, and the average bus bandwidth of each strategy, out of place and in
+  // place.
   std::string summary() const;
-  // Over all that was checked.
+  // Wrong elements in all checks.
   std::int64_t wrong() const { return wrong_; }
 
  private:
@@ -49,19 +49,19 @@ class ReductionTable {
 // resolved (what "auto" chose) and predicted_us.
 void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list);
 
-// The four cells of `strategy` as lines, below heads that begin with '#': size, count, type, redop,
-// strategy, fuse_updates, share_replicas, median time in us, times as fast as with both off,
+// The four cells of `strategy` as lines, and heads for them that begin with '#': size, count, type,
+// redop, strategy, fuse_updates, share_replicas, median time in us, times as fast as with both off,
 // #wrong.
 std::string update_head();
 std::string update_lines(const UpdateBench& bench, const std::string& strategy,
                          const ReductionBenchOptions& options);
-// An object per cell: the same members - in_place is true: variables are updated where they are;
-// time_us is of the whole step, limit_us of the buffers of its gradients - and fuse_updates,
-// share_replicas and ratio, how many times as fast as with both off.
+// Adds an object per cell: the same members, and fuse_updates, share_replicas and ratio, how many
+// times as fast as with both off. in_place is true, as variables are updated in place; time_us is
+// of the whole step, limit_us of the buffers of its gradients.
 void append_json(const UpdateBench& bench, const std::string& strategy,
                  const ReductionBenchOptions& options, Json& list);
 
-// The members of such a list, a head line and a line each. Null is empty.
+// The list as a head line and a line per object. Null becomes empty.
 std::string to_csv(const Json& list);
 
 }  // namespace belfry

@@ -36,7 +36,7 @@ BELFRY_KERNEL void scale_streams(float* const* streams, int n, float factor, std
 
 void scale_in_place(std::span<float* const> streams, float factor, std::int64_t begin,
                     std::int64_t end) {
-  constexpr std::int64_t kChunk = 1024;  // where there are more streams than a loop takes
+  constexpr std::int64_t kChunk = 1024;  // if there are more streams than a loop takes
   constexpr std::size_t kMost = 8;
   for (std::int64_t at = begin; at < end;) {
     const std::int64_t stop = streams.size() > kMost ? std::min(at + kChunk, end) : end;

@@ -1,5 +1,4 @@
-// Scaling in place: the least that an all-reduce of private buffers must do with memory, and so the
-// limit that it is measured against.
+// Scaling in place: the least memory traffic of an all-reduce of private buffers, and so its limit.
 #pragma once
 #include <cstdint>
 #include <span>

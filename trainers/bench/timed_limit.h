@@ -1,4 +1,4 @@
-// The byte limit of a reduction, timed in turns with what it is compared with.
+// The byte limit of a reduction, timed in turns with the reductions.
 #pragma once
 #include <memory>
 
@@ -11,13 +11,13 @@ namespace belfry {
 
 class TimedLimit {
  public:
-  // Adds its ways: where all devices are GPUs, to copy buffers of so many bytes within them
-  // (CopyLimit); else to scale them in place on so many workers (ByteLimit); options.aggregate
-  // times in a row. Outlives their runs.
+  // Adds its ways to `ways`: if all devices are GPUs, copying buffers of `bytes` within them
+  // (CopyLimit), else scaling them in place on `workers` workers (ByteLimit); both
+  // options.aggregate times in a row. Must outlive their runs.
   TimedLimit(Interleaved& ways, const ReductionBenchOptions& options, std::int64_t bytes,
              int workers);
 
-  // Of the fastest of them, once, after a run.
+  // The time of the fastest way for one reduction, after a run.
   double seconds() const;
 
  private:

@@ -32,7 +32,7 @@ T gradient_at(std::int64_t i, int t) {
   return static_cast<T>((i * 7 + t * 13) % 1001 - 500) / T(3000);
 }
 
-// The graph that all cells run, and what they are fed.
+// The graph that all cells run, and their feeds.
 class Problem {
  public:
   Problem(const std::vector<Shape>& shapes, const std::string& strategy,
@@ -61,7 +61,7 @@ class Problem {
                                                                {.reduction = options.reduction}));
   }
 
-  // Of the variables of all towers; gradients are as large.
+  // Bytes of the variables of all towers; gradients are as large.
   std::int64_t bytes() const { return bytes_; }
   const std::vector<Variable>& variables() const { return variables_; }
 

@@ -1,4 +1,4 @@
-// Times an all-reduce with the updates that follow it: what fusing and sharing replicas are worth.
+// Times an all-reduce with the updates behind it, with and without fusing and sharing of replicas.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,29 +13,28 @@ namespace belfry {
 struct UpdateCell {
   bool fuse_updates = false, share_replicas = false;  // as in SessionOptions
   double seconds = 0;                                 // median
-  // Of the time with both off over this one, round by round: the median.
+  // The time with both off over this cell's: the median over rounds.
   double ratio = 1;
-  // Elements of the variables that are wrong after two steps, if checked: with both off, that
-  // differ from two plainly computed ones by more than rounding may; else that have other bits than
-  // with both off.
+  // The number of wrong elements of the variables after two steps, if checked. With both off, they
+  // differ from plainly computed steps by more than rounding permits; else their bits differ from
+  // those with both off.
   std::optional<std::int64_t> wrong = {};
 };
 
 struct UpdateBench {
   std::int64_t elements = 0, bytes = 0;  // of the variables of one tower
-  double limit_seconds = 0;              // as of ReductionBench, for buffers of these bytes
+  double limit_seconds = 0;              // as in ReductionBench, for buffers of these bytes
   std::vector<UpdateCell> cells;         // both off, fused, shared, both
 };
 
-// Replicated variables of these shapes on each device, with a slot each; the mean of gradients that
-// are fed, each tower's from memory of its own, is applied by momentum (or the sum: as
-// options.reduction says). Cells take turns (Interleaved). Takes devices, threads, dtype (f32 or
-// f64), reduction, iterations, warmup and check of the options. Throws what strategies and sessions
-// throw.
+// Replicates variables of these shapes on each device, with a slot each. Momentum applies the mean,
+// or the sum (options.reduction), of gradients that each tower gets from its own memory. Cells take
+// turns (Interleaved). Takes devices, threads, dtype (f32 or f64), reduction, iterations, warmup
+// and check of the options. Throws what strategies and sessions throw.
 UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& strategy,
                          const ReductionBenchOptions& options);
 
-// Bytes of memory that bench_update() takes at most: planned, nothing is given any.
+// The most bytes of memory that bench_update() takes. Plans, and allocates nothing.
 std::int64_t update_memory(const std::vector<Shape>& shapes, const std::string& strategy,
                            const ReductionBenchOptions& options);
 

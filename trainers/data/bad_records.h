@@ -1,4 +1,5 @@
-// Records of data files that cannot be used: they are named, and left out where that is allowed.
+// Records of data files that cannot be used: errors and warnings name them, and data sets may leave
+// them out.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -12,21 +13,22 @@
 
 namespace belfry {
 
-// What becomes of bad records; --bad_records.
+// The treatment of bad records; --bad_records.
 struct BadRecordPolicy {
-  std::int64_t most = 0;  // of one data set that may be left out; one more is an error
+  std::int64_t most = 0;  // that one data set may leave out; one more is an error
   bool operator==(const BadRecordPolicy&) const = default;
 };
 
-// Of "stop", or "skip:N" with N from 1 to 10^9. Throws InvalidArgument saying so.
+// Takes "stop", or "skip:N" with N from 1 to 10^9; else throws InvalidArgument saying so.
 BadRecordPolicy parse_bad_records(std::string_view text);
 
-// What is lost with a bad record. Where nobody knows where the next one begins, that is the rest of
-// its file, however many records it has; where those before it may be wrong, too, the whole file.
+// What is lost with a bad record. If the start of the next record is unknown, the rest of the file
+// is lost, however many records it has. If earlier records may be wrong, too, the whole file is
+// lost.
 enum class LostWithRecord { kNothing, kRestOfFile, kWholeFile };
 
-// "FILE: bad record at byte OFFSET: REASON", and that the file, or its rest, is lost, if it is. The
-// offset is in the unpacked data.
+// "FILE: bad record at byte OFFSET: REASON"; the message also says if the file, or its rest, is
+// lost. The offset is in the unpacked data.
 class BadRecord : public IoError {
  public:
   BadRecord(std::string file, std::uint64_t offset, std::string_view reason,
@@ -41,22 +43,22 @@ class BadRecord : public IoError {
   LostWithRecord lost_;
 };
 
-// What was left out.
+// The bad records that a data set left out.
 struct BadRecordCount {
-  std::int64_t records = 0;        // bad ones
-  std::vector<std::string> rests;  // of files that were lost with some of these: "FILE from byte 5"
+  std::int64_t records = 0;        // the bad ones
+  std::vector<std::string> rests;  // lost rests of files: "FILE from byte 5"
 
   // "3 bad records", or "1 bad record and the rest of FILE from byte 5"; "" for none.
   std::string str() const;
 };
 
-// Those of one data set. Any thread may note one.
+// The bad records of one data set. Any thread may note one.
 class BadRecords {
  public:
   explicit BadRecords(BadRecordPolicy policy = {}) : policy_(policy) {}
 
-  // Returns if the record may be left out, and warns of it the first time: each counts once. Throws
-  // IoError, with what the record says and what to do, if none or no more may be left out.
+  // Returns if the record may be left out, and warns of it the first time: each record counts once.
+  // Throws IoError, with the record's message and what to do, if no more may be left out.
   void note(const BadRecord& record);
   std::int64_t count() const;
   BadRecordCount left_out() const;

@@ -43,7 +43,7 @@ std::vector<std::int64_t> begins_of(const std::vector<std::int64_t>& counts) {
   return begins;
 }
 
-// Of samples that are given to the first towers up to their shares.
+// The form of a batch whose samples go to the first towers, up to their shares.
 BatchForm padded(std::int64_t samples, const BatchForm& full) {
   BatchForm form = full;
   for (std::size_t t = 0; t < full.samples.size(); ++t) {

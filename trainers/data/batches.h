@@ -1,4 +1,4 @@
-// Which samples each step of training and evaluation takes: a function of the numbers below alone.
+// The samples of each step of training and evaluation, as a function of the numbers below alone.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -8,16 +8,16 @@
 
 namespace belfry {
 
-// What becomes of the samples of an epoch that do not fill a last global batch, and of a global
-// batch that is larger than an epoch; --uneven.
+// The treatment of an epoch's samples that do not fill a last global batch, and of a global batch
+// that is larger than an epoch; --uneven.
 enum class Uneven {
-  kDrop,    // they are left out; refused
-  kPad,     // the last batch is filled up with samples that do not count
+  kDrop,    // leaves the samples out; refuses the batch
+  kPad,     // fills the last batch up with samples that do not count
   kWeight,  // the last batch is smaller
-  kError,   // both refused
+  kError,   // refuses both
 };
 
-// Whether it gives towers batches of different sizes, or samples that do not count.
+// Whether towers may get batches of different sizes, or samples that do not count.
 inline bool makes_unequal(Uneven uneven) {
   return uneven == Uneven::kPad || uneven == Uneven::kWeight;
 }
@@ -27,26 +27,26 @@ std::string_view name_of(Uneven uneven);
 Uneven find_uneven(std::string_view name);
 
 // Divides `total` samples among towers in proportion to `weights` (none: equal ones) by largest
-// remainders: tower t gets floor(total w_t / sum w), and those that are left go, one each, to the
-// towers with the largest remainders, of equal ones to the first. Exact for weights of up to nine
-// digits after the point; later ones are rounded away. Throws OptionError naming
+// remainders: tower t gets floor(total w_t / sum w). Each remaining sample goes to one of the
+// towers with the largest remainders; of equal towers the first gets it. Exact for weights of up to
+// nine digits after the point; later digits are rounded away. Throws OptionError naming
 // tower_weights unless there are as many weights as towers, from 1e-9 to 1e6.
 std::vector<std::int64_t> divide_samples(std::int64_t total, std::int64_t towers,
                                          std::span<const double> weights = {});
 
 // How a step divides its batch among the towers.
 struct BatchForm {
-  std::vector<std::int64_t> samples;  // that count, per tower
-  std::vector<std::int64_t> rows;     // that the tower is fed: as many, or such that do not count
-  std::vector<std::int64_t> begins;   // of its rows in the global batch
+  std::vector<std::int64_t> samples;  // samples that count, per tower
+  std::vector<std::int64_t> rows;     // rows that the tower is fed; some may not count
+  std::vector<std::int64_t> begins;   // the first of its rows in the global batch
 
-  // Whether all towers count alike.
+  // Whether all towers have equally many samples that count.
   bool equal() const;
   std::int64_t total() const;  // samples that count
   std::string str() const;     // "8", or "6 + 3 + 3" where towers differ
-  // What tower t has of it, as a batch of its own.
+  // Tower t's part, as a batch of its own.
   BatchForm of_tower(std::size_t t) const;
-  // What `count` towers from `first` on have of it: their rows begin where they do in the whole.
+  // The part of `count` towers from `first` on; rows begin at the same places as in the whole.
   BatchForm of_towers(std::size_t first, std::size_t count) const;
   bool operator==(const BatchForm&) const = default;
 };
@@ -55,7 +55,7 @@ struct BatchOptions {
   Uneven uneven = Uneven::kDrop;
   std::vector<double> tower_weights = {};  // shares of the global batch; none: equal
   bool global = false;  // the user gave the global batch size, and errors speak of that
-  // With kWeight: a tower without samples is fed one that does not count, as with kPad. So the
+  // With kWeight: a tower without samples gets one that does not count, as with kPad, so that the
   // plans of several processes are alike.
   bool feeds_every_tower = false;
   // Global batches of a step, one after another: 1 or more, and with kPad and kWeight 1.
@@ -63,10 +63,10 @@ struct BatchOptions {
 };
 
 // Training: an epoch is one pass over the data in random order, in global batches of `towers` times
-// `batch_size` samples, divided by divide_samples(). A step takes one of them, or several, as
+// `batch_size` samples, divided by divide_samples(). A step takes one global batch, or several, as
 // BatchOptions say. Epochs, steps and batches count from 0. If the data do not fill the last step,
 // its samples are
-//   kDrop    left out; since the order differs, other samples in each epoch.
+//   kDrop    left out; they differ between epochs, as the order does.
 //   kWeight  divided like a global batch, so that towers get fewer, the last ones perhaps none.
 //   kPad     given to the first towers, up to their shares. A tower for which none is left repeats
 //            samples of the epoch, which do not count. (A tower for which too few are left takes
@@ -80,7 +80,7 @@ class BatchPlan {
   };
 
   // `batch_size` is per tower, on average. Throws InvalidArgument, in terms of flags, if there are
-  // no samples, a tower has no share of a global batch, or `options` refuse what is left over.
+  // no samples, a tower has no share of a global batch, or `options` refuse the samples left over.
   BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t batch_size, std::uint64_t seed,
             const BatchOptions& options = {});
 
@@ -93,21 +93,21 @@ class BatchPlan {
   std::int64_t batches_per_step() const { return per_step_; }
   std::int64_t samples_per_step() const { return global_batch() * per_step_; }
   std::int64_t steps_per_epoch() const { return batches_ / per_step_; }
-  // Samples that an epoch trains with, each once; and those that it leaves out.
+  // The samples that an epoch trains with, each once, and the samples that it leaves out.
   std::int64_t samples_per_epoch() const { return samples_ - dropped_per_epoch(); }
   std::int64_t dropped_per_epoch() const { return has_ragged_ ? 0 : samples_ % samples_per_step(); }
 
-  // The different forms of its batches, one or two, and which one a batch of an epoch has.
+  // The one or two forms of its batches, and the form of a batch of an epoch.
   const std::vector<BatchForm>& forms() const { return forms_; }
   std::size_t form_of(std::int64_t batch) const;
 
-  // Elements of an epoch's order: its samples, and what fills its last batch up.
+  // Elements of an epoch's order: its samples, and the samples that fill its last batch up.
   std::int64_t order_size() const { return order_size_; }
-  // Fills `order`, of order_size() elements, with the permutation of `epoch`: Fisher-Yates on the
-  // stream of (seed, epoch); then from its beginning again. Allocates nothing.
+  // Fills `order`, of order_size() elements, with the permutation of `epoch`, by Fisher-Yates on
+  // the stream of (seed, epoch); the rest repeats its beginning. Allocates nothing.
   void shuffle(std::int64_t epoch, std::span<std::int64_t> order) const;
 
-  // The samples that tower `tower` is fed, as its form says, of global batch `batch` of `order`.
+  // The samples that tower `tower` is fed in global batch `batch` of `order`.
   std::span<const std::int64_t> rows(std::span<const std::int64_t> order, std::int64_t batch,
                                      std::int64_t tower) const;
 
@@ -119,25 +119,25 @@ class BatchPlan {
   std::int64_t samples_, towers_, batch_size_, per_step_;
   std::uint64_t seed_;
   std::int64_t batches_ = 0, order_size_ = 0;
-  bool has_ragged_ = false;  // the last form is that of the last batch
+  bool has_ragged_ = false;  // the last batch has the last form
   std::vector<BatchForm> forms_;
 };
 
-// Evaluation: samples 0 to samples - 1 in order, each exactly once, in blocks. A block has so many
-// samples that every shard takes a power of two of them, or it is one sample. So sums over blocks
-// do not depend on how many devices have the shards.
+// Evaluation: samples 0 to samples - 1 in order, each exactly once, in blocks. A block gives every
+// shard a power of two of samples, or it is one sample. So sums over blocks do not depend on the
+// number of devices that have the shards.
 class EvaluationPlan {
  public:
   struct Run {
     std::int64_t first;    // sample of the first block
     std::int64_t samples;  // of each block
     std::int64_t blocks;
-    bool is_divided;  // among the devices; else one takes it
+    bool is_divided;  // among the devices; else one device takes it
   };
 
-  // Blocks of at most `global_batch` samples, the largest first, in `shards` parts; of `towers` if
-  // the batch has fewer samples than shards. Throws InvalidArgument unless samples >= 0, towers >=
-  // 1, and `global_batch` and `shards` are multiples of it.
+  // Blocks have at most `global_batch` samples, the largest first, in `shards` parts, or in
+  // `towers` parts if the batch has fewer samples than shards. Throws InvalidArgument unless
+  // samples >= 0, towers >= 1, and `global_batch` and `shards` are multiples of it.
   EvaluationPlan(std::int64_t samples, std::int64_t global_batch, std::int64_t shards,
                  std::int64_t towers);
 

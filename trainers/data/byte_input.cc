@@ -92,8 +92,8 @@ class GzipInput final : public ByteInput {
     between_members_ = code == Z_STREAM_END;
   }
 
-  // Of `cat a.gz b.gz`, another member follows. It is looked at when its bytes are wanted: whatever
-  // it is, those before it are whole.
+  // Whether another member follows, as in `cat a.gz b.gz`. It is looked at only when its bytes are
+  // wanted: whatever it is, the members before it are whole.
   bool has_more() {
     if (!between_members_) return true;
     const std::span<const std::byte> next = blocks_.peek(2);
@@ -116,7 +116,7 @@ class GzipInput final : public ByteInput {
   const std::string& name_;
   z_stream stream_ = {};
   bool between_members_ = false;
-  std::size_t done_ = 0;  // bytes of the call
+  std::size_t done_ = 0;  // bytes that the call has read
 };
 
 }  // namespace

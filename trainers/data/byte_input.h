@@ -1,4 +1,4 @@
-// The bytes of a file, unpacked if it is gzipped: what readers of data files stand on.
+// The bytes of a file, unpacked if it is gzipped. Readers of data files use them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,9 +18,9 @@ class FileBlocks {
   explicit FileBlocks(ReadableFile& file);
 
   std::uint64_t size() const { return file_.size(); }
-  // How many bytes were taken.
+  // The number of bytes taken.
   std::uint64_t position() const { return position_; }
-  // The next bytes, not taken: `least` of them (at most 64 KiB) or more, fewer only at the end.
+  // Looks at the next bytes: `least` of them (at most 64 KiB) or more, fewer only at the end.
   std::span<const std::byte> peek(std::size_t least);
   void take(std::size_t count);
   // Takes as many as `out` holds, fewer only at the end; returns how many.
@@ -29,7 +29,7 @@ class FileBlocks {
  private:
   ReadableFile& file_;
   std::vector<std::byte> block_;
-  std::span<const std::byte> rest_;  // of the block
+  std::span<const std::byte> rest_;  // not yet taken, of the block
   std::uint64_t position_ = 0;
 };
 
@@ -38,10 +38,10 @@ class DamagedInput : public IoError {
  public:
   DamagedInput(const std::string& name, std::string reason, std::size_t read, bool taints);
   const std::string& reason() const { return reason_; }
-  // How many bytes the call that throws had read before.
+  // The number of bytes that the throwing call had read before.
   std::size_t read() const { return read_; }
-  // Whether all that was read of the file may be wrong, too: of corrupt data nobody knows where
-  // they begin to be wrong, as the checksum is at their end.
+  // Whether all bytes read of the file may be wrong, too: corrupt data have their checksum at the
+  // end, so the first wrong byte is unknown.
   bool taints() const { return taints_; }
 
  private:
@@ -54,20 +54,20 @@ class DamagedInput : public IoError {
 class ByteInput {
  public:
   virtual ~ByteInput() = default;
-  // Fills `out` and returns how many bytes there were: fewer only at the end. Of gzip data throws
-  // DamagedInput naming the file and the byte where it is truncated or corrupt. What follows whole
-  // gzip data is looked at, and refused, when more bytes are wanted.
+  // Fills `out` and returns how many bytes there were: fewer only at the end. Throws DamagedInput
+  // for gzip data, naming the file and the byte where they are truncated or corrupt. Other bytes
+  // behind gzip data are refused only when more bytes are wanted.
   virtual std::size_t read(std::span<std::byte> out) = 0;
-  // A bound on the unpacked size of the whole: deflate cannot shrink data more than 1032 times.
+  // A bound on the unpacked size of the file: deflate cannot shrink data more than 1032 times.
   virtual std::uint64_t most_bytes() const = 0;
-  // How a message about a file below its declared size begins.
+  // The beginning of a message about a file below its declared size.
   virtual std::string too_small() const = 0;
   // Follows a byte offset in messages.
   virtual const char* of_what() const = 0;
 };
 
-// Of gzip data (one member or several), or of any other file as it is. `name` is for messages and
-// must outlive the result.
+// Unpacks gzip data (one member or several); gives any other file as it is. `name` is for messages
+// and must outlive the result.
 std::unique_ptr<ByteInput> open_input(FileBlocks& blocks, const std::string& name);
 
 // A file in memory, borrowed.

@@ -20,7 +20,7 @@ constexpr std::int64_t kMostShift = 4;  // pixels
 
 using Record = std::array<std::byte, 1 + kImageBytes>;
 
-// Where an image is looked at.
+// The part of an image that is taken.
 struct View {
   std::int64_t y = 0, x = 0;  // of its first pixel; outside the image are zeros
   bool mirrored = false;
@@ -37,7 +37,7 @@ View random_view(const DataPass& pass, std::int64_t sample) {
   return view;
 }
 
-// What each byte becomes, per channel: by mean and deviation of the 50,000 images for training.
+// The value for each byte, per channel, by mean and deviation of the 50,000 images for training.
 using ByteValues = std::array<std::array<float, 256>, kCifarChannels>;
 
 ByteValues byte_values() {
@@ -119,12 +119,12 @@ void append(const Record& record, CifarImages& to) {
   to.labels.push_back(std::to_integer<std::uint8_t>(record[0]));
 }
 
-// A record that the file ends in.
+// The record that the file cuts off.
 BadRecord cut_off(const std::string& name, std::uint64_t offset, std::size_t found) {
   return {name, offset, cat("expected ", sizeof(Record), " bytes, found ", found, " to the end")};
 }
 
-// Of a file that is there packed and unpacked, the latter.
+// If a file is there packed and unpacked, takes the unpacked one.
 std::vector<std::string> cifar_files(FileSystem& files, const std::string& folder, bool train) {
   const std::string begin = train ? "data_batch_" : "test_batch";
   std::vector<std::string> found;
@@ -142,7 +142,7 @@ std::vector<std::string> cifar_files(FileSystem& files, const std::string& folde
   return found;
 }
 
-// What is not found is said when it is loaded.
+// Loading reports files that are not found.
 std::vector<std::string> known_cifar_files(const std::string& folder, bool train) {
   try {
     return folder.empty() ? std::vector<std::string>()
@@ -186,7 +186,7 @@ std::unique_ptr<Dataset> load_cifar(const RunDirs& dirs, bool train) {
 void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to) {
   FileBlocks blocks(file);
   const std::unique_ptr<ByteInput> input = open_input(blocks, name);
-  // Of a packed file nobody knows the number, so memory grows with what was read.
+  // The number of a packed file's records is unknown, so memory grows while it is read.
   if (input->most_bytes() == file.size()) {
     const auto more = static_cast<std::size_t>(file.size()) / sizeof(Record);
     to.pixels.reserve(to.pixels.size() + more * kImageBytes);

@@ -16,27 +16,25 @@ inline constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;  // pixels; r
 
 // Fields: "image" f32 [32,32,3], each channel less its mean over CIFAR-10 and divided by its
 // deviation; "label" i32 scalar, 0 to 9. Training shifts each image by up to 4 pixels both ways,
-// with zeros beside it, and mirrors half of them: new in every epoch, as a function of seed, epoch
-// and sample.
+// with zeros beside it, and mirrors half of the images. Both depend on seed, epoch and sample.
 //
-// With dirs.data_dir, from the files of CIFAR-10's binary version in it, gzipped (.bin.gz) or not:
-// all data_batch_*.bin that are there for training, test_batch.bin for tests. They are read when
-// samples are first needed; that throws NotFound or IoError naming file, offset and what is wrong.
-// A file without a byte is a bad record.
-// Without, generated_images(): 10000 for training, 2000 others for tests.
+// With dirs.data_dir it reads CIFAR-10's binary files there, gzipped (.bin.gz) or not: all
+// data_batch_*.bin for training, test_batch.bin for tests. They are read when samples are first
+// needed; that throws NotFound or IoError naming file, offset and what is wrong. An empty file is a
+// bad record. Without dirs.data_dir it gives generated_images(): 10000 for training, 2000 others
+// for tests.
 std::unique_ptr<Dataset> cifar10(const RunDirs& dirs, bool train);
 
-// What such files hold.
+// The content of such files.
 struct CifarImages {
   std::vector<std::uint8_t> pixels;  // [n,32,32,3]
   std::vector<std::uint8_t> labels;  // [n]
 };
 
 // Adds the images of a file: records of a label, then the planes of red, green and blue, 3073 bytes
-// each. A label above 9 and a record that the file ends in are bad records, as is the rest of gzip
-// data from the record on in which they are cut off, and the whole of those that are corrupt.
-// Throws as BadRecords::note() does, and IoError for more images than this machine's memory can
-// hold.
+// each. A label above 9 and a record that the file cuts off are bad records. If gzip data are cut
+// off, so is their rest from that record on; if they are corrupt, all of them. Throws as
+// BadRecords::note() does, and IoError for more images than this machine's memory can hold.
 void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to);
 
 }  // namespace belfry::data

@@ -1,4 +1,4 @@
-// Where training samples come from.
+// The sources of training samples.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,7 +15,7 @@ namespace belfry {
 
 class Vocabulary;
 
-// One pass over training data: what random changes of its samples are drawn from.
+// One pass over training data; random changes of samples are drawn from it.
 struct DataPass {
   std::uint64_t seed = 1;
   std::int64_t epoch = 0;
@@ -24,7 +24,7 @@ struct DataPass {
 // A fixed number of samples, each with one value per field. Immutable: gather() may be called from
 // several threads at once.
 struct Dataset {
-  // `shape` is that of one sample, without a batch dimension.
+  // `shape` is one sample's, without a batch dimension.
   struct Field {
     std::string name;
     DType dtype;
@@ -33,9 +33,9 @@ struct Dataset {
   };
 
   virtual ~Dataset() = default;
-  // Of a sample: the elements of its first field, if that is a row of integers; else 0.
+  // The tokens of a sample: the elements of its first field, if that is a row of integers; else 0.
   std::int64_t tokens() const;
-  // Reads no data: a dry run asks for nothing else.
+  // Reads no data, so that dry runs may call it.
   virtual std::vector<Field> signature() const = 0;
   // At least 0, and always the same.
   virtual std::int64_t size() const = 0;
@@ -46,37 +46,36 @@ struct Dataset {
   virtual void gather(std::span<const std::int64_t> indices,
                       std::span<std::byte* const> out) const = 0;
 
-  // The same for a step of training, in which samples may be changed or chosen at random: each as a
-  // function of the pass and its index alone. By default they are as they are.
+  // gather() for a step of training, which may change or choose samples at random, each as a
+  // function of the pass and its index alone. By default samples stay as they are.
   virtual void gather_training(const DataPass& /*pass*/, std::span<const std::int64_t> indices,
                                std::span<std::byte* const> out) const {
     gather(indices, out);
   }
 
-  // Throws for data that a dry run is to refuse, too. It looks at files that are there and gives no
-  // samples.
+  // Throws for data that a dry run must refuse, too. It reads present files, but gives no samples.
   virtual void check() const {}
 
-  // One line for people: what this is, how many samples, from where.
+  // One line for people: the kind, the number and the origin of the samples.
   virtual std::string describe() const = 0;
 
-  // What its tokens stand for; null if it has none, or nobody knows.
+  // The meaning of its tokens; null if it has none, or it is unknown.
   virtual const Vocabulary* vocabulary() const { return nullptr; }
 
-  // Those that it is read from, so that nobody writes there meanwhile. Reads no data.
+  // The files that it reads, so that the program does not write to them. Reads no data.
   virtual std::vector<std::string> files() const { return {}; }
 
-  // Of it, so far.
+  // The bad records that it has left out so far.
   virtual BadRecordCount left_out() const { return {}; }
 };
 
-// A dataset that is loaded when something other than its signature is first asked for.
+// A dataset that is loaded at the first call of something other than its signature.
 class LazyDataset final : public Dataset {
  public:
   using Load = std::function<std::unique_ptr<Dataset>()>;
-  // What `load` throws leaves the call that needed the data. If it gives no dataset, or one of
-  // another signature, or is an empty function, that call throws InvalidArgument.
-  // `check` is that of Dataset; null: none.
+  // The call that needs the data throws what `load` throws. It throws InvalidArgument if `load` is
+  // an empty function, or returns no dataset or one of another signature.
+  // `check` serves Dataset::check(); null: none.
   LazyDataset(std::vector<Field> signature, Load load, std::vector<std::string> files = {},
               std::function<void()> check = nullptr)
       : signature_(std::move(signature)),
@@ -114,13 +113,13 @@ class LazyDataset final : public Dataset {
   mutable std::unique_ptr<Dataset> loaded_;
 };
 
-// What the command line says about the data.
+// The command line's options for the data.
 struct RunDirs {
   std::string data_dir;              // the folder with the data files; empty if none was given
   BadRecordPolicy bad_records = {};  // of each data set
 };
 
-// Names in that folder, sorted. Throws IoError naming the option if they cannot be listed.
+// The names in data_dir, sorted. Throws IoError naming the option if they cannot be listed.
 std::vector<std::string> names_in_data_dir(FileSystem& files, const std::string& folder);
 
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const RunDirs&, bool train)>;
@@ -135,8 +134,8 @@ std::vector<Tensor> gather_tensors(const Dataset& dataset, std::span<const std::
 class TensorDataset final : public Dataset {
  public:
   // `rows` has one sample per element of its first dimension, each with the elements of `sample`.
-  // What is gathered has type `dtype`: that of `rows`, or, so that bytes stay bytes in memory, f32
-  // (value * scale) or i32 (value) made from u8.
+  // Gathered samples have type `dtype`: that of `rows`, or f32 (value * scale) or i32 (value) made
+  // from u8, so that bytes stay bytes in memory.
   struct Source {
     std::string name;
     Tensor rows;

@@ -24,7 +24,7 @@ void check_image_size(std::int64_t height, std::int64_t width, std::int64_t most
           " pixels, where at most ", most, " are taken");
 }
 
-// libjpeg reports errors by calls that must not return, and warnings by others.
+// libjpeg reports errors by one call, which must not return, and warnings by another.
 struct JpegErrors {
   jpeg_error_mgr manager;  // first: libjpeg has a pointer to it alone
   std::jmp_buf leave;
@@ -52,7 +52,7 @@ void rgb_of_cmyk(std::span<const std::uint8_t> cmyk, std::uint8_t* rgb) {
       *rgb++ = static_cast<std::uint8_t>(cmyk[i + c] * cmyk[i + 3] / 255);
 }
 
-// Owns nothing that a jump could leak: the caller has made room.
+// Owns nothing that a jump could leak: the caller owns the memory.
 struct JpegDecoder {
   jpeg_decompress_struct jpeg;
   JpegErrors errors;
@@ -134,7 +134,7 @@ bool begins(std::span<const std::byte> file, std::string_view bytes) {
          std::string_view(reinterpret_cast<const char*>(file.data()), bytes.size()) == bytes;
 }
 
-// Of which pixels of a line one of the result is made, and how much of each.
+// The pixels of a line that make one pixel of the result, and their weights.
 struct Taps {
   std::int64_t first = 0;
   std::vector<float> weights;
@@ -177,7 +177,7 @@ void resize_image(const DecodedImage& image, const ImagePart& part, std::int64_t
           " pixels");
   const std::vector<Taps> rows = taps_of(part.top, part.height, side, image.height);
   const std::vector<Taps> columns = taps_of(part.left, part.width, side, image.width);
-  std::vector<float> line(width * kRgb);  // of the image, at the height of a row of the result
+  std::vector<float> line(width * kRgb);  // the image's line for a row of the result
   for (std::size_t y = 0; y < n; ++y) {
     std::ranges::fill(line, 0.0f);
     const std::uint8_t* from =

@@ -15,8 +15,8 @@
 
 namespace belfry {
 
-// Threads that decode and copy samples of one data set, which must outlive it. What they write does
-// not depend on their number, as each sample is a function of its index and the pass.
+// Threads that decode and copy samples of one data set, which must outlive it. Results do not
+// depend on the number of threads, as each sample is a function of its index and the pass.
 class Gatherer {
  public:
   // The caller of gather() is one of `workers`; the others are started here, for `what` ("the input
@@ -27,13 +27,13 @@ class Gatherer {
   Gatherer(const Gatherer&) = delete;
   Gatherer& operator=(const Gatherer&) = delete;
 
-  // As Dataset::gather_training(), or gather() without a pass. Of several parts that fail, throws
-  // what the first of them threw. One thread at a time.
+  // As Dataset::gather_training(), or gather() without a pass. If several parts fail, throws the
+  // error of the first one. For one thread at a time.
   void gather(const std::optional<DataPass>& pass, std::span<const std::int64_t> indices,
               std::span<std::byte* const> out);
 
  private:
-  // What all are working at.
+  // The job that all threads work at.
   struct Job {
     std::optional<DataPass> pass;
     std::span<const std::int64_t> indices;
@@ -48,11 +48,11 @@ class Gatherer {
 
   const Dataset& dataset_;
   std::vector<std::size_t> bytes_;               // of a sample, per field
-  std::vector<std::vector<std::byte*>> places_;  // per worker: where its part goes, per field
+  std::vector<std::vector<std::byte*>> places_;  // per worker and field: where its part goes
   std::mutex mutex_;
   std::condition_variable_any changed_;
   Job job_;
-  std::size_t next_ = 0;       // the first sample of the job that nobody has taken
+  std::size_t next_ = 0;       // the first sample of the job that no thread has taken
   std::int64_t jobs_ = 0;      // begun
   int working_ = 0;            // helpers that have not ended the job
   std::size_t failed_at_ = 0;  // the first sample of the part that threw failure_

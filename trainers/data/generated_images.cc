@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kColours = 3;
 constexpr int kWavesOfClass = 2;
 
-// Over an image of height and width 1.
+// A wave over an image of height and width 1.
 struct Wave {
   float down, right;  // periods
   std::array<float, kColours> colour;

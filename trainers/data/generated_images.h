@@ -1,5 +1,5 @@
-// Images that are computed: data for a first run on a machine without files, and for benchmarks of
-// whole programs. Results on them say nothing about photographs.
+// Computed images, for a first run on a machine without files, and for benchmarks of whole
+// programs. Results on them say nothing about photographs.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,9 +16,9 @@ struct GeneratedImages {
 };
 
 // Fields: "image" f32 [side,side,3] in about [-2, 2], "label" i32 scalar below `classes`. A class
-// is two waves of a colour each; a sample has their phases, its brightness and noise of its own.
-// Sample i is a function of (seed, i), made when it is gathered. Throws InvalidArgument unless all
-// sizes are at least 1, and a side is at most 16384.
+// is two waves of a colour each; a sample has its own phases, brightness and noise. Sample i is a
+// function of (seed, i), made when it is gathered. Throws InvalidArgument unless all sizes are at
+// least 1, and a side is at most 16384.
 std::unique_ptr<Dataset> generated_images(GeneratedImages wanted);
 
 }  // namespace belfry::data

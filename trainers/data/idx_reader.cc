@@ -45,7 +45,7 @@ Shape read_header(ByteInput& input, const std::string& name, std::size_t rank) {
   return shape;
 }
 
-// The values of a row, which are all of one index of dimension 0; more than `most` if they are.
+// The number of values of a row, which has one index of dimension 0; above `most` it is most + 1.
 std::uint64_t values_of_row(const Shape& shape, std::uint64_t most) {
   std::uint64_t values = 1;
   for (std::size_t axis = 1; axis < shape.rank(); ++axis) {
@@ -64,10 +64,10 @@ Tensor first_rows(const Tensor& values, std::int64_t rows) {
   return first;
 }
 
-// Reads what a file has of the rows that it declares.
+// Reads the rows that a file declares, as far as it has them.
 class RowReader {
  public:
-  // What is wrong from byte `offset` of the unpacked data on; there is no row behind it.
+  // Takes what is wrong from byte `offset` of the unpacked data on; no row is behind it.
   using Damage = std::function<void(std::uint64_t offset, const std::string& reason)>;
 
   RowReader(ReadableFile& file, const std::string& name, std::size_t rank)
@@ -105,7 +105,7 @@ class RowReader {
                ", found room for ", found);
   }
 
-  // Returns how many values there were. Notes why they are not all there, or not all that is there.
+  // Returns how many values there were. Notes why values are missing, or that bytes are left over.
   std::uint64_t fill(Tensor& values) {
     std::uint64_t got = 0;
     try {

@@ -1,7 +1,6 @@
 // The IDX format of MNIST and its relatives: big-endian magic number and dimensions, then the
 // values. Magic 0x00000800 | rank means unsigned bytes, the only type read here. Files come from
-// anywhere, so the parser trusts nothing: it takes any bytes, and throws rather than crash or
-// allocate too much.
+// anywhere, so the parser trusts no bytes: it throws rather than crash or allocate too much.
 #pragma once
 #include <functional>
 #include <span>
@@ -14,25 +13,25 @@
 namespace belfry {
 
 // The u8 tensor in `file`, an IDX file from its start, gzipped (in one member or several) or not.
-// `rank` is what the caller expects: 3 for images, 1 for labels. Throws IoError naming `name`, the
-// byte offset, what was expected and what was found, for a wrong magic number, a truncated file,
-// trailing bytes, corrupt gzip data and values that this machine's memory cannot hold. Reads and
+// The caller expects `rank`: 3 for images, 1 for labels. Throws IoError for a wrong magic number, a
+// truncated file, trailing bytes, corrupt gzip data and values that this machine's memory cannot
+// hold. The error names `name`, the byte offset, what was expected and what was found. Reads and
 // allocates no more than the header declares, and no more than the file can hold: deflate cannot
 // shrink data more than 1032 times.
 Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank);
-// The same of the content of a file.
+// The same for the content of a file.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
-// The same, but what is truncated, corrupt or trailing is one bad record, with which the rest of
-// the file is lost: the result has the rows (of dimension 0) in front of it, or none if gzip data
-// are corrupt (DamagedInput::taints). Throws as BadRecords::note() does, too. `check` is given the
-// shape that the header declares, before the values are read, and throws if it is of no use.
+// The same, but truncated, corrupt or trailing data are one bad record, and the rest of the file is
+// lost. The result has the rows (of dimension 0) before the record, or none if gzip data are
+// corrupt (DamagedInput::taints). Throws as BadRecords::note() does, too. Before the values are
+// read, `check` gets the header's shape, and throws if it cannot be used.
 Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank, BadRecords& bad,
                  const std::function<void(const Shape&)>& check = {});
 // The shape that the header declares.
 Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank);
 
-// The file that `path` means: itself, with or without ".gz", spelled "-idx3-ubyte" or
-// ".idx3-ubyte". Throws NotFound listing the names tried.
+// The present file for `path`: with or without ".gz", spelled "-idx3-ubyte" or ".idx3-ubyte".
+// Throws NotFound listing the names tried.
 std::string find_idx_file(FileSystem& files, const std::string& path);
 
 }  // namespace belfry

@@ -24,7 +24,7 @@ std::vector<Dataset::Field> image_fields(std::int64_t side) {
           {"label", DType::kI32, {}}};
 }
 
-// What of an image is given out.
+// The part of an image that is gathered.
 struct Crop {
   ImagePart part;
   bool mirrored = false;
@@ -39,7 +39,7 @@ Crop middle_crop(const DecodedImage& image) {
                    .width = size}};
 }
 
-// Ten parts are drawn (Szegedy et al. 2014); if none fits, it is the middle.
+// Draws up to ten parts (Szegedy et al. 2014); if none fits, takes the middle.
 Crop random_crop(const DecodedImage& image, CounterRandom random) {
   constexpr int kTries = 10;
   constexpr float kLeastArea = 0.08f, kLeastRatio = 0.75f;
@@ -60,7 +60,7 @@ Crop random_crop(const DecodedImage& image, CounterRandom random) {
   return crop;
 }
 
-// From 0 to 255 to what models take.
+// Scales values from 0 to 255 for models.
 void normalise_channels(std::span<float> pixels) {
   constexpr std::array<float, kChannels> kMean{0.485f, 0.456f, 0.406f};
   constexpr std::array<float, kChannels> kDeviation{0.229f, 0.224f, 0.225f};
@@ -187,7 +187,7 @@ std::vector<std::string> record_files(const std::string& folder, bool train) {
   return found;
 }
 
-// What is not found is said when it is loaded.
+// Loading reports files that are not found.
 std::vector<std::string> known_record_files(const std::string& folder, bool train) {
   try {
     return folder.empty() ? std::vector<std::string>() : record_files(folder, train);

@@ -1,4 +1,4 @@
-// Images of TFRecord files, as ImageNet is kept, or generated ones in their place.
+// Images from TFRecord files, as ImageNet's, or generated ones in their place.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@ namespace belfry {
 
 struct ImageRecords {
   std::vector<std::string> paths;
-  std::int64_t side = 224;  // of the images given out, pixels
+  std::int64_t side = 224;  // of gathered images, pixels
   int classes = 1000;
   std::int64_t label_offset = 0;  // subtracted from image/class/label
   BadRecordPolicy bad_records = {};
@@ -19,15 +19,15 @@ struct ImageRecords {
 
 // Fields: "image" f32 [side,side,3], each channel less its mean over ImageNet and divided by its
 // deviation; "label" i32 scalar. Records are tf.train.Examples with the features image/encoded
-// (JPEG or PNG) and image/class/label. The files are looked through when this is called, and
-// records read and decoded when they are gathered.
+// (JPEG or PNG) and image/class/label. This call finds the records in the files; gathering reads
+// and decodes them.
 //
-// As they are, images give their middle, seven eighths of the shorter side high and wide. Training
-// takes a part of 8 to 100 % of an image, from 3:4 to 4:3 high, from anywhere, and mirrors half of
-// them: a function of seed, epoch and sample.
+// gather() takes the middle of an image, seven eighths of the shorter side high and wide. Training
+// takes a random part of 8 to 100 % of an image, from 3:4 to 4:3 high, and mirrors half of the
+// parts. Both depend on seed, epoch and sample.
 //
-// A record that cannot be used is bad: one with a wrong CRC, without these features, with a label
-// that is no class, or an image that cannot be decoded. The next one takes its place.
+// A record is bad if its CRC is wrong, it lacks these features, its label is no class, or its image
+// cannot be decoded. The next record takes its place.
 std::unique_ptr<Dataset> image_records(ImageRecords wanted);
 
 namespace data {
@@ -38,8 +38,9 @@ struct ImagenetOptions {
   std::int64_t label_offset = 0;
 };
 
-// A source for recipes. With RunDirs::data_dir, image_records() of the files train-* in it, and
-// validation-* for tests; without, generated_images(): 1280 for training, 256 others for tests.
+// A source for recipes. With RunDirs::data_dir it gives image_records() of the files train-* there,
+// and validation-* for tests; without it generated_images(): 1280 for training, 256 others for
+// tests.
 DatasetFactory imagenet(ImagenetOptions options = {});
 
 }  // namespace data

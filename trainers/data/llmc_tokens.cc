@@ -22,7 +22,7 @@ constexpr std::string_view kLlmcRemedy =
     "bad_records); make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name "
     "another folder (the option data_dir)";
 
-// The number of tokens in a file, by its header, as far as they are there.
+// The number of tokens in a file, by its header, as far as the file has them.
 std::int64_t read_llmc_header(ReadableFile& file, const std::string& name, BadRecords& bad) {
   std::array<std::int32_t, kHeaderWords> header;
   const std::size_t got = file.read(std::as_writable_bytes(std::span(header)));

@@ -51,7 +51,7 @@ Pair find(FileSystem& files, const std::string& folder, bool train) {
           find(files, folder, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte")};
 }
 
-// What is not found is said when it is loaded.
+// Loading reports files that are not found.
 std::vector<std::string> files_of(FileSystem& files, const std::string& folder, bool train) {
   if (folder.empty()) return {};
   try {
@@ -72,7 +72,7 @@ Tensor rows_of(const Tensor& values, std::span<const std::int64_t> which) {
   return rows;
 }
 
-// The images whose label is there and one of the ten digits.
+// Keeps the images whose label exists and is one of the ten digits.
 LabelledImages with_labels(LabelledImages digits, const std::string& label_file, BadRecords& bad) {
   const std::int64_t images = digits.images.shape()[0];
   const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
@@ -91,7 +91,7 @@ LabelledImages with_labels(LabelledImages digits, const std::string& label_file,
 
 LabelledImages load(FileSystem& files, const std::string& folder, bool train, BadRecords& bad) {
   const auto [image_file, label_file] = find(files, folder, train);
-  // Both counts before any values are read, which may take long.
+  // Compares both counts before values are read, which may take long.
   const std::int64_t count = parse_idx_shape(*files.open(label_file), label_file, 1)[0];
   const auto check = [&, &image_file = image_file, &label_file = label_file](const Shape& images) {
     require<IoError>(images[1] == kDigitSide && images[2] == kDigitSide, image_file,

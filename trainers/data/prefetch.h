@@ -1,4 +1,4 @@
-// Prepares coming batches while the current one is trained with.
+// Prepares the next batches while training uses the current one.
 #pragma once
 #include <condition_variable>
 #include <exception>
@@ -24,7 +24,7 @@ struct Batch {
   // tensors[t * fields + f]: field f of tower t (of the only one: t = 0), [rows of the form,
   // sample...], aligned to 64 bytes. Flat, so that it can be fed to a prepared step as it is.
   std::vector<Tensor> tensors;
-  StagedFeeds staged = {};  // of a Prefetcher that stages: for whoever runs the step to take
+  StagedFeeds staged = {};  // if the Prefetcher stages: the step's runner takes them
 
   std::span<const Tensor> tower(std::int64_t t) const {
     return std::span(tensors).subspan(static_cast<std::size_t>(t * fields),
@@ -32,31 +32,31 @@ struct Batch {
   }
 };
 
-// Of one batch.
+// Bytes of a batch of `samples` samples.
 std::int64_t bytes_of_batch(const Dataset& dataset, std::int64_t samples);
 
-// Some towers of a BatchPlan that follow each other.
+// Consecutive towers of a BatchPlan.
 struct TowerSpan {
   TowerSpan(std::int64_t tower) : first(tower) {}  // NOLINT: one is a span
   TowerSpan(std::int64_t begin, std::int64_t towers) : first(begin), count(towers) {}
   std::int64_t first, count = 1;
 };
 
-// An endless stream of batches in the order of a BatchPlan, epoch after epoch, of all towers or of
-// some of them. A thread gathers them into a ring of slots; another one stages them. The batches do
-// not depend on timing or on the numbers of slots and of data workers. Neither side allocates once
-// the constructor has returned. One thread consumes.
+// An endless stream of batches in the order of a BatchPlan, epoch after epoch, for all towers or
+// for some. One thread gathers batches into a ring of slots; another stages them. The batches do
+// not depend on timing or on the numbers of slots and of data workers. After the constructor
+// neither side allocates. One thread consumes.
 class Prefetcher {
  public:
   static constexpr std::int64_t kSlots = 3;
   // Sends a batch to the step of its form, as CompiledStep::stage does.
   using Stage = std::function<StagedFeeds(const Batch&, std::stop_token)>;
 
-  // The first batch is that at `start`. `dataset` must outlive this. With `towers`,
-  // batches have the samples of those alone. With `stage`, a second thread stages each batch while
-  // the next one is gathered. `workers` threads gather a batch. Throws InvalidArgument
-  // for fewer than 2 slots or 1 worker, or a plan of another number of samples or without that
-  // batch or tower.
+  // The first batch is that at `start`. `dataset` must outlive this. With `towers`, batches have
+  // only the samples of these towers. With `stage`, a second thread stages each batch while the
+  // next one is gathered. `workers` threads gather a batch. Throws InvalidArgument for fewer than 2
+  // slots or 1 worker, or a plan of another number of samples or without the first batch or the
+  // towers.
   Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start = {},
              std::int64_t slots = kSlots, std::optional<TowerSpan> towers = {}, Stage stage = {},
              int workers = 1);
@@ -66,9 +66,8 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   // Waits for the next batch, which is valid until the following call. A copy of one of its tensors
-  // stays as it is, at the price of an allocation if it still exists at that call. Throws what
-  // gathering or staging threw, once the batches before it are consumed, and again at every later
-  // call.
+  // stays as it is; if the copy still exists at that call, the call allocates. Throws the error of
+  // gathering or staging once the batches before it are consumed, and again at every later call.
   Batch& next();
 
  private:
@@ -79,12 +78,12 @@ class Prefetcher {
   };
   struct Slot {
     std::vector<FormBatch> batches;  // one per form
-    std::size_t form = 0;            // that is filled
+    std::size_t form = 0;            // the form that is filled
     FormBatch& filled() { return batches[form]; }
   };
 
   FormBatch make_form_batch(std::size_t form) const;
-  // On the consumer's thread, because it looks at how many copies of a tensor there are.
+  // Runs on the consumer's thread, because it counts the copies of a tensor.
   static void refresh(FormBatch& batch);
   Slot& slot(std::int64_t i) { return slots_[static_cast<std::size_t>(i % std::ssize(slots_))]; }
   void fill(Slot& slot, BatchPlan::Position position);

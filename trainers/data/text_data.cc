@@ -21,7 +21,7 @@ std::vector<Dataset::Field> window_fields(std::int64_t length) {
 class WindowDataset final : public Dataset {
  public:
   explicit WindowDataset(TokenWindows windows) : windows_(std::move(windows)) {
-    // A window and the label of its last token.
+    // A window also needs the label of its last token.
     const std::int64_t tokens = windows_.end - windows_.begin;
     places_ = tokens - windows_.length;
     apart_ = (tokens - 1) / windows_.length;
@@ -88,7 +88,7 @@ class WindowDataset final : public Dataset {
   }
 
   TokenWindows windows_;
-  std::int64_t places_ = 0, apart_ = 0;  // windows: where one may begin; without overlap
+  std::int64_t places_ = 0, apart_ = 0;  // windows at any place, and without overlap
 };
 
 }  // namespace
@@ -123,7 +123,7 @@ std::vector<std::string> text_files(const TextOptions& options, const std::strin
   return found;
 }
 
-// What is not found is said when it is loaded.
+// Loading reports files that are not found.
 std::vector<std::string> known_text_files(const TextOptions& options, const std::string& folder,
                                           bool train) {
   try {
@@ -133,7 +133,7 @@ std::vector<std::string> known_text_files(const TextOptions& options, const std:
   }
 }
 
-// A row of tokens, with what was left out of it.
+// A row of tokens, and the bad records that were left out.
 struct Text {
   explicit Text(BadRecordPolicy policy) : bad(policy) {}
   BadRecords bad;
@@ -159,8 +159,8 @@ std::shared_ptr<Text> read_text(const TextOptions& options, const RunDirs& dirs,
   return text;
 }
 
-// What data sets of one source have read. Training and tests share the row of one file, so that it
-// is read once while one of them lives, and a bad record counts once.
+// The texts that data sets of one source have read. Training and tests share the row of one file:
+// it is read once while either lives, and a bad record counts once.
 class Texts {
  public:
   explicit Texts(TextOptions options) : options_(std::move(options)) {}
@@ -194,7 +194,7 @@ std::unique_ptr<Dataset> load_text(Texts& texts, const RunDirs& dirs, bool train
   if (train) windows.per_epoch = options.per_epoch;
   const std::int64_t cut = tokens.size() / 10 * 9 + tokens.size() % 10 * 9 / 10;
   if (!is_llmc(options)) (train ? windows.end : windows.begin) = cut;
-  // The data for training count what is left out of a file that both read.
+  // If both read one file, the training data count its bad records.
   if (train || is_llmc(options)) windows.bad = {text, &text->bad};
   return token_windows(std::move(windows));
 }
@@ -207,7 +207,7 @@ DatasetFactory text(TextOptions options) {
     const TextOptions& read = texts->options();
     const auto load = [texts, dirs, train] { return load_text(*texts, dirs, train); };
     std::vector<std::string> files = known_text_files(read, dirs.data_dir, train);
-    // Text for tests is of the same file.
+    // Text for tests is of the same file, so training's check is enough.
     const bool is_there = dirs.data_dir.empty() ? !is_llmc(read) : !files.empty();
     const bool can_check = train && is_there;
     const auto check = [load] { load(); };

@@ -50,9 +50,9 @@ class Utf8Reader {
     file_->seek(offset);
   }
 
-  // Where the next one begins, in bytes.
+  // The first byte of the next character.
   std::uint64_t offset() const { return offset_; }
-  // False at the end. Throws BadRecord for a byte that is no UTF-8, which is passed then.
+  // False at the end. Throws BadRecord for a byte that is no UTF-8, and skips it.
   bool next(std::uint32_t& code) {
     if (text_.size() < kLongestCharacter) refill();
     if (text_.empty()) return false;
@@ -83,7 +83,7 @@ class Utf8Reader {
   std::uint64_t offset_;
   const std::size_t block_;
   std::string buffer_;
-  std::string_view text_;  // what is left of the buffer
+  std::string_view text_;  // the rest of the buffer
 };
 
 class CharacterTokens final : public TokenStream {
@@ -130,7 +130,7 @@ class CharacterTokens final : public TokenStream {
     return CharacterVocabulary(std::move(characters));
   }
 
-  // Passes what scan() has left out.
+  // Skips bytes that scan() has left out.
   std::uint32_t next(Utf8Reader& reader) const {
     for (;;) {
       try {
@@ -145,7 +145,7 @@ class CharacterTokens final : public TokenStream {
   FileSystem& files_;
   const std::string path_;
   std::int64_t size_ = 0;
-  std::vector<std::uint64_t> marks_;  // where each kMarkEvery-th character begins
+  std::vector<std::uint64_t> marks_;  // the first byte of each kMarkEvery-th character
   const CharacterVocabulary vocabulary_;
 };
 

@@ -14,7 +14,7 @@ struct ProtoField {
   std::uint64_t number = 0;
   WireType type = WireType::kVarint;
   std::uint64_t varint = 0;  // of kVarint
-  ProtoBytes bytes = {};     // of the others
+  ProtoBytes bytes = {};     // of the other types
 };
 
 // Goes through the fields of a message.

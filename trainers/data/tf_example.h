@@ -11,14 +11,14 @@
 
 namespace belfry {
 
-// A message in memory, which must outlive it. Allocates nothing. All throw InvalidArgument, saying
-// what is wrong with the message.
+// Reads a message in memory, which must outlive it. Allocates nothing. Its functions throw
+// InvalidArgument, saying what is wrong with the message.
 class TfExample {
  public:
   explicit TfExample(std::span<const std::byte> message) : message_(message) {}
 
-  // The first value of a feature; none without the feature. Throws if it has another type, or no
-  // value.
+  // The first value of a feature; none without the feature. Throws if the feature has another type,
+  // or no value.
   std::optional<std::span<const std::byte>> bytes(std::string_view feature) const;
   std::optional<std::int64_t> integer(std::string_view feature) const;
 

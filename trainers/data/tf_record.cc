@@ -26,7 +26,8 @@ std::string crc_text(std::string_view of, std::uint32_t expected, std::uint32_t 
   return cat("expected the CRC 0x", hex(expected, 8), " of ", of, ", found 0x", hex(found, 8));
 }
 
-// Of the record at `offset`, where the file stands. Without it nobody knows where the next begins.
+// Reads the head of the record at `offset`, where the file stands. If it is bad, the start of the
+// next record is unknown.
 TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64_t offset) {
   const auto fail = [&](const std::string& reason) {
     throw BadRecord(name, offset, reason, LostWithRecord::kRestOfFile);
@@ -45,8 +46,8 @@ TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64
   return {offset, length};
 }
 
-// Where no record begins, the length of the one before may be wrong, though the CRC of that length
-// is right: then that of its data is not. It is the bad record, and no longer among `places`.
+// Where no record begins, the length of the record before may be wrong, though its CRC is right.
+// Then the CRC of that record's data is wrong: it is the bad record, and leaves `places`.
 BadRecord first_damage(ReadableFile& file, const std::string& name,
                        std::vector<TfRecordPlace>& places, const BadRecord& no_head) {
   if (places.empty()) return no_head;

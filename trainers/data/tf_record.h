@@ -11,20 +11,20 @@
 
 namespace belfry {
 
-// Where a record is.
+// A record's place.
 struct TfRecordPlace {
   std::uint64_t offset = 0;  // of its length
   std::uint64_t length = 0;  // of its data
 };
 
-// All records of a file, by their lengths: data are passed over. What follows a length that the
-// file has no room for, or whose CRC is wrong, is lost with one bad record, as nobody knows where
-// the next begins. So is what follows a length that leads to no next record and data without their
-// CRC. Throws as BadRecords::note() does.
+// Finds all records of a file by their lengths, and skips their data. A length is bad if its CRC is
+// wrong, or if the file ends before; or if its data's CRC is wrong and no record follows. Then the
+// start of the next record is unknown: the rest of the file is lost, as one bad record. Throws as
+// BadRecords::note() does.
 std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
                                            BadRecords& bad);
 
-// The data of one. Throws BadRecord if they end early or their CRC is wrong.
+// The data of a record. Throws BadRecord if they end early or their CRC is wrong.
 std::vector<std::byte> read_tf_record(ReadableFile& file, const std::string& name,
                                       const TfRecordPlace& place);
 

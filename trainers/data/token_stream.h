@@ -16,33 +16,33 @@ class TokenStream {
  public:
   virtual ~TokenStream() = default;
   virtual std::int64_t size() const = 0;
-  // Those from `begin` on, all of which there must be. Any thread may read. Throws BadRecord for
-  // what is no token, and IoError for a file that has changed.
+  // Reads tokens from `begin` on, all of which must exist. Any thread may read. Throws BadRecord
+  // for bytes that are no token, and IoError for a file that has changed.
   virtual void read(std::int64_t begin, std::span<std::int32_t> out) const = 0;
   // For people: "1115394 characters, 65 different ones, of PATH".
   virtual std::string describe() const = 0;
-  // Null if nobody knows what tokens stand for.
+  // The meaning of tokens; null if it is unknown.
   virtual const Vocabulary* vocabulary() const { return nullptr; }
 };
 
-// The bytes of a file. Only windows of it are read. `files` is borrowed, as by all below.
+// The bytes of a file. Only windows of it are read. All functions here borrow `files`.
 std::unique_ptr<TokenStream> byte_tokens(FileSystem& files, const std::string& path);
 
-// The characters of a file of UTF-8 text, numbered in the order of their code points. It is read
-// once, block by block; kept is the place of each 4096th character. A byte that is no UTF-8 is a
-// bad record; left out, it is no character.
+// The characters of a file of UTF-8 text, numbered in the order of their code points. The file is
+// read once, block by block; memory has the place of each 4096th character. A byte that is no UTF-8
+// is a bad record; if it is left out, it counts as no character.
 std::unique_ptr<TokenStream> character_tokens(FileSystem& files, const std::string& path,
                                               BadRecords& bad);
 
-// Those of token files of llm.c, one after another: a header of 1024 bytes (256 i32, little-endian:
-// 20240520, version 1, the number of tokens), then tokens, u16. Only windows of them are read. A
-// token of `most` or above is a bad record. So is the place where a file that is shorter than it
-// says ends, or what stands behind the tokens of a longer one; whole tokens before it count.
-// Throws IoError naming file, byte and what was expected if a header is none.
+// The tokens of llm.c's files, one file after another: a header of 1024 bytes (256 i32,
+// little-endian: 20240520, version 1, the number of tokens), then tokens, u16. Only windows of them
+// are read. A token of `most` or above is a bad record. If a file is shorter than its header says,
+// so is its end; if it is longer, so are the bytes behind its tokens. Whole tokens before it count.
+// Throws IoError naming file, byte and what was expected for a bad header.
 std::unique_ptr<TokenStream> llmc_tokens(FileSystem& files, std::vector<std::string> paths,
                                          std::int64_t most, BadRecords& bad);
 
-// Text without a file, `count` characters: sentences of made-up words. A function of its length.
+// `count` characters of text without a file: sentences of made-up words, a function of `count`.
 std::unique_ptr<TokenStream> generated_text(std::int64_t count);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// What tokens of text stand for.
+// The meaning of tokens of text.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,7 +15,7 @@ class Vocabulary {
   virtual std::int64_t size() const = 0;
   // Throws InvalidArgument naming a part of `text` that no token stands for.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  // Throws InvalidArgument for what is no token.
+  // Throws InvalidArgument for a number that is no token.
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
 };
 
@@ -27,7 +27,7 @@ class ByteVocabulary final : public Vocabulary {
   std::string decode(std::span<const std::int32_t> tokens) const override;
 };
 
-// A token is a character of Unicode: its place among those that there are.
+// A token is a character of Unicode: its place in `characters`.
 class CharacterVocabulary final : public Vocabulary {
  public:
   // `characters`: code points, ascending.
@@ -36,7 +36,7 @@ class CharacterVocabulary final : public Vocabulary {
   std::int64_t size() const override { return std::ssize(characters_); }
   std::vector<std::int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const std::int32_t> tokens) const override;
-  // -1 for a character that there is not.
+  // -1 for a character outside of the vocabulary.
   std::int32_t token(std::uint32_t character) const;
 
  private:
@@ -48,8 +48,8 @@ struct Utf8Character {
   std::uint32_t code = 0;
   std::size_t bytes = 0;  // 0: the text does not begin with a whole character
 };
-// The first of `text`, which is not empty. Of what is no UTF-8, such as overlong forms and
-// surrogates, it has 0 bytes.
+// The first character of `text`, which is not empty. It has 0 bytes if `text` does not begin with
+// UTF-8; overlong forms and surrogates are none.
 Utf8Character first_character(std::string_view text);
 
 }  // namespace belfry

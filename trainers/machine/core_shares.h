@@ -1,4 +1,4 @@
-// How the processes of one training share the cores of their hosts.
+// Divides the cores of hosts among the processes of one training.
 #pragma once
 #include <span>
 #include <string>
@@ -12,21 +12,21 @@ struct ProcessCores {
   int online = 1;             // cores of the host
   int quota = 0;              // cores that control groups leave the processes of the host; 0: all
 
-  // For other processes to read().
+  // The text that other processes read().
   std::string str() const;
   static ProcessCores read(const std::string& text);
 };
 
-// Of this process.
+// The cores of this process.
 ProcessCores own_cores(const std::string& host);
 
-// How many workers process `rank` takes, at least 1: a core that n processes may use counts 1 / n.
-// So processes on disjoint cores take all of their own, and equal ones divide theirs. The processes
-// of a host together take no more than the quota.
+// The number of workers of process `rank`, at least 1. A core that n processes may use counts 1 /
+// n. So processes take all cores that are theirs alone, and divide cores that they share. The
+// processes of a host together take no more than the quota.
 int share_of_cores(std::span<const ProcessCores> all, int rank);
 
 // One line for each process that may use fewer cores than its part of the host, e.g. as mpirun
-// binds each to one; "" in place of those that may not.
+// binds each to one; "" for each other process.
 std::vector<std::string> narrow_processes(std::span<const ProcessCores> all);
 
 }  // namespace belfry

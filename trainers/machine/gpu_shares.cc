@@ -20,7 +20,7 @@ std::string seen_by(std::span<const ProcessGpus> all, std::size_t rank) {
   return cat("rank ", rank, " on ", all[rank].host, " sees ", join(all[rank].uuids));
 }
 
-// That processes of a host see the same GPUs, or none in common.
+// Throws unless processes of a host see the same GPUs, or none in common.
 void require_same_or_disjoint(std::span<const ProcessGpus> all) {
   for (std::size_t r = 0; r < all.size(); ++r)
     for (std::size_t s = 0; s < r; ++s) {

@@ -33,13 +33,13 @@ namespace {
 // A graph and the session that runs it.
 class Probe {
  public:
-  // Of steps on all workers, or on as many as are of use to them.
+  // Its steps run on all workers, or on as many as they can use.
   explicit Probe(const MeasuredDevices& here, bool all_workers = true)
       : here_(here), all_workers_(all_workers) {}
 
   Graph& graph() { return graph_; }
 
-  // A variable of so many floats on device d.
+  // A variable of `count` floats on device d.
   Variable floats(std::size_t d, std::int64_t count) {
     DeviceScope on(graph_, here_.devices[d]);
     return variable(graph_, cat("x", variables_++), Shape{count}, {.initializer = init::ones()});
@@ -56,8 +56,8 @@ class Probe {
     return sgd_update(variable, static_cast<Output>(other), constant(graph_, -1));
   }
 
-  // Seconds of a step for the effect of `nodes`: of the fastest round, as others only add to it. Of
-  // fewer than `runs` where all are slow.
+  // Seconds of a step that runs `nodes`, in the fastest round, as other programs only slow rounds
+  // down. Takes fewer than `runs` rounds if they are slow.
   double seconds(std::span<Node* const> nodes, int runs) {
     Session session(graph_, {.device_count = device_count(here_.devices),
                              .logical_gpus = here_.logical_gpus,
@@ -96,14 +96,14 @@ class Measurement {
   }
 
  private:
-  // A GPU does the work of its logical ones in turn. Several GPUs each have a memory of their own.
+  // A GPU does the work of its logical ones in turn: 1. Several GPUs have their own memories: 0.
   int workers() const {
     const auto devices = static_cast<int>(here_.devices.size());
     if (here_.devices[0].type == "CPU") return std::min(here_.threads, devices);
     return devices > 1 && here_.logical_gpus == 1 ? 0 : 1;
   }
 
-  // On so many devices.
+  // Seconds of an empty step on `count` devices.
   double empty_step(std::size_t count, bool all_workers = true) {
     double& seconds = empty_steps_[{count, all_workers}];
     if (seconds > 0) return seconds;
@@ -113,8 +113,8 @@ class Measurement {
     return seconds = probe.seconds(nodes, 2000);
   }
 
-  // Of a launch in a chain of `length` that goes between device 0 and `other`, where each adds
-  // `count` floats of its device to those of the last.
+  // Seconds of a launch in a chain of `length` that goes between device 0 and `other`. Each launch
+  // adds `count` floats of its device to the result of the last.
   double chain(std::size_t other, std::int64_t count, int length, int runs) {
     Probe probe(here_);
     const std::size_t ends[] = {0, other};
@@ -127,9 +127,9 @@ class Measurement {
     return std::max(0.0, probe.seconds({&node, 1}, runs) - empty) / length;
   }
 
-  // Of a step that touches `bytes` in all, in tensors of equal size: what it takes for each byte of
-  // one of them. On each of `active` devices it adds up `terms` of them into another or, of two,
-  // into the first.
+  // Seconds per byte of one tensor, in a step that touches `bytes` in tensors of equal size. Each
+  // of `active` devices adds `terms` tensors into another, or (`in_place`) a second one into the
+  // first.
   double of_a_byte(std::size_t active, std::size_t terms, std::int64_t bytes,
                    bool in_place = false) {
     Probe probe(here_);
@@ -137,7 +137,7 @@ class Measurement {
     const std::int64_t count = bytes / 4 / static_cast<std::int64_t>(tensors);
     std::vector<Node*> sums;
     for (std::size_t i = 0; i < active; ++i) {
-      // The devices of different workers.
+      // These devices belong to different workers.
       const std::size_t d = i * here_.devices.size() / active;
       std::vector<Variable> variables;
       for (std::size_t t = 0; t < terms; ++t) variables.push_back(probe.floats(d, count));
@@ -153,8 +153,8 @@ class Measurement {
     return static_cast<int>(std::clamp<std::int64_t>((256 << 20) / bytes, 25, 1000));
   }
 
-  // Of reading what another worker wrote, in bytes per second, when a step touches `bytes`. `own`:
-  // what the worker reads and writes by itself, a byte of each tensor.
+  // The rate, in bytes per second, of reading what another worker wrote, when a step touches
+  // `bytes`. `own`: the worker's other reads and writes, in multiples of a tensor.
   double other_rate(std::int64_t bytes, double one, double own) {
     constexpr int kLength = 10;
     const std::int64_t count = bytes / 16;  // a variable and a sum on each of two devices
@@ -165,7 +165,7 @@ class Measurement {
     return each / std::max(each / one, seconds - fixed - own * each / one);
   }
 
-  // Writing costs what sums of few terms take more than their share of sums of many.
+  // Writing costs the time by which sums of few terms exceed their share of sums of many.
   void add_bandwidth(std::int64_t bytes) {
     constexpr double kDearest = 4;
     const double few = of_a_byte(1, 2, bytes), many = of_a_byte(1, 8, bytes);
@@ -179,7 +179,7 @@ class Measurement {
     machine_.bandwidth.push_back({bytes, one * 1e-9, all * 1e-9, other * 1e-9, write, rewrite});
   }
 
-  // What an all-reduce that workers share takes above its bytes.
+  // The seconds that an all-reduce by several workers takes beyond moving its bytes.
   double share_overhead() {
     if (machine_.workers < 2) return 0;
     constexpr std::int64_t kElements = 32 << 10;
@@ -197,7 +197,7 @@ class Measurement {
            machine_.launch_us * 1e-6 - moved / (bandwidth.all_gbps * 1e9);
   }
 
-  // What an update takes longer because it takes so many floats from device i to device j.
+  // The seconds that an update on device j takes longer if its `count` floats come from device i.
   double copy_seconds(std::size_t i, std::size_t j, std::int64_t count) {
     const auto seconds = [&](std::size_t from) {
       Probe probe(here_);
@@ -225,7 +225,7 @@ class Measurement {
   std::map<std::pair<std::size_t, bool>, double> empty_steps_;
 };
 
-// Under which its figures are kept: "2-devices-4-threads", "8-logical-gpus-NVIDIA-H200".
+// The name under which figures are kept: "2-devices-4-threads", "8-logical-gpus-NVIDIA-H200".
 std::string name_of(const MeasuredDevices& here, int threads) {
   const std::size_t count = here.devices.size();
   if (here.devices[0].type == "CPU") return cat(count, "-devices-", threads, "-threads");
@@ -240,7 +240,7 @@ MachineDescription read_machine(FileSystem& files, const std::string& path) {
   return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
-// The machine that is kept there, if it is of these devices.
+// The machine that is kept at `path`, if it has these devices.
 std::optional<MachineDescription> kept(FileSystem& files, const std::string& path,
                                        std::span<const DeviceSpec> devices) {
   if (!files.exists(path)) return {};

@@ -1,4 +1,4 @@
-// What moving and adding bytes costs here: measured once, and kept.
+// Measures once what moving and adding bytes costs here, and keeps the figures.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// Devices to be measured, which exist, and what sessions put them on.
+// Existing devices to measure, and what their sessions run on.
 struct MeasuredDevices {
   std::vector<DeviceSpec> devices;
   int threads = 0;  // 0 for one per usable core
@@ -17,16 +17,17 @@ struct MeasuredDevices {
 };
 
 // Times small steps on these devices: empty ones, and chains of launches on one device and to and
-// fro between two. It also times additions that touch up to so many bytes on one worker and on all,
-// a shared all-reduce, and copies between GPUs with a memory each. Takes a few seconds.
+// fro between two. It also times additions that touch up to `largest_bytes` on one worker and on
+// all, a shared all-reduce, and copies between GPUs with their own memories. Takes a few seconds.
 MachineDescription measure_machine(const MeasuredDevices& here,
                                    std::int64_t largest_bytes = 128 << 20);
 
-// Throws InvalidArgument naming a device that is not here to be measured, but only declared, and
-// for CPUs beside GPUs, and several logical GPUs on several physical ones.
+// Throws InvalidArgument naming a device that is only declared, and for CPUs beside GPUs, and for
+// several logical GPUs on several physical ones.
 void require_measurable(const MeasuredDevices& here);
 
-// $XDG_CACHE_HOME/belfry, or ~/.cache/belfry where that is not an absolute path; "" without either.
+// $XDG_CACHE_HOME/belfry, or ~/.cache/belfry if $XDG_CACHE_HOME is no absolute path; "" without
+// either.
 std::string cache_directory();
 
 struct MachineOptions {
@@ -37,10 +38,10 @@ struct MachineOptions {
       [](const MeasuredDevices& here) { return measure_machine(here); };
 };
 
-// The machine of the file `links`; else that which an earlier call kept for as many devices and
-// threads, or GPUs of the same name; else it is measured and kept. What is wrong with the cache is
-// logged, and costs no more than the time to measure. Throws OptionError naming the file for
-// what is wrong with that, and InvalidArgument as require_measurable() does where there is no file.
+// The machine of the file `links`. Without it, the machine that an earlier call kept for as many
+// devices and threads, or GPUs of the same name; else measures and keeps it. Errors of the cache
+// are logged, and cost only the time to measure. Throws OptionError naming the file if it is wrong;
+// without a file throws InvalidArgument as require_measurable() does.
 MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
                                 const MachineOptions& options = {});
 

@@ -1,4 +1,4 @@
-// What is planned of the host's memory, and whether this machine has it.
+// The planned use of the host's memory, and whether this machine has it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,24 +12,25 @@
 
 namespace belfry {
 
-// The planned peaks of a session's devices, without those that are only declared: bytes.
+// The sum of the planned peaks of a session's devices, in bytes, without those that are only
+// declared.
 std::int64_t host_bytes(std::span<const DeviceUse> planned);
 
-// What a training program holds besides what its session has planned.
+// Memory that a training program holds besides its session's plan.
 struct HeldMemory {
   std::int64_t batches = Prefetcher::kSlots;  // in flight
-  std::int64_t data = 0;   // bytes of samples that it has made itself; those of files do not count
-  std::int64_t saved = 0;  // bytes of the copy of variables that a checkpoint is written from
+  std::int64_t data = 0;   // bytes of generated samples; samples of files do not count
+  std::int64_t saved = 0;  // bytes of the copy of variables for writing a checkpoint
 };
 
-// Of one device. Its feeds count once per batch in flight.
+// The bytes of one device. Its feeds count once per batch in flight.
 KindBytes planned_bytes(const MemoryReport::Device& device, const HeldMemory& held);
-// Of all devices, and what else is held.
+// The bytes of all devices, and of `held`.
 std::int64_t planned_bytes(const MemoryReport& report, const HeldMemory& held);
 // The same without GPUs, whose memory is not the host's.
 std::int64_t host_bytes(const MemoryReport& report, const HeldMemory& held);
 
-// What a run was planned to take, and what the process took of the host's memory.
+// The planned memory of a run, and the host's memory that the process took.
 struct ProcessMemory {
   std::int64_t planned_bytes = 0;          // planned_bytes(): of all devices, GPUs among them
   std::int64_t rss_before_plan_bytes = 0;  // of the process, before the model is built

@@ -1,4 +1,4 @@
-// Which algorithm of a library computes what. Kernels ask when they are prepared, never in a run.
+// Chooses the libraries' algorithms. Kernels ask when they are prepared, never in a run.
 #pragma once
 #include <functional>
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace belfry::cuda {
 
-// A kernel of ours for a call that a library computes, too. It is measured beside the library's.
+// A kernel of ours for a call that a library computes, too. Both are measured.
 struct OwnKernel {
   QueueRun run;  // takes the tensors of the op
   std::int64_t workspace_bytes = 0;
@@ -23,8 +23,8 @@ class Algorithms {
   virtual std::optional<CudnnAlgorithm> convolution(const Convolution& convolution) = 0;
   // Whether cuDNN computes it.
   virtual bool pooling(const Pooling& pooling) = 0;
-  // Empty if a kernel of ours computes it: if cuDNN has none, if ours is faster, or if the same
-  // bits are wanted each time. `ours` is made only if it is measured beside cuDNN's.
+  // Empty if a kernel of ours computes it: cuDNN has none, ours is faster, or each run must give
+  // the same bits. `ours` is called only if its kernel is measured beside cuDNN's.
   virtual std::optional<CudnnAlgorithm> attention(const Attention& attention,
                                                   const MakeOwnKernel& ours) = 0;
 };

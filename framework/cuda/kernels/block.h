@@ -8,7 +8,7 @@
 //     }
 //   };
 //
-// What a thread shall remember from one phase to the next lies in Shared.
+// Values that a thread keeps from one phase to the next lie in Shared.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -41,13 +41,13 @@ struct Grid {
   int threads = 256;  // of a block
 };
 
-// The blocks of `threads` that have a thread for each of `items`.
+// Enough blocks of `threads` for a thread per item.
 inline Grid grid_for(std::int64_t items, int threads = 256) {
   return {(items + threads - 1) / threads, threads};
 }
 
-// `kernel` points to a K. The order of blocks is as good as any other; what a block finds in its
-// shared memory is all ones, which are NaN.
+// `kernel` points to a K. Kernels must not rely on the order of blocks, nor on their shared memory:
+// its bits are all ones at first, which are NaN.
 template <class K>
 void run_on_host(const void* kernel, Grid grid) {
   for (std::int64_t b = 0; b < grid.blocks; ++b) {

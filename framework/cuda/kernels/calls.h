@@ -1,5 +1,5 @@
-// What kernels of the module ask of cuBLASLt and cuDNN: plain values that say all that the
-// libraries are told. Without the pointers they are what an algorithm is chosen for.
+// Calls of cuBLASLt and cuDNN by kernels of the module: plain values with all that the libraries
+// are told. An algorithm is chosen for a call without its pointers.
 #pragma once
 #include <array>
 #include <compare>
@@ -10,7 +10,7 @@
 
 namespace belfry::cuda {
 
-// How elements are multiplied. 16-bit elements are exact in f32, in which their products are added.
+// How elements are multiplied. Products of 16-bit elements are exact and added in f32.
 enum class Compute : std::uint8_t {
   kExact,  // as they are
   kTf32,   // f32 is rounded to tf32 before
@@ -33,7 +33,7 @@ struct MatMul {
   ColumnMajor a, b, c;
   bool transpose_a = false, transpose_b = false;
   bool wide = false;   // c is of f32, a and b of 16 bits
-  bool added = false;  // the product is added to what c is
+  bool added = false;  // the product is added to c
 
   auto operator<=>(const MatMul&) const = default;
 };
@@ -90,8 +90,8 @@ struct ConvolutionCall {
   std::byte* workspace;
 };
 
-// The mean of the pixels of x under each window, without those of the padding, is y; or the
-// gradient of that. As for convolutions, padding is equal on both sides and no size is 0.
+// Average pooling, or its gradient: y is the mean of the pixels of x under each window, without
+// padding. As for convolutions, padding is equal on both sides and no size is 0.
 struct Pooling {
   bool gradient = false;
   DType dtype = DType::kF32;
@@ -125,8 +125,8 @@ struct AttentionCall {
   Attention attention;
   CudnnAlgorithm algorithm;
   float scale;
-  // As the op has them: q, k, v -> y, logarithms of sums. Of the gradient: dy, q, k, v, y,
-  // logarithms of sums -> dq, dk, dv. The others are null.
+  // In the op's order: q, k, v -> y, logarithms of sums. For the gradient: dy, q, k, v, y,
+  // logarithms of sums -> dq, dk, dv. The other places are null.
   std::array<const void*, 6> in;
   std::array<void*, 3> out;
   std::byte* workspace;

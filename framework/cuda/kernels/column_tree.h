@@ -1,5 +1,5 @@
 // Sums over the rows of [outer, leaves, columns], of values of any kind, by a balanced tree over
-// neighbours. If a leaf is 8 rows, that is the order of kernels::column_sums.
+// neighbours. With leaves of 8 rows, this is the order of kernels::column_sums.
 #pragma once
 #include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/launch.h"
@@ -11,7 +11,7 @@ namespace belfry::cuda {
 //   Value operator()(outer, leaf, column) const;                   one term
 //   static Value neutral(); static Value combine(left, right);
 //   void finish(outer, group, column, Value total) const;          takes a result
-// Leaves are cut into groups of `per_group`, each of which has a total of its own.
+// Leaves are cut into groups of `per_group`; each group has its own total.
 template <class Leaf>
 struct ColumnTree {
   using Value = typename Leaf::Value;
@@ -66,8 +66,8 @@ struct ColumnTree {
   }
 };
 
-// How many groups so many leaves are cut into, so that there is work for all of a GPU: 1 if a block
-// does them as fast. A function of the number alone.
+// Cuts leaves into groups, so that all of a GPU has work; 1 group if one block is as fast. The
+// groups depend on the number of leaves alone.
 struct LeafGroups {
   explicit LeafGroups(std::int64_t leaves)
       : groups(leaves <= 256 ? 1 : (leaves + 127) / 128), per_group(groups == 1 ? leaves : 128) {}

@@ -1,4 +1,4 @@
-// The ops of this folder, in one source, as those of ops/pointwise.cu.
+// Kernels of framework/core_ops, in one source, like those of ops/pointwise.cu.
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -20,14 +20,14 @@ QueueRun add_n(KernelPlan& plan) {
   return sum;
 }
 
-// Elements [begin, end) of the sum of rows, along a tree. Some of them are rows of a matrix.
+// Computes elements [begin, end) of a sum of rows along a tree. Some rows are a matrix's.
 template <class T>
 struct AddRows {
   static constexpr int kMostRows = 3072, kMostOwn = 24, kDepth = 24;
   using Shared = Nothing;
 
   const T* rows;           // of the matrix
-  const T* own[kMostOwn];  // the others, which follow each other
+  const T* own[kMostOwn];  // the others, neighbours in the sum
   T* sum;
   std::int64_t length, begin, end;
   T divisor;
@@ -87,7 +87,7 @@ struct Same {
   BELFRY_HD std::uint8_t operator()(std::uint8_t x) const { return x; }
 };
 
-// Of bytes. The value may lie in the variable already (pass memory).
+// Copies bytes. The value may lie in the variable already (pass memory).
 QueueRun assign(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit](const Pointers& p, KernelQueue& queue) {
@@ -100,7 +100,7 @@ QueueRun assign(KernelPlan& plan) {
   };
 }
 
-// Of bytes, before the part of this process and behind it.
+// Copies the bytes before this process's part and behind it.
 QueueRun assign_gathered(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit, options = plan.options<AssignGatheredOptions>()](const Pointers& p,

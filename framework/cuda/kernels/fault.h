@@ -1,5 +1,5 @@
-// Input that a kernel finds it cannot take while it runs, e.g. a label that is no class. The kernel
-// notes it and goes on, and the host throws once it looks.
+// A running kernel may find input that it cannot take, e.g. a label that is no class. The kernel
+// notes it and goes on; the host throws when it looks.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace belfry::cuda {
 
-// Where kernels note the first element, in order, that they cannot take. In memory of their GPU.
+// Kernels note here, in memory of their GPU, the first element, in order, that they cannot take.
 struct Fault {
   static constexpr unsigned long long kNone = ~0ull;
-  unsigned long long first = kNone;  // element << 32 | value + 2^31, both at their limits if beyond
+  unsigned long long first = kNone;  // element << 32 | value + 2^31, both clamped
 
   std::int64_t element() const { return static_cast<std::int64_t>(first >> 32); }
   std::int64_t value() const {
@@ -33,7 +33,7 @@ BELFRY_HD void note(Fault* fault, std::int64_t element, std::int64_t value) {
 #endif
 }
 
-// Throws what the host says about a Fault.
+// Throws the host's error for a Fault.
 struct Refusal {
   std::function<void(std::int64_t element, std::int64_t value)> raise;
 };

@@ -7,7 +7,7 @@
 
 namespace belfry::cuda {
 
-// Bytes [0, count) from y on take the pattern, again and again.
+// Repeats the pattern over bytes [0, count) of y.
 struct FillBytes {
   using Shared = Nothing;
   Pack<std::uint8_t> pattern;

@@ -5,8 +5,8 @@
 
 namespace belfry::cuda {
 
-// A stream of values added pairwise: after 2^k of them, one result on level k. Levels are
-// at(level), which the caller keeps.
+// Adds a stream of values pairwise: after 2^k values, level k holds their result. The caller keeps
+// the levels, at(level).
 template <class Op, class At, class T>
 BELFRY_HD void add_pairwise(Op op, std::uint32_t count, const At& at, T value) {
   int level = 0;

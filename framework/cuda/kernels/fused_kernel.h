@@ -3,7 +3,7 @@
 //   const FusedSum all_reduce(kAllReduce, is_mean);
 //   const FusedKernel momentum(kMomentumUpdate, fused<Momentum>);
 //
-// Only ops with Op::fused_update_on_gpus are fused there.
+// GPUs fuse only ops with Op::fused_update_on_gpus.
 #pragma once
 #include <memory>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace belfry::cuda {
 
-// Tensors of a FusedUpdate that are all updated by one op.
+// Tensors of a FusedUpdate that one op updates.
 struct FusedGroup {
   std::size_t towers;
   bool mean;
@@ -21,7 +21,7 @@ struct FusedGroup {
   std::shared_ptr<const FusedUpdate> update;  // has the members
 };
 
-// Of a collective whose results are canonical sums: whether a node's are means.
+// Enters a collective whose results are canonical sums. `is_mean` tells whether a node's are means.
 struct FusedSum {
   FusedSum(const Op& collective, bool (*is_mean)(const Node&));
 };
@@ -32,10 +32,10 @@ struct FusedKernel {
   FusedKernel(const Op& update, FusedPrepare prepare);
 };
 
-// Of a plan node that is a FusedUpdate of one GPU.
+// Prepares the kernel of a plan node that is a FusedUpdate of one GPU.
 QueueRun prepare_fused_kernel(const PlanNode& node);
 
-// The names of the ops with Op::fused_update_on_gpus that are not entered here.
+// The names of ops with Op::fused_update_on_gpus that have no FusedKernel.
 std::vector<const char*> ops_without_fused_kernel();
 
 }  // namespace belfry::cuda

@@ -14,7 +14,7 @@ namespace {
 
 struct Entry {
   std::function<QueueRun(KernelPlan&, Algorithms&)> prepare;
-  bool takes_half;  // or is empty for them
+  bool takes_half;  // `prepare` takes f16 and bf16, or gives nothing for them
 };
 
 std::map<const Op*, Entry>& kernels() {

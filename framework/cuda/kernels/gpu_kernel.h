@@ -2,7 +2,7 @@
 //
 //   const GpuKernel relu(kRelu, unary<functors::Relu>);
 //
-// They do all the work of a node: only those split by elements look at ranges.
+// A kernel does all the work of a node. Only kernels that are split by elements look at ranges.
 #pragma once
 #include <vector>
 
@@ -13,26 +13,26 @@
 
 namespace belfry::cuda {
 
-// As CpuKernel: touches no device; empty for types that it does not handle.
+// Touches no device, as in CpuKernel; returns nothing for types that it does not handle.
 using GpuPrepare = QueueRun (*)(KernelPlan&);
-// Of ops that a library computes.
+// For ops that a library computes.
 using GpuLibraryPrepare = QueueRun (*)(KernelPlan&, Algorithms&);
 
 inline constexpr bool kTakesHalf = true;
 
 struct GpuKernel {
-  // `takes_half`: tensors of f16 and bf16, as they are.
+  // `takes_half`: the kernel takes tensors of f16 and bf16 as they are.
   GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half = false);
-  // Of f16 and bf16 it is asked.
+  // `prepare` is asked for f16 and bf16, too.
   GpuKernel(const Op& op, GpuLibraryPrepare prepare);
 };
 
-// Of KernelPlan::op(). Empty if it has none, or none for these types. One that does not take f16
-// and bf16 is run on f32, which tensors of these types are made of and rounded to.
+// Prepares the kernel of KernelPlan::op(); empty if it has none for these types. If the kernel does
+// not take f16 and bf16, it runs on f32 between conversions (in_f32.h).
 QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
 
-// The names of the ops without a kernel here, without Op::cpu_only, and that are neither aliases
-// nor storage nor messages.
+// The names of ops that need a kernel here and have none. Ops with Op::cpu_only, aliases, storage,
+// composites and messages need none.
 std::vector<const char*> ops_without_gpu_kernel();
 
 }  // namespace belfry::cuda

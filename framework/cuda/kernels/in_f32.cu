@@ -10,7 +10,7 @@ namespace {
 
 using kernels::Stored;
 
-// From one type to another, one of them f32 and the other of 16 bits.
+// Converts between f32 and a 16-bit type.
 template <class From, class To>
 struct Convert {
   using Shared = Nothing;

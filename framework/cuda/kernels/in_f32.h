@@ -6,8 +6,8 @@
 
 namespace belfry::cuda {
 
-// What `prepare` makes of the plan with f32 in place of 16 bits, between kernels that convert.
-// Empty if that is.
+// Prepares the plan with f32 in place of 16-bit types; kernels before and after convert. Empty if
+// `prepare` gives nothing.
 QueueRun in_f32(KernelPlan& plan, const std::function<QueueRun(KernelPlan&)>& prepare);
 
 }  // namespace belfry::cuda

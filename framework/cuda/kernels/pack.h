@@ -1,4 +1,4 @@
-// Accesses of several elements at once, of 16 bytes for most.
+// Accesses of several elements at once, mostly of 16 bytes.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -14,14 +14,14 @@ using kernels::Stored;
 template <class X>
 using Wide = typename Stored<X>::Type;
 
-// What a thread reads or writes at once.
+// Elements that a thread reads or writes at once.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
   T at[kSize];
 };
 
-// N elements side by side, at a multiple of their size together.
+// N elements side by side, aligned to their joint size.
 template <class X, int N>
 struct alignas(sizeof(X) * N) Lanes {
   X at[N];
@@ -33,8 +33,8 @@ struct alignas(sizeof(X) * N) Lanes {
 
 inline bool on_16_bytes(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-// Calls f with the lanes of a thread as an integral constant: a Pack where rows of `columns`
-// elements and the addresses allow, else one. Null pointers lie anywhere.
+// Calls f with the lanes of a thread as an integral constant: Pack<X>::kSize if the addresses and
+// rows of `columns` elements allow it, else 1. Null pointers count as aligned.
 template <class X, class F>
 void visit_lanes(std::int64_t columns, std::initializer_list<const void*> tensors, const F& f) {
   bool packed = columns % Pack<X>::kSize == 0;
@@ -45,7 +45,7 @@ void visit_lanes(std::int64_t columns, std::initializer_list<const void*> tensor
     f(std::integral_constant<int, 1>{});
 }
 
-// The blocks that have a thread for each Pack of `count` elements.
+// Enough blocks for a thread per Pack of `count` elements.
 template <class T>
 Grid grid_of_packs(std::int64_t count) {
   return grid_for((count + Pack<T>::kSize - 1) / Pack<T>::kSize);

@@ -11,8 +11,8 @@
 namespace belfry::cuda {
 
 // y[i] = f(x[0][i], ...) for i < count; N is 1 or 2. An output may be an input. A thread takes
-// Pack<T>::kSize elements, 16 bytes at once where all tensors start at a multiple of them. What is
-// F16 or BF16 is computed in f32 and rounded.
+// Pack<T>::kSize elements, at once if all tensors start at a multiple of 16 bytes. F16 and BF16 are
+// computed in f32 and rounded.
 template <class F, class T, int N>
 struct Map {
   using Shared = Nothing;
@@ -50,7 +50,7 @@ struct Map {
   }
 };
 
-// Its `packed` is set here.
+// Sets `packed`, then launches.
 template <class F, class T, int N>
 void launch_map(KernelQueue& queue, Map<F, T, N>& kernel) {
   kernel.packed = on_16_bytes(kernel.y);
@@ -96,7 +96,7 @@ struct MapBroadcast {
   F f;
   Strides strides;
   std::int64_t begin, end;
-  bool packed;  // a pack of y lies in one row, and all are at multiples of 16 bytes
+  bool packed;  // a pack of y lies in one row, and all tensors start at multiples of 16 bytes
   T* y;
   const T *a, *b;
 

@@ -1,5 +1,5 @@
-// Where kernels of the module enqueue their work. All that kernels ask of CUDA and its libraries
-// goes through this class, so that tests can stand in for a GPU.
+// The queue into which kernels of the module put their work. Kernels call CUDA and its libraries
+// only through this class, so that tests can stand in for a GPU.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,11 +18,11 @@ struct KernelLaunch {
   const void* function;  // __global__, of one parameter
   const void* kernel;    // that parameter: the functor
   Grid grid;
-  void (*on_host)(const void* kernel, Grid grid);  // does the same
+  void (*on_host)(const void* kernel, Grid grid);  // the same on the host
 };
 
-// One stream of one GPU with the handles of libraries. Used by one thread at a time. All throw
-// DeviceError naming what CUDA or the library refuses.
+// One stream of one GPU with the handles of libraries. For one thread at a time. All functions
+// throw DeviceError naming what CUDA or the library refuses.
 class KernelQueue {
  public:
   virtual ~KernelQueue() = default;
@@ -31,14 +31,14 @@ class KernelQueue {
   virtual void convolve(const ConvolutionCall& call) = 0;
   virtual void pool(const PoolingCall& call) = 0;
   virtual void attend(const AttentionCall& call) = 0;
-  // Where kernels note what `refusal` will throw once they have run: the same place for the same
-  // one in every run, until nothing holds it any more.
+  // The place where a kernel notes input about which `refusal` throws after the run. A refusal
+  // keeps its place from run to run as long as something holds the refusal.
   virtual Fault* fault(const std::shared_ptr<const Refusal>& refusal) = 0;
-  // Where kernels read Pointers::step() when they run.
+  // The address from which running kernels read the step, as Pointers::step().
   virtual const std::uint64_t* step() const = 0;
 };
 
-// A GpuRun, by what it enqueues in its stream.
+// The part of a GpuRun that enqueues work in its stream.
 using QueueRun = std::function<void(const Pointers&, KernelQueue&)>;
 
 }  // namespace belfry::cuda

@@ -1,15 +1,15 @@
 // Passes over the rows of x [rows, channels] by kernels of GPUs, for sources that nvcc compiles.
-// There are sums over rows along a balanced tree, and rows by themselves. X is the type of
-// elements, f16 and bf16 too. A thread has N neighbouring channels, whose values it reads and
-// writes at once: 16 bytes where shapes and addresses allow, else one value.
+// Passes sum rows along a balanced tree, or take each row by itself. X is the type of elements, f16
+// and bf16 too. A thread has N neighbouring channels, whose values it reads and writes at once: 16
+// bytes where shapes and addresses allow, else one value.
 #pragma once
 #include "belfry/framework/base/shape.h"
 #include "belfry/framework/cuda/kernels/fold.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/pack.h"
 
-// Before loops over what a thread has in registers, and before those whose rounds would need too
-// many of them together.
+// BELFRY_UNROLL goes before loops over values in a thread's registers. BELFRY_ROLL goes before
+// loops that need too many registers if unrolled.
 #if defined(__CUDA_ARCH__)
 #define BELFRY_UNROLL _Pragma("unroll")
 #define BELFRY_ROLL _Pragma("unroll 1")
@@ -24,8 +24,8 @@ constexpr std::int64_t kLeaf = 8;        // rows that a thread sums one by one
 constexpr int kRowThreads = 256;         // of a block
 constexpr int kMostLanes = 8;            // threads side by side: 128 bytes of a row
 constexpr int kPadding = 8;              // values between lines, so that those lie in other banks
-constexpr int kAtOnce = 2;               // rows that a thread reads before it goes on
-constexpr int kRowsEach = 4 * kAtOnce;   // of a thread, where rows do not depend on each other
+constexpr int kAtOnce = 2;               // rows that a thread reads before it computes
+constexpr int kRowsEach = 4 * kAtOnce;   // rows of a thread, if rows do not depend on each other
 constexpr std::int64_t kBlocks = 1'056;  // at most: four rounds of 132 multiprocessors
 
 struct RowsOf {
@@ -51,7 +51,8 @@ struct Tile {
   int lanes = 1;
 };
 
-// In registers for K::kAtATime blocks, so that one works while another waits for memory.
+// The launch bounds limit registers so that K::kAtATime blocks fit: one works while another waits
+// for memory.
 template <class K>
 __global__ void __launch_bounds__(kRowThreads, K::kAtATime)
     run_several_blocks(const __grid_constant__ K kernel) {
@@ -68,8 +69,8 @@ void launch_over_rows(KernelQueue& queue, const K& kernel, std::int64_t blocks) 
                 .on_host = &run_on_host<K>});
 }
 
-// How many leaves go into one partial result, a power of two: so the tree over all leaves is the
-// same whatever it is.
+// Leaves per partial result. It is a power of two, so the tree over all leaves does not depend on
+// it.
 inline std::int64_t leaves_per_group(std::int64_t leaves, std::int64_t channels) {
   std::int64_t each = leaves <= 256 ? 256 : 128;
   const std::int64_t tiles = (channels + 63) / 64;
@@ -82,7 +83,7 @@ inline std::int64_t groups_of(std::int64_t leaves, std::int64_t channels) {
 }
 
 // Sums over rows by a balanced tree over neighbouring leaves, the tree of ColumnTree
-// (column_tree.h). That one also takes an outer axis, reads no packs, and needs no alignment. A
+// (column_tree.h). ColumnTree also takes an outer axis, reads no packs, and needs no alignment. A
 // Leaf says what is summed:
 //   using Value = ...; static constexpr int kChannels = N;
 //   static constexpr int kEach;                           leaves of a thread in one step
@@ -172,7 +173,7 @@ struct RowTree {
   }
 };
 
-// The leaves of a second launch: what the groups of the first have left.
+// The leaves of a second launch: the results of the first launch's groups.
 template <class Leaf>
 struct GroupLeaf {
   using Value = typename Leaf::Value;
@@ -192,8 +193,8 @@ struct GroupLeaf {
   }
 };
 
-// In one launch, or two where there are many rows. A leaf has `channels`, and `to_parts`, which is
-// set here: where groups leave their results, or null for the last launch.
+// Sums in one launch, or in two if there are many rows. A leaf has `channels`, and `to_parts`,
+// which this function sets: the address of the groups' results, or null for the last launch.
 template <class Leaf>
 void over_rows(KernelQueue& queue, const RowsOf& x, Leaf leaf, std::byte* workspace) {
   using Value = typename Leaf::Value;
@@ -216,14 +217,14 @@ void over_rows(KernelQueue& queue, const RowsOf& x, Leaf leaf, std::byte* worksp
   run(GroupLeaf<Leaf>{leaf, parts}, Tile<1>(x.channels, lanes), groups, 1, groups);
 }
 
-// Bytes of workspace for that.
+// Bytes of workspace that over_rows() needs.
 template <class Value>
 std::int64_t parts_bytes(const RowsOf& x) {
   const std::int64_t groups = groups_of(x.leaves(), x.channels);
   return groups == 1 ? 0 : groups * x.channels * static_cast<std::int64_t>(sizeof(Value));
 }
 
-// A pass over rows that do not depend on each other. Each says:
+// A pass over rows that do not depend on each other. A Pass says:
 //   struct Factors { T ...[kMostLanes * N]; };         per channel
 //   void find(Factors&, int column, channel) const;
 //   Rows of kAtOnce, read by load(at) and written by store(at, row, factors, column).

@@ -1,5 +1,5 @@
-// Blocks that take a row of the last axis each, as those of softmax do, or several, as those of
-// layer normalisation may.
+// Kernels whose blocks take one row of the last axis each, as in softmax, or several, as in layer
+// normalisation.
 #pragma once
 #include <type_traits>
 
@@ -8,8 +8,8 @@
 
 namespace belfry::cuda {
 
-// R rows of so many columns to a block of kFoldThreads, as fold() takes: 1, or kWarpsPerBlock short
-// ones, a warp for each.
+// Gives R rows to a block of kFoldThreads threads, as fold() takes. R is 1, or kWarpsPerBlock for
+// short rows, each of which gets a warp.
 template <int R>
 struct RowBlocks {
   static constexpr int kThreads = kFoldThreads / R;  // of a row
@@ -19,7 +19,7 @@ struct RowBlocks {
     return {.blocks = columns == 0 ? 0 : (rows + R - 1) / R, .threads = kFoldThreads};
   }
   BELFRY_HD std::int64_t first(const Block& block) const { return block.index * R; }
-  // f(row of the block, i) for every N-th i < columns, which N divides.
+  // Calls f(row of the block, i) for every N-th i < columns; N divides columns.
   template <int N = 1, class F>
   BELFRY_HD void each(const Block& block, const F& f) const {
     block.each([&](int thread) {
@@ -33,7 +33,7 @@ struct RowBlocks {
 inline RowBlocks<1> rows_of(const Shape& x) { return {x.product(0, x.rank() - 1), x.back()}; }
 
 inline constexpr int kWarpsPerBlock = kFoldThreads / 32;
-// Columns of a short row of T, at most: 4 KiB of it.
+// The most columns of a short row of T: 4 KiB.
 template <class T>
 inline constexpr std::int64_t kShortRowColumns = 4096 / static_cast<int>(sizeof(T));
 static_assert(kShortRowColumns<float> <= kChunk);
@@ -47,7 +47,7 @@ struct RowFolds<T, 1> {
   FoldShared<T> fold;
 };
 
-// fold() of value(row of the block, i) for i < columns. A thread of each row calls
+// Folds value(row of the block, i) for i < columns, as fold() does. One thread of each row calls
 // done(row of the block, total).
 template <class Op, class T, int R, class Value, class Done>
 BELFRY_HD void fold_rows(const Block& block, RowFolds<T, R>& shared, Op op, const RowBlocks<R>& by,
@@ -58,7 +58,7 @@ BELFRY_HD void fold_rows(const Block& block, RowFolds<T, R>& shared, Op op, cons
     block.each([&](int thread) {
       if (thread == 0) done(0, shared.fold.total);
     });
-  } else {  // one chunk; a half of the warp has the groups of 128 terms with even numbers
+  } else {  // one chunk: half of the warp takes even groups of 128 terms, the other odd ones
     static_assert(RowBlocks<R>::kThreads == 32);
     const auto exists = [&](int row) { return by.first(block) + row < by.rows; };
     const int columns = static_cast<int>(by.columns);

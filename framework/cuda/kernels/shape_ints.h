@@ -8,7 +8,7 @@
 
 namespace belfry::cuda {
 
-// Empty if a size is 0 or there are more than 2^31 - 1 elements.
+// The sizes as ints; empty if one is 0 or there are more than 2^31 - 1 elements.
 inline std::optional<std::array<int, 4>> shape_ints(std::initializer_list<std::int64_t> sizes) {
   std::array<int, 4> ints{};
   std::int64_t elements = 1;

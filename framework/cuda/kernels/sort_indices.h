@@ -15,8 +15,8 @@ struct PlacedIndex {
 namespace sorting {
 
 inline constexpr int kBits = 6, kDigits = 1 << kBits;
-// A block sorts a tile of indices by one digit. Thread t has kEach of them in a row, and serves
-// digit t.
+// A block sorts a tile of indices by one digit. Thread t takes kEach consecutive indices, and
+// serves digit t.
 inline constexpr std::int64_t kEach = 16, kTile = kDigits * kEach;
 
 struct Tiles {
@@ -25,11 +25,11 @@ struct Tiles {
   int shift;  // of the digit
 
   struct Counts {
-    std::uint16_t at[kDigits][kDigits + 2];  // of each thread, per digit; in banks of their own
+    std::uint16_t at[kDigits][kDigits + 2];  // per digit and thread; each in its own bank
   };
 
   std::int64_t tiles() const { return (count + kTile - 1) / kTile; }
-  // f(index, its digit) of those of a thread, in order.
+  // Calls f(index, its digit) for a thread's indices in order.
   template <class F>
   BELFRY_HD void each(const Block& block, int thread, const F& f) const {
     const std::int64_t first = block.index * kTile + thread * kEach;
@@ -76,7 +76,7 @@ struct CountDigits {
   }
 };
 
-// sums[digit][tile]: becomes the sum of all before it. For one block.
+// Replaces sums[digit][tile] by the sum of all entries before it. For one block.
 struct SumBefore {
   struct Shared {
     std::int64_t of[kDigits];
@@ -100,7 +100,7 @@ struct SumBefore {
   }
 };
 
-// Moves indices behind all with a smaller digit, and behind those with the same one before them.
+// Moves each index behind all with a smaller digit, and behind earlier ones with the same digit.
 struct MoveIndices {
   using Shared = Tiles::Counts;
   Tiles in;
@@ -135,8 +135,8 @@ inline std::int64_t sort_workspace(std::int64_t count) {
              static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
-// Of `count` indices; those that are not in [0, limit) are noted, and come last, as `limit`.
-// Returns where they are, in the workspace.
+// Sorts `count` indices. Indices outside [0, limit) are noted and come last, as `limit`. Returns
+// the sorted indices, in the workspace.
 inline const PlacedIndex* sort_indices(KernelQueue& queue, const Indices& indices,
                                        std::int64_t count, std::int64_t limit,
                                        std::byte* workspace) {

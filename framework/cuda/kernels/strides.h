@@ -1,4 +1,4 @@
-// Where the elements of two tensors are that a kernel goes through together.
+// Offsets of the elements of two tensors that a kernel goes through together.
 #pragma once
 #include <span>
 
@@ -10,8 +10,8 @@
 
 namespace belfry::cuda {
 
-// A kernels::Broadcast, or any other walk over two tensors, for kernels: rows of `inner` elements,
-// along which either of the tensors runs or stands still.
+// A kernel's walk over two tensors, e.g. a kernels::Broadcast: rows of `inner` elements, along
+// which each tensor runs or stands still.
 struct Strides {
   static constexpr std::size_t kMost = 8;  // dimensions that do not join
   using Dimension = kernels::Broadcast::Dimension;
@@ -35,7 +35,7 @@ struct Strides {
     return count;
   }
 
-  // Where element i of them all is in each.
+  // The offsets of the walk's element i in both tensors.
   BELFRY_HD Offsets at(std::int64_t i) const {
     if (outer == 0) return {a_runs ? i : 0, b_runs ? i : 0};
     return narrow ? divided(static_cast<std::uint32_t>(i)) : divided(i);

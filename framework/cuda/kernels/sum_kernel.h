@@ -1,12 +1,12 @@
-// The kernel of canonical K-way sums in registers: bits of kernels::tree_sum, tree_mean and
-// tree_sum_16. A Sink says what becomes of them; for sources that nvcc compiles.
+// The kernel of canonical K-way sums in registers, with the bits of kernels::tree_sum, tree_mean
+// and tree_sum_16. A Sink takes the sums. For sources that nvcc compiles.
 //
 //   struct Sink {
 //     static constexpr std::size_t kTensors, kPointers;  // of a launch
 //     struct Shared { ... };
-//     // By each thread of a block, before the sums of tensor `at`; not if Shared is Nothing.
+//     // Each thread of a block calls it before the sums of tensor `at`, unless Shared is Nothing.
 //     BELFRY_HD void prepare(int at, int thread, Shared& shared) const;
-//     // Elements i .. i + W - 1 of tensor `at` are `sum`; `to`: its pointers besides its inputs.
+//     // `sum`: elements i .. i + W - 1 of tensor `at`; `to`: its pointers besides its inputs.
 //     template <int W>
 //     BELFRY_HD void take(int at, std::int64_t i, const T (&sum)[W], void* const* to,
 //                         const Shared& shared) const;
@@ -41,7 +41,7 @@ BELFRY_HD T sum_of(T a, T b) {
 
 using SumGroups = TreeOrder<8, 80>;
 
-// Types that gradients have: others are summed element by element.
+// Types of gradients, which are summed in packs. Other types are summed element by element.
 template <class T>
 inline constexpr bool kPacked = std::is_same_v<typename Stored<T>::Type, float> ||
                                 std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>;
@@ -51,15 +51,15 @@ struct SumKernel {
   using Shared = typename Sink::Shared;
   using Sum = typename Stored<T>::Type;
 
-  // Elements [begin, end) of a tensor, by blocks first_block and so on.
+  // Elements [begin, end) of a tensor, summed by the blocks from first_block on.
   struct Tensor {
     std::int64_t begin, end, first_block;
-    int first_pointer;  // of its inputs, before those for the sink
+    int first_pointer;  // of its inputs; the sink's follow
     bool packed;
   };
 
   SumGroups groups;
-  std::uint32_t additions[SumGroups::kFew + 1];  // those of TreeOrder<1, 8>, of a term in four bits
+  std::uint32_t additions[SumGroups::kFew + 1];  // TreeOrder<1, 8>::additions, four bits a term
   int towers, tensors = 0;
   int divisor;  // 1: none
   Tensor tensor[Sink::kTensors];
@@ -102,7 +102,8 @@ struct SumKernel {
     }
   }
 
-  // In registers for packs; one by one, through a stack, for single elements, which are few.
+  // The sum of n inputs: in registers for packs, through a stack for single elements, which are
+  // few.
   template <int W>
   BELFRY_HD Row<W> few(int n, void* const* from, std::int64_t i) const {
     if constexpr (W == 1) {
@@ -192,8 +193,8 @@ class SumLaunches {
     kernel_.divisor = divisor;
   }
 
-  // The sum of elements [begin, end) of `inputs`, in a launch that has room for `pointers` of the
-  // sink besides. Returns the number of the tensor in it.
+  // Adds the sum of elements [begin, end) of `inputs` to a launch that also has room for `pointers`
+  // of the sink. Returns the tensor's number in the launch.
   int add(std::span<const void* const> inputs, std::size_t pointers, std::int64_t begin,
           std::int64_t end) {
     if (kernel_.tensors == static_cast<int>(Sink::kTensors) ||
@@ -206,7 +207,7 @@ class SumLaunches {
     grid_.blocks += grid_of_packs<T>(end - begin).blocks;
     return at;
   }
-  // The next pointer of the sink, for the tensor that was added last.
+  // Adds a pointer of the sink for the tensor that was added last.
   void point(void* p) {
     typename Kernel::Tensor& last = kernel_.tensor[kernel_.tensors - 1];
     last.packed = last.packed && on_16_bytes(p);

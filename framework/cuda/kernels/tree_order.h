@@ -5,15 +5,15 @@
 
 namespace belfry::cuda {
 
-// How it is made with a stack. The sum of a group of up to `few` neighbours is put on it, and then
-// so many times the last two sums are added. A group's sum is again the tree over its terms.
+// Makes the tree with a stack. Group g has size[g] neighbours, at most `few`; their tree's sum is
+// pushed. Then the last two sums are added, additions[g] times.
 template <int few, int most>
 struct TreeOrder {
   static constexpr int kFew = few, kMost = most, kDepth = 9;  // of the stack
   int count = 0;
   std::uint8_t size[most], additions[most];
 
-  // Once; there is room for the groups of so many terms, and for 2^8 of them on the stack.
+  // Call it once. There is room for `most` groups, and for 2^8 of them on the stack.
   void plan(std::size_t terms) {
     if (terms <= few) {
       size[count] = static_cast<std::uint8_t>(terms);

@@ -1,4 +1,4 @@
-// Kernels of updates, alone and behind a sum; for sources that nvcc compiles. What an update is:
+// Kernels of updates, alone and behind a sum; for sources that nvcc compiles. An update is:
 //
 //   template <class T>
 //   struct Sgd {
@@ -34,7 +34,7 @@ class Operands {
   T* at(std::size_t i) const {
     return static_cast<T*>(inputs_[update_ ? static_cast<std::size_t>(update_->inputs[i]) : i]);
   }
-  // Input i if there are so many, or null: the gradient's factor.
+  // The gradient's factor, input i; null if there are fewer inputs.
   const float* factor(std::size_t i) const {
     const std::size_t count = update_ ? update_->inputs.size() : inputs_.size();
     return i < count ? at<float>(i) : nullptr;
@@ -45,13 +45,13 @@ class Operands {
   const FusedTensors::Update* update_ = nullptr;
 };
 
-// Of a factor that may be left out.
+// The factor; 1 if it is left out.
 template <class T>
 BELFRY_HD T factor_at(const float* factor) {
   return factor ? static_cast<T>(*factor) : T(1);
 }
 
-// Elements first .. first + W - 1.
+// Updates elements first .. first + W - 1.
 template <int W, class U, class T>
 BELFRY_HD void apply_to(const typename U::Step& step, const T (&gradient)[W], T* const* variable,
                         std::int64_t first) {
@@ -72,7 +72,7 @@ BELFRY_HD void apply_to(const typename U::Step& step, const T (&gradient)[W], T*
     *reinterpret_cast<Elements*>(variable[k] + first) = elements[k];
 }
 
-// Elements [0, count) of the variables. A thread takes a Pack of each.
+// Updates elements [0, count) of the variables. A thread takes a Pack of each.
 template <class U, class T>
 struct UpdateKernel {
   struct Shared {
@@ -129,7 +129,7 @@ QueueRun update(KernelPlan& plan) {
   });
 }
 
-// Applies sums of f32; the pointers are each update's variables.
+// Applies f32 sums; the sink's pointers are each update's variables.
 template <class U>
 struct Apply {
   static constexpr std::size_t kTensors = FusedTensors::kMostGrouped, kPointers = 160;

@@ -1,4 +1,4 @@
-// Chooses algorithms, once for each call, by what the libraries of a GPU say.
+// Chooses algorithms, once for each call, by the answers of a GPU's libraries.
 #pragma once
 #include <functional>
 #include <limits>
@@ -11,25 +11,25 @@
 
 namespace belfry::cuda {
 
-// What the provider asks the libraries; tests answer in their place.
+// The provider's questions to the libraries; tests answer in their place.
 class AlgorithmSource {
  public:
   virtual ~AlgorithmSource() = default;
-  // "NVIDIA H200, cuDNN 9.19.0": what choices hold for.
+  // "NVIDIA H200, cuDNN 9.19.0": choices hold for this machine alone.
   virtual std::string machine() const = 0;
-  // Those that cuDNN lists, first the one that it takes for the fastest.
+  // The algorithms that cuDNN lists; it expects the first to be the fastest.
   virtual std::vector<CudnnAlgorithm> ranked(const Convolution& convolution) = 0;
-  // Those that it has, in order of measured time.
+  // The algorithms that cuDNN has, in order of measured time.
   virtual std::vector<CudnnAlgorithm> measured(const Convolution& convolution) = 0;
-  // Whether cuDNN computes it by an algorithm that it has listed.
+  // Whether cuDNN computes the convolution by an algorithm that it has listed.
   virtual bool convolves(const Convolution& convolution, const CudnnAlgorithm& algorithm) = 0;
   // Whether cuDNN computes it.
   virtual bool pools(const Pooling& pooling) = 0;
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
-  // Those that cuDNN has for it, in cuDNN's order.
+  // The algorithms that cuDNN has, in its order.
   virtual std::vector<CudnnAlgorithm> ranked(const Attention& attention) = 0;
-  // How long each of them takes, and `ours` last. kNever for what cuDNN does not compute after all,
-  // and for what there is no memory to try.
+  // The time of each algorithm, and of `ours` last. kNever: cuDNN does not compute it after all, or
+  // memory is too short to try it.
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   virtual std::vector<double> seconds(const Attention& attention,
                                       std::span<const CudnnAlgorithm> algorithms,
@@ -37,8 +37,8 @@ class AlgorithmSource {
 };
 
 struct AlgorithmOptions {
-  // Nothing is measured. Convolutions are computed by the first deterministic algorithm by rank
-  // that computes, attention by kernels of ours, which are deterministic.
+  // Measures nothing. Convolutions take the first deterministic algorithm by rank that works,
+  // attention takes kernels of ours, which are deterministic.
   bool deterministic = false;
   std::int64_t most_workspace_bytes = std::int64_t{1} << 30;
 };
@@ -49,7 +49,7 @@ struct AlgorithmOptions {
 // kernels of ours. For one thread at a time.
 class AlgorithmProvider final : public Algorithms {
  public:
-  // `source` and `table` live longer. Several providers may have one table.
+  // `source` and `table` outlive the provider. Several providers may have one table.
   AlgorithmProvider(AlgorithmSource& source, AlgorithmTable& table, AlgorithmOptions options)
       : source_(source), table_(table), options_(options) {}
 
@@ -63,7 +63,7 @@ class AlgorithmProvider final : public Algorithms {
  private:
   using Choice = AlgorithmTable::Choice;
 
-  // That of the table for `what`, or else choose(), which is then in the table.
+  // The table's choice for `what`, or else that of choose(), which the table then keeps.
   Choice kept(const std::string& what, const std::function<Choice()>& choose);
   Choice choose(const Convolution& convolution);
   Choice choose(const Attention& attention, const MakeOwnKernel& ours);

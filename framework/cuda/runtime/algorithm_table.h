@@ -9,7 +9,7 @@
 //     }
 //   }
 //
-// null where a kernel of ours computes it.
+// null: a kernel of ours computes the call.
 #pragma once
 #include <map>
 #include <mutex>
@@ -27,17 +27,17 @@ class AlgorithmTable {
  public:
   using Choice = std::optional<CudnnAlgorithm>;
 
-  // Adds what is in a file of this text. Throws InvalidArgument naming the path, the entry and what
-  // is wrong with it; the table is then as it was.
+  // Adds the choices of a file with this text. Throws InvalidArgument naming the path, the entry
+  // and what is wrong with it; the table is then as it was.
   void read(std::string_view text, const std::string& path);
   std::string str() const;
 
-  // Null if nothing has been chosen for it; else valid as long as the table.
+  // The choice for a signature; null if there is none. Valid as long as the table.
   const Choice* find(const std::string& signature) const;
   // Keeps the first choice of a signature, and returns it.
   const Choice& add(const std::string& signature, Choice choice);
 
-  // Whether this is the first call with this line: it is for the log, once.
+  // Whether this is the first call with this line, so that the log has it once.
   bool first(const std::string& line);
 
  private:

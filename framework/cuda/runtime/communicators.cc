@@ -47,7 +47,8 @@ class Communicators::RankLocks {
   std::span<const RankTensors> ranks_;
 };
 
-// Calls that NCCL does together. It ends with the scope, as what was started has to, if not before.
+// Calls that NCCL makes together. A started group must end: this one ends with its scope at the
+// latest.
 class Communicators::Group {
  public:
   explicit Group(const NcclLibrary& nccl) : nccl_(nccl) {
@@ -119,7 +120,7 @@ Communicators::~Communicators() {
   if (!finalize()) abort_all();
 }
 
-// False if some cannot be; what can has been destroyed.
+// False if a communicator cannot be finalized; then none has been destroyed.
 bool Communicators::finalize() noexcept {
   try {
     for (Rank& rank : ranks_)
@@ -171,7 +172,7 @@ void Communicators::exchange(const Node& node, const Exchange& what, int rank, G
   await_ready(own, "ncclGroupEnd", &node, &failed);
 }
 
-// As bytes: NCCL computes nothing.
+// Sends tensors as bytes, as NCCL computes nothing.
 void Communicators::enqueue(const Node& node, const Exchange& what, const Rank& rank,
                             cudaStream_t stream) {
   Group group(nccl_);
@@ -198,7 +199,7 @@ void Communicators::enqueue(const Node& node, const Exchange& what, const Rank& 
 void Communicators::check() {
   for (Rank& rank : ranks_) {
     const std::unique_lock lock(rank.mutex, std::try_to_lock);
-    if (!lock) continue;  // who is in there asks itself
+    if (!lock) continue;  // the thread that holds the lock polls by itself
     const ncclResult_t now = state(rank);
     if (now != ncclSuccess && now != ncclInProgress)
       fail(nccl_, now, "a collective", context(rank, nullptr));

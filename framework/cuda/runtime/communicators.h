@@ -1,5 +1,5 @@
-// Communicators of NCCL, one per rank of this process. None blocks: what NCCL has in
-// progress is asked for until it is done, or the limit is over.
+// Communicators of NCCL, one per rank of this process. Their calls do not block in NCCL: the caller
+// polls until NCCL is done or the limit is over.
 #pragma once
 #include <deque>
 #include <functional>
@@ -16,21 +16,20 @@ std::string new_id(const NcclLibrary& nccl);
 
 class Communicators final : public GpuCommunicators {
  public:
-  // Ready for use; `use` makes a GPU the thread's current one. Throws CommError, and leaves none,
-  // if one cannot be made, or when `failed` is set meanwhile (null: never).
+  // Makes the communicators ready for use. `use` makes a GPU the thread's current one. Throws
+  // CommError, and leaves none, if one cannot be made or `failed` is set meanwhile (null: never).
   Communicators(const NcclLibrary& nccl, std::span<const int> gpus,
                 std::chrono::duration<double> limit, std::function<void(int)> use,
                 RankWorld world = {}, const std::atomic<bool>* failed = nullptr);
-  // Finalizes and destroys them; those that cannot be finalized are aborted.
+  // Finalizes and destroys the communicators; aborts all if one cannot be finalized.
   ~Communicators() override;
 
-  // Its streams are KernelStreams. In a capture there is one rank. For a rank alone NCCL makes a
-  // copy, or nothing where `from` is `to`. The calling thread has enqueued that when ncclAllReduce
-  // returns. So nothing is left in progress, and the graph does not refer to the communicator.
-  // ncclCommGetAsyncError, which is asked then, calls nothing of CUDA.
+  // Streams are KernelStreams. A capture has one rank: then ncclAllReduce enqueues a copy before it
+  // returns, or nothing if `from` is `to`. So nothing is left in progress, and the graph does not
+  // refer to the communicator. The later ncclCommGetAsyncError does not call CUDA.
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;
-  // The same.
+  // As all_reduce(): the stream is a KernelStream.
   void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
                 const std::atomic<bool>& failed) override;
   void check() override;
@@ -49,9 +48,9 @@ class Communicators final : public GpuCommunicators {
   void enqueue(const RankReduction& what, std::span<const RankTensors> ranks);
   void enqueue(const Node& node, const Exchange& what, const Rank& rank, cudaStream_t stream);
   bool finalize() noexcept;
-  // What a communicator has come to.
+  // A communicator's state, by ncclCommGetAsyncError.
   ncclResult_t state(const Rank& rank) const;
-  // Until it is not in progress with `call` any more; false if `failed`, where that is given.
+  // Waits until `call` is no longer in progress; false if `failed` is set meanwhile (null: never).
   bool await_ready(const Rank& rank, std::string_view call, const Node* node,
                    const std::atomic<bool>* failed) const;
   void need(ncclResult_t status, std::string_view call, const Rank& rank, const Node* node) const;

@@ -9,10 +9,10 @@
 namespace belfry::cuda {
 namespace {
 
-// Of the workspace that cuBLASLt may ask for: what NVIDIA recommends for Hopper.
+// The most workspace that cuBLASLt may ask for, as NVIDIA recommends for Hopper.
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
-// Of the tensors in an arena, in bytes. Matrices of a batch start at multiples of their step, which
-// cuBLASLt is told.
+// Alignment of the tensors in an arena, in bytes. cuBLASLt also knows the step of a batch's
+// matrices.
 constexpr std::uint32_t kAlignment = 64;
 
 cudaDataType_t data_type(DType dtype) {

@@ -1,4 +1,4 @@
-// Products of matrices by cuBLASLt: the only sources that know its functions of these.
+// Products of matrices by cuBLASLt. No other source calls its functions for them.
 #pragma once
 #include <map>
 
@@ -19,15 +19,15 @@ struct MatMulDescriptors {
 // Needs no GPU. Products of f32 are exact unless tf32 is asked for; 16-bit ones are added in f32.
 MatMulDescriptors describe(const MatMul& matmul, const Where& where);
 
-// A handle of cuBLASLt on the GPU that is current where its functions are called. For one thread at
+// A handle of cuBLASLt on the GPU that is current when its functions are called. For one thread at
 // a time.
 class CublasLt {
  public:
-  // Makes the handle, as does the first of the functions below, if there is none.
+  // Makes the handle if there is none. The functions below do so, too.
   void get_ready(const Where& where);
 
-  // The algorithm that cuBLASLt takes for the fastest, without a measurement: the same for the same
-  // product, library and kind of GPU. Throws DeviceError if it has none.
+  // The algorithm that cuBLASLt expects to be the fastest, without a measurement. It depends only
+  // on the product, the library and the kind of GPU. Throws DeviceError if it has none.
   MatMulAlgorithm algorithm(const MatMul& matmul, const Where& where);
   void matmul(const MatMulCall& call, cudaStream_t stream, const Where& where);
 

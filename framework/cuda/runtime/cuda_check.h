@@ -18,13 +18,13 @@
 
 namespace belfry::cuda {
 
-// What the library says of a status: "out of memory (cudaErrorMemoryAllocation, 2)".
+// The library's text for a status: "out of memory (cudaErrorMemoryAllocation, 2)".
 std::string status_text(cudaError_t status);
 std::string status_text(cublasStatus_t status);
 std::string status_text(cudnnStatus_t status);
 
-// Before a call that answers with such a status: what cuDNN kept of errors before it is no part of
-// its error. cuDNN's details are those of the last error of this thread that had any, until read.
+// Forgets the details of cuDNN's last error on this thread, which cuDNN keeps until they are read.
+// Call it before a call that returns a Status, so that its error does not show them.
 template <class Status>
 void forget_details() {
   char details[1];
@@ -45,7 +45,7 @@ std::string_view called(std::string_view expression);
 
 }  // namespace belfry::cuda
 
-// The parts after the call say what it was for, and are put together only when it has failed.
+// The arguments after the call say what it was for; they are evaluated only if it fails.
 #define BELFRY_GPU_CALL(call, ...)                                                     \
   do {                                                                                 \
     ::belfry::cuda::forget_details<decltype(call)>();                                  \

@@ -12,7 +12,7 @@ using ExecutableGraph = Owned<cudaGraphExec_t, cudaGraphExecDestroy>;
 
 class CudaSegment final : public GpuSegment {
  public:
-  // Of what a stream has captured, ready to be launched there; `where` names it in errors.
+  // Makes `captured` ready for launches in the stream that captured it; `where` names it in errors.
   CudaSegment(cudaGraph_t captured, cudaStream_t stream, std::string where);
 
   void launch(cudaStream_t stream) const;
@@ -22,7 +22,7 @@ class CudaSegment final : public GpuSegment {
   ExecutableGraph graph_;
 };
 
-// Its first and its last node, and the GPU: "for the segment from ... to ..., on GPU 1".
+// "for the segment from ... to ..., on GPU 1": the first node, the last one, and the GPU.
 std::string segment_text(const Node& first, const Node& last, const std::string& device);
 
 }  // namespace belfry::cuda

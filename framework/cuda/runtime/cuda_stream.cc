@@ -55,7 +55,7 @@ void CudaStream::set_step(GpuStream& kernels, std::uint64_t step) {
   BELFRY_GPU_CALL(cuda::store(queue_.stream(), word, step), queue_.where());
 }
 
-// ThreadLocal: what other threads do meanwhile ends no capture.
+// ThreadLocal: calls of other threads do not end the capture.
 void CudaStream::begin_capture(const Node& first, const Node& last) {
   captured_ = segment_text(first, last, cat("GPU ", gpu_));
   BELFRY_GPU_CALL(cudaStreamBeginCapture(queue_.stream(), cudaStreamCaptureModeThreadLocal),
@@ -68,7 +68,7 @@ std::unique_ptr<GpuSegment> CudaStream::end_capture() {
   return std::make_unique<CudaSegment>(graph, queue_.stream(), captured_);
 }
 
-// A capture that has failed has to be ended, too; one that has been ended cannot be again.
+// A failed capture must be ended, too. Ending one twice does nothing.
 void CudaStream::abandon_capture() noexcept {
   cudaGraph_t graph = nullptr;
   cudaStreamEndCapture(queue_.stream(), &graph);
@@ -80,7 +80,7 @@ void CudaStream::launch(const GpuSegment& segment) {
   static_cast<const CudaSegment&>(segment).launch(queue_.stream());
 }
 
-// By whoever waits: a worker of the host, which has no GPU, or the thread of another one.
+// A waiting thread calls it: a worker of the host, which has no GPU, or another GPU's thread.
 void CudaStream::check() const {
   const DeviceGuard guard(gpu_);
   const cudaError_t status = cudaStreamQuery(queue_.stream());

@@ -16,7 +16,7 @@ class CudaEvent final : public GpuEvent {
   Event event_;
 };
 
-// A GpuRun of the module: what it enqueues in a CudaStream, and what it needs there.
+// A GpuRun of the module: enqueues `run` in a CudaStream, which must have its needs.
 struct StreamRun {
   void operator()(const Pointers& p, GpuStream& stream) const;
 
@@ -24,7 +24,7 @@ struct StreamRun {
   Needs needs = {};
 };
 
-// What work of the module is enqueued in; tests stand in for it.
+// The stream of the module's work; tests stand in for it.
 class KernelStream : public GpuStream {
  public:
   virtual KernelQueue& queue() = 0;
@@ -33,7 +33,8 @@ class KernelStream : public GpuStream {
 
 class CudaStream final : public KernelStream {
  public:
-  // Of the current GPU, which is current, too, where others than check() and drain() are called.
+  // Makes a stream of the current GPU, which must be current in calls of all functions but check()
+  // and drain().
   explicit CudaStream(int gpu);
   ~CudaStream() override { use(); }
 
@@ -58,12 +59,12 @@ class CudaStream final : public KernelStream {
   void drain() noexcept override;
 
  private:
-  // Makes the GPU current. After a failure, too, where CUDA refuses everything.
+  // Makes the GPU current. Checks nothing, since CUDA refuses every call after a failure.
   void use() const noexcept { cudaSetDevice(gpu_); }
 
   int gpu_;
   StreamQueue queue_;
-  std::string captured_;  // what errors say that is
+  std::string captured_;  // the capture's name in errors
 };
 
 }  // namespace belfry::cuda

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Convolution::Kind;
 
-// The factors of what a call computes and of what was there: 1 and 0 in the type of sums.
+// The factors of a call's result, 1, and of the old output, 0, in the type of sums.
 struct Factors {
   explicit Factors(DType dtype) : doubles(dtype == DType::kF64) {}
   const void* one() const { return doubles ? static_cast<const void*>(&kOne64) : &kOne; }

@@ -1,5 +1,5 @@
-// Convolution and average pooling by cuDNN: the only sources that know its functions of these. It
-// has NHWC images and OHWI filters, as we do.
+// Convolution and average pooling by cuDNN, with NHWC images and OHWI filters, as ours are. No
+// other source calls its functions for them.
 #pragma once
 #include <map>
 #include <utility>
@@ -28,9 +28,8 @@ struct PoolingDescriptors {
   PoolingDescriptor pooling;
 };
 
-// These need no GPU. Throw DeviceError if cuDNN refuses them.
-// Elements of f32 are multiplied in CUDNN_FMA_MATH unless tf32 is asked for: the default permits
-// it.
+// These functions need no GPU, and throw DeviceError if cuDNN refuses the call.
+// f32 is multiplied in CUDNN_FMA_MATH unless tf32 is asked for, since cuDNN's default permits tf32.
 ConvolutionDescriptors describe(const Convolution& convolution, const Where& where);
 PoolingDescriptors describe(const Pooling& pooling, const Where& where);
 // The shape that cuDNN computes for y, {n, h, w, c}.
@@ -39,40 +38,40 @@ std::array<int, 4> output_shape(const PoolingDescriptors& of, const Where& where
 // Whether the descriptors can be made and give y.
 bool describable(const Pooling& pooling, const Where& where);
 
-// A handle of cuDNN on the GPU that is current where its functions are called. For one thread at a
+// A handle of cuDNN on the GPU that is current when its functions are called. For one thread at a
 // time.
 class Cudnn {
  public:
-  // What it enqueues goes to this stream; without one, to the legacy stream.
+  // Work goes to this stream; null is the legacy stream.
   explicit Cudnn(cudaStream_t stream = nullptr) : stream_(stream) {}
 
-  // Makes the handle, as does the first of the functions below, if there is none.
+  // Makes the handle if there is none. The functions below do so, too.
   void get_ready(const Where& where);
 
-  // The algorithms that cuDNN has for it, first the one that it takes for the fastest; none if it
+  // The algorithms that cuDNN has for it; cuDNN expects the first to be the fastest. None if it
   // refuses all.
   std::vector<CudnnAlgorithm> ranked(const Convolution& convolution, const Where& where);
-  // The same in order of measured time. Allocates and waits.
+  // The same algorithms in order of measured time. Allocates and waits.
   std::vector<CudnnAlgorithm> measured(const Convolution& convolution, const Where& where);
 
-  // Whether cuDNN computes it so, which it says only when it does, whatever it has listed: these
-  // allocate one image, and wait.
+  // Whether cuDNN computes the call: it may refuse what it has listed. So this and pools() try it
+  // on one image; they allocate and wait.
   bool convolves(const Convolution& convolution, const CudnnAlgorithm& algorithm,
                  const Where& where);
-  // As kernels count, too, it takes no tensors of 2^31 elements or more.
+  // False for tensors of 2^31 elements or more, since cuDNN's kernels count in int, too.
   bool pools(const Pooling& pooling, const Where& where);
 
   void convolve(const ConvolutionCall& call, const Where& where);
   void pool(const PoolingCall& call, const Where& where);
   void attend(const AttentionCall& call, const Where& where);
-  // The same; false if cuDNN refuses it.
+  // As attend(); false if cuDNN refuses the call.
   bool attends(const AttentionCall& call, const Where& where);
 
  private:
   const ConvolutionDescriptors& described(const Convolution& convolution, const Where& where);
   std::vector<CudnnAlgorithm> algorithms(const Convolution& convolution, bool measured,
                                          const Where& where);
-  // Of the algorithm with this number.
+  // The workspace of the algorithm with this number.
   cudnnStatus_t workspace(const Convolution& convolution, int number, std::size_t* bytes,
                           const Where& where);
   cudnnStatus_t enqueue(const ConvolutionCall& call, const Where& where);

@@ -1,4 +1,4 @@
-// What cuDNN answers when it is asked for the algorithms of a convolution.
+// cuDNN's answers about the algorithms of a convolution.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -11,14 +11,14 @@
 
 namespace belfry::cuda {
 
-// Not an error, but a call that cuDNN has no kernel for.
+// cuDNN has no kernel for the call, which is no error.
 inline bool refused(cudnnStatus_t status) {
   return CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// What cuDNN answers of one kind of convolution: list(most, &count, answers) has its answers, and
-// size(algorithm, &bytes) the workspace of one. Answers for another type of math come last: they
-// serve by the convolution's own type if cuDNN has workspace to name for that.
+// The usable algorithms for one kind of convolution. list(most, &count, answers) gets cuDNN's
+// answers, and size(algorithm, &bytes) the workspace of one. Answers for another type of math come
+// last: they are usable if cuDNN has a workspace for them with the convolution's own type.
 template <class Answer, class List, class Size>
 std::vector<CudnnAlgorithm> usable(cudnnMathType_t math, const List& list, const Size& size,
                                    const Where& where) {

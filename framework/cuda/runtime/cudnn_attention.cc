@@ -86,7 +86,7 @@ class AttentionGraph {
     graph_.reshape(x, y);
     return y;
   }
-  // Scores of keys up to each query.
+  // Keeps the scores of keys up to each query.
   Tensor masked(Tensor scores) {
     const auto time = [&](std::int64_t axis) {
       const Tensor t = graph_.between(CUDNN_DATA_INT32, pairs_);
@@ -157,8 +157,8 @@ class AttentionGraph {
   cudnnBackendDescriptor_t made_ = nullptr;
 };
 
-// As kernels count, too, cuDNN is given no tensors of 2^31 elements or more. It refuses some
-// gradients of one time.
+// cuDNN gets no tensors of 2^31 elements or more, since its kernels count in int, too. It gets no
+// attention over one time, since it refuses some gradients of it.
 bool is_taken(const Attention& attention) {
   const double elements =
       static_cast<double>(attention.batch) * static_cast<double>(attention.time) *
@@ -179,7 +179,7 @@ BackendDescriptor chosen(std::vector<BackendDescriptor> configurations, int numb
 
 }  // namespace
 
-// The graph ends when the plan is there.
+// The graph ends once the plan exists.
 CudnnAttention::CudnnAttention(const Attention& attention, int number, const Where& where)
     : plan_(chosen(configurations(AttentionGraph(attention, where).get(), nullptr, where), number,
                    attention, where),
@@ -223,11 +223,11 @@ std::vector<CudnnAlgorithm> CudnnAttention::algorithms(const Attention& attentio
         all.push_back({.number = number,
                        .workspace_bytes = whole_blocks(plan.workspace_bytes()) +
                                           row_sum_bytes(attention) + dq_sum_bytes(attention)});
-      } catch (const DeviceError&) {  // others may do
+      } catch (const DeviceError&) {  // another may work
       }
       ++number;
     }
-  } catch (const DeviceError&) {  // a way to say that it has none
+  } catch (const DeviceError&) {  // cuDNN may say so that it has none
   }
   return all;
 }

@@ -8,14 +8,14 @@
 
 namespace belfry::cuda {
 
-// What cuDNN computes an Attention by. Its memory grows with the time, not with its square. A
-// gradient adds up dq as the sums come, so its bits differ from run to run.
+// Computes an Attention by cuDNN. Its memory grows with the time, not with its square. A gradient
+// adds sums to dq in the order in which they come, so its bits differ from run to run.
 class CudnnAttention {
  public:
-  // Those that cuDNN has kernels for, in its order. None is marked as deterministic. There are none
-  // where cuDNN refuses the graph: it takes heads of multiples of 8 columns, up to 256. Versions
-  // before 9.10.2 have none, nor have versions before 9.16 for gradients of times that are no
-  // multiple of 128. `device`: as for configurations().
+  // The algorithms that cuDNN has kernels for, in its order. None is marked as deterministic. The
+  // list is empty if cuDNN refuses the graph: it takes heads of multiples of 8 columns, up to 256.
+  // It is also empty before 9.10.2, and before 9.16 for gradients of times that are no multiple of
+  // 128. `device`: as for configurations().
   static std::vector<CudnnAlgorithm> algorithms(const Attention& attention, const Where& where,
                                                 cudnnBackendDescriptor_t device = nullptr);
 

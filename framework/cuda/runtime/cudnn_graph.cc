@@ -7,7 +7,7 @@
 namespace belfry::cuda {
 namespace {
 
-// Of cuDNN 9.8, which its header may be older than.
+// Attributes since cuDNN 9.8; the header may be older.
 constexpr auto kHeuristicsDevice = static_cast<cudnnBackendAttributeName_t>(204);
 constexpr auto kPlanDevice = static_cast<cudnnBackendAttributeName_t>(407);
 
@@ -53,7 +53,7 @@ void finalize(cudnnBackendDescriptor_t descriptor, const Where& where) {
   BELFRY_GPU_CALL(cudnnBackendFinalize(descriptor), where);
 }
 
-// At most `most` of them.
+// Reads at most `most` values; returns how many there are.
 std::int64_t get_attributes(cudnnBackendDescriptor_t of, cudnnBackendAttributeName_t name,
                             cudnnBackendAttributeType_t type, std::size_t most, void* values,
                             const Where& where) {

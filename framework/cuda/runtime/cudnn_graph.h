@@ -1,5 +1,5 @@
-// Graphs of operations and what computes them, by the backend API of cuDNN: the only sources that
-// know its functions. All throw DeviceError naming the call that cuDNN refuses.
+// Graphs of operations and their plans, by the backend API of cuDNN. No other source calls its
+// functions. All functions here throw DeviceError naming the call that cuDNN refuses.
 #pragma once
 #include <array>
 #include <span>
@@ -12,27 +12,28 @@ namespace belfry::cuda {
 
 using BackendDescriptor = Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor>;
 
-// A graph that is being made, and then is not changed any more. Making one needs no GPU.
+// A graph, which is made and then stays as it is. Making one needs no GPU.
 class CudnnGraph {
  public:
   using Four = std::array<std::int64_t, 4>;
   struct Layout {
     Four sizes, steps;
   };
-  using Tensor = cudnnBackendDescriptor_t;  // as long as the graph
+  using Tensor = cudnnBackendDescriptor_t;  // lives as long as the graph
 
   explicit CudnnGraph(const Where& where) : where_(where) {}
 
-  // In memory that starts at a multiple of 16 bytes. A run says under this id, from 1 to 99, where.
+  // A tensor in memory that starts at a multiple of 16 bytes. A run gives its address by this id,
+  // from 1 to 99.
   Tensor memory(std::int64_t id, cudnnDataType_t type, const Layout& layout);
-  // One f32, of which a run says where it is on the host.
+  // One f32 on the host; a run gives its address.
   Tensor number(std::int64_t id);
-  // What an operation hands to others, and is in no memory.
+  // A tensor that an operation hands to others; it is in no memory.
   Tensor between(cudnnDataType_t type, const Layout& layout);
 
-  // Of the last two axes; sums are of f32.
+  // Multiplies matrices in the last two axes; sums are of f32.
   void multiply(Tensor a, Tensor b, Tensor product);
-  // Along axes of which y has size 1; in f32.
+  // Reduces, in f32, along the axes where y has size 1.
   void reduce(cudnnReduceTensorOp_t how, Tensor x, Tensor y);
   void reshape(Tensor x, Tensor y);
 
@@ -45,7 +46,7 @@ class CudnnGraph {
   };
   void pointwise(const Pointwise& operation, Tensor y);
 
-  // Of all operations, in their order. To be called once.
+  // The graph of all operations, in their order. Call it once.
   cudnnBackendDescriptor_t finish();
 
  private:
@@ -65,8 +66,9 @@ class CudnnGraph {
   std::int64_t last_between_ = 99;
 };
 
-// Ways to compute a graph: first the one that cuDNN takes for the fastest. On the current GPU, or
-// on one of these properties (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR), which need not be there.
+// The ways to compute a graph; cuDNN expects the first to be the fastest. `device` has the
+// properties of a GPU (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR), which need not be present; null: the
+// current GPU.
 std::vector<BackendDescriptor> configurations(cudnnBackendDescriptor_t graph,
                                               cudnnBackendDescriptor_t device, const Where& where);
 

@@ -23,7 +23,7 @@ int gpu_of(const void* address) {
   return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
-// Notes which libraries are to compute something.
+// Notes which libraries a kernel needs.
 class NotedNeeds final : public Algorithms {
  public:
   explicit NotedNeeds(Algorithms& all) : all_(all) {}
@@ -104,7 +104,7 @@ void DrivingBackend::deallocate_pinned(void* memory) const noexcept {
   }
 }
 
-// In a stream of this thread's: others go on meanwhile.
+// Copies in this thread's own stream, so that other streams go on meanwhile.
 void DrivingBackend::copy(void* to, const void* from, std::size_t bytes) const {
   const int there = gpu_of(to);
   const int gpu = there >= 0 ? there : std::max(gpu_of(from), 0);
@@ -169,7 +169,7 @@ GpuRun DrivingBackend::prepare(int gpu, KernelPlan& plan, bool deterministic) co
                                         deterministic ? deterministic_ : measured_, deterministic);
   chooser->source.serve(plan.node());
   NotedNeeds algorithms(chooser->provider);
-  algorithms.needs.memory = !plan.op().collective;  // sums refuse nothing
+  algorithms.needs.memory = !plan.op().collective;  // sums refuse no input
   QueueRun run = prepare_gpu_kernel(plan, algorithms);
   if (!run) return {};
   return StreamRun{std::move(run), algorithms.needs};

@@ -1,4 +1,4 @@
-// What sessions ask of the module: memory, streams and kernels of its GPUs.
+// Gives sessions the memory, streams and kernels of the module's GPUs.
 #pragma once
 #include <atomic>
 #include <map>
@@ -40,7 +40,7 @@ class DrivingBackend : public GpuBackend {
  protected:
   // Throws InvalidArgument if there is no such GPU.
   void need(int gpu) const;
-  // Makes it current.
+  // Makes the GPU current.
   DeviceGuard enter(int gpu) const;
 
  private:
@@ -49,7 +49,7 @@ class DrivingBackend : public GpuBackend {
   mutable std::atomic<int> entered_{0};  // the GPU entered last, which has a context
   mutable std::mutex choosing_;
   mutable AlgorithmTable measured_, deterministic_;
-  // By GPU and whether it is deterministic, from its first kernel on.
+  // By GPU and whether it is deterministic; made for its first kernel.
   mutable std::map<std::pair<int, bool>, std::unique_ptr<Chooser>> choosers_;
 };
 

@@ -17,7 +17,7 @@ class AttentionTrial {
     if (where.node) queue_.serve(*where.node);
     const std::int64_t rows = attention.batch * attention.heads * attention.time;
     const std::int64_t tensor = rows * attention.head_dim * 2, sums = rows * 4;
-    // As the op has them; the logarithms of sums come last.
+    // In the op's order; the logarithms of sums come last.
     std::vector<std::int64_t> inputs(attention.gradient ? 5 : 3, tensor);
     std::vector<std::int64_t> outputs(attention.gradient ? 3 : 1, tensor);
     (attention.gradient ? inputs : outputs).push_back(sums);

@@ -6,14 +6,14 @@
 
 namespace belfry::cuda {
 
-// Of the GPU that is current where its functions are called. Libraries are asked for handles when
-// they are first asked anything.
+// For the GPU that is current when its functions are called. Makes a library's handle at the first
+// question to it.
 class GpuAlgorithms final : public AlgorithmSource {
  public:
-  // `device` is its name in errors, `gpu` that of its kind.
+  // `device` is the GPU's name in errors, `gpu` the name of its kind.
   GpuAlgorithms(std::string device, std::string gpu);
 
-  // What is asked from now on is asked for the node: errors name it.
+  // Later questions are for the node: errors name it.
   void serve(const Node& node) { where_.node = &node; }
 
   std::string machine() const override { return machine_; }
@@ -31,7 +31,7 @@ class GpuAlgorithms final : public AlgorithmSource {
   std::vector<CudnnAlgorithm> ranked(const Attention& attention) override {
     return CudnnAttention::algorithms(attention, where_);
   }
-  // Each is run a few times on tensors of zeros. Allocates and waits.
+  // Runs each a few times on tensors of zeros. Allocates and waits.
   std::vector<double> seconds(const Attention& attention,
                               std::span<const CudnnAlgorithm> algorithms,
                               const OwnKernel& ours) override;

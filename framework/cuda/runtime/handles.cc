@@ -23,7 +23,7 @@ bool has_context() {
   return !get_current || get_current(&context) != 0 || context;
 }
 
-// Whether there was so much memory.
+// False if memory was short; throws for other errors.
 bool got(cudaError_t status, std::string_view call, std::size_t bytes, std::string_view what) {
   if (status == cudaSuccess) return true;
   if (status != cudaErrorMemoryAllocation) fail(status, call, cat(bytes, " bytes ", what));

@@ -1,5 +1,5 @@
-// Owners of what CUDA, cuDNN and cuBLASLt hand out: each frees its handle when it ends, and .get()
-// is the handle. `what` of the makers says in errors what the handle is for.
+// Owners of handles of CUDA, cuDNN and cuBLASLt. Each frees its handle when it ends; .get() is the
+// handle. The makers' `what` says in errors what the handle is for.
 #pragma once
 #include <memory>
 #include <type_traits>
@@ -26,8 +26,9 @@ using PinnedMemory = Owned<void*, cudaFreeHost>;
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
-// Makes a physical GPU the current one of this thread. When it ends, it goes back to the GPU
-// before, if the thread had used one: going to a GPU makes a context there, which takes memory.
+// Makes a physical GPU the current one of this thread. Its end makes the GPU before current again,
+// if the thread had used one. Else it does not: making a GPU current makes a context there, which
+// takes memory.
 class DeviceGuard {
  public:
   // Throws DeviceError if there is no such GPU.
@@ -40,8 +41,8 @@ class DeviceGuard {
   int before_ = 0;  // -1: none
 };
 
-// Of the current GPU. Streams wait for no other one, the default stream included; events measure no
-// time, but for timers.
+// Handles of the current GPU. A stream waits for no other stream, not even the default one. Only
+// timers measure time.
 Stream make_stream(std::string_view what);
 Event make_event(std::string_view what);
 Event make_timer(std::string_view what);

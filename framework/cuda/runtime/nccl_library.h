@@ -29,16 +29,16 @@ struct NcclLibrary {
 // The library in one of `paths`: the first that the dynamic linker opens. It stays loaded.
 NcclLibrary open_nccl(const std::vector<std::string>& paths);
 
-// libnccl.so.2 of this process. It is where the dynamic linker finds it for this module, else
-// beside the library of CUDA or in the folder that the Python package of NCCL has beside that.
-// Opened at the first call; thread safe.
+// libnccl.so.2 of this process. The dynamic linker finds it for this module. Else it is beside
+// CUDA's library, or in the folder of NCCL's Python package beside that one. Opened at the first
+// call; thread safe.
 const NcclLibrary& nccl_library();
 
 // Whether a GPU may be several ranks: since 2.30, where NCCL_MULTI_RANK_GPU_ENABLE is 1.
 bool serves_several_ranks(int version);
 
-// Throws CommError for all but ncclInProgress, which of communicators that do not block means that
-// the caller must ask again.
+// Throws CommError for every status but ncclInProgress, by which communicators that do not block
+// tell the caller to ask again.
 void fail(ncclResult_t status, std::string_view call, const std::string& context);
 void fail(const NcclLibrary& nccl, ncclResult_t status, std::string_view call,
           const std::string& context);

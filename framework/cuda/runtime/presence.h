@@ -7,7 +7,7 @@
 
 namespace belfry::cuda {
 
-// What CUDA answers when it is asked for GPUs.
+// CUDA's answers about GPUs.
 struct Presence {
   int count = 0;
   cudaError_t status = cudaSuccess;    // of cudaGetDeviceCount
@@ -15,7 +15,7 @@ struct Presence {
   std::optional<std::string> visible;  // CUDA_VISIBLE_DEVICES, if it is set
 };
 
-// Asks. An error leaves nothing behind: it counts as no GPUs.
+// Asks CUDA. An error counts as no GPUs, and CUDA does not keep it.
 Presence find_devices();
 
 // "" if there are GPUs.

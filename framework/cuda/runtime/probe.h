@@ -4,7 +4,7 @@
 
 namespace belfry::cuda {
 
-// Of the current GPU: cudaErrorNoKernelImageForDevice if the module has no code for it. Launches
+// Returns cudaErrorNoKernelImageForDevice if the module has no code for the current GPU. Launches
 // nothing.
 cudaError_t probe_code();
 

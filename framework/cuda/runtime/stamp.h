@@ -1,4 +1,4 @@
-// How a GPU tells the host, without being asked, how far it is.
+// A GPU tells the host, without being asked, how far it is.
 #pragma once
 #include <cstdint>
 
@@ -6,8 +6,8 @@
 
 namespace belfry::cuda {
 
-// Enqueues a store to `counter`, in mapped memory of the host, behind all that the stream has been
-// given; what that wrote can be seen by whoever sees the value.
+// Enqueues a store to `counter`, in mapped memory of the host, behind all work of the stream. A
+// thread that sees the value sees all that this work wrote.
 cudaError_t stamp(cudaStream_t stream, std::int64_t* counter, std::int64_t value);
 
 // Enqueues a store to memory of the stream's GPU.

@@ -24,7 +24,7 @@ void StreamQueue::get_ready(Needs needs) {
   if (needs.cudnn) dnn_.get_ready(where_);
 }
 
-// In a stream of this thread's: its own may be captured meanwhile.
+// Uses this thread's own stream, since the queue's may be captured meanwhile.
 void StreamQueue::make_memory() {
   DeviceMemory faults = allocate(kFaultBytes, where_.str());
   PinnedMemory told = allocate_pinned(kFaultBytes, where_.str());
@@ -40,7 +40,7 @@ void StreamQueue::make_memory() {
 }
 
 Fault* StreamQueue::fault(const std::shared_ptr<const Refusal>& refusal) {
-  get_ready({});  // it is, but where what get_ready() was given was another function than this runs
+  get_ready({});  // it is, unless get_ready() was given another function than the one that runs
   auto* const faults = static_cast<Fault*>(faults_.get());
   if (const auto found = fault_of_.find(refusal); found != fault_of_.end())
     return faults + found->second.place;

@@ -37,8 +37,8 @@ std::vector<Tensor> random_heads(const Shape& shape, double size = 1) {
           random_values(shape, -size, size, 3)};
 }
 
-// Scores of position 1 are 0 and ln 3, those of position 2 are 0, 0 and ln 2: weights (1/4, 3/4)
-// and (1/4, 1/4, 1/2).
+// Scores of position 1 are 0 and ln 3, scores of position 2 are 0, 0 and ln 2. So weights are (1/4,
+// 3/4) and (1/4, 1/4, 1/2).
 TEST(CausalAttention, GivesTheWeightedMeanOfValuesUpToAPosition) {
   const double ln2 = std::numbers::ln2, ln3 = std::log(3.0);
   const Tensor q({1, 3, 2}, std::vector<double>{5, 5, 0, ln3, ln2, 0});
@@ -60,7 +60,7 @@ TEST(CausalAttention, DividesScoresByTheRootOfTheHeadDimension) {
   EXPECT_NEAR(y[5], std::numbers::e / (1 + std::numbers::e), 1e-15);
 }
 
-// Heads are columns side by side: the first sees equal scores, the second its last key alone.
+// Heads are columns side by side: the first has equal scores, the second sees only its last key.
 TEST(CausalAttention, OfHeadsIsThatOfEach) {
   const Tensor q({1, 2, 2}, std::vector<double>{0, 0, 0, 1});
   const Tensor k({1, 2, 2}, std::vector<double>{3, 0, 5, 1000});
@@ -81,7 +81,8 @@ TEST(CausalAttention, GivesTheLogarithmsOfTheSumsOfWeights) {
                 std::log(static_cast<double>(i % 70 + 1)), 1e-6);
 }
 
-// Times below, at and above the blocks of kernels; heads of one column, and of more than a vector.
+// Times are below, at and above the blocks of kernels; heads have one column, or more than a
+// vector.
 TEST(CausalAttention, KeepsItsContract) {
   struct {
     Shape shape;
@@ -100,7 +101,8 @@ TEST(CausalAttention, KeepsItsContract) {
   }
 }
 
-// Blocks of keys behind and on the diagonal. Numeric gradients of so many take too long.
+// Covers blocks of keys before and on the diagonal. Numeric gradients of so many times take too
+// long.
 TEST(CausalAttention, GradientsOfManyTimesMatchPlainLoops) {
   for (const Shape& shape : {Shape{2, 67, 6}, Shape{1, 130, 74}, Shape{1, 195, 48}}) {
     SCOPED_TRACE(shape.str());
@@ -119,7 +121,7 @@ TEST(CausalAttention, GradientsOfManyTimesMatchPlainLoops) {
   }
 }
 
-// An oracle of other ops, with a matrix of all pairs.
+// The oracle: attention by other ops, with a matrix of all pairs.
 Output composed(Inputs x, std::int64_t heads) {
   const Shape& shape = x[0].shape();
   const std::int64_t time = shape[1], head_dim = shape[2] / heads;
@@ -158,7 +160,7 @@ TEST(CausalAttention, IsSoftmaxOfMaskedProductsWithItsGradients) {
     EXPECT_LE(difference(results[i], results[i + 1]), 1e-13) << i;
 }
 
-// Not even NaN and infinity, of which zero times is NaN.
+// Not even NaN and infinity may be seen, though zero times them is NaN.
 TEST(CausalAttention, DoesNotSeeWhatIsBehindAPosition) {
   const Shape shape{1, 75, 8};
   const std::vector<Tensor> inputs = random_heads(shape);
@@ -181,7 +183,7 @@ TEST(CausalAttention, TakesScoresFarFromZero) {
   const std::vector<Tensor> inputs = random_heads({1, 80, 4}, 200);
   const std::vector<double> y = doubles(compute(attention({.scale = 10}), inputs));
   for (const double value : y) EXPECT_TRUE(std::abs(value) <= 200) << value;
-  // All scores of the first block are -inf, but those behind are not.
+  // All scores of the first block are -inf, later scores are not.
   Tensor q({1, 70, 1}, std::vector<float>(70, 1)), k({1, 70, 1}, std::vector<float>(70, 0)),
       v({1, 70, 1}, std::vector<float>(70, 3));
   for (std::size_t i = 0; i < 66; ++i) k.mutable_data<float>()[i] = -HUGE_VALF;
@@ -230,7 +232,7 @@ TEST(CausalAttention, ComputesIn16BitsInMixedPrecision) {
   EXPECT_EQ(dx.dtype(), DType::kF32);
 }
 
-// GPUs compute it by products, a block of queries after the other; they round what they multiply.
+// GPUs compute it by products, block by block of queries; they round the factors.
 TEST(CausalAttention, InTf32IsNearThatInF32) {
   const auto results = [](Precision precision) {
     Graph graph;
@@ -248,8 +250,8 @@ TEST(CausalAttention, InTf32IsNearThatInF32) {
     EXPECT_LE(difference(exact[i], rounded[i]), test::test_gpus() > 0 ? 5e-3 : 1e-5) << i;
 }
 
-// Sizes of heads that cuDNN takes on GPUs. Logarithms of sums are as exact in 16 bits: any forward
-// pass goes with any gradient.
+// cuDNN takes these sizes of heads on GPUs. Logarithms of sums are as exact as in f32, so that any
+// forward pass goes with any gradient.
 TEST(CausalAttention, In16BitsIsNearThatInF32) {
   struct {
     Shape shape;

@@ -42,7 +42,7 @@ TEST(RotaryEmbedding, TurnsEachHeadAndSampleAlike) {
   }
 }
 
-// Far from 0 an angle in f32 would be wrong in the third digit.
+// At late times an angle in f32 would be wrong in the third digit.
 TEST(RotaryEmbedding, IsAccurateForLateTimes) {
   constexpr std::int64_t kTime = 20000;
   Tensor x({1, kTime, 2}, DType::kF32);

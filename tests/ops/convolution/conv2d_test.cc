@@ -66,7 +66,7 @@ TEST(Conv2d, LeavesPixelsOutBetweenDilatedTaps) {
       (std::vector<double>{531, 642, 753}));
   EXPECT_EQ(doubles(compute(convolution({.stride = 2, .dilation = 3}), {row, filter})),
             (std::vector<double>{410, 630, 52, 74}));
-  // The middle tap alone meets the image.
+  // Only the middle tap meets the image.
   EXPECT_EQ(doubles(compute(convolution({.dilation = 9}), {row, filter})),
             (std::vector<double>{10, 20, 30, 40, 50, 60, 70}));
 }
@@ -82,7 +82,7 @@ TEST(Conv2d, MakesEachGroupOfItsOwnChannels) {
             (std::vector<double>{1, 2, 6, 8, 15, 18, 28, 32}));
 }
 
-// By the definition alone, pixel by pixel of y.
+// Computes y pixel by pixel, by the definition alone.
 Tensor by_definition(const Tensor& x, const Tensor& filter, const Conv2dOptions& o) {
   const std::int64_t taps = filter.shape()[1], channels = filter.shape()[3];
   const std::int64_t window = (taps - 1) * o.dilation + 1, in = x.shape()[1];

@@ -10,7 +10,7 @@
 namespace belfry {
 namespace column_sums_test {
 
-// Of a part of a block, of several blocks, and of blocks that a row fills.
+// Covers a part of a block, several blocks, and blocks that one row fills.
 TEST(ColumnSums, OfBlocksAreThoseOfAllRows) {
   for (const std::int64_t columns : {2, 9, 100, 9000})
     for (const std::int64_t rows : {0, 1, 7, 90, 1000, 5000}) {

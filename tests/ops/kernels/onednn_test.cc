@@ -56,8 +56,7 @@ TEST(OneDnn, ReordersWithScratchMemoryOfTheCaller) {
   EXPECT_EQ(std::vector<float>(columns, columns + 6), (std::vector<float>{1, 4, 2, 5, 3, 6}));
 }
 
-// A convolution that oneDNN has only reference code for: both images and the filter in plain
-// layouts.
+// oneDNN has only reference code for this convolution: images and filter are in plain layouts.
 dnnl::convolution_forward::primitive_desc slow_convolution() {
   using tag = dnnl::memory::format_tag;
   const dnnl::memory::dims stride{1, 1}, padding{0, 0};
@@ -89,7 +88,8 @@ TEST(OneDnn, WarnsOnceOfReferenceCodeWithOpAndShapes) {
   EXPECT_EQ(report(), "");
 }
 
-// A prepared convolution with memory of its own. Those of one shape share the library's primitive.
+// A prepared convolution with its own memory. Convolutions of one shape share the library's
+// primitive.
 struct Convolution {
   explicit Convolution(const Node& node)
       : x(random_values(node.input(0).shape())),
@@ -111,7 +111,7 @@ struct Convolution {
   KernelRun kernel;
 };
 
-// In a process of its own, which is left no more memory than a kernel without the library takes.
+// Runs in its own process, and leaves it only the memory that a kernel without the library takes.
 [[noreturn]] void prepare_without_room(const Node& node) {
   std::ifstream sizes("/proc/self/statm");
   rlim_t pages = 0;

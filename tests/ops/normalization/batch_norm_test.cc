@@ -132,7 +132,7 @@ TEST(BatchNorm, RefusesGradientsOfTheMoments) {
   expect_refused(wrong, {{{8, 4}}, {{4}}, {{4}}}, "use stop_gradient");
 }
 
-// Each shard has moments and sums of its own, which are combined; nothing else runs once.
+// Each shard has its own moments and sums. Only their combination runs once.
 TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});

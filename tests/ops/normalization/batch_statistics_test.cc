@@ -42,7 +42,7 @@ TEST(BatchStatistics, KeepTheirContract) {
   }
 }
 
-// Batch norm of parts of unequal size, by their common moments.
+// Normalises parts of unequal size by their common moments.
 TEST(BatchStatistics, OfPartsGiveTheBatchNormOfTheWholeAndItsGradients) {
   const Builder in_parts = [](Inputs x) {
     const std::int64_t begins[] = {0, 1, 5, 7};

@@ -1,5 +1,5 @@
-// A fused batch norm gives the bits of the nodes that it stands for. As gpu_ops_tests this compares
-// kernels of GPUs.
+// A fused batch norm gives the same bits as the nodes that it replaces. In gpu_ops_tests this
+// compares kernels of GPUs.
 #include "belfry/ops/normalization/fused_batch_norm.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ Builder fused_forward(Form form) {
   };
 }
 
-// As the layer builds it: around a batch norm of 16 bits are casts.
+// The separate nodes, as the layer builds them, with casts around a batch norm of 16 bits.
 Builder forward_apart(Form form) {
   return [=](Inputs in) {
     const Output x = cast(in[0], in[1].dtype());
@@ -104,7 +104,7 @@ Builder one_of(const Builder& build, std::size_t output) {
   return [=](Inputs in) { return Built(build(in)[output]); };
 }
 
-// Images are inputs `images`; the rest is per channel.
+// Inputs `images` are images; the others are per channel.
 std::vector<Tensor> with_types(std::vector<Tensor> tensors, DType dtype,
                                std::initializer_list<std::size_t> images) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -112,7 +112,7 @@ std::vector<Tensor> with_types(std::vector<Tensor> tensors, DType dtype,
   return tensors;
 }
 
-// Of one thread's rows, of blocks with room, of several groups of rows; channels in packs and not.
+// Covers one thread's rows, blocks with room, several groups of rows; channels in packs and not.
 const Shape kShapes[] = {{5, 3}, {2, 3, 4, 16}, {70, 72}, {300, 520}, {2100, 9}, {4200, 16}};
 
 TEST(FusedBatchNorm, HasTheBitsOfItsPartsOneByOne) {

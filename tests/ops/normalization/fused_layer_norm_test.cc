@@ -1,5 +1,5 @@
-// A fused layer or RMS norm gives the bits of the nodes that it stands for. As gpu_ops_tests this
-// compares kernels of GPUs.
+// A fused layer or RMS norm gives the same bits as the nodes that it replaces. In gpu_ops_tests
+// this compares kernels of GPUs.
 #include "belfry/ops/normalization/fused_layer_norm.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace belfry {
 namespace fused_layer_norm_test {
 
-// `narrow` is the type of a branch and of what is made of the rows, `wide` that of the rows.
+// `narrow` is the type of a branch and of the result, `wide` the type of the rows.
 struct Types {
   DType narrow, wide;
   DType factors() const { return wide == DType::kF64 ? wide : DType::kF32; }
@@ -66,7 +66,7 @@ Builder fused_forward(Form form) {
   };
 }
 
-// As layers build it.
+// The separate nodes, as layers build them.
 Builder forward_apart(Form form) {
   return [=](Inputs in) {
     const Output branch = form.biased ? in[0] + in[2] : in[0];
@@ -128,7 +128,7 @@ TEST(FusedLayerNorm, HasTheBitsOfItsPartsOneByOne) {
   for (const Shape& shape : kShapes)
     for (const Types& types : kTypes)
       for (const Form form : kForms) {
-        // Plans alone round rows of f32 that nothing is added to.
+        // Only plans round rows of f32 that nothing is added to.
         if (types.narrow != types.wide && !form.adds) continue;
         expect_equal_bits(fused_forward(form), forward_apart(form),
                           typed(forward_inputs(shape), {types.narrow, types.wide, types.narrow,
@@ -148,7 +148,7 @@ TEST(FusedLayerNorm, GradientsHaveTheBitsOfTheirPartsOneByOne) {
                             centred ? 3 : 2, cat(shape, " ", types.str(), centred, adds));
 }
 
-// Rows that make several groups of sums.
+// The rows make several groups of sums.
 TEST(FusedLayerNorm, GradientsOfManyRowsHaveTheBitsOfTheirParts) {
   const Types types{DType::kBF16, DType::kF32};
   expect_equal_bits(

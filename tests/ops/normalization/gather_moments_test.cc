@@ -1,4 +1,4 @@
-// BatchStatistics of several processes: GatherMoments and CombineGathered stand in its plan.
+// BatchStatistics of several processes: its plan has GatherMoments and CombineGathered.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace gather_moments_test {
 
 using Values = std::vector<float>;
 
-// That of a tower: [3, 2], different in each.
+// A tower's part, [3, 2], which differs between towers.
 Output part_of(Graph& graph, int tower) {
   Values values;
   for (int i = 0; i < 6; ++i) values.push_back(static_cast<float>((7 * tower + 3 * i) % 11) / 3.f);

@@ -60,7 +60,7 @@ TEST(LayerNorm, KeepsItsContract) {
               .gradient = shape.elements() > 1000 ? -1 : 1e-6});
 }
 
-// Rows that make several groups of sums.
+// The rows make several groups of sums.
 TEST(LayerNorm, GradientsOfManyRowsMatchPlainLoops) {
   const Builder gradient = [](Inputs x) {
     return Built(gradients(layer_norm(x[0], x[1], x[2]), {x[0], x[1], x[2]}, {.initial = {x[3]}}));
@@ -114,7 +114,7 @@ TEST(RmsNorm, RefusesVectorsIntegersAndANegativeEpsilon) {
   expect_refused(negative, {{{8, 4}}, {{4}}}, "epsilon must not be negative, but is -1");
 }
 
-// Nothing runs once but the sum of what the shards add to the gradients of gamma and beta.
+// Only the sum of the shards' gradients of gamma and beta runs once.
 TEST(LayerNorm, OfABatchInShardsIsComputedByThem) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});

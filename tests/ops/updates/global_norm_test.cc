@@ -32,7 +32,7 @@ std::vector<double> clipped(const std::vector<Tensor>& tensors, double max_norm,
 TEST(GlobalNorm, IsTheRootOfAllSquares) {
   EXPECT_EQ(norm_of({vector({3, 0}), vector({4})}), 5);
   EXPECT_EQ(norm_of({Tensor(Shape{0}, DType::kF32), Tensor(-2.0f)}), 2);
-  // Squares that f32 does not hold.
+  // f32 cannot hold these squares.
   EXPECT_EQ(norm_of({vector({3e30f}), Tensor(4e30f)}),
             std::sqrt(double{3e30f} * 3e30f + double{4e30f} * 4e30f));
   EXPECT_TRUE(std::isnan(norm_of({vector({1, kNaN}), vector({1})})));
@@ -147,7 +147,7 @@ TEST(SumsOfSquares, RefusesPositionsThatAreNotInOrderOrOutside) {
   expect_refused(at({1, 2}), {{{2}}, {{2}}}, "the positions are not in [0, 2)");
 }
 
-// Their reference kernel would add in another order than GPUs.
+// A reference kernel for 16 bits would add in another order than GPUs.
 TEST(SumsOfSquares, Refuses16Bits) {
   const auto sums = [](Inputs x) {
     return x[0]
@@ -167,7 +167,7 @@ TEST(ClipByGlobalNorm, ScalesWhatIsLongerAndNothingElse) {
   EXPECT_EQ(clipped({vector({0}), vector({0})}, 1, 0), (std::vector<double>{0}));
 }
 
-// A factor of 16 bits would be off by more than the result may be, or 0.
+// A 16-bit factor would be 0, or its error larger than the result's may be.
 TEST(ClipByGlobalNorm, RoundsTensorsOf16BitsOnce) {
   for (const DType dtype : {DType::kF16, DType::kBF16})
     for (const double max_norm : {0.7, 1e-3, 1e6}) {
@@ -178,7 +178,7 @@ TEST(ClipByGlobalNorm, RoundsTensorsOf16BitsOnce) {
     }
 }
 
-// As TensorFlow's: so who looks at the weights sees it.
+// As in TensorFlow, so that the weights show it.
 TEST(ClipByGlobalNorm, MakesAllNaNIfTheNormIsNoNumber) {
   for (const float bad : {kNaN, std::numeric_limits<float>::infinity()})
     EXPECT_TRUE(std::isnan(clipped({vector({1}), vector({bad})}, 1, 0)[0]));
@@ -199,8 +199,8 @@ float factor_of(double norm, double max_norm, float times) {
 }
 
 TEST(ClipFactor, HeedsAFactorThatGradientsGetAnyway) {
-  EXPECT_EQ(factor_of(1024, 2, 0x1p-10f), 0x1p-10f);  // a norm of 1
-  EXPECT_EQ(factor_of(4096, 2, 0x1p-10f), 0x1p-11f);  // of 4
+  EXPECT_EQ(factor_of(1024, 2, 0x1p-10f), 0x1p-10f);  // the norm is 1
+  EXPECT_EQ(factor_of(4096, 2, 0x1p-10f), 0x1p-11f);  // the norm is 4
   EXPECT_EQ(factor_of(kInfinity, 2, 0), 0);
   EXPECT_TRUE(std::isnan(factor_of(kInfinity, 2, 0x1p-10f)));
 }

@@ -1,4 +1,4 @@
-// Updates of parts of variables, and what every update refuses.
+// Updates of parts of variables, and errors of all updates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace part_update_test {
 
 constexpr std::int64_t kRows = 6, kColumns = 5, kFirst = 7, kSize = 11;
 
-// Each by a variable, slots and a gradient; `part_from` as of SgdUpdateOptions.
+// Takes a variable and its slots, and a gradient; `part_from` is as in SgdUpdateOptions.
 using PartBuilder = std::function<Node&(std::span<const Variable>, Inputs, std::int64_t part_from)>;
 
 struct Case {
@@ -98,7 +98,8 @@ TEST_P(PartUpdates, RefuseRowsThatReachBeyondTheVariable) {
       variables, scalars(row_of(values(9), 0, kSize)), "updated from element 20 on, but its");
 }
 
-// The update of a whole variable of these types: itself, and each slot; then its gradient.
+// Expects a refusal of the update of a whole variable with a variable, slots and a gradient of
+// these types.
 void expect_whole_refused(const Case& update, const Tensor& variable, const Tensor& slot,
                           const Tensor& gradient, const std::string& message) {
   std::vector<Tensor> variables{variable};

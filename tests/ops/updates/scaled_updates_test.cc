@@ -1,4 +1,4 @@
-// Updates by gradients that come with a factor, as those of mixed precision do.
+// Updates by gradients with a factor, as in mixed precision.
 #include <limits>
 
 #include <gtest/gtest.h>

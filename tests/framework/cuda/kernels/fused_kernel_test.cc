@@ -1,4 +1,4 @@
-// Sums and updates in one kernel give the bits of the host's FusedUpdate.
+// Sums and updates in one kernel give the same bits as the host's FusedUpdate.
 #include "belfry/framework/cuda/kernels/fused_kernel.h"
 
 #include <gmock/gmock.h>
@@ -27,8 +27,8 @@ namespace fused_kernel_test {
 
 using Memory = std::vector<std::vector<std::byte>>;
 
-// A bucket of gradients of `towers` towers, and the updates of each tower's variables, or, with
-// `once`, of those that all share.
+// A bucket of gradients of `towers` towers, and the updates of each tower's variables; `once`: of
+// variables that all share.
 class Bucket {
  public:
   Bucket(const std::string& optimizer, int towers, const std::vector<std::int64_t>& sizes,
@@ -59,7 +59,7 @@ class Bucket {
     plan_ = compile({&update, 1}, feeds, context);
   }
 
-  // Of one GPU, which is only declared, without a sum.
+  // Updates on one GPU, which is only declared, without a sum.
   Bucket(const std::string& optimizer, const std::vector<std::int64_t>& sizes)
       : devices_(make_devices({.device_count = {{"CPU", 1}, {"GPU", 1}}, .dry_run = true})) {
     std::vector<FeedType> feeds;
@@ -79,7 +79,7 @@ class Bucket {
     return *std::ranges::find(plan_.nodes, &kFusedUpdate, &PlanNode::op);
   }
 
-  // All that it reads and writes, each tensor `shift` elements behind a multiple of 16 bytes.
+  // The memory after a run. Each tensor begins `shift` elements behind a multiple of 16 bytes.
   Memory after(const KernelRun& run, std::size_t shift) const {
     const std::vector<TensorType> types = plan_.input_types(node());
     Memory memory;
@@ -176,7 +176,7 @@ TEST(FusedKernel, GivesTheHostsBitsForEveryOptimizer) {
     }
 }
 
-// More tensors than one launch has room for.
+// One launch has no room for so many tensors.
 TEST(FusedKernel, GivesTheHostsBitsForManyTensors) {
   std::vector<std::int64_t> sizes;
   for (int i = 0; i < 50; ++i) sizes.push_back(1 + 7 * i);

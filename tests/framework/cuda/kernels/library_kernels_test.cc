@@ -1,4 +1,4 @@
-// What the kernels that cuBLASLt and cuDNN serve ask for, and what becomes of it on the host.
+// The calls of kernels that use cuBLASLt and cuDNN, and their results on the host.
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
@@ -51,7 +51,7 @@ struct BothWays {
   Enqueued ours, by_library;
 };
 
-// Without algorithms of cuDNN and with them, to the last bit: all numbers are whole.
+// Expects the reference's bits without algorithms of cuDNN and with them; all numbers are whole.
 BothWays expect_reference(const Node& node, int unit = 1) {
   const auto check = [&](bool library) -> Enqueued {
     NotedAlgorithms algorithms(library);
@@ -106,7 +106,7 @@ TEST(AvgPoolGpuKernel, GivesWhatThePlainLoopsGive) {
     const Pooled f64({1, height, width, 2}, {window, stride, padding}, DType::kF64);
     for (const Pooled* some : {&f32, &f64})
       for (const Node* node : some->nodes) {
-        // A multiple of the numbers of pixels, up to 25.
+        // 3600 is a multiple of the numbers of pixels in a window, up to 25.
         const auto [ours, by_library] = expect_reference(*node, 3600);
         EXPECT_EQ(ours, (Enqueued{1, 0}));
         EXPECT_EQ(by_library.launches + by_library.library_calls, 1);
@@ -135,8 +135,8 @@ TEST(MatMulGpuKernel, GivesWhatThePlainLoopsGive) {
         }
 }
 
-// From the definition of TensorFlow's SAME, with nothing of ours: each channel of y shows what one
-// pixel of the window sees.
+// Follows the definition of TensorFlow's SAME without code of ours: each channel of y shows one
+// pixel of the window.
 TEST(Conv2dGpuKernel, SeesThePixelsUnderEachWindow) {
   for (int in = 1; in <= 8; ++in)
     for (int window = 1; window <= 5; ++window)
@@ -212,7 +212,7 @@ TEST(Conv2dGpuKernel, TellsTheLibraryDilationAndGroups) {
   }
 }
 
-// A copy with the padding in it would have it counted.
+// A padded copy would count the padding.
 TEST(AvgPoolGpuKernel, AsksTheLibraryForEvenPaddingAlone) {
   NotedAlgorithms algorithms;
   const Pooled odd({2, 6, 5, 3}, {.window = 3, .stride = 2});
@@ -228,7 +228,7 @@ TEST(AvgPoolGpuKernel, AsksTheLibraryForEvenPaddingAlone) {
   EXPECT_EQ(algorithms.poolings[1], wanted);
 }
 
-// What is row after row to us is the transpose, column after column, to cuBLASLt.
+// Our row-major matrix is, to cuBLASLt, the column-major transpose.
 TEST(MatMulGpuKernel, AsksForTheTransposedProduct) {
   Graph graph;
   const Output a = placeholder(graph, "a", DType::kF32, {3, 7, 5});

@@ -14,7 +14,7 @@ constexpr CudnnAlgorithm kFast{5, 2 << 20, false};
 constexpr CudnnAlgorithm kSteady{1, 4096, true};
 constexpr CudnnAlgorithm kSlow{0, 0, true};
 
-// The libraries of a GPU, as tests have them.
+// Stands in for the libraries of a GPU.
 class FakeSource final : public AlgorithmSource {
  public:
   std::string machine() const override { return gpu + ", cuDNN 9.19.0"; }
@@ -56,7 +56,7 @@ class FakeSource final : public AlgorithmSource {
   }
 
   std::string gpu = "NVIDIA H200";
-  CudnnAlgorithm refused{.number = -1};  // when it is to compute
+  CudnnAlgorithm refused{.number = -1};  // refused when it computes
   std::vector<CudnnAlgorithm> by_rank{kFast, kSteady, kSlow};
   std::vector<CudnnAlgorithm> by_time{kFast, kSlow, kSteady};
   std::map<int, double> takes{{5, 1e-3}, {1, 4e-3}, {0, 3e-3}};  // by number, attention alone
@@ -236,7 +236,7 @@ TEST(AlgorithmProvider, KeepsThatOursAttendsFaster) {
   EXPECT_EQ(source.calls.size(), 2u);
 }
 
-// Without a word: ours are no plain kernels.
+// The log has no warning, as our kernels are no plain loops.
 TEST(AlgorithmProvider, LeavesAttentionToUsThatCudnnRefuses) {
   FakeSource source;
   source.by_rank = {};
@@ -259,7 +259,7 @@ TEST(AlgorithmProvider, MeasuresAttentionThatFitsItsWorkspace) {
   EXPECT_EQ(source.calls.back(), "time 1 0 ours of 320");
 }
 
-// Whatever is in the table, which may come from a file.
+// This holds whatever the table has, which may come from a file.
 TEST(AlgorithmProvider, LeavesDeterministicAttentionToUs) {
   FakeSource source;
   AlgorithmTable table;

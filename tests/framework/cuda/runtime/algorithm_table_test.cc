@@ -74,7 +74,7 @@ std::string refusal(const std::string& text) {
   return "(nothing thrown)";
 }
 
-// A file with entries b, which is right, and c.
+// A file with entry b, which is right, and entry c.
 std::string with(const std::string& entry) {
   return R"({"belfry_algorithms": 1, "choices": {"b": {"algorithm": null}, "c": )" + entry + "}}";
 }

@@ -1,4 +1,4 @@
-// Communicators over a library of NCCL that is stood in for.
+// Communicators over a stand-in for NCCL.
 #include "belfry/framework/cuda/runtime/communicators.h"
 
 #include <numeric>
@@ -47,7 +47,7 @@ class Ranks {
     }
   }
 
-  // Ranks [first, last) as one group.
+  // Reduces over ranks [first, last) as one group.
   void reduce(std::size_t first, std::size_t last, int divisor = 1) {
     RankReduction what = what_;
     what.divisor = divisor;
@@ -61,7 +61,7 @@ class Ranks {
   }
   void reduce() { reduce(0, gpus_.size()); }
 
-  // What all elements of a rank are.
+  // The value of all elements of a rank.
   float value(std::size_t rank) const {
     for (const auto& tensor : data_[rank])
       for (const float x : tensor) EXPECT_EQ(x, data_[rank][0][0]);
@@ -331,7 +331,7 @@ TEST(SeveralRanks, AreServedSinceTwoThirtyWhereTheUserSaysSo) {
   ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
 }
 
-// On GPUs that are there.
+// Sums on real GPUs.
 TEST(Communicators, SumOnGpus) {
   if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
   if (nccl_library().version == 0) GTEST_SKIP() << nccl_library().why_not;
@@ -355,7 +355,7 @@ TEST(Communicators, SumOnGpus) {
                            .divisor = 3 * count};
   {
     const std::atomic<bool> failed{false};
-    // As one of several processes does.
+    // Makes them as one of several processes does.
     const RankWorld world{.first = 0, .size = count, .id = backend.communicator_id()};
     const auto made = backend.make_communicators(all, std::chrono::seconds(60), world, failed);
     std::vector<RankTensors> ranks;

@@ -11,7 +11,8 @@
 namespace belfry::cuda {
 namespace copies_test {
 
-// Copies tensors of these sizes, `shift` bytes behind a multiple of 16, and looks beside them.
+// Copies tensors of these sizes, shifted from multiples of 16 bytes, and checks the bytes beside
+// them.
 void expect_copied(const std::vector<std::size_t>& bytes, std::size_t from_shift,
                    std::size_t to_shift, int launches) {
   constexpr std::size_t kBeside = 64;

@@ -1,4 +1,4 @@
-// What cuBLASLt is told needs no GPU.
+// Descriptors of cuBLASLt, which need no GPU.
 #include "belfry/framework/cuda/runtime/cublas_lt.h"
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ T read(const MatMulDescriptor& product, cublasLtMatmulDescAttributes_t which) {
   return value;
 }
 
-// The row-major matrices [rows, columns] that it describes, whose transposes it sees.
+// The row-major matrix [rows, columns] that a layout describes; cuBLASLt sees its transpose.
 struct RowMajor {
   std::int64_t rows, columns;
   bool operator==(const RowMajor&) const = default;

@@ -67,7 +67,7 @@ TEST(GpuCall, IsNamedByTheFunctionAlone) {
   EXPECT_EQ(called("::cudaGetLastError()"), "cudaGetLastError");
 }
 
-// cuDNN says more than the name of the error, when it knows more.
+// The error has cuDNN's details besides the name of the status.
 TEST(GpuCall, OfCudnnHasItsDetails) {
   try {
     BELFRY_GPU_CALL(
@@ -81,7 +81,7 @@ TEST(GpuCall, OfCudnnHasItsDetails) {
   }
 }
 
-// As of a question that was answered with no, and of which nobody asked why.
+// The first call fails, and its details are not read.
 TEST(GpuCall, OfCudnnHasNoDetailsOfCallsBeforeIt) {
   cudnnSetTensor4dDescriptor(nullptr, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 1, 1, 1, 1);
   try {

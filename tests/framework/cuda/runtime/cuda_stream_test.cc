@@ -1,4 +1,4 @@
-// Memory and streams of GPUs, where there is one.
+// Memory and streams of GPUs, if there is one.
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -22,7 +22,7 @@ class CudaStreamTest : public testing::Test {
     if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
   }
 
-  // Until a GPU has set the counter.
+  // Waits until a GPU has set the counter; false after 10 s.
   static bool reaches(std::int64_t& counter, std::int64_t value, const GpuStream& stream) {
     for (int i = 0; i < 10'000; ++i) {
       if (std::atomic_ref(counter).load(std::memory_order_acquire) == value) return true;

@@ -8,7 +8,7 @@ namespace cudnn_answers_test {
 
 using testing::ElementsAre;
 
-// What cuDNN says, in its place.
+// Stands in for an answer of cuDNN.
 struct Answer {
   int algo = 0;
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;

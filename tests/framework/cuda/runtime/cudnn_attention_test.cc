@@ -1,5 +1,5 @@
-// cuDNN is told the properties of a GPU that is not there, and compiles the graphs of attention for
-// it. What they compute is a matter of gpu_ops_tests.
+// cuDNN gets the properties of a GPU that is not there, and compiles the graphs of attention for
+// it. gpu_ops_tests tests their results.
 #include "belfry/framework/cuda/runtime/cudnn_attention.h"
 
 #include <iostream>
@@ -15,7 +15,7 @@ namespace cudnn_attention_test {
 
 const Where kHere{.device = "gpu:0"};
 
-// Of cuDNN 9.8 and later, in the words that cuDNN itself gives these.
+// Needs cuDNN 9.8 or later; the properties are in cuDNN's own words.
 BackendDescriptor describe_h100() {
   constexpr auto kProperties = static_cast<cudnnBackendDescriptorType_t>(38);
   constexpr auto kAsJson = static_cast<cudnnBackendAttributeName_t>(2702);
@@ -38,8 +38,8 @@ BackendDescriptor describe_h100() {
   return h100;
 }
 
-// In a process of its own: its driver is not one for other tests. Ends with 0 if check(device,
-// sink) has said nothing.
+// Runs in its own process, as other tests must not have its driver. Exits with 0 if check(device,
+// sink) finds no problem.
 template <class Check>
 [[noreturn]] void compile(const Check& check) {
   std::string problems;
@@ -69,7 +69,7 @@ class CudnnCompilesAttention : public testing::Test {
   }
 };
 
-// The GPT of train_bench and that of examples/gpt.cc, and one of odd times.
+// The GPTs of train_bench and of examples/gpt.cc, and one of odd times.
 TEST_F(CudnnCompilesAttention, OfTransformersForAnH100) {
   expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
     for (const auto& shape :
@@ -87,7 +87,7 @@ TEST_F(CudnnCompilesAttention, OfTransformersForAnH100) {
   });
 }
 
-// 4096 times: a matrix of all pairs has 201 MB.
+// A matrix of all pairs of 4096 times has 201 MB.
 TEST_F(CudnnCompilesAttention, InMemoryThatGrowsWithTheTime) {
   expect([](cudnnBackendDescriptor_t h100, std::string& problems) {
     for (const bool gradient : {false, true}) {
@@ -113,7 +113,7 @@ TEST_F(CudnnCompilesAttention, NotOfHeadsThatItRefuses) {
   });
 }
 
-// Without a GPU and its properties cuDNN refuses every graph, and nothing is thrown.
+// Without a GPU or its properties cuDNN refuses every graph; then the list is empty.
 TEST_F(CudnnCompilesAttention, OnAGpuAlone) {
   EXPECT_TRUE(CudnnAttention::algorithms({.time = 64, .head_dim = 64}, kHere).empty());
   EXPECT_THROW(CudnnAttention({.time = 64, .head_dim = 64}, 0, kHere), DeviceError);

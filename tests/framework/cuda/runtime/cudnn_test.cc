@@ -1,4 +1,4 @@
-// What cuDNN is told needs no GPU.
+// Descriptors of cuDNN, which need no GPU.
 #include "belfry/framework/cuda/runtime/cudnn.h"
 
 #include <gmock/gmock.h>
@@ -19,14 +19,14 @@ using testing::StartsWith;
 const Where kHere{.device = "gpu:0"};
 using Four = std::array<int, 4>;
 
-// NHWC.
+// The sizes in the order NHWC.
 Four sizes(const Shape& shape) {
   Four all{};
   for (std::size_t i = 0; i < 4; ++i) all[i] = static_cast<int>(shape[i]);
   return all;
 }
 
-// What our kernels ask of cuDNN gives the shape that our shape function says.
+// Expects that cuDNN gives our kernels' calls the shapes of our shape function.
 void expect_shape_of_conv2d(Shape image, Shape filter, Conv2dOptions options) {
   const Convolved convolved(std::move(image), std::move(filter), options);
   NotedAlgorithms asked;
@@ -81,7 +81,7 @@ Convolution some_convolution(DType dtype = DType::kF32, Compute compute = Comput
           .stride = {2, 1}};
 }
 
-// The default of cuDNN lets it round f32 to tf32.
+// By default cuDNN may round f32 to tf32.
 TEST(CudnnConvolution, MultipliesF32ExactlyUnlessTf32IsAskedFor) {
   const auto math = [](DType dtype, Compute compute) {
     const ConvolutionDescriptors of = describe(some_convolution(dtype, compute), kHere);
@@ -96,7 +96,7 @@ TEST(CudnnConvolution, MultipliesF32ExactlyUnlessTf32IsAskedFor) {
   EXPECT_EQ(math(DType::kBF16, Compute::kExact), CUDNN_TENSOR_OP_MATH);
 }
 
-// What cuDNN says of a descriptor of a convolution.
+// cuDNN's values of a descriptor of a convolution.
 struct Described {
   std::array<int, 2> padding{}, stride{}, dilation{};
   cudnnConvolutionMode_t mode{};
@@ -141,7 +141,7 @@ TEST(CudnnConvolution, HasTheDilationAndGroupsThatAreAskedFor) {
   EXPECT_EQ(made.groups, 2);
 }
 
-// Strides say that channels lie side by side.
+// The strides show that channels lie side by side.
 TEST(CudnnConvolution, HasImagesAndFiltersAsTheyLie) {
   const ConvolutionDescriptors of = describe(some_convolution(DType::kF64), kHere);
   int n = 0, c = 0, h = 0, w = 0;

@@ -6,7 +6,7 @@
 namespace belfry::cuda {
 namespace presence_test {
 
-// As CUDA answers where a driver for CUDA 13.1 is installed.
+// CUDA's answers if a driver for CUDA 13.1 is installed.
 Presence answer(int count, cudaError_t status, std::optional<std::string> visible = {}) {
   return {.count = count, .status = status, .driver = 13010, .runtime = 13000, .visible = visible};
 }
@@ -55,7 +55,7 @@ TEST(Presence, IsAskedWithoutLeavingAnErrorBehind) {
   EXPECT_GE(found.runtime, 12000);
   if (found.driver > 0) {
     EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
-  } else {  // every call gives this, the one above too
+  } else {  // every call fails so, even the one above
     EXPECT_EQ(found.count, 0);
     EXPECT_EQ(found.status, cudaErrorInsufficientDriver);
   }

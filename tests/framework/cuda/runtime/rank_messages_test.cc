@@ -1,5 +1,4 @@
-// What ranks of several processes send each other, over a library of NCCL that is stood in for, and
-// on a GPU.
+// Messages between ranks of several processes, over a stand-in for NCCL, and on a GPU.
 #include <numeric>
 
 #include <gmock/gmock.h>
@@ -45,7 +44,7 @@ TEST(RankMessages, ComeToTheRankThatWaitsForThem) {
   {
     Process first(nccl, 0, 2, id), second(nccl, 1, 2, id);
     std::vector<float> a{1, 2, 3}, b{4, 5, 6}, none;
-    // The first two go to rank 1 one by one, and the last comes back; nothing is no message.
+    // The first two go to rank 1 one by one, and the last comes back. Empty bytes are no message.
     first.exchange({.received = {{.peer = 1, .bytes = bytes_of({&a[2], 1})}},
                     .sent = {{.peer = 1, .bytes = bytes_of({&a[0], 1})},
                              {.peer = 1, .bytes = bytes_of({&a[1], 1})},
@@ -94,7 +93,7 @@ TEST(RankMessages, NameTheCallAndTheNodeOfAnError) {
   }
 }
 
-// By NCCL itself: a rank alone gathers its piece, and sends to itself.
+// With NCCL itself a single rank gathers its piece, and sends to itself.
 TEST(RankMessages, OfARankAloneOnAGpu) {
   if (gpus().count() == 0) GTEST_SKIP() << gpus().why_none();
   if (nccl_library().version == 0) GTEST_SKIP() << nccl_library().why_not;

@@ -42,7 +42,7 @@ TEST(StreamQueue, RefusesGridsThatCudaCannotCount) {
             "a kernel of 2147483648 blocks is more than CUDA launches, on gpu:0");
 }
 
-// What a kernel computes on the current GPU.
+// The result of a kernel on the current GPU.
 Tensor on_gpu(const NodeKernel& kernel, const std::vector<Tensor>& values, StreamQueue& queue) {
   Tensor out(kernel.outputs[0].shape, kernel.outputs[0].dtype);
   std::vector<DeviceMemory> memory;
@@ -67,7 +67,7 @@ Tensor on_gpu(const NodeKernel& kernel, const std::vector<Tensor>& values, Strea
   return out;
 }
 
-// Algorithms of cuDNN may compute with transforms of what they are given.
+// The tolerance allows for cuDNN's algorithms that transform their inputs.
 void expect_near(const Tensor& actual, const Tensor& wanted, const std::string& what) {
   ASSERT_EQ(actual.shape(), wanted.shape()) << what;
   visit_floating(wanted.dtype(), [&]<class T>(T) {
