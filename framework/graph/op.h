@@ -95,8 +95,8 @@ using DivisorFunction = int (*)(const Node& node);
 using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
 
 // How the work of one launch may be divided. Each value states unit and extent of the range. Bits
-// never depend on the division. So far plans divide collectives, gathers of shards, and random
-// numbers without inputs, all by elements. Other launches do all of their work at once. Op::shards
+// never depend on the division. Pass `schedule` (passes/schedule.cc) says which launches a plan
+// divides, and how large their parts are. Other launches do all of their work at once. Op::shards
 // divides a batch.
 enum class WorkSplit : std::uint8_t {
   kSerial,    // not at all: the range is [0, 1)

@@ -51,9 +51,10 @@ struct Launch {
   }
 };
 
-// Launches that run in order: of a stream of a GPU; of a CPU device, those that run once, or those
-// that run once per shard. One thread at a time runs those of a strand, or of a shard in it. Shards
-// do not wait for each other. Launch `position` of a strand has run when all shards have run it.
+// Launches that run in order: of a stream of a GPU, for kernels or for parts of ranks; of a CPU
+// device, those that run once, or those that run once per shard; or a device's messages between
+// processes. One thread at a time runs those of a strand, or of a shard in it. Shards do not wait
+// for each other. Launch `position` of a strand has run when all shards have run it.
 struct Strand {
   int device;
   std::vector<LaunchIndex> launches;

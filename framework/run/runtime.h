@@ -63,8 +63,4 @@ struct Runtime {
   bool is_behind(const Node& variable) const;
 };
 
-// Throws InvalidArgument naming a device of the plan, a declared one if there is any.
-[[noreturn]] void refuse_dry_run(const Plan& plan,
-                                 const std::vector<std::unique_ptr<Device>>& devices);
-
 }  // namespace belfry

@@ -14,6 +14,10 @@
 
 namespace belfry {
 
+// Throws InvalidArgument naming a device of the plan, a declared one if there is any.
+[[noreturn]] void refuse_dry_run(const Plan& plan,
+                                 const std::vector<std::unique_ptr<Device>>& devices);
+
 struct CompiledStep::State {
   // All that runs one plan. Another plan for the same fetches and feeds may replace it.
   struct Executor {
