@@ -15,6 +15,8 @@ namespace belfry {
 class Processes;
 struct Plan;
 
+inline constexpr int kMostThreads = 1024;
+
 struct SessionOptions {
   // The most devices of a type, e.g. {{"CPU", 4}, {"GPU", 2}}. So many CPU devices are made, as
   // shares of this host; one by default. GPU devices are no more than exist; none by default. At
@@ -35,7 +37,7 @@ struct SessionOptions {
   // the first plan that holds the node is compiled (placement_lines()); initialisers follow their
   // variables.
   bool log_device_placement = false;
-  // Workers, the caller of run included; 0 for one per usable core.
+  // Workers, the caller of run included, at most kMostThreads; 0 for one per usable core.
   int threads = 0;
   // How many steps that run() has compiled are kept, with their memory: those used last. A step
   // belongs to its fetches and shapes of feeds. A dropped step that comes back is compiled again,

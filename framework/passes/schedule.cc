@@ -172,10 +172,9 @@ class Scheduler {
     if (read == 0) return whole;
     const auto element = static_cast<std::int64_t>(size_of(dtype));
     if (whole * element <= kWorkerPart) return whole;
-    // At least 4 KiB of each tensor, in whole cache lines, and no more parts than can be counted
-    // (Ticket).
+    // At least 4 KiB of each tensor, in whole cache lines, and no more parts than kMostParts.
     const std::int64_t bytes = std::max<std::int64_t>(4096, 2 * kWorkerPart / read / 64 * 64);
-    return std::max(bytes / element, (whole >> 20) / 64 * 64);
+    return std::max(bytes / element, (whole + 64 * kMostParts - 1) / (64 * kMostParts) * 64);
   }
 
   // The tensors that a node reads, or counts as reading, to make one of its results; none: it is

@@ -27,6 +27,9 @@ struct Wait {
   auto operator<=>(const Wait&) const = default;
 };
 
+// Into so many parts a launch is cut at most.
+inline constexpr std::int64_t kMostParts = 1 << 20;
+
 // A node's place in the order. Its kernel runs once, or once per shard or part.
 struct Launch {
   NodeIndex node;

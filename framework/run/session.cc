@@ -17,8 +17,8 @@ namespace belfry {
 namespace {
 
 int thread_count(int asked) {
-  require(asked >= 0 && asked <= 1024, "threads must be from 0 (one per usable core) to 1024, not ",
-          asked);
+  require(asked >= 0 && asked <= kMostThreads, "threads must be from 0 (one per usable core) to ",
+          kMostThreads, ", not ", asked);
   const int cores = usable_cores();
   // The sessions of a program mostly ask alike.
   if (asked > cores && first_time_logged(cat(asked, " threads on ", cores, " cores")))

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "belfry/framework/plan/schedule.h"
+
 namespace belfry {
 
 // Which parts of a shared launch are taken. The worker of the launch opens it to the others. It
@@ -34,6 +36,7 @@ class Ticket {
   static constexpr int kBits = 22;
   static_assert(kOpenings == std::int64_t{1} << (64 - 2 * kBits));
   static constexpr std::uint64_t kMost = (std::uint64_t{1} << kBits) - 1;
+  static_assert(kMostParts < kMost);
   static constexpr std::uint64_t kNone = kMost << kBits | kMost;
 
   explicit Ticket(std::uint64_t bits) : bits_(bits) {}

@@ -9,6 +9,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/framework/device/session_options.h"
 #include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/device_flag.h"
@@ -21,7 +22,6 @@ namespace belfry {
 namespace {
 
 constexpr int kMost = std::numeric_limits<int>::max();
-constexpr int kMostThreads = 1024;
 constexpr double kMostStallSeconds = 1e9;
 constexpr int kMostExitCode = 255;
 constexpr int kMostPlannedProcesses = 1 << 12;

@@ -127,6 +127,16 @@ TEST(Schedule, OnlyLargeCollectivesAreCutIntoParts) {
   EXPECT_EQ(part((16 << 10) + 1), 16 << 10);  // two buffers of 64 KiB at a time
 }
 
+TEST(Schedule, HugeLaunchesHaveNoMorePartsThanTicketsCount) {
+  Graph graph;
+  const Output x = fill(graph, {std::int64_t{(16 << 10) + 63} << 20}, 1);
+  const Output parts[] = {x, add_n({x, x})};
+  const auto devices = cpu_devices(1);
+  const Plan plan = compiled(devices, {all_reduce(parts)[0].node()});
+  EXPECT_GT(plan.launches.back().parts(), kMostParts / 2);
+  EXPECT_LE(plan.launches.back().parts(), kMostParts);
+}
+
 // All cores make first values.
 TEST(Schedule, RandomNumbersAreCutIntoParts) {
   const auto parts = [](const Output& made) {
