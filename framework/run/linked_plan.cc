@@ -144,7 +144,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
 
 // As many workers as the plan has use for, and one thread per GPU.
 void LinkedPlan::deal_routes(const Runtime& runtime) {
-  const int most = plan->locks == LockDuration::kEachVariable ? 1 : runtime.workers;
+  const int most = plan->locks == LockDuration::kEachVariable ? 1 : runtime.pool.workers();
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto is_shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
   const auto shared = std::ranges::count_if(linked_launches, is_shared);

@@ -37,7 +37,7 @@ struct NewerElsewhere {
 // What steps borrow from their session.
 struct Runtime {
   const std::vector<std::unique_ptr<Device>>& devices;
-  WorkerPool& pool;
+  WorkerPool& pool;  // its workers, and a thread that enqueues for each physical GPU
   std::function<void*(const Node&)> variable_memory;
   RunLock run_lock;                     // shared by runs of LockDuration::kEachVariable
   SharedArenas arenas{devices};         // of all others
@@ -49,9 +49,8 @@ struct Runtime {
   // One lock per memory of a variable. Steps of LockDuration::kEachVariable take them in the order
   // of the map.
   std::map<const void*, std::mutex> variable_locks;
-  bool dry = false;          // nothing has memory, and nothing runs
-  bool all_workers = false;  // even for little work
-  int workers = 1;           // of the pool; its others enqueue, one for each physical GPU
+  bool dry = false;                        // nothing has memory, and nothing runs
+  bool all_workers = false;                // even for little work
   std::unique_ptr<GpuStreams> gpus = {};   // if GPUs are driven
   std::set<GpuExecutor*> with_ranks = {};  // whose segments may refer to communicators
   Processes* processes = nullptr;          // null in a run of one process

@@ -67,7 +67,6 @@ Session::State::State(const Graph& g, SessionOptions o)
       parts(graph, options, variables, runtime.elsewhere) {
   runtime.elsewhere.fetch = [this] { catch_up(); };
   runtime.elsewhere.keep = [this](const Node& variable) { parts.keep(variable); };
-  runtime.workers = pool.workers();
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;
   runtime.processes = options.processes.get();

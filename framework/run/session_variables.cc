@@ -28,9 +28,7 @@ std::int64_t bytes_of(std::span<const Node* const> variables) {
 struct StartCrew {
   StartCrew(const std::vector<std::unique_ptr<Device>>& devices, int threads,
             const std::function<void*(const Node&)>& memory)
-      : pool(threads), runtime{devices, pool, memory, {}} {
-    runtime.workers = threads;
-  }
+      : pool(threads), runtime{devices, pool, memory, {}} {}
 
   WorkerPool pool;
   Runtime runtime;
