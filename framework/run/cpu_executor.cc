@@ -217,14 +217,14 @@ bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
   LaunchIndex index;
   do {
     index = LaunchIndex(shared.launch.load(std::memory_order_relaxed));
-    if (!index || !ticket.open(linked_.launch(index).parts)) return false;
+    if (!index || !ticket.has_part(linked_.launch(index).parts)) return false;
   } while (!shared.ticket.compare_exchange_weak(
       ticket, ticket.taken(end), std::memory_order_acq_rel, std::memory_order_acquire));
   const LinkedLaunch& linked = linked_.launch(index);
   const std::int64_t parts = linked.parts;
-  const Launch& launch = *linked.launch;
-  const std::int64_t begin = launch.range.begin + ticket.next(end, parts) * launch.part_size;
-  const WorkRange range{begin, std::min(begin + launch.part_size, launch.range.end)};
+  const std::int64_t size = linked.launch->part_size;
+  const std::int64_t begin = linked.range.begin + ticket.next(end, parts) * size;
+  const WorkRange range{begin, std::min(begin + size, linked.range.end)};
   const std::int64_t start = helped ? run_.recording->now() : 0;
   try {
     call(linked, range);

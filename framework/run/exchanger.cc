@@ -33,13 +33,20 @@ std::string told_to_others(const std::exception_ptr& error) {
 
 }  // namespace
 
+std::unique_ptr<Exchanger> Exchanger::make(const LinkedPlan& linked, RunState& run,
+                                           const CpuExecutor& cpus, GpuExecutor* gpus) {
+  RankWatch* const ranks = ranks_of_processes(linked, gpus);
+  if (!ranks && linked.exchanges.empty()) return nullptr;
+  return std::unique_ptr<Exchanger>(new Exchanger(linked, run, cpus, gpus, ranks));
+}
+
 Exchanger::Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus,
-                     GpuExecutor* gpus)
+                     GpuExecutor* gpus, RankWatch* ranks)
     : linked_(linked),
       run_(run),
       cpus_(cpus),
       gpus_(gpus),
-      ranks_(ranks_of_processes(linked, gpus)),
+      ranks_(ranks),
       known_(linked.exchanges.size()) {}
 
 void Exchanger::begin(bool messages) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,12 @@ class RankWatch;
 
 class Exchanger final : public Processes::Work {
  public:
-  // `gpus`: for whose launches it may wait; null if the plan has none.
-  Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus, GpuExecutor* gpus);
+  // Null if the plan needs no other processes. `gpus`: for whose launches it may wait; null if the
+  // plan has none.
+  static std::unique_ptr<Exchanger> make(const LinkedPlan& linked, RunState& run,
+                                         const CpuExecutor& cpus, GpuExecutor* gpus);
 
-  // Whether the plan needs other processes at all, and whether its ranks do.
-  bool needed() const { return ranks_ || !linked_.exchanges.empty(); }
+  // Whether ranks of the plan need other processes.
   bool by_ranks() const { return ranks_ != nullptr; }
   // After tensors have moved.
   void forget_messages() { known_.assign(known_.size(), {}); }
@@ -39,6 +41,8 @@ class Exchanger final : public Processes::Work {
   std::string doing() const override;
 
  private:
+  Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus, GpuExecutor* gpus,
+            RankWatch* ranks);
   // Each returns whether it came further.
   bool follow(WatchedGroup& group);
   bool finish(WatchedGroup& group);

@@ -31,7 +31,7 @@ void LinkedPlan::allocate(Runtime& runtime) {
   fill_constants(runtime);
 }
 
-bool LinkedPlan::follow(const SharedArenas& shared) {
+bool LinkedPlan::move_to(const SharedArenas& shared) {
   if (!own_arenas.empty()) return false;
   const std::vector<std::byte*>& before = arenas;
   bool moved = false;

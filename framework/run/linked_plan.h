@@ -47,9 +47,9 @@ struct LinkedPlan {
   LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
              std::span<void* const> fetched);
 
-  // Before a run: finds the arenas of the session where they are now. Whether they have moved since
-  // the last time.
-  bool follow(const SharedArenas& shared);
+  // Before a run: from now on uses the arenas of the session where they are now. Whether they have
+  // moved since the last time.
+  bool move_to(const SharedArenas& shared);
   // Kernels that read the feed find it there.
   void set_feed(std::size_t feed, std::byte* memory) {
     for (const FeedUse& use : feed_uses[feed]) *use.address = memory + use.offset;

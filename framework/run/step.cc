@@ -49,7 +49,7 @@ CompiledStep::State::Executor::Executor(std::shared_ptr<const Plan> plan, State&
                ? nullptr
                : std::make_unique<GpuExecutor>(linked, run, step.runtime, step.staging_)),
       cpus(linked, run, step.runtime, gpus.get()),
-      exchanger(linked, run, cpus, gpus.get()),
+      exchanger(step.runtime.processes ? Exchanger::make(linked, run, cpus, gpus.get()) : nullptr),
       body([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
 }
 
@@ -125,16 +125,19 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   run.step = initial ? 0 : step;
   run.begin();
   cpus.begin();
-  Processes* const processes = exchanger.needed() ? runtime.processes : nullptr;
-  exchanger.begin();
-  if (processes) processes->begin(exchanger);
+  if (exchanger) {
+    exchanger->begin();
+    runtime.processes->begin(*exchanger);
+  }
   pool().run(linked.threads(), body, linked.spin, linked.workers);
-  exchanger.end();
-  if (processes) processes->wait();
+  if (exchanger) {
+    exchanger->end();
+    runtime.processes->wait();
+  }
   check_failure();
   staging_.end(run.slot);
   if (gpus) gpus->end();
-  if (processes) ++runtime.elsewhere.runs;
+  if (exchanger) ++runtime.elsewhere.runs;
   if (!linked.plan->gathered_first.empty()) {
     runtime.elsewhere.left_by = linked.plan;
     runtime.elsewhere.left_at = runtime.elsewhere.runs.load();
@@ -148,8 +151,8 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
 
 void CompiledStep::State::find_arenas() {
   runtime.arenas.restore();
-  if (!executor_->linked.follow(runtime.arenas)) return;
-  executor_->exchanger.forget_messages();
+  if (!executor_->linked.move_to(runtime.arenas)) return;
+  if (executor_->exchanger) executor_->exchanger->forget_messages();
   if (executor_->gpus) executor_->gpus->forget_captures();
 }
 
@@ -174,7 +177,7 @@ void CompiledStep::State::catch_up() {
   if (elsewhere.left_by && elsewhere.left_by.get() != &plan &&
       std::ranges::any_of(plan.variables, is_behind))
     elsewhere.fetch();
-  if (!elsewhere.left_at || !plan.writes || executor_->exchanger.needed()) return;
+  if (!elsewhere.left_at || !plan.writes || executor_->exchanger) return;
   for (const PlanNode& node : plan.nodes)
     for (int i = 0; i < node.writes(); ++i)
       elsewhere.keep(*plan.node(node.inputs[at(i)].node).node);
@@ -200,14 +203,18 @@ void CompiledStep::State::make_connections() {
   const std::function<void(int thread)> connect = gpus->ranks()->begin();
   if (!connect) return;
   run.rebase();
-  Processes* const processes = exchanger.by_ranks() ? runtime.processes : nullptr;
-  exchanger.begin(false);
-  if (processes) processes->begin(exchanger);
+  const bool by_ranks = exchanger && exchanger->by_ranks();
+  if (by_ranks) {
+    exchanger->begin(false);
+    runtime.processes->begin(*exchanger);
+  }
   pool().run(linked.threads(), [&](int thread) {
     if (thread >= linked.workers) gpus->connect(thread, connect);
   });
-  exchanger.end();
-  if (processes) processes->wait();
+  if (by_ranks) {
+    exchanger->end();
+    runtime.processes->wait();
+  }
   check_failure();
 }
 

@@ -27,8 +27,8 @@ struct CompiledStep::State {
     RunState run;
     std::unique_ptr<GpuExecutor> gpus;  // null if the plan has no work for them
     CpuExecutor cpus;
-    Exchanger exchanger;
-    std::function<void(int)> body;  // of a thread in a run
+    std::unique_ptr<Exchanger> exchanger;  // null if the plan needs no other processes
+    std::function<void(int)> body;         // of a thread in a run
   };
 
   // In a dry run nothing is linked. `into`: memory of the host for fetches, instead of tensors;

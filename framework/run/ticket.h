@@ -26,7 +26,7 @@ class Ticket {
     return Ticket(bits_ + (end == End::kFront ? 1 : std::uint64_t{1} << kBits));
   }
   bool operator==(const Ticket&) const = default;
-  bool open(std::int64_t parts) const { return front() + back() < parts; }
+  bool has_part(std::int64_t parts) const { return front() + back() < parts; }
   // The part that is taken next.
   std::int64_t next(End end, std::int64_t parts) const {
     return end == End::kFront ? front() : parts - 1 - back();

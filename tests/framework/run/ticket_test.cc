@@ -18,7 +18,7 @@ TEST(Ticket, GivesEveryPartOnceFromWhicheverEnd) {
     ticket = ticket.opened();
     std::set<std::int64_t> taken;
     std::int64_t fronts = 0;
-    while (ticket.open(parts)) {
+    while (ticket.has_part(parts)) {
       const End end = bits() % 2 == 0 ? End::kFront : End::kBack;
       const std::int64_t part = ticket.next(end, parts);
       EXPECT_EQ(part, end == End::kFront ? fronts++ : parts - 1 - (std::ssize(taken) - fronts));
@@ -31,9 +31,9 @@ TEST(Ticket, GivesEveryPartOnceFromWhicheverEnd) {
 }
 
 TEST(Ticket, OfAClosedOpeningIsForNoLaunch) {
-  EXPECT_FALSE(Ticket().open(1 << 20));
-  EXPECT_FALSE(Ticket().opened().taken(End::kBack).closed().open(1 << 20));
-  EXPECT_TRUE(Ticket().opened().taken(End::kBack).closed().opened().open(1));
+  EXPECT_FALSE(Ticket().has_part(1 << 20));
+  EXPECT_FALSE(Ticket().opened().taken(End::kBack).closed().has_part(1 << 20));
+  EXPECT_TRUE(Ticket().opened().taken(End::kBack).closed().opened().has_part(1));
 }
 
 TEST(Ticket, IsOfAnotherOpeningUntilNumbersBeginAgain) {
@@ -55,9 +55,9 @@ TEST(Ticket, GivesEveryPartOnceAcrossTheEndOfTheNumbers) {
     ticket = ticket.opened();
     EXPECT_NE(ticket, before);
     std::set<std::int64_t> taken;
-    for (; ticket.open(3); ticket = ticket.taken(taken.size() % 2 ? End::kBack : End::kFront))
+    for (; ticket.has_part(3); ticket = ticket.taken(taken.size() % 2 ? End::kBack : End::kFront))
       taken.insert(ticket.next(taken.size() % 2 ? End::kFront : End::kBack, 3));
-    EXPECT_FALSE(ticket.closed().open(3));
+    EXPECT_FALSE(ticket.closed().has_part(3));
     ticket = ticket.closed();
   }
 }
