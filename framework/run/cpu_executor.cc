@@ -107,16 +107,11 @@ const Command* CpuExecutor::next(std::size_t route) const {
   return next == commands.size() ? nullptr : &commands[next];
 }
 
-bool CpuExecutor::must_wait(const Command& command) const {
-  if (command.kind == Kind::kWait) return !run_.reached(command.strand, command.position);
-  return command.kind == Kind::kWaitStamp && !gpus_->reached(command.strand, command.position);
-}
-
 bool CpuExecutor::claim(std::size_t route) {
   Progress& progress = progress_[route];
   if (progress.claimed.load(std::memory_order_seq_cst)) return false;  // see release()
   const Command* const command = next(route);
-  return command && !must_wait(*command) &&
+  return command && is_over(*command, run_, gpus_) &&
          !progress.claimed.exchange(true, std::memory_order_acquire);
 }
 
@@ -125,7 +120,7 @@ bool CpuExecutor::claim(std::size_t route) {
 void CpuExecutor::release(std::size_t route) {
   progress_[route].claimed.store(false, std::memory_order_seq_cst);
   const Command* const command = next(route);
-  if (command && !must_wait(*command)) run_.gate().wake();
+  if (command && is_over(*command, run_, gpus_)) run_.gate().wake();
 }
 
 void CpuExecutor::follow(std::size_t route, int worker) {
@@ -134,7 +129,7 @@ void CpuExecutor::follow(std::size_t route, int worker) {
   for (std::size_t i = place.load(std::memory_order_relaxed); i < commands.size();
        place.store(++i, std::memory_order_relaxed)) {
     if (run_.failed()) return;
-    if (must_wait(commands[i])) return release(route);
+    if (!is_over(commands[i], run_, gpus_)) return release(route);
     act(commands[i], linked_.routes[route].shard, worker);
   }
   if (unfinished_.fetch_sub(1, std::memory_order_seq_cst) == 1) run_.gate().wake();

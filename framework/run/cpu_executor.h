@@ -52,7 +52,6 @@ class CpuExecutor {
   void act(const Command& command, int shard, int worker);
   // The command that is next, or null at the end of the route.
   const Command* next(std::size_t route) const;
-  bool must_wait(const Command& command) const;
   // Whether a route waits for a GPU. No worker follows it, so an idle one must look for the stamp.
   bool stamp_is_awaited() const;
   void run_launch(LaunchIndex launch, int shard, int worker);

@@ -89,14 +89,14 @@ std::string Exchanger::doing() const {
   if (next_ == linked_.exchanges.size()) return ranks_ ? "waits for its GPUs" : "ends its step";
   const Command& next = linked_.exchanges[next_];
   if (next.kind != Kind::kWaitStamp) return "is about to send";
-  const LaunchIndex awaited = linked_.plan->strands[next.strand].launches[at(next.position)];
+  const LaunchIndex awaited = linked_.plan->awaited({next.strand, next.position});
   return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
 }
 
 // Up to a launch, or to what must wait.
 bool Exchanger::follow(WatchedGroup& group) {
   const Command& command = linked_.exchanges[next_];
-  if (!is_reached(command)) return false;
+  if (!is_over(command, run_, gpus_)) return false;
   if (command.kind == Kind::kLaunch) start(command.launch, group);
   if (command.kind == Kind::kSignal) run_.signal(command.strand, command.position);
   ++next_;
@@ -107,12 +107,6 @@ bool Exchanger::follow(WatchedGroup& group) {
 bool Exchanger::awaits_worker() const {
   return !under_way_ && !ranks_ && next_ < linked_.exchanges.size() &&
          linked_.exchanges[next_].kind == Kind::kWait;
-}
-
-// What a command waits for; nothing, if it is no wait.
-bool Exchanger::is_reached(const Command& wait) const {
-  if (wait.kind == Kind::kWaitStamp) return gpus_->reached(wait.strand, wait.position);
-  return wait.kind != Kind::kWait || run_.reached(wait.strand, wait.position);
 }
 
 // A process that is late is one whose host has enqueued fewer parts.

@@ -46,7 +46,6 @@ class Exchanger final : public Processes::Work {
   // Each returns whether it came further.
   bool follow(WatchedGroup& group);
   bool finish(WatchedGroup& group);
-  bool is_reached(const Command& wait) const;
   bool awaits_worker() const;
   void watch_ranks(WatchedGroup& group);
   void start(LaunchIndex launch, WatchedGroup& group);

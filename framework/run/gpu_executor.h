@@ -82,4 +82,12 @@ class GpuExecutor {
   std::unique_ptr<Ranks> ranks_;  // if the plan has parts of ranks
 };
 
+// Whether what a command of a strand of CPUs, or of messages, waits for has come; true for those
+// that wait for nothing. `gpus`: null if the plan has none.
+inline bool is_over(const Command& command, const RunState& run, const GpuExecutor* gpus) {
+  if (command.kind == Command::Kind::kWait) return run.reached(command.strand, command.position);
+  return command.kind != Command::Kind::kWaitStamp ||
+         gpus->reached(command.strand, command.position);
+}
+
 }  // namespace belfry
