@@ -105,6 +105,33 @@ void CompiledStep::State::run(StagedFeeds staged, std::span<const Tensor> feeds,
   }
 }
 
+namespace {
+
+void start_recording(const LinkedPlan& linked, const std::vector<std::unique_ptr<Device>>& devices,
+                     RunState& run) {
+  std::size_t parts = 0;
+  for (const LinkedLaunch& launch : linked.linked_launches)
+    if (launch.parts > 1) parts += at(launch.parts);
+  Recording& recording = run.recording.emplace();
+  recording.launches.resize(linked.plan->launches.size());
+  for (const Launch& launch : linked.plan->launches)
+    recording.shards.emplace_back(at(linked.plan->strands[launch.strand].shards - 1));
+  recording.parts.resize(at(linked.workers));
+  for (auto& of_worker : recording.parts) of_worker.reserve(parts);
+  make_timers(*linked.plan, devices, recording);
+  recording.zero = Recording::Clock::now();
+}
+
+Trace end_recording(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
+                    RunState& run) {
+  read_timers(plan, devices, *run.recording);
+  Trace trace(plan, devices, *run.recording);
+  run.recording.reset();
+  return trace;
+}
+
+}  // namespace
+
 void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
                                   RunOptions options) {
   auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
@@ -117,7 +144,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   set_feeds(feeds);
   run.recording.reset();
   make_connections();
-  if (options.trace) start_recording();
+  if (options.trace) start_recording(linked, runtime.devices, run);
   if (gpus && gpus->must_capture(options.trace)) capture();
   // Runs beside each other have different steps.
   const std::uint64_t step =
@@ -125,16 +152,8 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   run.step = initial ? 0 : step;
   run.begin();
   cpus.begin();
-  if (exchanger) {
-    exchanger->begin();
-    runtime.processes->begin(*exchanger);
-  }
-  pool().run(linked.threads(), body, linked.spin, linked.workers);
-  if (exchanger) {
-    exchanger->end();
-    runtime.processes->wait();
-  }
-  check_failure();
+  if (exchanger) exchanger->begin();
+  run_threads(body, exchanger.get());
   staging_.end(run.slot);
   if (gpus) gpus->end();
   if (exchanger) ++runtime.elsewhere.runs;
@@ -143,10 +162,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
     runtime.elsewhere.left_at = runtime.elsewhere.runs.load();
   }
   if (!runs_beside_others() && writes) ++runtime.step;
-  if (!options.trace) return;
-  read_timers(*linked.plan, runtime.devices, *run.recording);
-  *options.trace = Trace(*linked.plan, runtime.devices, *run.recording);
-  run.recording.reset();
+  if (options.trace) *options.trace = end_recording(*linked.plan, runtime.devices, run);
 }
 
 void CompiledStep::State::find_arenas() {
@@ -204,47 +220,31 @@ void CompiledStep::State::make_connections() {
   if (!connect) return;
   run.rebase();
   const bool by_ranks = exchanger && exchanger->by_ranks();
-  if (by_ranks) {
-    exchanger->begin(false);
-    runtime.processes->begin(*exchanger);
-  }
-  pool().run(linked.threads(), [&](int thread) {
+  if (by_ranks) exchanger->begin(false);
+  const auto of_thread = [&](int thread) {
     if (thread >= linked.workers) gpus->connect(thread, connect);
-  });
-  if (by_ranks) {
-    exchanger->end();
-    runtime.processes->wait();
-  }
-  check_failure();
+  };
+  run_threads(of_thread, by_ranks ? exchanger.get() : nullptr);
 }
 
 void CompiledStep::State::capture() {
   auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
   run.rebase();
-  pool().run(linked.threads(), [&](int thread) {
+  const auto of_thread = [&](int thread) {
     if (thread >= linked.workers) gpus->capture(thread);
-  });
-  check_failure();
+  };
+  run_threads(of_thread, nullptr);
 }
 
-void CompiledStep::State::start_recording() {
+void CompiledStep::State::run_threads(const std::function<void(int)>& body, Exchanger* exchanger) {
   const LinkedPlan& linked = executor_->linked;
-  std::size_t parts = 0;
-  for (const LinkedLaunch& launch : linked.linked_launches)
-    if (launch.parts > 1) parts += at(launch.parts);
-  Recording& recording = executor_->run.recording.emplace();
-  recording.launches.resize(linked.plan->launches.size());
-  for (const Launch& launch : linked.plan->launches)
-    recording.shards.emplace_back(at(linked.plan->strands[launch.strand].shards - 1));
-  recording.parts.resize(at(linked.workers));
-  for (auto& of_worker : recording.parts) of_worker.reserve(parts);
-  make_timers(*linked.plan, runtime.devices, recording);
-  recording.zero = Recording::Clock::now();
-}
-
-// No thread is inside the run.
-void CompiledStep::State::check_failure() {
-  if (executor_->run.failed()) recover();
+  if (exchanger) runtime.processes->begin(*exchanger);
+  pool().run(linked.threads(), body, linked.spin, linked.workers);
+  if (exchanger) {
+    exchanger->end();
+    runtime.processes->wait();
+  }
+  if (executor_->run.failed()) recover();  // no thread is inside the run
 }
 
 void CompiledStep::State::recover() {

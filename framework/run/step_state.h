@@ -66,8 +66,9 @@ struct CompiledStep::State {
   void set_feeds(std::span<const Tensor> feeds);
   void make_connections();
   void capture();
-  void start_recording();
-  void check_failure();
+  // Calls body(t) for each thread t of the plan. Meanwhile the thread between processes works for
+  // the exchanger, which has begun; null: that thread is not needed. Throws what has failed.
+  void run_threads(const std::function<void(int)>& body, Exchanger* exchanger);
   [[noreturn]] void recover();
 
   std::vector<void*> results_;    // where fetches are copied to
