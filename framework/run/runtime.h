@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "belfry/framework/device/gpu_streams.h"
@@ -58,8 +59,8 @@ struct Runtime {
   std::chrono::duration<double> nccl_timeout{600};
   std::optional<std::chrono::nanoseconds> gpu_spin = {};  // SessionOptions::gpu_spin_ms
 
-  // Whether other processes have a newer value of a part of the variable.
-  bool is_behind(const Node& variable) const;
+  // Whether other processes have a newer value of a part of any of these variables.
+  bool is_behind(std::span<const Node* const> variables) const;
 };
 
 }  // namespace belfry

@@ -65,7 +65,7 @@ Session::State::State(const Graph& g, SessionOptions o)
       steps(options.kept_steps, runtime),
       use(devices, variables, steps),
       parts(graph, options, variables, runtime.elsewhere) {
-  runtime.elsewhere.fetch = [this] { catch_up(); };
+  runtime.elsewhere.fetch = [this] { fetch_newer_parts(); };
   runtime.elsewhere.keep = [this](const Node& variable) { parts.keep(variable); };
   if (count_gpus(devices) > 0) runtime.gpus = std::make_unique<GpuStreams>(devices);
   runtime.dry = options.dry_run;

@@ -34,7 +34,7 @@ class Session::State::Apart {
 void Session::State::unshare(const Node& variable) {
   if (variables.sharers(variable).size() < 2) return;
   const std::lock_guard no_run(runtime.run_lock);
-  catch_up();  // its plan says what shares storage
+  fetch_newer_parts();  // its plan says what shares storage
   Apart apart(*this, variable);
   apart.compile_steps();
   apart.finish();

@@ -101,7 +101,7 @@ struct Session::State {
   // What this process holds of a variable.
   Tensor read_own(Variable variable);
   // Fetches what other processes have newer values of. The run lock is held.
-  void catch_up();
+  void fetch_newer_parts();
 
   // Gives all that share the variable's storage their own, with the same value, and compiles the
   // steps again. Nothing if nobody shares it. Throws OutOfMemory, and changes nothing, beyond the

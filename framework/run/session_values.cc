@@ -21,13 +21,14 @@ void Session::write(Variable variable, const Tensor& value) {
           ", but was written with ", name_of(value.dtype()), value.shape());
   const std::lock_guard lock(state_->mutex);
   state_->ensure(variable);
-  state_->unshare(variable.node());
+  const Node* const node = &variable.node();
+  state_->unshare(*node);
   const std::lock_guard no_run(state_->runtime.run_lock);
-  if (state_->runtime.is_behind(variable.node())) state_->catch_up();
-  state_->parts.keep(variable.node());
-  state_->variables.memory_of(variable.node())
-      .store(own_bytes(variable, {value.raw(), value.bytes()}).data());
-  state_->runtime.suspects.erase(&variable.node());
+  if (state_->runtime.is_behind({&node, 1})) state_->fetch_newer_parts();
+  state_->parts.keep(*node);
+  state_->variables.memory_of(*node).store(
+      own_bytes(variable, {value.raw(), value.bytes()}).data());
+  state_->runtime.suspects.erase(node);
 }
 
 bool Session::shares_storage(Variable variable) const {
@@ -71,7 +72,7 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
   if (auto& left_by = state_->runtime.elsewhere.left_by;
       left_by && std::ranges::all_of(left_by->gathered_first, is_restored))
     left_by = nullptr;
-  state_->catch_up();
+  state_->fetch_newer_parts();
   for (const auto& [node, bytes] : all) {
     state_->parts.keep(*node);
     state_->variables.memory_of(*node).store(bytes.data());

@@ -76,7 +76,7 @@ void Session::State::fill_in(std::span<const Node* const> fresh) {
   for (const Node* node : fresh)
     if (Node* original = node->variable().copy_of) ensure(Variable(*original));
   const std::lock_guard no_run(runtime.run_lock);  // a run may be writing what copies start from
-  catch_up();
+  fetch_newer_parts();
   for (std::size_t i = 0; i < originals.size(); ++i)
     if (!into[i]) variables.memory_of(*originals[i]).store(values[i].raw());
   for (const Node* node : fresh)
@@ -113,9 +113,10 @@ std::vector<Tensor> Session::State::first_values(std::span<const Node* const> no
 Tensor Session::State::read_own(Variable variable) {
   const std::lock_guard lock(mutex);
   ensure(variable);
-  const MemoryBlock& memory = variables.memory_of(variable.node());
+  const Node* const node = &variable.node();
+  const MemoryBlock& memory = variables.memory_of(*node);
   const std::lock_guard no_run(runtime.run_lock);
-  if (runtime.is_behind(variable.node())) catch_up();
+  if (runtime.is_behind({&node, 1})) fetch_newer_parts();
   Tensor value(variable.shape(), variable.dtype());
   memory.load(value.mutable_raw());
   return value;

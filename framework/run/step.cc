@@ -137,7 +137,8 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();
-  catch_up();
+  fetch_if_behind();
+  keep_for_others();
   if (!runs_beside_others()) find_arenas();
   const ArenaGuard::Run guarded(*linked.guard);
   run.slot = staging_.begin(staged);
@@ -182,17 +183,21 @@ void CompiledStep::State::check_intact() {
       "before running again");
 }
 
-// Before a run that reads what other processes have newer values of, unless it gathers them itself,
-// or that writes, without the others, what these may still ask for.
-void CompiledStep::State::catch_up() {
-  NewerElsewhere& elsewhere = runtime.elsewhere;
+// What the run reads of which other processes have newer values, but for what it gathers itself.
+void CompiledStep::State::fetch_if_behind() {
+  const NewerElsewhere& elsewhere = runtime.elsewhere;
   const Plan& plan = *executor_->linked.plan;
-  const auto is_behind = [&](const Node* variable) {
-    return !plan.gathered_first.contains(variable) && runtime.is_behind(*variable);
-  };
-  if (elsewhere.left_by && elsewhere.left_by.get() != &plan &&
-      std::ranges::any_of(plan.variables, is_behind))
-    elsewhere.fetch();
+  if (!elsewhere.left_by || elsewhere.left_by.get() == &plan) return;
+  std::vector<const Node*> read;
+  for (const Node* variable : plan.variables)
+    if (!plan.gathered_first.contains(variable)) read.push_back(variable);
+  if (runtime.is_behind(read)) elsewhere.fetch();
+}
+
+// What the run writes without the other processes, which may still ask for its values of before.
+void CompiledStep::State::keep_for_others() {
+  const NewerElsewhere& elsewhere = runtime.elsewhere;
+  const Plan& plan = *executor_->linked.plan;
   if (!elsewhere.left_at || !plan.writes || executor_->exchanger) return;
   for (const PlanNode& node : plan.nodes)
     for (int i = 0; i < node.writes(); ++i)

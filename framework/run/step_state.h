@@ -61,7 +61,8 @@ struct CompiledStep::State {
   void allocate_fetches(const Plan& compiled, std::span<void* const> into);
   void execute(const StagedFeeds& staged, std::span<const Tensor> feeds, RunOptions options);
   void check_intact();
-  void catch_up();
+  void fetch_if_behind();
+  void keep_for_others();
   void find_arenas();
   void set_feeds(std::span<const Tensor> feeds);
   void make_connections();

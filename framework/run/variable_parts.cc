@@ -117,14 +117,16 @@ std::optional<std::uint64_t> SharedParts::key_of(const Node& variable) const {
   return found->second;
 }
 
-bool Runtime::is_behind(const Node& variable) const {
-  const Plan* const plan = elsewhere.left_by.get();
-  return plan && std::ranges::any_of(plan->gathered_first, [&](const auto& left) {
-           return variable_memory(*left.first) == variable_memory(variable);
-         });
+bool Runtime::is_behind(std::span<const Node* const> variables) const {
+  if (!elsewhere.left_by) return false;
+  std::set<const void*> newer;  // replicas may share memory
+  for (const auto& [variable, gathered] : elsewhere.left_by->gathered_first)
+    newer.insert(variable_memory(*variable));
+  return std::ranges::any_of(
+      variables, [&](const Node* variable) { return newer.contains(variable_memory(*variable)); });
 }
 
-void Session::State::catch_up() {
+void Session::State::fetch_newer_parts() {
   if (!runtime.elsewhere.left_by) return;
   for (const auto& [variable, gathered] : runtime.elsewhere.left_by->gathered_first)
     parts.update(*variable, *gathered);
