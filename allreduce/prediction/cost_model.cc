@@ -10,7 +10,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/copy.h"
-#include "belfry/framework/passes/passes.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/plan/fused_update.h"
 #include "belfry/framework/plan/useful_workers.h"
 #include "belfry/ops/slice.h"

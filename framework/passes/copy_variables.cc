@@ -2,6 +2,7 @@
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/graph/state.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

@@ -5,6 +5,7 @@
 // to another version.
 #include <utility>
 
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/surroundings.h"
 

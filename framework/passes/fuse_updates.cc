@@ -14,6 +14,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fused_update.h"
 #include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fused_update.h"
 

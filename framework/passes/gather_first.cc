@@ -9,6 +9,7 @@
 #include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/state.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

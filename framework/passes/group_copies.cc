@@ -8,6 +8,7 @@
 
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

@@ -12,6 +12,7 @@
 
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/packed_arenas.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/lists.h"

@@ -1,8 +1,11 @@
-// What passes share: questions about the nodes of a plan, their order, and their replacement. Each
-// device launches its nodes in this order. So it decides how soon gradients are combined, and how
-// long tensors keep their memory. It depends on the plan alone, so that runs repeat.
+// Each device launches its nodes in the order of the plan. So that decides how soon gradients are
+// combined, and how long tensors keep their memory. It depends on the plan alone, so that runs
+// repeat.
+#include "belfry/framework/passes/nodes.h"
+
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "belfry/framework/base/require.h"
@@ -14,7 +17,6 @@
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/graph.h"
-#include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/smallest_first.h"
 
 namespace belfry {

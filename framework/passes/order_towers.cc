@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "belfry/framework/graph/node.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

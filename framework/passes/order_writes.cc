@@ -4,6 +4,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/graph/state.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fused_update.h"
 

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/surroundings.h"
 

@@ -11,6 +11,7 @@
 #include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/plan/fused_update.h"
 

@@ -11,6 +11,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/framework/passes/tower_dependence.h"
 #include "belfry/framework/plan/expansion.h"

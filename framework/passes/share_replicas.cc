@@ -12,6 +12,7 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/graph/state.h"
 #include "belfry/framework/graph/variable.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 
 namespace belfry {

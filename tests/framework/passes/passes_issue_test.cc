@@ -8,6 +8,7 @@
 
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"

@@ -1,6 +1,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 

@@ -8,6 +8,7 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/graph/state.h"
+#include "belfry/framework/passes/nodes.h"
 #include "belfry/framework/passes/passes.h"
 #include "belfry/ops/updates/momentum_update.h"
 #include "belfry/tests/framework/framework_test_support.h"
