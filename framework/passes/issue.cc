@@ -30,13 +30,41 @@ void add_wait(std::vector<Wait>& waits, const Wait& wait) {
     same->position = std::max(same->position, wait.position);
 }
 
-// The lists of GPUs, for one way to cut their work into segments. A vector clock per stream says
-// which segment of each other stream it is behind; -1: none. Behind these it has 0 for each GPU
-// whose copies of feeds it is behind, else -1.
-class GpuIssuer {
+// Of a segment: what it waits for, and what it leaves for others.
+struct Needs {
+  std::vector<Wait> waits;         // of the thread
+  std::vector<int> after;          // segments of other streams, for whose events it waits
+  std::vector<int> fed;            // of fed_gpus()
+  std::vector<StrandIndex> steps;  // whose kernels need the number of the step
+  std::vector<Wait> stamps;        // hosts wait for these
+  std::vector<Wait> signals;       // threads of other GPUs wait for these
+  int event = -1;                  // behind it
+};
+
+// The work of GPUs, cut in one of two ways: single_launches() or cut_segments().
+struct Segments {
+  Segments(const Plan& plan, const std::vector<Segment>& cut)
+      : all(cut), of_launch(plan.launches.size(), -1) {
+    for (std::size_t s = 0; s < cut.size(); ++s)
+      for (const LaunchIndex l : cut[s].launches) of_launch[l] = static_cast<int>(s);
+  }
+  const Segment& operator[](int s) const { return all[at(s)]; }
+
+  const std::vector<Segment>& all;
+  Indexed<Launch, int> of_launch;  // -1 on a CPU
+};
+
+int new_event(std::vector<StrandIndex>& events, StrandIndex recorded_in) {
+  events.push_back(recorded_in);
+  return static_cast<int>(events.size()) - 1;
+}
+
+// Finds the needs of segments. A vector clock per stream says which segment of each other stream it
+// is behind; -1: none. Behind these it has 0 for each GPU whose copies of feeds it is behind, else
+// -1.
+class NeedFinder {
  public:
-  GpuIssuer(const Plan& plan, const std::vector<Segment>& segments,
-            std::vector<StrandIndex>& events)
+  NeedFinder(const Plan& plan, const Segments& segments, std::vector<StrandIndex>& events)
       : plan_(plan),
         segments_(segments),
         events_(events),
@@ -55,34 +83,18 @@ class GpuIssuer {
     for (const Strand& strand : plan.strands) stamped_[strand.launches.back()] = true;
   }
 
-  CommandLists run() {
-    segment_of_.resize(plan_.launches.size(), -1);
-    for (std::size_t s = 0; s < segments_.size(); ++s) {
-      for (const LaunchIndex l : segments_[s].launches) segment_of_[l] = static_cast<int>(s);
+  std::vector<Needs> run() {
+    for (std::size_t s = 0; s < segments_.all.size(); ++s) {
       needs_.emplace_back();
       find_waits(static_cast<int>(s));
       find_stamps(static_cast<int>(s));
     }
-    lists_.resize(plan_.strands.size());
-    for (std::size_t s = 0; s < segments_.size(); ++s) issue(static_cast<int>(s));
-    issue_ends();
-    return std::move(lists_);
+    return std::move(needs_);
   }
 
  private:
-  // Of a segment: what it waits for, and what it leaves for others.
-  struct Needs {
-    std::vector<Wait> waits;         // of the thread
-    std::vector<int> after;          // segments of other streams, for whose events it waits
-    std::vector<int> fed;            // of fed_gpus()
-    std::vector<StrandIndex> steps;  // whose kernels need the number of the step
-    std::vector<Wait> stamps;        // hosts wait for these
-    std::vector<Wait> signals;       // threads of other GPUs wait for these
-    int event = -1;                  // behind it
-  };
-
   void find_waits(int s) {
-    const Segment& segment = segments_[at(s)];
+    const Segment& segment = segments_[s];
     Needs& needs = needs_[at(s)];
     std::vector<int> before;
     for (const LaunchIndex l : segment.launches) {
@@ -91,14 +103,14 @@ class GpuIssuer {
         needs.steps.push_back(launch.strand);
       for (const Wait& wait : launch.waits) find_wait(s, wait, before);
       if (launch.position > 0)
-        before.push_back(segment_of_[plan_.awaited({launch.strand, launch.position - 1})]);
+        before.push_back(segments_.of_launch[plan_.awaited({launch.strand, launch.position - 1})]);
     }
     std::erase(before, s);
     sort_unique(before);
     // The latest first: being behind them is being behind what they are behind.
     std::vector<int>& clock = known_[segment.strand];
     for (const int earlier : before | std::views::reverse) {
-      if (clock[at(segments_[at(earlier)].strand.value())] >= earlier) continue;
+      if (clock[at(segments_[earlier].strand.value())] >= earlier) continue;
       needs.after.push_back(earlier);
       leave_event(earlier);
       come_behind(clock, earlier);
@@ -110,16 +122,16 @@ class GpuIssuer {
 
   void find_wait(int s, const Wait& wait, std::vector<int>& before) {
     if (!plan_.on_gpu(wait.strand)) return add_wait(needs_[at(s)].waits, wait);
-    const int earlier = segment_of_[plan_.awaited(wait)];
+    const int earlier = segments_.of_launch[plan_.awaited(wait)];
     before.push_back(earlier);
-    if (plan_.strands[wait.strand].gpu == segments_[at(s)].gpu) return;
+    if (plan_.strands[wait.strand].gpu == segments_[s].gpu) return;
     // Its thread must have recorded the event.
     add_wait(needs_[at(s)].waits, wait);
     add_wait(needs_[at(earlier)].signals, wait);
   }
 
   void find_feeds(int s, std::vector<int>& clock) {
-    for (const LaunchIndex l : segments_[at(s)].launches)
+    for (const LaunchIndex l : segments_[s].launches)
       for (const Value& input : plan_.node(plan_.launches[l].node).inputs) {
         const BufferRecord& record = plan_.buffers[plan_.buffer(input)];
         const auto slots = std::ranges::find(plan_.feed_slots, record.device, &FeedSlots::device);
@@ -132,7 +144,7 @@ class GpuIssuer {
 
   // A strand is stamped in its own stream, which tells of its faults.
   void find_stamps(int s) {
-    const Segment& segment = segments_[at(s)];
+    const Segment& segment = segments_[s];
     std::vector<Wait>& stamps = needs_[at(s)].stamps;
     for (const LaunchIndex l : segment.launches)
       if (stamped_[l]) add_wait(stamps, {plan_.launches[l].strand, -1});
@@ -148,21 +160,46 @@ class GpuIssuer {
     }
   }
 
-  int new_event(StrandIndex strand) {
-    events_.push_back(strand);
-    return static_cast<int>(events_.size()) - 1;
-  }
-
   void leave_event(int s) {
-    if (needs_[at(s)].event < 0) needs_[at(s)].event = new_event(segments_[at(s)].strand);
+    int& event = needs_[at(s)].event;
+    if (event < 0) event = new_event(events_, segments_[s].strand);
   }
 
   void come_behind(std::vector<int>& clock, int s) const {
     for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], clocks_[at(s)][i]);
   }
 
+  const Plan& plan_;
+  const Segments& segments_;
+  std::vector<StrandIndex>& events_;
+  const std::vector<int> fed_;               // fed_gpus()
+  Indexed<Launch, char> stamped_;            // a host waits for it
+  Indexed<Strand, char> stepped_;            // its kernels know the step
+  Indexed<Strand, std::vector<int>> known_;  // clocks, by stream
+  std::vector<std::vector<int>> clocks_;     // by segment
+  std::vector<Needs> needs_;                 // by segment
+};
+
+// Writes the lists of GPUs.
+class GpuIssuer {
+ public:
+  GpuIssuer(const Plan& plan, const Segments& segments, const std::vector<Needs>& needs,
+            std::vector<StrandIndex>& events)
+      : plan_(plan),
+        segments_(segments),
+        needs_(needs),
+        events_(events),
+        lists_(plan.strands.size()) {}
+
+  CommandLists run() {
+    for (std::size_t s = 0; s < segments_.all.size(); ++s) issue(static_cast<int>(s));
+    issue_ends();
+    return std::move(lists_);
+  }
+
+ private:
   void issue(int s) {
-    const Segment& segment = segments_[at(s)];
+    const Segment& segment = segments_[s];
     const Needs& needs = needs_[at(s)];
     const LaunchIndex first = segment.launches.front(), last = segment.launches.back();
     list_ = &lists_[segment.strand];
@@ -191,18 +228,19 @@ class GpuIssuer {
   // behind the segment's beginning, and the segment's end comes behind the strand's, unless a wait
   // of that strand, or for its last launch, says so already.
   void issue_graph(int s) {
-    const Segment& segment = segments_[at(s)];
+    const Segment& segment = segments_[s];
     std::map<LaunchIndex, int> awaited;  // events of launches that others of it wait for
     std::map<StrandIndex, LaunchIndex> last_of;
     for (const LaunchIndex l : segment.launches) {
       last_of[plan_.launches[l].strand] = l;
       for (const LaunchIndex before : waits_inside(s, l))
-        if (!awaited.contains(before)) awaited[before] = new_event(plan_.launches[before].strand);
+        if (!awaited.contains(before))
+          awaited[before] = new_event(events_, plan_.launches[before].strand);
     }
     const LaunchIndex first = segment.launches.front(), last = segment.launches.back();
     const std::size_t begin = list_->size();
     add(Kind::kBeginSegment, first, segment.strand, s);
-    const int beginning = begins_alone(s) ? -1 : new_event(segment.strand);
+    const int beginning = begins_alone(s) ? -1 : new_event(events_, segment.strand);
     if (beginning >= 0) add(Kind::kRecord, first, segment.strand, beginning);
     std::set<StrandIndex> begun{segment.strand};
     for (const LaunchIndex l : segment.launches) {
@@ -215,7 +253,7 @@ class GpuIssuer {
     }
     for (const auto& [strand, launch] : last_of) {
       if (strand == segment.strand || awaited.contains(launch)) continue;
-      const int end = new_event(strand);
+      const int end = new_event(events_, strand);
       add(Kind::kRecord, last, strand, end);
       add(Kind::kWaitEvent, last, segment.strand, end);
     }
@@ -226,7 +264,7 @@ class GpuIssuer {
   // The thread of a GPU ends when the GPU has finished all that it was given.
   void issue_ends() {
     std::map<int, const Segment*> last_of;
-    for (const Segment& segment : segments_) last_of[segment.gpu] = &segment;
+    for (const Segment& segment : segments_.all) last_of[segment.gpu] = &segment;
     for (const auto& [gpu, segment] : last_of) {
       list_ = &lists_[segment->strand];
       for (const StrandIndex s : plan_.strands.indices())
@@ -237,7 +275,7 @@ class GpuIssuer {
 
   // No other strand has to be told that the segment begins.
   bool begins_alone(int s) const {
-    const Segment& segment = segments_[at(s)];
+    const Segment& segment = segments_[s];
     std::set<StrandIndex> begun{segment.strand};
     return std::ranges::none_of(segment.launches, [&](LaunchIndex l) {
       return begun.insert(plan_.launches[l].strand).second && waits_inside(s, l).empty();
@@ -247,7 +285,7 @@ class GpuIssuer {
   std::vector<LaunchIndex> waits_inside(int s, LaunchIndex launch) const {
     std::vector<LaunchIndex> inside;
     for (const Wait& wait : plan_.launches[launch].waits)
-      if (segment_of_[plan_.awaited(wait)] == s) inside.push_back(plan_.awaited(wait));
+      if (segments_.of_launch[plan_.awaited(wait)] == s) inside.push_back(plan_.awaited(wait));
     return inside;
   }
 
@@ -259,18 +297,19 @@ class GpuIssuer {
   }
 
   const Plan& plan_;
-  const std::vector<Segment>& segments_;
+  const Segments& segments_;
+  const std::vector<Needs>& needs_;  // by segment
   std::vector<StrandIndex>& events_;
-  const std::vector<int> fed_;               // fed_gpus()
-  Indexed<Launch, char> stamped_;            // a host waits for it
-  Indexed<Strand, char> stepped_;            // its kernels know the step
-  Indexed<Strand, std::vector<int>> known_;  // clocks, by stream
-  std::vector<std::vector<int>> clocks_;     // by segment
-  Indexed<Launch, int> segment_of_;          // -1 on a CPU
-  std::vector<Needs> needs_;                 // by segment
   CommandLists lists_;
   std::vector<Command>* list_ = nullptr;  // of the segment that is issued
 };
+
+CommandLists issue_gpus(const Plan& plan, const std::vector<Segment>& cut,
+                        std::vector<StrandIndex>& events) {
+  const Segments segments(plan, cut);
+  const std::vector<Needs> needs = NeedFinder(plan, segments, events).run();
+  return GpuIssuer(plan, segments, needs, events).run();
+}
 
 // What messages between processes wait for.
 std::set<Wait> waited_for_by_messages(const Plan& plan) {
@@ -305,7 +344,7 @@ void issue_hosts(const Plan& plan, const std::set<Wait>& waited_for, CommandList
 
 Commands issue(const Plan& plan, bool capture) {
   Commands commands;
-  commands.lists = GpuIssuer(plan, single_launches(plan), commands.events).run();
+  commands.lists = issue_gpus(plan, single_launches(plan), commands.events);
   std::set<Wait> waited_for;
   for (const std::vector<Command>& list : commands.lists)
     for (const Command& command : list)
@@ -319,7 +358,7 @@ Commands issue(const Plan& plan, bool capture) {
     commands.segments.clear();
     return commands;
   }
-  commands.in_segments = GpuIssuer(plan, commands.segments, commands.events).run();
+  commands.in_segments = issue_gpus(plan, commands.segments, commands.events);
   for (const StrandIndex s : plan.strands.indices())
     if (!plan.on_gpu(s)) commands.in_segments[s] = commands.lists[s];
   return commands;

@@ -23,7 +23,7 @@ namespace belfry {
 // order, where a segment has the place of its first launch. So no cycle can form.
 std::vector<Segment> cut_segments(const Plan& plan);
 
-// Every launch of a GPU by itself, in its own strand.
+// Each launch of a GPU as a segment by itself, in its own strand.
 std::vector<Segment> single_launches(const Plan& plan);
 
 }  // namespace belfry

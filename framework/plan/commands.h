@@ -42,8 +42,9 @@ struct Command {
   std::string str() const;
 };
 
-// Launches that one physical GPU gets as a whole, of any of its strands, in the global order
-// (passes/segments.h has the rule).
+// Launches that one physical GPU gets as a whole, of any of its strands, in the global order. For
+// Commands::lists each launch is a segment by itself; Commands::segments are cut by the rule of
+// passes/segments.h.
 struct Segment {
   int gpu;
   // In whose stream it is enqueued. All graphs of a GPU are in one stream: that of the first launch
@@ -63,7 +64,7 @@ struct Commands {
   CommandLists lists;  // launch by launch
   // The same with segments for GPUs; empty if no segment is a graph. Strands of CPUs are as above.
   CommandLists in_segments;
-  std::vector<Segment> segments;
+  std::vector<Segment> segments;    // of in_segments; empty where that is
   std::vector<StrandIndex> events;  // the strand that records each
 };
 
