@@ -10,21 +10,15 @@
 namespace belfry {
 namespace {
 
-class Bucketed final : public CombiningStrategy {
- public:
-  Bucketed(std::unique_ptr<Strategy> inner, std::int64_t bytes) : bytes_(bytes) {
-    std::unique_ptr<Strategy> in_one_node = inner->in_one_node();
-    inner_ = in_one_node ? std::move(in_one_node) : std::move(inner);
-  }
+std::unique_ptr<Strategy> in_one_node_if_possible(std::unique_ptr<Strategy> strategy) {
+  std::unique_ptr<Strategy> in_one_node = strategy->in_one_node();
+  return in_one_node ? std::move(in_one_node) : std::move(strategy);
+}
 
-  // Buckets only regroup tensors.
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
-  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal_of_processes(devices);
-  }
+class Bucketed final : public WrappingStrategy {
+ public:
+  Bucketed(std::unique_ptr<Strategy> inner, std::int64_t bytes)
+      : WrappingStrategy(in_one_node_if_possible(std::move(inner))), bytes_(bytes) {}
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
@@ -37,7 +31,7 @@ class Bucketed final : public CombiningStrategy {
       std::vector<int> variables(static_cast<std::size_t>(end - begin));
       std::iota(variables.begin(), variables.end(), begin);
       const GradientTable combined =
-          inner_->reduce(grads.columns(variables), {.reduction = reduction});
+          inner().reduce(grads.columns(variables), {.reduction = reduction});
       for (int t = 0; t < grads.towers(); ++t)
         for (int i = 0; i < combined.variables(); ++i)
           results[static_cast<std::size_t>(t)][static_cast<std::size_t>(begin + i)] =
@@ -46,7 +40,6 @@ class Bucketed final : public CombiningStrategy {
     return results;
   }
 
-  std::unique_ptr<Strategy> inner_;
   std::int64_t bytes_;
 };
 

@@ -8,18 +8,14 @@
 namespace belfry {
 namespace {
 
-class Chunked final : public CombiningStrategy {
+class Chunked final : public WrappingStrategy {
  public:
   Chunked(std::unique_ptr<Strategy> inner, int chunks)
-      : inner_(std::move(inner)), chunks_(chunks) {}
+      : WrappingStrategy(std::move(inner)), chunks_(chunks) {}
 
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
   std::unique_ptr<Strategy> in_one_node() const override {
-    std::unique_ptr<Strategy> inner = inner_->in_one_node();
-    return inner ? chunked(std::move(inner), chunks_) : nullptr;
+    std::unique_ptr<Strategy> in_one_node = inner().in_one_node();
+    return in_one_node ? chunked(std::move(in_one_node), chunks_) : nullptr;
   }
 
  private:
@@ -35,7 +31,7 @@ class Chunked final : public CombiningStrategy {
           rows.back().push_back({piece, {}});
     }
     const GradientTable combined =
-        inner_->reduce(GradientTable(std::move(rows)), {.reduction = reduction});
+        inner().reduce(GradientTable(std::move(rows)), {.reduction = reduction});
     std::vector<std::vector<Output>> results;
     for (int t = 0; t < grads.towers(); ++t) {
       DeviceScope on(grads.graph(), grads.device(t));
@@ -61,7 +57,6 @@ class Chunked final : public CombiningStrategy {
     return results;
   }
 
-  std::unique_ptr<Strategy> inner_;
   int chunks_;
 };
 

@@ -14,18 +14,10 @@ namespace {
 
 constexpr std::int64_t kLeastElementsPerPart = 1024;
 
-class Packed final : public CombiningStrategy {
+class Packed final : public WrappingStrategy {
  public:
-  Packed(std::unique_ptr<Strategy> inner, int parts) : inner_(std::move(inner)), parts_(parts) {}
-
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  // Packing only regroups elements.
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
-  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal_of_processes(devices);
-  }
+  Packed(std::unique_ptr<Strategy> inner, int parts)
+      : WrappingStrategy(std::move(inner)), parts_(parts) {}
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
@@ -33,7 +25,7 @@ class Packed final : public CombiningStrategy {
     GradientPacker packer(parts_);
     require(packer.prepare(grads.row(0)), "gradient_repacking=", parts_, ": ", packer.reason());
     const GradientTable combined =
-        packer.unpack(inner_->reduce(packer.pack(grads), {.reduction = reduction}));
+        packer.unpack(inner().reduce(packer.pack(grads), {.reduction = reduction}));
     std::vector<std::vector<Output>> rows;
     for (int t = 0; t < combined.towers(); ++t) {
       rows.emplace_back();
@@ -42,7 +34,6 @@ class Packed final : public CombiningStrategy {
     return rows;
   }
 
-  std::unique_ptr<Strategy> inner_;
   int parts_;
 };
 

@@ -15,9 +15,10 @@ class Mixed final : public CombiningStrategy {
       : ranges_(std::move(ranges)), spec_(std::move(spec)) {}
 
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    for (const SizeRange& range : ranges_)
-      if (const std::string why = range.strategy->refusal(devices); !why.empty()) return why;
-    return "";
+    return first_refusal([&](const Strategy& part) { return part.refusal(devices); });
+  }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return first_refusal([&](const Strategy& part) { return part.refusal_of_processes(devices); });
   }
   bool canonical(int towers) const override {
     return std::ranges::all_of(
@@ -35,6 +36,13 @@ class Mixed final : public CombiningStrategy {
   }
 
  private:
+  template <class F>
+  std::string first_refusal(const F& refusal_of) const {
+    for (const SizeRange& range : ranges_)
+      if (const std::string why = refusal_of(*range.strategy); !why.empty()) return why;
+    return "";
+  }
+
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     std::vector<std::vector<int>> members(ranges_.size());
