@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "belfry/allreduce/pieces.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
 
@@ -24,20 +25,14 @@ class Bucketed final : public WrappingStrategy {
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     const EagerScope eager(grads.graph());
-    std::vector<std::vector<Output>> results(
-        static_cast<std::size_t>(grads.towers()),
-        std::vector<Output>(static_cast<std::size_t>(grads.variables())));
+    std::vector<std::vector<int>> buckets;
     for (const auto& [begin, end] : cut_buckets(grads, bytes_)) {
-      std::vector<int> variables(static_cast<std::size_t>(end - begin));
+      std::vector<int>& variables = buckets.emplace_back(static_cast<std::size_t>(end - begin));
       std::iota(variables.begin(), variables.end(), begin);
-      const GradientTable combined =
-          inner().reduce(grads.columns(variables), {.reduction = reduction});
-      for (int t = 0; t < grads.towers(); ++t)
-        for (int i = 0; i < combined.variables(); ++i)
-          results[static_cast<std::size_t>(t)][static_cast<std::size_t>(begin + i)] =
-              combined.at(t, i).value;
     }
-    return results;
+    return by_group(grads, buckets, [&](std::size_t, const GradientTable& some) {
+      return results_of(inner(), some, reduction);
+    });
   }
 
   std::int64_t bytes_;

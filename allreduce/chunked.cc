@@ -30,12 +30,11 @@ class Chunked final : public WrappingStrategy {
         for (const Output& piece : cut(flat_row(grads.at(t, v).value), sizes(grads, v)))
           rows.back().push_back({piece, {}});
     }
-    const GradientTable combined =
-        inner().reduce(GradientTable(std::move(rows)), {.reduction = reduction});
+    const GradientTable sums = combined(GradientTable(std::move(rows)), reduction);
     std::vector<std::vector<Output>> results;
     for (int t = 0; t < grads.towers(); ++t) {
       DeviceScope on(grads.graph(), grads.device(t));
-      results.push_back(joined(grads, combined.row(t)));
+      results.push_back(joined(grads, sums.row(t)));
     }
     return results;
   }

@@ -22,11 +22,10 @@ class SmallTensorsPacked final : public WrappingStrategy {
     const Groups groups = grouped(grads);
     std::vector<std::vector<Gradient>> rows;
     for (int t = 0; t < grads.towers(); ++t) rows.push_back(pack(grads, t, groups));
-    const GradientTable combined =
-        inner().reduce(GradientTable(std::move(rows)), {.reduction = reduction});
+    const GradientTable sums = combined(GradientTable(std::move(rows)), reduction);
     std::vector<std::vector<Output>> results;
     for (int t = 0; t < grads.towers(); ++t)
-      results.push_back(unpack(grads, t, groups, combined.row(t)));
+      results.push_back(unpack(grads, t, groups, sums.row(t)));
     return results;
   }
 

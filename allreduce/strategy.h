@@ -68,6 +68,12 @@ class Strategy {
   // share it.
   virtual std::vector<std::vector<Output>> mean(const GradientTable& grads) const;
 
+  // What sum() or mean() of `inner` returns for columns of the table. For strategies around others:
+  // their reduce() checks the table, verifies the results and notes them, once.
+  static std::vector<std::vector<Output>> results_of(const Strategy& inner,
+                                                     const GradientTable& grads,
+                                                     Reduction reduction);
+
  private:
   GradientTable weighted(const GradientTable& grads, const ReduceOptions& options) const;
 };
@@ -106,6 +112,9 @@ class WrappingStrategy : public CombiningStrategy {
 
  protected:
   const Strategy& inner() const { return *inner_; }
+  // What inner() makes of other tensors than gradients. They are verified here, since reduce()
+  // cannot tell pieces of one variable apart, nor tensors that hold several.
+  GradientTable combined(const GradientTable& tensors, Reduction reduction) const;
 
  private:
   std::unique_ptr<Strategy> inner_;

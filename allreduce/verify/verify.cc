@@ -256,8 +256,11 @@ GradientTable verified(const GradientTable& grads, const std::vector<std::vector
                        std::size_t first) {
   GradientTable combined = grads.with(values);
   Results(grads, combined).verify(first);
-  for (int v = 0; v < grads.variables(); ++v) record(grads, combined, v);
   return combined;
+}
+
+void note_combined(const GradientTable& grads, const GradientTable& results) {
+  for (int v = 0; v < grads.variables(); ++v) record(grads, results, v);
 }
 
 void note_sums(const GradientTable& grads, const GradientTable& results) {

@@ -33,15 +33,18 @@ void verify_fresh(const GradientTable& grads);
 // Means are of floating types; throws InvalidArgument naming the variable and its line.
 void verify_mean(const GradientTable& grads);
 
-// The combined gradients values[t][v], as a table, which nodes from number `first` on compute;
-// notes in the graph what was combined, for compile(). Throws InvalidArgument naming the variable
-// and the lines if
+// The combined gradients values[t][v], as a table, which nodes from number `first` on compute.
+// Throws InvalidArgument naming the variable and the lines if
 // * verify_layout() does;
 // * a value, or a part of it that lies beside others, is not made of the gradients of its variable
 //   on all towers, each once, and of no other variable's;
 // * participants of a collective are not in the order of towers, or are given each other's outputs.
 GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values,
                        std::size_t first);
+
+// Notes in the graph what was combined, for compile(): `results` are the combined gradients of
+// `grads`.
+void note_combined(const GradientTable& grads, const GradientTable& results);
 
 // Notes in the graph which of the `results` are combined gradients of `grads`; the others may be
 // anything. For what is combined in other tensors than gradients, such as packed ones.

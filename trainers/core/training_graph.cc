@@ -59,21 +59,6 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
 }
 
-// What was made of the gradients of all towers, as the graph notes it from entry `first` on.
-std::vector<Gradient> combined_gradients(const Graph& graph, std::size_t first,
-                                         const GradientTable& table) {
-  if (table.towers() == 1 && graph.process().size == 1) return table.row(0);
-  std::vector<Gradient> result;
-  for (const CombinedGradient& combined : graph.combined_gradients().subspan(first)) {
-    const auto known = std::ranges::find(result, combined.variables[0], &Gradient::variable);
-    if (known != result.end())
-      known->value = combined.results[0];
-    else
-      result.push_back({combined.results[0], combined.variables[0]});
-  }
-  return result;
-}
-
 bool every_tower_has_samples(const BatchForm& form) {
   return std::ranges::count(form.samples, 0) == 0;
 }
@@ -122,10 +107,8 @@ class StepBuilder {
       step.train_op = plain_;
       step.gradients = plain_gradients_;
     } else {
-      const std::size_t first = graph_.combined_gradients().size();
       const GradientTable table(joint ? of_joint_loss(step) : of_separate_losses(batch));
       update(table, !equal && !joint, step);
-      if (step.gradients.empty()) step.gradients = combined_gradients(graph_, first, table);
       if (equal) plain_ = step.train_op;
       if (equal) plain_gradients_ = step.gradients;
     }
@@ -264,6 +247,7 @@ class StepBuilder {
       how.reduce.weights = weights(table, step.batch);
       how.reduce.total_weight = total_weight(table, step.all);
     }
+    if (table.towers() == 1 && graph_.process().size == 1) step.gradients = table.row(0);
     const UpdateNodes made = options_.combine
                                  ? apply(options_.combine(table, how.reduce), how, step)
                                  : options_.update(table, how);
@@ -285,10 +269,10 @@ class StepBuilder {
       const DeviceScope on(graph_, gradients.device(0));
       BatchSums sums = sum_over_batches(tower_gradients(gradients), options_.batches_per_step);
       accumulation = {sums.begin, sums.add};
-      step.gradients = sums.of_all[0];
       gradients = GradientTable(std::move(sums.of_all));
       unscaling = {.factor = sums.share};
     }
+    step.gradients = gradients.row(0);
     return {&apply_gradients(options_.optimizer, gradients, {}, how.slots,
                              clipped(gradients, options_.clip_norm, unscaling)),
             accumulation};
