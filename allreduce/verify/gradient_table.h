@@ -23,6 +23,8 @@ class GradientTable {
   const std::vector<Gradient>& row(int t) const;
   // Of variable v on all towers, in their order.
   std::vector<Output> values(int v) const;
+  // Whether all towers have the same variables, as a tower that is alone does.
+  bool shares_variables() const { return at(towers() - 1, 0).variable == at(0, 0).variable; }
   // Where tower t computes: the device of its first gradient that asks for one.
   const DeviceSpec& device(int t) const;
   std::vector<DeviceSpec> devices() const { return devices_; }

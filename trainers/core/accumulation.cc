@@ -34,10 +34,7 @@ class GradientSums {
   GradientSums(const std::vector<std::vector<Gradient>>& combined,
                std::span<const VariablePart> parts)
       : graph_(combined[0][0].value.graph()), parts_(parts) {
-    // Towers that share a variable share its gradient.
-    const bool shared = combined.size() > 1 && combined[1][0].variable == combined[0][0].variable;
-    for (const std::vector<Gradient>& tower : combined)
-      if (rows_.empty() || !shared) add_tower(tower);
+    for (const std::vector<Gradient>& tower : combined) add_tower(tower);
   }
 
   Node& begin() { return group(graph_, assigned_, "begin"); }

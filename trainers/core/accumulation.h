@@ -20,10 +20,10 @@ struct BatchSums {
   Output share;  // a scalar, f32, on the device in scope: 1 / batches
 };
 
-// For steps of so many batches, at least two: (g1 + g2) + g3 for three. `combined`: of each tower.
-// Makes the sums, one beside each variable and of its shape; replicas of a variable have replicas
-// of its sum. With `parts`, one per variable, gradients are the rows of the parts of this process,
-// and sums are as long.
+// For steps of so many batches, at least two: (g1 + g2) + g3 for three. `combined`: of each tower,
+// or of tower 0 alone where all share the variables. Makes the sums, one beside each variable and
+// of its shape; replicas of a variable have replicas of its sum. With `parts`, one per variable,
+// gradients are the rows of the parts of this process, and sums are as long.
 BatchSums sum_over_batches(const std::vector<std::vector<Gradient>>& combined, int batches,
                            std::span<const VariablePart> parts = {});
 

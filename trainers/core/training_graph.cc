@@ -86,7 +86,7 @@ class StepBuilder {
         separate_(std::move(gradients)),
         updates_(graph.nodes(kUpdateOps)) {
     // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
-    if (separate_.empty() && share_variables())
+    if (separate_.empty() && several_share_variables())
       built.canonical = !uses_a_variable_twice(graph, built.towers[0].trainables) &&
                         std::ranges::all_of(options.forms, every_tower_has_samples);
   }
@@ -131,7 +131,8 @@ class StepBuilder {
                          "), and layers that are synchronised over the towers of several processes "
                          "need some in each; use uneven=drop, or another global_batch_size");
   }
-  bool share_variables() const {
+  // Then one row of joint gradients is for all towers.
+  bool several_share_variables() const {
     return towers() > 1 && built_.towers[1].trainables == built_.towers[0].trainables;
   }
 
@@ -158,7 +159,7 @@ class StepBuilder {
   TowerGradients of_joint_loss(const StepNodes& step) {
     const BatchForm& batch = step.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;
-    const bool shared = share_variables();
+    const bool shared = several_share_variables();
     std::vector<Gradient> all = joint_gradients(step, shared);
     if (shared && seed_ == 1) {
       for (Gradient& g : all) {
@@ -267,7 +268,9 @@ class StepBuilder {
     Accumulation accumulation;
     if (options_.batches_per_step > 1) {
       const DeviceScope on(graph_, gradients.device(0));
-      BatchSums sums = sum_over_batches(tower_gradients(gradients), options_.batches_per_step);
+      TowerGradients distinct = tower_gradients(gradients);
+      if (gradients.shares_variables()) distinct.resize(1);
+      BatchSums sums = sum_over_batches(distinct, options_.batches_per_step);
       accumulation = {sums.begin, sums.add};
       gradients = GradientTable(std::move(sums.of_all));
       unscaling = {.factor = sums.share};
