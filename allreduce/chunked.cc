@@ -22,7 +22,7 @@ class Chunked final : public WrappingStrategy {
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     NameScope names(grads.graph(), "Chunks");
-    std::vector<std::vector<Gradient>> rows;
+    GradientRows rows;
     for (int t = 0; t < grads.towers(); ++t) {
       DeviceScope on(grads.graph(), grads.device(t));
       rows.emplace_back();

@@ -71,7 +71,7 @@ GradientTable GradientPacker::pack(const GradientTable& grads) {
   require(prepared_, "a GradientPacker packs after prepare() has agreed",
           reason_.empty() ? "" : "; it refused: ", reason_);
   NameScope names(grads.graph(), "GradientPacker");
-  std::vector<std::vector<Gradient>> rows;
+  GradientRows rows;
   for (int t = 0; t < grads.towers(); ++t) {
     DeviceScope on(grads.graph(), grads.device(t));
     std::vector<Output> flat;

@@ -20,7 +20,7 @@ class SmallTensorsPacked final : public WrappingStrategy {
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     const Groups groups = grouped(grads);
-    std::vector<std::vector<Gradient>> rows;
+    GradientRows rows;
     for (int t = 0; t < grads.towers(); ++t) rows.push_back(pack(grads, t, groups));
     const GradientTable sums = combined(GradientTable(std::move(rows)), reduction);
     std::vector<std::vector<Output>> results;

@@ -8,7 +8,7 @@ namespace belfry {
 
 // Rows of a GradientTable: on each device a replica of one variable per type, zeros at first, which
 // is its own gradient.
-std::vector<std::vector<Gradient>> tower_buffers(Graph& graph, const std::vector<TensorType>& types,
-                                                 const std::vector<DeviceSpec>& devices);
+GradientRows tower_buffers(Graph& graph, const std::vector<TensorType>& types,
+                           const std::vector<DeviceSpec>& devices);
 
 }  // namespace belfry

@@ -181,8 +181,7 @@ bool same_type(Output a, Output b) {
   return a.dtype() == b.dtype() && a.shape().compatible(b.shape());
 }
 
-void verify_rows(const std::vector<std::vector<Gradient>>& rows,
-                 const std::vector<DeviceSpec>& devices) {
+void verify_rows(const GradientRows& rows, const std::vector<DeviceSpec>& devices) {
   for (std::size_t t = 0; t < rows.size(); ++t) verify_row(rows[t], t);
   for (std::size_t v = 0; v < rows[0].size(); ++v) {
     std::vector<Gradient> column;
@@ -202,8 +201,7 @@ void verify_rows(const std::vector<std::vector<Gradient>>& rows,
               named(rows[t][0]), " is ", rows[t][0].value.node().describe());
 }
 
-void verify_layout(const std::vector<std::vector<Gradient>>& rows,
-                   const std::vector<std::vector<Output>>& values) {
+void verify_layout(const GradientRows& rows, const std::vector<std::vector<Output>>& values) {
   const std::size_t towers = rows.size(), variables = rows[0].size();
   require(values.size() <= towers, "combined gradients are for ", values.size(),
           " towers instead of ", towers, "; the row too many begins beside variable ",

@@ -17,14 +17,12 @@ bool same_type(Output a, Output b);
 // * some towers share a variable and others do not, or rows are not in the order of their towers;
 // * a gradient was computed in another tower than that of its variable;
 // * some towers share a device and others do not (`devices`, one per row; empty ones are unknown).
-void verify_rows(const std::vector<std::vector<Gradient>>& rows,
-                 const std::vector<DeviceSpec>& devices);
+void verify_rows(const GradientRows& rows, const std::vector<DeviceSpec>& devices);
 
 // values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable and the
 // lines. It does so if a tower or variable is missing or one too many, or if a value is empty, of
 // another graph, shape or dtype.
-void verify_layout(const std::vector<std::vector<Gradient>>& rows,
-                   const std::vector<std::vector<Output>>& values);
+void verify_layout(const GradientRows& rows, const std::vector<std::vector<Output>>& values);
 
 // No table is combined again: it would count every tower K times. Throws InvalidArgument naming the
 // variable and the lines if its gradients are what a strategy combined for the same variables.

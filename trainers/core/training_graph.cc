@@ -25,14 +25,6 @@
 namespace belfry {
 namespace {
 
-using TowerGradients = std::vector<std::vector<Gradient>>;  // [tower][variable]
-
-TowerGradients tower_gradients(const GradientTable& table) {
-  TowerGradients gradients;
-  for (int t = 0; t < table.towers(); ++t) gradients.push_back(table.row(t));
-  return gradients;
-}
-
 std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> fields,
                                  std::int64_t batch) {
   std::vector<Output> result;
@@ -78,7 +70,7 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
 class StepBuilder {
  public:
   StepBuilder(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-              TowerGradients gradients)
+              GradientRows gradients)
       : graph_(graph),
         built_(built),
         options_(options),
@@ -145,9 +137,9 @@ class StepBuilder {
   }
 
   // Of each tower's own loss; zeros for those that are not to run.
-  TowerGradients of_separate_losses(const BatchForm& batch) {
+  GradientRows of_separate_losses(const BatchForm& batch) {
     NameScope names(graph_, "no_samples");
-    TowerGradients gradients = separate_;
+    GradientRows gradients = separate_;
     for (std::size_t t = 0; t < towers(); ++t)
       if (batch.rows[t] == 0) gradients[t] = zero_gradients(t, separate_[t]);
     return gradients;
@@ -156,7 +148,7 @@ class StepBuilder {
   // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
   // over towers is what is wanted. Where towers share variables, one row, of that mean: the same
   // sums, divided last.
-  TowerGradients of_joint_loss(const StepNodes& step) {
+  GradientRows of_joint_loss(const StepNodes& step) {
     const BatchForm& batch = step.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;
     const bool shared = several_share_variables();
@@ -169,7 +161,7 @@ class StepBuilder {
     }
     std::size_t counts = 0;  // a tower that does
     while (batch.samples[counts] == 0) ++counts;
-    TowerGradients gradients;
+    GradientRows gradients;
     for (std::size_t t = 0; t < (shared ? 1 : towers()); ++t) {
       const bool own = shared || batch.samples[t] > 0;
       const std::vector<Variable>& with_gradient = built_.towers[own ? t : counts].trainables;
@@ -234,7 +226,7 @@ class StepBuilder {
   Unscaling unscaling(const GradientTable& table, const StepNodes& step, bool weighted) {
     const std::int64_t count = std::int64_t{table.towers()} * graph_.process().size;
     const auto total = static_cast<double>(weighted ? step.all.total() : count);
-    return unscaling_of(built_.loss_scale, tower_gradients(table), total,
+    return unscaling_of(built_.loss_scale, table.rows(), total,
                         [&](std::size_t t) { return !weighted || step.batch.samples[t] > 0; });
   }
 
@@ -268,7 +260,7 @@ class StepBuilder {
     Accumulation accumulation;
     if (options_.batches_per_step > 1) {
       const DeviceScope on(graph_, gradients.device(0));
-      TowerGradients distinct = tower_gradients(gradients);
+      GradientRows distinct = gradients.rows();
       if (gradients.shares_variables()) distinct.resize(1);
       BatchSums sums = sum_over_batches(distinct, options_.batches_per_step);
       accumulation = {sums.begin, sums.add};
@@ -285,7 +277,7 @@ class StepBuilder {
   TrainingGraph& built_;
   const TrainingGraphOptions& options_;
   const double seed_;
-  const TowerGradients separate_;  // of each loss; empty: they are taken of all at once
+  const GradientRows separate_;  // of each loss; empty: they are taken of all at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
   std::vector<Gradient> plain_gradients_;
@@ -293,7 +285,7 @@ class StepBuilder {
 
 // For towers that train apart.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-                   TowerGradients gradients) {
+                   GradientRows gradients) {
   require<TrainerMistake>(
       !gradients.empty(),
       "async=free cannot train layers that are synchronised over towers: they need towers that "
@@ -324,7 +316,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   require_field_names(options.fields);
   require(!options.forms.empty(), "a training graph needs a form of batches");
   TrainingGraph result;
-  TowerGradients gradients;
+  GradientRows gradients;
   const bool apart = static_cast<bool>(options.update_apart);
   result.loss_scale = make_loss_scale(graph, options);
   const auto build = [&](Tower& tower) {
