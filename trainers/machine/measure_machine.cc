@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "belfry/allreduce/strategies/aggregate.h"
+#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
