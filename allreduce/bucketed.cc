@@ -4,49 +4,37 @@
 #include <cmath>
 #include <numeric>
 
+#include "belfry/allreduce/pieces.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {
 
-class Bucketed final : public CombiningStrategy {
- public:
-  Bucketed(std::unique_ptr<Strategy> inner, std::int64_t bytes) : bytes_(bytes) {
-    std::unique_ptr<Strategy> in_one_node = inner->in_one_node();
-    inner_ = in_one_node ? std::move(in_one_node) : std::move(inner);
-  }
+std::unique_ptr<Strategy> in_one_node_if_possible(std::unique_ptr<Strategy> strategy) {
+  std::unique_ptr<Strategy> in_one_node = strategy->in_one_node();
+  return in_one_node ? std::move(in_one_node) : std::move(strategy);
+}
 
-  // Buckets only regroup tensors.
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
-  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal_of_processes(devices);
-  }
+class Bucketed final : public WrappingStrategy {
+ public:
+  Bucketed(std::unique_ptr<Strategy> inner, std::int64_t bytes)
+      : WrappingStrategy(in_one_node_if_possible(std::move(inner))), bytes_(bytes) {}
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     const EagerScope eager(grads.graph());
-    std::vector<std::vector<Output>> results(
-        static_cast<std::size_t>(grads.towers()),
-        std::vector<Output>(static_cast<std::size_t>(grads.variables())));
+    std::vector<std::vector<int>> buckets;
     for (const auto& [begin, end] : cut_buckets(grads, bytes_)) {
-      std::vector<int> variables(static_cast<std::size_t>(end - begin));
+      std::vector<int>& variables = buckets.emplace_back(static_cast<std::size_t>(end - begin));
       std::iota(variables.begin(), variables.end(), begin);
-      const GradientTable combined =
-          inner_->reduce(grads.columns(variables), {.reduction = reduction});
-      for (int t = 0; t < grads.towers(); ++t)
-        for (int i = 0; i < combined.variables(); ++i)
-          results[static_cast<std::size_t>(t)][static_cast<std::size_t>(begin + i)] =
-              combined.at(t, i).value;
     }
-    return results;
+    return by_group(grads, buckets, [&](std::size_t, const GradientTable& some) {
+      return results_of(inner(), some, reduction);
+    });
   }
 
-  std::unique_ptr<Strategy> inner_;
   std::int64_t bytes_;
 };
 

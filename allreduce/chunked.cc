@@ -8,25 +8,21 @@
 namespace belfry {
 namespace {
 
-class Chunked final : public CombiningStrategy {
+class Chunked final : public WrappingStrategy {
  public:
   Chunked(std::unique_ptr<Strategy> inner, int chunks)
-      : inner_(std::move(inner)), chunks_(chunks) {}
+      : WrappingStrategy(std::move(inner)), chunks_(chunks) {}
 
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
   std::unique_ptr<Strategy> in_one_node() const override {
-    std::unique_ptr<Strategy> inner = inner_->in_one_node();
-    return inner ? chunked(std::move(inner), chunks_) : nullptr;
+    std::unique_ptr<Strategy> in_one_node = inner().in_one_node();
+    return in_one_node ? chunked(std::move(in_one_node), chunks_) : nullptr;
   }
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     NameScope names(grads.graph(), "Chunks");
-    std::vector<std::vector<Gradient>> rows;
+    GradientRows rows;
     for (int t = 0; t < grads.towers(); ++t) {
       DeviceScope on(grads.graph(), grads.device(t));
       rows.emplace_back();
@@ -34,12 +30,11 @@ class Chunked final : public CombiningStrategy {
         for (const Output& piece : cut(flat_row(grads.at(t, v).value), sizes(grads, v)))
           rows.back().push_back({piece, {}});
     }
-    const GradientTable combined =
-        inner_->reduce(GradientTable(std::move(rows)), {.reduction = reduction});
+    const GradientTable sums = combined(GradientTable(std::move(rows)), reduction);
     std::vector<std::vector<Output>> results;
     for (int t = 0; t < grads.towers(); ++t) {
       DeviceScope on(grads.graph(), grads.device(t));
-      results.push_back(joined(grads, combined.row(t)));
+      results.push_back(joined(grads, sums.row(t)));
     }
     return results;
   }
@@ -61,7 +56,6 @@ class Chunked final : public CombiningStrategy {
     return results;
   }
 
-  std::unique_ptr<Strategy> inner_;
   int chunks_;
 };
 

@@ -14,35 +14,19 @@ namespace {
 
 constexpr std::int64_t kLeastElementsPerPart = 1024;
 
-class Packed final : public CombiningStrategy {
+class Packed final : public WrappingStrategy {
  public:
-  Packed(std::unique_ptr<Strategy> inner, int parts) : inner_(std::move(inner)), parts_(parts) {}
-
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  // Packing only regroups elements.
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
-  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal_of_processes(devices);
-  }
+  Packed(std::unique_ptr<Strategy> inner, int parts)
+      : WrappingStrategy(std::move(inner)), parts_(parts) {}
 
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     GradientPacker packer(parts_);
     require(packer.prepare(grads.row(0)), "gradient_repacking=", parts_, ": ", packer.reason());
-    const GradientTable combined =
-        packer.unpack(inner_->reduce(packer.pack(grads), {.reduction = reduction}));
-    std::vector<std::vector<Output>> rows;
-    for (int t = 0; t < combined.towers(); ++t) {
-      rows.emplace_back();
-      for (const Gradient& g : combined.row(t)) rows.back().push_back(g.value);
-    }
-    return rows;
+    return packer.unpacked(combined(packer.pack(grads), reduction));
   }
 
-  std::unique_ptr<Strategy> inner_;
   int parts_;
 };
 
@@ -87,7 +71,7 @@ GradientTable GradientPacker::pack(const GradientTable& grads) {
   require(prepared_, "a GradientPacker packs after prepare() has agreed",
           reason_.empty() ? "" : "; it refused: ", reason_);
   NameScope names(grads.graph(), "GradientPacker");
-  std::vector<std::vector<Gradient>> rows;
+  GradientRows rows;
   for (int t = 0; t < grads.towers(); ++t) {
     DeviceScope on(grads.graph(), grads.device(t));
     std::vector<Output> flat;
@@ -106,7 +90,7 @@ GradientTable GradientPacker::pack(const GradientTable& grads) {
   return GradientTable(std::move(rows));
 }
 
-GradientTable GradientPacker::unpack(const GradientTable& parts) const {
+std::vector<std::vector<Output>> GradientPacker::unpacked(const GradientTable& parts) const {
   require(packed_ != nullptr, "a GradientPacker unpacks what it has packed");
   require(parts.towers() == packed_->towers() && parts.variables() == splits_,
           "unpack: ", parts.towers(), " towers with ", parts.variables(), " parts, but ",
@@ -123,9 +107,14 @@ GradientTable GradientPacker::unpack(const GradientTable& parts) const {
     for (std::size_t v = 0; v < shapes_.size(); ++v)
       rows.back()[v] = reshape(rows.back()[v], shapes_[v]);
   }
-  GradientTable unpacked = packed_->with(rows);
-  note_sums(*packed_, unpacked);
-  return unpacked;
+  return rows;
+}
+
+GradientTable GradientPacker::unpack(const GradientTable& parts) const {
+  const std::vector<std::vector<Output>> values = unpacked(parts);
+  GradientTable results = packed_->with(values);
+  note_sums(*packed_, results);
+  return results;
 }
 
 std::unique_ptr<Strategy> packed_strategy(std::unique_ptr<Strategy> inner, int parts) {

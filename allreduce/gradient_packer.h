@@ -30,6 +30,8 @@ class GradientPacker {
   // From combined parts back to the variables of the table that was packed last, on each tower's
   // device. Steps are then held to what was combined, as after Strategy::reduce.
   GradientTable unpack(const GradientTable& parts) const;
+  // Its values [t][v] alone, for a strategy, whose results are noted as such.
+  std::vector<std::vector<Output>> unpacked(const GradientTable& parts) const;
 
  private:
   int splits_;

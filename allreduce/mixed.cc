@@ -15,9 +15,10 @@ class Mixed final : public CombiningStrategy {
       : ranges_(std::move(ranges)), spec_(std::move(spec)) {}
 
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    for (const SizeRange& range : ranges_)
-      if (const std::string why = range.strategy->refusal(devices); !why.empty()) return why;
-    return "";
+    return first_refusal([&](const Strategy& part) { return part.refusal(devices); });
+  }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return first_refusal([&](const Strategy& part) { return part.refusal_of_processes(devices); });
   }
   bool canonical(int towers) const override {
     return std::ranges::all_of(
@@ -35,24 +36,20 @@ class Mixed final : public CombiningStrategy {
   }
 
  private:
+  template <class F>
+  std::string first_refusal(const F& refusal_of) const {
+    for (const SizeRange& range : ranges_)
+      if (const std::string why = refusal_of(*range.strategy); !why.empty()) return why;
+    return "";
+  }
+
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     std::vector<std::vector<int>> members(ranges_.size());
     for (int v = 0; v < grads.variables(); ++v) members[range_of(grads, v)].push_back(v);
-    std::vector<std::vector<Output>> results(
-        static_cast<std::size_t>(grads.towers()),
-        std::vector<Output>(static_cast<std::size_t>(grads.variables())));
-    for (std::size_t r = 0; r < ranges_.size(); ++r) {
-      if (members[r].empty()) continue;
-      const GradientTable part =
-          ranges_[r].strategy->reduce(grads.columns(members[r]), {.reduction = reduction});
-      for (int t = 0; t < grads.towers(); ++t)
-        for (int i = 0; i < part.variables(); ++i)
-          results[static_cast<std::size_t>(t)]
-                 [static_cast<std::size_t>(members[r][static_cast<std::size_t>(i)])] =
-                     part.at(t, i).value;
-    }
-    return results;
+    return by_group(grads, members, [&](std::size_t r, const GradientTable& some) {
+      return results_of(*ranges_[r].strategy, some, reduction);
+    });
   }
 
   std::size_t range_of(const GradientTable& grads, int v) const {

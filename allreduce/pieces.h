@@ -27,6 +27,28 @@ std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F
   return rows;
 }
 
+// The same from `combine(g, table)`: the results of a table of the variables groups[g]. Each
+// variable is in one group; groups without variables are left out. Throws InvalidArgument as
+// GradientTable::with does.
+template <class F>
+std::vector<std::vector<Output>> by_group(const GradientTable& grads,
+                                          const std::vector<std::vector<int>>& groups,
+                                          const F& combine) {
+  const auto variables = static_cast<std::size_t>(grads.variables());
+  std::vector rows(static_cast<std::size_t>(grads.towers()), std::vector<Output>(variables));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].empty()) continue;
+    const GradientTable some = grads.columns(groups[g]);
+    const GradientTable combined = some.with(combine(g, some));
+    for (int t = 0; t < grads.towers(); ++t)
+      for (int i = 0; i < some.variables(); ++i)
+        rows[static_cast<std::size_t>(t)]
+            [static_cast<std::size_t>(groups[g][static_cast<std::size_t>(i)])] =
+                combined.at(t, i).value;
+  }
+  return rows;
+}
+
 // Elements of variable v. Throws InvalidArgument naming the gradient unless its shape is known,
 // which `who` needs.
 std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who);

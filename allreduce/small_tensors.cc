@@ -8,19 +8,10 @@
 namespace belfry {
 namespace {
 
-class SmallTensorsPacked final : public CombiningStrategy {
+class SmallTensorsPacked final : public WrappingStrategy {
  public:
   SmallTensorsPacked(std::unique_ptr<Strategy> inner, std::int64_t max_bytes, int max_group)
-      : inner_(std::move(inner)), max_bytes_(max_bytes), max_group_(max_group) {}
-
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal_of_processes(devices);
-  }
-  // Packing only regroups elements.
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
+      : WrappingStrategy(std::move(inner)), max_bytes_(max_bytes), max_group_(max_group) {}
 
  private:
   // The variables of each tensor of the inner table, in its order.
@@ -29,13 +20,12 @@ class SmallTensorsPacked final : public CombiningStrategy {
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
     const Groups groups = grouped(grads);
-    std::vector<std::vector<Gradient>> rows;
+    GradientRows rows;
     for (int t = 0; t < grads.towers(); ++t) rows.push_back(pack(grads, t, groups));
-    const GradientTable combined =
-        inner_->reduce(GradientTable(std::move(rows)), {.reduction = reduction});
+    const GradientTable sums = combined(GradientTable(std::move(rows)), reduction);
     std::vector<std::vector<Output>> results;
     for (int t = 0; t < grads.towers(); ++t)
-      results.push_back(unpack(grads, t, groups, combined.row(t)));
+      results.push_back(unpack(grads, t, groups, sums.row(t)));
     return results;
   }
 
@@ -98,7 +88,6 @@ class SmallTensorsPacked final : public CombiningStrategy {
     return results;
   }
 
-  std::unique_ptr<Strategy> inner_;
   std::int64_t max_bytes_;
   int max_group_;
 };

@@ -134,6 +134,7 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   GradientTable combined = plain ? verified(grads, mean ? this->mean(grads) : sum(grads), first)
                                  : weighted(grads, options);
   require_rounded_once(grads.graph(), first);
+  if (!alone) note_combined(grads, combined);
   return combined;
 }
 
@@ -162,6 +163,17 @@ std::string Strategy::refusal_of_processes(const std::vector<DeviceSpec>& device
 }
 
 bool Strategy::canonical(int) const { return false; }
+
+std::vector<std::vector<Output>> Strategy::results_of(const Strategy& inner,
+                                                      const GradientTable& grads,
+                                                      Reduction reduction) {
+  return reduction == Reduction::kMean ? inner.mean(grads) : inner.sum(grads);
+}
+
+GradientTable WrappingStrategy::combined(const GradientTable& tensors, Reduction reduction) const {
+  const std::size_t first = tensors.graph().size();
+  return verified(tensors, results_of(inner(), tensors, reduction), first);
+}
 
 std::unique_ptr<Strategy> Strategy::in_chunks(int) const { return nullptr; }
 std::unique_ptr<Strategy> Strategy::in_one_node() const { return nullptr; }

@@ -26,8 +26,8 @@ struct ReduceOptions {
 };
 
 // To add one: derive, override sum() and, where the result is canonical, canonical(); register it
-// from a file of its own (naive.cc is an example). Strategies that wrap others hand refusal(),
-// refusal_of_processes() and canonical() on.
+// from a file of its own (naive.cc is an example). A strategy around another one derives from
+// WrappingStrategy.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -68,6 +68,12 @@ class Strategy {
   // share it.
   virtual std::vector<std::vector<Output>> mean(const GradientTable& grads) const;
 
+  // What sum() or mean() of `inner` returns for columns of the table. For strategies around others:
+  // their reduce() checks the table, verifies the results and notes them, once.
+  static std::vector<std::vector<Output>> results_of(const Strategy& inner,
+                                                     const GradientTable& grads,
+                                                     Reduction reduction);
+
  private:
   GradientTable weighted(const GradientTable& grads, const ReduceOptions& options) const;
 };
@@ -87,6 +93,31 @@ class CombiningStrategy : public Strategy {
   std::vector<std::vector<Output>> mean(const GradientTable& grads) const final {
     return combine(grads, Reduction::kMean);
   }
+};
+
+// A strategy around another one, which combines the same elements in other tables. So it serves the
+// devices and processes that the other one serves, and is canonical where that one is.
+class WrappingStrategy : public CombiningStrategy {
+ public:
+  // `inner` is not null.
+  explicit WrappingStrategy(std::unique_ptr<Strategy> inner) : inner_(std::move(inner)) {}
+
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal(devices);
+  }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal_of_processes(devices);
+  }
+  bool canonical(int towers) const override { return inner_->canonical(towers); }
+
+ protected:
+  const Strategy& inner() const { return *inner_; }
+  // What inner() makes of other tensors than gradients. They are verified here, since reduce()
+  // cannot tell pieces of one variable apart, nor tensors that hold several.
+  GradientTable combined(const GradientTable& tensors, Reduction reduction) const;
+
+ private:
+  std::unique_ptr<Strategy> inner_;
 };
 
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;

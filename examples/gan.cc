@@ -35,7 +35,7 @@ struct Losses {
 
 // What each part of the variables is trained by: a row per tower.
 struct Rows {
-  std::vector<std::vector<Gradient>> disc, gen;
+  GradientRows disc, gen;
 };
 
 Losses build(Tower& tower, Rows& rows) {

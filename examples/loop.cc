@@ -31,7 +31,7 @@ int run() {
   const std::vector<DeviceSpec> devices{"/cpu:0", "/cpu:1"};
   Graph graph;
   const auto towers = replicate(graph, devices, VariablePolicy::kReplicated, build);
-  std::vector<std::vector<Gradient>> gradients;
+  GradientRows gradients;
   std::vector<FeedType> inputs;
   std::vector<Tensor> batch;
   for (const TowerRecord& tower : towers) {

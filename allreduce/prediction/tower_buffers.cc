@@ -6,9 +6,9 @@
 
 namespace belfry {
 
-std::vector<std::vector<Gradient>> tower_buffers(Graph& graph, const std::vector<TensorType>& types,
-                                                 const std::vector<DeviceSpec>& devices) {
-  std::vector<std::vector<Gradient>> rows;
+GradientRows tower_buffers(Graph& graph, const std::vector<TensorType>& types,
+                           const std::vector<DeviceSpec>& devices) {
+  GradientRows rows;
   for (std::size_t t = 0; t < devices.size(); ++t) {
     const std::string name = cat("tower", t);
     DeviceScope on(graph, devices[t]);

@@ -8,7 +8,7 @@ namespace belfry {
 
 // Rows of a GradientTable. Each device has a replica of one variable per type, zeros at first, and
 // each variable is its own gradient.
-std::vector<std::vector<Gradient>> tower_buffers(Graph& graph, const std::vector<TensorType>& types,
-                                                 const std::vector<DeviceSpec>& devices);
+GradientRows tower_buffers(Graph& graph, const std::vector<TensorType>& types,
+                           const std::vector<DeviceSpec>& devices);
 
 }  // namespace belfry

@@ -1,7 +1,7 @@
 #include "belfry/allreduce/strategies/collective.h"
 
 #include "belfry/allreduce/chunked.h"
-#include "belfry/allreduce/strategies/aggregate.h"
+#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/framework/graph/scopes.h"
 

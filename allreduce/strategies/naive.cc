@@ -1,4 +1,4 @@
-#include "belfry/allreduce/strategies/aggregate.h"
+#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/graph/scopes.h"
 

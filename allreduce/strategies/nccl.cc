@@ -1,5 +1,5 @@
-#include "belfry/allreduce/strategies/aggregate.h"
 #include "belfry/allreduce/strategies/collective.h"
+#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpus.h"
 

@@ -66,7 +66,7 @@ void require_same(const std::vector<Gradient>& main, const std::vector<Gradient>
 
 }  // namespace
 
-GradientTable::GradientTable(std::vector<std::vector<Gradient>> rows) : rows_(std::move(rows)) {
+GradientTable::GradientTable(GradientRows rows) : rows_(std::move(rows)) {
   require(!rows_.empty(), "a gradient table needs at least one tower");
   for (std::size_t t = 0; t < rows_.size(); ++t) {
     require(!rows_[t].empty(), "tower ", t, " has no gradients");
@@ -141,13 +141,12 @@ SplitGradients split_grad_list(std::span<const std::vector<Gradient>> rows) {
   return result;
 }
 
-std::vector<std::vector<Gradient>> merge_grad_list(
-    std::span<const std::vector<Output>> gradients,
-    std::span<const std::vector<Variable>> variables) {
+GradientRows merge_grad_list(std::span<const std::vector<Output>> gradients,
+                             std::span<const std::vector<Variable>> variables) {
   if (gradients.size() != variables.size())
     log_warning("merge_grad_list: gradients of ", gradients.size(), " towers, but variables of ",
                 variables.size(), "; the rest is left out");
-  std::vector<std::vector<Gradient>> rows(std::min(gradients.size(), variables.size()));
+  GradientRows rows(std::min(gradients.size(), variables.size()));
   for (std::size_t t = 0; t < rows.size(); ++t) {
     const std::size_t count = std::min(gradients[t].size(), variables[t].size());
     if (gradients[t].size() != variables[t].size())

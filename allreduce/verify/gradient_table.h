@@ -8,6 +8,9 @@
 
 namespace belfry {
 
+// Gradients [tower][variable].
+using GradientRows = std::vector<std::vector<Gradient>>;
+
 // at(t, v): the gradient of variable v on tower t, on t's device. Rows agree: the same variables
 // (by logical name), in the same order, of the same shapes and dtypes. Tensors that are no
 // gradients of one variable, such as parts of a packed table, have an empty variable.
@@ -15,14 +18,17 @@ class GradientTable {
  public:
   // rows[t][v]. Throws InvalidArgument naming the variable and both lines if rows disagree, and if
   // there are no rows, or one is empty or of another graph.
-  explicit GradientTable(std::vector<std::vector<Gradient>> rows);
+  explicit GradientTable(GradientRows rows);
 
   int towers() const { return static_cast<int>(rows_.size()); }
   int variables() const { return static_cast<int>(rows_[0].size()); }
   const Gradient& at(int t, int v) const;
   const std::vector<Gradient>& row(int t) const;
+  const GradientRows& rows() const { return rows_; }
   // The gradients of variable v on all towers, in their order.
   std::vector<Output> values(int v) const;
+  // Whether all towers have the same variables, as a tower that is alone does.
+  bool shares_variables() const { return at(towers() - 1, 0).variable == at(0, 0).variable; }
   // Where tower t computes: the device of its first gradient that asks for one.
   const DeviceSpec& device(int t) const;
   std::vector<DeviceSpec> devices() const { return devices_; }
@@ -40,7 +46,7 @@ class GradientTable {
   int numbers() const { return total_; }
 
  private:
-  std::vector<std::vector<Gradient>> rows_;
+  GradientRows rows_;
   std::vector<DeviceSpec> devices_;
   std::vector<int> numbers_;
   int total_ = 0;
@@ -57,8 +63,7 @@ SplitGradients split_grad_list(std::span<const std::vector<Gradient>> rows);
 
 // tensorpack's merge_grad_list: makes pairs again. As there, a value that only one of the two lists
 // has is left out; a warning says so.
-std::vector<std::vector<Gradient>> merge_grad_list(
-    std::span<const std::vector<Output>> gradients,
-    std::span<const std::vector<Variable>> variables);
+GradientRows merge_grad_list(std::span<const std::vector<Output>> gradients,
+                             std::span<const std::vector<Variable>> variables);
 
 }  // namespace belfry

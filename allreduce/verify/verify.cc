@@ -181,8 +181,7 @@ bool same_type(Output a, Output b) {
   return a.dtype() == b.dtype() && a.shape().compatible(b.shape());
 }
 
-void verify_rows(const std::vector<std::vector<Gradient>>& rows,
-                 const std::vector<DeviceSpec>& devices) {
+void verify_rows(const GradientRows& rows, const std::vector<DeviceSpec>& devices) {
   for (std::size_t t = 0; t < rows.size(); ++t) verify_row(rows[t], t);
   for (std::size_t v = 0; v < rows[0].size(); ++v) {
     std::vector<Gradient> column;
@@ -202,8 +201,7 @@ void verify_rows(const std::vector<std::vector<Gradient>>& rows,
               named(rows[t][0]), " is ", rows[t][0].value.node().describe());
 }
 
-void verify_layout(const std::vector<std::vector<Gradient>>& rows,
-                   const std::vector<std::vector<Output>>& values) {
+void verify_layout(const GradientRows& rows, const std::vector<std::vector<Output>>& values) {
   const std::size_t towers = rows.size(), variables = rows[0].size();
   require(values.size() <= towers, "combined gradients are for ", values.size(),
           " towers instead of ", towers, "; the row too many begins beside variable ",
@@ -256,8 +254,11 @@ GradientTable verified(const GradientTable& grads, const std::vector<std::vector
                        std::size_t first) {
   GradientTable combined = grads.with(values);
   Results(grads, combined).verify(first);
-  for (int v = 0; v < grads.variables(); ++v) record(grads, combined, v);
   return combined;
+}
+
+void note_combined(const GradientTable& grads, const GradientTable& results) {
+  for (int v = 0; v < grads.variables(); ++v) record(grads, results, v);
 }
 
 void note_sums(const GradientTable& grads, const GradientTable& results) {

@@ -17,14 +17,12 @@ bool same_type(Output a, Output b);
 // * some towers share a variable and others do not, or rows are not in the order of their towers;
 // * a gradient was computed in another tower than that of its variable;
 // * some towers share a device and others do not (`devices`, one per row; empty ones are unknown).
-void verify_rows(const std::vector<std::vector<Gradient>>& rows,
-                 const std::vector<DeviceSpec>& devices);
+void verify_rows(const GradientRows& rows, const std::vector<DeviceSpec>& devices);
 
 // Checks that values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable
 // and the lines if a tower or variable is missing or one too many. Throws it, too, if a value is
 // empty, or of another graph, shape or dtype.
-void verify_layout(const std::vector<std::vector<Gradient>>& rows,
-                   const std::vector<std::vector<Output>>& values);
+void verify_layout(const GradientRows& rows, const std::vector<std::vector<Output>>& values);
 
 // Refuses to combine a table again, which would count every tower K times. Throws InvalidArgument
 // naming the variable and the lines if a strategy has combined these gradients for the same
@@ -34,15 +32,18 @@ void verify_fresh(const GradientTable& grads);
 // Means need floating types; throws InvalidArgument naming the variable and its line.
 void verify_mean(const GradientTable& grads);
 
-// The combined gradients values[t][v] as a table. Nodes from number `first` on compute them. Notes
-// in the graph what was combined, for compile(). Throws InvalidArgument naming the variable and the
-// lines if
+// The combined gradients values[t][v] as a table. Nodes from number `first` on compute them. Throws
+// InvalidArgument naming the variable and the lines if
 // * verify_layout() does;
 // * a value, or a part of it that lies beside others, is not made of the gradients of its variable
 //   on all towers, each once, and of no other variable's;
 // * participants of a collective are not in the order of towers, or are given each other's outputs.
 GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values,
                        std::size_t first);
+
+// Notes in the graph what was combined, for compile(): `results` are the combined gradients of
+// `grads`.
+void note_combined(const GradientTable& grads, const GradientTable& results);
 
 // Notes in the graph which `results` are combined gradients of `grads`; others may be anything. For
 // strategies that combine other tensors than gradients, such as packed ones.

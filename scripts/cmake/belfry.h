@@ -23,7 +23,7 @@
 
 // Strategies: how the gradients of towers are combined.
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/strategies/aggregate.h"
+#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/prediction/choice.h"
 #include "belfry/allreduce/prediction/cost_model.h"
 #include "belfry/framework/base/json.h"
@@ -35,7 +36,8 @@ struct Entry {
 std::string refusal_of(const std::string& name, const ReductionBenchOptions& options) {
   const std::unique_ptr<Strategy> strategy = make_strategy(name);
   if (options.place.size == 1) return strategy->refusal(options.devices);
-  if (name == "mpi" && options.processes && options.processes->carrier() != "MPI")
+  if (parse_all_reduce_spec(name).uses("mpi") && options.processes &&
+      options.processes->carrier() != "MPI")
     return cat("it adds by MPI, and ", options.processes->carrier(),
                " carries messages here; start the processes by mpirun");
   return strategy->refusal_of_processes(options.devices);

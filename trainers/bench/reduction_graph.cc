@@ -58,8 +58,7 @@ ReductionNodes ReductionGraph::add(const Strategy& strategy) {
   return nodes;
 }
 
-ReductionGraph::Reduced ReductionGraph::reduce(const Strategy& strategy,
-                                               std::vector<std::vector<Gradient>> rows) {
+ReductionGraph::Reduced ReductionGraph::reduce(const Strategy& strategy, GradientRows rows) {
   const GradientTable sums =
       strategy.reduce(GradientTable(std::move(rows)), {.reduction = options_.reduction});
   Reduced reduced;
@@ -72,8 +71,8 @@ ReductionGraph::Reduced ReductionGraph::reduce(const Strategy& strategy,
 }
 
 // The values of all variables behind their nodes; `nodes` are of all towers, tensor by tensor.
-std::vector<std::vector<Gradient>> ReductionGraph::rows_behind(const std::vector<Node*>& nodes) {
-  std::vector<std::vector<Gradient>> rows = rows_;
+GradientRows ReductionGraph::rows_behind(const std::vector<Node*>& nodes) {
+  GradientRows rows = rows_;
   for (std::size_t t = 0; t < rows.size(); ++t)
     for (std::size_t n = 0; n < rows[t].size(); ++n) {
       Node* const before = nodes[n * rows.size() + t];

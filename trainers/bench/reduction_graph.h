@@ -45,14 +45,14 @@ class ReductionGraph {
     std::vector<Output> sums = {};
     std::vector<Node*> writes = {};  // of the sums to the variables
   };
-  Reduced reduce(const Strategy& strategy, std::vector<std::vector<Gradient>> rows);
-  std::vector<std::vector<Gradient>> rows_behind(const std::vector<Node*>& nodes);
+  Reduced reduce(const Strategy& strategy, GradientRows rows);
+  GradientRows rows_behind(const std::vector<Node*>& nodes);
 
   const ReductionBenchOptions& options_;
   std::vector<TensorType> types_;
   std::int64_t elements_ = 0;
   Graph graph_;
-  std::vector<std::vector<Gradient>> rows_;
+  GradientRows rows_;
 };
 
 }  // namespace belfry

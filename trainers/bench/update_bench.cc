@@ -46,7 +46,7 @@ class Problem {
             placeholder(graph_, cat("gradient", n), options.dtype, shapes[n]);
           }
         });
-    std::vector<std::vector<Gradient>> rows;
+    GradientRows rows;
     for (const TowerRecord& tower : towers) {
       rows.emplace_back();
       for (std::size_t n = 0; n < shapes.size(); ++n) {

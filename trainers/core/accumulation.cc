@@ -31,19 +31,15 @@ Variable make_gradient_sum(const Gradient& gradient, Variable original, const Va
 // The sums of all towers, and what moves them.
 class GradientSums {
  public:
-  GradientSums(const std::vector<std::vector<Gradient>>& combined,
-               std::span<const VariablePart> parts)
+  GradientSums(const GradientRows& combined, std::span<const VariablePart> parts)
       : graph_(combined[0][0].value.graph()), parts_(parts) {
-    // Towers that share a variable share its gradient.
-    const bool shared = combined.size() > 1 && combined[1][0].variable == combined[0][0].variable;
-    for (const std::vector<Gradient>& tower : combined)
-      if (rows_.empty() || !shared) add_tower(tower);
+    for (const std::vector<Gradient>& tower : combined) add_tower(tower);
   }
 
   Node& begin() { return group(graph_, assigned_, "begin"); }
   Node& add() { return group(graph_, added_, "add"); }
   // With the gradients of the last batch.
-  const std::vector<std::vector<Gradient>>& rows() const { return rows_; }
+  const GradientRows& rows() const { return rows_; }
 
  private:
   void add_tower(const std::vector<Gradient>& gradients) {
@@ -71,12 +67,12 @@ class GradientSums {
   const std::span<const VariablePart> parts_;
   std::vector<Variable> originals_;  // of tower 0
   std::vector<Node*> assigned_, added_;
-  std::vector<std::vector<Gradient>> rows_;
+  GradientRows rows_;
 };
 
 }  // namespace
 
-BatchSums sum_over_batches(const std::vector<std::vector<Gradient>>& combined, int batches,
+BatchSums sum_over_batches(const GradientRows& combined, int batches,
                            std::span<const VariablePart> parts) {
   Graph& graph = combined[0][0].value.graph();
   GradientSums sums(combined, parts);

@@ -25,14 +25,6 @@
 namespace belfry {
 namespace {
 
-using TowerGradients = std::vector<std::vector<Gradient>>;  // [tower][variable]
-
-TowerGradients tower_gradients(const GradientTable& table) {
-  TowerGradients gradients;
-  for (int t = 0; t < table.towers(); ++t) gradients.push_back(table.row(t));
-  return gradients;
-}
-
 std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> fields,
                                  std::int64_t batch) {
   std::vector<Output> result;
@@ -59,21 +51,6 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
 }
 
-// What was made of the gradients of all towers, as the graph notes it from entry `first` on.
-std::vector<Gradient> combined_gradients(const Graph& graph, std::size_t first,
-                                         const GradientTable& table) {
-  if (table.towers() == 1 && graph.process().size == 1) return table.row(0);
-  std::vector<Gradient> result;
-  for (const CombinedGradient& combined : graph.combined_gradients().subspan(first)) {
-    const auto known = std::ranges::find(result, combined.variables[0], &Gradient::variable);
-    if (known != result.end())
-      known->value = combined.results[0];
-    else
-      result.push_back({combined.results[0], combined.variables[0]});
-  }
-  return result;
-}
-
 bool every_tower_has_samples(const BatchForm& form) {
   return std::ranges::count(form.samples, 0) == 0;
 }
@@ -93,7 +70,7 @@ double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
 class StepBuilder {
  public:
   StepBuilder(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-              TowerGradients gradients)
+              GradientRows gradients)
       : graph_(graph),
         built_(built),
         options_(options),
@@ -101,7 +78,7 @@ class StepBuilder {
         separate_(std::move(gradients)),
         updates_(graph.nodes(kUpdateOps)) {
     // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
-    if (separate_.empty() && share_variables())
+    if (separate_.empty() && several_share_variables())
       built.canonical = !uses_a_variable_twice(graph, built.towers[0].trainables) &&
                         std::ranges::all_of(options.forms, every_tower_has_samples);
   }
@@ -122,10 +99,8 @@ class StepBuilder {
       step.train_op = plain_;
       step.gradients = plain_gradients_;
     } else {
-      const std::size_t first = graph_.combined_gradients().size();
       const GradientTable table(joint ? of_joint_loss(step) : of_separate_losses(batch));
       update(table, !equal && !joint, step);
-      if (step.gradients.empty()) step.gradients = combined_gradients(graph_, first, table);
       if (equal) plain_ = step.train_op;
       if (equal) plain_gradients_ = step.gradients;
     }
@@ -148,7 +123,8 @@ class StepBuilder {
                          "), and layers that are synchronised over the towers of several processes "
                          "need some in each; use uneven=drop, or another global_batch_size");
   }
-  bool share_variables() const {
+  // Then one row of joint gradients is for all towers.
+  bool several_share_variables() const {
     return towers() > 1 && built_.towers[1].trainables == built_.towers[0].trainables;
   }
 
@@ -161,9 +137,9 @@ class StepBuilder {
   }
 
   // Of each tower's own loss; zeros for those that are not to run.
-  TowerGradients of_separate_losses(const BatchForm& batch) {
+  GradientRows of_separate_losses(const BatchForm& batch) {
     NameScope names(graph_, "no_samples");
-    TowerGradients gradients = separate_;
+    GradientRows gradients = separate_;
     for (std::size_t t = 0; t < towers(); ++t)
       if (batch.rows[t] == 0) gradients[t] = zero_gradients(t, separate_[t]);
     return gradients;
@@ -172,10 +148,10 @@ class StepBuilder {
   // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
   // over towers is what is wanted. Where towers share variables, one row, of that mean: the same
   // sums, divided last.
-  TowerGradients of_joint_loss(const StepNodes& step) {
+  GradientRows of_joint_loss(const StepNodes& step) {
     const BatchForm& batch = step.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;
-    const bool shared = share_variables();
+    const bool shared = several_share_variables();
     std::vector<Gradient> all = joint_gradients(step, shared);
     if (shared && seed_ == 1) {
       for (Gradient& g : all) {
@@ -185,7 +161,7 @@ class StepBuilder {
     }
     std::size_t counts = 0;  // a tower that does
     while (batch.samples[counts] == 0) ++counts;
-    TowerGradients gradients;
+    GradientRows gradients;
     for (std::size_t t = 0; t < (shared ? 1 : towers()); ++t) {
       const bool own = shared || batch.samples[t] > 0;
       const std::vector<Variable>& with_gradient = built_.towers[own ? t : counts].trainables;
@@ -250,7 +226,7 @@ class StepBuilder {
   Unscaling unscaling(const GradientTable& table, const StepNodes& step, bool weighted) {
     const std::int64_t count = std::int64_t{table.towers()} * graph_.process().size;
     const auto total = static_cast<double>(weighted ? step.all.total() : count);
-    return unscaling_of(built_.loss_scale, tower_gradients(table), total,
+    return unscaling_of(built_.loss_scale, table.rows(), total,
                         [&](std::size_t t) { return !weighted || step.batch.samples[t] > 0; });
   }
 
@@ -264,6 +240,7 @@ class StepBuilder {
       how.reduce.weights = weights(table, step.batch);
       how.reduce.total_weight = total_weight(table, step.all);
     }
+    if (table.towers() == 1 && graph_.process().size == 1) step.gradients = table.row(0);
     const UpdateNodes made = options_.combine
                                  ? apply(options_.combine(table, how.reduce), how, step)
                                  : options_.update(table, how);
@@ -283,12 +260,14 @@ class StepBuilder {
     Accumulation accumulation;
     if (options_.batches_per_step > 1) {
       const DeviceScope on(graph_, gradients.device(0));
-      BatchSums sums = sum_over_batches(tower_gradients(gradients), options_.batches_per_step);
+      GradientRows distinct = gradients.rows();
+      if (gradients.shares_variables()) distinct.resize(1);
+      BatchSums sums = sum_over_batches(distinct, options_.batches_per_step);
       accumulation = {sums.begin, sums.add};
-      step.gradients = sums.of_all[0];
       gradients = GradientTable(std::move(sums.of_all));
       unscaling = {.factor = sums.share};
     }
+    step.gradients = gradients.row(0);
     return {&apply_gradients(options_.optimizer, gradients, {}, how.slots,
                              clipped(gradients, options_.clip_norm, unscaling)),
             accumulation};
@@ -298,7 +277,7 @@ class StepBuilder {
   TrainingGraph& built_;
   const TrainingGraphOptions& options_;
   const double seed_;
-  const TowerGradients separate_;  // of each loss; empty: they are taken of all at once
+  const GradientRows separate_;  // of each loss; empty: they are taken of all at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
   std::vector<Gradient> plain_gradients_;
@@ -306,7 +285,7 @@ class StepBuilder {
 
 // For towers that train apart.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
-                   TowerGradients gradients) {
+                   GradientRows gradients) {
   require<TrainerMistake>(
       !gradients.empty(),
       "async=free cannot train layers that are synchronised over towers: they need towers that "
@@ -337,7 +316,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   require_field_names(options.fields);
   require(!options.forms.empty(), "a training graph needs a form of batches");
   TrainingGraph result;
-  TowerGradients gradients;
+  GradientRows gradients;
   const bool apart = static_cast<bool>(options.update_apart);
   result.loss_scale = make_loss_scale(graph, options);
   const auto build = [&](Tower& tower) {

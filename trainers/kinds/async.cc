@@ -10,9 +10,9 @@ namespace belfry {
 namespace {
 
 // Divides each tower's gradients by the number of towers, on the tower's device.
-std::vector<std::vector<Gradient>> scaled(const GradientTable& gradients) {
+GradientRows scaled(const GradientTable& gradients) {
   const int towers = gradients.towers();
-  std::vector<std::vector<Gradient>> rows;
+  GradientRows rows;
   for (int t = 0; t < towers; ++t) {
     std::vector<Gradient>& row = rows.emplace_back(gradients.row(t));
     if (towers == 1) break;
@@ -31,7 +31,7 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
       "trainer=async cannot train layers that are synchronised over towers: each tower updates by "
       "its own loss; take statistics of each tower (the option batch_norm, tower), or another "
       "trainer, such as replicated (the option trainer)");
-  const std::vector<std::vector<Gradient>> rows = scaled(gradients);
+  const GradientRows rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
   return options.optimizer.apply_each(rows, order, {}, OptimizerSlots::kMake, unscaling);
 }

@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "belfry/allreduce/strategies/aggregate.h"
+#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -184,7 +184,7 @@ class Measurement {
     if (machine_.workers < 2) return 0;
     constexpr std::int64_t kElements = 32 << 10;
     Probe probe(here_);
-    std::vector<std::vector<Gradient>> rows;
+    GradientRows rows;
     for (std::size_t d = 0; d < here_.devices.size(); ++d)
       rows.push_back({{probe.floats(d, kElements), {}}});
     const GradientTable sums = allreduce_collective(GradientTable(rows), Reduction::kSum);

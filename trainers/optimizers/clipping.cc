@@ -11,8 +11,8 @@ namespace {
 
 // A value of each variable, where towers with copies of all have about as much each.
 std::vector<Output> one_of_each(const GradientTable& table) {
-  const bool copies = table.towers() > 1 && table.at(1, 0).variable != table.at(0, 0).variable;
-  std::vector<std::int64_t> elements(static_cast<std::size_t>(copies ? table.towers() : 1), 0);
+  const int copies = table.shares_variables() ? 1 : table.towers();
+  std::vector<std::int64_t> elements(static_cast<std::size_t>(copies), 0);
   std::vector<Output> values;
   for (int v = 0; v < table.variables(); ++v) {
     const auto least = std::ranges::min_element(elements);

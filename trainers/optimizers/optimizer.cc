@@ -285,9 +285,7 @@ Node& apply_to_towers(const GradientTable& gradients, At at,
     const DeviceScope on(graph, gradients.device(t), at.site);
     return apply(t, At(part, at.site));
   };
-  const bool shared =
-      gradients.towers() == 1 || gradients.at(1, 0).variable == gradients.at(0, 0).variable;
-  if (shared) return apply_on(0, name);
+  if (gradients.shares_variables()) return apply_on(0, name);
   // Below it in each tower's own names, so that the towers' logical names are equal.
   const NameScope all(graph, name, at.site), root(graph, "", at.site);
   const std::string part = all.path() + "apply_gradients";

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/log.h"
@@ -92,8 +93,8 @@ void require_plannable(const TrainFlags& flags) {
 void require_possible(const TrainFlags& flags, const Processes& processes) {
   require_plannable(flags);
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
-  require<FlagError>(allreduce != "mpi" || processes.carrier() == "MPI",
-                     "--allreduce=mpi adds by MPI, and ", processes.carrier(),
+  require<FlagError>(!parse_all_reduce_spec(allreduce).uses("mpi") || processes.carrier() == "MPI",
+                     "--allreduce=", allreduce, " adds by MPI, and ", processes.carrier(),
                      " carries messages here; start the processes by mpirun, or use collective");
 }
 

@@ -1,14 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/chunked.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/small_tensors.h"
-#include "belfry/allreduce/strategies/aggregate.h"
 #include "belfry/allreduce/strategies/halving_doubling.h"
 #include "belfry/allreduce/strategies/ring.h"
 #include "belfry/allreduce/strategies/shuffle.h"
+#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -283,6 +284,25 @@ TEST(Refusals, AreGivenBeforeAnythingIsBuiltAndByWrappersToo) {
        {"collective", "halving_doubling", "naive", "naive_cpu", "ring", "shuffle"})
     for (const int towers : {1, 2, 3, 4, 5, 6, 7, 8})
       EXPECT_EQ(make_strategy(name)->refusal(cpus(towers)), "") << name;
+}
+
+TEST(Refusals, OfSeveralProcessesAreThoseOfAllStrategiesInside) {
+  const std::vector<DeviceSpec> devices = cpus(2);
+  for (const char* spec : {"collective", "collective#2", "collective:1K:ring:4K:collective#3"}) {
+    EXPECT_EQ(make_strategy(spec)->refusal_of_processes(devices), "") << spec;
+    EXPECT_EQ(bucketed(make_strategy(spec), 1)->refusal_of_processes(devices), "") << spec;
+    EXPECT_EQ(packed_strategy(make_strategy(spec), 4)->refusal_of_processes(devices), "") << spec;
+    EXPECT_EQ(small_tensors_packed(make_strategy(spec), 4)->refusal_of_processes(devices), "")
+        << spec;
+  }
+  for (const char* spec : {"naive", "shuffle#2", "collective:1K:naive", "naive:1K:ring"}) {
+    const std::string why =
+        "the strategy combines the gradients of one process, and this is one of several; use "
+        "collective, ring or mpi";
+    EXPECT_EQ(make_strategy(spec)->refusal_of_processes(devices), why) << spec;
+    EXPECT_EQ(bucketed(make_strategy(spec), 1)->refusal_of_processes(devices), why) << spec;
+    EXPECT_EQ(chunked(make_strategy(spec), 4)->refusal_of_processes(devices), why) << spec;
+  }
 }
 
 class Forgetful final : public Strategy {

@@ -46,6 +46,16 @@ TEST(GradientTable, GivesGradientsByTowerAndVariable) {
   EXPECT_EQ(&table.graph(), &gradients.graph);
 }
 
+TEST(GradientTable, KnowsWhetherTowersShareVariables) {
+  TestGradients gradients(3, {{4}, {2}});
+  EXPECT_FALSE(gradients.table().shares_variables());
+  EXPECT_TRUE(GradientTable({gradients.rows[0]}).shares_variables());
+  for (int t = 1; t < 3; ++t)
+    for (std::size_t v = 0; v < 2; ++v)
+      gradients.rows[static_cast<std::size_t>(t)][v].variable = gradients.rows[0][v].variable;
+  EXPECT_TRUE(gradients.table().shares_variables());
+}
+
 TEST(GradientTable, TakesOtherValuesOfTheSameLayout) {
   TestGradients gradients(2, {{2}});
   const GradientTable table = gradients.table();

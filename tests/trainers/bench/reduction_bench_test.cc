@@ -321,16 +321,17 @@ TEST(ReductionBench, OfSeveralProcessesChecksTheSumOverAllTowers) {
     several.processes = processes;
     several.place = processes->place();
     const ReductionBench bench =
-        bench_reduction({Shape{5000}, Shape{3}}, {"collective", "ring"}, several);
+        bench_reduction({Shape{5000}, Shape{3}},
+                        {"collective", "ring", "collective#3", "collective:1k:ring"}, several);
     const std::lock_guard lock(mutex);
     all.push_back(bench);
   });
   ASSERT_EQ(all.size(), 2u);
-  for (std::size_t i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < 4; ++i) {
     const ReductionResult &one = all[0].results[i], &other = all[1].results[i];
     EXPECT_EQ(one.in_place.wrong, 0) << one.strategy;
     EXPECT_EQ(one.out_of_place.wrong, 0) << one.strategy;
-    EXPECT_EQ(one.canonical, one.strategy == "collective");
+    EXPECT_EQ(one.canonical, !one.strategy.ends_with("ring"));
     EXPECT_EQ(one.in_place.seconds, other.in_place.seconds) << "of the slowest, in both";
     EXPECT_GT(one.in_place.seconds, 0);
   }
@@ -350,18 +351,20 @@ TEST(ReductionBench, OfSeveralProcessesRefusesWhatCannotReachThem) {
 }
 
 TEST(ReductionBench, OfProcessesByTcpRefusesMpi) {
-  std::string why;
-  try {
-    test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-      ReductionBenchOptions several = options("cpu:1");
-      several.processes = processes;
-      several.place = processes->place();
-      bench_reduction({Shape{4}}, {"mpi"}, several);
-    });
-  } catch (const InvalidArgument& error) {
-    why = error.what();
+  for (const char* spec : {"mpi", "collective:1k:mpi"}) {
+    std::string why;
+    try {
+      test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+        ReductionBenchOptions several = options("cpu:1");
+        several.processes = processes;
+        several.place = processes->place();
+        bench_reduction({Shape{4}}, {spec}, several);
+      });
+    } catch (const InvalidArgument& error) {
+      why = error.what();
+    }
+    EXPECT_THAT(why, HasSubstr("it adds by MPI, and TCP carries messages here")) << spec;
   }
-  EXPECT_THAT(why, HasSubstr("it adds by MPI, and TCP carries messages here"));
 }
 
 }  // namespace reduction_bench_test

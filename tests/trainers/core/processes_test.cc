@@ -105,6 +105,31 @@ Output single_model(Tower& tower, Output x, Output y) {
   return reduce_mean(square(error));
 }
 
+// Strategies around others. Tensors of single_model have 4 to 80 bytes.
+TEST_P(Layouts, CombineInChunksRangesAndPacksAlike) {
+  const auto [size, devices] = GetParam();
+  const AggregationOptions ways[] = {
+      {.allreduce = "collective#2", .bucket_mb = 0},
+      {.allreduce = "collective#3", .bucket_mb = 25},
+      {.allreduce = "collective#2:20:collective", .bucket_mb = 0},
+      {.allreduce = "collective:20:collective#2", .bucket_mb = 25},
+      {.allreduce = "collective#2", .bucket_mb = 1e-4, .small_tensors_kb = 1}};
+  for (const AggregationOptions& way : ways) {
+    const auto result_of = [&](int own, const std::shared_ptr<Processes>& processes) {
+      TrainerOptions options = options_of(own, processes, 0, single_model);
+      options.aggregation = way;
+      const auto data = smooth_data(5 * kGlobalBatch);
+      Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+      trainer.train();
+      return std::pair(state_hash(trainer.session(), trainer.graph()), trainer.metric("loss"));
+    };
+    const auto alone = result_of(size * devices, nullptr);
+    test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+      EXPECT_EQ(result_of(devices, processes), alone) << way.allreduce << " " << way.bucket_mb;
+    });
+  }
+}
+
 // From a scale at which f16 overflows, so that steps are skipped.
 Trained train_in_f16(int devices, const std::shared_ptr<Processes>& processes) {
   const auto data = smooth_data(5 * kGlobalBatch);

@@ -88,6 +88,16 @@ TEST(ProgramProcesses, AreRefusedOneGpuForTwoOfThem) {
 TEST(ProgramProcesses, AreRefusedStrategiesThatCannotServeTheirDevices) {
   EXPECT_THAT(refusal_in_processes(2, {"--devices=cpu:2", "--allreduce=naive"}),
               AllOf(HasSubstr("--allreduce=naive"), HasSubstr("use collective, ring or mpi")));
+  EXPECT_THAT(refusal_in_processes(2, {"--devices=cpu:2", "--allreduce=collective:1k:naive"}),
+              AllOf(HasSubstr("--allreduce=collective:1k:naive"),
+                    HasSubstr("use collective, ring or mpi")));
+}
+
+TEST(ProgramProcesses, AreRefusedMpiInAnyRangeWhereTcpCarriesMessages) {
+  for (const char* flag :
+       {"--allreduce=mpi", "--allreduce=collective:1k:mpi", "--allreduce=mpi:1k:ring"})
+    EXPECT_THAT(refusal_in_processes(2, {"--devices=cpu:1", "--trainer=replicated", flag}),
+                HasSubstr(cat(flag, " adds by MPI, and TCP carries messages here")));
 }
 
 }  // namespace program_processes_test
