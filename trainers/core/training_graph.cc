@@ -310,9 +310,8 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
   require<TrainerMistake>(
       !gradients.empty(),
       "async=free cannot train layers that are synchronised over towers: they need towers that "
-      "make "
-      "steps together, not apart; take statistics of each tower (the option batch_norm, tower), or "
-      "another trainer, such as replicated (the option trainer)");
+      "make steps together, not apart; leave BatchNormLayer::synchronised out, or use another "
+      "trainer, such as replicated (the option trainer)");
   require(options.forms.size() == 1 && options.forms[0].equal(),
           "towers that train apart take batches of one size");
   const std::vector<Node*> updates = options.update_apart(GradientTable(std::move(gradients)));

@@ -29,8 +29,8 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
   require<TrainerMistake>(
       gradients.towers() == std::ssize(options.devices),
       "trainer=async cannot train layers that are synchronised over towers: each tower updates by "
-      "its own loss; take statistics of each tower (the option batch_norm, tower), or another "
-      "trainer, such as replicated (the option trainer)");
+      "its own loss; leave BatchNormLayer::synchronised out, or use another trainer, such as "
+      "replicated (the option trainer)");
   const std::vector<std::vector<Gradient>> rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
   return options.optimizer.apply_each(rows, order, {}, OptimizerSlots::kMake, unscaling);
