@@ -124,7 +124,8 @@ class Optimizer {
               OptimizerSlots slots = OptimizerSlots::kMake, const Unscaling& unscaling = {}) const;
 
   // As apply(), where each process updates parts of variables: gradients are the rows of the parts
-  // of this process, and slots are as long. Throws InvalidArgument for a rule that takes no parts.
+  // of this process, and slots are as long. Throws InvalidArgument as apply() does, for a rule that
+  // takes no parts, and unless each of parts.parts has a gradient.
   Node& apply_parts(std::span<const Gradient> gradients, const UpdatedParts& parts, At at = {},
                     OptimizerSlots slots = OptimizerSlots::kMake,
                     const Unscaling& unscaling = {}) const;
@@ -139,7 +140,10 @@ class Optimizer {
 
  private:
   struct Shared;
-  Node& apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
+  // Checks that the rule can make such updates.
+  Shared begin(UpdateOrder order, OptimizerSlots slots, const Unscaling& unscaling,
+               SourceLine site) const;
+  Node& apply_row(std::span<const Gradient> row, Shared& shared, At at) const;
   Node& update(const Gradient& gradient, std::size_t i, Output step, Shared& shared, At at) const;
   void begin_averages(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
   Node& average(Variable variable, Node& update, Shared& shared, At at) const;
