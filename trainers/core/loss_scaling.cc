@@ -16,6 +16,7 @@
 #include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
 namespace {
@@ -47,7 +48,7 @@ Output true_in_all_processes(Graph& graph, const DeviceSpec& device,
 
 }  // namespace
 
-LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options) {
+LossScale make_loss_scale(Graph& graph, const TrainerOptions& options) {
   if (options.precision != Precision::kF16) return {};
   const auto& [initial, growth_steps] = options.loss_scale;
   int exponent = 0;

@@ -7,9 +7,9 @@
 namespace belfry {
 
 // The variables "loss_scale", "loss_scale/good_steps" and "loss_scale/skipped_steps" of a graph, on
-// `device`; none unless the precision is f16. Throws InvalidArgument for a scale that is not a
-// positive power of two that f32 holds, and for growth_steps below 1.
-LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options);
+// the first device; none unless the precision is f16. Throws InvalidArgument for a scale that is
+// not a positive power of two that f32 holds, and for growth_steps below 1.
+LossScale make_loss_scale(Graph& graph, const TrainerOptions& options);
 
 // The names of these variables, which checkpoints of other precisions lack.
 std::vector<std::string> loss_scale_names();

@@ -108,6 +108,10 @@ class PartUpdates {
 
 }  // namespace
 
+bool updates_parts(const TrainerOptions& options) {
+  return options.aggregation.partition_updates && process_place(options.session).size > 1;
+}
+
 std::string partition_refusal(const TrainerOptions& options) {
   const AggregationOptions& aggregation = options.aggregation;
   if (!aggregation.partition_updates) return "";

@@ -35,11 +35,6 @@ std::int64_t towers_of(const TrainerOptions& options) {
   return std::ssize(options.devices) * process_place(options.session).size;
 }
 
-// Each process updates a part of each variable.
-bool updates_parts(const TrainerOptions& options) {
-  return options.aggregation.partition_updates && process_place(options.session).size > 1;
-}
-
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
@@ -63,39 +58,15 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   options_.session.device_count = device_count(options_.devices);
   for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
   const std::vector<Dataset::Field> fields = train.signature();
-  TrainingGraphOptions wanted{.model = options_.model,
-                              .devices = options_.devices,
-                              .variables = options_.parameters_on_cpu && kind.spreads_variables()
-                                               ? VariablePolicy::kOnHost
-                                               : kind.variables,
-                              .fields = fields,
-                              .forms = batches_.forms(),
-                              .predictors = test ? options_.devices.size() : 1,
-                              .precision = options_.precision,
-                              .loss_scale = options_.loss_scale,
-                              .recompute = options_.recompute,
-                              .optimizer = options_.optimizer,
-                              .clip_norm = options_.clip_norm,
-                              .batches_per_step = static_cast<int>(batches_.batches_per_step())};
-  wanted.update_combines = updates_parts(options_);
-  if (wanted.update_combines)
-    wanted.update = [&](const GradientTable& gradients, const UpdateOptions& how) {
-      return update_parts(options_, gradients, how);
-    };
-  else if (kind.combines())
-    wanted.combine = [&](const GradientTable& gradients, const ReduceOptions& how) {
-      if (kind.choose) choice_ += kind.choose(options_, gradients);
-      return kind.combine(options_, gradients, how);
-    };
-  else
-    wanted.update = [&](const GradientTable& gradients, const UpdateOptions& how) {
-      return UpdateNodes{&kind.update(options_, gradients, how.unscaling)};
-    };
-  if (trains_apart(options_, kind))
-    wanted.update_apart = [&](const GradientTable& gradients) {
-      return kind.update_apart(options_, gradients);
-    };
-  built_ = build_training_graph(graph_, wanted);
+  const auto choose = [&](const GradientTable& gradients) {
+    if (kind.choose) choice_ = kind.choose(options_, gradients);
+  };
+  built_ = build_training_graph(graph_, {.kind = kind,
+                                         .trainer = options_,
+                                         .fields = fields,
+                                         .forms = batches_.forms(),
+                                         .choose = choose,
+                                         .predictors = test ? options_.devices.size() : 1});
   choose_shards(trains_apart(options_, kind));
   session_ = std::make_unique<Session>(graph_, options_.session);
   prepare();

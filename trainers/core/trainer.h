@@ -10,8 +10,10 @@
 
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/trace/trace.h"
+#include "belfry/ops/precision.h"
 #include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/model.h"
 #include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/core/training_step.h"
 #include "belfry/trainers/data/batches.h"
@@ -43,6 +45,12 @@ struct AggregationOptions {
   // Of several processes each keeps slots of a part of every variable, and updates that part. Same
   // bits. One process updates whole variables.
   bool partition_updates = false;
+};
+
+// Of f16.
+struct LossScaleOptions {
+  double initial = 32768;
+  std::int64_t growth_steps = 1000;
 };
 
 // Each option is here or in the options of what uses it, which are members.

@@ -21,7 +21,7 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
   bool (*accepts)(std::string_view spec) = nullptr;
-  // Called before `combine`: makes choices that the options leave open (--allreduce=auto).
+  // Called once, before `combine`: makes choices that the options leave open (--allreduce=auto).
   // Returns lines about them for people; "" if none was left.
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
   // Combines the towers' gradients, as ReduceOptions ask for. Called once per form of batches. The

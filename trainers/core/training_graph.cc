@@ -17,6 +17,8 @@
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
+#include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/training_graph_checks.h"
 #include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/optimizers/clipping.h"
@@ -82,10 +84,10 @@ bool every_tower_has_samples(const BatchForm& form) {
 // digit of a gradient, and spares a division of its sum.
 double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
   const std::size_t towers =
-      options.devices.size() * static_cast<std::size_t>(graph.process().size);
+      options.trainer.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
-  const bool seeds = (options.combine || options.update_combines) && std::has_single_bit(towers) &&
-                     alike && options.precision != Precision::kF16;
+  const bool seeds = options.kind.combines() && std::has_single_bit(towers) && alike &&
+                     options.trainer.precision != Precision::kF16;
   return seeds ? 1.0 / static_cast<double>(towers) : 1;
 }
 
@@ -97,6 +99,7 @@ class StepBuilder {
       : graph_(graph),
         built_(built),
         options_(options),
+        trainer_(options.trainer),
         seed_(seed_of(graph, options)),
         separate_(std::move(gradients)),
         updates_(graph.nodes(kUpdateOps)) {
@@ -224,7 +227,7 @@ class StepBuilder {
                              {.colocate = true,
                               .initial = initial_gradients(built_.loss_scale, loss, seed_),
                               .stop = step.zeros,
-                              .recompute = options_.recompute});
+                              .recompute = trainer_.recompute});
   }
 
   std::vector<Output> weights(const GradientTable& table, const BatchForm& batch) {
@@ -264,45 +267,58 @@ class StepBuilder {
       how.reduce.weights = weights(table, step.batch);
       how.reduce.total_weight = total_weight(table, step.all);
     }
-    const UpdateNodes made = options_.combine
-                                 ? apply(options_.combine(table, how.reduce), how, step)
-                                 : options_.update(table, how);
+    const UpdateNodes made = update_variables(table, how, step);
     step.accumulation = made.accumulation;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
                                           how.unscaling.applied,
-                                          {.growth_steps = options_.loss_scale.growth_steps}));
+                                          {.growth_steps = trainer_.loss_scale.growth_steps}));
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);
   }
 
+  UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,
+                               StepNodes& step) {
+    const TrainerKind& kind = options_.kind;
+    if (updates_parts(trainer_)) return update_parts(trainer_, table, how);
+    if (!kind.combines()) return {.update = &kind.update(trainer_, table, how.unscaling)};
+    if (options_.choose && built_.steps.empty()) options_.choose(table);
+    return apply(kind.combine(trainer_, table, how.reduce), how, step);
+  }
+
   UpdateNodes apply(GradientTable gradients, const UpdateOptions& how, StepNodes& step) {
     Unscaling unscaling = how.unscaling;
     Accumulation accumulation;
-    if (options_.batches_per_step > 1) {
+    if (const int batches = trainer_.batches.gradient_accumulation_steps; batches > 1) {
       const DeviceScope on(graph_, gradients.device(0));
-      BatchSums sums = sum_over_batches(tower_gradients(gradients), options_.batches_per_step);
+      BatchSums sums = sum_over_batches(tower_gradients(gradients), batches);
       accumulation = {sums.begin, sums.add};
       step.gradients = sums.of_all[0];
       gradients = GradientTable(std::move(sums.of_all));
       unscaling = {.factor = sums.share};
     }
-    return {&apply_gradients(options_.optimizer, gradients, {}, how.slots,
-                             clipped(gradients, options_.clip_norm, unscaling)),
+    return {&apply_gradients(trainer_.optimizer, gradients, {}, how.slots,
+                             clipped(gradients, trainer_.clip_norm, unscaling)),
             accumulation};
   }
 
   Graph& graph_;
   TrainingGraph& built_;
   const TrainingGraphOptions& options_;
+  const TrainerOptions& trainer_;
   const double seed_;
   const TowerGradients separate_;  // of each loss; empty: they are taken of all at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
   std::vector<Gradient> plain_gradients_;
 };
+
+VariablePolicy variables_of(const TrainerOptions& options, const TrainerKind& kind) {
+  const bool on_host = options.parameters_on_cpu && kind.spreads_variables();
+  return on_host ? VariablePolicy::kOnHost : kind.variables;
+}
 
 // For towers that train apart.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
@@ -314,7 +330,8 @@ void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOption
       "trainer, such as replicated (the option trainer)");
   require(options.forms.size() == 1 && options.forms[0].equal(),
           "towers that train apart take batches of one size");
-  const std::vector<Node*> updates = options.update_apart(GradientTable(std::move(gradients)));
+  const std::vector<Node*> updates =
+      options.kind.update_apart(options.trainer, GradientTable(std::move(gradients)));
   for (std::size_t t = 0; t < updates.size(); ++t)
     built.tower_ops.push_back(&train_step(graph, *updates[t], built.towers[t].updates));
 }
@@ -337,28 +354,29 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   require(!options.forms.empty(), "a training graph needs a form of batches");
   TrainingGraph result;
   TowerGradients gradients;
-  const bool apart = static_cast<bool>(options.update_apart);
-  result.loss_scale = make_loss_scale(graph, options);
+  const TrainerOptions& trainer = options.trainer;
+  const bool apart = trains_apart(trainer, options.kind);
+  result.loss_scale = make_loss_scale(graph, trainer);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
         tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknown;
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
-      const AutocastScope types(graph, autocasting(options.precision));
+      const AutocastScope types(graph, autocasting(trainer.precision));
       std::optional<AveragesScope> averages;
       if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
-      tower.loss(options.model(tower, inputs));
+      tower.loss(trainer.model(tower, inputs));
     }
     if (tower.is_training() && !graph.open())
       gradients.push_back(compute_gradients(
           tower.loss(), tower.trainables(),
           {.colocate = true,
            .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options)),
-           .recompute = options.recompute}));
+           .recompute = trainer.recompute}));
   };
-  result.towers = replicate(graph, options.devices, options.variables, build,
+  result.towers = replicate(graph, trainer.devices, variables_of(trainer, options.kind), build,
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
-  require_recompute_scopes(result.towers[0], options.recompute);
+  require_recompute_scopes(result.towers[0], trainer.recompute);
   if (apart) {
     add_tower_ops(graph, result, options, std::move(gradients));
   } else {
@@ -366,7 +384,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
     for (const BatchForm& form : options.forms) steps.add(form);
     if (graph.process().size > 1) add_values_of_all(graph, result);
   }
-  warn_of_useless_scopes(graph, options.recompute);
+  warn_of_useless_scopes(graph, trainer.recompute);
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))
     result.predictors.push_back(

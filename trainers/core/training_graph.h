@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "belfry/allreduce/strategy.h"
-#include "belfry/ops/precision.h"
 #include "belfry/towers/replicate.h"
-#include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/data/dataset.h"
 #include "belfry/trainers/optimizers/optimizer.h"
 
 namespace belfry {
+
+struct TrainerKind;
+struct TrainerOptions;
 
 // How a step takes several batches, one run after another (accumulation.h).
 struct Accumulation {
@@ -62,11 +63,6 @@ struct LossScale {
   explicit operator bool() const { return static_cast<bool>(scale); }
 };
 
-struct LossScaleOptions {
-  double initial = 32768;
-  std::int64_t growth_steps = 1000;
-};
-
 struct TrainingGraph {
   std::vector<TowerRecord> towers;
   // On the devices of the first training towers; all on tower 0's variables, or on their averages
@@ -84,43 +80,32 @@ struct TrainingGraph {
   bool canonical = true;
 };
 
+// What a graph is built for; all of it is borrowed.
 struct TrainingGraphOptions {
-  const Model& model;
-  std::span<const DeviceSpec> devices;
-  VariablePolicy variables;
+  const TrainerKind& kind;        // where variables live, and how gradients change them
+  const TrainerOptions& trainer;  // model, devices, optimizer and all that changes the graph
   std::span<const Dataset::Field> fields;
   // Of batches, for the towers of all processes. If there are several, each tower has rows.
   std::span<const BatchForm> forms;
-  // Combines the towers' gradients. Where K is a power of two and all towers count alike, each
-  // tower's loss gradient starts at 1 / K, which is exact, and ReduceOptions ask for the sum.
-  std::function<GradientTable(const GradientTable&, const ReduceOptions&)> combine = {};
-  // Instead of `combine`: an update by the gradients of the towers.
-  std::function<UpdateNodes(const GradientTable&, const UpdateOptions&)> update = {};
-  // `update` combines them, too: it heeds ReduceOptions and batches_per_step, as `combine` does.
-  bool update_combines = false;
-  // Instead of either, for towers that train apart: a node per tower. Averages are then moved by
-  // each tower's moments. There must be one form, in which all towers count alike.
-  std::function<std::vector<Node*>(const GradientTable&)> update_apart = {};
+  // Called once, before `kind` first combines gradients, with those of the towers. May put what it
+  // chooses into `trainer`.
+  std::function<void(const GradientTable&)> choose = {};
   std::size_t predictors = 1;  // at most one per device
-  // Of towers and predictors: an AutocastScope around the model. Losses are f32 or f64.
-  Precision precision = Precision::kF32;
-  LossScaleOptions loss_scale = {};         // of f16, which towers that train apart do not take
-  std::vector<std::string> recompute = {};  // GradientOptions::recompute
-  // What is made of combined gradients.
-  Optimizer optimizer = {};
-  double clip_norm = 0;      // TrainerOptions::clip_norm
-  int batches_per_step = 1;  // more: one form, combined gradients, and no loss scale
 };
 
 // Builds the training towers, what updates their variables, and the towers that predict.
 //
 // The model is built once per device, with a placeholder per field: [rows, sample...]. The rows are
 // those of the forms of batches, "?" if these differ or a form has none. Towers that predict take
-// [?, sample...]. For each form, `combine` combines the gradients of the losses, and the optimizer
-// applies them; or `update` makes one node that does both. `update_apart` makes one per tower. The
-// nodes of kUpdateOps run with these, or those of each tower with its own. Where the towers of a
-// form have different numbers of samples, these weigh losses and moments of batch norms. A tower
-// that a form feeds no rows is not part of its step. Throws InvalidArgument as Model, replicate()
+// [?, sample...]. For each form, TrainerKind::combine combines the gradients of the losses, and the
+// optimizer applies them; or update_parts() does both, or TrainerKind::update. The nodes of
+// kUpdateOps run with these. If the towers train apart, TrainerKind::update_apart makes a node per
+// tower, and averages are moved by each tower's own moments; there must be one form, in which all
+// towers count alike. Where the towers of a form have different numbers of samples, these weigh
+// losses and moments of batch norms. A tower that a form feeds no rows is not part of its step.
+//
+// Where K is a power of two and all towers count alike, each tower's loss gradient starts at 1 / K,
+// which is exact, and ReduceOptions ask for the sum. Throws InvalidArgument as Model, replicate()
 // and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
 // With f16 the loss is scaled. Gradients are checked before they are combined, on the devices where
