@@ -146,8 +146,8 @@ std::string Trainer::tower_dependence() const {
   if (options_.precision == Precision::kF16) return "f16 scales the loss";
   const Output loss = built_.towers[0].loss;
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
-  for (const TrainingStep& step : training_steps_)
-    if (const Node* node = step.plan()->tower_dependent)
+  for (const std::shared_ptr<const Plan>& plan : plans())
+    if (const Node* node = plan->tower_dependent)
       return cat(describe_with_forward(*node), " takes the whole batch of its tower");
   return "";
 }

@@ -92,23 +92,26 @@ void Trainer::prepare() {
   step_metrics_.push_back({"loss", kNone});
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
-  const auto add = [&](const StepNodes& step, bool keeps_gradients) {
-    training_steps_.emplace_back(*session_, step, built_.towers, built_.learning_rates,
-                                 PrepareOptions{.gathers_first = updates_parts(options_) &&
-                                                                 batches_.batches_per_step() == 1},
-                                 keeps_gradients);
+  const PrepareOptions how{.gathers_first =
+                               updates_parts(options_) && batches_.batches_per_step() == 1};
+  const auto compiled = [&](const StepNodes& step, bool keeps_gradients) {
+    return TrainingStep(*session_, step, built_.towers, built_.learning_rates, how,
+                        keeps_gradients);
   };
   for (const StepNodes& step : built_.steps) {
-    StepNodes before = step;  // of the batches before the last
-    for (Node* const node : {step.accumulation.begin, step.accumulation.add}) {
-      before.train_op = node;
-      if (node) add(before, false);
-    }
-    add(step, options_.keeps_gradients);
+    const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
+      StepNodes nodes = step;
+      nodes.train_op = op;
+      if (!op) return {};
+      return compiled(nodes, false);
+    };
+    training_steps_.first = before_last(step.accumulation.begin);
+    training_steps_.between = before_last(step.accumulation.add);
+    training_steps_.by_form.push_back(compiled(step, options_.keeps_gradients));
   }
   for (std::size_t t = 0; t < built_.tower_ops.size(); ++t) {
     const BatchForm own = batches_.forms()[0].of_tower(t);
-    training_steps_.emplace_back(
+    training_steps_.free.emplace_back(
         *session_, StepNodes{.batch = own, .all = own, .train_op = built_.tower_ops[t]},
         std::span(built_.towers).subspan(t, 1), built_.learning_rates,
         PrepareOptions{.locks = LockDuration::kEachVariable});
@@ -186,17 +189,11 @@ TowerSpan Trainer::own_towers() const {
 
 // What the prefetcher does with a batch that it has gathered: nothing where no GPU takes one.
 std::function<StagedFeeds(const Batch&, std::stop_token)> Trainer::stager() {
-  if (std::ranges::none_of(training_steps_, &TrainingStep::stages)) return {};
+  if (std::ranges::none_of(training_steps_.all(), &TrainingStep::stages)) return {};
   return [this](const Batch& batch, std::stop_token stop) {
-    return training_step(batch).stage(batch.tensors, std::move(stop));
+    TrainingStep& step = training_steps_.of(batch, batches_.batches_per_step());
+    return step.stage(batch.tensors, std::move(stop));
   };
-}
-
-TrainingStep& Trainer::training_step(const Batch& batch) {
-  const std::int64_t per_step = batches_.batches_per_step();
-  if (per_step == 1) return training_steps_[batch.form];
-  const std::int64_t of_step = batch.position.batch % per_step;
-  return of_step + 1 == per_step ? training_steps_.back() : training_steps_[of_step == 0 ? 0 : 1];
 }
 
 std::unique_ptr<Trainer::Source> Trainer::open_source() {
@@ -212,7 +209,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
                                                  own_towers(), stager(), options_.data_workers);
   else
     source->free =
-        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
+        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_.free,
                                                          .data = train_,
                                                          .plan = batches_,
                                                          .start = start,
@@ -247,7 +244,7 @@ void Trainer::tell(Callback& callback, const std::exception& error) try {
 
 void Trainer::interrupt(int signal) {
   if (graph_.process().size == 1) return end_by(signal);
-  for (TrainingStep& step : training_steps_) step.request(signal);
+  for (TrainingStep* const step : training_steps_.all()) step->request(signal);
 }
 
 void Trainer::end_by(int signal) {
@@ -332,7 +329,7 @@ void Trainer::run_batches(Source& source, Trace* trace) {
   const std::int64_t count = batches_.batches_per_step();
   for (std::int64_t b = 0; b < count; ++b) {
     Batch& batch = source.input->next();
-    TrainingStep& step = training_step(batch);
+    TrainingStep& step = training_steps_.of(batch, count);
     step.run(std::move(batch.staged), batch.tensors, step_rate_,
              {.trace = b + 1 == count ? trace : nullptr});
     last_step_ = &step;

@@ -241,11 +241,7 @@ class Trainer {
   // Of the training steps: one for each form of batches, or one for each tower that runs free.
   std::vector<std::shared_ptr<const Plan>> plans() const;
 
-  // Those of one training step with full batches, and how often it runs each.
-  struct PlanOfStep {
-    std::shared_ptr<const Plan> plan;
-    std::int64_t runs;
-  };
+  // Those of one training step with full batches.
   std::vector<PlanOfStep> plans_of_step() const;
   // Bytes that cross devices in one such step, by its plans.
   std::int64_t bytes_moved() const;
@@ -274,7 +270,6 @@ class Trainer {
   void tell(Callback& callback, const std::exception& error);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, Trace* trace);
-  TrainingStep& training_step(const Batch& batch);
   void look_at_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
@@ -292,10 +287,7 @@ class Trainer {
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
   const TrainingStep* last_step_ = nullptr;
-  // One of three lists. Towers that run free: one step per tower. Steps of one batch: one per form
-  // of batches (Batch::form). Steps of several batches, which have one form: that of the first
-  // batch, that of those between (if there are any), and that of the last, which updates.
-  std::vector<TrainingStep> training_steps_;
+  TrainingSteps training_steps_;
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
   double step_examples_per_second_ = 0, step_rate_ = 0;

@@ -1,5 +1,7 @@
 // A training step, compiled: the update of one or more towers, with their losses and metrics.
 #pragma once
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +13,8 @@
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
+
+struct Batch;
 
 struct NamedValue {
   std::string name;
@@ -86,6 +90,31 @@ class TrainingStep {
   int request_ = 0;
   // Only if there are more than the inputs: those, rates and zeros. Of a run; and to be staged.
   std::vector<Tensor> feeds_, next_feeds_;
+};
+
+// A plan, and how often a step runs it.
+struct PlanOfStep {
+  std::shared_ptr<const Plan> plan;
+  std::int64_t runs;
+};
+
+// The compiled steps of a trainer.
+struct TrainingSteps {
+  // One for each form of batches (Batch::form), which updates the variables.
+  std::vector<TrainingStep> by_form;
+  // If a step takes several batches, which have one form: the step of the first batch, and that of
+  // the batches between it and the last, if there are any.
+  std::optional<TrainingStep> first, between;
+  // One for each tower that runs free. There are no others then.
+  std::vector<TrainingStep> free;
+
+  // The one that `batch` runs, where each step takes so many.
+  TrainingStep& of(const Batch& batch, std::int64_t batches_per_step);
+  // In the order of their runs, for full batches before others.
+  std::vector<TrainingStep*> all();
+  std::vector<std::shared_ptr<const Plan>> plans() const;
+  // The plans of a step with full batches.
+  std::vector<PlanOfStep> plans_with_runs(std::int64_t batches_per_step) const;
 };
 
 }  // namespace belfry
