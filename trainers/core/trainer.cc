@@ -119,9 +119,10 @@ void Trainer::prepare() {
 }
 
 std::int64_t Trainer::total_steps() const {
-  std::int64_t left = batches_.steps_per_epoch() * (options_.epochs - epochs_) - epoch_step_;
-  if (options_.max_steps > 0) left = std::min(left, options_.max_steps - steps_);
-  return steps_ + std::max(left, std::int64_t{0});
+  std::int64_t left =
+      batches_.steps_per_epoch() * (options_.epochs - counts_.epochs) - counts_.epoch_step;
+  if (options_.max_steps > 0) left = std::min(left, options_.max_steps - counts_.steps);
+  return counts_.steps + std::max(left, std::int64_t{0});
 }
 
 void Trainer::check_position(const TrainingPosition& position) {
@@ -134,9 +135,9 @@ void Trainer::check_position(const TrainingPosition& position) {
 
 void Trainer::resume(const TrainingPosition& position) {
   check_position(position);
-  steps_ = first_step_ = position.steps;
-  epochs_ = static_cast<int>(position.epoch);
-  epoch_step_ = position.samples / batches_.samples_per_step();
+  counts_.steps = counts_.first_step = position.steps;
+  counts_.epochs = static_cast<int>(position.epoch);
+  counts_.epoch_step = position.samples / batches_.samples_per_step();
   const bool whole = position.samples >= batches_.samples_per_epoch();
   const std::int64_t step = batches_.samples_per_step();
   if (!whole && position.samples % step != 0)
@@ -148,21 +149,21 @@ void Trainer::resume(const TrainingPosition& position) {
     log_warning("the seed was ", position.seed, " and is now ", options_.seed,
                 ": the order of the data changes");
   if (!whole) return;
-  ++epochs_;
-  epoch_step_ = 0;
+  ++counts_.epochs;
+  counts_.epoch_step = 0;
 }
 
 TrainingPosition Trainer::position() const {
-  return {.steps = steps_,
-          .epoch = epochs_,
-          .samples = epoch_step_ * batches_.samples_per_step(),
+  return {.steps = counts_.steps,
+          .epoch = counts_.epochs,
+          .samples = counts_.epoch_step * batches_.samples_per_step(),
           .seed = options_.seed};
 }
 
 StepInfo Trainer::info() const {
-  return {.step = steps_,
+  return {.step = counts_.steps,
           .steps_per_epoch = batches_.steps_per_epoch(),
-          .epoch = epochs_,
+          .epoch = counts_.epochs,
           .seconds = seconds_now() - began_,
           .total_steps = total_steps()};
 }
@@ -199,23 +200,23 @@ std::function<StagedFeeds(const Batch&, std::stop_token)> Trainer::stager() {
 std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const std::int64_t last = total_steps();
   if (options_.on_trace) {
-    const std::int64_t second = std::max(steps_, std::min(steps_ + 1, last - 1)) + 1;
+    const std::int64_t second = std::max(counts_.steps, std::min(counts_.steps + 1, last - 1)) + 1;
     traced_ = options_.traced.value_or(StepRange{second, second});
   }
   auto source = std::make_unique<Source>();
-  const BatchPlan::Position start{epochs_, epoch_step_ * batches_.batches_per_step()};
+  const BatchPlan::Position start{counts_.epochs, counts_.epoch_step * batches_.batches_per_step()};
   if (built_.tower_ops.empty())
     source->input = std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots,
                                                  own_towers(), stager(), options_.data_workers);
   else
-    source->free =
-        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_.free,
-                                                         .data = train_,
-                                                         .plan = batches_,
-                                                         .start = start,
-                                                         .steps = last - steps_,
-                                                         .traced = traced_.first - 1 - steps_,
-                                                         .data_workers = options_.data_workers});
+    source->free = std::make_unique<FreeTowers>(
+        FreeTowers::Options{.towers = training_steps_.free,
+                            .data = train_,
+                            .plan = batches_,
+                            .start = start,
+                            .steps = last - counts_.steps,
+                            .traced = traced_.first - 1 - counts_.steps,
+                            .data_workers = options_.data_workers});
   return source;
 }
 
@@ -277,14 +278,14 @@ void Trainer::run() {
   std::unique_ptr<Source> source = open_source();
   began_ = seconds_now();
   const std::int64_t last = total_steps();
-  while (steps_ < last && !stopped_) {
+  while (counts_.steps < last && !stopped_) {
     const double start = seconds_now();
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     if (stopped_) break;  // by an evaluation that was due when the run before ended
     const std::int64_t per_step = batches_.batches_per_step();
     const std::int64_t samples =
-        batches_.forms()[batches_.form_of(epoch_step_ * per_step)].total() * per_step;
+        batches_.forms()[batches_.form_of(counts_.epoch_step * per_step)].total() * per_step;
     const double step_start = seconds_now();
     const bool with_trace = run_step(*source, step);
     const double step_end = seconds_now();
@@ -292,16 +293,16 @@ void Trainer::run() {
     step.seconds = step_end - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
-    if (steps_ > first_step_ && !with_trace) {
-      timed_seconds_ += seconds_now() - start;
-      ++timed_steps_;
-      timed_samples_ += samples;
+    if (counts_.steps > counts_.first_step && !with_trace) {
+      timed_.seconds += seconds_now() - start;
+      ++timed_.steps;
+      timed_.samples += samples;
     }
-    ++steps_;
-    if (++epoch_step_ == batches_.steps_per_epoch()) {
+    ++counts_.steps;
+    if (++counts_.epoch_step == batches_.steps_per_epoch()) {
       const StepInfo epoch = info();
-      ++epochs_;
-      epoch_step_ = 0;
+      ++counts_.epochs;
+      counts_.epoch_step = 0;
       call([&](Callback& c) { c.after_epoch(*this, epoch); });
     }
   }
@@ -314,10 +315,10 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
   step_rate_ = options_.optimizer.rate().at(step);
   std::optional<Trace> trace;
   if (source.free) {
-    source.free->next(step_rate_, batches_.steps_per_epoch() - epoch_step_, step_metrics_);
+    source.free->next(step_rate_, batches_.steps_per_epoch() - counts_.epoch_step, step_metrics_);
     trace = source.free->take_trace();
   } else {
-    if (traced_.contains(steps_ + 1)) trace.emplace();
+    if (traced_.contains(counts_.steps + 1)) trace.emplace();
     run_batches(source, trace ? &*trace : nullptr);
   }
   if (trace) options_.on_trace(*trace);
@@ -347,7 +348,7 @@ void Trainer::look_at_loss() {
   if (std::isfinite(loss)) {
     not_finite_since_.reset();
   } else if (!not_finite_since_) {
-    not_finite_since_ = steps_ + 1;
+    not_finite_since_ = counts_.steps + 1;
     if (options_.warn_of_loss && !std::exchange(warned_, true))
       log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
                   "; a smaller learning rate may help");

@@ -182,16 +182,16 @@ class Trainer {
   // Steps at the end, as the options ask for.
   std::int64_t total_steps() const;
   // Complete so far.
-  std::int64_t steps() const { return steps_; }
+  std::int64_t steps() const { return counts_.steps; }
   // Of these, made since resume().
-  std::int64_t steps_of_run() const { return steps_ - first_step_; }
+  std::int64_t steps_of_run() const { return counts_.steps - counts_.first_step; }
   // What the learning rate is, for comparisons with other runs: LearningRate::str(run).
   std::string learning_rate() const { return options_.optimizer.rate().str(info()); }
   // Whether the steps so far had other rates in a run of so many steps in all.
   bool rates_differ(std::int64_t total) const {
-    return depends_on_length(options_.optimizer.rate(), info(), total, steps_);
+    return depends_on_length(options_.optimizer.rate(), info(), total, counts_.steps);
   }
-  int epochs() const { return epochs_; }
+  int epochs() const { return counts_.epochs; }
 
   // What metric() is to say before the first step and evaluation: that of the run that this one
   // goes on from.
@@ -218,22 +218,11 @@ class Trainer {
   // loss.)
   std::optional<std::int64_t> not_finite_since() const { return not_finite_since_; }
 
-  // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4 and 8, and larger
-  // powers of two up to the number of shards, give the same with these options and the same global
-  // batch, if they can share it alike. docs/numerics.md says what it takes.
-  std::string k_dependence() const;
-  // The same for those K that have this number of shards: not more devices than a default number,
-  // which they raise.
-  std::string dependence_at_these_shards() const;
-  // The same for a number of shards that does not follow K, and gradients that are added
-  // canonically for every K.
-  std::string tower_dependence() const;
   // Which of several processes computes with other instructions or libraries than rank 0, from
   // train() on; "" if none does. Results are not canonical then.
   const std::string& mixed_arithmetic() const { return mixed_arithmetic_; }
-  // The number of shards that gives the same bits on 1, 2, 4 and 8 devices, and on as many as
-  // these, where the default number does not; 0: it does, or no number would, or options had one.
-  int shards_for_equal_bits() const;
+  // The default number of shards, before it was raised to one per device; 0: options had a number.
+  int shards_by_default() const { return default_shards_; }
 
   // None unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
@@ -259,6 +248,17 @@ class Trainer {
 
  private:
   struct Source;
+  // What is complete.
+  struct Counts {
+    std::int64_t steps = 0, first_step = 0;  // of all runs, and of those before this one
+    std::int64_t epoch_step = 0;             // steps of the current epoch
+    int epochs = 0;
+  };
+  // Steps that count for examples_per_second(), and what they took.
+  struct Timed {
+    double seconds = 0;
+    std::int64_t steps = 0, samples = 0;
+  };
   TowerSpan own_towers() const;
   std::function<StagedFeeds(const Batch&, std::stop_token)> stager();
   void choose_shards(bool apart);
@@ -278,7 +278,7 @@ class Trainer {
 
   const TrainerKind& kind_;
   TrainerOptions options_;
-  int default_shards_ = 0;  // before they were raised to one per device; 0: options had a number
+  int default_shards_ = 0;
   std::string choice_, mixed_arithmetic_;
   const Dataset& train_;
   const Dataset* test_;
@@ -291,16 +291,13 @@ class Trainer {
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
   double step_examples_per_second_ = 0, step_rate_ = 0;
-  std::int64_t steps_ = 0, first_step_ = 0;
-  std::int64_t epoch_step_ = 0;  // steps of the current epoch
-  int epochs_ = 0;
+  Counts counts_;
   bool stopped_ = false, warned_ = false;
   int interruption_ = 0;
   mutable std::optional<Json> identity_;
   std::optional<std::int64_t> not_finite_since_;
-  double began_ = 0;          // by seconds_now()
-  double timed_seconds_ = 0;  // spent in timed_steps_
-  std::int64_t timed_steps_ = 0, timed_samples_ = 0;
+  double began_ = 0;  // by seconds_now()
+  Timed timed_;
 };
 
 }  // namespace belfry

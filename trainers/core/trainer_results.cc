@@ -80,14 +80,14 @@ std::vector<PlanOfStep> Trainer::plans_of_step() const {
 }
 
 double Trainer::flops_per_second() const {
-  if (timed_steps_ == 0) return 0;
+  if (timed_.steps == 0) return 0;
   const double flops = 2 * step_multiply_adds(built_, batches_.batches_per_step());
-  return flops * static_cast<double>(timed_steps_) / timed_seconds_;
+  return flops * static_cast<double>(timed_.steps) / timed_.seconds;
 }
 
 double Trainer::examples_per_second() const {
-  if (timed_steps_ == 0) return 0;
-  return static_cast<double>(timed_samples_) / timed_seconds_;
+  if (timed_.steps == 0) return 0;
+  return static_cast<double>(timed_.samples) / timed_.seconds;
 }
 
 }  // namespace belfry
