@@ -20,16 +20,13 @@
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
 
 bool is_power_of_two(std::int64_t number) {
   return std::has_single_bit(static_cast<std::uint64_t>(number));
-}
-
-bool any_gpu(const TrainerOptions& options) {
-  return std::ranges::any_of(options.devices, &DeviceSpec::is_gpu);
 }
 
 std::string of_powers(const Trainer& trainer) {
@@ -49,7 +46,7 @@ std::int64_t most_promised_devices(std::int64_t global_batch) {
 
 // Where the number of shards follows that of devices.
 std::string of_shards(const TrainerOptions& options, int wanted) {
-  if (any_gpu(options))
+  if (any_gpu(options.devices))
     return "a GPU has one shard, so the number of shards follows the number of devices";
   if (wanted > 0 && wanted != options.shards)
     return cat("the default of ", wanted, wanted == 1 ? " shard" : " shards", " was raised to ",
@@ -153,7 +150,7 @@ int shards_for_equal_bits(const Trainer& trainer) {
   const int wanted = static_cast<int>(
       std::bit_ceil(std::max<std::size_t>(kPromisedDevices, batches.forms()[0].samples.size())));
   const int by_default = trainer.shards_by_default();
-  if (by_default == 0 || by_default >= wanted || any_gpu(trainer.options())) return 0;
+  if (by_default == 0 || by_default >= wanted || any_gpu(trainer.options().devices)) return 0;
   const bool possible = of_powers(trainer).empty() &&
                         of_sums(trainer.options(), trainer.kind()).empty() &&
                         of_towers(trainer).empty() && trainer.built().canonical &&
@@ -210,7 +207,7 @@ std::string chance(const Trainer& trainer) {
   const std::string& strategy = options.aggregation.allreduce;
   if (!strategy.empty() && parse_all_reduce_spec(strategy).uses("nccl"))
     return "NCCL chooses the order of its sums";
-  if (any_gpu(options) && !options.session.deterministic)
+  if (any_gpu(options.devices) && !options.session.deterministic)
     return "GPUs take the fastest algorithms, which need not repeat (the option deterministic)";
   return "";
 }

@@ -26,19 +26,14 @@ namespace {
 
 // The options, such that the plans of all processes are alike.
 TrainerOptions with_equal_plans(TrainerOptions options) {
-  options.batches.feeds_every_tower = process_place(options.session).size > 1;
+  options.batches.feeds_every_tower = processes_of(options) > 1;
   return options;
-}
-
-// Of all processes.
-std::int64_t towers_of(const TrainerOptions& options) {
-  return std::ssize(options.devices) * process_place(options.session).size;
 }
 
 // What the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
-  if (options.session.dry_run) return samples_of_step(options, process_place(options.session).size);
+  if (options.session.dry_run) return samples_of_step(options, processes_of(options));
   return checked_size(train, "training data");
 }
 
@@ -50,8 +45,8 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       options_(with_equal_plans(std::move(options))),
       train_(train),
       test_(test),
-      batches_(samples_of(options_, train), towers_of(options_), options_.batch_size, options_.seed,
-               options_.batches),
+      batches_(samples_of(options_, train), towers_of(options_, processes_of(options_)),
+               options_.batch_size, options_.seed, options_.batches),
       graph_(options_.seed, process_place(options_.session)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
@@ -67,16 +62,15 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
                                          .forms = batches_.forms(),
                                          .choose = choose,
                                          .predictors = test ? options_.devices.size() : 1});
-  choose_shards(trains_apart(options_, kind));
+  choose_shards();
   session_ = std::make_unique<Session>(graph_, options_.session);
   prepare();
 }
 
-void Trainer::choose_shards(bool apart) {
-  const auto devices = static_cast<int>(towers_of(options_));
-  const bool one_each = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu);
+void Trainer::choose_shards() {
+  const auto devices = static_cast<int>(batches_.towers());
   if (options_.shards == 0) {
-    default_shards_ = one_each
+    default_shards_ = has_one_shard_each(options_, kind_)
                           ? devices
                           : default_shards(work_of(built_.towers[0], batches_.forms()[0].rows[0]),
                                            batches_.global_batch());

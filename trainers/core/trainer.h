@@ -261,7 +261,7 @@ class Trainer {
   };
   TowerSpan own_towers() const;
   std::function<StagedFeeds(const Batch&, std::stop_token)> stager();
-  void choose_shards(bool apart);
+  void choose_shards();
   void prepare();
   std::unique_ptr<Source> open_source();
   void agree();

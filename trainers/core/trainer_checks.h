@@ -12,7 +12,13 @@ namespace belfry {
 // large that this machine cannot even hold the order of an epoch.
 std::int64_t checked_size(const Dataset& data, std::string_view what);
 
-// Of the batches of all towers of so many processes. Throws OptionError for so many batches that no
+// The processes that train, or would where a dry run plans one of them.
+int processes_of(const TrainerOptions& options);
+
+// The towers of so many processes, each of which has these devices.
+std::int64_t towers_of(const TrainerOptions& options, int processes);
+
+// The samples of a step of so many processes. Throws OptionError for so many batches that no
 // data could have them: this machine cannot even hold their order.
 std::int64_t samples_of_step(const TrainerOptions& options, int processes);
 
@@ -22,6 +28,9 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
 
 // Whether the towers run free of each other: async "free" of a kind that takes it.
 bool trains_apart(const TrainerOptions& options, const TrainerKind& kind);
+
+// Whether a device has one shard, and no more: on GPUs, and where towers run free.
+bool has_one_shard_each(const TrainerOptions& options, const TrainerKind& kind);
 
 // Throws OptionError for a number of shards that the devices of so many processes, or their batch,
 // cannot have.
