@@ -80,15 +80,16 @@ bool every_tower_has_samples(const BatchForm& form) {
   return std::ranges::count(form.samples, 0) == 0;
 }
 
-// Where differentiation of each tower's loss starts, with no loss scale. A power of two changes no
-// digit of a gradient, and spares a division of its sum.
-double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
+// The gradient of each tower's loss at which differentiation starts, with no loss scale: 1 / K
+// where that makes the sum over towers their mean. A power of two changes no digit of a gradient,
+// and spares a division of its sum.
+double initial_gradient_of(const Graph& graph, const TrainingGraphOptions& options) {
   const std::size_t towers =
       options.trainer.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
-  const bool seeds = options.kind.combines() && std::has_single_bit(towers) && alike &&
-                     options.trainer.precision != Precision::kF16;
-  return seeds ? 1.0 / static_cast<double>(towers) : 1;
+  const bool divides = options.kind.combines() && std::has_single_bit(towers) && alike &&
+                       options.trainer.precision != Precision::kF16;
+  return divides ? 1.0 / static_cast<double>(towers) : 1;
 }
 
 // Builds the steps of one graph whose towers exist.
@@ -100,7 +101,8 @@ class StepBuilder {
         built_(built),
         options_(options),
         trainer_(options.trainer),
-        seed_(seed_of(graph, options)),
+        initial_gradient_(initial_gradient_of(graph, options)),
+        sums_are_means_(initial_gradient_ != 1),
         separate_(std::move(gradients)),
         updates_(graph.nodes(kUpdateOps)) {
     // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
@@ -180,7 +182,7 @@ class StepBuilder {
     const std::vector<Variable>& main = built_.towers[0].trainables;
     const bool shared = share_variables();
     std::vector<Gradient> all = joint_gradients(step, shared);
-    if (shared && seed_ == 1) {
+    if (shared && !sums_are_means_) {
       for (Gradient& g : all) {
         DeviceScope on(graph_, g.value.device());
         g.value = g.value / static_cast<double>(towers());
@@ -223,11 +225,12 @@ class StepBuilder {
         variables.insert(variables.end(), tower.trainables.begin(), tower.trainables.end());
     }
     const Output loss = add_n(shares, "loss");
-    return compute_gradients(loss, variables,
-                             {.colocate = true,
-                              .initial = initial_gradients(built_.loss_scale, loss, seed_),
-                              .stop = step.zeros,
-                              .recompute = trainer_.recompute});
+    return compute_gradients(
+        loss, variables,
+        {.colocate = true,
+         .initial = initial_gradients(built_.loss_scale, loss, initial_gradient_),
+         .stop = step.zeros,
+         .recompute = trainer_.recompute});
   }
 
   std::vector<Output> weights(const GradientTable& table, const BatchForm& batch) {
@@ -260,7 +263,7 @@ class StepBuilder {
   // Makes what the steps of a form run.
   void update(const GradientTable& table, bool weighted, StepNodes& step) {
     UpdateOptions how{
-        .reduce = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
+        .reduce = {.reduction = sums_are_means_ ? Reduction::kSum : Reduction::kMean},
         .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
         .unscaling = unscaling(table, step, weighted)};
     if (weighted) {
@@ -308,7 +311,8 @@ class StepBuilder {
   TrainingGraph& built_;
   const TrainingGraphOptions& options_;
   const TrainerOptions& trainer_;
-  const double seed_;
+  const double initial_gradient_;
+  const bool sums_are_means_;      // over towers, of gradients
   const TowerGradients separate_;  // of each loss; empty: they are taken of all at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
@@ -368,11 +372,12 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
       tower.loss(trainer.model(tower, inputs));
     }
     if (tower.is_training() && !graph.open())
-      gradients.push_back(compute_gradients(
-          tower.loss(), tower.trainables(),
-          {.colocate = true,
-           .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options)),
-           .recompute = trainer.recompute}));
+      gradients.push_back(
+          compute_gradients(tower.loss(), tower.trainables(),
+                            {.colocate = true,
+                             .initial = initial_gradients(result.loss_scale, tower.loss(),
+                                                          initial_gradient_of(graph, options)),
+                             .recompute = trainer.recompute}));
   };
   result.towers = replicate(graph, trainer.devices, variables_of(trainer, options.kind), build,
                             apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
