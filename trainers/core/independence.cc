@@ -202,7 +202,7 @@ std::string other_sum(const Trainer& trainer) {
 // Why not even the same run gives the same bits twice.
 std::string chance(const Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
-  if (trainer.kind().takes_async() && options.async == "free" && options.devices.size() > 1)
+  if (trainer.kind().runs_free(options) && options.devices.size() > 1)
     return "towers that run free of each other give no bits twice";
   const std::string& strategy = options.aggregation.allreduce;
   if (!strategy.empty() && parse_all_reduce_spec(strategy).uses("nccl"))

@@ -247,7 +247,7 @@ void Trainer::end_by(int signal) {
   interruption_ = signal;
 }
 
-// Before the first step, as processes that differ would wait for each other, or train apart.
+// Before the first step: processes that differ would wait for each other, or train two models.
 void Trainer::agree() {
   Processes* const processes = options_.session.processes.get();
   if (!processes) return;

@@ -18,7 +18,7 @@ void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
   const std::string refusal = precision_refusal(options.precision, options.devices);
   require(refusal.empty(), "precision ", name, ": ", refusal);
   if (options.precision != Precision::kF16) return;
-  require(!trains_apart(options, kind), "precision ", name,
+  require(!kind.runs_free(options), "precision ", name,
           " scales the loss, and towers that run free have no scale in common; bf16 needs none");
   require(options.optimizer.takes_loss_scale(), "precision ", name,
           " scales the loss, and the optimizer ", options.optimizer.name(),
@@ -105,12 +105,8 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
 
 int processes_of(const TrainerOptions& options) { return process_place(options.session).size; }
 
-bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
-  return kind.takes_async() && options.async == "free";
-}
-
 bool has_one_shard_each(const TrainerOptions& options, const TrainerKind& kind) {
-  return any_gpu(options.devices) || trains_apart(options, kind);
+  return any_gpu(options.devices) || kind.runs_free(options);
 }
 
 std::int64_t towers_of(const TrainerOptions& options, int processes) {

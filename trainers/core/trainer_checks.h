@@ -26,9 +26,6 @@ std::int64_t samples_of_step(const TrainerOptions& options, int processes);
 // they are, is for errors.
 void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where);
 
-// Whether the towers run free of each other: async "free" of a kind that takes it.
-bool trains_apart(const TrainerOptions& options, const TrainerKind& kind);
-
 // Whether a device has one shard, and no more: on GPUs, and where towers run free.
 bool has_one_shard_each(const TrainerOptions& options, const TrainerKind& kind);
 

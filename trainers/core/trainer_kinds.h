@@ -33,7 +33,7 @@ struct TrainerKind {
   // all these updates, and heeds Unscaling (--precision=f16).
   std::function<Node&(const TrainerOptions&, const GradientTable&, const Unscaling&)> update = {};
   // Beside `update`, for --async=free: a node per tower, for towers that run free of each other.
-  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
+  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_free = {};
   bool packs_gradients = false;  // takes --gradient_repacking and --small_tensors_kb
   bool makes_buckets = false;    // takes --bucket_mb
   // `combine` combines the gradients of all processes (Strategy::refusal_of_processes). Other kinds
@@ -48,7 +48,11 @@ struct TrainerKind {
   bool spreads_variables() const { return variables == VariablePolicy::kSpread; }
   bool replicates_variables() const { return variables == VariablePolicy::kReplicated; }
   bool combines() const { return static_cast<bool>(combine); }
-  bool takes_async() const { return static_cast<bool>(update_apart); }
+  bool takes_async() const { return static_cast<bool>(update_free); }
+  // Whether towers run free of each other with these options.
+  bool runs_free(const TrainerOptions& options) const {
+    return takes_async() && options.async == "free";
+  }
 };
 
 // Throws InvalidArgument if the name is taken or the fields contradict each other.

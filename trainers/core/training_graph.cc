@@ -18,7 +18,7 @@
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
 #include "belfry/trainers/core/partitioned_update.h"
-#include "belfry/trainers/core/trainer_checks.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_graph_checks.h"
 #include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/optimizers/clipping.h"
@@ -324,18 +324,19 @@ VariablePolicy variables_of(const TrainerOptions& options, const TrainerKind& ki
   return on_host ? VariablePolicy::kOnHost : kind.variables;
 }
 
-// For towers that train apart.
+// For towers that run free.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
                    TowerGradients gradients) {
   require<TrainerMistake>(
       !gradients.empty(),
       "async=free cannot train layers that are synchronised over towers: they need towers that "
-      "make steps together, not apart; leave BatchNormLayer::synchronised out, or use another "
+      "make steps together, and these run free; leave BatchNormLayer::synchronised out, or use "
+      "another "
       "trainer, such as replicated (the option trainer)");
   require(options.forms.size() == 1 && options.forms[0].equal(),
-          "towers that train apart take batches of one size");
+          "towers that run free take batches of one size");
   const std::vector<Node*> updates =
-      options.kind.update_apart(options.trainer, GradientTable(std::move(gradients)));
+      options.kind.update_free(options.trainer, GradientTable(std::move(gradients)));
   for (std::size_t t = 0; t < updates.size(); ++t)
     built.tower_ops.push_back(&train_step(graph, *updates[t], built.towers[t].updates));
 }
@@ -359,7 +360,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   TrainingGraph result;
   TowerGradients gradients;
   const TrainerOptions& trainer = options.trainer;
-  const bool apart = trains_apart(trainer, options.kind);
+  const bool free = options.kind.runs_free(trainer);
   result.loss_scale = make_loss_scale(graph, trainer);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
@@ -380,9 +381,9 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
                              .recompute = trainer.recompute}));
   };
   result.towers = replicate(graph, trainer.devices, variables_of(trainer, options.kind), build,
-                            apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
+                            free ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
   require_recompute_scopes(result.towers[0], trainer.recompute);
-  if (apart) {
+  if (free) {
     add_tower_ops(graph, result, options, std::move(gradients));
   } else {
     StepBuilder steps(graph, result, options, std::move(gradients));

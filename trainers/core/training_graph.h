@@ -68,9 +68,9 @@ struct TrainingGraph {
   // On the devices of the first training towers; all on tower 0's variables, or on their averages
   // where the update moves some (weight_averages.h); for any number of samples.
   std::vector<TowerRecord> predictors;
-  std::vector<StepNodes> steps;  // one per form of batches; none if the towers train apart
-  // Instead of them, if the towers train apart: a node of each that makes one step and needs
-  // nothing of the others.
+  std::vector<StepNodes> steps;  // one per form of batches; none if the towers run free
+  // Instead of them, if the towers run free: a node of each that makes one step and needs nothing
+  // of the others.
   std::vector<Node*> tower_ops;
   std::vector<Output> learning_rates;  // scalar placeholders to be fed with the optimizer's rate
   LossScale loss_scale;                // empty unless the precision is f16
@@ -99,7 +99,7 @@ struct TrainingGraphOptions {
 // those of the forms of batches, "?" if these differ or a form has none. Towers that predict take
 // [?, sample...]. For each form, TrainerKind::combine combines the gradients of the losses, and the
 // optimizer applies them; or update_parts() does both, or TrainerKind::update. The nodes of
-// kUpdateOps run with these. If the towers train apart, TrainerKind::update_apart makes a node per
+// kUpdateOps run with these. If the towers run free, TrainerKind::update_free makes a node per
 // tower, and averages are moved by each tower's own moments; there must be one form, in which all
 // towers count alike. Where the towers of a form have different numbers of samples, these weigh
 // losses and moments of batch norms. A tower that a form feeds no rows is not part of its step.
@@ -115,7 +115,7 @@ struct TrainingGraphOptions {
 //
 // A model with layers that are synchronised over towers (TowerRecord::contributions) is
 // differentiated once, as the mean of all towers' losses by samples. StepNodes::zeros has what
-// towers without samples would contribute, numbers of samples among it. Towers that train apart
+// towers without samples would contribute, numbers of samples among it. Towers that run free
 // cannot have such layers, and those of several processes need samples in every form.
 TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& options);
 

@@ -42,8 +42,8 @@ Node& update_in_order(const TrainerOptions& options, const GradientTable& gradie
                "train_op");
 }
 
-std::vector<Node*> update_apart(const TrainerOptions& options, const GradientTable& gradients) {
-  return updates(options, gradients, UpdateOrder::kApart, {});
+std::vector<Node*> update_free(const TrainerOptions& options, const GradientTable& gradients) {
+  return updates(options, gradients, UpdateOrder::kFree, {});
 }
 
 const TrainerRegistration kAsync({
@@ -51,7 +51,7 @@ const TrainerRegistration kAsync({
     .summary = "variables spread over the devices, updated by each tower on its own",
     .variables = VariablePolicy::kSpread,
     .update = update_in_order,
-    .update_apart = update_apart,
+    .update_free = update_free,
 });
 
 }  // namespace

@@ -26,7 +26,7 @@ inline constexpr std::string_view kLearningRates = "learning_rates";
 // How several updates of the same variables follow each other.
 enum class UpdateOrder {
   kOneByOne,  // each update of a variable waits for the one before: they may be parts of one run
-  kApart,     // nothing orders them: each is for runs of its own
+  kFree,      // nothing orders them: each is for runs of its own
 };
 
 // What one process updates where each process updates a part of every variable.

@@ -99,11 +99,11 @@ TEST(Optimizer, AppliesRowsOneByOneAsRunsOfTheirOwn) {
   }
 }
 
-TEST(Optimizer, AppliesRowsApartWithOneSetOfSlots) {
+TEST(Optimizer, AppliesFreeRowsWithOneSetOfSlots) {
   Graph graph;
   const Variable w = weight(graph, "w");
   const std::vector<Gradient> rows[] = {{gradient(w, 0.5)}, {gradient(w, 0.5)}};
-  const std::vector<Node*> updates = adam(0.1).apply_each(rows, UpdateOrder::kApart);
+  const std::vector<Node*> updates = adam(0.1).apply_each(rows, UpdateOrder::kFree);
   Session session(graph);
   const std::vector<double> expected = sequence(adam(0.1), 3);
   for (std::size_t i = 0; i < 3; ++i) {
