@@ -2,10 +2,10 @@
 
 #include <map>
 
+#include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/scattered_gradients.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/optimizers/clipping.h"
@@ -77,8 +77,7 @@ class PartUpdates {
       const ControlDependencies after(graph_, std::vector<Node*>{updates[v]});
       const Output whole = row[v].variable.read("updated");
       const std::vector<std::int64_t>& cuts = parts_[v].cuts;
-      return slice(reshape(whole, {whole.shape().elements()}), {cuts[rank]},
-                   {cuts[rank + 1] - cuts[rank]});
+      return slice(flat_row(whole), {cuts[rank]}, {cuts[rank + 1] - cuts[rank]});
     });
   }
 

@@ -59,39 +59,8 @@ struct TrainerKind {
 void register_trainer(TrainerKind kind);
 // Sorted by name.
 std::vector<std::string> trainer_names();
-// Throws InvalidArgument with all names and the nearest one. There are:
-//
-// simple: one tower, no combination of gradients.
-//
-// replicated: each tower has its own copy of all variables. `allreduce`, which may be "auto",
-// combines the gradients, packed as `gradient_repacking` or `small_tensors_kb` says, in buckets of
-// `bucket_mb`, and every tower updates its copy.
-//
-// parameter_server: one copy of each variable, spread over the towers' devices by
-// LeastLoadedDeviceSetter. The gradients are combined, and the variable updated, where the variable
-// is.
-//
-// async: variables as of parameter_server. Gradients are not combined: each tower updates the
-// variables by its own, divided by the number of towers K. Optimizer state, and Adam's count of
-// steps, advance K times a step. It refuses layers that are synchronised over towers.
-//
-// async "ordered": a step computes all towers' gradients at the values before it, and then makes K
-// updates in the order of the towers. It gives the bits of K sequential updates by these gradients.
-// (Upstream nothing orders them.)
-//
-// async "free": a thread and a plan per tower, each over its own share of the samples, with no
-// barrier between towers; a tower reads what others have written by then
-// (LockDuration::kEachVariable). No two runs need give the same bits. Batch norm's averages move by
-// each tower's own moments. Session::step() counts tower steps; `threads` counts for evaluation
-// alone.
-//
-// What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
-// which they end, and metrics are the means over these; towers need not be at the same sample. A
-// schedule's rate holds for tower steps that begin after it was asked for. Callbacks are called on
-// the thread of train() as ever, while towers go on; but during those of epochs, and of the end,
-// all towers are at rest, after K * steps() tower steps. stop() leaves up to K tower steps that had
-// begun uncounted. A resumed run starts all towers at the position, which some may have passed and
-// others not have reached. The error of a tower stops the others before their next step.
+// Throws InvalidArgument with all names and the nearest one. trainers/kinds/README.md describes the
+// trainers of the library.
 const TrainerKind& find_trainer(std::string_view name);
 
 // The names of the registered strategies that a trainer accepts (TrainerKind::accepts).
