@@ -70,7 +70,7 @@ struct Pair {
     require_same(main.trainables, other.trainables);
   }
 
-  // But for their order.
+  // Their order may differ.
   void require_same(const std::vector<Variable>& main, const std::vector<Variable>& other) const {
     const auto name = [](const Variable& v) { return v.logical_name(); };
     if (std::ranges::equal(main, other, {}, name, name)) return;
@@ -117,7 +117,7 @@ void require_no_tower_names(const Tower& tower) {
   }
 }
 
-// Of the nodes that are no variables; null if there is none.
+// The node of this name that is no variable; null if there is none.
 Node* node_called(const Graph& graph, std::string_view name) {
   for (std::size_t id = 0; id < graph.size(); ++id)
     if (Node& node = graph.node(id); node.name() == name && !node.is_variable()) return &node;
@@ -143,7 +143,7 @@ Node* node_called(const Graph& graph, std::string_view name) {
                             "', of another replicate() or predict_tower()", own));
 }
 
-// What TowerRecord::get() takes.
+// The names that TowerRecord::get() takes.
 std::vector<std::string> names_in(const TowerRecord& record) {
   std::vector<std::string> names;
   const std::string below = record.name + "/";
@@ -228,7 +228,7 @@ class TowerBuilder {
                  .device = device,
                  .setter = setter.get(),
                  .own_variables = plan_.replicated && t > 0,
-                 // What tower 0 lacks is made here, and then refused with its line.
+                 // Makes variables that tower 0 lacks, which are then refused with their line.
                  .reuse = reuses ? Reuse::kCreateOrGet : Reuse::kInherit,
                  .collectives = &collectives_},
                 at_);

@@ -14,7 +14,7 @@ class Trainer;
 // batch, if they can share it alike. docs/numerics.md says what it takes.
 std::string k_dependence(const Trainer& trainer);
 
-// What a checkpoint notes of how its run came to its bits: devices and their types, shards,
+// The notes of a checkpoint on how its run came to its bits: devices and their types, shards,
 // libraries, and how gradients are added if not by the canonical sum. It also notes why bits depend
 // on the number of devices, or on chance.
 Json bit_sources(const Trainer& trainer);
@@ -24,7 +24,7 @@ Json bit_sources(const Trainer& trainer);
 // lacks is not compared.
 std::string why_other_bits(const Json& before, const Json& now);
 
-// Of a planned run.
+// The shards of a planned run.
 struct ShardReport {
   std::int64_t global_batch = 0;
   int shards = 1;

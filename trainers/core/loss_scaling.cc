@@ -37,7 +37,7 @@ Output all_true(std::span<const Output> flags) {
   return all_finite({{concat(row, 0)}});
 }
 
-// The same of all processes, some of which may have none.
+// Whether the flags of all processes are true. A process may have none.
 Output true_in_all_processes(Graph& graph, const DeviceSpec& device,
                              std::span<const Output> flags) {
   const HostScope on(graph, device);  // messages are memory of hosts
@@ -75,7 +75,7 @@ Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradi
   if (!scale) return {};
   Graph& graph = scale.scale.node().graph();
   const NameScope names(graph, "loss_scale");
-  // Of the inputs of sums, not of their results: so these stay what updates alone read.
+  // Looks at the inputs of sums, not at their results: updates alone are to read those.
   const AllFiniteOptions limit{.limit = std::numeric_limits<float>::max() / (2 * total)};
   std::vector<Output> finite;
   for (std::size_t t = 0; t < rows.size(); ++t) {

@@ -68,7 +68,7 @@ class PartUpdates {
     unscaling_ = clipped_by(sums_.norm(rows, "norm"), options_.clip_norm, unscaling_);
   }
 
-  // Of all processes, from the first tower of each.
+  // Gathers the updated parts of all processes, from the first tower of each.
   std::vector<ScatteredGradients::Gathered> gather_values(const std::vector<Gradient>& row,
                                                           std::span<Node* const> updates) const {
     const auto rank = static_cast<std::size_t>(graph_.process().rank);

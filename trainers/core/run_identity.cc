@@ -80,7 +80,7 @@ std::string type_text(const Node& node, const TensorType& type, std::int64_t row
   return cat(TensorType{Shape(std::move(dims)), type.dtype});
 }
 
-// Those of others are shapes, which types tell.
+// Options of other nodes are shapes, which types tell.
 bool tells_options(const Node& node) {
   const std::string_view op = node.op().name;
   return op != "Placeholder" && op != "Reshape";

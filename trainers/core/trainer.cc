@@ -30,7 +30,7 @@ TrainerOptions with_equal_plans(TrainerOptions options) {
   return options;
 }
 
-// What the plan of batches is made for.
+// The number of samples that the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
   if (options.session.dry_run) return samples_of_step(options, processes_of(options));
@@ -182,7 +182,7 @@ TowerSpan Trainer::own_towers() const {
   return {graph_.process().rank * own, own};
 }
 
-// What the prefetcher does with a batch that it has gathered: nothing where no GPU takes one.
+// The prefetcher calls this with each batch that it has gathered. Empty if no GPU takes one.
 std::function<StagedFeeds(const Batch&, std::stop_token)> Trainer::stager() {
   if (std::ranges::none_of(training_steps_.all(), &TrainingStep::stages)) return {};
   return [this](const Batch& batch, std::stop_token stop) {

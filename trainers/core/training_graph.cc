@@ -46,7 +46,7 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
   return result;
 }
 
-// What a tower is fed in every form, or kUnknown.
+// The rows that a tower is fed in every form, or kUnknown.
 std::int64_t rows_of_all(std::span<const BatchForm> forms, int tower) {
   const auto t = static_cast<std::size_t>(tower);
   const std::int64_t rows = forms[0].rows[t];
@@ -61,7 +61,7 @@ Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
   return updates.size() == 1 ? update : group(graph, updates, "train_step");
 }
 
-// What was made of the gradients of all towers, as the graph notes it from entry `first` on.
+// The combined gradients, as the graph notes them from entry `first` on.
 std::vector<Gradient> combined_gradients(const Graph& graph, std::size_t first,
                                          const GradientTable& table) {
   if (table.towers() == 1 && graph.process().size == 1) return table.row(0);
@@ -165,7 +165,7 @@ class StepBuilder {
     return row;
   }
 
-  // Of each tower's own loss; zeros for those that are not to run.
+  // Gradients of each tower's own loss; zeros for towers that are not to run.
   TowerGradients of_separate_losses(const BatchForm& batch) {
     NameScope names(graph_, "no_samples");
     TowerGradients gradients = separate_;
@@ -174,9 +174,9 @@ class StepBuilder {
     return gradients;
   }
 
-  // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
-  // over towers is what is wanted. Where towers share variables, one row, of that mean: the same
-  // sums, divided last.
+  // Gradients of K times the mean of all towers' losses, with respect to each tower's variables. So
+  // the mean over towers is what is wanted. Where towers share variables, one row, of that mean:
+  // the same sums, divided last.
   TowerGradients of_joint_loss(const StepNodes& step) {
     const BatchForm& batch = step.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;

@@ -64,7 +64,7 @@ std::vector<Output> norms_of_each(std::span<const Output> tensors) {
   return norms;
 }
 
-// Those that have a value, in their order.
+// The gradients that have a value, in their order.
 std::vector<Gradient> provided(std::span<const Gradient> all, const std::string& optimizer,
                                SourceLine site) {
   require(!all.empty(), "No variables provided. ", optimizer, " (built at ", site,
@@ -111,7 +111,7 @@ Optimizer Optimizer::with_averages(WeightAverages averages) const {
   return copy;
 }
 
-// What the updates of one call have in common. begin() makes it.
+// The state that the updates of one call have in common. begin() makes it.
 struct Optimizer::Shared {
   // Moves a counter by one update, unless that is skipped.
   Node& count(Variable number, At at) {
@@ -225,7 +225,7 @@ Node& Optimizer::apply_row(std::span<const Gradient> row, Shared& shared, At at)
   return all_updates;
 }
 
-// Of variable i of a row, with its slots.
+// Adds the update of variable i of a row, and makes its slots.
 Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Shared& shared,
                         At at) const {
   const Variable variable = gradient.variable;
@@ -250,7 +250,7 @@ Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Sh
                        part ? part->cuts[rank] + 1 : 0, norms, At(at.site)});
 }
 
-// What all averages of a row are moved by.
+// Adds the steps by which the averages of a row are moved.
 void Optimizer::begin_averages(const std::vector<Gradient>& gradients, Shared& shared,
                                At at) const {
   Graph& graph = gradients[0].variable.node().graph();
