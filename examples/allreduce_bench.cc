@@ -173,7 +173,7 @@ void check_processes(const Flags& flags, const FlagParser& parser) {
   if (flags.updates) refuse(parser.flag("--update").written, "times the update of one process");
   if (flags.strategies.automatic)
     refuse("auto among --strategies", "predicts for the devices of one process");
-  if (std::ranges::any_of(flags.bench.devices, &DeviceSpec::is_gpu))
+  if (any_gpu(flags.bench.devices))
     refuse(parser.flag("--devices").written, "names GPUs, which one process alone can use yet");
 }
 

@@ -182,59 +182,100 @@ void require_none_trained(const std::vector<Variable>& made, SourceLine call) {
             ".trainable = false");
 }
 
-std::vector<TowerRecord> build_towers(Graph& graph, std::span<const DeviceSpec> devices,
-                                      bool replicated, const SetterFactory& make_setter,
-                                      const std::function<void(Tower&)>& build,
-                                      MovingAverages averages, At at) {
-  require_devices(devices, at.site);
-  require_function(build, at.site);
-  const int own = static_cast<int>(devices.size()), before = graph.process().rank * own;
-  std::vector<TowerRecord> records;
-  std::vector<std::vector<BatchMoments>> moments;
-  std::vector<Variable> main_made;
-  TowerCollectives collectives(graph);
-  const std::size_t first = graph.size();
-  for (int t = 0; t < own; ++t) {
-    log_debug("Building graph for training tower ", before + t, " on device ", devices[t]);
-    const std::unique_ptr<DeviceSetter> setter = make_setter ? make_setter(devices[t]) : nullptr;
-    Tower tower(graph,
-                {.name = cat("tower", before + t),
-                 .index = before + t,
-                 .here = t,
-                 .total = own * graph.process().size,
-                 .device = devices[t],
-                 .setter = setter.get(),
-                 .own_variables = replicated && t > 0,
-                 // A variable that tower 0 lacks is made here; the error then names its line.
-                 .reuse = !replicated && t > 0 ? Reuse::kCreateOrGet : Reuse::kInherit,
-                 .collectives = &collectives},
-                at);
-    tower.links().defer_averages();
-    build(tower);
-    collectives.end_tower(t, at.site);
-    require_no_tower_names(tower);
-    records.push_back(record_of(tower));
-    moments.push_back(tower.links().moments());
-    const std::vector<Variable> made = without_averages(tower.own_variables(), moments.back());
-    if (t == 0)
-      main_made = made;
-    else if (replicated)
-      Pair{t, at.site}.compare_copies(main_made, made);
+// How the towers of one replicate() call are built.
+struct TowerPlan {
+  std::span<const DeviceSpec> devices;
+  bool replicated = false;  // each tower has variables of its own
+  const SetterFactory& make_setter;
+  const std::function<void(Tower&)>& build;
+};
+
+// Builds these towers, one after the other.
+class TowerBuilder {
+ public:
+  TowerBuilder(Graph& graph, const TowerPlan& plan, At at)
+      : graph_(graph),
+        plan_(plan),
+        at_(at),
+        count_(static_cast<int>(plan.devices.size())),
+        collectives_(graph) {}
+
+  std::vector<TowerRecord> build_all(MovingAverages averages) {
+    const std::size_t first = graph_.size();
+    for (int t = 0; t < count_; ++t) build_one(t);
+    collectives_.close();
+    verify_tower_collectives(graph_, first, count_);
+    if (averages == MovingAverages::kOfAllTowers)
+      move_by_all_towers();
     else
-      Pair{t, at.site}.compare_uses(records[0], records[t], made);
+      for (TowerRecord& record : records_) move_by_one_tower(record);
+    return std::move(records_);
   }
-  collectives.close();
-  verify_tower_collectives(graph, first, own);
-  if (averages == MovingAverages::kOfAllTowers) {
-    update_moving_averages(graph, moments);
-    return records;
+
+ private:
+  void build_one(int t) {
+    const DeviceSpec& device = plan_.devices[static_cast<std::size_t>(t)];
+    const int index = graph_.process().rank * count_ + t;
+    log_debug("Building graph for training tower ", index, " on device ", device);
+    const std::unique_ptr<DeviceSetter> setter =
+        plan_.make_setter ? plan_.make_setter(device) : nullptr;
+    const bool reuses = !plan_.replicated && t > 0;
+    Tower tower(graph_,
+                {.name = cat("tower", index),
+                 .index = index,
+                 .here = t,
+                 .total = count_ * graph_.process().size,
+                 .device = device,
+                 .setter = setter.get(),
+                 .own_variables = plan_.replicated && t > 0,
+                 // A variable that tower 0 lacks is made here; the error then names its line.
+                 .reuse = reuses ? Reuse::kCreateOrGet : Reuse::kInherit,
+                 .collectives = &collectives_},
+                at_);
+    tower.links().defer_averages();
+    plan_.build(tower);
+    collectives_.end_tower(t, at_.site);
+    require_no_tower_names(tower);
+    records_.push_back(record_of(tower));
+    compare(t, without_averages(tower.own_variables(), records_.back().moments));
   }
-  for (std::size_t t = 0; t < records.size(); ++t) {
-    const std::string collection = cat(kUpdateOps, "/", records[t].name);
-    update_moving_averages(graph, {&moments[t], 1}, {.collection = collection});
-    for (Node* update : graph.nodes(collection)) records[t].updates.push_back(update);
+
+  // Compares tower t, which has made these variables, with tower 0.
+  void compare(int t, std::vector<Variable> made) {
+    if (t == 0)
+      main_made_ = std::move(made);
+    else if (plan_.replicated)
+      Pair{t, at_.site}.compare_copies(main_made_, made);
+    else
+      Pair{t, at_.site}.compare_uses(records_.front(), records_.back(), made);
   }
-  return records;
+
+  void move_by_all_towers() {
+    std::vector<std::vector<BatchMoments>> moments;
+    for (const TowerRecord& record : records_) moments.push_back(record.moments);
+    update_moving_averages(graph_, moments);
+  }
+
+  void move_by_one_tower(TowerRecord& record) {
+    const std::string collection = cat(kUpdateOps, "/", record.name);
+    update_moving_averages(graph_, {&record.moments, 1}, {.collection = collection});
+    for (Node* update : graph_.nodes(collection)) record.updates.push_back(update);
+  }
+
+  Graph& graph_;
+  const TowerPlan& plan_;
+  const At at_;
+  const int count_;  // of towers in this process
+  TowerCollectives collectives_;
+  std::vector<TowerRecord> records_;
+  std::vector<Variable> main_made_;  // by tower 0
+};
+
+std::vector<TowerRecord> build_towers(Graph& graph, const TowerPlan& plan, MovingAverages averages,
+                                      At at) {
+  require_devices(plan.devices, at.site);
+  require_function(plan.build, at.site);
+  return TowerBuilder(graph, plan, at).build_all(averages);
 }
 
 }  // namespace
@@ -279,7 +320,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
       if (policy == VariablePolicy::kSpread) over.assign(devices.begin(), devices.end());
       return std::make_unique<LeastLoadedDeviceSetter>(worker, std::move(over));
     };
-  return build_towers(graph, devices, policy == VariablePolicy::kReplicated, spread, build,
+  return build_towers(graph, {devices, policy == VariablePolicy::kReplicated, spread, build},
                       averages, at);
 }
 
@@ -287,7 +328,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    const SetterFactory& setter,
                                    const std::function<void(Tower&)>& build, At at) {
   require(static_cast<bool>(setter), "replicate (", at.site, "): the setter factory is empty");
-  return build_towers(graph, devices, false, setter, build, MovingAverages::kOfAllTowers, at);
+  return build_towers(graph, {devices, false, setter, build}, MovingAverages::kOfAllTowers, at);
 }
 
 TowerRecord predict_tower(Graph& graph, PredictOptions options,

@@ -100,16 +100,14 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
   if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
   const bool shared = options.allreduce == "colocate";
   const BatchPlan batches(kGlobalBatch, devices, kGlobalBatch / devices, 1);
+  const TrainerOptions trainer{
+      .model = work.model, .optimizer = work.optimizer, .devices = std::move(specs)};
+  const TrainerKind kind{
+      .variables = shared ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
+      .combine = [&](const TrainerOptions&, const GradientTable& gradients,
+                     const ReduceOptions& how) { return strategy->reduce(gradients, how); }};
   made->built = build_training_graph(
-      made->graph,
-      {.model = work.model,
-       .devices = specs,
-       .variables = shared ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
-       .fields = fields,
-       .forms = batches.forms(),
-       .combine = [&](const GradientTable& gradients,
-                      const ReduceOptions& how) { return strategy->reduce(gradients, how); },
-       .optimizer = work.optimizer});
+      made->graph, {.kind = kind, .trainer = trainer, .fields = fields, .forms = batches.forms()});
   std::vector<Fetch> fetches{*made->built.steps[0].train_op};
   std::vector<FeedType> feeds;
   std::mt19937 random(1);

@@ -1,4 +1,7 @@
 // Rules over the text of all sources that no compiler checks.
+#include <map>
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,6 +96,53 @@ TEST(Sources, OfLibrariesSpeakOfOptionsNotOfFlags) {
                      "trainers/callbacks", "trainers/kinds", "trainers/runs", "trainers/bench"}))
     EXPECT_THAT(named_flags(file), IsEmpty());
   EXPECT_THAT(named_flags({"x.cc", "f(\"use --threads\");  // of \"--b\""}), SizeIs(1));
+}
+
+// The names in "(the option NAME)" of a file, even where lines break the literal.
+std::vector<std::string> named_options(const SourceFile& file) {
+  constexpr std::string_view kOption = "(the option ";
+  std::vector<std::string> names;
+  const std::string_view text = file.text;
+  for (std::size_t at = text.find(kOption); at != text.npos; at = text.find(kOption, at + 1)) {
+    std::size_t begin = at + kOption.size();
+    while (begin < text.size() && !in_identifier(text[begin])) ++begin;
+    std::size_t end = begin;
+    while (end < text.size() && in_identifier(text[end])) ++end;
+    names.emplace_back(text.substr(begin, end - begin));
+  }
+  return names;
+}
+
+// Any program can print the error. So the option is a flag of all programs or of `belfry`, or a
+// header beside the file has it.
+TEST(Sources, OfLibrariesNameOptionsThatThereAre) {
+  const std::vector<SourceFile> files =
+      source_files({"framework", "ops", "towers", "allreduce", "trainers"});
+  std::set<std::string> flags;
+  std::map<std::string, std::string> headers;  // of a folder, one behind the other
+  for (const SourceFile& file : files) {
+    if (file.path.ends_with(".h")) headers[file.folder()] += code_only(file.text);
+    if (file.folder() != "trainers/program" && file.folder() != "trainers/commands") continue;
+    for (std::size_t at = file.text.find("\"--"); at != file.text.npos;
+         at = file.text.find("\"--", at + 1)) {
+      const std::size_t begin = at + 3;
+      flags.insert(file.text.substr(begin, file.text.find('"', begin) - begin));
+    }
+  }
+  int named = 0;
+  for (const SourceFile& file : files) {
+    if (!file.path.ends_with(".cc") || file.folder() == "trainers/util") continue;  // the spelling
+    for (const std::string& name : named_options(file)) {
+      ++named;
+      EXPECT_TRUE(flags.contains(name) || uses(headers[file.folder()], name, /*call=*/false))
+          << file.path << " names the option " << name
+          << ", and neither a flag of all programs nor "
+          << "a header of " << file.folder() << " has it";
+    }
+  }
+  EXPECT_GT(named, 20);
+  EXPECT_THAT(named_options({"x.cc", "f(\"(the option \",\n  \"a_b, skip)\" \"(the option c)\");"}),
+              ElementsAre("a_b", "c"));
 }
 
 // A replayed launch would otherwise compute with the step of its capture.

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/busy.h"
@@ -51,7 +52,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   runs.params_hash = params;
   runs.step_flops = 2 * step_multiply_adds(trainer->built(), trainer->batches().batches_per_step());
   runs.shards = trainer->options().shards;
-  runs.k_dependent_because = trainer->k_dependence();
+  runs.k_dependent_because = k_dependence(*trainer);
   runs.state_hash = state;
   runs.loss_scale = trainer->loss_scale();
   runs.divergence = find_divergence(*trainer);

@@ -51,7 +51,7 @@ struct ModeRuns {
   ProcessMemory memory = {};        // of the last round
   double step_flops = 0;            // multiplications and additions of a step (model_summary.h)
   int shards = 1;                   // of the global batch
-  std::string k_dependent_because;  // Trainer::k_dependence()
+  std::string k_dependent_because;  // k_dependence()
   std::optional<LossScaleState> loss_scale = {};  // of the last round
   Divergence divergence = {};                     // of the last round
 };

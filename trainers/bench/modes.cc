@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/busy.h"
+#include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -140,8 +141,7 @@ bool is_canonical(const Mode& mode, const Trainer& trainer) {
 }
 
 bool repeats(const TrainerOptions& options) {
-  return options.session.deterministic ||
-         std::ranges::none_of(options.devices, &DeviceSpec::is_gpu);
+  return options.session.deterministic || !any_gpu(options.devices);
 }
 
 }  // namespace belfry

@@ -35,7 +35,7 @@ std::string outdated(const KeptChoice& kept, const TrainerOptions& options,
   }
 }
 
-// Of sizes that cut these gradients alike, the first.
+// The sizes, without those that cut these gradients as one before them does.
 std::vector<double> sizes_that_differ(const std::vector<double>& sizes,
                                       const GradientTable& gradients) {
   std::vector<double> result;

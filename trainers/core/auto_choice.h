@@ -17,7 +17,7 @@ struct MachineDescription;
 struct MeasuredDevices;
 struct TrainerOptions;
 
-// What an earlier run chose, and for what.
+// The choice of an earlier run, and the devices and packing it was made for.
 struct KeptChoice {
   std::string allreduce;
   double bucket_mb = 0;
@@ -36,17 +36,18 @@ struct AutoOptions {
   // Sizes of buckets to try, in MiB, as ChoiceOptions says; not with packed gradients. One alone is
   // what was asked for.
   std::vector<double> buckets = {kDefaultBucketMb, 1, 16, 0};
-  // What to predict for; called when a choice has to be made. None: find_machine() of the devices.
+  // Returns the machine to predict for. It is called when a choice has to be made. None:
+  // find_machine() of the devices.
   std::function<MachineDescription()> machine = {};
   // Taken, and nothing predicted, by runs on the same devices that pack gradients in the same way.
   std::optional<KeptChoice> kept = {};
   bool choose_anew = false;  // even so: for --remeasure
 };
 
-// What a trainer can choose from.
+// The strategies that a trainer can choose from.
 struct StrategyCandidates {
   bool (*accepts)(std::string_view spec);  // as of TrainerKind
-  // What combines gradients by these options, which name a strategy.
+  // Makes the strategy that combines gradients by these options, which name one.
   std::unique_ptr<Strategy> (*assemble)(const TrainerOptions& options);
 };
 

@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// What a loss is made of, with the shapes that a batch of `samples` samples gives.
+// The nodes that a loss is made of, with the shapes that a batch of `samples` samples gives.
 class LossWork {
  public:
   LossWork(const TowerRecord& tower, std::int64_t samples) : tower_(tower), samples_(samples) {}
@@ -66,7 +66,7 @@ class LossWork {
     return sum;
   }
 
-  // Of dimensions [first, last).
+  // The product of dimensions [first, last).
   static double product(const Shape& shape, std::size_t first, std::size_t last) {
     double result = 1;
     for (std::size_t i = first; i < last; ++i) result *= static_cast<double>(shape[i]);

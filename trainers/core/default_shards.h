@@ -6,15 +6,14 @@
 
 namespace belfry {
 
-// What a step of a model takes per sample, and what it leaves per shard.
+// The work of a step per sample, and the memory that it leaves per shard.
 struct ModelWork {
   double multiply_adds = 0;  // of one sample, forward: convolutions, products, attention
   double weights = 0;        // elements that are trained
 };
 
-// Of a tower that is fed `samples` samples. A product counts all rows of a sample, such as its
-// tokens. What follows from weights alone counts for nothing, as
-// shards do not divide it.
+// The work of a tower that is fed `samples` samples. A product counts all rows of a sample, such as
+// its tokens. Arithmetic on weights alone does not count, as shards do not divide it.
 ModelWork work_of(const TowerRecord& tower, std::int64_t samples);
 
 // A function of the model and the global batch alone, never of devices, cores or timing. More

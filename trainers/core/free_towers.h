@@ -43,7 +43,7 @@ class FreeTowers {
   // afterwards. `rate` holds for tower steps that begin from now on. Throws the first error of a
   // tower; the others stop before their next step.
   void next(double rate, std::int64_t left, std::span<NamedValue> metrics);
-  // Of tower 0's traced step, once, when it has ended.
+  // The trace of tower 0's traced step, once, when that has ended; else none.
   std::optional<Trace> take_trace();
 
  private:

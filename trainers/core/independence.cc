@@ -1,4 +1,3 @@
-// Trainer::k_dependence() is here, too, as it looks at all that a trainer consists of.
 #include "belfry/trainers/core/independence.h"
 
 #include <algorithm>
@@ -21,16 +20,13 @@
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
 
 bool is_power_of_two(std::int64_t number) {
   return std::has_single_bit(static_cast<std::uint64_t>(number));
-}
-
-bool any_gpu(const TrainerOptions& options) {
-  return std::ranges::any_of(options.devices, &DeviceSpec::is_gpu);
 }
 
 std::string of_powers(const Trainer& trainer) {
@@ -50,7 +46,7 @@ std::int64_t most_promised_devices(std::int64_t global_batch) {
 
 // Where the number of shards follows that of devices.
 std::string of_shards(const TrainerOptions& options, int wanted) {
-  if (any_gpu(options))
+  if (any_gpu(options.devices))
     return "a GPU has one shard, so the number of shards follows the number of devices";
   if (wanted > 0 && wanted != options.shards)
     return cat("the default of ", wanted, wanted == 1 ? " shard" : " shards", " was raised to ",
@@ -111,64 +107,75 @@ bool is_mean(const Output& loss) {
   return others == 0 && (adds || means == 1);
 }
 
-}  // namespace
-
-std::string Trainer::dependence_at_these_shards() const {
+// k_dependence() for a number of shards that does not follow K, and gradients that are added
+// canonically for every K.
+std::string of_towers(const Trainer& trainer) {
+  const TrainerOptions& options = trainer.options();
+  const BatchPlan& batches = trainer.batches();
   for (const std::string& because :
-       {of_powers(*this), of_shards(options_, default_shards_), of_sums(options_, kind_),
-        tower_dependence(), mixed_arithmetic_})
+       {of_powers(trainer), of_batches(batches.forms(), options.shards)})
     if (!because.empty()) return because;
-  return built_.canonical ? ""
-                          : "a variable has two uses, or a tower no samples, under layers that are "
-                            "synchronised over towers which share variables";
+  if (options.session.dry_run && makes_unequal(options.batches.uneven))
+    return cat(
+        "uneven=", name_of(options.batches.uneven),
+        " may make a smaller last batch, which a dry run does not know, as it reads no data");
+  if (options.batches.uneven == Uneven::kPad &&
+      batches.forms().back().total() < batches.global_batch())
+    return "uneven=pad fills up the last batch of an epoch, in a way that depends on the devices";
+  if (options.precision == Precision::kF16) return "f16 scales the loss";
+  const Output loss = trainer.towers()[0].loss;
+  if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
+  for (const std::shared_ptr<const Plan>& plan : trainer.plans())
+    if (const Node* node = plan->tower_dependent)
+      return cat(describe_with_forward(*node), " takes the whole batch of its tower");
+  return "";
 }
 
-std::string Trainer::k_dependence() const {
-  std::string because = dependence_at_these_shards();
-  const int wanted = default_shards_;
-  if (because.empty() && wanted > 0 && wanted < most_promised_devices(batches_.global_batch()))
+// k_dependence() for those K that have this number of shards: not more devices than a default
+// number, which they raise.
+std::string at_these_shards(const Trainer& trainer) {
+  for (const std::string& because :
+       {of_powers(trainer), of_shards(trainer.options(), trainer.shards_by_default()),
+        of_sums(trainer.options(), trainer.kind()), of_towers(trainer), trainer.mixed_arithmetic()})
+    if (!because.empty()) return because;
+  return trainer.built().canonical
+             ? ""
+             : "a variable has two uses, or a tower no samples, under layers that are "
+               "synchronised over towers which share variables";
+}
+
+// ShardReport::for_equal_bits.
+int shards_for_equal_bits(const Trainer& trainer) {
+  const BatchPlan& batches = trainer.batches();
+  const int wanted = static_cast<int>(
+      std::bit_ceil(std::max<std::size_t>(kPromisedDevices, batches.forms()[0].samples.size())));
+  const int by_default = trainer.shards_by_default();
+  if (by_default == 0 || by_default >= wanted || any_gpu(trainer.options().devices)) return 0;
+  const bool possible = of_powers(trainer).empty() &&
+                        of_sums(trainer.options(), trainer.kind()).empty() &&
+                        of_towers(trainer).empty() && trainer.built().canonical &&
+                        batches.global_batch() % wanted == 0;
+  return possible ? wanted : 0;
+}
+
+}  // namespace
+
+std::string k_dependence(const Trainer& trainer) {
+  std::string because = at_these_shards(trainer);
+  const int wanted = trainer.shards_by_default();
+  if (because.empty() && wanted > 0 &&
+      wanted < most_promised_devices(trainer.batches().global_batch()))
     because = cat("more than ", wanted, wanted == 1 ? " device raises" : " devices raise",
                   " the default of ", wanted, wanted == 1 ? " shard" : " shards");
   return because;
 }
 
-std::string Trainer::tower_dependence() const {
-  for (const std::string& because :
-       {of_powers(*this), of_batches(batches_.forms(), options_.shards)})
-    if (!because.empty()) return because;
-  if (options_.session.dry_run && makes_unequal(options_.batches.uneven))
-    return cat(
-        "uneven=", name_of(options_.batches.uneven),
-        " may make a smaller last batch, which a dry run does not know, as it reads no data");
-  if (options_.batches.uneven == Uneven::kPad &&
-      batches_.forms().back().total() < batches_.global_batch())
-    return "uneven=pad fills up the last batch of an epoch, in a way that depends on the devices";
-  if (options_.precision == Precision::kF16) return "f16 scales the loss";
-  const Output loss = built_.towers[0].loss;
-  if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
-  for (const TrainingStep& step : training_steps_)
-    if (const Node* node = step.plan()->tower_dependent)
-      return cat(describe_with_forward(*node), " takes the whole batch of its tower");
-  return "";
-}
-
-int Trainer::shards_for_equal_bits() const {
-  const int wanted = static_cast<int>(
-      std::bit_ceil(std::max<std::size_t>(kPromisedDevices, batches_.forms()[0].samples.size())));
-  const bool by_default = default_shards_ > 0 && !any_gpu(options_);
-  const bool possible = of_powers(*this).empty() && of_sums(options_, kind_).empty() &&
-                        tower_dependence().empty() && built_.canonical &&
-                        batches_.global_batch() % wanted == 0;
-  return by_default && default_shards_ < wanted && possible ? wanted : 0;
-}
-
 ShardReport shard_report(const Trainer& trainer) {
-  return {
-      .global_batch = trainer.batches().global_batch(),
-      .shards = trainer.options().shards,
-      .equal_up_to = trainer.dependence_at_these_shards().empty() ? trainer.options().shards : 0,
-      .for_equal_bits = trainer.shards_for_equal_bits(),
-      .k_dependent_because = trainer.k_dependence()};
+  return {.global_batch = trainer.batches().global_batch(),
+          .shards = trainer.options().shards,
+          .equal_up_to = at_these_shards(trainer).empty() ? trainer.options().shards : 0,
+          .for_equal_bits = shards_for_equal_bits(trainer),
+          .k_dependent_because = k_dependence(trainer)};
 }
 
 namespace {
@@ -195,12 +202,12 @@ std::string other_sum(const Trainer& trainer) {
 // Why not even the same run gives the same bits twice.
 std::string chance(const Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
-  if (trainer.kind().takes_async() && options.async == "free" && options.devices.size() > 1)
+  if (trainer.kind().runs_free(options) && options.devices.size() > 1)
     return "towers that run free of each other give no bits twice";
   const std::string& strategy = options.aggregation.allreduce;
   if (!strategy.empty() && parse_all_reduce_spec(strategy).uses("nccl"))
     return "NCCL chooses the order of its sums";
-  if (any_gpu(options) && !options.session.deterministic)
+  if (any_gpu(options.devices) && !options.session.deterministic)
     return "GPUs take the fastest algorithms, which need not repeat (the option deterministic)";
   return "";
 }
@@ -233,7 +240,7 @@ Json bit_sources(const Trainer& trainer) {
       .set(kTypes, types_of(options.devices))
       .set(kArithmetic, arithmetic_of(options.devices))
       .set(kSums, other_sum(trainer))
-      .set(kTowers, trainer.tower_dependence())
+      .set(kTowers, of_towers(trainer))
       .set(kChance, chance(trainer));
 }
 

@@ -9,7 +9,12 @@ namespace belfry {
 
 class Trainer;
 
-// What a checkpoint notes of how its run came to its bits: devices and their types, shards,
+// Why the bits of a run depend on its number of devices K; "" if K = 1, 2, 4 and 8, and larger
+// powers of two up to the number of shards, give the same with these options and the same global
+// batch, if they can share it alike. docs/numerics.md says what it takes.
+std::string k_dependence(const Trainer& trainer);
+
+// The notes of a checkpoint on how its run came to its bits: devices and their types, shards,
 // libraries, and how gradients are added if not by the canonical sum. It also notes why bits depend
 // on the number of devices, or on chance.
 Json bit_sources(const Trainer& trainer);
@@ -19,18 +24,19 @@ Json bit_sources(const Trainer& trainer);
 // lacks is not compared.
 std::string why_other_bits(const Json& before, const Json& now);
 
-// Of a planned run.
+// The shards of a planned run.
 struct ShardReport {
   std::int64_t global_batch = 0;
   int shards = 1;
-  int equal_up_to = 0;     // so many devices, in powers of two, give the same bits; 0: none do
-  int for_equal_bits = 0;  // Trainer::shards_for_equal_bits()
-  std::string k_dependent_because;  // Trainer::k_dependence()
+  int equal_up_to = 0;  // so many devices, in powers of two, give the same bits; 0: none do
+  // The number of shards that gives the same bits on 1, 2, 4 and 8 devices, and on as many as
+  // these, where the default number does not; 0: it does, or no number would, or options had one.
+  int for_equal_bits = 0;
+  std::string k_dependent_because;  // k_dependence()
 };
 ShardReport shard_report(const Trainer& trainer);
 
-// Adds k_independent, and k_dependent_because, which is null if it is. `because`:
-// Trainer::k_dependence().
+// Adds k_independent, and k_dependent_because, which is null if it is. `because`: k_dependence().
 void add_k_dependence(Json& report, const std::string& because);
 
 }  // namespace belfry

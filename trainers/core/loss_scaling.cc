@@ -16,6 +16,7 @@
 #include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
 namespace {
@@ -36,7 +37,7 @@ Output all_true(std::span<const Output> flags) {
   return all_finite({{concat(row, 0)}});
 }
 
-// The same of all processes, some of which may have none.
+// Whether the flags of all processes are true. A process may have none.
 Output true_in_all_processes(Graph& graph, const DeviceSpec& device,
                              std::span<const Output> flags) {
   const HostScope on(graph, device);  // messages are memory of hosts
@@ -47,7 +48,7 @@ Output true_in_all_processes(Graph& graph, const DeviceSpec& device,
 
 }  // namespace
 
-LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options) {
+LossScale make_loss_scale(Graph& graph, const TrainerOptions& options) {
   if (options.precision != Precision::kF16) return {};
   const auto& [initial, growth_steps] = options.loss_scale;
   int exponent = 0;
@@ -62,11 +63,11 @@ LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options) {
 
 std::vector<std::string> loss_scale_names() { return {kScale, kGoodSteps, kSkippedSteps}; }
 
-std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double seed) {
+std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double without_scale) {
   if (scale) return {cast(scale.scale, loss.dtype())};
-  if (seed == 1) return {};
+  if (without_scale == 1) return {};
   ColocateWith beside(loss);
-  return {fill_like(loss, seed, "seed")};
+  return {fill_like(loss, without_scale, "initial_gradient")};
 }
 
 Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradient>> rows,
@@ -74,7 +75,7 @@ Unscaling unscaling_of(const LossScale& scale, std::span<const std::vector<Gradi
   if (!scale) return {};
   Graph& graph = scale.scale.node().graph();
   const NameScope names(graph, "loss_scale");
-  // Of the inputs of sums, not of their results: so these stay what updates alone read.
+  // Looks at the inputs of sums, not at their results: updates alone are to read those.
   const AllFiniteOptions limit{.limit = std::numeric_limits<float>::max() / (2 * total)};
   std::vector<Output> finite;
   for (std::size_t t = 0; t < rows.size(); ++t) {

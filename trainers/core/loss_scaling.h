@@ -7,15 +7,15 @@
 namespace belfry {
 
 // The variables "loss_scale", "loss_scale/good_steps" and "loss_scale/skipped_steps" of a graph, on
-// `device`; none unless the precision is f16. Throws InvalidArgument for a scale that is not a
-// positive power of two that f32 holds, and for growth_steps below 1.
-LossScale make_loss_scale(Graph& graph, const TrainingGraphOptions& options);
+// the first device; none unless the precision is f16. Throws InvalidArgument for a scale that is
+// not a positive power of two that f32 holds, and for growth_steps below 1.
+LossScale make_loss_scale(Graph& graph, const TrainerOptions& options);
 
 // The names of these variables, which checkpoints of other precisions lack.
 std::vector<std::string> loss_scale_names();
 
-// Where differentiation of a loss starts: with the scale, or with `seed`.
-std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double seed);
+// GradientOptions::initial for a loss: the scale, or `without_scale` if there is none.
+std::vector<Output> initial_gradients(const LossScale& scale, Output loss, double without_scale);
 
 // Whether gradients [tower][variable] of a scaled loss are finite, and what to multiply them by:
 // one node for all, on the scale's device. All towers of all processes count. `total` of them may

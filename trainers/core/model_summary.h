@@ -27,12 +27,13 @@ struct ModelSummary {
   double step_multiply_adds = 0;  // of a step of all towers of this process: forward, backward
 };
 
-// Of a graph that was built for training. Layers are what the loss and the outputs of tower 0 are
-// made of; what metrics alone need is none. Sizes that are unknown at build time count as 1.
+// Sums up a graph that was built for training. Layers are those that the loss and the outputs of
+// tower 0 are made of. Nodes that metrics alone need are no layer. Sizes that are unknown at build
+// time count as 1.
 ModelSummary summarise(const TrainingGraph& built, std::int64_t batches_per_step = 1);
 
-// Multiply-adds of a step of all towers of this process, in all its batches: of what the updates
-// depend on, without what is computed again (GradientOptions::recompute).
+// Multiply-adds of a step of all towers of this process, in all its batches. Nodes that the updates
+// depend on count, but not those that compute something again (GradientOptions::recompute).
 double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_step = 1);
 
 // A table for people: a line per layer, and totals.

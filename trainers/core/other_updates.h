@@ -6,9 +6,9 @@
 
 namespace belfry {
 
-// Of `all`, the nodes of kUpdateOps, those that the step runs: not those of towers without rows.
-// Moving averages move by the samples of each tower, if these differ. In steps that `unscaling`
-// skips they do not move.
+// Returns those nodes of `all` (of the collection kUpdateOps) that the step runs. It runs none of
+// towers without rows. Moving averages move by the samples of each tower, if these differ, and do
+// not move in steps that `unscaling` skips.
 std::vector<Node*> other_updates(Graph& graph, const TrainingGraph& built,
                                  const std::vector<Node*>& all, const StepNodes& step,
                                  const Unscaling& unscaling);

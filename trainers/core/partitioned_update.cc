@@ -2,10 +2,10 @@
 
 #include <map>
 
+#include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/scattered_gradients.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/scopes.h"
-#include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/optimizers/clipping.h"
@@ -68,7 +68,7 @@ class PartUpdates {
     unscaling_ = clipped_by(sums_.norm(rows, "norm"), options_.clip_norm, unscaling_);
   }
 
-  // Of all processes, from the first tower of each.
+  // Gathers the updated parts of all processes, from the first tower of each.
   std::vector<ScatteredGradients::Gathered> gather_values(const std::vector<Gradient>& row,
                                                           std::span<Node* const> updates) const {
     const auto rank = static_cast<std::size_t>(graph_.process().rank);
@@ -77,8 +77,7 @@ class PartUpdates {
       const ControlDependencies after(graph_, std::vector<Node*>{updates[v]});
       const Output whole = row[v].variable.read("updated");
       const std::vector<std::int64_t>& cuts = parts_[v].cuts;
-      return slice(reshape(whole, {whole.shape().elements()}), {cuts[rank]},
-                   {cuts[rank + 1] - cuts[rank]});
+      return slice(flat_row(whole), {cuts[rank]}, {cuts[rank + 1] - cuts[rank]});
     });
   }
 
@@ -107,6 +106,10 @@ class PartUpdates {
 };
 
 }  // namespace
+
+bool updates_parts(const TrainerOptions& options) {
+  return options.aggregation.partition_updates && process_place(options.session).size > 1;
+}
 
 std::string partition_refusal(const TrainerOptions& options) {
   const AggregationOptions& aggregation = options.aggregation;

@@ -19,6 +19,7 @@
 #include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -79,7 +80,7 @@ std::string type_text(const Node& node, const TensorType& type, std::int64_t row
   return cat(TensorType{Shape(std::move(dims)), type.dtype});
 }
 
-// Those of others are shapes, which types tell.
+// Options of other nodes are shapes, which types tell.
 bool tells_options(const Node& node) {
   const std::string_view op = node.op().name;
   return op != "Placeholder" && op != "Reshape";
@@ -349,7 +350,7 @@ std::string arithmetic_of(std::span<const DeviceSpec> devices) {
       cat("Belfry ", BELFRY_VERSION, " with ", set, onednn.empty() ? "" : ", oneDNN ", onednn,
           onednn.empty() || !limit ? "" : cat(" with at most ", limit));
   // Asking for the backend loads it, with 150 MiB of libraries.
-  if (std::ranges::none_of(devices, &DeviceSpec::is_gpu)) return text;
+  if (!any_gpu(devices)) return text;
   const GpuBackend* const backend = gpus().backend();
   if (!backend) return text;
   const GpuVersions versions = backend->versions();

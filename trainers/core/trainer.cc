@@ -26,24 +26,14 @@ namespace {
 
 // The options, such that the plans of all processes are alike.
 TrainerOptions with_equal_plans(TrainerOptions options) {
-  options.batches.feeds_every_tower = process_place(options.session).size > 1;
+  options.batches.feeds_every_tower = processes_of(options) > 1;
   return options;
 }
 
-// Of all processes.
-std::int64_t towers_of(const TrainerOptions& options) {
-  return std::ssize(options.devices) * process_place(options.session).size;
-}
-
-// Each process updates a part of each variable.
-bool updates_parts(const TrainerOptions& options) {
-  return options.aggregation.partition_updates && process_place(options.session).size > 1;
-}
-
-// What the plan of batches is made for.
+// The number of samples that the plan of batches is made for.
 std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
   // A dry run plans one step, whatever the data.
-  if (options.session.dry_run) return samples_of_step(options, process_place(options.session).size);
+  if (options.session.dry_run) return samples_of_step(options, processes_of(options));
   return checked_size(train, "training data");
 }
 
@@ -55,57 +45,32 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
       options_(with_equal_plans(std::move(options))),
       train_(train),
       test_(test),
-      batches_(samples_of(options_, train), towers_of(options_), options_.batch_size, options_.seed,
-               options_.batches),
+      batches_(samples_of(options_, train), towers_of(options_, processes_of(options_)),
+               options_.batch_size, options_.seed, options_.batches),
       graph_(options_.seed, process_place(options_.session)) {
   check_options(options_, kind);
   check_data(train, test, options_.session.dry_run);
   options_.session.device_count = device_count(options_.devices);
   for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
   const std::vector<Dataset::Field> fields = train.signature();
-  TrainingGraphOptions wanted{.model = options_.model,
-                              .devices = options_.devices,
-                              .variables = options_.parameters_on_cpu && kind.spreads_variables()
-                                               ? VariablePolicy::kOnHost
-                                               : kind.variables,
-                              .fields = fields,
-                              .forms = batches_.forms(),
-                              .predictors = test ? options_.devices.size() : 1,
-                              .precision = options_.precision,
-                              .loss_scale = options_.loss_scale,
-                              .recompute = options_.recompute,
-                              .optimizer = options_.optimizer,
-                              .clip_norm = options_.clip_norm,
-                              .batches_per_step = static_cast<int>(batches_.batches_per_step())};
-  wanted.update_combines = updates_parts(options_);
-  if (wanted.update_combines)
-    wanted.update = [&](const GradientTable& gradients, const UpdateOptions& how) {
-      return update_parts(options_, gradients, how);
-    };
-  else if (kind.combines())
-    wanted.combine = [&](const GradientTable& gradients, const ReduceOptions& how) {
-      if (kind.choose) choice_ += kind.choose(options_, gradients);
-      return kind.combine(options_, gradients, how);
-    };
-  else
-    wanted.update = [&](const GradientTable& gradients, const UpdateOptions& how) {
-      return UpdateNodes{&kind.update(options_, gradients, how.unscaling)};
-    };
-  if (trains_apart(options_, kind))
-    wanted.update_apart = [&](const GradientTable& gradients) {
-      return kind.update_apart(options_, gradients);
-    };
-  built_ = build_training_graph(graph_, wanted);
-  choose_shards(trains_apart(options_, kind));
+  const auto choose = [&](const GradientTable& gradients) {
+    if (kind.choose) choice_ = kind.choose(options_, gradients);
+  };
+  built_ = build_training_graph(graph_, {.kind = kind,
+                                         .trainer = options_,
+                                         .fields = fields,
+                                         .forms = batches_.forms(),
+                                         .choose = choose,
+                                         .predictors = test ? options_.devices.size() : 1});
+  choose_shards();
   session_ = std::make_unique<Session>(graph_, options_.session);
   prepare();
 }
 
-void Trainer::choose_shards(bool apart) {
-  const auto devices = static_cast<int>(towers_of(options_));
-  const bool one_each = apart || std::ranges::any_of(options_.devices, &DeviceSpec::is_gpu);
+void Trainer::choose_shards() {
+  const auto devices = static_cast<int>(batches_.towers());
   if (options_.shards == 0) {
-    default_shards_ = one_each
+    default_shards_ = has_one_shard_each(options_, kind_)
                           ? devices
                           : default_shards(work_of(built_.towers[0], batches_.forms()[0].rows[0]),
                                            batches_.global_batch());
@@ -121,23 +86,26 @@ void Trainer::prepare() {
   step_metrics_.push_back({"loss", kNone});
   for (const NamedOutput& metric : built_.towers[0].metrics)
     step_metrics_.push_back({metric.name, kNone});
-  const auto add = [&](const StepNodes& step, bool keeps_gradients) {
-    training_steps_.emplace_back(*session_, step, built_.towers, built_.learning_rates,
-                                 PrepareOptions{.gathers_first = updates_parts(options_) &&
-                                                                 batches_.batches_per_step() == 1},
-                                 keeps_gradients);
+  const PrepareOptions how{.gathers_first =
+                               updates_parts(options_) && batches_.batches_per_step() == 1};
+  const auto compiled = [&](const StepNodes& step, bool keeps_gradients) {
+    return TrainingStep(*session_, step, built_.towers, built_.learning_rates, how,
+                        keeps_gradients);
   };
   for (const StepNodes& step : built_.steps) {
-    StepNodes before = step;  // of the batches before the last
-    for (Node* const node : {step.accumulation.begin, step.accumulation.add}) {
-      before.train_op = node;
-      if (node) add(before, false);
-    }
-    add(step, options_.keeps_gradients);
+    const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
+      StepNodes nodes = step;
+      nodes.train_op = op;
+      if (!op) return {};
+      return compiled(nodes, false);
+    };
+    training_steps_.first = before_last(step.accumulation.begin);
+    training_steps_.between = before_last(step.accumulation.add);
+    training_steps_.by_form.push_back(compiled(step, options_.keeps_gradients));
   }
   for (std::size_t t = 0; t < built_.tower_ops.size(); ++t) {
     const BatchForm own = batches_.forms()[0].of_tower(t);
-    training_steps_.emplace_back(
+    training_steps_.free.emplace_back(
         *session_, StepNodes{.batch = own, .all = own, .train_op = built_.tower_ops[t]},
         std::span(built_.towers).subspan(t, 1), built_.learning_rates,
         PrepareOptions{.locks = LockDuration::kEachVariable});
@@ -145,9 +113,10 @@ void Trainer::prepare() {
 }
 
 std::int64_t Trainer::total_steps() const {
-  std::int64_t left = batches_.steps_per_epoch() * (options_.epochs - epochs_) - epoch_step_;
-  if (options_.max_steps > 0) left = std::min(left, options_.max_steps - steps_);
-  return steps_ + std::max(left, std::int64_t{0});
+  std::int64_t left =
+      batches_.steps_per_epoch() * (options_.epochs - counts_.epochs) - counts_.epoch_step;
+  if (options_.max_steps > 0) left = std::min(left, options_.max_steps - counts_.steps);
+  return counts_.steps + std::max(left, std::int64_t{0});
 }
 
 void Trainer::check_position(const TrainingPosition& position) {
@@ -160,9 +129,9 @@ void Trainer::check_position(const TrainingPosition& position) {
 
 void Trainer::resume(const TrainingPosition& position) {
   check_position(position);
-  steps_ = first_step_ = position.steps;
-  epochs_ = static_cast<int>(position.epoch);
-  epoch_step_ = position.samples / batches_.samples_per_step();
+  counts_.steps = counts_.first_step = position.steps;
+  counts_.epochs = static_cast<int>(position.epoch);
+  counts_.epoch_step = position.samples / batches_.samples_per_step();
   const bool whole = position.samples >= batches_.samples_per_epoch();
   const std::int64_t step = batches_.samples_per_step();
   if (!whole && position.samples % step != 0)
@@ -174,21 +143,21 @@ void Trainer::resume(const TrainingPosition& position) {
     log_warning("the seed was ", position.seed, " and is now ", options_.seed,
                 ": the order of the data changes");
   if (!whole) return;
-  ++epochs_;
-  epoch_step_ = 0;
+  ++counts_.epochs;
+  counts_.epoch_step = 0;
 }
 
 TrainingPosition Trainer::position() const {
-  return {.steps = steps_,
-          .epoch = epochs_,
-          .samples = epoch_step_ * batches_.samples_per_step(),
+  return {.steps = counts_.steps,
+          .epoch = counts_.epochs,
+          .samples = counts_.epoch_step * batches_.samples_per_step(),
           .seed = options_.seed};
 }
 
 StepInfo Trainer::info() const {
-  return {.step = steps_,
+  return {.step = counts_.steps,
           .steps_per_epoch = batches_.steps_per_epoch(),
-          .epoch = epochs_,
+          .epoch = counts_.epochs,
           .seconds = seconds_now() - began_,
           .total_steps = total_steps()};
 }
@@ -213,41 +182,35 @@ TowerSpan Trainer::own_towers() const {
   return {graph_.process().rank * own, own};
 }
 
-// What the prefetcher does with a batch that it has gathered: nothing where no GPU takes one.
+// The prefetcher calls this with each batch that it has gathered. Empty if no GPU takes one.
 std::function<StagedFeeds(const Batch&, std::stop_token)> Trainer::stager() {
-  if (std::ranges::none_of(training_steps_, &TrainingStep::stages)) return {};
+  if (std::ranges::none_of(training_steps_.all(), &TrainingStep::stages)) return {};
   return [this](const Batch& batch, std::stop_token stop) {
-    return training_step(batch).stage(batch.tensors, std::move(stop));
+    TrainingStep& step = training_steps_.of(batch, batches_.batches_per_step());
+    return step.stage(batch.tensors, std::move(stop));
   };
-}
-
-TrainingStep& Trainer::training_step(const Batch& batch) {
-  const std::int64_t per_step = batches_.batches_per_step();
-  if (per_step == 1) return training_steps_[batch.form];
-  const std::int64_t of_step = batch.position.batch % per_step;
-  return of_step + 1 == per_step ? training_steps_.back() : training_steps_[of_step == 0 ? 0 : 1];
 }
 
 std::unique_ptr<Trainer::Source> Trainer::open_source() {
   const std::int64_t last = total_steps();
   if (options_.on_trace) {
-    const std::int64_t second = std::max(steps_, std::min(steps_ + 1, last - 1)) + 1;
+    const std::int64_t second = std::max(counts_.steps, std::min(counts_.steps + 1, last - 1)) + 1;
     traced_ = options_.traced.value_or(StepRange{second, second});
   }
   auto source = std::make_unique<Source>();
-  const BatchPlan::Position start{epochs_, epoch_step_ * batches_.batches_per_step()};
+  const BatchPlan::Position start{counts_.epochs, counts_.epoch_step * batches_.batches_per_step()};
   if (built_.tower_ops.empty())
     source->input = std::make_unique<Prefetcher>(train_, batches_, start, Prefetcher::kSlots,
                                                  own_towers(), stager(), options_.data_workers);
   else
-    source->free =
-        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = training_steps_,
-                                                         .data = train_,
-                                                         .plan = batches_,
-                                                         .start = start,
-                                                         .steps = last - steps_,
-                                                         .traced = traced_.first - 1 - steps_,
-                                                         .data_workers = options_.data_workers});
+    source->free = std::make_unique<FreeTowers>(
+        FreeTowers::Options{.towers = training_steps_.free,
+                            .data = train_,
+                            .plan = batches_,
+                            .start = start,
+                            .steps = last - counts_.steps,
+                            .traced = traced_.first - 1 - counts_.steps,
+                            .data_workers = options_.data_workers});
   return source;
 }
 
@@ -276,7 +239,7 @@ void Trainer::tell(Callback& callback, const std::exception& error) try {
 
 void Trainer::interrupt(int signal) {
   if (graph_.process().size == 1) return end_by(signal);
-  for (TrainingStep& step : training_steps_) step.request(signal);
+  for (TrainingStep* const step : training_steps_.all()) step->request(signal);
 }
 
 void Trainer::end_by(int signal) {
@@ -284,7 +247,7 @@ void Trainer::end_by(int signal) {
   interruption_ = signal;
 }
 
-// Before the first step, as processes that differ would wait for each other, or train apart.
+// Before the first step: processes that differ would wait for each other, or train two models.
 void Trainer::agree() {
   Processes* const processes = options_.session.processes.get();
   if (!processes) return;
@@ -309,14 +272,14 @@ void Trainer::run() {
   std::unique_ptr<Source> source = open_source();
   began_ = seconds_now();
   const std::int64_t last = total_steps();
-  while (steps_ < last && !stopped_) {
+  while (counts_.steps < last && !stopped_) {
     const double start = seconds_now();
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
     if (stopped_) break;  // by an evaluation that was due when the run before ended
     const std::int64_t per_step = batches_.batches_per_step();
     const std::int64_t samples =
-        batches_.forms()[batches_.form_of(epoch_step_ * per_step)].total() * per_step;
+        batches_.forms()[batches_.form_of(counts_.epoch_step * per_step)].total() * per_step;
     const double step_start = seconds_now();
     const bool with_trace = run_step(*source, step);
     const double step_end = seconds_now();
@@ -324,16 +287,16 @@ void Trainer::run() {
     step.seconds = step_end - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
     // Neither the first, which allocates, nor the one that writes a trace is typical.
-    if (steps_ > first_step_ && !with_trace) {
-      timed_seconds_ += seconds_now() - start;
-      ++timed_steps_;
-      timed_samples_ += samples;
+    if (counts_.steps > counts_.first_step && !with_trace) {
+      timed_.seconds += seconds_now() - start;
+      ++timed_.steps;
+      timed_.samples += samples;
     }
-    ++steps_;
-    if (++epoch_step_ == batches_.steps_per_epoch()) {
+    ++counts_.steps;
+    if (++counts_.epoch_step == batches_.steps_per_epoch()) {
       const StepInfo epoch = info();
-      ++epochs_;
-      epoch_step_ = 0;
+      ++counts_.epochs;
+      counts_.epoch_step = 0;
       call([&](Callback& c) { c.after_epoch(*this, epoch); });
     }
   }
@@ -346,10 +309,10 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
   step_rate_ = options_.optimizer.rate().at(step);
   std::optional<Trace> trace;
   if (source.free) {
-    source.free->next(step_rate_, batches_.steps_per_epoch() - epoch_step_, step_metrics_);
+    source.free->next(step_rate_, batches_.steps_per_epoch() - counts_.epoch_step, step_metrics_);
     trace = source.free->take_trace();
   } else {
-    if (traced_.contains(steps_ + 1)) trace.emplace();
+    if (traced_.contains(counts_.steps + 1)) trace.emplace();
     run_batches(source, trace ? &*trace : nullptr);
   }
   if (trace) options_.on_trace(*trace);
@@ -361,7 +324,7 @@ void Trainer::run_batches(Source& source, Trace* trace) {
   const std::int64_t count = batches_.batches_per_step();
   for (std::int64_t b = 0; b < count; ++b) {
     Batch& batch = source.input->next();
-    TrainingStep& step = training_step(batch);
+    TrainingStep& step = training_steps_.of(batch, count);
     step.run(std::move(batch.staged), batch.tensors, step_rate_,
              {.trace = b + 1 == count ? trace : nullptr});
     last_step_ = &step;
@@ -379,7 +342,7 @@ void Trainer::look_at_loss() {
   if (std::isfinite(loss)) {
     not_finite_since_.reset();
   } else if (!not_finite_since_) {
-    not_finite_since_ = steps_ + 1;
+    not_finite_since_ = counts_.steps + 1;
     if (options_.warn_of_loss && !std::exchange(warned_, true))
       log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
                   "; a smaller learning rate may help");

@@ -10,8 +10,10 @@
 
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/trace/trace.h"
+#include "belfry/ops/precision.h"
 #include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/model.h"
 #include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/core/training_step.h"
 #include "belfry/trainers/data/batches.h"
@@ -30,22 +32,29 @@ struct StepRange {
 
 // How the gradients of towers are combined, by trainers that do.
 struct AggregationOptions {
-  // An AllReduceSpec; of Trainer::options(), what "auto" chose.
+  // An AllReduceSpec. Trainer::options() has the one that "auto" chose.
   std::string allreduce = "collective";
-  // Another one, which was asked for and has no use on one device; more devices would combine by
-  // it. So k_dependence() goes by it.
+  // An AllReduceSpec that has no use on one device, if one was asked for. More devices would
+  // combine by it, so k_dependence() goes by it.
   std::string unused_allreduce = {};
-  AutoOptions choice = {};     // of "auto"
+  AutoOptions choice = {};     // how "auto" chooses
   int gradient_repacking = 0;  // parts of the GradientPacker; 0: none
   int small_tensors_kb = 0;    // the largest tensors that are packed, KiB; 0: none
-  // Most MiB combined at once, unless packed; 0: no buckets. "auto" chooses it, too.
+  // The most MiB that are combined at once, unless gradients are packed; 0: no buckets. "auto"
+  // chooses it, too.
   double bucket_mb = 0;
-  // Of several processes each keeps slots of a part of every variable, and updates that part. Same
-  // bits. One process updates whole variables.
+  // Each of several processes keeps the slots of a part of every variable, and updates that part.
+  // The bits are the same. A lone process updates whole variables.
   bool partition_updates = false;
 };
 
-// Each option is here or in the options of what uses it, which are members.
+// How the precision f16 scales the loss (ops/loss_scale.h).
+struct LossScaleOptions {
+  double initial = 32768;
+  std::int64_t growth_steps = 1000;
+};
+
+// All options of a trainer. Those of a part that the trainer uses are a member.
 struct TrainerOptions {
   Model model;
   Optimizer optimizer;
@@ -54,41 +63,41 @@ struct TrainerOptions {
   AggregationOptions aggregation = {};
   std::string async = "ordered";  // of the trainer "async": "ordered" or "free"
   int batch_size = 32;            // samples per tower and step, on average
-  // Of the global batch: parts that are computed apart, as many on each device. Any core may
-  // compute one. The bits of results depend on this number, not on that of cores. 0:
-  // default_shards(), or the next multiple of the number of devices; one per device if they are
-  // GPUs or run free. Trainer::options() has the number.
+  // The global batch is computed in so many parts, as many on each device. Any core may compute
+  // one. The bits of results depend on this number, not on the number of cores. 0 stands for
+  // default_shards(), or the next multiple of the number of devices; or for one per device, if they
+  // are GPUs or run free. Trainer::options() has the number.
   int shards = 0;
-  BatchOptions batches = {};  // how they are divided among the towers, and how many a step takes
+  BatchOptions batches = {};  // how towers share a batch, and how many batches a step takes
   int data_workers = 1;       // threads that decode and gather a batch; results do not depend on it
   int epochs = 1;
   std::int64_t max_steps = 0;  // stop after so many steps even inside an epoch; 0: no limit
-  std::uint64_t seed = 1;      // of initial values, random ops and the order of the data
-  // Of what models compute; variables are f32. f16 scales the loss.
+  std::uint64_t seed = 1;      // for initial values, random ops and the order of the data
+  // The precision of what models compute. Variables are f32. f16 scales the loss.
   Precision precision = Precision::kF32;
   LossScaleOptions loss_scale = {};
   // The largest norm of all gradients together, once they are combined and before the optimizer
   // takes them: larger ones are scaled down. 0: any.
   double clip_norm = 0;
-  // For Trainer::gradients(): each step gives them, too, so that none is fused with its update.
+  // Each step gives its gradients to Trainer::gradients(). So none is fused with its update.
   bool keeps_gradients = false;
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};
   bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
-  // Given the trace of each step of `traced`, while Trainer::steps() is the number of steps before
-  // it. Of towers that run free, tower 0's of the first of these; of a step of several batches,
-  // that of its last. Not called for steps that the run does not make.
+  // Takes the trace of each step of `traced`, while Trainer::steps() is the number of steps before
+  // it. If towers run free, it takes tower 0's trace of the first of these steps. If a step takes
+  // several batches, it takes the trace of the last one.
   std::function<void(const Trace&)> on_trace = {};
   std::optional<StepRange> traced = {};  // by default the second of the run, or the only one
-  // Shows a line to people; none: nobody looks. Programs print it, of several processes the first.
+  // Shows a line to people; none: nobody looks. A program prints it in its first process.
   std::function<void(std::string_view)> say = {};
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
-  // Of the trainer's session, which has `devices`, whatever device_count says. A dry run plans for
-  // devices that need not exist: it reads no data, and train() throws.
+  // Options of the trainer's session, which has `devices`, whatever device_count says. A dry run
+  // plans for devices that need not exist: it reads no data, and train() throws.
   SessionOptions session = {};
 };
 
-// Of f16, after a step.
+// The loss scale of f16 after a step.
 struct LossScaleState {
   double scale = 1;
   std::int64_t skipped_steps = 0;  // since the first step of the first run
@@ -97,12 +106,12 @@ struct LossScaleState {
 // Why these devices do not compute in a precision; "" if they do.
 std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices);
 
-// How far a training run has come: what a checkpoint keeps of it beside the variables.
+// How far a training run has come. A checkpoint keeps it beside the variables.
 struct TrainingPosition {
   std::int64_t steps = 0;    // updates made
   std::int64_t epoch = 0;    // complete epochs
-  std::int64_t samples = 0;  // taken of the current epoch
-  std::uint64_t seed = 1;    // of the order of the data
+  std::int64_t samples = 0;  // that the current epoch has taken
+  std::uint64_t seed = 1;    // for the order of the data
   bool operator==(const TrainingPosition&) const = default;
 };
 
@@ -130,11 +139,11 @@ class Trainer {
   // Ends the training after the step that is running; in before_step(), before it runs. For
   // callbacks.
   void stop() { stopped_ = true; }
-  // The same, for a signal: what has not been done then, as an evaluation, is left to the run that
+  // Ends the training so for a signal. What is due then, as an evaluation, is left to the run that
   // goes on. One of several processes tells the others in its next step, and all end behind that.
   void interrupt(int signal);
   bool interrupted() const { return interruption_ != 0; }
-  // The signal, in whichever process it came; 0 for none.
+  // The signal that came to any of the processes; 0 for none.
   int interruption() const { return interruption_; }
   // For the callback that has evaluated: calls Callback::after_evaluation() of all.
   void evaluated(const StepInfo& info);
@@ -144,14 +153,14 @@ class Trainer {
   Session& session() { return *session_; }
   const TrainerKind& kind() const { return kind_; }
   const TrainerOptions& options() const { return options_; }
-  // What was chosen for options().aggregation.allreduce "auto", and why: lines for people. "" if it
-  // was not asked for.
+  // Lines for people: what "auto" chose for options().aggregation.allreduce, and why. "" if it was
+  // not asked for.
   const std::string& choice() const { return choice_; }
   // The choice, for runs that go on from this one; none without "auto".
   std::optional<KeptChoice> kept_choice() const;
   // The training towers, one for each of options().devices, in their order.
   const std::vector<TowerRecord>& towers() const { return built_.towers; }
-  // All that was built, these among it.
+  // All that was built, with the towers.
   const TrainingGraph& built() const { return built_; }
   const BatchPlan& batches() const { return batches_; }
   const Dataset& train_data() const { return train_; }
@@ -160,7 +169,7 @@ class Trainer {
   void say(std::string_view line) const {
     if (options_.say) options_.say(line);
   }
-  // run_identity() of this run, worked out when it is first asked for: reads the data.
+  // run_identity() of this run. The first call works it out, and reads the data.
   const Json& identity() const;
 
   // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
@@ -171,93 +180,91 @@ class Trainer {
   static void check_position(const TrainingPosition& position);
   TrainingPosition position() const;
 
-  // Steps at the end, as the options ask for.
+  // The number of steps at the end, as the options ask for.
   std::int64_t total_steps() const;
-  // Complete so far.
-  std::int64_t steps() const { return steps_; }
-  // Of these, made since resume().
-  std::int64_t steps_of_run() const { return steps_ - first_step_; }
-  // What the learning rate is, for comparisons with other runs: LearningRate::str(run).
+  // The number of complete steps, with those of the runs that this one goes on from.
+  std::int64_t steps() const { return counts_.steps; }
+  // The number of steps since resume().
+  std::int64_t steps_of_run() const { return counts_.steps - counts_.first_step; }
+  // The learning rate as text, for comparisons with other runs: LearningRate::str(run).
   std::string learning_rate() const { return options_.optimizer.rate().str(info()); }
   // Whether the steps so far had other rates in a run of so many steps in all.
   bool rates_differ(std::int64_t total) const {
-    return depends_on_length(options_.optimizer.rate(), info(), total, steps_);
+    return depends_on_length(options_.optimizer.rate(), info(), total, counts_.steps);
   }
-  int epochs() const { return epochs_; }
+  int epochs() const { return counts_.epochs; }
 
-  // What metric() is to say before the first step and evaluation: that of the run that this one
-  // goes on from.
+  // Sets what metric() says before the first step and evaluation: the metrics of the run that this
+  // one goes on from.
   void resume_metrics(const std::vector<NamedValue>& values);
-  // "loss" and the tower function's metrics: of the last step (NaN before the first), the mean over
-  // its batches and towers, weighted by their samples where these differ; "validation_loss" and
-  // "validation_<metric>": of the last evaluation. Throws NotFound, with the names there are.
+  // For "loss" and the tower function's metrics, the mean over batches and towers of the last step,
+  // weighted by their samples where these differ; NaN before the first step. For "validation_loss"
+  // and "validation_<metric>", the value of the last evaluation. Throws NotFound, with the names
+  // there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   void set_metric(std::string_view name, double value);
-  // Of the last step: "loss" first.
+  // The metrics of the last step, "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
-  // Those that were set, by an evaluation for example.
+  // The metrics that were set, by an evaluation for example.
   const std::vector<NamedValue>& set_metrics() const { return other_metrics_; }
 
-  // Of the last step, if options().keeps_gradients: all towers' gradients together, by the logical
-  // names of tower 0's variables. None before the first step, and where towers update by their own.
-  // With f16 they are scaled as the loss is; of several batches they are the sum. They are not
-  // clipped.
+  // The combined gradients of the last step, if options().keeps_gradients, by the logical names of
+  // tower 0's variables. There are none before the first step, and where towers update by their
+  // own. With f16 they are scaled as the loss is. If a step takes several batches, they are sums
+  // over these. They are not clipped.
   std::vector<NamedTensor> gradients() const;
 
-  // The step, counted from 1 as steps() does, since which every loss was NaN or infinite; none if
-  // the last one was finite. (With f16, a step that is skipped for its gradients has a finite
+  // The first step of those whose losses have all been NaN or infinite since, counted from 1; none
+  // if the last loss was finite. (With f16, a step that is skipped for its gradients has a finite
   // loss.)
   std::optional<std::int64_t> not_finite_since() const { return not_finite_since_; }
 
-  // Why the bits of this run depend on its number of devices K; "" if K = 1, 2, 4 and 8, and larger
-  // powers of two up to the number of shards, give the same with these options and the same global
-  // batch, if they can share it alike. docs/numerics.md says what it takes.
-  std::string k_dependence() const;
-  // The same for those K that have this number of shards: not more devices than a default number,
-  // which they raise.
-  std::string dependence_at_these_shards() const;
-  // The same for a number of shards that does not follow K, and gradients that are added
-  // canonically for every K.
-  std::string tower_dependence() const;
-  // Which of several processes computes with other instructions or libraries than rank 0, from
-  // train() on; "" if none does. Results are not canonical then.
+  // Says which process computes with other instructions or libraries than rank 0; "" if none does,
+  // and before train(). If one does, results are not canonical.
   const std::string& mixed_arithmetic() const { return mixed_arithmetic_; }
-  // The number of shards that gives the same bits on 1, 2, 4 and 8 devices, and on as many as
-  // these, where the default number does not; 0: it does, or no number would, or options had one.
-  int shards_for_equal_bits() const;
+  // The default number of shards, before it was raised to one per device; 0: options had a number.
+  int shards_by_default() const { return default_shards_; }
 
-  // None unless the precision is f16.
+  // The state of the loss scale; none unless the precision is f16.
   std::optional<LossScaleState> loss_scale();
 
-  // Of the training steps: one for each form of batches, or one for each tower that runs free.
+  // The plans of all compiled steps: one for each form of batches (more if a step takes several
+  // batches), or one for each tower that runs free.
   std::vector<std::shared_ptr<const Plan>> plans() const;
 
-  // Those of one training step with full batches, and how often it runs each.
-  struct PlanOfStep {
-    std::shared_ptr<const Plan> plan;
-    std::int64_t runs;
-  };
+  // The plans of one training step with full batches.
   std::vector<PlanOfStep> plans_of_step() const;
   // Bytes that cross devices in one such step, by its plans.
   std::int64_t bytes_moved() const;
 
-  // Training samples of all towers per second of training: without the first step, evaluations and
-  // other callbacks of epochs. 0 before the second step.
+  // Training samples of all towers per second of training. The first step does not count, nor do
+  // evaluations and other callbacks of epochs. 0 before the second step.
   double examples_per_second() const;
   // The same in the last step alone, which may be the first; 0 before it.
   double step_examples_per_second() const { return step_examples_per_second_; }
   // Multiplications and additions per second of training, of the towers of this process: twice
   // step_multiply_adds() of model_summary.h per step. 0 before the second step.
   double flops_per_second() const;
-  // Of the last step, by the optimizer's schedule; 0 before it.
+  // The learning rate of the last step, by the optimizer's schedule; 0 before it.
   double step_learning_rate() const { return step_rate_; }
 
  private:
   struct Source;
+  // How much is complete.
+  struct Counts {
+    std::int64_t steps = 0, first_step = 0;  // in all runs, and in those before this one
+    std::int64_t epoch_step = 0;             // steps of the current epoch
+    int epochs = 0;
+  };
+  // The steps that count for examples_per_second(), with their samples and time.
+  struct Timed {
+    double seconds = 0;
+    std::int64_t steps = 0, samples = 0;
+  };
   TowerSpan own_towers() const;
   std::function<StagedFeeds(const Batch&, std::stop_token)> stager();
-  void choose_shards(bool apart);
+  void choose_shards();
   void prepare();
   std::unique_ptr<Source> open_source();
   void agree();
@@ -266,7 +273,6 @@ class Trainer {
   void tell(Callback& callback, const std::exception& error);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, Trace* trace);
-  TrainingStep& training_step(const Batch& batch);
   void look_at_loss();
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
@@ -275,7 +281,7 @@ class Trainer {
 
   const TrainerKind& kind_;
   TrainerOptions options_;
-  int default_shards_ = 0;  // before they were raised to one per device; 0: options had a number
+  int default_shards_ = 0;
   std::string choice_, mixed_arithmetic_;
   const Dataset& train_;
   const Dataset* test_;
@@ -284,23 +290,17 @@ class Trainer {
   TrainingGraph built_;
   std::unique_ptr<Session> session_;
   const TrainingStep* last_step_ = nullptr;
-  // One of three lists. Towers that run free: one step per tower. Steps of one batch: one per form
-  // of batches (Batch::form). Steps of several batches, which have one form: that of the first
-  // batch, that of those between (if there are any), and that of the last, which updates.
-  std::vector<TrainingStep> training_steps_;
+  TrainingSteps training_steps_;
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
   double step_examples_per_second_ = 0, step_rate_ = 0;
-  std::int64_t steps_ = 0, first_step_ = 0;
-  std::int64_t epoch_step_ = 0;  // steps of the current epoch
-  int epochs_ = 0;
+  Counts counts_;
   bool stopped_ = false, warned_ = false;
   int interruption_ = 0;
   mutable std::optional<Json> identity_;
   std::optional<std::int64_t> not_finite_since_;
-  double began_ = 0;          // by seconds_now()
-  double timed_seconds_ = 0;  // spent in timed_steps_
-  std::int64_t timed_steps_ = 0, timed_samples_ = 0;
+  double began_ = 0;  // by seconds_now()
+  Timed timed_;
 };
 
 }  // namespace belfry

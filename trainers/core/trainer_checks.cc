@@ -7,6 +7,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -17,7 +18,7 @@ void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
   const std::string refusal = precision_refusal(options.precision, options.devices);
   require(refusal.empty(), "precision ", name, ": ", refusal);
   if (options.precision != Precision::kF16) return;
-  require(!trains_apart(options, kind), "precision ", name,
+  require(!kind.runs_free(options), "precision ", name,
           " scales the loss, and towers that run free have no scale in common; bf16 needs none");
   require(options.optimizer.takes_loss_scale(), "precision ", name,
           " scales the loss, and the optimizer ", options.optimizer.name(),
@@ -102,19 +103,21 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
   }
 }
 
-// That train, or that one is planned of.
 int processes_of(const TrainerOptions& options) { return process_place(options.session).size; }
 
-bool trains_apart(const TrainerOptions& options, const TrainerKind& kind) {
-  return kind.takes_async() && options.async == "free";
+bool has_one_shard_each(const TrainerOptions& options, const TrainerKind& kind) {
+  return any_gpu(options.devices) || kind.runs_free(options);
+}
+
+std::int64_t towers_of(const TrainerOptions& options, int processes) {
+  return std::ssize(options.devices) * processes;
 }
 
 void check_shards(const TrainerOptions& options, const TrainerKind& kind, int processes) {
-  const std::int64_t devices = std::max<std::int64_t>(1, std::ssize(options.devices)) * processes;
+  const std::int64_t devices = std::max<std::int64_t>(1, towers_of(options, processes));
   const std::int64_t shards = options.shards, batch = devices * options.batch_size;
-  const bool one_each =
-      std::ranges::any_of(options.devices, &DeviceSpec::is_gpu) || trains_apart(options, kind);
-  require<OptionError>(shards == 0 || shards == devices || !one_each, "shards=", shards,
+  const bool fits = shards == 0 || shards == devices || !has_one_shard_each(options, kind);
+  require<OptionError>(fits, "shards=", shards,
                        ": devices on GPUs, and towers that run free, have one shard each; leave it "
                        "out, or use ",
                        devices);
@@ -138,7 +141,7 @@ void check_clipping(const TrainerOptions& options, const TrainerKind& kind) {
 
 std::int64_t samples_of_step(const TrainerOptions& options, int processes) {
   const int steps = options.batches.gradient_accumulation_steps;
-  const std::int64_t batch = std::ssize(options.devices) * processes * options.batch_size;
+  const std::int64_t batch = towers_of(options, processes) * options.batch_size;
   const std::int64_t memory = host_memory();
   require<OptionError>(
       steps <= 1 || batch <= memory / static_cast<std::int64_t>(sizeof batch) / steps,

@@ -8,20 +8,26 @@
 
 namespace belfry {
 
-// `data.size()`. `what` it is, is for errors: InvalidArgument for a number that is negative, or so
-// large that this machine cannot even hold the order of an epoch.
+// Returns `data.size()`. Throws InvalidArgument for a number that is negative, or so large that
+// this machine cannot even hold the order of an epoch. The error calls the data `what`.
 std::int64_t checked_size(const Dataset& data, std::string_view what);
 
-// Of the batches of all towers of so many processes. Throws OptionError for so many batches that no
+// The processes that train, or would where a dry run plans one of them.
+int processes_of(const TrainerOptions& options);
+
+// The towers of so many processes, each of which has these devices.
+std::int64_t towers_of(const TrainerOptions& options, int processes);
+
+// The samples of a step of so many processes. Throws OptionError for so many batches that no
 // data could have them: this machine cannot even hold their order.
 std::int64_t samples_of_step(const TrainerOptions& options, int processes);
 
-// Throws InvalidArgument naming the first that is null, or has the name of one before it; `where`
-// they are, is for errors.
+// Throws InvalidArgument naming the first callback that is null, or has the name of one before it.
+// The error calls the list `where`.
 void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where);
 
-// Whether the towers run free of each other: async "free" of a kind that takes it.
-bool trains_apart(const TrainerOptions& options, const TrainerKind& kind);
+// Whether a device has one shard, and no more: on GPUs, and where towers run free.
+bool has_one_shard_each(const TrainerOptions& options, const TrainerKind& kind);
 
 // Throws OptionError for a number of shards that the devices of so many processes, or their batch,
 // cannot have.
@@ -34,10 +40,10 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind);
 // Throws OptionError for a clip_norm that cannot be, or that the kind does not take.
 void check_clipping(const TrainerOptions& options, const TrainerKind& kind);
 
-// Throws OptionError for partition_updates with what it cannot be combined with.
+// Throws OptionError if partition_updates is asked for and another option does not go with it.
 void check_partition(const TrainerOptions& options, const TrainerKind& kind);
 
-// Throws InvalidArgument for what is missing in `options` or does not fit the kind of trainer.
+// Throws InvalidArgument if `options` lack something, or do not fit the kind of trainer.
 void check_options(const TrainerOptions& options, const TrainerKind& kind);
 
 // Throws InvalidArgument for fields that cannot be fed; and for test data (null: none) that have

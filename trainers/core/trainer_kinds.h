@@ -21,7 +21,7 @@ struct TrainerKind {
   std::string default_strategy = {};  // of --allreduce; "" if the trainer takes none
   // Whether it can combine gradients as a spec says; asked only of specs that are well formed.
   bool (*accepts)(std::string_view spec) = nullptr;
-  // Called before `combine`: makes choices that the options leave open (--allreduce=auto).
+  // Called once, before `combine`: makes choices that the options leave open (--allreduce=auto).
   // Returns lines about them for people; "" if none was left.
   std::function<std::string(TrainerOptions&, const GradientTable&)> choose = {};
   // Combines the towers' gradients, as ReduceOptions ask for. Called once per form of batches. The
@@ -33,7 +33,7 @@ struct TrainerKind {
   // all these updates, and heeds Unscaling (--precision=f16).
   std::function<Node&(const TrainerOptions&, const GradientTable&, const Unscaling&)> update = {};
   // Beside `update`, for --async=free: a node per tower, for towers that run free of each other.
-  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_apart = {};
+  std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_free = {};
   bool packs_gradients = false;  // takes --gradient_repacking and --small_tensors_kb
   bool makes_buckets = false;    // takes --bucket_mb
   // `combine` combines the gradients of all processes (Strategy::refusal_of_processes). Other kinds
@@ -48,46 +48,19 @@ struct TrainerKind {
   bool spreads_variables() const { return variables == VariablePolicy::kSpread; }
   bool replicates_variables() const { return variables == VariablePolicy::kReplicated; }
   bool combines() const { return static_cast<bool>(combine); }
-  bool takes_async() const { return static_cast<bool>(update_apart); }
+  bool takes_async() const { return static_cast<bool>(update_free); }
+  // Whether towers run free of each other with these options.
+  bool runs_free(const TrainerOptions& options) const {
+    return takes_async() && options.async == "free";
+  }
 };
 
 // Throws InvalidArgument if the name is taken or the fields contradict each other.
 void register_trainer(TrainerKind kind);
 // Sorted by name.
 std::vector<std::string> trainer_names();
-// Throws InvalidArgument with all names and the nearest one. There are:
-//
-// simple: one tower, no combination of gradients.
-//
-// replicated: each tower has its own copy of all variables. `allreduce`, which may be "auto",
-// combines the gradients, packed as `gradient_repacking` or `small_tensors_kb` says, in buckets of
-// `bucket_mb`, and every tower updates its copy.
-//
-// parameter_server: one copy of each variable, spread over the towers' devices by
-// LeastLoadedDeviceSetter. The gradients are combined, and the variable updated, where the variable
-// is.
-//
-// async: variables as of parameter_server. Gradients are not combined: each tower updates the
-// variables by its own, divided by the number of towers K. Optimizer state, and Adam's count of
-// steps, advance K times a step. It refuses layers that are synchronised over towers.
-//
-// async "ordered": a step computes all towers' gradients at the values before it, and then makes K
-// updates in the order of the towers. It gives the bits of K sequential updates by these gradients.
-// (Upstream nothing orders them.)
-//
-// async "free": a thread and a plan per tower, each over its own share of the samples, with no
-// barrier between towers; a tower reads what others have written by then
-// (LockDuration::kEachVariable). No two runs need give the same bits. Batch norm's averages move by
-// each tower's own moments. Session::step() counts tower steps; `threads` counts for evaluation
-// alone.
-//
-// What callbacks, the report and checkpoints call a step is then any K tower steps, in the order in
-// which they end, and metrics are the means over these; towers need not be at the same sample. A
-// schedule's rate holds for tower steps that begin after it was asked for. Callbacks are called on
-// the thread of train() as ever, while towers go on; but during those of epochs, and of the end,
-// all towers are at rest, after K * steps() tower steps. stop() leaves up to K tower steps that had
-// begun uncounted. A resumed run starts all towers at the position, which some may have passed and
-// others not have reached. The error of a tower stops the others before their next step.
+// Throws InvalidArgument with all names and the nearest one. trainers/kinds/README.md describes the
+// trainers of the library.
 const TrainerKind& find_trainer(std::string_view name);
 
 // The names of the registered strategies that a trainer accepts (TrainerKind::accepts).

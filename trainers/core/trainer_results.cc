@@ -66,11 +66,7 @@ std::optional<LossScaleState> Trainer::loss_scale() {
                         .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
 }
 
-std::vector<std::shared_ptr<const Plan>> Trainer::plans() const {
-  std::vector<std::shared_ptr<const Plan>> plans;
-  for (const TrainingStep& step : training_steps_) plans.push_back(step.plan());
-  return plans;
-}
+std::vector<std::shared_ptr<const Plan>> Trainer::plans() const { return training_steps_.plans(); }
 
 std::int64_t Trainer::bytes_moved() const {
   std::int64_t sum = 0;
@@ -79,26 +75,19 @@ std::int64_t Trainer::bytes_moved() const {
   return sum;
 }
 
-std::vector<Trainer::PlanOfStep> Trainer::plans_of_step() const {
-  const auto plan = [&](std::size_t i) { return training_steps_[i].plan(); };
-  if (const std::int64_t count = batches_.batches_per_step(); count > 1)
-    return {{plan(0), 1}, {plan(1), count - 2}, {plan(training_steps_.size() - 1), 1}};
-  // Towers that run free have a plan each; else the first is that of full batches.
-  std::vector<PlanOfStep> plans;
-  const std::size_t count = built_.tower_ops.empty() ? 1 : training_steps_.size();
-  for (std::size_t i = 0; i < count; ++i) plans.push_back({plan(i), 1});
-  return plans;
+std::vector<PlanOfStep> Trainer::plans_of_step() const {
+  return training_steps_.plans_with_runs(batches_.batches_per_step());
 }
 
 double Trainer::flops_per_second() const {
-  if (timed_steps_ == 0) return 0;
+  if (timed_.steps == 0) return 0;
   const double flops = 2 * step_multiply_adds(built_, batches_.batches_per_step());
-  return flops * static_cast<double>(timed_steps_) / timed_seconds_;
+  return flops * static_cast<double>(timed_.steps) / timed_.seconds;
 }
 
 double Trainer::examples_per_second() const {
-  if (timed_steps_ == 0) return 0;
-  return static_cast<double>(timed_samples_) / timed_seconds_;
+  if (timed_.steps == 0) return 0;
+  return static_cast<double>(timed_.samples) / timed_.seconds;
 }
 
 }  // namespace belfry

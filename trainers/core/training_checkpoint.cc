@@ -27,7 +27,7 @@ Json to_json(const KeptChoice& choice) {
       .set("devices", std::move(devices));
 }
 
-// What `read` makes of the manifest; throws IoError naming it and `what` is wrong in it.
+// Returns what `read` makes of the manifest. Throws IoError naming it and `what` is wrong in it.
 template <class F>
 auto read_manifest(const CheckpointInfo& info, const char* what, const F& read) {
   try {
@@ -47,7 +47,7 @@ void warn_of_precision(const CheckpointInfo& info, Precision now) {
     log_warning("the precision was ", shown(before), " and is now ", name_of(now));
 }
 
-// Of a run whose identity is the same.
+// Why a run of the same identity does not end with the bits of the saved one; "" if it does.
 std::string other_bits_than(const CheckpointInfo& info, const Trainer& trainer) {
   const Json* const total = info.extra.find("total_steps");
   const std::int64_t before =
@@ -75,7 +75,7 @@ Json states_of(const Trainer& trainer) {
   return states;
 }
 
-// Those that are finite; JSON has no others.
+// The metrics that are finite; JSON has no other numbers.
 Json metrics_of(const Trainer& trainer) {
   Json metrics = Json::object();
   for (const auto* const values : {&trainer.step_metrics(), &trainer.set_metrics()})

@@ -21,7 +21,7 @@ CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more);
 // `overwrite`: a checkpoint of another model, too.
 SaveOptions training_save_options(bool overwrite);
 
-// What snapshot_training() is given where the test loss of these values is not finite.
+// A note for snapshot_training() if the test loss of these values is not finite.
 Json note_of_test_loss(const Trainer& trainer);
 
 // Throws InvalidArgument while the loss is not finite, if a save to `path` replaced the checkpoint
@@ -41,17 +41,17 @@ class OtherRun : public InvalidArgument {
 // inspect_checkpoint(); none if there is none that can be read.
 std::optional<CheckpointInfo> find_training(const std::string& path);
 
-// Of a checkpoint without a position: step 0. Throws IoError naming the manifest unless it holds
-// what save_training() writes.
+// The position that a checkpoint keeps; step 0 if it has none. Throws IoError naming the manifest
+// unless it holds what save_training() writes.
 TrainingPosition position_in(const CheckpointInfo& info);
 
 // "global_batch" or "shards" of the run that saved it; 0 if the checkpoint does not say.
 std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name);
 
-// Unless it notes that the loss, or the test loss, was not finite.
+// Whether it notes no loss, and no test loss, that was not finite.
 bool has_good_losses(const CheckpointInfo& info);
 
-// What becomes of a checkpoint whose run had another model, optimizer, global batch, seed or data.
+// How to treat a checkpoint whose run had another model, optimizer, global batch, seed or data.
 enum class OtherRuns { kTell, kRefuse };
 
 // Before Trainer::train(): sets all variables and the state of callbacks. The training goes on
@@ -62,7 +62,7 @@ enum class OtherRuns { kTell, kRefuse };
 std::string restore_training(Trainer& trainer, const std::string& path,
                              OtherRuns others = OtherRuns::kTell);
 
-// What `auto` chose for the run that saved this checkpoint; none if that chose nothing. Throws
+// The choice of `auto` in the run that saved this checkpoint; none if that chose nothing. Throws
 // IoError naming the manifest unless it holds what save_training() writes.
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info);
 

@@ -17,6 +17,8 @@
 #include "belfry/trainers/core/accumulation.h"
 #include "belfry/trainers/core/loss_scaling.h"
 #include "belfry/trainers/core/other_updates.h"
+#include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_graph_checks.h"
 #include "belfry/trainers/core/values_of_all.h"
 #include "belfry/trainers/optimizers/clipping.h"
@@ -36,7 +38,7 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
   return result;
 }
 
-// What a tower is fed in every form, or kUnknown.
+// The rows that a tower is fed in every form, or kUnknown.
 std::int64_t rows_of_all(std::span<const BatchForm> forms, int tower) {
   const auto t = static_cast<std::size_t>(tower);
   const std::int64_t rows = forms[0].rows[t];
@@ -55,15 +57,16 @@ bool every_tower_has_samples(const BatchForm& form) {
   return std::ranges::count(form.samples, 0) == 0;
 }
 
-// Where differentiation of each tower's loss starts, with no loss scale. A power of two changes no
-// digit of a gradient, and spares a division of its sum.
-double seed_of(const Graph& graph, const TrainingGraphOptions& options) {
+// The gradient of each tower's loss at which differentiation starts, with no loss scale: 1 / K
+// where that makes the sum over towers their mean. A power of two changes no digit of a gradient,
+// and spares a division of its sum.
+double initial_gradient_of(const Graph& graph, const TrainingGraphOptions& options) {
   const std::size_t towers =
-      options.devices.size() * static_cast<std::size_t>(graph.process().size);
+      options.trainer.devices.size() * static_cast<std::size_t>(graph.process().size);
   const bool alike = std::ranges::all_of(options.forms, &BatchForm::equal);
-  const bool seeds = (options.combine || options.update_combines) && std::has_single_bit(towers) &&
-                     alike && options.precision != Precision::kF16;
-  return seeds ? 1.0 / static_cast<double>(towers) : 1;
+  const bool divides = options.kind.combines() && std::has_single_bit(towers) && alike &&
+                       options.trainer.precision != Precision::kF16;
+  return divides ? 1.0 / static_cast<double>(towers) : 1;
 }
 
 // Builds the steps of one graph whose towers exist.
@@ -74,7 +77,9 @@ class StepBuilder {
       : graph_(graph),
         built_(built),
         options_(options),
-        seed_(seed_of(graph, options)),
+        trainer_(options.trainer),
+        initial_gradient_(initial_gradient_of(graph, options)),
+        sums_are_means_(initial_gradient_ != 1),
         separate_(std::move(gradients)),
         updates_(graph.nodes(kUpdateOps)) {
     // The gradients of all uses are then one sum, which adds tower by tower if each has one use.
@@ -136,7 +141,7 @@ class StepBuilder {
     return row;
   }
 
-  // Of each tower's own loss; zeros for those that are not to run.
+  // Gradients of each tower's own loss; zeros for towers that are not to run.
   GradientRows of_separate_losses(const BatchForm& batch) {
     NameScope names(graph_, "no_samples");
     GradientRows gradients = separate_;
@@ -145,15 +150,15 @@ class StepBuilder {
     return gradients;
   }
 
-  // Of K times the mean of all towers' losses, with respect to each tower's variables; so the mean
-  // over towers is what is wanted. Where towers share variables, one row, of that mean: the same
-  // sums, divided last.
+  // Gradients of K times the mean of all towers' losses, with respect to each tower's variables. So
+  // the mean over towers is what is wanted. Where towers share variables, one row, of that mean:
+  // the same sums, divided last.
   GradientRows of_joint_loss(const StepNodes& step) {
     const BatchForm& batch = step.batch;
     const std::vector<Variable>& main = built_.towers[0].trainables;
     const bool shared = several_share_variables();
     std::vector<Gradient> all = joint_gradients(step, shared);
-    if (shared && seed_ == 1) {
+    if (shared && !sums_are_means_) {
       for (Gradient& g : all) {
         DeviceScope on(graph_, g.value.device());
         g.value = g.value / static_cast<double>(towers());
@@ -196,11 +201,12 @@ class StepBuilder {
         variables.insert(variables.end(), tower.trainables.begin(), tower.trainables.end());
     }
     const Output loss = add_n(shares, "loss");
-    return compute_gradients(loss, variables,
-                             {.colocate = true,
-                              .initial = initial_gradients(built_.loss_scale, loss, seed_),
-                              .stop = step.zeros,
-                              .recompute = options_.recompute});
+    return compute_gradients(
+        loss, variables,
+        {.colocate = true,
+         .initial = initial_gradients(built_.loss_scale, loss, initial_gradient_),
+         .stop = step.zeros,
+         .recompute = trainer_.recompute});
   }
 
   std::vector<Output> weights(const GradientTable& table, const BatchForm& batch) {
@@ -233,7 +239,7 @@ class StepBuilder {
   // Makes what the steps of a form run.
   void update(const GradientTable& table, bool weighted, StepNodes& step) {
     UpdateOptions how{
-        .reduce = {.reduction = seed_ == 1 ? Reduction::kMean : Reduction::kSum},
+        .reduce = {.reduction = sums_are_means_ ? Reduction::kSum : Reduction::kMean},
         .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
         .unscaling = unscaling(table, step, weighted)};
     if (weighted) {
@@ -241,60 +247,74 @@ class StepBuilder {
       how.reduce.total_weight = total_weight(table, step.all);
     }
     if (table.towers() == 1 && graph_.process().size == 1) step.gradients = table.row(0);
-    const UpdateNodes made = options_.combine
-                                 ? apply(options_.combine(table, how.reduce), how, step)
-                                 : options_.update(table, how);
+    const UpdateNodes made = update_variables(table, how, step);
     step.accumulation = made.accumulation;
     std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
     if (const LossScale& state = built_.loss_scale)
       others.push_back(&update_loss_scale(state.scale, state.good_steps, state.skipped_steps,
                                           how.unscaling.applied,
-                                          {.growth_steps = options_.loss_scale.growth_steps}));
+                                          {.growth_steps = trainer_.loss_scale.growth_steps}));
     for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
       if (*node) *node = &train_step(graph_, **node, others);
     step.train_op = &train_step(graph_, *made.update, others);
   }
 
+  UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,
+                               StepNodes& step) {
+    const TrainerKind& kind = options_.kind;
+    if (updates_parts(trainer_)) return update_parts(trainer_, table, how);
+    if (!kind.combines()) return {.update = &kind.update(trainer_, table, how.unscaling)};
+    if (options_.choose && built_.steps.empty()) options_.choose(table);
+    return apply(kind.combine(trainer_, table, how.reduce), how, step);
+  }
+
   UpdateNodes apply(GradientTable gradients, const UpdateOptions& how, StepNodes& step) {
     Unscaling unscaling = how.unscaling;
     Accumulation accumulation;
-    if (options_.batches_per_step > 1) {
+    if (const int batches = trainer_.batches.gradient_accumulation_steps; batches > 1) {
       const DeviceScope on(graph_, gradients.device(0));
       GradientRows distinct = gradients.rows();
       if (gradients.shares_variables()) distinct.resize(1);
-      BatchSums sums = sum_over_batches(distinct, options_.batches_per_step);
+      BatchSums sums = sum_over_batches(distinct, batches);
       accumulation = {sums.begin, sums.add};
       gradients = GradientTable(std::move(sums.of_all));
       unscaling = {.factor = sums.share};
     }
     step.gradients = gradients.row(0);
-    return {&apply_gradients(options_.optimizer, gradients, {}, how.slots,
-                             clipped(gradients, options_.clip_norm, unscaling)),
+    return {&apply_gradients(trainer_.optimizer, gradients, {}, how.slots,
+                             clipped(gradients, trainer_.clip_norm, unscaling)),
             accumulation};
   }
 
   Graph& graph_;
   TrainingGraph& built_;
   const TrainingGraphOptions& options_;
-  const double seed_;
+  const TrainerOptions& trainer_;
+  const double initial_gradient_;
+  const bool sums_are_means_;    // over towers, of gradients
   const GradientRows separate_;  // of each loss; empty: they are taken of all at once
   const std::vector<Node*> updates_;
   Node* plain_ = nullptr;  // the step in which all towers count alike
   std::vector<Gradient> plain_gradients_;
 };
 
-// For towers that train apart.
+VariablePolicy variables_of(const TrainerOptions& options, const TrainerKind& kind) {
+  const bool on_host = options.parameters_on_cpu && kind.spreads_variables();
+  return on_host ? VariablePolicy::kOnHost : kind.variables;
+}
+
+// For towers that run free.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
                    GradientRows gradients) {
   require<TrainerMistake>(
       !gradients.empty(),
       "async=free cannot train layers that are synchronised over towers: they need towers that "
-      "make "
-      "steps together, not apart; take statistics of each tower (the option batch_norm, tower), or "
+      "make steps together, and these run free; leave BatchNormLayer::synchronised out, or use "
       "another trainer, such as replicated (the option trainer)");
   require(options.forms.size() == 1 && options.forms[0].equal(),
-          "towers that train apart take batches of one size");
-  const std::vector<Node*> updates = options.update_apart(GradientTable(std::move(gradients)));
+          "towers that run free take batches of one size");
+  const std::vector<Node*> updates =
+      options.kind.update_free(options.trainer, GradientTable(std::move(gradients)));
   for (std::size_t t = 0; t < updates.size(); ++t)
     built.tower_ops.push_back(&train_step(graph, *updates[t], built.towers[t].updates));
 }
@@ -317,36 +337,38 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   require(!options.forms.empty(), "a training graph needs a form of batches");
   TrainingGraph result;
   GradientRows gradients;
-  const bool apart = static_cast<bool>(options.update_apart);
-  result.loss_scale = make_loss_scale(graph, options);
+  const TrainerOptions& trainer = options.trainer;
+  const bool free = options.kind.runs_free(trainer);
+  result.loss_scale = make_loss_scale(graph, trainer);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
         tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknown;
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
-      const AutocastScope types(graph, autocasting(options.precision));
+      const AutocastScope types(graph, autocasting(trainer.precision));
       std::optional<AveragesScope> averages;
       if (!tower.is_training()) averages.emplace(graph, result.towers[0].variables);
-      tower.loss(options.model(tower, inputs));
+      tower.loss(trainer.model(tower, inputs));
     }
     if (tower.is_training() && !graph.open())
-      gradients.push_back(compute_gradients(
-          tower.loss(), tower.trainables(),
-          {.colocate = true,
-           .initial = initial_gradients(result.loss_scale, tower.loss(), seed_of(graph, options)),
-           .recompute = options.recompute}));
+      gradients.push_back(
+          compute_gradients(tower.loss(), tower.trainables(),
+                            {.colocate = true,
+                             .initial = initial_gradients(result.loss_scale, tower.loss(),
+                                                          initial_gradient_of(graph, options)),
+                             .recompute = trainer.recompute}));
   };
-  result.towers = replicate(graph, options.devices, options.variables, build,
-                            apart ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
-  require_recompute_scopes(result.towers[0], options.recompute);
-  if (apart) {
+  result.towers = replicate(graph, trainer.devices, variables_of(trainer, options.kind), build,
+                            free ? MovingAverages::kOfEachTower : MovingAverages::kOfAllTowers);
+  require_recompute_scopes(result.towers[0], trainer.recompute);
+  if (free) {
     add_tower_ops(graph, result, options, std::move(gradients));
   } else {
     StepBuilder steps(graph, result, options, std::move(gradients));
     for (const BatchForm& form : options.forms) steps.add(form);
     if (graph.process().size > 1) add_values_of_all(graph, result);
   }
-  warn_of_useless_scopes(graph, options.recompute);
+  warn_of_useless_scopes(graph, trainer.recompute);
   for (Node* rate : graph.nodes(kLearningRates)) result.learning_rates.push_back(rate->output());
   for (const TowerRecord& tower : std::span(result.towers).first(options.predictors))
     result.predictors.push_back(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/plan/plan.h"
+#include "belfry/trainers/data/prefetch.h"
 
 namespace belfry {
 namespace {
@@ -144,6 +145,43 @@ double TrainingStep::metric(std::size_t m) const {
     all += samples_[t];
   }
   return sum / all;
+}
+
+namespace {
+
+template <class Steps>
+auto list_of(Steps& steps) {
+  std::vector<decltype(&steps.by_form[0])> list;
+  for (auto* const step : {&steps.first, &steps.between})
+    if (*step) list.push_back(&**step);
+  for (auto* const steps_of : {&steps.by_form, &steps.free})
+    for (auto& step : *steps_of) list.push_back(&step);
+  return list;
+}
+
+}  // namespace
+
+TrainingStep& TrainingSteps::of(const Batch& batch, std::int64_t batches_per_step) {
+  const std::int64_t number = batch.position.batch % batches_per_step;
+  if (number + 1 == batches_per_step) return by_form[batch.form];
+  return number == 0 ? *first : *between;
+}
+
+std::vector<TrainingStep*> TrainingSteps::all() { return list_of(*this); }
+
+std::vector<std::shared_ptr<const Plan>> TrainingSteps::plans() const {
+  std::vector<std::shared_ptr<const Plan>> plans;
+  for (const TrainingStep* const step : list_of(*this)) plans.push_back(step->plan());
+  return plans;
+}
+
+std::vector<PlanOfStep> TrainingSteps::plans_with_runs(std::int64_t batches_per_step) const {
+  std::vector<PlanOfStep> plans;
+  if (first) plans.push_back({first->plan(), 1});
+  if (between) plans.push_back({between->plan(), batches_per_step - 2});
+  if (!by_form.empty()) plans.push_back({by_form[0].plan(), 1});
+  for (const TrainingStep& step : free) plans.push_back({step.plan(), 1});
+  return plans;
 }
 
 }  // namespace belfry

@@ -1,5 +1,7 @@
 // A training step, compiled: the update of one or more towers, with their losses and metrics.
 #pragma once
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,12 +14,14 @@
 
 namespace belfry {
 
+struct Batch;
+
 struct NamedValue {
   std::string name;
   double value = 0;
 };
 
-// Of a floating-point scalar.
+// The value of a floating-point scalar.
 double scalar_value(const Tensor& tensor);
 
 // The mean of value(0), ..., value(towers - 1), which towers have computed in `dtype`: added along
@@ -33,39 +37,41 @@ double tower_mean(std::size_t towers, DType dtype, const F& value) {
   return total / static_cast<double>(towers);
 }
 
-// Adds the inputs of a tower, for so many rows.
-// `first`: the number of its first row in the batch of all towers; none if rows do not count.
+// Adds the inputs of a tower, for so many rows, to `feeds`. `first` is the number of its first row
+// in the batch of all towers; none if rows do not count.
 void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::int64_t> first,
                std::vector<FeedType>& feeds);
-// Adds its loss, then its metrics.
+// Adds the loss of a tower, then its metrics, to `fetches`.
 void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 
 class TrainingStep {
  public:
-  // Compiles a step for the inputs of `towers`, which are those of its nodes. `rates` are
-  // placeholders of the learning rate. `keeps_gradients`: for gradients().
+  // Compiles a step for the inputs of `towers`, for which `nodes` were built. `rates` are the
+  // placeholders of the learning rate. With `keeps_gradients`, gradients() gives them.
   TrainingStep(Session& session, const StepNodes& nodes, std::span<const TowerRecord> towers,
                std::span<const Output> rates, PrepareOptions options = {},
                bool keeps_gradients = false);
 
   // Whether it has inputs on GPUs. Without any there is nothing to stage.
   bool stages() const { return stages_; }
-  // `inputs`: all fields of the first tower, then of the next, with the rows of a batch. One
-  // thread may stage while another runs, as CompiledStep::stage. Neither allocates anything, but
-  // for a trace. Returns none, and looks at nothing, if there is nothing to stage.
+  // Stages the inputs of a batch. `inputs` has all fields of the first tower, then of the next,
+  // with their rows. One thread may stage while another runs, as CompiledStep::stage. Neither
+  // allocates anything, but for a trace. Returns none, and looks at nothing, if there is nothing to
+  // stage.
   StagedFeeds stage(std::span<const Tensor> inputs, std::stop_token stop = {});
-  // With the inputs that were staged. `rate` is fed to the placeholders, if there are any.
+  // Runs the step with the inputs that were staged. Feeds `rate` to the placeholders, if there are
+  // any.
   void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
            RunOptions options = {});
   // Feeds a number above 0 to StepNodes::request from the next run on.
   void request(int number) { request_ = number; }
-  // The largest that was fed in the last run in any process; 0 if there is one process.
+  // The largest number that any process fed in the last run; 0 if there is one process.
   int requested() const;
-  // Of the last run, the mean over the towers, by their samples: metric m, 0 being the loss. Where
-  // all have as many, it is tower_mean().
+  // The mean of metric m over the towers in the last run, by their samples; metric 0 is the loss.
+  // Where all towers have as many samples, it is tower_mean().
   double metric(std::size_t m) const;
   std::size_t metrics() const { return metrics_; }
-  // Of the last run: StepNodes::gradients, by the logical names of variables.
+  // StepNodes::gradients in the last run, by the logical names of variables.
   std::vector<NamedTensor> gradients() const;
   std::shared_ptr<const Plan> plan() const { return step_->plan(); }
 
@@ -84,8 +90,33 @@ class TrainingStep {
   std::size_t of_all_ = 0;           // the fetch of StepNodes::of_all_towers; 0: there is none
   std::size_t per_process_;          // so many values of it
   int request_ = 0;
-  // Only if there are more than the inputs: those, rates and zeros. Of a run; and to be staged.
+  // Inputs, rates and zeros, for a run and for staging; empty if there are inputs alone.
   std::vector<Tensor> feeds_, next_feeds_;
+};
+
+// A plan, and how often a step runs it.
+struct PlanOfStep {
+  std::shared_ptr<const Plan> plan;
+  std::int64_t runs;
+};
+
+// The compiled steps of a trainer.
+struct TrainingSteps {
+  // One for each form of batches (Batch::form), which updates the variables.
+  std::vector<TrainingStep> by_form;
+  // If a step takes several batches, which have one form: the step of the first batch, and that of
+  // the batches between it and the last, if there are any.
+  std::optional<TrainingStep> first, between;
+  // One for each tower that runs free. There are no others then.
+  std::vector<TrainingStep> free;
+
+  // The one that `batch` runs, where each step takes so many.
+  TrainingStep& of(const Batch& batch, std::int64_t batches_per_step);
+  // In the order of their runs, for full batches before others.
+  std::vector<TrainingStep*> all();
+  std::vector<std::shared_ptr<const Plan>> plans() const;
+  // The plans of a step with full batches.
+  std::vector<PlanOfStep> plans_with_runs(std::int64_t batches_per_step) const;
 };
 
 }  // namespace belfry

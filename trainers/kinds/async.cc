@@ -29,8 +29,8 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
   require<TrainerMistake>(
       gradients.towers() == std::ssize(options.devices),
       "trainer=async cannot train layers that are synchronised over towers: each tower updates by "
-      "its own loss; take statistics of each tower (the option batch_norm, tower), or another "
-      "trainer, such as replicated (the option trainer)");
+      "its own loss; leave BatchNormLayer::synchronised out, or use another trainer, such as "
+      "replicated (the option trainer)");
   const GradientRows rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
   return options.optimizer.apply_each(rows, order, {}, OptimizerSlots::kMake, unscaling);
@@ -42,8 +42,8 @@ Node& update_in_order(const TrainerOptions& options, const GradientTable& gradie
                "train_op");
 }
 
-std::vector<Node*> update_apart(const TrainerOptions& options, const GradientTable& gradients) {
-  return updates(options, gradients, UpdateOrder::kApart, {});
+std::vector<Node*> update_free(const TrainerOptions& options, const GradientTable& gradients) {
+  return updates(options, gradients, UpdateOrder::kFree, {});
 }
 
 const TrainerRegistration kAsync({
@@ -51,7 +51,7 @@ const TrainerRegistration kAsync({
     .summary = "variables spread over the devices, updated by each tower on its own",
     .variables = VariablePolicy::kSpread,
     .update = update_in_order,
-    .update_apart = update_apart,
+    .update_free = update_free,
 });
 
 }  // namespace

@@ -64,7 +64,7 @@ std::vector<Output> norms_of_each(std::span<const Output> tensors) {
   return norms;
 }
 
-// Those that have a value, in their order.
+// The gradients that have a value, in their order.
 std::vector<Gradient> provided(std::span<const Gradient> all, const std::string& optimizer,
                                SourceLine site) {
   require(!all.empty(), "No variables provided. ", optimizer, " (built at ", site,
@@ -111,7 +111,7 @@ Optimizer Optimizer::with_averages(WeightAverages averages) const {
   return copy;
 }
 
-// What the updates of one call of apply_each() have in common.
+// The state that the updates of one call have in common. begin() makes it.
 struct Optimizer::Shared {
   // Moves a counter by one update, unless that is skipped.
   Node& count(Variable number, At at) {
@@ -143,41 +143,48 @@ struct Optimizer::Shared {
   std::map<const Node*, std::vector<Node*>> last = {};      // by variable: one node, or none
 };
 
-Node& Optimizer::apply(std::span<const Gradient> all, At at, OptimizerSlots slots,
+Node& Optimizer::apply(std::span<const Gradient> gradients, At at, OptimizerSlots slots,
                        const Unscaling& unscaling) const {
-  const std::vector<Gradient> row(all.begin(), all.end());
-  return *apply_each({&row, 1}, UpdateOrder::kOneByOne, at, slots, unscaling)[0];
+  Shared shared = begin(UpdateOrder::kOneByOne, slots, unscaling, at.site);
+  return apply_row(gradients, shared, at);
 }
 
 Node& Optimizer::apply_parts(std::span<const Gradient> gradients, const UpdatedParts& parts, At at,
                              OptimizerSlots slots, const Unscaling& unscaling) const {
-  require(rule_.takes_parts && gradients.size() == parts.parts.size(), "the optimizer ", rule_.name,
-          " (built at ", at.site, ") updates whole variables, not parts of ", parts.parts.size(),
-          " (.takes_parts)");
-  Shared shared{.order = UpdateOrder::kOneByOne,
-                .make_or_reuse = slots,
-                .unscaling = unscaling,
-                .parts = &parts};
-  return apply_row({gradients.begin(), gradients.end()}, shared, at);
+  Shared shared = begin(UpdateOrder::kOneByOne, slots, unscaling, at.site);
+  require(rule_.takes_parts, "the optimizer ", rule_.name, " (built at ", at.site,
+          ") updates whole variables, not parts of them: its rule does not say that it heeds "
+          "Update::part_from (.takes_parts)");
+  shared.parts = &parts;
+  return apply_row(gradients, shared, at);
 }
 
 std::vector<Node*> Optimizer::apply_each(std::span<const std::vector<Gradient>> rows,
                                          UpdateOrder order, At at, OptimizerSlots slots,
                                          const Unscaling& unscaling) const {
-  require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
-  require(
-      rule_.takes_loss_scale || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
-      at.site,
-      ") cannot apply gradients of a scaled loss, or clipped ones: its rule does not say that it "
-      "heeds Update::factor (.takes_loss_scale)");
-  Shared shared{.order = order, .make_or_reuse = slots, .unscaling = unscaling};
+  Shared shared = begin(order, slots, unscaling, at.site);
   std::vector<Node*> updates;
-  for (const std::vector<Gradient>& row : rows)
-    updates.push_back(&apply_row(provided(row, rule_.name, at.site), shared, at));
+  for (const std::vector<Gradient>& row : rows) updates.push_back(&apply_row(row, shared, at));
   return updates;
 }
 
-Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const {
+Optimizer::Shared Optimizer::begin(UpdateOrder order, OptimizerSlots slots,
+                                   const Unscaling& unscaling, SourceLine site) const {
+  require(static_cast<bool>(rule_.update), "no optimizer was given; e.g. sgd(0.1)");
+  require(
+      rule_.takes_loss_scale || !unscaling.factor, "the optimizer ", rule_.name, " (built at ",
+      site,
+      ") cannot apply gradients of a scaled loss, or clipped ones: its rule does not say that it "
+      "heeds Update::factor (.takes_loss_scale)");
+  return {.order = order, .make_or_reuse = slots, .unscaling = unscaling};
+}
+
+Node& Optimizer::apply_row(std::span<const Gradient> row, Shared& shared, At at) const {
+  const std::vector<Gradient> gradients = provided(row, rule_.name, at.site);
+  require(!shared.parts || gradients.size() == shared.parts->parts.size(), "the optimizer ",
+          rule_.name, " (built at ", at.site, ") has ", gradients.size(),
+          " gradients for parts of ", shared.parts ? shared.parts->parts.size() : 0,
+          " variables; give one per variable");
   const Variable first = gradients[0].variable;
   Graph& graph = first.node().graph();
   const SiteScope site(graph, at.site);
@@ -218,7 +225,7 @@ Node& Optimizer::apply_row(const std::vector<Gradient>& gradients, Shared& share
   return all_updates;
 }
 
-// Of variable i of a row, with its slots.
+// Adds the update of variable i of a row, and makes its slots.
 Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Shared& shared,
                         At at) const {
   const Variable variable = gradient.variable;
@@ -243,7 +250,7 @@ Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Sh
                        part ? part->cuts[rank] + 1 : 0, norms, At(at.site)});
 }
 
-// What all averages of a row are moved by.
+// Adds the steps by which the averages of a row are moved.
 void Optimizer::begin_averages(const std::vector<Gradient>& gradients, Shared& shared,
                                At at) const {
   Graph& graph = gradients[0].variable.node().graph();

@@ -15,8 +15,8 @@ namespace belfry {
 
 class GradientTable;
 
-// Whether an optimizer makes the variables that it keeps, or takes those that an update of the same
-// variables has made, of which no step runs both.
+// Whether an optimizer makes the variables that it keeps, or takes those of an earlier update of
+// the same variables. No step runs both updates.
 enum class OptimizerSlots { kMake, kReuse };
 
 // Collection of the scalar placeholders through which schedules reach the graph. Whoever runs the
@@ -26,44 +26,44 @@ inline constexpr std::string_view kLearningRates = "learning_rates";
 // How several updates of the same variables follow each other.
 enum class UpdateOrder {
   kOneByOne,  // each update of a variable waits for the one before: they may be parts of one run
-  kApart,     // nothing orders them: each is for runs of its own
+  kFree,      // nothing orders them: each is for runs of its own
 };
 
-// What one process updates where each process updates a part of every variable.
+// The parts that one process updates, where each process updates a part of every variable.
 struct UpdatedParts {
-  // Of each variable, in the order of gradients.
+  // One for each variable, in the order of gradients.
   std::vector<VariablePart> parts;
-  // The norms of tensors of the shape of variable i, which are cut as it is: of each the row that
-  // this process has. Only norms of replicas of one variable are asked for twice.
+  // Returns the norms of tensors that are cut as variable i is. `rows` has this process's part of
+  // each tensor. Only norms of replicas of one variable are asked for twice.
   std::function<std::vector<Output>(std::size_t i, std::span<const Output> rows)> norms;
-  // Called with a node per variable that has updated the part of this process, in place. Returns a
-  // node per variable that has written the parts of all processes.
+  // Called with a node per variable, which has updated the part of this process in place. Returns a
+  // node per variable, which has written the parts of all processes.
   std::function<std::vector<Node*>(std::span<Node* const>)> gather;
 };
 
 // A value: copies are equal. The same optimizer may serve several graphs.
 class Optimizer {
  public:
-  // What one variable's update is built from.
+  // The arguments of Rule::update: one variable, and what its update is built from.
   struct Update {
     Variable variable;
     std::span<const Variable> slots;  // one per Rule::slots
     Output gradient;
-    Output factor;  // of the gradient (ScaledGradient); empty: 1
+    Output factor;  // by which the gradient is multiplied (ScaledGradient); empty: 1
     Output rate;    // scalar of the variable's dtype
     // i64 scalar, 1 in the first update that is not skipped; empty unless the rule counts steps.
     Output step;
     double weight_decay;  // Rule::weight_decay
-    // 0: the whole variable. Else slots and gradient are rows of a part of it, which begins with
-    // this element, counted from 1. Only of a rule that takes_parts.
+    // 0: the whole variable is updated. Else slots and gradient are rows of a part of it, which
+    // begins with this element, counted from 1. Only a rule that takes_parts gets such.
     std::int64_t part_from;
-    // The norms of tensors (f64 scalars), each like the gradient; where that is a row of a part,
-    // those of the tensors that processes have in parts. To be called at most once.
+    // Returns the norms (f64 scalars) of tensors like the gradient. Where that is a row of a part,
+    // the norms are those of the whole tensors. To be called at most once.
     std::function<std::vector<Output>(std::span<const Output>)> norms;
     At at;
   };
   struct Rule {
-    std::string name;  // of scopes, of the step counter and, by convention, of slots
+    std::string name;  // names scopes, the step counter and, by convention, slots
     LearningRate rate = 0;
     std::vector<std::string> slots = {};  // each a variable "<variable>/<slot>", zeros at first
     bool counts_steps = false;
@@ -83,14 +83,14 @@ class Optimizer {
   Optimizer() = default;  // none; apply() throws
   explicit Optimizer(Rule rule) : rule_(std::move(rule)) {}
 
-  // Whether there is one: a rule with an update.
+  // Whether there is a rule with an update.
   explicit operator bool() const { return static_cast<bool>(rule_.update); }
   const LearningRate& rate() const { return rule_.rate; }
   const std::optional<WeightAverages>& averages() const { return averages_; }
   const std::string& name() const { return rule_.name; }
-  // Can apply gradients of a scaled loss (Rule::takes_loss_scale).
+  // Whether it can apply gradients of a scaled loss (Rule::takes_loss_scale).
   bool takes_loss_scale() const { return rule_.takes_loss_scale; }
-  // Can update parts of variables (Rule::takes_parts).
+  // Whether it can update parts of variables (Rule::takes_parts).
   bool takes_parts() const { return rule_.takes_parts; }
   double weight_decay() const { return rule_.weight_decay; }
   // The same rule with another rate.
@@ -124,7 +124,8 @@ class Optimizer {
               OptimizerSlots slots = OptimizerSlots::kMake, const Unscaling& unscaling = {}) const;
 
   // As apply(), where each process updates parts of variables: gradients are the rows of the parts
-  // of this process, and slots are as long. Throws InvalidArgument for a rule that takes no parts.
+  // of this process, and slots are as long. Throws InvalidArgument as apply() does, for a rule that
+  // takes no parts, and unless each of parts.parts has a gradient.
   Node& apply_parts(std::span<const Gradient> gradients, const UpdatedParts& parts, At at = {},
                     OptimizerSlots slots = OptimizerSlots::kMake,
                     const Unscaling& unscaling = {}) const;
@@ -139,7 +140,10 @@ class Optimizer {
 
  private:
   struct Shared;
-  Node& apply_row(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
+  // Checks that the rule can make such updates.
+  Shared begin(UpdateOrder order, OptimizerSlots slots, const Unscaling& unscaling,
+               SourceLine site) const;
+  Node& apply_row(std::span<const Gradient> row, Shared& shared, At at) const;
   Node& update(const Gradient& gradient, std::size_t i, Output step, Shared& shared, At at) const;
   void begin_averages(const std::vector<Gradient>& gradients, Shared& shared, At at) const;
   Node& average(Variable variable, Node& update, Shared& shared, At at) const;
@@ -210,8 +214,8 @@ struct LambOptions {
 // (global_norm.h). Slots "LAMB" (m), "LAMB_1" (v) and "LAMB_2" (the step of Adam, negative).
 Optimizer lamb(LearningRate rate, LambOptions options = {});
 
-// Calls `apply` with a tower and the name of its update, as apply_gradients() does. It does so once
-// per tower of the table, or for tower 0 alone if all share their variables.
+// Calls `apply` with each tower of the table and the name of its update; with tower 0 alone if all
+// towers share their variables. Devices and names are those of apply_gradients().
 Node& apply_to_towers(const GradientTable& gradients, At at,
                       const std::function<Node&(int, At)>& apply);
 

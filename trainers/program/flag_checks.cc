@@ -102,8 +102,6 @@ class FlagChecks {
                : cat("--trainer=", flags_.kind, " (chosen for ", written("--devices"), ")");
   }
 
-  bool on_gpus() const { return std::ranges::any_of(trainer_.devices, &DeviceSpec::is_gpu); }
-
   // --check_equivalence chooses the modes and the number of steps itself.
   void refuse_beside_equivalence() const {
     if (flags_.inspection.check_equivalence == 0) return;
@@ -153,7 +151,7 @@ class FlagChecks {
   }
 
   void choose_trainer() {
-    const auto towers = std::ssize(trainer_.devices) * flags_.group.processes;
+    const std::int64_t towers = towers_of(trainer_, flags_.group.processes);
     flags_.kind = given("--trainer") ? underscores_in_names(flags_.kind)
                   : towers == 1      ? "simple"
                                      : "replicated";
@@ -256,8 +254,8 @@ class FlagChecks {
   void check_async() const {
     require<FlagError>(!given("--async") || kind_->takes_async(), written("--async"),
                        " needs --trainer=async, not ", chosen_trainer());
-    require<FlagError>(trainer_.async != "free" || !on_gpus(), written("--async"), " with ",
-                       written("--devices"),
+    require<FlagError>(trainer_.async != "free" || !any_gpu(trainer_.devices), written("--async"),
+                       " with ", written("--devices"),
                        ": towers that do not wait for each other run on CPUs alone; ",
                        "use cpu:N, or --async=ordered");
   }
@@ -291,8 +289,7 @@ class FlagChecks {
   }
 
   void check_shares() const {
-    // Of all processes.
-    const std::int64_t towers = std::ssize(trainer_.devices) * flags_.group.processes;
+    const std::int64_t towers = towers_of(trainer_, flags_.group.processes);
     const std::int64_t batch = trainer_.batch_size * towers;
     std::vector<std::int64_t> shares;
     as_option([&] { shares = divide_samples(batch, towers, trainer_.batches.tower_weights); });
@@ -337,7 +334,7 @@ void count_processes(TrainFlags& flags, const FlagParser& parser) {
 
 void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
   if (flags.global_batch_size == 0) return;
-  const auto devices = static_cast<int>(flags.trainer.devices.size()) * flags.group.processes;
+  const auto devices = static_cast<int>(towers_of(flags.trainer, flags.group.processes));
   const std::string given =
       parser.given("--global_batch_size")
           ? parser.flag("--global_batch_size").written

@@ -9,6 +9,7 @@
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/bench/product_peak.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/util/device_list.h"
@@ -99,7 +100,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
           .batches = {.batch_size = made.batch_size,
                       .global_batch_size = trainer.batches().global_batch(),
                       .shards = made.shards,
-                      .k_dependent_because = trainer.k_dependence(),
+                      .k_dependent_because = k_dependence(trainer),
                       .uneven = std::string(name_of(made.batches.uneven)),
                       .tower_weights = made.batches.tower_weights,
                       .seed = made.seed},

@@ -20,6 +20,7 @@
 #include "belfry/trainers/machine/gpu_shares.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/run_flags.h"
+#include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
 
@@ -66,10 +67,6 @@ void abandon(const ProcessGroup& group, const std::exception& error, int stall_e
   std::fprintf(stderr, "error: [%s] %s; this process did not end by itself, and ends now\n",
                describe_rank(group, group.rank()).c_str(), error.what());
   end_process(is_stall(error) ? stall_exit_code : 1);
-}
-
-bool on_gpus(const TrainFlags& flags) {
-  return std::ranges::any_of(flags.trainer.devices, &DeviceSpec::is_gpu);
 }
 
 // What several processes can neither run nor plan.
@@ -184,7 +181,7 @@ TrainFlags of_planned_process(TrainFlags flags) {
 }
 
 std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce) {
-  if (flags.group.processes == 1 || !on_gpus(flags)) return "";
+  if (flags.group.processes == 1 || !any_gpu(flags.trainer.devices)) return "";
   return allreduce == "nccl" ? "what NCCL sends to other processes is not counted" : "";
 }
 

@@ -46,7 +46,7 @@ struct Report {
     int batch_size = 0;  // per tower, on average
     std::int64_t global_batch_size = 0;
     int shards = 1;  // of the global batch
-    // Members k_independent, whether it is "", and itself: Trainer::k_dependence().
+    // Members k_independent, whether it is "", and itself: k_dependence().
     std::string k_dependent_because;
     std::string uneven = "drop";
     std::vector<double> tower_weights;  // none: equal

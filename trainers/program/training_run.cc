@@ -15,6 +15,7 @@
 #include "belfry/trainers/runs/run_error.h"
 #include "belfry/trainers/runs/tensorboard.h"
 #include "belfry/trainers/util/console.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
@@ -128,8 +129,8 @@ void TrainingRun::adopt(TrainerOptions& options) const {
     options.batch_size = static_cast<int>(global / devices);
   }
   if (flags_.given.shards || options.batch_size * devices != global) return;
-  const bool can = std::ranges::none_of(options.devices, &DeviceSpec::is_gpu) &&
-                   options.async != "free" && shards > 0 && shards % devices == 0;
+  const bool can =
+      !any_gpu(options.devices) && options.async != "free" && shards > 0 && shards % devices == 0;
   if (can) options.shards = static_cast<int>(shards);
 }
 

@@ -79,6 +79,10 @@ std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view na
   return devices;
 }
 
+bool any_gpu(std::span<const DeviceSpec> devices) {
+  return std::ranges::any_of(devices, &DeviceSpec::is_gpu);
+}
+
 std::map<std::string, int> device_count(std::span<const DeviceSpec> devices) {
   std::map<std::string, int> count;
   for (const DeviceSpec& device : devices) {

@@ -15,6 +15,8 @@ namespace belfry {
 // duplicates.
 std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view name = "devices");
 
+bool any_gpu(std::span<const DeviceSpec> devices);
+
 // How many devices of each type must exist so that all of `devices` do: for SessionOptions. Throws
 // InvalidArgument for one without a type or an index.
 std::map<std::string, int> device_count(std::span<const DeviceSpec> devices);

@@ -9,6 +9,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
+#include "belfry/trainers/core/independence.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/util/hash.h"
@@ -100,7 +101,7 @@ TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
     options.devices.clear();
     for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
     Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
-    EXPECT_EQ(trainer.k_dependence(), "");
+    EXPECT_EQ(k_dependence(trainer), "");
     trainer.train();
     const std::string hash = params_hash(trainer.session(), trainer.graph());
     EXPECT_EQ(one.empty() ? hash : one, hash) << devices;
@@ -122,7 +123,7 @@ TEST(Models, GptHasEightShardsByDefaultOnAnyNumberOfDevices) {
     options.session.dry_run = true;
     Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
     EXPECT_EQ(trainer.options().shards, 8);
-    EXPECT_EQ(trainer.k_dependence(), "");
+    EXPECT_EQ(k_dependence(trainer), "");
   }
 }
 

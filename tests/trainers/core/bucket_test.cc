@@ -5,7 +5,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/trainers/bench/models.h"
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace bucket_test {
@@ -25,20 +25,17 @@ Positions positions(const char* strategy, double bucket_mb) {
   const char* const type = std::string_view(strategy) == "nccl" ? "GPU" : "CPU";
   for (int k = 0; k < 4; ++k) devices.push_back(DeviceSpec::local(type, k));
   const Dataset::Field fields[] = {{"image", DType::kF32, {28, 28, 1}}, {"label", DType::kI32, {}}};
-  const Model model = find_model("mnist").model;
+  const TrainerOptions options{
+      .model = find_model("mnist").model, .optimizer = sgd(0.1), .devices = devices};
   const bool spread = std::string_view(strategy) == "colocate";
+  const TrainerKind kind{
+      .variables = spread ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
+      .combine = [&](const TrainerOptions&, const GradientTable& grads, const ReduceOptions& how) {
+        return bucketed(make_strategy(strategy), bucket_mb)->reduce(grads, how);
+      }};
   const BatchPlan batches(8, 4, 2, 1);
   const TrainingGraph built = build_training_graph(
-      graph, {.model = model,
-              .devices = devices,
-              .variables = spread ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
-              .fields = fields,
-              .forms = batches.forms(),
-              .combine =
-                  [&](const GradientTable& grads, const ReduceOptions& how) {
-                    return bucketed(make_strategy(strategy), bucket_mb)->reduce(grads, how);
-                  },
-              .optimizer = sgd(0.1)});
+      graph, {.kind = kind, .trainer = options, .fields = fields, .forms = batches.forms()});
   std::vector<FeedType> feeds;
   for (const TowerRecord& tower : built.towers)
     for (const Output& input : tower.inputs) feeds.push_back({input, input.shape()});

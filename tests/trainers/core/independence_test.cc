@@ -1,4 +1,6 @@
 // Runs whose bits do not depend on the number of devices, and what makes a run depend on it.
+#include "belfry/trainers/core/independence.h"
+
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -175,14 +177,14 @@ std::unique_ptr<Trainer> trainer_of(const Run& run) {
   return std::make_unique<Trainer>(find_trainer(trainer), std::move(options), *kept.back());
 }
 
-std::string because(const Run& run) { return trainer_of(run)->k_dependence(); }
+std::string because(const Run& run) { return k_dependence(*trainer_of(run)); }
 
 void expect_same_bits(Run run) {
   std::string one;
   for (const int devices : {1, 2, 4, 8}) {
     run.devices = devices;
     const std::unique_ptr<Trainer> trainer = trainer_of(run);
-    EXPECT_EQ(trainer->k_dependence(), "") << devices;
+    EXPECT_EQ(k_dependence(*trainer), "") << devices;
     trainer->train();
     EXPECT_TRUE(std::isfinite(trainer->metric("loss")));
     const std::string hash = cat(params_hash(trainer->session(), trainer->graph()), " ",
@@ -346,7 +348,7 @@ TEST(KDependence, OfATrainerThatPromisesNothingSaysSo) {
   options.devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
   const auto data = smooth_data(8);
   Trainer trainer(own, options, *data);
-  EXPECT_THAT(trainer.k_dependence(),
+  EXPECT_THAT(k_dependence(trainer),
               HasSubstr("the trainer own does not promise the bits of one tower"));
 }
 

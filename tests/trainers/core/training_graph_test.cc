@@ -9,6 +9,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace training_graph_test {
@@ -20,20 +21,14 @@ using testing::Not;
 // What building for two fields of these names says.
 std::string built(const std::string& first, const std::string& second) {
   Graph graph;
-  const Model model = smooth_model;
-  const DeviceSpec devices[] = {"/cpu:0"};
   const Dataset::Field fields[] = {{first, DType::kF64, {4}}, {second, DType::kF64, {1}}};
   const BatchPlan batches(2, 1, 2, 1);
+  const TrainerOptions options{.model = smooth_model, .devices = {"/cpu:0"}};
+  const TrainerKind kind{.update = [&](const TrainerOptions&, const GradientTable&,
+                                       const Unscaling&) -> Node& { return group(graph, {}); }};
   try {
-    build_training_graph(graph,
-                         {.model = model,
-                          .devices = devices,
-                          .variables = VariablePolicy::kOnOneDevice,
-                          .fields = fields,
-                          .forms = batches.forms(),
-                          .update = [&](const GradientTable&, const UpdateOptions&) -> UpdateNodes {
-                            return {.update = &group(graph, {})};
-                          }});
+    build_training_graph(
+        graph, {.kind = kind, .trainer = options, .fields = fields, .forms = batches.forms()});
   } catch (const InvalidArgument& error) {
     return error.what();
   }
@@ -50,20 +45,16 @@ TEST(TrainingGraph, NamesPlaceholdersAfterTheFieldsOfTheData) {
 // The plans of a model's forms, on one copy of the variables.
 std::vector<std::string> plan_texts(Uneven uneven, const Model& model = smooth_model) {
   Graph graph;
-  const std::vector<DeviceSpec> devices{"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"};
+  const TrainerOptions options{
+      .model = model, .optimizer = sgd(0.1), .devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}};
+  const TrainerKind kind{.combine = [](const TrainerOptions&, const GradientTable& gradients,
+                                       const ReduceOptions& how) {
+    return make_strategy("colocate")->reduce(gradients, how);
+  }};
   const std::vector<Dataset::Field> fields{{"x", DType::kF64, {4}}, {"y", DType::kF64, {1}}};
   const BatchPlan batches(11, 4, 2, 1, {.uneven = uneven});  // 8 and 3
   const TrainingGraph built = build_training_graph(
-      graph, {.model = model,
-              .devices = devices,
-              .variables = VariablePolicy::kOnOneDevice,
-              .fields = fields,
-              .forms = batches.forms(),
-              .combine =
-                  [](const GradientTable& gradients, const ReduceOptions& how) {
-                    return make_strategy("colocate")->reduce(gradients, how);
-                  },
-              .optimizer = sgd(0.1)});
+      graph, {.kind = kind, .trainer = options, .fields = fields, .forms = batches.forms()});
   Session session(graph, {.device_count = {{"CPU", 4}}});
   std::vector<std::string> texts;
   for (const StepNodes& nodes : built.steps) {

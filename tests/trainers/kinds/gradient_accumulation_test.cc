@@ -162,6 +162,24 @@ TEST(Accumulation, CountsUpdatesAndLeavesOutWhatDoesNotFillOne) {
 }
 
 // Without learning, the loss of a step is the mean over all that it takes.
+TEST(Accumulation, RunsThePlansOfTheFirstTheOtherAndTheLastBatch) {
+  const auto data = smooth_data(48);
+  const auto runs_of = [&](int batches) {
+    const Trainer trainer(find_trainer("replicated"), smooth_options(2, batches), *data);
+    std::vector<std::int64_t> runs;
+    for (const PlanOfStep& of : trainer.plans_of_step()) {
+      runs.push_back(of.runs);
+      EXPECT_EQ(of.plan, trainer.plans()[runs.size() - 1]);
+    }
+    EXPECT_EQ(runs.size(), trainer.plans().size());
+    return runs;
+  };
+  EXPECT_THAT(runs_of(1), ElementsAre(1));
+  EXPECT_THAT(runs_of(2), ElementsAre(1, 1));
+  EXPECT_THAT(runs_of(3), ElementsAre(1, 1, 1));
+  EXPECT_THAT(runs_of(5), ElementsAre(1, 3, 1));
+}
+
 TEST(Accumulation, ReportsTheMeanLossOfItsBatches) {
   const auto data = smooth_data(16);
   const auto loss = [&](int batch_size, int batches) {

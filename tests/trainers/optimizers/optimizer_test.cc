@@ -99,11 +99,11 @@ TEST(Optimizer, AppliesRowsOneByOneAsRunsOfTheirOwn) {
   }
 }
 
-TEST(Optimizer, AppliesRowsApartWithOneSetOfSlots) {
+TEST(Optimizer, AppliesFreeRowsWithOneSetOfSlots) {
   Graph graph;
   const Variable w = weight(graph, "w");
   const std::vector<Gradient> rows[] = {{gradient(w, 0.5)}, {gradient(w, 0.5)}};
-  const std::vector<Node*> updates = adam(0.1).apply_each(rows, UpdateOrder::kApart);
+  const std::vector<Node*> updates = adam(0.1).apply_each(rows, UpdateOrder::kFree);
   Session session(graph);
   const std::vector<double> expected = sequence(adam(0.1), 3);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -333,6 +333,43 @@ TEST(Optimizer, RefusesRatesThatAreNegativeOrNotFinite) {
     EXPECT_THAT(error_of(sgd(rate), {gradient(w, 1)}), HasSubstr("learning rate"));
   EXPECT_THAT(error_of(Optimizer(), {gradient(w, 1)}), HasSubstr("no optimizer"));
   EXPECT_THROW(sgd(0.1).apply({}), InvalidArgument);
+}
+
+// A row with the part of the one process that there is: all of each variable.
+std::string parts_error_of(const Optimizer& optimizer, const std::vector<Gradient>& gradients,
+                           std::size_t parts, const Unscaling& unscaling = {}) {
+  UpdatedParts of;
+  of.parts.resize(parts, {.whole = {2}, .cuts = {0, 2}});
+  of.gather = [](std::span<Node* const> updates) {
+    return std::vector<Node*>(updates.begin(), updates.end());
+  };
+  try {
+    optimizer.apply_parts(gradients, of, {}, OptimizerSlots::kMake, unscaling);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "(accepted)";
+}
+
+TEST(Optimizer, RefusesForPartsWhatItRefusesForWholeVariables) {
+  Graph graph;
+  const Variable w = weight(graph, "w"), v = weight(graph, "v");
+  const Unscaling clipped{.factor = constant(graph, 0.5, DType::kF32)};
+  Optimizer::Rule rule{.name = "Own", .rate = 0.1, .takes_parts = true};
+  EXPECT_THAT(parts_error_of(Optimizer(rule), {gradient(w, 1)}, 1), HasSubstr("no optimizer"));
+  rule.update = [](const Optimizer::Update& u) -> Node& {
+    return assign_sub(u.variable, u.gradient, u.at);
+  };
+  const Optimizer own(rule);
+  EXPECT_EQ(parts_error_of(own, {gradient(w, 1)}, 1), "(accepted)");
+  EXPECT_THAT(parts_error_of(own, {gradient(w, 1)}, 1, clipped),
+              AllOf(HasSubstr("Own"), HasSubstr("takes_loss_scale")));
+  EXPECT_THAT(parts_error_of(own, {}, 0), HasSubstr("No variables provided. "));
+  EXPECT_THAT(parts_error_of(own, {{Output(), w}}, 1), HasSubstr("No gradients provided"));
+  EXPECT_THAT(parts_error_of(own, {gradient(w, 1), {Output(), v}}, 2),
+              HasSubstr("1 gradients for parts of 2 variables"));
+  rule.takes_parts = false;
+  EXPECT_THAT(parts_error_of(Optimizer(rule), {gradient(w, 1)}, 1), HasSubstr("takes_parts"));
 }
 
 TEST(Schedule, ReachesAllTowersThroughOnePlaceholder) {
