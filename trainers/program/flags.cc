@@ -11,11 +11,11 @@
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/flags/device_flag.h"
+#include "belfry/trainers/flags/flag_spellings.h"
+#include "belfry/trainers/flags/tf_spellings.h"
 #include "belfry/trainers/program/flag_checks_impl.h"
-#include "belfry/trainers/program/flag_spellings.h"
 #include "belfry/trainers/program/program_processes.h"
-#include "belfry/trainers/program/tf_spellings.h"
 
 namespace belfry {
 namespace {

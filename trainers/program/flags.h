@@ -8,26 +8,13 @@
 #include "belfry/framework/group/launcher.h"
 #include "belfry/trainers/callbacks/early_stop.h"
 #include "belfry/trainers/core/trainer.h"
-#include "belfry/trainers/program/auto_flags.h"
-#include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/program/optimizer_flags.h"
-#include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/flags/auto_flags.h"
+#include "belfry/trainers/flags/flag_defaults.h"
+#include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/flags/optimizer_flags.h"
 #include "belfry/trainers/program/run_flags.h"
 
 namespace belfry {
-
-// What a program's recipe says.
-struct FlagDefaults {
-  std::string program;  // for --help
-  int batch_size = 32;
-  int global_batch_size = 0;  // instead of batch_size, whatever the number of devices; 0: none
-  int epochs = 1;
-  bool reads_files = true;  // false: there is no --data_dir
-  // Of benchmarks: they choose data, steps and batch size themselves, so that there are no flags of
-  // epochs, files and single nodes.
-  bool benchmark = false;
-  std::vector<OwnFlag> own = {};
-};
 
 // Files that are read or written; "" for none.
 struct FileFlags {

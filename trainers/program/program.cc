@@ -13,7 +13,7 @@
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"

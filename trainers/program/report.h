@@ -11,8 +11,8 @@
 #include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/data/bad_records.h"
+#include "belfry/trainers/flags/own_flag.h"
 #include "belfry/trainers/machine/planned_memory.h"
-#include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {
 

@@ -11,7 +11,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/program_processes.h"
 

@@ -9,8 +9,8 @@
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/flags/own_flag.h"
 #include "belfry/trainers/optimizers/optimizer.h"
-#include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {
 

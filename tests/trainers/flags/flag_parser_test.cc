@@ -1,12 +1,12 @@
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/trainers/program/device_flag.h"
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/flags/device_flag.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/program/program.h"
 
 namespace belfry {

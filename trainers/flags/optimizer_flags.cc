@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/optimizer_flags.h"
+#include "belfry/trainers/flags/optimizer_flags.h"
 
 #include <limits>
 

@@ -7,7 +7,7 @@
 
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/device_spec.h"
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 namespace belfry {
 

@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/flags/own_flag.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 
 namespace belfry {
 namespace {
