@@ -14,8 +14,8 @@
 #include "belfry/trainers/flags/device_flag.h"
 #include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/flags/tf_spellings.h"
-#include "belfry/trainers/program/flag_checks_impl.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/program/resolve_flags.h"
 
 namespace belfry {
 namespace {
@@ -366,7 +366,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   flags.group.launcher = find_launcher(environment_variable, !flags.group.without_mpi);
   count_processes(flags, parser_);
   divide_global_batch(flags, parser_);
-  check_flags(flags, parser_, compares_auto);
+  resolve_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;
   session.dry_run = flags.plans();
   session.log_device_placement = session.log_device_placement || flags.inspection.dry_run;
