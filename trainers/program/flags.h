@@ -36,13 +36,16 @@ struct InspectionFlags {
   bool plans() const { return dry_run || summary || !explain.empty(); }
 };
 
+// The exit code of a program whose processes wait in vain for another.
+inline constexpr int kStallExitCode = 75;
+
 // The processes that train together.
 struct GroupFlags {
-  bool without_mpi = false;  // --mpi=off
-  LauncherFound launcher;    // of several processes
-  int processes = 1;         // that it has started, or that a dry run plans one of
-  WatchOptions watch;        // over them
-  int stall_exit_code = 75;  // of a run that watch.stall_end, or that of NCCL, ends
+  bool without_mpi = false;              // --mpi=off
+  LauncherFound launcher;                // of several processes
+  int processes = 1;                     // that it has started, or that a dry run plans one of
+  WatchOptions watch;                    // over them
+  int stall_exit_code = kStallExitCode;  // of a run that watch.stall_end, or that of NCCL, ends
 };
 
 // Which flags were on the command line, where that matters beside their values.
@@ -106,11 +109,6 @@ class TrainFlagSet {
   TrainFlags read(std::optional<int> batch_size = {}, bool compares_auto = false) const;
 
  private:
-  void add_devices_and_gradients(FlagParser& parser);
-  void add_training(FlagParser& parser);
-  void add_files(FlagParser& parser);
-  void add_inspection(FlagParser& parser);
-  void add_execution(FlagParser& parser);
   void read_run(TrainFlags& flags) const;
   Json resolved_config(const TrainFlags& flags) const;
 

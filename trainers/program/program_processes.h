@@ -41,7 +41,6 @@ int share_of_cores(Processes& processes);
 
 // Runs one of several processes: what it throws ends the others, and says which one it was. A stall
 // becomes an ExitError with this code; of a process that is alone (null), too.
-inline constexpr int kStallExitCode = 75;
 int run_process(Processes* processes, const std::function<int()>& body,
                 int stall_exit_code = kStallExitCode);
 
