@@ -59,11 +59,9 @@ Json print_physical_use(const Session& session, Console& console) {
 }
 
 const Node& node_to_explain(Trainer& trainer, const TrainFlags& flags) {
-  try {
-    return trainer.graph().find(flags.inspection.explain);
-  } catch (const NotFound& error) {
-    throw FlagError(cat("--explain=", flags.inspection.explain, ": ", error.what()));
-  }
+  const std::string& name = flags.inspection.explain;
+  return naming_flag<FlagError, NotFound>(
+      cat("--explain=", name), [&]() -> const Node& { return trainer.graph().find(name); });
 }
 
 Json shards_json(const Explanation& explanation) {

@@ -53,19 +53,17 @@ std::string argument_of(const std::string& name, const Json& value) {
 }
 
 std::vector<std::string> arguments_in(const std::string& path) {
-  std::vector<std::string> result;
-  try {
+  return naming_flag<FlagError>(cat("--config=", shown(path)), [&] {
     const std::vector<std::byte> bytes = local_file_system().read(path, kMostJsonBytes);
     const Json config = Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    std::vector<std::string> result;
     for (const auto& [name, value] : config.members()) {
       require<FlagError>(name != "config", value.where(), "a configuration names no other");
       if (name == kChosen && value.kind() == Json::Kind::kObject) continue;  // chosen again
       result.push_back(argument_of(name, value));
     }
-  } catch (const Error& error) {
-    throw FlagError(cat("--config=", shown(path), ": ", error.what()));
-  }
-  return result;
+    return result;
+  });
 }
 
 // "X" of --config=X or --config X among the arguments.

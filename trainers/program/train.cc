@@ -43,14 +43,6 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
-// What f() throws names the flag, as an error of this type.
-template <class Named = Error, class F>
-auto naming(const std::string& written, const F& f) try {
-  return f();
-} catch (const Error& error) {
-  std::throw_with_nested(Named(cat(written, ": ", error.what())));
-}
-
 class SaveForFlag final : public SaveCheckpoint {
  public:
   explicit SaveForFlag(const TrainFlags& flags)
@@ -60,19 +52,19 @@ class SaveForFlag final : public SaveCheckpoint {
   }
   const std::string& written() const { return written_; }
   void setup(Trainer& trainer) override {
-    naming<FlagError>(written_, [&] { SaveCheckpoint::setup(trainer); });
+    naming_flag<FlagError>(written_, [&] { SaveCheckpoint::setup(trainer); });
   }
   void after_epoch(Trainer& trainer, const StepInfo& info) override {
-    naming(written_, [&] { SaveCheckpoint::after_epoch(trainer, info); });
+    naming_flag<Error>(written_, [&] { SaveCheckpoint::after_epoch(trainer, info); });
   }
   void after_training(Trainer& trainer, const StepInfo& info) override {
-    naming(written_, [&] { SaveCheckpoint::after_training(trainer, info); });
+    naming_flag<Error>(written_, [&] { SaveCheckpoint::after_training(trainer, info); });
   }
   void after_evaluation(Trainer& trainer, const StepInfo& info) override {
-    naming(written_, [&] { SaveCheckpoint::after_evaluation(trainer, info); });
+    naming_flag<Error>(written_, [&] { SaveCheckpoint::after_evaluation(trainer, info); });
   }
   void on_error(Trainer& trainer, const std::exception& error) override {
-    naming(written_, [&] { SaveCheckpoint::on_error(trainer, error); });
+    naming_flag<Error>(written_, [&] { SaveCheckpoint::on_error(trainer, error); });
   }
 
  private:
@@ -86,8 +78,8 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
   options.callbacks = run.callbacks();
   std::shared_ptr<SaveForFlag> save;
   if (!flags.files.save_checkpoint.empty()) {
-    save = naming<FlagError>(cat("--save_checkpoint=", flags.files.save_checkpoint),
-                             [&] { return std::make_shared<SaveForFlag>(flags); });
+    save = naming_flag<FlagError>(cat("--save_checkpoint=", flags.files.save_checkpoint),
+                                  [&] { return std::make_shared<SaveForFlag>(flags); });
     options.callbacks.push_back(save);
   }
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));
@@ -229,7 +221,7 @@ class TrainingProgram {
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.adopt(options_);
     if (run_.found())
-      naming(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
+      naming_flag<Error>(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
   }
 
   // All processes call it behind the same step, and one of them writes.
