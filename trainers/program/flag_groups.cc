@@ -13,7 +13,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kMost = std::numeric_limits<int>::max();
+constexpr int kMostInt = std::numeric_limits<int>::max();
 constexpr int kMostThreads = 1024;
 constexpr double kMostStallSeconds = 1e9;
 constexpr int kMostExitCode = 255;
@@ -77,14 +77,14 @@ double stall_seconds(const WrittenFlag& flag) {
   return std::min(seconds, kMostStallSeconds);
 }
 
-std::chrono::milliseconds milliseconds(double seconds) {
+std::chrono::milliseconds stall_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
 void add_packing(FlagParser& parser, AggregationOptions& aggregation) {
-  parser.add("--gradient_repacking", aggregation.gradient_repacking, 0, kMost, "N",
+  parser.add("--gradient_repacking", aggregation.gradient_repacking, 0, kMostInt, "N",
              "pack all gradients into N parts before they are combined; 0: do not [0]");
-  parser.add("--small_tensors_kb", aggregation.small_tensors_kb, 0, kMost, "N",
+  parser.add("--small_tensors_kb", aggregation.small_tensors_kb, 0, kMostInt, "N",
              cat("pack up to ", kMostInSmallPack,
                  " f32 gradients in a row of at most N KiB each into one; 0: do not [0]"));
   parser.add_number(
@@ -116,20 +116,20 @@ void add_updates(FlagParser& parser, TrainerOptions& trainer) {
 
 void add_batches(FlagParser& parser, TrainFlags& flags, const FlagDefaults& defaults) {
   TrainerOptions& trainer = flags.trainer;
-  parser.add("--batch_size", trainer.batch_size, 1, kMost, "N",
+  parser.add("--batch_size", trainer.batch_size, 1, kMostInt, "N",
              cat("examples per device and step [",
                  defaults.benchmark               ? "the model's"
                  : defaults.global_batch_size > 0 ? "--global_batch_size divided by devices"
                                                   : cat(defaults.batch_size),
                  "]"));
-  parser.add("--global_batch_size", flags.global_batch_size, 1, kMost, "N",
+  parser.add("--global_batch_size", flags.global_batch_size, 1, kMostInt, "N",
              cat("examples per step on all devices together, instead of --batch_size on each",
                  defaults.global_batch_size > 0 ? cat(" [", defaults.global_batch_size, "]") : ""));
-  parser.add("--shards", trainer.shards, 1, kMost, "V",
+  parser.add("--shards", trainer.shards, 1, kMostInt, "V",
              "parts of the global batch that are computed apart, as many on each CPU: any core may "
              "compute one, and V alone decides the bits of results [by model and global batch]");
-  parser.add("--gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps, 1, kMost,
-             "N",
+  parser.add("--gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps, 1,
+             kMostInt, "N",
              "batches per step, one after another: one update by the mean of their gradients, as "
              "with N times the batch; schedules and progress count "
              "updates [1]");
@@ -212,7 +212,7 @@ void add_training(FlagParser& parser, TrainFlags& flags, const FlagDefaults& def
   parser.group("Training");
   add_batches(parser, flags, defaults);
   if (!defaults.benchmark) {
-    parser.add("--epochs", trainer.epochs, 1, kMost, "N",
+    parser.add("--epochs", trainer.epochs, 1, kMostInt, "N",
                cat("passes over the training data [", defaults.epochs, "]"));
     parser.add("--max_steps", trainer.max_steps, 0, std::numeric_limits<std::int64_t>::max(), "N",
                "stop after N steps at the latest; 0: no limit [0]");
@@ -278,7 +278,7 @@ void add_inspection(FlagParser& parser, TrainFlags& flags, const FlagDefaults& d
              "write there what the planned memory is for, by kind and device, and its largest "
              "tensors, as one JSON object; with --dry_run, too. planned_bytes, also of --json, is "
              "the sum over all devices and what else is held [none]");
-  parser.add("--check_equivalence", flags.inspection.check_equivalence, 1, kMost, "N",
+  parser.add("--check_equivalence", flags.inspection.check_equivalence, 1, kMostInt, "N",
              "instead of training, run N steps with every trainer and strategy and compare all "
              "variables, memory, transfers and time; the exit code is 1 if modes that must agree "
              "do not, or training diverges [none]");
@@ -294,14 +294,14 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
       "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
   parser.add_parsed(
       "--stall_warn_seconds", flags.group.watch.stall_warn,
-      [](const WrittenFlag& flag) { return milliseconds(stall_seconds(flag)); }, "X",
+      [](const WrittenFlag& flag) { return stall_milliseconds(stall_seconds(flag)); }, "X",
       "with several processes: tell which of them are late, and what they do, when a message "
       "between them has waited X seconds; 0: never [10]");
   parser.add(
       "--stall_abort_seconds",
       [&flags](const WrittenFlag& flag) {
         const double seconds = stall_seconds(flag);
-        flags.group.watch.stall_end = milliseconds(seconds);
+        flags.group.watch.stall_end = stall_milliseconds(seconds);
         flags.trainer.session.nccl_timeout_s = seconds > 0 ? seconds : kMostStallSeconds;
       },
       "X",

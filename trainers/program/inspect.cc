@@ -138,7 +138,7 @@ Json summary_json(const Inspection& at) {
 }
 
 // Prints how the plan divides batches, and adds that to `json`.
-void add_batches(const Inspection& at, Json& json) {
+void add_division(const Inspection& at, Json& json) {
   const ShardReport shards = shard_report(at.trainer);
   at.console.line(without_line_break(shards_text(shards)));
   const BatchPlan& batches = at.trainer.batches();
@@ -164,7 +164,7 @@ void add_step(const Inspection& at, Json& json) {
 // Prints the plan, and adds what it does to `json`. Returns the members about memory.
 Json add_plan(const Inspection& at, const std::string& placement, Json& json) {
   Session& session = at.trainer.session();
-  add_batches(at, json);
+  add_division(at, json);
   at.console.line(without_line_break(placement));
   Json memory = Json::object().set(
       "planned_bytes",

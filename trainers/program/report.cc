@@ -16,10 +16,10 @@ std::string row(std::string name, const std::string& value) {
   return cat("  ", name, value, "\n");
 }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 template <class T>
-Json value_or_null(const std::optional<T>& value) {
+Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
@@ -27,8 +27,8 @@ Json value_or_null(const std::optional<T>& value) {
 
 void Report::Update::add_to(Json& json) const {
   json.set("trainer", trainer)
-      .set("allreduce", text_or_null(allreduce))
-      .set("allreduce_requested", text_or_null(allreduce_requested))
+      .set("allreduce", or_null(allreduce))
+      .set("allreduce_requested", or_null(allreduce_requested))
       .set("gradient_repacking", gradient_repacking)
       .set("small_tensors_kb", small_tensors_kb)
       .set("partition_updates", partition_updates)
@@ -36,7 +36,7 @@ void Report::Update::add_to(Json& json) const {
       .set("canonical", canonical)
       .set("bucket_mb", bucket_mb)
       .set("learning_rate", learning_rate)
-      .set("async", text_or_null(async));
+      .set("async", or_null(async));
 }
 
 void Report::Batches::add_to(Json& json) const {
@@ -58,11 +58,11 @@ void Report::Progress::add_to(Json& json) const {
 }
 
 void Report::Losses::add_to(Json& json) const {
-  const Json accuracy = value_or_null(validation_accuracy);
-  json.set("loss", value_or_null(loss))
-      .set("first_nonfinite_step", value_or_null(divergence.loss_since))
-      .set("nonfinite_variable", text_or_null(divergence.variable))
-      .set("validation_loss", value_or_null(validation_loss))
+  const Json accuracy = or_null(validation_accuracy);
+  json.set("loss", or_null(loss))
+      .set("first_nonfinite_step", or_null(divergence.loss_since))
+      .set("nonfinite_variable", or_null(divergence.variable))
+      .set("validation_loss", or_null(validation_loss))
       .set("validation_accuracy", accuracy)
       .set("test_accuracy", accuracy);
 }
