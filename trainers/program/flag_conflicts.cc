@@ -30,7 +30,7 @@ void refuse_beside_equivalence(const TrainFlags& flags, const UsedFlags& used) {
     if (used.given(other)) refuse(used.written(other));
 }
 
-// What inspects or compares keeps nothing of a training run, and goes on from none.
+// A program that inspects or compares keeps nothing of a training run, and goes on from none.
 void refuse_unused_files(const TrainFlags& flags) {
   require<FlagError>(flags.files.save_checkpoint != "-",
                      "--save_checkpoint=-: a checkpoint is a directory, so it cannot go to "
@@ -180,7 +180,7 @@ class FlagConflicts {
   }
 
   void check_shares() const {
-    // Of all processes.
+    // All processes share a batch.
     const std::int64_t towers = std::ssize(trainer_.devices) * flags_.group.processes;
     const std::int64_t batch = trainer_.batch_size * towers;
     std::vector<std::int64_t> shares;

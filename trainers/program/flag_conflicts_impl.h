@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// What the command line says, without the flags that are left out.
+// The command line without the flags that are left out.
 class UsedFlags {
  public:
   explicit UsedFlags(const FlagParser& parser) : parser_(parser) {}

@@ -29,7 +29,7 @@ std::string trainers_text() {
   return join(texts, " | ");
 }
 
-// Of --tower_weights.
+// Reads --tower_weights.
 std::vector<double> parse_weights(const WrittenFlag& list) {
   std::vector<double> weights;
   for (const std::string_view text : split(list.value, ',')) {
@@ -41,7 +41,7 @@ std::vector<double> parse_weights(const WrittenFlag& list) {
   return weights;
 }
 
-// Of --recompute.
+// Reads --recompute.
 std::vector<std::string> parse_scopes(const WrittenFlag& list) {
   std::vector<std::string> scopes;
   for (const std::string_view scope : split(list.value, ',')) {

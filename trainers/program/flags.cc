@@ -61,7 +61,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   return flags;
 }
 
-// What --restore_checkpoint says, --resume says, too.
+// --restore_checkpoint=PATH is --resume=PATH.
 void TrainFlagSet::read_run(TrainFlags& flags) const {
   check_run_flags(parser_, flags.run, flags.files.overwrite);
   if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;

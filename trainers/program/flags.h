@@ -24,7 +24,7 @@ struct FileFlags {
   bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
 };
 
-// What is looked at instead of training, or beside it.
+// What a program looks at instead of training, or beside it.
 struct InspectionFlags {
   bool dry_run = false;
   bool summary = false;
@@ -80,14 +80,14 @@ struct TrainFlags {
   std::string async() const;
 };
 
-// What a trainer is made of: the options of the flags with model and optimizer, which with_flags()
-// changes; without callbacks. Reads the file of --links now, and throws for what is wrong with it;
-// measures nothing before a choice is to be made.
+// Makes the options of a trainer: those of the flags, the model, and the optimizer as with_flags()
+// changes it. Callbacks are left out. Reads the file of --links now, and throws for what is wrong
+// with it. Measures nothing before a choice is to be made.
 TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                                const Optimizer& optimizer);
 
-// Adds to flags.config what the program's optimizer says where flags say nothing: the rate, as a
-// flag if it is constant, and the rest as chosen.
+// Adds to flags.config the settings of the program's optimizer that no flag sets: a constant rate
+// as a flag, and the rest as chosen.
 void add_to_config(TrainFlags& flags, const Optimizer& optimizer);
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.

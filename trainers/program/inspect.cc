@@ -18,7 +18,7 @@
 namespace belfry {
 namespace {
 
-// Returns what it prints: [{device, variables, variable_bytes, peak_bytes}].
+// Prints what each device needs, and returns it: [{device, variables, variable_bytes, peak_bytes}].
 Json print_device_use(const Session& session, Console& console) {
   Json devices = Json::array();
   for (const DeviceUse& use : session.device_use()) {
@@ -35,7 +35,7 @@ Json print_device_use(const Session& session, Console& console) {
   return devices;
 }
 
-// What logical GPUs need together. Returns what it prints: [{physical_gpu, devices, peak_bytes}].
+// Prints what logical GPUs need together, and returns it: [{physical_gpu, devices, peak_bytes}].
 Json print_physical_use(const Session& session, Console& console) {
   std::map<int, std::vector<DeviceSpec>> sharers;
   std::map<int, std::int64_t> bytes;
@@ -151,7 +151,7 @@ void add_division(const Inspection& at, Json& json) {
   add_k_dependence(json, shards.k_dependent_because);
 }
 
-// The same for what crosses links, if the plan is of several processes.
+// Does so for what crosses links, if the plan is of several processes.
 void add_step(const Inspection& at, Json& json) {
   if (at.flags.group.processes == 1) return;
   const PlannedStep step = planned_step(at.trainer);

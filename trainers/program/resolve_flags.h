@@ -1,4 +1,4 @@
-// What flags of training say together: defaults that depend on other flags, and contradictions.
+// Flags of training beside each other: defaults that depend on others, and contradictions.
 #pragma once
 #include "belfry/trainers/program/flags.h"
 

@@ -241,7 +241,7 @@ std::vector<std::string> with_config(std::span<const char* const> arguments) {
   if (!path) return {arguments.begin(), arguments.end()};
   require<FlagError>(!path->empty(), "--config needs a value");
   std::vector<std::string> all = arguments_in(*path);
-  // Of flags that stand for one thing, those of the command line win, too.
+  // Two flags may stand for one thing. Those of the command line win then, too.
   const auto names_batch = [](std::string_view argument) {
     return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";
   };
@@ -310,8 +310,8 @@ void add_run(ConfigDefaults& defaults, const RunFlags& run) {
   defaults.add("memory_every", run.memory_every);
 }
 
-// What follows from devices and the flags beside them. As flags they would be in the way of whoever
-// takes the configuration to other devices.
+// The choices that follow from devices and the flags beside them. As flags they would be in the way
+// of whoever takes the configuration to other devices.
 Json chosen_by(const TrainFlags& flags) {
   const TrainerOptions& trainer = flags.trainer;
   const AggregationOptions& aggregation = trainer.aggregation;

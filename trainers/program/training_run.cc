@@ -19,7 +19,7 @@
 namespace belfry {
 namespace {
 
-// Those of a run directory, the newest first; a checkpoint is one itself.
+// The checkpoints of a run directory, the newest first. A checkpoint is one itself.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   if (!is_run_directory(path)) return {path};
   std::vector<std::string> paths;
@@ -98,7 +98,7 @@ void TrainingRun::find(const TrainFlags& flags) {
   throw IoError(cat(written_, ": ", why));
 }
 
-// Of a run that goes on from a checkpoint that was named: what the directory has besides would be
+// A run may go on from a checkpoint that the user named. Then all else in the directory would be
 // lost, or be taken for the newest.
 void TrainingRun::require_room(const TrainFlags& flags) {
   if (!found_ || flags.run.resume == "auto" || directory_->is_empty()) return;

@@ -40,7 +40,7 @@ class WrittenFlags {
   std::span<const WrittenFlag> all() const { return flags_; }
   // Null if it is not there.
   const WrittenFlag* find(std::string_view name) const;
-  // What the flag holds, or `otherwise` if it is not there.
+  // The value of the flag, or `otherwise` if it is not there.
   std::string value(std::string_view name, std::string otherwise = "") const;
 
  private:
