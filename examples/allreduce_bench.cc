@@ -17,13 +17,13 @@
 #include "belfry/trainers/bench/reduction_bench.h"
 #include "belfry/trainers/bench/reduction_report.h"
 #include "belfry/trainers/bench/update_bench.h"
+#include "belfry/trainers/flags/auto_flags.h"
+#include "belfry/trainers/flags/device_flag.h"
+#include "belfry/trainers/flags/tf_spellings.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/program/algorithms_file.h"
-#include "belfry/trainers/program/auto_flags.h"
-#include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/strategy_list.h"
-#include "belfry/trainers/program/tf_spellings.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
@@ -164,7 +164,7 @@ void check_strategies(Flags& flags) {
                      "--update times strategies by their names; leave auto out");
 }
 
-// Of one of several processes.
+// Throws FlagError for what one of several processes cannot do.
 void check_processes(const Flags& flags, const FlagParser& parser) {
   const std::string& evidence = flags.launcher.evidence;
   const auto refuse = [&](const std::string& flag, const char* why) {
@@ -177,7 +177,7 @@ void check_processes(const Flags& flags, const FlagParser& parser) {
     refuse(parser.flag("--devices").written, "names GPUs, which one process alone can use yet");
 }
 
-// What is reduced, one table row each: the tensors of one device.
+// The tensors that each device reduces: an element per row of the table.
 std::vector<std::vector<Shape>> subjects(const Flags& flags) {
   std::vector<std::vector<Shape>> all;
   if (!flags.model.empty()) {

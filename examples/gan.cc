@@ -33,7 +33,7 @@ struct Losses {
   Output disc, gen;
 };
 
-// What each part of the variables is trained by: a row per tower.
+// The gradients of each part of the variables: a row per tower.
 struct Rows {
   GradientRows disc, gen;
 };

@@ -6,7 +6,7 @@
 #include "belfry/trainers/bench/models.h"
 using namespace belfry;
 
-// What the tokens are, and how many the model knows.
+// The kind of tokens, and how many the model knows.
 struct Tokens {
   std::string kind = "characters";
   std::int64_t number = 0;  // 0: by the kind

@@ -10,9 +10,9 @@
 #include "belfry/framework/device/device.h"
 #include "belfry/trainers/bench/product_peak.h"
 #include "belfry/trainers/bench/timed_limit.h"
+#include "belfry/trainers/flags/device_flag.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/program/algorithms_file.h"
-#include "belfry/trainers/program/device_flag.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"
@@ -122,7 +122,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   return flags;
 }
 
-// What turns out to have no room names its flag.
+// An error names the flag of what turns out to have no room.
 template <class F>
 double fitting(const std::string& flag, const F& measure) try {
   return measure();
@@ -152,7 +152,7 @@ class Benchmark {
       products_.set(name_of(precision), rate / 1e12);
     }
   }
-  // Of all that was timed so far, also after run() threw; "" if that is nothing.
+  // The results of all that was timed so far, also after run() threw; "" for none.
   std::string report() const {
     if (!report_.find("copy_gbs")) return "";
     Json report = report_;

@@ -173,7 +173,7 @@ void print_header(Console& console, const BenchFlags& wanted) {
                    join(fields), ", one batch again and again"));
 }
 
-// What --dry_run tells of a mode: to_json(PlannedStep) and more.
+// The report of --dry_run on a mode: to_json(PlannedStep) and more.
 Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
   Json json = to_json(plan.step);
   json.set("model", wanted.model.name)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/advised_error.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/local_file_impl.h"
 #include "belfry/framework/base/log.h"
@@ -109,16 +110,17 @@ std::optional<struct stat> replaced(const std::string& path) {
   struct stat old = {};
   if (::stat(path.c_str(), &old) != 0) return {};
   if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) fail_file("replace", path, errno);
-  require<IoError>(!is_stuck(path, old), path,
-                   ": is another user's, in a folder where only owners may replace their files "
-                   "(it is sticky); write elsewhere");
+  require<AdvisedIoError>(
+      !is_stuck(path, old), path,
+      ": is another user's, in a folder where only owners may replace their files "
+      "(it is sticky); write elsewhere");
   return old;
 }
 
 // Names `place`: people know that name, and not the temporary one.
 [[noreturn]] void fail_beside(const std::string& place, int code) {
-  throw IoError(cat(place, ": cannot create: ", std::strerror(code),
-                    "; see that its folder exists and can be written, or write elsewhere"));
+  throw AdvisedIoError(cat(place, ": cannot create: ", std::strerror(code),
+                           "; see that its folder exists and can be written, or write elsewhere"));
 }
 
 void make_directory(const std::string& path, const std::string& like) {
@@ -184,8 +186,8 @@ class LocalFileSystem final : public FileSystem {
     for (const std::string_view refused : {"a directory", "a socket", "a disk"})
       require<IoError>(kind != refused, path, " is ", refused, ", not a file");
     const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | kOpen);
-    require<IoError>(fd >= 0 || errno != ENXIO || kind != "a pipe", path,
-                     " is a pipe that no process reads; start the reader first");
+    require<AdvisedIoError>(fd >= 0 || errno != ENXIO || kind != "a pipe", path,
+                            " is a pipe that no process reads; start the reader first");
     return opened(path, fd, "write");
   }
 

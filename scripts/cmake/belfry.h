@@ -33,7 +33,7 @@
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/data/text_data.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/text_samples.h"
 #include "belfry/trainers/program/train.h"

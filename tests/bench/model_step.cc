@@ -11,7 +11,7 @@
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/program/program.h"
 
 namespace belfry::bench {

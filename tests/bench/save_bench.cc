@@ -10,7 +10,7 @@
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/runs/run_saver.h"
 #include "belfry/trainers/util/clock.h"

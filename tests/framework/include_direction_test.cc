@@ -59,6 +59,7 @@ const std::vector<std::string> kRooms = {"framework/base",
                                          "trainers/kinds",
                                          "trainers/runs",
                                          "trainers/bench",
+                                         "trainers/flags",
                                          "trainers/program",
                                          "trainers/commands"};
 

@@ -12,7 +12,7 @@
 #include "belfry/trainers/commands/checkpoint_listing.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/weights_file.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/util/output_file.h"
 

@@ -7,7 +7,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/trainers/commands/plot_runs.h"
 #include "belfry/trainers/commands/subcommands.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {

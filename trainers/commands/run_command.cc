@@ -11,7 +11,7 @@
 #include "belfry/trainers/commands/local_processes.h"
 #include "belfry/trainers/commands/restarts.h"
 #include "belfry/trainers/commands/subcommands.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 namespace belfry {
 namespace {

@@ -1,359 +1,45 @@
 #include "belfry/trainers/program/flags.h"
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 
-#include "belfry/allreduce/all_reduce_spec.h"
-#include "belfry/allreduce/small_tensors.h"
-#include "belfry/framework/base/require.h"
-#include "belfry/framework/base/text.h"
-#include "belfry/framework/device/device.h"
-#include "belfry/framework/device/session_options.h"
-#include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/program/device_flag.h"
-#include "belfry/trainers/program/flag_checks_impl.h"
-#include "belfry/trainers/program/flag_spellings.h"
-#include "belfry/trainers/program/program_processes.h"
-#include "belfry/trainers/program/tf_spellings.h"
+#include "belfry/trainers/flags/flag_spellings.h"
+#include "belfry/trainers/flags/tf_spellings.h"
+#include "belfry/trainers/program/flag_groups_impl.h"
+#include "belfry/trainers/program/resolve_flags.h"
 
 namespace belfry {
-namespace {
-
-constexpr int kMost = std::numeric_limits<int>::max();
-constexpr double kMostStallSeconds = 1e9;
-constexpr int kMostExitCode = 255;
-constexpr int kMostPlannedProcesses = 1 << 12;
-
-std::string alternatives(const std::vector<std::string>& names) { return join(names, "|"); }
-
-// "replicated (a copy of all variables per device) | simple (one tower)".
-std::string trainers_text() {
-  std::vector<std::string> texts;
-  for (const std::string& name : trainer_names())
-    texts.push_back(cat(name, " (", find_trainer(name).summary, ")"));
-  return join(texts, " | ");
-}
-
-// Of --tower_weights.
-std::vector<double> parse_weights(const WrittenFlag& list) {
-  std::vector<double> weights;
-  for (const std::string_view text : split(list.value, ',')) {
-    require<FlagError>(!text.empty(), list.written,
-                       ": a number is missing beside a comma; write one for each device with one "
-                       "comma between, such as 2,1");
-    weights.push_back(parse_number<double>(cat(list.written, ": '", shown(text), "'"), text));
-  }
-  return weights;
-}
-
-// Of --recompute.
-std::vector<std::string> parse_scopes(const WrittenFlag& list) {
-  std::vector<std::string> scopes;
-  for (const std::string_view scope : split(list.value, ',')) {
-    require<FlagError>(!scope.empty() && !scope.starts_with('/') && !scope.ends_with('/'),
-                       list.written, ": '", shown(scope),
-                       "' is no name scope; write names with one comma between and no slash around "
-                       "them, such as fc0,block*");
-    scopes.emplace_back(scope);
-  }
-  return scopes;
-}
-
-// Whether it is the second of two words.
-bool is_second(const WrittenFlag& flag, std::string_view first, std::string_view second) {
-  require<FlagError>(flag.value == first || flag.value == second, flag.written, " is neither ",
-                     first, " nor ", second);
-  return flag.value == second;
-}
-
-DeviceFlags device_flags(TrainFlags& flags) {
-  SessionOptions& session = flags.trainer.session;
-  return {flags.trainer.devices, session.logical_gpus, session.deterministic,
-          flags.files.algorithms};
-}
-
-}  // namespace
 
 std::string TrainFlags::async() const {
   return find_trainer(kind).takes_async() ? trainer.async : "";
-}
-
-// The flags, in the order and the groups of --help.
-
-void TrainFlagSet::add_devices_and_gradients(FlagParser& parser) {
-  TrainerOptions& trainer = flags_.trainer;
-  AggregationOptions& aggregation = trainer.aggregation;
-  parser.group("Devices and gradients");
-  add_device_flags(parser, device_flags(flags_));
-  parser.add("--trainer", flags_.kind, "NAME",
-             trainers_text() + " [simple with one device, else replicated]");
-  parser.add("--allreduce", aggregation.allreduce, "SPEC",
-             cat(alternatives(strategy_names()),
-                 "|auto; parameter_server takes colocate, replicated all others; auto: the one "
-                 "that is predicted to be fastest for this model; NAME#N in N chunks per "
-                 "tensor, at most ",
-                 kMostChunks,
-                 " (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up to SIZE "
-                 "bytes (K, M, G, T: powers of 1024) by the first [collective; of "
-                 "parameter_server: colocate]"));
-  parser.add(
-      "--parameter_device",
-      [&on_cpu = trainer.parameters_on_cpu](const WrittenFlag& flag) {
-        on_cpu = is_second(flag, "spread", "cpu");
-      },
-      "spread|cpu",
-      "of --trainer=parameter_server and async: variables are spread over the devices, "
-      "or all on cpu:0 [spread]");
-  parser.add("--gradient_repacking", aggregation.gradient_repacking, 0, kMost, "N",
-             "pack all gradients into N parts before they are combined; 0: do not [0]");
-  parser.add("--small_tensors_kb", aggregation.small_tensors_kb, 0, kMost, "N",
-             cat("pack up to ", kMostInSmallPack,
-                 " f32 gradients in a row of at most N KiB each into one; 0: do not [0]"));
-  parser.add(
-      "--bucket_mb",
-      [&to = aggregation.bucket_mb](const WrittenFlag& flag) {
-        read_number(
-            flag, cat("a number between 0 and ", kMostBucketMb),
-            [](double x) { return x >= 0 && x <= kMostBucketMb; }, to);
-      },
-      "X",
-      cat("combine gradients in buckets of at most X MiB, the last ones first, while "
-          "others are being computed; 0: each by itself [",
-          kDefaultBucketMb,
-          "; 0 with --gradient_repacking; what is fastest with --allreduce=auto]"));
-  parser.add("--partition_updates", aggregation.partition_updates, "0|1",
-             "of several processes each keeps the optimizer's slots of a part of every variable, "
-             "and updates that part; with --allreduce=collective; the same bits [0]");
-  parser.add(
-      "--fuse", trainer.session.fuse, "0|1",
-      "one pass over memory for norms with the sums and ReLU around them, for a bias with the "
-      "activation behind it, for their gradients, and for a sum of gradients with its updates; "
-      "on GPUs several updates in one launch; on hosts batch norm with ReLU is made again for "
-      "gradients; the same bits (also --fuse_updates) [1]");
-  parser.add("--share_replicas", trainer.session.share_replicas, "0|1",
-             "one storage for equal replicas in one memory space; the same bits [1]");
-  parser.add(
-      "--async",
-      [&to = trainer.async](const WrittenFlag& flag) {
-        to = is_second(flag, "ordered", "free") ? "free" : "ordered";
-      },
-      "ordered|free",
-      "of --trainer=async. ordered: all gradients at the same values, then an update per "
-      "tower; free: each tower on a thread of its own, never the same bits twice [ordered]");
-}
-
-void TrainFlagSet::add_training(FlagParser& parser) {
-  TrainerOptions& trainer = flags_.trainer;
-  parser.group("Training");
-  parser.add("--batch_size", trainer.batch_size, 1, kMost, "N",
-             cat("examples per device and step [",
-                 defaults_.benchmark               ? "the model's"
-                 : defaults_.global_batch_size > 0 ? "--global_batch_size divided by devices"
-                                                   : cat(defaults_.batch_size),
-                 "]"));
-  parser.add(
-      "--global_batch_size", flags_.global_batch_size, 1, kMost, "N",
-      cat("examples per step on all devices together, instead of --batch_size on each",
-          defaults_.global_batch_size > 0 ? cat(" [", defaults_.global_batch_size, "]") : ""));
-  parser.add("--shards", trainer.shards, 1, kMost, "V",
-             "parts of the global batch that are computed apart, as many on each CPU: any core may "
-             "compute one, and V alone decides the bits of results [by model and global batch]");
-  parser.add("--gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps, 1, kMost,
-             "N",
-             "batches per step, one after another: one update by the mean of their gradients, as "
-             "with N times the batch; schedules and progress count "
-             "updates [1]");
-  if (!defaults_.benchmark)
-    parser.add(
-        "--uneven",
-        [&to = trainer.batches.uneven](const WrittenFlag& flag) {
-          to = as_flag(flag.written, [&] { return find_uneven(flag.value); });
-        },
-        "WAY",
-        "drop|pad|weight|error: what to do with examples that do not fill a last batch "
-        "[drop]");
-  parser.add(
-      "--tower_weights",
-      [&to = trainer.batches.tower_weights](const WrittenFlag& flag) { to = parse_weights(flag); },
-      "LIST",
-      "share of each device in a batch of --batch_size examples per device, a number for "
-      "each, e.g. 2,1; gradients count by examples [equal]");
-  if (!defaults_.benchmark) {
-    parser.add("--epochs", trainer.epochs, 1, kMost, "N",
-               cat("passes over the training data [", defaults_.epochs, "]"));
-    parser.add("--max_steps", trainer.max_steps, 0, std::numeric_limits<std::int64_t>::max(), "N",
-               "stop after N steps at the latest; 0: no limit [0]");
-  }
-  add_optimizer_flags(parser, flags_.optimizer, trainer.clip_norm);
-  if (!defaults_.benchmark)
-    parser.add(
-        "--early_stop",
-        [&to = flags_.early_stop](const WrittenFlag& flag) {
-          to = as_flag(flag.written, [&] { return parse_early_stop(flag.value); });
-        },
-        "METRIC:min|max:N",
-        "end the training when N evaluations in a row bring no lower (or higher) value of a "
-        "metric, e.g. validation_loss:min:3; with a fourth part, no value lower by more than that "
-        "[none]");
-  parser.add(
-      "--precision",
-      [&to = trainer.precision](const WrittenFlag& flag) {
-        to = as_flag(flag.written, [&] { return find_precision(flag.value); });
-      },
-      "TYPE",
-      cat(alternatives(precision_names()),
-          ": what the model computes in; variables are f32. tf32: GPUs alone; bf16, f16: "
-          "slow on CPUs; f16 scales the loss, and skips updates that are not finite "
-          "[f32]"));
-  parser.add(
-      "--recompute",
-      [&to = trainer.recompute](const WrittenFlag& flag) { to = parse_scopes(flag); }, "SCOPES",
-      "name scopes, with commas between, whose activations the backward pass computes again, so "
-      "that they are not kept: the same bits in less memory; block* is each scope that begins so "
-      "[none]");
-  parser.add("--seed", trainer.seed, 0, std::numeric_limits<std::uint64_t>::max(), "N",
-             "of initial values, the order of the data and dropout, >= 0 [1]");
-}
-
-void TrainFlagSet::add_files(FlagParser& parser) {
-  parser.group("Data");
-  if (defaults_.reads_files) {
-    parser.add("--data_dir", flags_.files.data_dir, "DIR",
-               "folder with the data files [none: the program generates data, if it can]");
-    parser.add(
-        "--bad_records",
-        [&to = flags_.files.bad_records](const WrittenFlag& flag) {
-          to = as_flag(flag.written, [&] { return parse_bad_records(flag.value); });
-        },
-        "stop|skip:N",
-        "what to do with records of data files that cannot be used: end with an error that names "
-        "the first, or leave out up to N of each data set and warn of each; one behind which the "
-        "rest of its file cannot be read counts once, and the results name that rest [stop]");
-  }
-  parser.add("--data_workers", flags_.trainer.data_workers, 1, kMostThreads, "N",
-             "threads that decode and change the samples of a batch, beside --threads; results do "
-             "not depend on N [1]");
-  parser.group("Checkpoints");
-  parser.add("--save_checkpoint", flags_.files.save_checkpoint, "PATH",
-             "directory to save variables and progress in, after each epoch and at the end [none]");
-  parser.add("--overwrite", flags_.files.overwrite,
-             "let --save_checkpoint replace a checkpoint of another model, too, and --resume=never "
-             "the run in --run_dir [false]");
-  parser.add("--restore_checkpoint", flags_.files.restore_checkpoint, "PATH",
-             "the same as --resume=PATH; --epochs and --max_steps count what it has done [none]");
-  add_run_flags(parser, flags_.run);
-}
-
-void TrainFlagSet::add_inspection(FlagParser& parser) {
-  parser.group("Inspection");
-  if (!defaults_.benchmark)
-    parser.add("--log_device_placement", flags_.trainer.session.log_device_placement,
-               "print the device of every node, and the balance of variables [false]");
-  parser.add(
-      "--dry_run", flags_.inspection.dry_run,
-      cat("print the ", defaults_.benchmark ? "" : "device of every node and the ",
-          "memory planned per device, and exit; takes no samples of data; --devices may name GPUs "
-          "that this machine lacks [false]"));
-  parser.add("--processes", flags_.group.processes, 1, kMostPlannedProcesses, "N",
-             "with --dry_run: plan one of N processes with --devices each, without starting any; "
-             "prints what crosses links within its host and between hosts [those that a launcher "
-             "started]");
-  parser.add("--processes_per_host", flags_.trainer.session.planned_per_host, 1,
-             kMostPlannedProcesses, "N", "with --processes: so many of them share a host [1]");
-  parser.add(
-      "--summary", flags_.inspection.summary,
-      "print layers with output shapes, parameters, multiply-adds and bytes, and exit; reads "
-      "no data; takes GPUs as --dry_run does [false]");
-  parser.add(
-      "--mfu", flags_.inspection.mfu,
-      "before training, time products of matrices on the devices, for a second or so on CPUs, "
-      "and tell what share of that peak training reaches: twice the multiply-adds of "
-      "--summary per second [false]");
-  if (!defaults_.benchmark) {
-    parser.add(
-        "--explain", flags_.inspection.explain, "NODE",
-        "print why this node is on its device, and exit; takes GPUs as --dry_run does [none]");
-  }
-  parser.add(
-      "--trace_file", flags_.files.trace_file, "FILE",
-      cat("record ", defaults_.benchmark ? "the last warm-up step" : "step 2 (or the only one)",
-          " for Perfetto or chrome://tracing, of several processes all in one [none]"));
-  parser.add("--memory_report", flags_.files.memory_report, "FILE",
-             "write there what the planned memory is for, by kind and device, and its largest "
-             "tensors, as one JSON object; with --dry_run, too. planned_bytes, also of --json, is "
-             "the sum over all devices and what else is held [none]");
-  parser.add("--check_equivalence", flags_.inspection.check_equivalence, 1, kMost, "N",
-             "instead of training, run N steps with every trainer and strategy and compare all "
-             "variables, memory, transfers and time; the exit code is 1 if modes that must agree "
-             "do not, or training diverges [none]");
-}
-
-void TrainFlagSet::add_execution(FlagParser& parser) {
-  parser.group("Execution and output");
-  parser.add("--threads", flags_.trainer.session.threads, 0, kMostThreads, "N",
-             cat("worker threads, the main thread included, at most ", kMostThreads,
-                 "; 0: all usable cores (", usable_cores(), " here) [0]"));
-  parser.add(
-      "--mpi",
-      [&to = flags_.group.without_mpi](const WrittenFlag& flag) {
-        to = is_second(flag, "auto", "off");
-      },
-      "auto|off",
-      "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
-  const auto seconds_of = [](const WrittenFlag& flag) {
-    double seconds = 0;
-    read_number(
-        flag, "a number of at least 0", [](double x) { return x >= 0; }, seconds);
-    return std::min(seconds, kMostStallSeconds);
-  };
-  const auto milliseconds = [](double seconds) {
-    return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-  };
-  parser.add(
-      "--stall_warn_seconds",
-      [=, this](const WrittenFlag& flag) {
-        flags_.group.watch.stall_warn = milliseconds(seconds_of(flag));
-      },
-      "X",
-      "with several processes: tell which of them are late, and what they do, when a message "
-      "between them has waited X seconds; 0: never [10]");
-  parser.add(
-      "--stall_abort_seconds",
-      [=, this](const WrittenFlag& flag) {
-        const double seconds = seconds_of(flag);
-        flags_.group.watch.stall_end = milliseconds(seconds);
-        flags_.trainer.session.nccl_timeout_s = seconds > 0 ? seconds : kMostStallSeconds;
-      },
-      "X",
-      "end with an error when it has waited X seconds for one that computes, or a collective of "
-      "--allreduce=nccl has (also --nccl_timeout_s); 0: never [600]");
-  parser.add("--stall_exit_code", flags_.group.stall_exit_code, 1, kMostExitCode, "N",
-             "the exit code of such an end [75]");
-  parser.add("--json", flags_.files.json, "FILE",
-             "write the results there, as one JSON object [none]");
 }
 
 TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
     : parser_(parser), defaults_(std::move(defaults)) {
   flags_.trainer.batch_size = defaults_.batch_size;
   flags_.trainer.epochs = defaults_.epochs;
-  add_devices_and_gradients(parser);
+  add_devices_and_gradients(parser, flags_);
   add_auto_flags(parser, flags_.automatic, flags_.trainer.aggregation.choice.any);
-  add_training(parser);
-  if (!defaults_.benchmark) add_files(parser);
-  if (defaults_.benchmark) add_config_flags(parser, flags_.run);
-  add_inspection(parser);
+  add_training(parser, flags_, defaults_);
+  if (defaults_.benchmark) {
+    add_config_flags(parser, flags_.run);
+  } else {
+    add_data(parser, flags_, defaults_);
+    add_checkpoints(parser, flags_.files);
+    add_run_flags(parser, flags_.run);
+  }
+  add_inspection(parser, flags_, defaults_);
   add_own_flags(parser, defaults_.own);
-  add_execution(parser);
-  FlagSpelling alias = renamed("nccl_timeout_s", "X", "stall_abort_seconds");
-  alias.text.clear();
-  FlagSpelling stage = renamed("zero_stage", "0|1", "partition_updates");
-  stage.text.clear();
-  FlagSpelling fuse = renamed("fuse_updates", "0|1", "fuse");
-  fuse.text.clear();
-  parser.add_spellings({std::move(alias), std::move(stage), std::move(fuse)});
+  add_execution(parser, flags_);
+  // Older names, which --help does not list.
+  constexpr const char* kOlder[][3] = {{"nccl_timeout_s", "X", "stall_abort_seconds"},
+                                       {"zero_stage", "0|1", "partition_updates"},
+                                       {"fuse_updates", "0|1", "fuse"}};
+  for (const auto& [older, unit, flag] : kOlder) {
+    FlagSpelling spelling = renamed(older, unit, flag);
+    spelling.text.clear();
+    parser.add_spellings({std::move(spelling)});
+  }
   parser.add_spellings(tf_spellings(defaults_));
 }
 
@@ -366,7 +52,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   flags.group.launcher = find_launcher(environment_variable, !flags.group.without_mpi);
   count_processes(flags, parser_);
   divide_global_batch(flags, parser_);
-  check_flags(flags, parser_, compares_auto);
+  resolve_flags(flags, parser_, compares_auto);
   SessionOptions& session = flags.trainer.session;
   session.dry_run = flags.plans();
   session.log_device_placement = session.log_device_placement || flags.inspection.dry_run;
@@ -375,7 +61,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   return flags;
 }
 
-// What --restore_checkpoint says, --resume says, too.
+// --restore_checkpoint=PATH is --resume=PATH.
 void TrainFlagSet::read_run(TrainFlags& flags) const {
   check_run_flags(parser_, flags.run, flags.files.overwrite);
   if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;

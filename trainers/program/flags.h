@@ -8,26 +8,13 @@
 #include "belfry/framework/group/launcher.h"
 #include "belfry/trainers/callbacks/early_stop.h"
 #include "belfry/trainers/core/trainer.h"
-#include "belfry/trainers/program/auto_flags.h"
-#include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/program/optimizer_flags.h"
-#include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/flags/auto_flags.h"
+#include "belfry/trainers/flags/flag_defaults.h"
+#include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/flags/optimizer_flags.h"
 #include "belfry/trainers/program/run_flags.h"
 
 namespace belfry {
-
-// What a program's recipe says.
-struct FlagDefaults {
-  std::string program;  // for --help
-  int batch_size = 32;
-  int global_batch_size = 0;  // instead of batch_size, whatever the number of devices; 0: none
-  int epochs = 1;
-  bool reads_files = true;  // false: there is no --data_dir
-  // Of benchmarks: they choose data, steps and batch size themselves, so that there are no flags of
-  // epochs, files and single nodes.
-  bool benchmark = false;
-  std::vector<OwnFlag> own = {};
-};
 
 // Files that are read or written; "" for none.
 struct FileFlags {
@@ -37,7 +24,7 @@ struct FileFlags {
   bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
 };
 
-// What is looked at instead of training, or beside it.
+// What a program looks at instead of training, or beside it.
 struct InspectionFlags {
   bool dry_run = false;
   bool summary = false;
@@ -49,13 +36,16 @@ struct InspectionFlags {
   bool plans() const { return dry_run || summary || !explain.empty(); }
 };
 
+// The exit code of a program whose processes wait in vain for another.
+inline constexpr int kStallExitCode = 75;
+
 // The processes that train together.
 struct GroupFlags {
-  bool without_mpi = false;  // --mpi=off
-  LauncherFound launcher;    // of several processes
-  int processes = 1;         // that it has started, or that a dry run plans one of
-  WatchOptions watch;        // over them
-  int stall_exit_code = 75;  // of a run that watch.stall_end, or that of NCCL, ends
+  bool without_mpi = false;              // --mpi=off
+  LauncherFound launcher;                // of several processes
+  int processes = 1;                     // that it has started, or that a dry run plans one of
+  WatchOptions watch;                    // over them
+  int stall_exit_code = kStallExitCode;  // of a run that watch.stall_end, or that of NCCL, ends
 };
 
 // Which flags were on the command line, where that matters beside their values.
@@ -90,14 +80,14 @@ struct TrainFlags {
   std::string async() const;
 };
 
-// What a trainer is made of: the options of the flags with model and optimizer, which with_flags()
-// changes; without callbacks. Reads the file of --links now, and throws for what is wrong with it;
-// measures nothing before a choice is to be made.
+// Makes the options of a trainer: those of the flags, the model, and the optimizer as with_flags()
+// changes it. Callbacks are left out. Reads the file of --links now, and throws for what is wrong
+// with it. Measures nothing before a choice is to be made.
 TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
                                const Optimizer& optimizer);
 
-// Adds to flags.config what the program's optimizer says where flags say nothing: the rate, as a
-// flag if it is constant, and the rest as chosen.
+// Adds to flags.config the settings of the program's optimizer that no flag sets: a constant rate
+// as a flag, and the rest as chosen.
 void add_to_config(TrainFlags& flags, const Optimizer& optimizer);
 
 // Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
@@ -119,11 +109,6 @@ class TrainFlagSet {
   TrainFlags read(std::optional<int> batch_size = {}, bool compares_auto = false) const;
 
  private:
-  void add_devices_and_gradients(FlagParser& parser);
-  void add_training(FlagParser& parser);
-  void add_files(FlagParser& parser);
-  void add_inspection(FlagParser& parser);
-  void add_execution(FlagParser& parser);
   void read_run(TrainFlags& flags) const;
   Json resolved_config(const TrainFlags& flags) const;
 

@@ -18,7 +18,7 @@
 namespace belfry {
 namespace {
 
-// Returns what it prints: [{device, variables, variable_bytes, peak_bytes}].
+// Prints what each device needs, and returns it: [{device, variables, variable_bytes, peak_bytes}].
 Json print_device_use(const Session& session, Console& console) {
   Json devices = Json::array();
   for (const DeviceUse& use : session.device_use()) {
@@ -35,7 +35,7 @@ Json print_device_use(const Session& session, Console& console) {
   return devices;
 }
 
-// What logical GPUs need together. Returns what it prints: [{physical_gpu, devices, peak_bytes}].
+// Prints what logical GPUs need together, and returns it: [{physical_gpu, devices, peak_bytes}].
 Json print_physical_use(const Session& session, Console& console) {
   std::map<int, std::vector<DeviceSpec>> sharers;
   std::map<int, std::int64_t> bytes;
@@ -59,11 +59,9 @@ Json print_physical_use(const Session& session, Console& console) {
 }
 
 const Node& node_to_explain(Trainer& trainer, const TrainFlags& flags) {
-  try {
-    return trainer.graph().find(flags.inspection.explain);
-  } catch (const NotFound& error) {
-    throw FlagError(cat("--explain=", flags.inspection.explain, ": ", error.what()));
-  }
+  const std::string& name = flags.inspection.explain;
+  return naming_flag<FlagError, NotFound>(
+      cat("--explain=", name), [&]() -> const Node& { return trainer.graph().find(name); });
 }
 
 Json shards_json(const Explanation& explanation) {
@@ -125,6 +123,67 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
   return trainer;
 }
 
+// What inspect() looks at, and where it prints.
+struct Inspection {
+  const TrainFlags& flags;
+  Trainer& trainer;
+  Console& console;
+};
+
+Json summary_json(const Inspection& at) {
+  const ModelSummary summary =
+      summarise(at.trainer.built(), at.trainer.batches().batches_per_step());
+  at.console.line(to_table(summary));
+  return to_json(summary);
+}
+
+// Prints how the plan divides batches, and adds that to `json`.
+void add_division(const Inspection& at, Json& json) {
+  const ShardReport shards = shard_report(at.trainer);
+  at.console.line(without_line_break(shards_text(shards)));
+  const BatchPlan& batches = at.trainer.batches();
+  if (batches.batches_per_step() > 1)
+    at.console.line(cat("a step takes ", batches.batches_per_step(), " global batches, ",
+                        batches.samples_per_step(), " samples, and makes one update"));
+  json.set("global_batch_size", shards.global_batch)
+      .set("gradient_accumulation_steps", batches.batches_per_step())
+      .set("shards", shards.shards);
+  add_k_dependence(json, shards.k_dependent_because);
+}
+
+// Does so for what crosses links, if the plan is of several processes.
+void add_step(const Inspection& at, Json& json) {
+  if (at.flags.group.processes == 1) return;
+  const PlannedStep step = planned_step(at.trainer);
+  at.console.line(without_line_break(to_text(step)));
+  const std::string note = note_of_plan(at.flags, at.trainer.options().aggregation.allreduce);
+  if (!note.empty()) at.console.line(note);
+  json.set("step", to_json(step).set("note", note));
+}
+
+// Prints the plan, and adds what it does to `json`. Returns the members about memory.
+Json add_plan(const Inspection& at, const std::string& placement, Json& json) {
+  Session& session = at.trainer.session();
+  add_division(at, json);
+  at.console.line(without_line_break(placement));
+  Json memory = Json::object().set(
+      "planned_bytes",
+      planned_bytes(session.memory_report(), held_memory(at.trainer.graph(), at.flags.saves())));
+  memory.set("devices", print_device_use(session, at.console));
+  if (at.flags.trainer.session.logical_gpus > 1)
+    memory.set("physical_gpus", print_physical_use(session, at.console));
+  add_step(at, json);
+  return memory;
+}
+
+Json explanation_json(const Inspection& at, const Node& node) {
+  Explanation explanation = at.trainer.session().explain(node.output());
+  for (const std::shared_ptr<const Plan>& plan : at.trainer.plans())
+    if (explanation.shards == 0) explain_step(node, *plan, explanation);
+  at.console.line(without_line_break(explanation.str()));
+  return to_json(explanation);
+}
+
 }  // namespace
 
 std::string shards_text(const ShardReport& report) {
@@ -151,61 +210,23 @@ std::string shards_text(const ShardReport& report) {
 
 void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& train,
              const Dataset* test, Console& console, OutputFile* file, OutputFile* memory) {
-  if (flags.inspection.dry_run)
+  const InspectionFlags& asked = flags.inspection;
+  if (asked.dry_run)
     for (const Dataset* const data : {&train, test})
       if (data) data->check();
   std::string placement;  // shown once the node to explain is known
   options.session.placement_sink = [&](std::string_view lines) { placement += lines; };
-  const std::unique_ptr<Trainer> made = planned(flags, options, train, test);
-  Trainer& trainer = *made;
-  if (flags.inspection.dry_run) trainer.check_callbacks();
-  Json json = Json::object(), devices, physical;
-  const Node* const node =
-      flags.inspection.explain.empty() ? nullptr : &node_to_explain(trainer, flags);
-  if (!trainer.choice().empty()) console.line(trainer.choice());
-  if (flags.inspection.summary) {
-    const ModelSummary summary = summarise(trainer.built(), trainer.batches().batches_per_step());
-    console.line(to_table(summary));
-    json = to_json(summary);
-  }
-  if (flags.inspection.dry_run) {
-    const ShardReport shards = shard_report(trainer);
-    console.line(without_line_break(shards_text(shards)));
-    const std::int64_t per_step = trainer.batches().batches_per_step();
-    if (per_step > 1)
-      console.line(cat("a step takes ", per_step, " global batches, ",
-                       trainer.batches().samples_per_step(), " samples, and makes one update"));
-    json.set("global_batch_size", shards.global_batch)
-        .set("gradient_accumulation_steps", per_step)
-        .set("shards", shards.shards);
-    add_k_dependence(json, shards.k_dependent_because);
-    console.line(without_line_break(placement));
-    devices = print_device_use(trainer.session(), console);
-    if (flags.trainer.session.logical_gpus > 1)
-      physical = print_physical_use(trainer.session(), console);
-    if (flags.group.processes > 1) {
-      const PlannedStep step = planned_step(trainer);
-      console.line(without_line_break(to_text(step)));
-      const std::string note = note_of_plan(flags, trainer.options().aggregation.allreduce);
-      if (!note.empty()) console.line(note);
-      json.set("step", to_json(step).set("note", note));
-    }
-  }
-  if (node) {
-    Explanation explanation = trainer.session().explain(node->output());
-    for (const std::shared_ptr<const Plan>& plan : trainer.plans())
-      if (explanation.shards == 0) explain_step(*node, *plan, explanation);
-    console.line(without_line_break(explanation.str()));
-    json = to_json(explanation);
-  }
-  if (flags.inspection.dry_run)
-    json.set("planned_bytes", planned_bytes(trainer.session().memory_report(),
-                                            held_memory(trainer.graph(), flags.saves())))
-        .set("devices", std::move(devices));
-  if (flags.inspection.dry_run && flags.trainer.session.logical_gpus > 1)
-    json.set("physical_gpus", std::move(physical));
+  const std::unique_ptr<Trainer> trainer = planned(flags, options, train, test);
+  if (asked.dry_run) trainer->check_callbacks();
+  const Node* const node = asked.explain.empty() ? nullptr : &node_to_explain(*trainer, flags);
+  if (!trainer->choice().empty()) console.line(trainer->choice());
+  const Inspection at{flags, *trainer, console};
+  Json json = asked.summary ? summary_json(at) : Json::object();
+  const Json planned_memory = asked.dry_run ? add_plan(at, placement, json) : Json::object();
+  if (node) json = explanation_json(at, *node);
+  for (const auto& [name, value] : planned_memory.members()) json.set(name, value);
   if (file) file->write(json.str(2) + "\n");
-  if (memory) write_memory_report(trainer.session(), flags.saves(), *memory);
+  if (memory) write_memory_report(trainer->session(), flags.saves(), *memory);
 }
 
 }  // namespace belfry

@@ -9,9 +9,9 @@
 
 namespace belfry {
 
-// Lines for people, of what decides the bits of a run: "the global batch of 256 has 2 shards", what
-// that means for other numbers of devices, and which --shards gives equal bits where the default
-// does not.
+// Tells people what decides the bits of a run: "the global batch of 256 has 2 shards", what that
+// means for other numbers of devices, and which --shards gives equal bits where the default does
+// not.
 std::string shards_text(const ShardReport& report);
 
 // Prints what the flags ask for, and writes it as JSON to `file` if there is one: with --dry_run a

@@ -25,12 +25,12 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
 // measure_peak() of the devices, sessions and precision that the flags ask for.
 double measured_peak(const TrainFlags& flags);
 
-// Beside `rss_before_plan`: what --memory_report plans, and the peak. `saves`: with the copy that
-// checkpoints are written from.
+// The memory that --memory_report plans, the peak, and `rss_before_plan`. `saves`: the plan has the
+// copy that checkpoints are written from.
 ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves);
 
-// Of a run that has ended before the step that --trace_file would have traced, or that has made
-// none of --trace_steps.
+// Log a warning: the run has ended before the step that --trace_file traces. The second one logs it
+// only if the run has made none of the steps of --trace_steps.
 void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer);
 void warn_of_no_traces(const StepRange& asked, const Trainer& trainer);
 

@@ -19,7 +19,7 @@ namespace belfry {
 // else is held. Bytes of a device are the sum of its kinds, whose meaning memory_kinds.h states.
 Json memory_json(const MemoryReport& report, const HeldMemory& held);
 
-// Of a training program. `saves` as TellMemory's.
+// The report of a training program, and what it holds beside sessions. `saves` as in TellMemory.
 void write_memory_report(const Session& session, bool saves, OutputFile& file);
 HeldMemory held_memory(const Graph& graph, bool saves);
 
@@ -41,7 +41,7 @@ class TellMemory final : public Callback {
   bool saves_;
 };
 
-// Of the copy that a checkpoint is written from.
+// The bytes of the copy that a checkpoint is written from.
 std::int64_t bytes_of_snapshot(const Graph& graph);
 
 }  // namespace belfry

@@ -13,7 +13,7 @@
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/option_error.h"
@@ -30,7 +30,7 @@ int fail(std::string text, int code) {
   return code;
 }
 
-// Of each thread: other threads get what the first may have. Libraries take half of it.
+// Each thread needs so much, and gets what the first one may have. Libraries take half of it.
 constexpr rlim_t kLeastStackKib = 256;
 
 void require_stack() {
@@ -48,7 +48,7 @@ void leave_fast_bins_out() {
 #endif
 }
 
-// Of a pipe, a socket, or a terminal that is gone.
+// Whether the other end of a pipe, a socket or a terminal is gone.
 bool has_no_reader(int descriptor) {
   pollfd end{.fd = descriptor, .events = POLLOUT, .revents = 0};
   return ::poll(&end, 1, 0) == 1 && (end.revents & (POLLERR | POLLHUP)) != 0;

@@ -13,7 +13,7 @@ namespace belfry {
 // The last part of argv[0]; "program" for none.
 std::string program_name(int argc, const char* const* argv);
 
-// What ends run_program() with an exit code of its own.
+// An error that ends run_program() with an exit code of its own.
 class ExitError : public Error {
  public:
   ExitError(int code, const std::string& what) : Error(what), code_(code) {}
@@ -31,7 +31,7 @@ std::string standard_output_failure();
 // Each pass frees lists of many megabytes. The system would make their pages anew for the next.
 void keep_freed_memory();
 
-// What follows argv[0].
+// The arguments behind argv[0].
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
 // Calls body() and returns its exit code. What it throws becomes one line "error: ..." on standard

@@ -27,7 +27,7 @@
 namespace belfry {
 namespace {
 
-// What each process has, by rank; as text on the way.
+// The value of each process, by rank. It is text on the way.
 template <class T>
 std::vector<T> of_all(Processes& processes, const T& own) {
   std::vector<T> all;
@@ -69,7 +69,7 @@ void abandon(const ProcessGroup& group, const std::exception& error, int stall_e
   end_process(is_stall(error) ? stall_exit_code : 1);
 }
 
-// What several processes can neither run nor plan.
+// Throws FlagError for what several processes can neither run nor plan.
 void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.inspection.check_equivalence > 0},

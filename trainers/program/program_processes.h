@@ -27,9 +27,9 @@ TrainFlags of_planned_process(TrainFlags flags);
 // "" for plans of CPUs.
 std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce);
 
-// Rank 0 of several processes does, and one that is alone.
+// Whether this process prints and writes: rank 0 of several does, and one that is alone.
 bool speaks(const TrainFlags& flags);
-// Those of all processes, each of which has as many.
+// The devices of all processes, each of which has as many.
 std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 
 // The host of each process; none for one that is alone (null).
@@ -41,7 +41,6 @@ int share_of_cores(Processes& processes);
 
 // Runs one of several processes: what it throws ends the others, and says which one it was. A stall
 // becomes an ExitError with this code; of a process that is alone (null), too.
-inline constexpr int kStallExitCode = 75;
 int run_process(Processes* processes, const std::function<int()>& body,
                 int stall_exit_code = kStallExitCode);
 

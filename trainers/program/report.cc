@@ -16,73 +16,92 @@ std::string row(std::string name, const std::string& value) {
   return cat("  ", name, value, "\n");
 }
 
+Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
 }  // namespace
 
+void Report::Update::add_to(Json& json) const {
+  json.set("trainer", trainer)
+      .set("allreduce", or_null(allreduce))
+      .set("allreduce_requested", or_null(allreduce_requested))
+      .set("gradient_repacking", gradient_repacking)
+      .set("small_tensors_kb", small_tensors_kb)
+      .set("partition_updates", partition_updates)
+      .set("share_replicas", share_replicas)
+      .set("canonical", canonical)
+      .set("bucket_mb", bucket_mb)
+      .set("learning_rate", learning_rate)
+      .set("async", or_null(async));
+}
+
+void Report::Batches::add_to(Json& json) const {
+  json.set("batch_size", batch_size)
+      .set("global_batch_size", global_batch_size)
+      .set("shards", shards);
+  add_k_dependence(json, k_dependent_because);
+  json.set("uneven", uneven)
+      .set("tower_weights", tower_weights.empty() ? Json() : Json::array(tower_weights))
+      .set("seed", seed);
+}
+
+void Report::Progress::add_to(Json& json) const {
+  json.set("steps", steps)
+      .set("epochs", epochs)
+      .set("startup_seconds", startup_seconds)
+      .set("seconds", seconds);
+  set_speed(json, speed);
+}
+
+void Report::Losses::add_to(Json& json) const {
+  const Json accuracy = or_null(validation_accuracy);
+  json.set("loss", or_null(loss))
+      .set("first_nonfinite_step", or_null(divergence.loss_since))
+      .set("nonfinite_variable", or_null(divergence.variable))
+      .set("validation_loss", or_null(validation_loss))
+      .set("validation_accuracy", accuracy)
+      .set("test_accuracy", accuracy);
+}
+
+void Report::Losses::add_scale_to(Json& json) const {
+  json.set("loss_scale", scale ? Json(scale->scale) : Json())
+      .set("skipped_steps", scale ? Json(scale->skipped_steps) : Json());
+}
+
+void Report::Variables::add_to(Json& json) const {
+  json.set("params_hash", params_hash)
+      .set("state_hash", state_hash)
+      .set("replicas_equal", replicas_equal)
+      .set("replicas_shared", replicas_shared);
+}
+
 Json to_json(const Report& report) {
-  Json devices = Json::array();
-  for (const DeviceSpec& device : report.devices) devices.push(device.str());
-  Json hosts = Json::array();
-  for (const std::string& host : report.hosts) hosts.push(host);
-  Json peaks = Json::object();
-  for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
-  Json weights = Json::array();
-  for (const double weight : report.batches.tower_weights) weights.push(weight);
-  const auto& since = report.losses.divergence.loss_since;
-  const std::string& variable = report.losses.divergence.variable;
-  Json flags = Json::object();
+  Json flags = Json::object(), devices = Json::array(), peaks = Json::object();
   for (const auto& [name, value] : report.flags)
     flags.set(name, std::visit([](const auto& held) { return Json(held); }, value));
-  const Json accuracy =
-      report.losses.validation_accuracy ? Json(*report.losses.validation_accuracy) : Json();
+  for (const DeviceSpec& device : report.devices) devices.push(device.str());
+  for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
   Json json = Json::object();
   json.set("program", report.program)
       .set("flags", std::move(flags))
       .set("devices", std::move(devices))
       .set("processes", std::max<std::int64_t>(1, std::ssize(report.hosts)))
-      .set("hosts", std::move(hosts))
-      .set("trainer", report.update.trainer)
-      .set("allreduce", report.update.allreduce.empty() ? Json() : Json(report.update.allreduce))
-      .set("allreduce_requested", report.update.allreduce_requested.empty()
-                                      ? Json()
-                                      : Json(report.update.allreduce_requested))
-      .set("gradient_repacking", report.update.gradient_repacking)
-      .set("small_tensors_kb", report.update.small_tensors_kb)
-      .set("partition_updates", report.update.partition_updates)
-      .set("share_replicas", report.update.share_replicas)
-      .set("canonical", report.update.canonical)
-      .set("bucket_mb", report.update.bucket_mb)
-      .set("learning_rate", report.update.learning_rate)
-      .set("async", report.update.async.empty() ? Json() : Json(report.update.async));
+      .set("hosts", Json::array(report.hosts));
+  report.update.add_to(json);
   set_settings(json, report.settings);
-  json.set("batch_size", report.batches.batch_size)
-      .set("global_batch_size", report.batches.global_batch_size)
-      .set("shards", report.batches.shards);
-  add_k_dependence(json, report.batches.k_dependent_because);
-  json.set("uneven", report.batches.uneven)
-      .set("tower_weights", report.batches.tower_weights.empty() ? Json() : std::move(weights))
-      .set("seed", report.batches.seed)
-      .set("bad_records", report.left_out.records)
-      .set("lost_rests", Json::array(report.left_out.rests))
-      .set("loss_scale", report.losses.scale ? Json(report.losses.scale->scale) : Json())
-      .set("skipped_steps", report.losses.scale ? Json(report.losses.scale->skipped_steps) : Json())
-      .set("threads", report.threads)
-      .set("steps", report.progress.steps)
-      .set("epochs", report.progress.epochs)
-      .set("startup_seconds", report.progress.startup_seconds)
-      .set("seconds", report.progress.seconds);
-  set_speed(json, report.progress.speed);
-  json.set("loss", report.losses.loss ? Json(*report.losses.loss) : Json())
-      .set("first_nonfinite_step", since ? Json(*since) : Json())
-      .set("nonfinite_variable", variable.empty() ? Json() : Json(variable))
-      .set("validation_loss",
-           report.losses.validation_loss ? Json(*report.losses.validation_loss) : Json())
-      .set("validation_accuracy", accuracy)
-      .set("test_accuracy", accuracy)
-      .set("params_hash", report.variables.params_hash)
-      .set("state_hash", report.variables.state_hash)
-      .set("replicas_equal", report.variables.replicas_equal)
-      .set("replicas_shared", report.variables.replicas_shared)
-      .set("peak_bytes", std::move(peaks));
+  report.batches.add_to(json);
+  json.set("bad_records", report.left_out.records)
+      .set("lost_rests", Json::array(report.left_out.rests));
+  report.losses.add_scale_to(json);
+  json.set("threads", report.threads);
+  report.progress.add_to(json);
+  report.losses.add_to(json);
+  report.variables.add_to(json);
+  json.set("peak_bytes", std::move(peaks));
   set_memory(json, report.memory);
   return json;
 }

@@ -11,11 +11,12 @@
 #include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/data/bad_records.h"
+#include "belfry/trainers/flags/own_flag.h"
 #include "belfry/trainers/machine/planned_memory.h"
-#include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {
 
+// Each part adds its members to the JSON, one per field.
 struct Report {
   std::string program;
   OwnValues flags = {};                 // the recipe's own
@@ -40,6 +41,8 @@ struct Report {
     // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
     // canonical sum, and so of all others that are.
     bool canonical = true;
+
+    void add_to(Json& json) const;
   } update;
 
   struct Batches {
@@ -51,6 +54,8 @@ struct Report {
     std::string uneven = "drop";
     std::vector<double> tower_weights;  // none: equal
     std::uint64_t seed = 0;
+
+    void add_to(Json& json) const;
   } batches;
 
   // Data for training and tests that this process has left out: members bad_records, and
@@ -66,6 +71,8 @@ struct Report {
     // From the data being loaded to the end of training: its last evaluation and checkpoint.
     double seconds = 0;
     TrainingSpeed speed;
+
+    void add_to(Json& json) const;
   } progress;
 
   struct Losses {
@@ -74,12 +81,17 @@ struct Report {
     Divergence divergence;
     std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
     std::optional<LossScaleState> scale;  // of f16: members loss_scale and skipped_steps
+
+    void add_to(Json& json) const;
+    void add_scale_to(Json& json) const;
   } losses;
 
   struct Variables {
     std::string params_hash, state_hash;
     bool replicas_equal = true;
     int replicas_shared = 0;  // that lie in the storage of another
+
+    void add_to(Json& json) const;
   } variables;
 };
 

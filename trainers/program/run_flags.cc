@@ -11,7 +11,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/program_processes.h"
 
@@ -53,19 +53,17 @@ std::string argument_of(const std::string& name, const Json& value) {
 }
 
 std::vector<std::string> arguments_in(const std::string& path) {
-  std::vector<std::string> result;
-  try {
+  return naming_flag<FlagError>(cat("--config=", shown(path)), [&] {
     const std::vector<std::byte> bytes = local_file_system().read(path, kMostJsonBytes);
     const Json config = Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    std::vector<std::string> result;
     for (const auto& [name, value] : config.members()) {
       require<FlagError>(name != "config", value.where(), "a configuration names no other");
       if (name == kChosen && value.kind() == Json::Kind::kObject) continue;  // chosen again
       result.push_back(argument_of(name, value));
     }
-  } catch (const Error& error) {
-    throw FlagError(cat("--config=", shown(path), ": ", error.what()));
-  }
-  return result;
+    return result;
+  });
 }
 
 // "X" of --config=X or --config X among the arguments.
@@ -142,6 +140,47 @@ double parse_duration(const std::string& written, std::string_view text) {
   return seconds;
 }
 
+namespace {
+
+void add_saving(FlagParser& parser, SaveSchedule& schedule) {
+  parser.add("--save_every_steps", schedule.every_steps, 0, kMost, "N",
+             "save into --run_dir after every N steps; 0: not by steps [0]");
+  parser.add("--save_every_epochs", schedule.every_epochs, 0, kMost, "N",
+             "the same after every N epochs [1]");
+  parser.add_number(
+      "--save_every_minutes", schedule.every_minutes, "a number >= 0",
+      [](double x) { return x >= 0; }, "X",
+      "the same when X minutes have passed since the last one; 0: not by time [0]");
+  parser.add("--keep", schedule.keep, 1, std::numeric_limits<int>::max(), "N",
+             "keep the N newest checkpoints of --run_dir, and the best [3]");
+  parser.add_parsed("--best_metric", schedule.best, parse_best, "NAME:min|max",
+                    "which checkpoint is the best, e.g. validation_accuracy:max [none is]");
+  parser.add_parsed(
+      "--on_save_error", schedule.on_error, find_on_save_error, "stop|retry|continue",
+      "when a checkpoint cannot be written: end with the error, save again a minute later, or when "
+      "that is due; older ones are kept [retry]");
+}
+
+void add_records(FlagParser& parser, RunFlags& flags) {
+  parser.add("--histograms_every", flags.histograms_every, 0, kMost, "N",
+             "give TensorBoard histograms of the variables after every N steps; 0: never [0]");
+  parser.add("--hash_every", flags.hash_every, 0, kMost, "N",
+             "note a hash of each variable and each combined gradient in --run_dir after every N "
+             "steps, for belfry bisect; no gradient is fused with its update then; 0: never [0]");
+  parser.add("--check_replicas_every", flags.check_replicas_every, 0, kMost, "N",
+             "end the run if copies of a variable differ after every N steps, not only before each "
+             "save; 0: only then [0]");
+  parser.add("--memory_every", flags.memory_every, 0, kMost, "N",
+             "note the memory of the process and of the devices in --run_dir after every N steps, "
+             "for TensorBoard, too; 0: never [100]");
+  parser.add_parsed(
+      "--trace_steps", flags.traced,
+      [](const WrittenFlag& flag) { return parse_steps(flag.written, flag.value); }, "FIRST-LAST",
+      "record these steps for Perfetto or chrome://tracing, a file each in --run_dir [none]");
+}
+
+}  // namespace
+
 void add_run_flags(FlagParser& parser, RunFlags& flags) {
   parser.group("Runs");
   parser.add(
@@ -154,53 +193,12 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
   parser.add("--load", flags.load, "PATH",
              "before training, take the variables that this checkpoint has, too, by name; the rest "
              "starts as usual [none]");
-  parser.add("--save_every_steps", flags.schedule.every_steps, 0, kMost, "N",
-             "save into --run_dir after every N steps; 0: not by steps [0]");
-  parser.add("--save_every_epochs", flags.schedule.every_epochs, 0, kMost, "N",
-             "the same after every N epochs [1]");
-  parser.add(
-      "--save_every_minutes",
-      [&to = flags.schedule.every_minutes](const WrittenFlag& flag) {
-        read_number(
-            flag, "a number >= 0", [](double x) { return x >= 0; }, to);
-      },
-      "X", "the same when X minutes have passed since the last one; 0: not by time [0]");
-  parser.add("--keep", flags.schedule.keep, 1, std::numeric_limits<int>::max(), "N",
-             "keep the N newest checkpoints of --run_dir, and the best [3]");
-  parser.add(
-      "--best_metric",
-      [&to = flags.schedule.best](const WrittenFlag& flag) { to = parse_best(flag); },
-      "NAME:min|max", "which checkpoint is the best, e.g. validation_accuracy:max [none is]");
-  parser.add(
-      "--on_save_error",
-      [&to = flags.schedule.on_error](const WrittenFlag& flag) {
-        to = as_flag(flag.written, [&] { return find_on_save_error(flag.value); });
-      },
-      "stop|retry|continue",
-      "when a checkpoint cannot be written: end with the error, save again a minute later, or when "
-      "that is due; older ones are kept [retry]");
-  parser.add(
-      "--max_time",
-      [&to = flags.max_seconds](const WrittenFlag& flag) {
-        to = parse_duration(flag.written, flag.value);
-      },
-      "TIME", "DD:HH:MM:SS, or fewer parts: save and end after this time, as by SIGTERM [none]");
-  parser.add("--histograms_every", flags.histograms_every, 0, kMost, "N",
-             "give TensorBoard histograms of the variables after every N steps; 0: never [0]");
-  parser.add("--hash_every", flags.hash_every, 0, kMost, "N",
-             "note a hash of each variable and each combined gradient in --run_dir after every N "
-             "steps, for belfry bisect; no gradient is fused with its update then; 0: never [0]");
-  parser.add("--check_replicas_every", flags.check_replicas_every, 0, kMost, "N",
-             "end the run if copies of a variable differ after every N steps, not only before each "
-             "save; 0: only then [0]");
-  parser.add("--memory_every", flags.memory_every, 0, kMost, "N",
-             "note the memory of the process and of the devices in --run_dir after every N steps, "
-             "for TensorBoard, too; 0: never [100]");
-  parser.add(
-      "--trace_steps",
-      [&to = flags.traced](const WrittenFlag& flag) { to = parse_steps(flag.written, flag.value); },
-      "FIRST-LAST",
-      "record these steps for Perfetto or chrome://tracing, a file each in --run_dir [none]");
+  add_saving(parser, flags.schedule);
+  parser.add_parsed(
+      "--max_time", flags.max_seconds,
+      [](const WrittenFlag& flag) { return parse_duration(flag.written, flag.value); }, "TIME",
+      "DD:HH:MM:SS, or fewer parts: save and end after this time, as by SIGTERM [none]");
+  add_records(parser, flags);
   add_config_flags(parser, flags);
 }
 
@@ -243,7 +241,7 @@ std::vector<std::string> with_config(std::span<const char* const> arguments) {
   if (!path) return {arguments.begin(), arguments.end()};
   require<FlagError>(!path->empty(), "--config needs a value");
   std::vector<std::string> all = arguments_in(*path);
-  // Of flags that stand for one thing, those of the command line win, too.
+  // Two flags may stand for one thing. Those of the command line win then, too.
   const auto names_batch = [](std::string_view argument) {
     return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";
   };
@@ -312,8 +310,8 @@ void add_run(ConfigDefaults& defaults, const RunFlags& run) {
   defaults.add("memory_every", run.memory_every);
 }
 
-// What follows from devices and the flags beside them. As flags they would be in the way of whoever
-// takes the configuration to other devices.
+// The choices that follow from devices and the flags beside them. As flags they would be in the way
+// of whoever takes the configuration to other devices.
 Json chosen_by(const TrainFlags& flags) {
   const TrainerOptions& trainer = flags.trainer;
   const AggregationOptions& aggregation = trainer.aggregation;

@@ -30,7 +30,7 @@ struct RunFlags {
 };
 
 void add_run_flags(FlagParser& parser, RunFlags& flags);
-// Of these --config and --print_config alone, for programs that keep nothing of a run.
+// Adds --config and --print_config alone, for programs that keep nothing of a run.
 void add_config_flags(FlagParser& parser, RunFlags& flags);
 
 // Throws FlagError for what has no use together.
@@ -45,20 +45,20 @@ inline constexpr char kChosen[] = "chosen";
 // naming the file and the line.
 std::vector<std::string> with_config(std::span<const char* const> arguments);
 
-// FlagParser::parse() of these.
+// FlagParser::parse() of with_config().
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
 
-// What such a file has to hold for this run: the flags that were given, but for those that name
+// The configuration that makes this run again: the flags that were given, but for those that name
 // what one run reads and writes.
 Json config_of(const FlagParser& parser);
-// What --print_config prints.
+// Serves --print_config.
 void print_config(const Json& config);
 
-// Of "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
+// Reads "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
 StepRange parse_steps(const std::string& written, std::string_view text);
 
-// "1:12:30:00" (days, hours, minutes, seconds), or fewer parts from the right, in seconds. Throws
-// FlagError.
+// Reads "1:12:30:00" (days, hours, minutes, seconds), or fewer parts from the right. Returns
+// seconds. Throws FlagError.
 double parse_duration(const std::string& written, std::string_view text);
 
 }  // namespace belfry

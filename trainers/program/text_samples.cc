@@ -105,7 +105,7 @@ void TextSamples::show(Trainer& trainer, std::int64_t step) {
   trainer.say(cat("sample after step ", step, ":\n", vocabulary.decode(text)));
 }
 
-// Of the softmax of logits / temperature.
+// Draws by the softmax of logits / temperature.
 std::int32_t TextSamples::draw(std::span<const float> logits, std::uint64_t key) const {
   const double most = std::ranges::max(logits);
   const auto weight = [&](float logit) {

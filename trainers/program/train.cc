@@ -10,9 +10,6 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/bench/equivalence.h"
-#include "belfry/trainers/callbacks/evaluation.h"
-#include "belfry/trainers/callbacks/progress.h"
-#include "belfry/trainers/callbacks/save_checkpoint.h"
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/algorithms_file.h"
@@ -21,13 +18,12 @@
 #include "belfry/trainers/program/make_report.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program.h"
+#include "belfry/trainers/program/program_callbacks.h"
 #include "belfry/trainers/program/program_processes.h"
-#include "belfry/trainers/program/report.h"
-#include "belfry/trainers/program/training_run.h"
+#include "belfry/trainers/program/report_files.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
-#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 namespace {
@@ -43,86 +39,21 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
-// What f() throws names the flag, as an error of this type.
-template <class Named = Error, class F>
-auto naming(const std::string& written, const F& f) try {
-  return f();
-} catch (const Error& error) {
-  std::throw_with_nested(Named(cat(written, ": ", error.what())));
-}
-
-class SaveForFlag final : public SaveCheckpoint {
- public:
-  explicit SaveForFlag(const TrainFlags& flags)
-      : SaveCheckpoint(flags.files.save_checkpoint, flags.files.overwrite),
-        written_(cat("--save_checkpoint=", flags.files.save_checkpoint)) {
-    wait_for_test();
-  }
-  const std::string& written() const { return written_; }
-  void setup(Trainer& trainer) override {
-    naming<FlagError>(written_, [&] { SaveCheckpoint::setup(trainer); });
-  }
-  void after_epoch(Trainer& trainer, const StepInfo& info) override {
-    naming(written_, [&] { SaveCheckpoint::after_epoch(trainer, info); });
-  }
-  void after_training(Trainer& trainer, const StepInfo& info) override {
-    naming(written_, [&] { SaveCheckpoint::after_training(trainer, info); });
-  }
-  void after_evaluation(Trainer& trainer, const StepInfo& info) override {
-    naming(written_, [&] { SaveCheckpoint::after_evaluation(trainer, info); });
-  }
-  void on_error(Trainer& trainer, const std::exception& error) override {
-    naming(written_, [&] { SaveCheckpoint::on_error(trainer, error); });
-  }
-
- private:
-  std::string written_;
-};
-
-// In the order that callbacks.h states. Returns the one of --save_checkpoint, if that is given.
-std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
-                                           const Recipe& recipe, Console& console, TrainingRun& run,
-                                           std::optional<double> peak) {
-  options.callbacks = run.callbacks();
-  std::shared_ptr<SaveForFlag> save;
-  if (!flags.files.save_checkpoint.empty()) {
-    save = naming<FlagError>(cat("--save_checkpoint=", flags.files.save_checkpoint),
-                             [&] { return std::make_shared<SaveForFlag>(flags); });
-    options.callbacks.push_back(save);
-  }
-  options.callbacks.push_back(std::make_shared<Progress>(console, peak));
-  options.callbacks.push_back(std::make_shared<Evaluation>(console));
-  options.callbacks.push_back(std::make_shared<TellMemory>(console, flags.saves()));
-  if (flags.early_stop)
-    options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
-  options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),
-                           recipe.callbacks.end());
-  return save;
-}
-
-// An error says what was saved before it.
-void train_and_save(Trainer& trainer, const SaveCheckpoint* save, const TrainingRun& run) try {
-  trainer.train();
-} catch (const std::exception& error) {
-  const std::string saved = save && !save->saved().empty() ? save->saved() : run.saved();
-  if (saved.empty()) throw;
-  std::throw_with_nested(Error(cat(error.what(), "; ", saved)));
-}
-
-// Returns the error of a run that had diverged, which is reported all the same.
-std::exception_ptr run_training(Trainer& trainer, const SaveCheckpoint* save,
-                                const TrainingRun& run) {
+// Trains. An error says what was saved before it. Returns the error of a run that had diverged,
+// which is reported all the same.
+std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
+                                 const TrainingRun& run) try {
   try {
-    train_and_save(trainer, save, run);
-  } catch (const std::exception&) {
-    if (!trainer.session().intact() || !find_divergence(trainer)) throw;
-    return std::current_exception();
+    trainer.train();
+    return nullptr;
+  } catch (const std::exception& error) {
+    const std::string saved = last_saved(save, run);
+    if (saved.empty()) throw;
+    std::throw_with_nested(Error(cat(error.what(), "; ", saved)));
   }
-  return nullptr;
-}
-
-void require_saved(const SaveForFlag* save) {
-  if (save && !save->failure().empty()) throw IoError(cat(save->written(), ": ", save->failure()));
+} catch (const std::exception&) {
+  if (!trainer.session().intact() || !find_divergence(trainer)) throw;
+  return std::current_exception();
 }
 
 // A run that goes on from one that chose, without a wish of its own, chooses too; and as that did,
@@ -139,56 +70,28 @@ void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const Chec
                    cat("--allreduce=auto, now or when ", info.path, " was saved,"));
 }
 
-void load(const Dataset& train, const Dataset* test) {
+// Data are loaded when their size is asked for.
+void read_sizes(const Dataset& train, const Dataset* test) {
   const Busy busy("reading the data");
   train.size();
   if (test) test->size();
 }
 
-// The files for reports that flags name, opened before anything is built, so that what cannot be
-// written costs no training.
-struct ReportFiles {
-  explicit ReportFiles(const TrainFlags& flags)
-      : files(local_file_system()),
-        json((reserve_inputs(flags), files.open("--json", flags.files.json))),
-        memory(files.open("--memory_report", flags.files.memory_report)),
-        trace(files.open("--trace_file", speaks(flags) ? flags.files.trace_file : "")) {
-    files.reserve("--save_checkpoint", flags.files.save_checkpoint,
-                  {kOldCheckpoint, kCheckpointLock});
-  }
-  void reserve_inputs(const TrainFlags& flags) {
-    files.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
-    const std::string& from = flags.run.resume;
-    if (from != "auto" && from != "never")
-      files.reserve_input(
-          cat(flags.files.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", from),
-          from, {kOldCheckpoint});
-    files.reserve_input(cat("--load=", flags.run.load), flags.run.load, {kOldCheckpoint});
-  }
-  void reserve_data(const TrainFlags& flags, const Dataset& data) {
-    for (const std::string& file : data.files())
-      files.reserve_input(cat("--data_dir=", flags.files.data_dir), file);
-  }
-
-  OutputFiles files;
-  OutputFile *json, *memory, *trace;
-};
-
 // One call of a training program.
 class TrainingProgram {
  public:
-  TrainingProgram(std::string name, const TrainFlags& flags, const Recipe& recipe)
+  TrainingProgram(std::string name, TrainFlags flags, const Recipe& recipe)
       : name_(std::move(name)),
-        flags_(flags),
+        flags_(std::move(flags)),
         recipe_(recipe),
-        report_files_(flags),
-        algorithms_(local_file_system(), report_files_.files, flags.files.algorithms,
-                    flags.trainer.session.deterministic),
-        console_(!speaks(flags)                    ? nullptr
+        report_files_(flags_),
+        algorithms_(local_file_system(), report_files_.files, flags_.files.algorithms,
+                    flags_.trainer.session.deterministic),
+        console_(!speaks(flags_)                   ? nullptr
                  : report_files_.files.on_stdout() ? stderr
                                                    : stdout),
-        run_(flags, console_),
-        options_(trainer_options(flags, recipe.model, recipe.optimizer)) {}
+        run_(flags_, console_),
+        options_(trainer_options(flags_, recipe.model, recipe.optimizer)) {}
 
   int run() {
     if (flags_.inspection.mfu && !flags_.plans() && flags_.inspection.check_equivalence == 0)
@@ -206,7 +109,7 @@ class TrainingProgram {
       inspect(flags_, options_, *train_data_, test_data_.get(), console_, report_files_.json,
               report_files_.memory);
     } else {
-      load(*train_data_, test_data_.get());
+      read_sizes(*train_data_, test_data_.get());
       status = flags_.inspection.check_equivalence > 0 ? compare() : train();
     }
     report_files_.files.finish();
@@ -229,7 +132,7 @@ class TrainingProgram {
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
     run_.adopt(options_);
     if (run_.found())
-      naming(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
+      naming_flag<Error>(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
   }
 
   // All processes call it behind the same step, and one of them writes.
@@ -247,44 +150,24 @@ class TrainingProgram {
     return status;
   }
 
+  // When training began, and what it started from.
+  struct Start {
+    double began = seconds_now();
+    std::int64_t rss_before_plan = resident_bytes();
+    double startup_seconds = 0;  // since the start of the process
+  };
+
   int train() {
-    const double began = seconds_now();
-    const std::int64_t rss_before_plan = resident_bytes();
-    {
-      const Busy busy(cat("building the model for ", options_.devices.size(), " devices"));
-      trainer_ = std::make_unique<Trainer>(find_trainer(flags_.kind), options_, *train_data_,
-                                           test_data_.get());
-    }
-    const double startup_seconds = seconds_since_start();
-    print_header(console_, name_, flags_, *trainer_, *train_data_, test_data_.get());
-    if (flags_.trainer.session.log_device_placement)
-      console_.line(balance_report(trainer_->graph(), options_.devices).str());
+    const Start start = build();
     run_.restore(*trainer_);
     const std::optional<Json> results = run_.finished(*trainer_);
     if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
     trainer_->check_callbacks();
     run_.begin(*trainer_, placement_);
     try {
-      const std::exception_ptr error = run_training(*trainer_, save_.get(), run_);
-      report_ = make_report(name_, flags_, recipe_, *trainer_, peak_);
-      report_.progress.startup_seconds = startup_seconds;
-      report_.progress.seconds = seconds_now() - began;
-      report_.progress.speed.communication_hidden_share = communication_.hidden_share();
-      report_.memory = memory_use(*trainer_, rss_before_plan, flags_.saves());
-      report_results();
-      if (error) std::rethrow_exception(error);
-      require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,
-                     "; a smaller --learning_rate may help");
-      require_saved(save_.get());
+      train_and_report(start);
     } catch (const std::exception& error) {
-      report_.progress.steps = trainer_->steps();
-      report_.progress.epochs = trainer_->epochs();
-      try {
-        run_.end(*trainer_, to_json(report_),
-                 {.exit_code = exit_code_of(error, flags_), .error = &error, .is_trained = false});
-      } catch (const Error& other) {
-        log_warning(other.what());
-      }
+      end_failed_run(error);
       throw;
     }
     const int signal = run_.stop().signal();
@@ -292,6 +175,47 @@ class TrainingProgram {
     if (signal != 0) say_why_it_ended();
     end_run(status);
     return status;
+  }
+
+  Start build() {
+    Start start;
+    {
+      const Busy busy(cat("building the model for ", options_.devices.size(), " devices"));
+      trainer_ = std::make_unique<Trainer>(find_trainer(flags_.kind), options_, *train_data_,
+                                           test_data_.get());
+    }
+    start.startup_seconds = seconds_since_start();
+    print_header(console_, name_, flags_, *trainer_, *train_data_, test_data_.get());
+    if (flags_.trainer.session.log_device_placement)
+      console_.line(balance_report(trainer_->graph(), options_.devices).str());
+    return start;
+  }
+
+  // Throws for a run that diverged, or whose last checkpoint is not where it should be, once it is
+  // reported.
+  void train_and_report(const Start& start) {
+    const std::exception_ptr error = train_or_tell(*trainer_, save_.get(), run_);
+    report_ = make_report(name_, flags_, recipe_, *trainer_, peak_);
+    report_.progress.startup_seconds = start.startup_seconds;
+    report_.progress.seconds = seconds_now() - start.began;
+    report_.progress.speed.communication_hidden_share = communication_.hidden_share();
+    report_.memory = memory_use(*trainer_, start.rss_before_plan, flags_.saves());
+    report_results();
+    if (error) std::rethrow_exception(error);
+    require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,
+                   "; a smaller --learning_rate may help");
+    if (save_) save_->require_saved();
+  }
+
+  void end_failed_run(const std::exception& error) {
+    report_.progress.steps = trainer_->steps();
+    report_.progress.epochs = trainer_->epochs();
+    try {
+      run_.end(*trainer_, to_json(report_),
+               {.exit_code = exit_code_of(error, flags_), .error = &error, .is_trained = false});
+    } catch (const Error& other) {
+      log_warning(other.what());
+    }
   }
 
   // Files that could not be written make the program end with 1 (finish()), and standard output
@@ -322,7 +246,7 @@ class TrainingProgram {
   }
 
   void say_why_it_ended() {
-    const std::string saved = save_ && !save_->saved().empty() ? save_->saved() : run_.saved();
+    const std::string saved = last_saved(save_.get(), run_);
     const bool is_automatic = !flags_.run.directory.empty() && flags_.run.resume == "auto";
     const char* const goes_on =
         is_automatic ? "the same command goes on from there" : "--resume=PATH goes on from there";
@@ -332,7 +256,7 @@ class TrainingProgram {
             saved.empty() ? ", and nothing was to be saved" : cat("; ", saved, "; ", goes_on)));
   }
 
-  // Of a run that has ended.
+  // Prints and writes the results of a run that has ended before.
   int repeat(const Json& results) {
     console_.line(cat("this run has ended before, after step ", trainer_->steps(),
                       "; nothing was written. Train longer by --epochs or --max_steps."));
@@ -348,7 +272,7 @@ class TrainingProgram {
   }
 
   std::string name_;
-  const TrainFlags& flags_;
+  const TrainFlags flags_;
   const Recipe& recipe_;
   ReportFiles report_files_;
   AlgorithmsFile algorithms_;

@@ -9,8 +9,8 @@
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/dataset.h"
+#include "belfry/trainers/flags/own_flag.h"
 #include "belfry/trainers/optimizers/optimizer.h"
-#include "belfry/trainers/program/own_flag.h"
 
 namespace belfry {
 
@@ -50,7 +50,7 @@ struct Recipe {
   DataSource data;
   Optimizer optimizer;
   int batch_size = 32;  // per tower; --batch_size
-  // Of all towers, whatever their number, instead of batch_size; --global_batch_size. 0: none.
+  // The samples of all towers, instead of batch_size; --global_batch_size. 0: none.
   int global_batch_size = 0;
   int epochs = 1;                                         // --epochs
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // behind our own (callbacks.h)

@@ -20,7 +20,7 @@
 namespace belfry {
 namespace {
 
-// Those of a run directory, the newest first; a checkpoint is one itself.
+// The checkpoints of a run directory, the newest first. A checkpoint is one itself.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   if (!is_run_directory(path)) return {path};
   std::vector<std::string> paths;
@@ -62,12 +62,13 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
 TrainingRun::~TrainingRun() { console_.copy_to({}); }
 
 void TrainingRun::take_directory(const TrainFlags& flags) {
+  const std::string written = cat("--run_dir=", flags.run.directory);
   try {
     directory_ = std::make_unique<RunDirectory>(flags.run.directory);
   } catch (const IoError& error) {
-    throw FlagError(cat("--run_dir=", flags.run.directory, ": ", error.what()));
+    throw FlagError(with_flag(written, error));
   } catch (const Error& error) {
-    throw Error(cat("--run_dir=", flags.run.directory, ": ", error.what()));
+    throw Error(with_flag(written, error));
   }
   if (flags.run.resume != "never" || directory_->is_empty()) return;
   require<FlagError>(flags.files.overwrite, "--resume=never: ", directory_->path(),
@@ -98,7 +99,7 @@ void TrainingRun::find(const TrainFlags& flags) {
   throw IoError(cat(written_, ": ", why));
 }
 
-// Of a run that goes on from a checkpoint that was named: what the directory has besides would be
+// A run may go on from a checkpoint that the user named. Then all else in the directory would be
 // lost, or be taken for the newest.
 void TrainingRun::require_room(const TrainFlags& flags) {
   if (!found_ || flags.run.resume == "auto" || directory_->is_empty()) return;
@@ -157,13 +158,9 @@ bool TrainingRun::is_own(const std::string& checkpoint) const {
 void TrainingRun::restore(Trainer& trainer) {
   if (!candidates_.empty()) restore_one_of(trainer);
   if (flags_.run.load.empty() || resumed_from_) return;
-  LoadedVariables loaded = [&] {
-    try {
-      return load_variables(trainer.session(), checkpoint_at(flags_.run.load));
-    } catch (const Error& error) {
-      throw Error(cat("--load=", flags_.run.load, ": ", error.what()));
-    }
-  }();
+  LoadedVariables loaded = naming_flag<Error>(cat("--load=", flags_.run.load), [&] {
+    return load_variables(trainer.session(), checkpoint_at(flags_.run.load));
+  });
   loaded.initial = begin_averages(trainer.session(), loaded.initial);
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
     return names.empty() ? "" : cat("; ", what, ": ", join(names));
@@ -184,13 +181,13 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
       if (is_own(path)) line_positions_ = line_positions(inspect_checkpoint(path));
       return;
     } catch (const OtherRun& error) {
-      throw FlagError(cat(written_, ": ", error.what()));
+      throw FlagError(with_flag(written_, error));
     } catch (const IoError& error) {
-      if (candidates_.size() == 1) throw IoError(cat(written_, ": ", error.what()));
+      if (candidates_.size() == 1) throw IoError(with_flag(written_, error));
       log_warning("resume: skipped a damaged checkpoint: ", error.what());
       candidates_.erase(candidates_.begin());
     } catch (const InvalidArgument& error) {
-      throw InvalidArgument(cat(written_, ": ", error.what()));
+      throw InvalidArgument(with_flag(written_, error));
     }
 }
 

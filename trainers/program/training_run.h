@@ -20,7 +20,7 @@
 
 namespace belfry {
 
-// Use it in the order of its members.
+// The run of one call of a program. Call its members in their order.
 class TrainingRun {
  public:
   // Takes the run directory, if there is to be one, and finds the newest checkpoint. Of several
@@ -30,16 +30,16 @@ class TrainingRun {
   TrainingRun(const TrainFlags& flags, Console& console);
   ~TrainingRun();
 
-  // Of the checkpoint to go on from; none for a run that starts.
+  // The checkpoint to go on from; none for a run that starts.
   const std::optional<CheckpointInfo>& found() const { return found_; }
   // How that was asked for: "--resume=PATH".
   const std::string& written() const { return written_; }
-  // Takes the global batch and the shards of that run, where flags say nothing of them.
+  // Takes the global batch and the shards of the run that is found, where flags set neither.
   void adopt(TrainerOptions& options) const;
-  // Those that stand in front of a run's others, in the order of callbacks.h.
+  // The callbacks of --run_dir and of signals, which stand before all others (callbacks.h).
   std::vector<std::shared_ptr<Callback>> callbacks();
   // Goes on from the newest checkpoint that can be read, or loads variables. Throws FlagError for
-  // that of another run.
+  // the checkpoint of another run.
   void restore(Trainer& trainer);
   // The results of a run that has ended, if nothing is left to do; nothing was written then.
   std::optional<Json> finished(const Trainer& trainer) const;
@@ -82,8 +82,8 @@ class TrainingRun {
   std::vector<std::string> candidates_;  // checkpoints, the newest first
   std::optional<CheckpointInfo> found_;
   std::optional<std::int64_t> resumed_from_;
-  // What begin() removes, when nothing can be refused any more: the run that was there, or its
-  // checkpoints of these steps.
+  // begin() removes the run that was there, or its checkpoints of these steps: nothing can be
+  // refused any more then.
   bool replaces_ = false;
   std::vector<std::int64_t> later_;
   Json line_positions_ = Json::object();  // of the checkpoint, if it is of this directory

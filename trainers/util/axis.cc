@@ -35,7 +35,7 @@ std::string short_number(double value) {
   return text;
 }
 
-// Of ticks that are `step` apart, none of which is larger than `size`.
+// For ticks that are `step` apart, none of which is larger than `size`.
 std::string tick_text(double value, double step, double size) {
   if (value == 0) value = 0;  // not -0
   if (size < kMostWithUnit)

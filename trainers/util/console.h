@@ -16,11 +16,11 @@ namespace belfry {
 // there may be one status line, which is rewritten in place and gives way to lines that stay, those
 // of the log among them.
 //
-// Who works long says how far the work is: asks due() after each part of it, and shows where it is.
+// Long work says how far it is: it asks due() after each part, and shows where it is.
 class Console {
  public:
   using Clock = std::function<double()>;  // seconds that never go back
-  // What a stream leads to.
+  // The screen that a stream leads to.
   struct Screen {
     bool rewrites = false;              // a terminal that can rewrite a line
     std::function<int()> columns = {};  // of the terminal, at present

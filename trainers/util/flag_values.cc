@@ -59,6 +59,10 @@ std::string options_as_flags(std::string text) {
   return text;
 }
 
+std::string with_flag(std::string_view written, const std::exception& error) {
+  return cat(written, ": ", error.what());
+}
+
 std::string underscores_in_names(std::string text) {
   for (std::size_t i = 1; i < text.size(); ++i)
     if (text[i] == '-' && std::isalpha(static_cast<unsigned char>(text[i - 1]))) text[i] = '_';

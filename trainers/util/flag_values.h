@@ -2,6 +2,7 @@
 #pragma once
 #include <charconv>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,7 +40,7 @@ class WrittenFlags {
   std::span<const WrittenFlag> all() const { return flags_; }
   // Null if it is not there.
   const WrittenFlag* find(std::string_view name) const;
-  // What the flag holds, or `otherwise` if it is not there.
+  // The value of the flag, or `otherwise` if it is not there.
   std::string value(std::string_view name, std::string otherwise = "") const;
 
  private:
@@ -94,14 +95,23 @@ std::string underscores_in_names(std::string text);
 // case). Throws FlagError "<written> is ...".
 std::int64_t parse_bytes(std::string_view written, std::string_view text);
 
-// Turns errors of `look_up`, which name no flag, into those of this one.
+// The text of an error behind the flag that it is about: "--load=PATH: no such file".
+std::string with_flag(std::string_view written, const std::exception& error);
+
+// Calls f(). What it throws as a Caught becomes a Named, with_flag(). The cause is nested in it.
+template <class Named, class Caught = Error, class F>
+decltype(auto) naming_flag(std::string_view written, const F& f) {
+  try {
+    return f();
+  } catch (const Caught& error) {
+    std::throw_with_nested(Named(with_flag(written, error)));
+  }
+}
+
+// The same for `look_up`, which refuses a value and names no flag: the flag is wrong.
 template <class F>
 decltype(auto) as_flag(std::string_view written, const F& look_up) {
-  try {
-    return look_up();
-  } catch (const InvalidArgument& error) {
-    throw FlagError(detail::cat(written, ": ", error.what()));
-  }
+  return naming_flag<FlagError, InvalidArgument>(written, look_up);
 }
 
 }  // namespace belfry

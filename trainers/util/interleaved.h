@@ -28,7 +28,7 @@ class Interleaved {
   // Throws what `work` throws.
   void run(int warmup, int iterations, double seconds = std::numeric_limits<double>::infinity());
 
-  // Of one call, in seconds: the median over all calls, and that of each round.
+  // The seconds of one call: the median over all calls, and the median of each round.
   double seconds(int way) const;
   std::vector<double> rounds(int way) const;
 

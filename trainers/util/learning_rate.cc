@@ -36,7 +36,7 @@ StepInfo at_step(const StepInfo& run, std::int64_t step) {
           .total_steps = run.total_steps};
 }
 
-// What LearningRate::str(run) says of a function: from which step on there is which value.
+// How LearningRate::str(run) describes a function: from which step on there is which value.
 struct Samples {
   std::int64_t steps = 0;
   std::vector<std::pair<std::int64_t, std::string>> values;

@@ -34,7 +34,7 @@ struct ChartPanel {
 struct LineChart {
   std::string title, x_title;
   std::vector<std::string> names;  // of the legend, each with its colour
-  // What the looks mean; those that no line has are left out.
+  // The meaning of each look. A look that no line has is left out.
   std::vector<std::pair<ChartLine::Look, std::string>> looks;
   std::vector<ChartPanel> panels;  // one below the other; they share the axis of x
 };
@@ -44,8 +44,8 @@ struct LineChart {
 // InvalidArgument for no panel, and for a panel without points.
 std::string line_chart_svg(const LineChart& chart);
 
-// Of points in order of x, those that are seen along this axis: the first, the least, the greatest
-// and the last of each column of pixels, and one that is not finite.
+// The points that are seen along this axis: the first, the least, the greatest and the last of each
+// column of pixels, and one that is not finite. `points` are in order of x.
 std::vector<ChartPoint> thinned(std::span<const ChartPoint> points, const Axis& x);
 
 }  // namespace belfry

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <span>
 
+#include "belfry/framework/base/advised_error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -16,9 +17,20 @@ namespace {
 // "-" is standard output.
 std::string meant(const std::string& path) { return path == "-" ? "/dev/stdout" : path; }
 
-[[noreturn]] void refuse_output(const std::string& written, const std::string& why) {
-  const bool has_remedy = why.find("; ") != std::string::npos;
-  throw FlagError(cat(written, " cannot be written: ", why, has_remedy ? "" : "; write elsewhere"));
+// Calls f(), which looks at the file that `written` names. Its IoError becomes one of the flag,
+// with advice.
+template <class F>
+void as_output(const std::string& written, const F& f) {
+  const auto refuse = [&](const char* why, const char* advice) {
+    throw FlagError(cat(written, " cannot be written: ", why, advice));
+  };
+  try {
+    f();
+  } catch (const AdvisedIoError& error) {
+    refuse(error.what(), "");
+  } catch (const IoError& error) {
+    refuse(error.what(), "; write elsewhere");
+  }
 }
 
 bool lies_in(const std::string& path, const std::string& directory) {
@@ -29,7 +41,7 @@ bool lies_in(const std::string& path, const std::string& directory) {
 
 OutputFile::OutputFile(FileSystem& files, std::string_view flag, const std::string& path)
     : files_(files), written_(cat(flag, "=", path)), path_(meant(path)) {
-  try {
+  as_output(written_, [&] {
     stream_ = files_.open_stream(path_);
     if (stream_) {
       stdout_ = files_.descriptor(path_) == 1;
@@ -37,16 +49,14 @@ OutputFile::OutputFile(FileSystem& files, std::string_view flag, const std::stri
     }
     path_ = files_.resolve(path_);
     const std::string folder = path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
-    require<IoError>(files_.target_kind(folder) == FileKind::kDirectory, "there is no folder ",
-                     folder, "; make it, or write elsewhere");
+    require<AdvisedIoError>(files_.target_kind(folder) == FileKind::kDirectory,
+                            "there is no folder ", folder, "; make it, or write elsewhere");
     require<IoError>(!is_checkpoint(folder, files_), folder,
-                     " is a checkpoint, and would be one no longer; write elsewhere");
+                     " is a checkpoint, and would be one no longer");
     const std::string probe = temporary_name(path_);
     files_.create(probe, path_)->close();
     files_.remove(probe);
-  } catch (const IoError& failure) {
-    refuse_output(written_, failure.what());
-  }
+  });
 }
 
 void OutputFile::write(const std::string& text) {
@@ -85,12 +95,11 @@ void OutputFiles::take(Use use, std::string written, const std::string& path,
                        const std::vector<std::string>& suffixes) {
   if (path.empty()) return;
   Taken wanted{.use = use, .written = std::move(written), .places = {}};
-  try {
-    wanted.places.push_back(files_.resolve(path));
-  } catch (const IoError& failure) {
-    if (use != Use::kInput) refuse_output(wanted.written, failure.what());
-    throw IoError(cat(wanted.written, " cannot be read: ", failure.what()));
-  }
+  const auto resolve = [&] { wanted.places.push_back(files_.resolve(path)); };
+  if (use == Use::kInput)
+    naming_flag<IoError, IoError>(wanted.written + " cannot be read", resolve);
+  else
+    as_output(wanted.written, resolve);
   const std::string place = wanted.places[0];
   for (const std::string& suffix : suffixes) wanted.places.push_back(place + suffix);
   for (const Taken& other : taken_) require_apart(other, wanted);

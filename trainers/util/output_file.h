@@ -37,9 +37,9 @@ class OutputFile {
   bool stdout_ = false, asked_ = false;
 };
 
-// The files of one run, opened before there is anything to lose. No two of its flags may name one
-// file, however they spell it, nor may one file lie in a directory that another flag names. What
-// the run reads is nobody's to write.
+// The files of one run, opened before there is anything to lose. No two flags may name one file,
+// however they spell it, nor may one file lie in a directory that another flag names. No flag may
+// name a file to write that the run reads.
 class OutputFiles {
  public:
   explicit OutputFiles(FileSystem& files) : files_(files) {}

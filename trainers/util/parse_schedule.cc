@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// Of "NAME:LIST@LAST".
+// The parts of "NAME:LIST@LAST".
 struct ScheduleParts {
   std::string_view name, list;
   std::optional<std::string_view> last;
@@ -48,7 +48,7 @@ TrainingTime parse_time(std::string_view text) {
   return {*count, in_steps};
 }
 
-// What is between the commas, of which there must be something.
+// The parts between the commas. There must be one.
 std::vector<std::string_view> items_of(const ScheduleParts& parts, const std::string& example) {
   if (parts.list.empty()) refuse_part(parts.name, cat("needs times, as in ", example));
   return split(parts.list, ',');

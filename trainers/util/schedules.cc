@@ -67,7 +67,7 @@ RateSchedule moving(const char* name, double to, std::optional<TrainingTime> unt
           }};
 }
 
-// What is complete: steps, or whole epochs as the rates of tensorpack change between epochs.
+// What is complete: steps, or whole epochs, as the rates of tensorpack change between epochs.
 double complete(const TrainingTime& unit, const StepInfo& info) {
   const auto step = static_cast<double>(info.step);
   if (unit.in_steps || info.steps_per_epoch <= 0) return unit.in_steps ? step : 0;

@@ -12,7 +12,7 @@
 
 namespace belfry {
 
-// Of a run: after so many epochs, or steps.
+// A time of a run: after so many epochs, or steps.
 struct TrainingTime {
   double count = 0;
   bool in_steps = false;
@@ -62,13 +62,13 @@ RateSchedule cosine_schedule(double to = 0, std::optional<TrainingTime> until = 
 RateSchedule piecewise_schedule(std::vector<RatePoint> points);
 RateSchedule interpolated_schedule(std::vector<RatePoint> points);
 
-// Of a text: "constant", "step:30,60,80@0.1" or "step:30,60", "linear", "linear:TO",
+// Reads "constant", "step:30,60,80@0.1" or "step:30,60", "linear", "linear:TO",
 // "linear:TO@UNTIL", the same with cosine, "piecewise:30=0.01,60=0.001", and the same with
 // interpolate. Times are epochs ("30", "0.5"), or steps with an s ("500s"). Throws InvalidArgument
 // naming the part that cannot be, with the nearest name.
 RateSchedule parse_schedule(std::string_view text);
 
-// What parse_schedule() takes: for --help.
+// The texts that parse_schedule() takes, for --help.
 std::string schedule_help();
 
 // A schedule from a base rate on, with a warm-up (warm_up()) of so many steps. Without either it

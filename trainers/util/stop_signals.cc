@@ -65,7 +65,7 @@ StopSignals::StopSignals() {
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &before[i]);
-    // What a parent had ignored, as nohup does, stays so.
+    // A signal that a parent ignored, as nohup does, stays ignored.
     if (before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
   }
 }

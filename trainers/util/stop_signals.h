@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-// What was asked for so far, and not yet taken.
+// The requests that came so far and were not taken yet.
 struct StopRequests {
   int signal = 0;     // SIGINT, SIGTERM or SIGUSR1: save and end; 0: none
   bool save = false;  // SIGUSR2: save and go on
@@ -32,8 +32,8 @@ class StopSignals {
   std::vector<std::byte> stack_;  // empty: the thread had one before
 };
 
-// What a program returns that a signal ended: 128 and its number, as shells have it; SIGUSR1 counts
-// as SIGTERM, which it stands for.
+// The exit code of a program that a signal ended: 128 and its number, as shells have it. SIGUSR1
+// counts as SIGTERM, which it stands for.
 int exit_code_of(int signal);
 
 }  // namespace belfry

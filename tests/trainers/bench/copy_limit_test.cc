@@ -6,7 +6,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/trainers/bench/reduction_bench.h"
-#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/flags/device_flag.h"
 
 namespace belfry {
 namespace copy_limit_test {

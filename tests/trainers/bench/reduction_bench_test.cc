@@ -16,7 +16,7 @@
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/bench/reduction_oracle.h"
-#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/flags/device_flag.h"
 
 namespace belfry {
 namespace reduction_bench_test {

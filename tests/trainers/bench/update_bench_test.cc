@@ -8,7 +8,7 @@
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/tests/trainers/util/watched.h"
-#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/flags/device_flag.h"
 
 namespace belfry {
 namespace update_bench_test {

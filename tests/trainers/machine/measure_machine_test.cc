@@ -9,7 +9,7 @@
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/data/idx_files.h"
-#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/flags/device_flag.h"
 
 namespace belfry {
 namespace measure_machine_test {

@@ -7,8 +7,8 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
-#include "belfry/trainers/program/device_flag.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/device_flag.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 namespace belfry {
 namespace flags_test {

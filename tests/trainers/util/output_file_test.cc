@@ -132,7 +132,8 @@ TEST_F(OutputFileTest, RefusesWhatCannotBeWritten) {
                                              " cannot be written: there is no folder " +
                                              path("missing") + "; make it, or write elsewhere");
   }
-  for (const std::string& directory : {folder_.string(), path("new/")}) {
+  std::filesystem::create_directory(path("a; b"));
+  for (const std::string& directory : {folder_.string(), path("new/"), path("a; b")}) {
     try {
       OutputFile(local_file_system(), "--json", directory);
       ADD_FAILURE() << directory << " was accepted";
@@ -140,7 +141,7 @@ TEST_F(OutputFileTest, RefusesWhatCannotBeWritten) {
       EXPECT_THAT(error.what(), testing::EndsWith("; write elsewhere"));
     }
   }
-  EXPECT_TRUE(local_file_system().list(folder_).empty());
+  EXPECT_THAT(local_file_system().list(folder_), testing::ElementsAre("a; b"));
 }
 
 TEST_F(OutputFileTest, WritesToDevicesAsTheyAre) {

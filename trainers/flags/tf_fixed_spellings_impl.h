@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "belfry/trainers/program/flag_spellings.h"
-#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/flags/flag_defaults.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 
 namespace belfry {
 

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 namespace belfry {
 
@@ -20,7 +20,7 @@ struct OwnFlag {
   using Variable = std::variant<bool*, std::int64_t*, double*, std::string*>;
   using Value = std::variant<bool, std::int64_t, double, std::string>;
 
-  // Of numbers. `wanted` is what errors ask for.
+  // The numbers that a flag takes. `wanted` describes them in errors.
   struct Range {
     std::string wanted;
     bool (*allowed)(double) = nullptr;  // null: all that are finite
@@ -31,7 +31,7 @@ struct OwnFlag {
   std::string text;  // for --help
   Range range = {};
   std::string unit = "";  // for --help: "RATE"; "": by the type
-  // Of strings: those that are allowed, which --help lists; none: any.
+  // The strings that a flag takes, which --help lists; none: any.
   std::vector<std::string> choices = {};
 
   Value value() const;

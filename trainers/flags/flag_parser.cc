@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 
 namespace belfry {
 namespace {
@@ -104,7 +104,7 @@ struct FlagParser::State {
     return given < arguments.size() || (!arguments.empty() && arguments.back().values);
   }
 
-  // What an argument is not that is neither a flag of ours nor an argument.
+  // Says in an error what a word of the command line should have been.
   std::string wanted() const {
     if (!arguments.empty()) return cat("neither a flag nor a ", arguments[0].unit, " (see --help)");
     return switches.contains("batch_size") ? "no flag; flags look like --batch_size=64 (see --help)"
@@ -200,7 +200,7 @@ class FlagParser::Reader {
     return found != state_.switches.end() && found->second ? found->first : "";
   }
 
-  // Those that --help lists.
+  // The names that --help lists.
   std::vector<std::string> listed_names() const {
     std::vector<std::string> names;
     for (const auto& [name, is_switch] : state_.switches) {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/tf_spellings.h"
+#include "belfry/trainers/flags/tf_spellings.h"
 
 #include <limits>
 
@@ -6,8 +6,8 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/program/device_flag.h"
-#include "belfry/trainers/program/tf_fixed_spellings_impl.h"
+#include "belfry/trainers/flags/device_flag.h"
+#include "belfry/trainers/flags/tf_fixed_spellings_impl.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {

@@ -1,5 +1,5 @@
 // Flags that recipes add to those of every training program.
-#include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/flags/own_flag.h"
 
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/program/flags.h"

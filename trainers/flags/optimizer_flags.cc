@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/optimizer_flags.h"
+#include "belfry/trainers/flags/optimizer_flags.h"
 
 #include <limits>
 
@@ -18,51 +18,31 @@ LearningRate rate_of(const OptimizerFlags& flags, const Optimizer& optimizer) {
   return scheduled(rate.at({}), *flags.lr_schedule, flags.warmup_steps);
 }
 
+bool is_not_negative(double number) { return number >= 0; }
+
 }  // namespace
 
 void add_optimizer_flags(FlagParser& parser, OptimizerFlags& flags, double& clip_norm) {
-  parser.add(
-      "--learning_rate",
-      [&to = flags.learning_rate](const WrittenFlag& flag) {
-        read_number(
-            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
-      },
-      "X", "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
-  parser.add(
-      "--lr_schedule",
-      [&to = flags.lr_schedule](const WrittenFlag& flag) {
-        to = as_flag(flag.written, [&] { return parse_schedule(flag.value); });
-      },
-      "SPEC", cat("how the rate changes: ", schedule_help(), " [constant, or the program's]"));
+  parser.add_number(
+      "--learning_rate", flags.learning_rate, "a finite number >= 0", is_not_negative, "X",
+      "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
+  parser.add_parsed(
+      "--lr_schedule", flags.lr_schedule, parse_schedule, "SPEC",
+      cat("how the rate changes: ", schedule_help(), " [constant, or the program's]"));
   parser.add("--warmup_steps", flags.warmup_steps, 0, std::numeric_limits<std::int64_t>::max(), "N",
              "let the rate grow to what it is over the first N steps [0]");
-  parser.add(
-      "--weight_decay",
-      [&to = flags.weight_decay](const WrittenFlag& flag) {
-        read_number(
-            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to.emplace());
-      },
-      "X",
+  parser.add_number(
+      "--weight_decay", flags.weight_decay, "a finite number >= 0", is_not_negative, "X",
       "by which share of themselves weights shrink per unit of the rate; sgd, momentum and "
       "rms_prop add it to gradients, adamw and lamb take it by themselves and leave biases alone, "
       "adam takes none; 0: none [the program's]");
-  parser.add(
-      "--clip_norm",
-      [&to = clip_norm](const WrittenFlag& flag) {
-        read_number(
-            flag, "a finite number >= 0", [](double x) { return x >= 0; }, to);
-      },
-      "X",
+  parser.add_number(
+      "--clip_norm", clip_norm, "a finite number >= 0", is_not_negative, "X",
       "scale combined gradients down where the norm of all together is above X, before weight "
       "decay; 0: do not [0]");
-  parser.add(
-      "--moving_average",
-      [&to = flags.moving_average](const WrittenFlag& flag) {
-        read_number(
-            flag, "a number >= 0 and below 1", [](double x) { return x >= 0 && x < 1; },
-            to.emplace());
-      },
-      "DECAY",
+  parser.add_number(
+      "--moving_average", flags.moving_average, "a number >= 0 and below 1",
+      [](double x) { return x >= 0 && x < 1; }, "DECAY",
       "keep exponential moving averages of what is trained, e.g. 0.999, and evaluate with them "
       "[none]");
 }

@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/auto_flags.h"
+#include "belfry/trainers/flags/auto_flags.h"
 
 #include <memory>
 #include <optional>

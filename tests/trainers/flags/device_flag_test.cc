@@ -1,11 +1,11 @@
-#include "belfry/trainers/program/device_flag.h"
+#include "belfry/trainers/flags/device_flag.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/device/fake_gpus.h"
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
 namespace belfry {
 namespace device_flag_test {

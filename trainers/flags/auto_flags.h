@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/machine/measure_machine.h"
-#include "belfry/trainers/program/flag_parser.h"
 
 namespace belfry {
 

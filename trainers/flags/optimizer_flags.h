@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/optimizers/optimizer.h"
-#include "belfry/trainers/program/flag_parser.h"
 #include "belfry/trainers/util/schedules.h"
 
 namespace belfry {

@@ -4,7 +4,7 @@
 
 #include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/program/tf_fixed_spellings_impl.h"
+#include "belfry/trainers/flags/tf_fixed_spellings_impl.h"
 
 namespace belfry {
 namespace {

@@ -1,12 +1,14 @@
-#include "belfry/trainers/program/flag_parser.h"
+#include "belfry/trainers/flags/flag_parser.h"
 
+#include <optional>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/trainers/program/device_flag.h"
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/trainers/flags/device_flag.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/program/program.h"
 
 namespace belfry {
@@ -93,6 +95,58 @@ TEST(FlagParser, RefusesValuesThatItsVariablesDoNotTake) {
   EXPECT_EQ(refusal({"--check=2"}), "--check=2 is neither true (or 1) nor false (or 0)");
   EXPECT_FALSE(parse({"--check=0"}).check);
   EXPECT_TRUE(parse({"--check", "on"}).check);
+}
+
+TEST(FlagParser, SetsVariablesToWhatAFunctionMakesOfTheText) {
+  std::string word = "none", flag_text = "none";
+  const auto parse_word = [](std::string_view text) {
+    require(text != "bad", "'bad' is no word");
+    return std::string(text.substr(1));
+  };
+  const auto read = [&](std::vector<const char*> arguments) {
+    FlagParser parser("A program.", "test");
+    parser.add_parsed("-w,--word", word, parse_word, "WORD", "its first letter is left out [none]");
+    parser.add_parsed(
+        "--flag", flag_text, [](const WrittenFlag& flag) { return flag.written; }, "TEXT",
+        "as it is written [x]", "x");
+    parser.parse(arguments);
+  };
+  read({});
+  EXPECT_EQ(word, "none") << "a flag that is not given changes nothing";
+  EXPECT_EQ(flag_text, "--flag=x") << "but for one with a value otherwise";
+  read({"-w", "xyz", "--flag", "a"});
+  EXPECT_EQ(word, "yz");
+  EXPECT_EQ(flag_text, "--flag=a");
+  try {
+    read({"-w", "bad"});
+    ADD_FAILURE() << "accepted";
+  } catch (const FlagError& error) {
+    EXPECT_STREQ(error.what(), "-w bad: 'bad' is no word");
+  }
+}
+
+TEST(FlagParser, SetsNumbersThatAreAllowed) {
+  double share = 0.5;
+  std::optional<double> rate;
+  const auto read = [&](std::vector<const char*> arguments) {
+    const auto allowed = [](double x) { return x >= 0 && x <= 1; };
+    FlagParser parser("A program.", "test");
+    parser.add_number("--share", share, "a number from 0 to 1", allowed, "X", "a share [0.5]");
+    parser.add_number("--rate", rate, "a number from 0 to 1", allowed, "X", "a rate [none]");
+    parser.parse(arguments);
+  };
+  read({"--share=1"});
+  EXPECT_EQ(share, 1);
+  EXPECT_FALSE(rate.has_value());
+  read({"--rate=0.25"});
+  EXPECT_EQ(rate, 0.25);
+  for (const char* wrong : {"--share=2", "--share=x", "--share=inf"}) try {
+      read({wrong});
+      ADD_FAILURE() << wrong << " was accepted";
+    } catch (const FlagError& error) {
+      EXPECT_EQ(error.what(), std::string(wrong) + " is not a number from 0 to 1");
+    }
+  EXPECT_EQ(share, 1);
 }
 
 TEST(FlagParser, TakesOneArgumentWithoutAName) {

@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 
 #include <algorithm>
 #include <optional>

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "belfry/trainers/program/flag_spellings.h"
-#include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/flags/flag_defaults.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 
 namespace belfry {
 

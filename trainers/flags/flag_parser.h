@@ -42,6 +42,31 @@ class FlagParser {
     };
     add(names, read, unit, text);
   }
+  // With what `make` makes of the flag, or of its text: then an error of `make` becomes one of
+  // the flag. `otherwise` as above.
+  template <class T, class Make>
+  void add_parsed(const std::string& names, T& value, Make make, const std::string& unit,
+                  const std::string& text, const std::string& otherwise = "") {
+    const auto read = [&value, make](const WrittenFlag& flag) {
+      if constexpr (std::is_invocable_v<Make, const WrittenFlag&>)
+        value = make(flag);
+      else
+        value = as_flag(flag.written, [&] { return make(flag.value); });
+    };
+    add(names, read, unit, text, otherwise);
+  }
+  // With a finite number that is `allowed`, which `wanted` describes (read_number()). T is double
+  // or std::optional<double>.
+  template <class T>
+  void add_number(const std::string& names, T& value, const std::string& wanted,
+                  bool (*allowed)(double), const std::string& unit, const std::string& text) {
+    const auto read = [&value, wanted, allowed](const WrittenFlag& flag) {
+      double number = 0;
+      read_number(flag, wanted, allowed, number);
+      value = number;
+    };
+    add(names, read, unit, text);
+  }
   // With what parse_switch() takes.
   void add(const std::string& names, bool& value, const std::string& unit, const std::string& text);
   // A flag that stands for true by itself; --name=false and --noname are read, too.

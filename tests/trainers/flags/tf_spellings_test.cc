@@ -1,5 +1,5 @@
 // The flags of tf_cnn_benchmarks on the command lines of our programs.
-#include "belfry/trainers/program/tf_spellings.h"
+#include "belfry/trainers/flags/tf_spellings.h"
 
 #include <limits>
 #include <regex>
@@ -9,8 +9,8 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
-#include "belfry/trainers/program/flag_parser.h"
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 
 namespace belfry {
 namespace tf_spellings_test {

@@ -7,7 +7,7 @@
 
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/device_spec.h"
-#include "belfry/trainers/program/flag_spellings.h"
+#include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 
@@ -28,16 +28,16 @@ struct DeviceFlags {
 void add_device_flags(FlagParser& parser, const DeviceFlags& flags,
                       const std::string& devices = "cpu:2");
 
-// Those of tf_cnn_benchmarks that name devices, for FlagParser::add_spellings(): --num_gpus and
+// The flags of tf_cnn_benchmarks that name devices, for FlagParser::add_spellings(): --num_gpus and
 // --device.
 std::vector<FlagSpelling> device_spellings();
 
 // How many devices a command line asks for, 0 if that cannot be told.
 int count_devices(const WrittenFlags& line);
 
-// Once they are read. Throws FlagError for --logical_gpus or --algorithms without a GPU to serve,
-// and, unless the program only `plans`, for GPUs that it cannot use. `find` is asked about those
-// alone, so that programs on CPUs load no module.
+// Call it once the flags are read. Throws FlagError for --logical_gpus or --algorithms without a
+// GPU to serve, and, unless the program only `plans`, for GPUs that it cannot use. Asks `find`
+// about GPUs alone, so that programs on CPUs load no module.
 void check_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
                    const std::function<const Gpus&()>& find = gpus);
 

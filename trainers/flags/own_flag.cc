@@ -1,4 +1,4 @@
-#include "belfry/trainers/program/own_flag.h"
+#include "belfry/trainers/flags/own_flag.h"
 
 #include <algorithm>
 #include <limits>
@@ -26,7 +26,7 @@ void check(const FlagParser& parser, const OwnFlag& flag) {
           " has no variable to set");
 }
 
-// Of each type: what errors ask for, how its value is read, and its unit in --help.
+// For each type: what errors ask for, how a value is read, and the unit in --help.
 
 std::string wanted(const OwnFlag& flag, std::string_view otherwise) {
   return flag.range.wanted.empty() ? std::string(otherwise) : flag.range.wanted;

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/program/parsed_flags.h"
-#include "belfry/trainers/program/flag_spellings.h"
-#include "belfry/trainers/program/tf_spellings.h"
+#include "belfry/trainers/flags/flag_spellings.h"
+#include "belfry/trainers/flags/tf_spellings.h"
 
 namespace belfry {
 namespace tf_fixed_spellings_test {

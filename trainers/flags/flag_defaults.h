@@ -1,0 +1,22 @@
+// What a program's recipe says about its flags.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "belfry/trainers/flags/own_flag.h"
+
+namespace belfry {
+
+struct FlagDefaults {
+  std::string program;  // for --help
+  int batch_size = 32;
+  int global_batch_size = 0;  // instead of batch_size, whatever the number of devices; 0: none
+  int epochs = 1;
+  bool reads_files = true;  // false: there is no --data_dir
+  // A benchmark chooses data, steps and batch size itself, so it has no flags of epochs, files and
+  // single nodes.
+  bool benchmark = false;
+  std::vector<OwnFlag> own = {};
+};
+
+}  // namespace belfry

@@ -1,0 +1,36 @@
+#include "belfry/trainers/program/report_files.h"
+
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/trainers/program/program_processes.h"
+
+namespace belfry {
+namespace {
+
+void reserve_inputs(OutputFiles& files, const TrainFlags& flags) {
+  files.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
+  const std::string& from = flags.run.resume;
+  if (from != "auto" && from != "never")
+    files.reserve_input(
+        cat(flags.files.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", from),
+        from, {kOldCheckpoint});
+  files.reserve_input(cat("--load=", flags.run.load), flags.run.load, {kOldCheckpoint});
+}
+
+}  // namespace
+
+ReportFiles::ReportFiles(const TrainFlags& flags) : files(local_file_system()) {
+  reserve_inputs(files, flags);
+  json = files.open("--json", flags.files.json);
+  memory = files.open("--memory_report", flags.files.memory_report);
+  trace = files.open("--trace_file", speaks(flags) ? flags.files.trace_file : "");
+  files.reserve("--save_checkpoint", flags.files.save_checkpoint,
+                {kOldCheckpoint, kCheckpointLock});
+}
+
+void ReportFiles::reserve_data(const TrainFlags& flags, const Dataset& data) {
+  for (const std::string& file : data.files())
+    files.reserve_input(cat("--data_dir=", flags.files.data_dir), file);
+}
+
+}  // namespace belfry

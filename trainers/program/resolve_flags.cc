@@ -1,0 +1,182 @@
+#include "belfry/trainers/program/resolve_flags.h"
+
+#include <utility>
+
+#include "belfry/allreduce/all_reduce_spec.h"
+#include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/trainer_checks.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/program/flag_conflicts_impl.h"
+
+namespace belfry {
+namespace {
+
+// What to do about a strategy that a trainer does not take.
+std::string without_strategy(const std::string& spec) {
+  for (const std::string& name : trainer_names())
+    if (const TrainerKind& other = find_trainer(name); other.accepts && other.accepts(spec))
+      return cat("; leave it out, or write --trainer=", name);
+  return "; leave it out";
+}
+
+// Chooses what other flags leave open, in this order: each choice depends on those before it.
+class FlagChoices {
+ public:
+  FlagChoices(TrainFlags& flags, UsedFlags& used) : flags_(flags), used_(used) {}
+
+  // Returns the trainer. Throws FlagError for a trainer that these devices, or a strategy that this
+  // trainer, cannot have.
+  const TrainerKind& choose() {
+    leave_out_combining();
+    choose_trainer();
+    choose_strategy();
+    leave_out_partition();
+    choose_buckets();
+    return *kind_;
+  }
+
+ private:
+  std::string trainer() const { return used_.trainer(flags_.kind); }
+
+  // One device has nothing to combine, so what says how is left out. No error, as it would end
+  // every sweep over numbers of devices.
+  void leave_out_combining() {
+    if (trainer_.devices.size() != 1 || flags_.group.processes > 1 || used_.given("--trainer") ||
+        flags_.inspection.check_equivalence > 0)
+      return;
+    if (used_.given("--allreduce"))
+      as_flag(used_.written("--allreduce"), [&] {
+        const std::string spec = underscores_in_names(aggregation_.allreduce);
+        if (!parse_all_reduce_spec(spec).is_auto()) aggregation_.unused_allreduce = spec;
+      });
+    const std::pair<const char*, bool> combining[] = {
+        {"--allreduce", true},
+        {"--gradient_repacking", aggregation_.gradient_repacking > 0},
+        {"--small_tensors_kb", aggregation_.small_tensors_kb > 0},
+        {"--bucket_mb", aggregation_.bucket_mb > 0},
+        {"--share_replicas", trainer_.session.share_replicas}};
+    std::vector<std::string> unused;
+    for (const auto& [flag, asks] : combining) {
+      if (used_.given(flag) && asks) unused.push_back(used_.written(flag));
+      if (asks) used_.leave_out(flag);
+    }
+    aggregation_.gradient_repacking = aggregation_.small_tensors_kb = 0;
+    aggregation_.bucket_mb = 0;
+    if (!unused.empty())
+      log_warning(join(unused), unused.size() == 1 ? " has" : " have", " no use for ",
+                  used_.written("--devices"),
+                  ": one device has nothing to combine, so --trainer=simple trains without");
+  }
+
+  void choose_trainer() {
+    const std::int64_t towers = towers_of(trainer_, flags_.group.processes);
+    flags_.kind = used_.given("--trainer") ? underscores_in_names(flags_.kind)
+                  : towers == 1            ? "simple"
+                                           : "replicated";
+    kind_ = as_flag(used_.written("--trainer"), [&] { return &find_trainer(flags_.kind); });
+    require<FlagError>(!kind_->takes_one_device || towers == 1, trainer(),
+                       " takes one device, but ", used_.written("--devices"), " has ", towers,
+                       "; use --devices=cpu:1, or --trainer=replicated");
+    require<FlagError>(!used_.given("--parameter_device") || kind_->spreads_variables(),
+                       used_.written("--parameter_device"), " has no use for ", trainer(),
+                       ", which does not spread variables; say --trainer=parameter_server");
+  }
+
+  void choose_strategy() {
+    std::string& allreduce = aggregation_.allreduce;
+    flags_.given.allreduce = used_.given("--allreduce");
+    allreduce = flags_.given.allreduce ? underscores_in_names(allreduce) : kind_->default_strategy;
+    if (allreduce.empty()) return;
+    const std::string flag = used_.written("--allreduce");
+    const bool chooses = as_flag(flag, [&] { return parse_all_reduce_spec(allreduce).is_auto(); });
+    const std::string_view why_not =
+        kind_->accepts         ? " does not take "
+        : kind_->takes_async() ? " combines no gradients: those of each tower update the variables "
+                                 "by themselves, so it takes no "
+        : kind_->takes_one_device ? " has no gradients to combine, so it takes no "
+                                  : " combines gradients in a way of its own, so it takes no ";
+    require<FlagError>(kind_->accepts && kind_->accepts(allreduce), trainer(), why_not, flag,
+                       without_strategy(allreduce));
+    // Several processes ask again when they have met.
+    const bool asks = !chooses && flags_.group.processes == 1;
+    const std::string refusal = asks ? make_strategy(allreduce)->refusal(trainer_.devices) : "";
+    if (refusal.empty()) return;
+    require<FlagError>(trainer_.devices.size() == 1, flag, ": ", refusal, " (",
+                       used_.written("--devices"), " has ", trainer_.devices.size(), ")");
+    log_warning(flag, " has no use for ", used_.written("--devices"),
+                ", as one device has nothing to combine; --allreduce=", kind_->default_strategy,
+                " takes its place");
+    allreduce = kind_->default_strategy;
+  }
+
+  // No error, as a run may go on with fewer processes.
+  void leave_out_partition() {
+    if (!aggregation_.partition_updates || flags_.group.processes > 1) return;
+    log_warning(used_.written("--partition_updates"),
+                " changes nothing: one process keeps all slots, and updates whole variables");
+    aggregation_.partition_updates = false;
+  }
+
+  void choose_buckets() {
+    if (used_.given("--bucket_mb"))
+      aggregation_.choice.buckets = {aggregation_.bucket_mb};
+    else if (kind_->makes_buckets && aggregation_.gradient_repacking == 0)
+      aggregation_.bucket_mb = kDefaultBucketMb;
+  }
+
+  TrainFlags& flags_;
+  UsedFlags& used_;
+  TrainerOptions& trainer_ = flags_.trainer;
+  AggregationOptions& aggregation_ = trainer_.aggregation;
+  const TrainerKind* kind_ = nullptr;
+};
+
+}  // namespace
+
+void count_processes(TrainFlags& flags, const FlagParser& parser) {
+  if (!parser.given("--processes")) {
+    require<FlagError>(
+        !parser.given("--processes_per_host"), parser.flag("--processes_per_host").written,
+        " says how the processes of a plan lie; give --dry_run and --processes, too");
+    flags.group.processes = flags.group.launcher.size;
+    return;
+  }
+  const std::string written = parser.flag("--processes").written;
+  const int wanted = flags.group.processes, started = flags.group.launcher.size;
+  require<FlagError>(flags.inspection.dry_run, written,
+                     " needs --dry_run, which plans one of so many; a run ",
+                     "has the processes that a launcher starts: mpirun -n ", wanted,
+                     ", or belfry run -n ", wanted);
+  require<FlagError>(started == 1 || started == wanted, written, ", but a launcher has started ",
+                     started, " (", flags.group.launcher.evidence,
+                     "); leave the flag out, or plan without the launcher");
+}
+
+void divide_global_batch(TrainFlags& flags, const FlagParser& parser) {
+  if (flags.global_batch_size == 0) return;
+  const auto devices = static_cast<int>(towers_of(flags.trainer, flags.group.processes));
+  const std::string given =
+      parser.given("--global_batch_size")
+          ? parser.flag("--global_batch_size").written
+          : cat("the program's --global_batch_size=", flags.global_batch_size);
+  require<FlagError>(!parser.given("--batch_size"), given, " is for all devices together, ",
+                     parser.flag("--batch_size").written,
+                     " for each of them; leave one of them out");
+  require<FlagError>(flags.global_batch_size % devices == 0, given, " cannot be divided among ",
+                     devices, " devices alike; use a multiple of ", devices);
+  flags.trainer.batch_size = flags.global_batch_size / devices;
+  flags.trainer.batches.global = true;
+}
+
+void resolve_flags(TrainFlags& flags, const FlagParser& parser, bool compares_auto) {
+  UsedFlags used(parser);
+  refuse_beside_inspection(flags, used);
+  const bool wishes_auto = compares_auto || flags.trainer.aggregation.allreduce == "auto";
+  const TrainerKind& kind = FlagChoices(flags, used).choose();
+  refuse_conflicts(flags, used, kind, wishes_auto);
+}
+
+}  // namespace belfry
