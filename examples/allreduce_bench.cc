@@ -301,7 +301,7 @@ class Benchmark {
   // Returns how many elements were wrong.
   std::int64_t run() { return flags_.updates ? time_updates() : time_reductions(); }
   // The records of all that was timed so far, also after run() threw.
-  const Json& records() const { return records_; }
+  const JsonValue& records() const { return records_; }
 
  private:
   void print(const std::string& text) {
@@ -347,7 +347,7 @@ class Benchmark {
   ReductionBenchOptions bench_;
   std::optional<MachineDescription> machine_;
   Console console_;
-  Json records_ = Json::array();
+  JsonValue records_ = JsonValue::array();
 };
 
 int measure(const Flags& flags) {

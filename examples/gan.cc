@@ -19,7 +19,7 @@ Output generator(Tower& tower, Output noise) {
 
 // Twice per tower: on real digits, and on made ones by the same variables.
 Output discriminator(Tower& tower, Output image) {
-  const VariableScope scope(tower.graph(), "disc", Reuse::kCreateOrGet);
+  const VariableScope scope(tower.graph(), "disc", VariableReuse::kCreateOrGet);
   Output x = relu(dense(tower, "fc0", image, {.units = 128}));
   return dense(tower, "fc1", x, {.units = 1});
 }
@@ -59,7 +59,7 @@ Tensor draw(std::mt19937& random, const Dataset& data) {
 
 double loss_after(const CompiledStep& step) { return step.fetched(1).item<float>(); }
 
-void run(const std::function<void(const std::string&)>& print, Json& report) {
+void run(const std::function<void(const std::string&)>& print, JsonValue& report) {
   const std::vector devices{DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
   Graph graph;
   Rows rows;

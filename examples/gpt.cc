@@ -50,8 +50,8 @@ int main(int argc, char** argv) {
       argc, argv,
       {.model = model,
        .data = text,
-       .optimizer =
-           adamw(scheduled(1e-3, cosine_schedule(1e-4), 100), {.beta2 = 0.99, .weight_decay = 0.1}),
+       .optimizer = adamw(scheduled_rate(1e-3, cosine_schedule(1e-4), 100),
+                          {.beta2 = 0.99, .weight_decay = 0.1}),
        .global_batch_size = 12,
        .epochs = 8,  // 2,000 steps
        .callbacks = {samples},

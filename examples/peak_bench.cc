@@ -155,7 +155,7 @@ class Benchmark {
   // The results of all that was timed so far, also after run() threw; "" for none.
   std::string report() const {
     if (!report_.find("copy_gbs")) return "";
-    Json report = report_;
+    JsonValue report = report_;
     return report.set("matmul_tflops", products_).str(2) + "\n";
   }
 
@@ -202,7 +202,7 @@ class Benchmark {
 
   const Flags& flags_;
   Console console_;
-  Json report_ = Json::object(), products_ = Json::object();
+  JsonValue report_ = JsonValue::object(), products_ = JsonValue::object();
 };
 
 int run(const Flags& flags) {

@@ -42,7 +42,7 @@ int predict(const PredictFlags& options) {
   OutputFile* const csv = outputs.open("--probabilities", options.probabilities);
   OutputFile* const json = outputs.open("--json", options.json);
   Predictor predictor(options.run, convnet,
-                      {{"image", {kUnknown, 28, 28, 1}}, {"label", {kUnknown}}});
+                      {{"image", {kUnknownSize, 28, 28, 1}}, {"label", {kUnknownSize}}});
   const auto images = data::mnist(options.data, false);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(options.images));
   std::iota(rows.begin(), rows.end(), 0);
@@ -60,13 +60,13 @@ int predict(const PredictFlags& options) {
   std::fprintf(outputs.on_stdout() ? stderr : stdout, "%d of %d images are classified rightly\n",
                right, options.images);
   if (csv) csv->write(as_csv(probabilities.data<float>()));
-  const Json report = Json::object()
-                          .set("program", "predict")
-                          .set("run", options.run)
-                          .set("data", images->describe())
-                          .set("images", options.images)
-                          .set("validation_accuracy", 1.0 * right / options.images)
-                          .set("bad_records", images->left_out().records);
+  const JsonValue report = JsonValue::object()
+                               .set("program", "predict")
+                               .set("run", options.run)
+                               .set("data", images->describe())
+                               .set("images", options.images)
+                               .set("validation_accuracy", 1.0 * right / options.images)
+                               .set("bad_records", images->left_out().records);
   if (json) json->write(report.str(2) + "\n");
   outputs.finish();
   return 0;

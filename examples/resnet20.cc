@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.model = model,
        .data = data::cifar10,
-       .optimizer = momentum(scheduled(0.1, cosine_schedule()), {.weight_decay = 1e-4}),
+       .optimizer = momentum(scheduled_rate(0.1, cosine_schedule()), {.weight_decay = 1e-4}),
        .global_batch_size = 128,
        .epochs = 12,
        .flags = {{.name = "batch_norm",

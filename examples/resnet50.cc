@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
       {.model = model,
        .data = images,
        .optimizer =
-           momentum(scheduled(0.1, step_schedule({{30}, {60}, {80}})), {.weight_decay = 1e-4}),
+           momentum(scheduled_rate(0.1, step_schedule({{30}, {60}, {80}})), {.weight_decay = 1e-4}),
        .global_batch_size = 256,
        .epochs = 90,
        .flags = {

@@ -174,8 +174,8 @@ void print_header(Console& console, const BenchFlags& wanted) {
 }
 
 // The report of --dry_run on a mode: to_json(PlannedStep) and more.
-Json plan_json(const ModePlan& plan, const BenchFlags& wanted) {
-  Json json = to_json(plan.step);
+JsonValue plan_json(const ModePlan& plan, const BenchFlags& wanted) {
+  JsonValue json = to_json(plan.step);
   json.set("model", wanted.model.name)
       .set("strategy", plan.mode.allreduce)
       .set("global_batch_size", plan.shards.global_batch)
@@ -202,7 +202,7 @@ std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const
                        OutputFile* memory) {
   const std::int64_t available = host_memory();
   std::vector<Mode> modes;
-  Json memories = Json::array(), plans = Json::array();
+  JsonValue memories = JsonValue::array(), plans = JsonValue::array();
   console.line(cat("memory: this machine has ", byte_text(available)));
   for (const Mode& mode : wanted.modes) {
     ModePlan planned = plan_mode(mode, training, data);
@@ -260,7 +260,7 @@ BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, c
 void report(const BenchFlags& wanted, std::span<const BenchResult> results,
             std::span<const ModePlan> refused, Console& console, OutputFile* json,
             OutputFile* plot) {
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   for (const BenchResult& result : results) list.push(to_json(result));
   if (wanted.compares) console.line("\n" + bench_table(results, refused));
   if (json) json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
@@ -339,7 +339,7 @@ int train_bench(const BenchFlags& wanted) {
     outputs.finish();
     return 0;
   }
-  Communication communication;
+  CommunicationTime communication;
   if (!flags.files.trace_file.empty()) {
     training.traced = {wanted.num_warmup_batches, wanted.num_warmup_batches};
     training.on_trace = [&](const Trace& made) {

@@ -14,7 +14,7 @@ OutputTypes accuracy_shape(const ShapeContext& c) {
   kernels::require_labels(c);
   const int k = c.options<AccuracyOptions>().k;
   const std::int64_t classes = c.input(0)[1];
-  c.require(k >= 1 && (classes == kUnknown || k <= std::max<std::int64_t>(classes, 1)),
+  c.require(k >= 1 && (classes == kUnknownSize || k <= std::max<std::int64_t>(classes, 1)),
             "k must be from 1 to the number of classes, not ", k, ", for logits ", c.input(0));
   return {{Shape{}, DType::kF32}};
 }
@@ -46,7 +46,7 @@ KernelRun accuracy_kernel(const KernelPlan& plan, Rank rank) {
   const std::int64_t rows = plan.input(0).shape[0], n = plan.input(0).shape[1];
   return kernels::visit_labelled(plan, [&]<class T, class Label>(T, Label) -> KernelRun {
     return [=, k = plan.options<AccuracyOptions>().k,
-            all = plan.of_all(static_cast<double>(rows))](const Pointers& p) {
+            all = plan.of_all(static_cast<double>(rows))](const KernelPointers& p) {
       std::int64_t correct = 0;
       for (std::int64_t row = 0; row < rows; ++row) {
         const auto label = static_cast<std::int64_t>(p.input<Label>(1)[row]);

@@ -33,16 +33,17 @@ int plain_exceed(const T* x, std::int64_t n, T limit) {
 
 template <bool plain>
 KernelRun all_finite_kernel(KernelPlan& plan) {
-  using Check = std::function<int(const Pointers&)>;
+  using Check = std::function<int(const KernelPointers&)>;
   std::vector<Check> checks;
   for (std::size_t i = 0; i < plan.inputs(); ++i)
     checks.push_back(visit_floating(plan.input(i).dtype, [&]<class T>(T) -> Check {
       return [i, n = plan.input(i).shape.elements(),
-              limit = static_cast<T>(plan.options<AllFiniteOptions>().limit)](const Pointers& p) {
+              limit =
+                  static_cast<T>(plan.options<AllFiniteOptions>().limit)](const KernelPointers& p) {
         return plain ? plain_exceed(p.input<T>(i), n, limit) : exceed(p.input<T>(i), n, limit);
       };
     }));
-  return [checks](const Pointers& p) {
+  return [checks](const KernelPointers& p) {
     int found = 0;
     for (const Check& check : checks) found |= check(p);
     *p.output<bool>() = found == 0;
@@ -52,7 +53,7 @@ KernelRun all_finite_kernel(KernelPlan& plan) {
 }  // namespace
 
 const Op kAllFinite{.name = "AllFinite",
-                    .inputs = kVariadic,
+                    .inputs = kVariadicInputs,
                     .shape = all_finite_shape,
                     .no_gradient = "it says yes or no",
                     .cpu = all_finite_kernel<false>,

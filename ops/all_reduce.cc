@@ -112,7 +112,7 @@ KernelRun all_reduce_kernel(const KernelPlan& plan, Combine combine) {
   EndToEnd tensors;
   for (std::size_t i = 0; i < plan.inputs(); i += towers)
     tensors.append(plan.input(i).shape.elements());
-  return [node, towers, tensors, combine](const Pointers& p) {
+  return [node, towers, tensors, combine](const KernelPointers& p) {
     const WorkRange range{p.begin(), p.end()};
     call_collective_hook(*node, range);
     tensors.for_each(range, [&](std::size_t b, std::int64_t begin, std::int64_t end) {
@@ -208,7 +208,7 @@ KernelRun all_reduce_reference(KernelPlan& plan) {
 // Without `ranks` the sum of one GPU's participants may be fused.
 Op sum_over_participants(const char* name, DivisorFunction ranks) {
   return {.name = name,
-          .inputs = kVariadic,
+          .inputs = kVariadicInputs,
           .shape = all_reduce_shape,
           .gradient = all_reduce_gradient,
           .missing_grads = true,

@@ -13,7 +13,7 @@ QueueRun all_reduce(KernelPlan& plan) {
   TreeSum sums(plan.dtype(), towers, towers, share.divisor);
   for (std::size_t i = 0; i < plan.inputs(); i += towers)
     sums.append(plan.input(i).shape.elements());
-  return [&node, sums](const Pointers& p, KernelQueue& queue) {
+  return [&node, sums](const KernelPointers& p, KernelQueue& queue) {
     call_collective_hook(node, {p.begin(), p.end()});
     sums(p, queue);
   };

@@ -24,7 +24,7 @@ template <class F>
 KernelRun arithmetic(KernelPlan& plan) {
   return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const kernels::Broadcast broadcast(plan.input(0).shape.dims(), plan.input(1).shape.dims());
-    return [broadcast](const Pointers& p) {
+    return [broadcast](const KernelPointers& p) {
       kernels::map_broadcast(F{}, broadcast, p.begin(), p.end(), p.output<T>(), p.input<T>(0),
                              p.input<T>(1));
     };
@@ -35,7 +35,7 @@ template <class F>
 KernelRun plain_arithmetic(KernelPlan& plan) {
   return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [a = plan.input(0).shape, b = plan.input(1).shape, out = plan.output().shape,
-            f = F(plan)](const Pointers& p) {
+            f = F(plan)](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] =
             f(p.input<T>(0)[broadcast_index(i, out, a)], p.input<T>(1)[broadcast_index(i, out, b)]);

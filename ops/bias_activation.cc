@@ -48,7 +48,7 @@ KernelRun bias_then(KernelPlan& plan) {
   const Shape& x = plan.output().shape;
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [broadcast = kernels::Broadcast(x.dims(), plan.input(1).shape.dims()),
-            row = x.product(1, x.rank())](const Pointers& p) {
+            row = x.product(1, x.rank())](const KernelPointers& p) {
       constexpr std::int64_t kBlock = 32768;
       T *const y = p.output<T>(), *const sum = p.outputs() > 1 ? p.output<T>(1) : y;
       for (std::int64_t i = p.begin() * row, end = p.end() * row; i < end; i += kBlock) {
@@ -68,7 +68,7 @@ KernelRun gradient_then_sum(KernelPlan& plan) {
   plan.workspace(kernels::column_sums_scratch(rows.count, rows.columns) *
                  static_cast<std::int64_t>(size_of(plan.dtype())));
   return visit_floating(plan.dtype(), [rows]<class T>(T) -> KernelRun {
-    return [rows](const Pointers& p) {
+    return [rows](const KernelPointers& p) {
       T* const g = p.output<T>();
       const auto make = [&](std::int64_t begin, std::int64_t end) {
         kernels::map(F{}, begin * rows.columns, end * rows.columns, g, p.input<T>(0),
@@ -89,7 +89,7 @@ KernelRun bias_reference(KernelPlan& plan) {
     const TensorType row{Shape{rows.columns}, dtype_of<T>()};
     plan.workspace(2 * row.bytes());
     return [rows, n = rows.columns, of = kernels::StoredElements<T>(plan.dtype()),
-            activate = reference_of_part(activation, plan, {row}, {row})](const Pointers& p) {
+            activate = reference_of_part(activation, plan, {row}, {row})](const KernelPointers& p) {
       T *const x = reinterpret_cast<T*>(p.workspace()), *const y = x + n;
       void *const from[] = {x}, *const to[] = {y};
       for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
@@ -98,7 +98,7 @@ KernelRun bias_reference(KernelPlan& plan) {
         for (std::int64_t i = 0; i < n; ++i) x[i] += y[i];
         of.round(x, n);
         if (p.outputs() > 1) of.store(x, n, p.output<void>(1), r * n);
-        activate(Pointers(from, to, nullptr, {0, n}, p.step()));
+        activate(KernelPointers(from, to, nullptr, {0, n}, p.step()));
         of.store(y, n, p.output<void>(), r * n);
       }
     };
@@ -111,24 +111,24 @@ KernelRun bias_grad_reference(KernelPlan& plan) {
   return kernels::visit_computed(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const TensorType row{Shape{rows.columns}, dtype_of<T>()};
     plan.workspace(rows.columns * 8 + 3 * row.bytes());
-    return
-        [rows, n = rows.columns, of = kernels::StoredElements<T>(plan.dtype()),
-         differentiate = reference_of_part(gradient, plan, {row, row}, {row})](const Pointers& p) {
-          auto* const sums = reinterpret_cast<double*>(p.workspace());
-          T *const dy = reinterpret_cast<T*>(sums + n), *const read = dy + n, *const g = read + n;
-          void *const from[] = {dy, read}, *const to[] = {g};
-          std::fill_n(sums, n, 0.0);
-          for (std::int64_t r = 0; r < rows.count; ++r) {
-            of.load(p.input<void>(0), r * n, n, dy);
-            of.load(p.input<void>(1), r * n, n, read);
-            differentiate(Pointers(from, to, nullptr, {0, n}, p.step()));
-            of.round(g, n);
-            of.store(g, n, p.output<void>(), r * n);
-            for (std::int64_t i = 0; i < n; ++i) sums[i] += g[i];
-          }
-          for (std::int64_t i = 0; i < n; ++i) g[i] = static_cast<T>(sums[i]);
-          of.store(g, n, p.output<void>(1), 0);
-        };
+    return [rows, n = rows.columns, of = kernels::StoredElements<T>(plan.dtype()),
+            differentiate =
+                reference_of_part(gradient, plan, {row, row}, {row})](const KernelPointers& p) {
+      auto* const sums = reinterpret_cast<double*>(p.workspace());
+      T *const dy = reinterpret_cast<T*>(sums + n), *const read = dy + n, *const g = read + n;
+      void *const from[] = {dy, read}, *const to[] = {g};
+      std::fill_n(sums, n, 0.0);
+      for (std::int64_t r = 0; r < rows.count; ++r) {
+        of.load(p.input<void>(0), r * n, n, dy);
+        of.load(p.input<void>(1), r * n, n, read);
+        differentiate(KernelPointers(from, to, nullptr, {0, n}, p.step()));
+        of.round(g, n);
+        of.store(g, n, p.output<void>(), r * n);
+        for (std::int64_t i = 0; i < n; ++i) sums[i] += g[i];
+      }
+      for (std::int64_t i = 0; i < n; ++i) g[i] = static_cast<T>(sums[i]);
+      of.store(g, n, p.output<void>(1), 0);
+    };
   });
 }
 

@@ -110,7 +110,7 @@ struct BiasGradientLeaf {
 template <class F>
 QueueRun bias_then(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [rows = RowsOf(plan.output().shape)]<class X>(X) -> QueueRun {
-    return [rows](const Pointers& p, KernelQueue& queue) {
+    return [rows](const KernelPointers& p, KernelQueue& queue) {
       const X* const x = p.input<X>(0);
       X *const y = p.output<X>(), *const sum = p.outputs() > 1 ? p.output<X>(1) : nullptr;
       visit_lanes<X>(rows.channels, {x, y, sum}, [&]<int N>(std::integral_constant<int, N>) {
@@ -125,7 +125,7 @@ QueueRun gradient_then_sum(KernelPlan& plan) {
   const RowsOf rows(plan.output().shape);
   return visit_stored(plan.dtype(), [&]<class X>(X) -> QueueRun {
     plan.workspace(parts_bytes<Wide<X>>(rows));
-    return [rows](const Pointers& p, KernelQueue& queue) {
+    return [rows](const KernelPointers& p, KernelQueue& queue) {
       const X *const dy = p.input<X>(0), *const read = p.input<X>(1);
       X* const g = p.output<X>();
       visit_lanes<X>(rows.channels, {dy, read, g}, [&]<int N>(std::integral_constant<int, N>) {

@@ -64,7 +64,7 @@ std::vector<Output> broadcast_along_gradient(const Node& node, std::span<const O
 // Elements are bits: only their size counts.
 template <class Bits>
 KernelRun repeat(const Shape& x, const Shape& like) {
-  return [broadcast = kernels::Broadcast(x.dims(), like.dims())](const Pointers& p) {
+  return [broadcast = kernels::Broadcast(x.dims(), like.dims())](const KernelPointers& p) {
     kernels::map_broadcast(functors::First{}, broadcast, p.begin(), p.end(), p.output<Bits>(),
                            p.input<Bits>(0), p.input<Bits>(1));
   };
@@ -101,7 +101,7 @@ KernelRun broadcast_along_cpu(KernelPlan& plan) {
   const double count = repetitions(plan);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     return [broadcast = kernels::Broadcast(x.dims(), like.dims()),
-            f = functors::FirstOver<T>{static_cast<T>(count)}](const Pointers& p) {
+            f = functors::FirstOver<T>{static_cast<T>(count)}](const KernelPointers& p) {
       kernels::map_broadcast(f, broadcast, p.begin(), p.end(), p.output<T>(), p.input<T>(0),
                              p.input<T>(1));
     };
@@ -110,7 +110,7 @@ KernelRun broadcast_along_cpu(KernelPlan& plan) {
 
 KernelRun plain_repeat(const KernelPlan& plan, const Shape& x, double count) {
   return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [x, out = plan.output().shape, count = static_cast<T>(count)](const Pointers& p) {
+    return [x, out = plan.output().shape, count = static_cast<T>(count)](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] = p.input<T>(0)[broadcast_index(i, out, x)] / count;
     };

@@ -26,7 +26,7 @@ BELFRY_KERNEL void convert(const From* x, To* y, std::int64_t n) {
 
 // Calls row(i, n, buffer) for rows of n elements from i on that a buffer has room for.
 template <class Row>
-void in_rows(const Pointers& p, const Row& row) {
+void in_rows(const KernelPointers& p, const Row& row) {
   constexpr std::int64_t kRow = 1024;
   float buffer[kRow];
   for (std::int64_t i = p.begin(); i < p.end(); i += kRow)
@@ -36,14 +36,14 @@ void in_rows(const Pointers& p, const Row& row) {
 KernelRun from_half(DType from, DType to) {
   const auto widen = kernels::half_conversion(from).widen;
   if (is_half(to))
-    return [widen, narrow = kernels::half_conversion(to).narrow](const Pointers& p) {
+    return [widen, narrow = kernels::half_conversion(to).narrow](const KernelPointers& p) {
       in_rows(p, [&](std::int64_t i, std::int64_t n, float* row) {
         widen(p.input<std::uint16_t>(0) + i, row, n);
         narrow(row, p.output<std::uint16_t>() + i, n);
       });
     };
   return visit_any(to, [widen]<class To>(To) -> KernelRun {
-    return [widen](const Pointers& p) {
+    return [widen](const KernelPointers& p) {
       in_rows(p, [&](std::int64_t i, std::int64_t n, float* row) {
         widen(p.input<std::uint16_t>(0) + i, row, n);
         convert(row, p.output<To>() + i, n);
@@ -55,7 +55,7 @@ KernelRun from_half(DType from, DType to) {
 KernelRun to_half(DType from, DType to) {
   return visit_any(from,
                    [narrow = kernels::half_conversion(to).narrow]<class From>(From) -> KernelRun {
-                     return [narrow](const Pointers& p) {
+                     return [narrow](const KernelPointers& p) {
                        in_rows(p, [&](std::int64_t i, std::int64_t n, float* row) {
                          convert(p.input<From>(0) + i, row, n);
                          narrow(row, p.output<std::uint16_t>() + i, n);
@@ -77,7 +77,7 @@ KernelRun cast_kernel(KernelPlan& plan) {
   if (is_half(plan.dtype())) return to_half(plan.input(0).dtype, plan.dtype());
   return visit_any(plan.input(0).dtype, [&]<class From>(From) {
     return visit_any(plan.dtype(), []<class To>(To) -> KernelRun {
-      return [](const Pointers& p) {
+      return [](const KernelPointers& p) {
         convert(p.input<From>(0) + p.begin(), p.output<To>() + p.begin(), p.end() - p.begin());
       };
     });

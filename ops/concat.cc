@@ -19,12 +19,12 @@ OutputTypes concat_shape(const ShapeContext& c) {
     c.require(x.rank() == out.rank(), "inputs 0 and ", i, " have shapes ", c.input(0), " and ", x);
     for (std::size_t d = 0; d < x.rank(); ++d) {
       if (d == axis) {
-        out[d] = out[d] == kUnknown || x[d] == kUnknown ? kUnknown : out[d] + x[d];
+        out[d] = out[d] == kUnknownSize || x[d] == kUnknownSize ? kUnknownSize : out[d] + x[d];
         continue;
       }
-      if (out[d] == kUnknown) out[d] = x[d];
-      c.require(x[d] == out[d] || x[d] == kUnknown, "inputs 0 and ", i, " have shapes ", c.input(0),
-                " and ", x, ", which differ elsewhere than along axis ", axis);
+      if (out[d] == kUnknownSize) out[d] = x[d];
+      c.require(x[d] == out[d] || x[d] == kUnknownSize, "inputs 0 and ", i, " have shapes ",
+                c.input(0), " and ", x, ", which differ elsewhere than along axis ", axis);
     }
   }
   return {out};
@@ -85,7 +85,7 @@ KernelRun concat_kernel(KernelPlan& plan) {
                      axis == 0 ? offset : 0});
     offset += x[axis];
   }
-  return [parts](const Pointers& p) {
+  return [parts](const KernelPointers& p) {
     for (std::size_t i = 0; i < parts.size(); ++i)
       parts[i].copy(p.input<char>(i), p.output<char>(), p.begin() - parts[i].first_row,
                     p.end() - parts[i].first_row);
@@ -100,7 +100,7 @@ KernelRun concat_grad_kernel(KernelPlan& plan) {
   for (int i = 0; i < options.part; ++i)
     offset += plan.input(1 + static_cast<std::size_t>(i)).shape[axis];
   return [copy = BoxCopy(out, plan.input(0).shape, offset_along(out.rank(), axis, offset), out, {},
-                         plan.dtype())](const Pointers& p) {
+                         plan.dtype())](const KernelPointers& p) {
     copy(p.input<char>(0), p.output<char>(), p.begin(), p.end());
   };
 }
@@ -108,7 +108,7 @@ KernelRun concat_grad_kernel(KernelPlan& plan) {
 }  // namespace
 
 const Op kConcat{.name = "Concat",
-                 .inputs = kVariadic,
+                 .inputs = kVariadicInputs,
                  .shape = concat_shape,
                  .gradient = concat_gradient,
                  .split = WorkSplit::kRows,
@@ -116,7 +116,7 @@ const Op kConcat{.name = "Concat",
                  .reference = concat_kernel,
                  .half = true};
 const Op kConcatGrad{.name = "ConcatGrad",
-                     .inputs = kVariadic,
+                     .inputs = kVariadicInputs,
                      .shape = concat_grad_shape,
                      .gradient = concat_grad_gradient,
                      .split = WorkSplit::kRows,

@@ -133,7 +133,7 @@ void copy_boxes(KernelQueue& queue, const std::vector<Box>& boxes, const From& f
 enum class Ends { kOneToOne, kManyToOne, kOneToMany };
 
 QueueRun copying(std::vector<Box> boxes, Ends ends) {
-  return [boxes = std::move(boxes), ends](const Pointers& p, KernelQueue& queue) {
+  return [boxes = std::move(boxes), ends](const KernelPointers& p, KernelQueue& queue) {
     copy_boxes(
         queue, boxes,
         [&](std::size_t i) { return p.input<void>(ends == Ends::kManyToOne ? i : 0); },
@@ -200,7 +200,7 @@ QueueRun slice_grad(KernelPlan& plan) {
   const auto& begin = plan.options<SliceOptions>().begin;
   return [copy = copying({Box(BoxCopy(box, box, {}, whole.shape, begin, whole.dtype))},
                          Ends::kOneToOne),
-          bytes = whole.bytes()](const Pointers& p, KernelQueue& queue) {
+          bytes = whole.bytes()](const KernelPointers& p, KernelQueue& queue) {
     fill_zeros(queue, p.output<void>(), bytes);
     copy(p, queue);
   };
@@ -255,7 +255,7 @@ QueueRun transpose_planes(const std::vector<Strides::Dimension>& dims) {
                                .from = dims[0].a_stride,
                                .to = rows.b_stride,
                                .planes = Strides(1, others)};
-  return [planes](const Pointers& p, KernelQueue& queue) {
+  return [planes](const KernelPointers& p, KernelQueue& queue) {
     TransposePlanes<Bits> kernel = planes;
     kernel.x = p.input<Bits>(0);
     kernel.y = p.output<Bits>();
@@ -265,7 +265,7 @@ QueueRun transpose_planes(const std::vector<Strides::Dimension>& dims) {
 
 QueueRun transpose(KernelPlan& plan) {
   const Shape &x = plan.input(0).shape, &y = plan.output().shape;
-  if (y.elements() == 0) return [](const Pointers&, KernelQueue&) {};
+  if (y.elements() == 0) return [](const KernelPointers&, KernelQueue&) {};
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   const std::vector<TransposedDim> outer_first =
       transposed_dims(x, y, plan.options<TransposeOptions>().order);
@@ -306,7 +306,7 @@ QueueRun write(std::span<const std::int64_t> numbers) {
           " dimensions on a GPU");
   WriteNumbers known{};
   for (const std::int64_t number : numbers) known.numbers[known.count++] = number;
-  return [known](const Pointers& p, KernelQueue& queue) {
+  return [known](const KernelPointers& p, KernelQueue& queue) {
     WriteNumbers kernel = known;
     kernel.y = p.output<std::int64_t>();
     launch(queue, kernel, {.blocks = 1, .threads = WriteNumbers::kMost});

@@ -63,7 +63,7 @@ KernelRun dropout_kernel(const KernelPlan& plan, Apply<T> apply) {
   const Shape& shape = plan.output().shape;
   const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return [key = random_key(plan.node(), numbered), row, limit = options.threshold(),
-          scale = static_cast<T>(options.scale()), apply](const Pointers& p) {
+          scale = static_cast<T>(options.scale()), apply](const KernelPointers& p) {
     Mask* const mask = p.output<Mask>(1);
     const std::int64_t first = p.first_row() * row;
     for (std::int64_t i = p.begin(); i < p.end(); ++i)
@@ -74,10 +74,10 @@ KernelRun dropout_kernel(const KernelPlan& plan, Apply<T> apply) {
 
 template <class T>
 KernelRun dropout_grad_kernel(const KernelPlan& plan, Apply<T> apply) {
-  return
-      [scale = static_cast<T>(plan.options<DropoutOptions>().scale()), apply](const Pointers& p) {
-        apply(p.input<T>(0), p.input<Mask>(1), scale, p.begin(), p.end(), p.output<T>());
-      };
+  return [scale = static_cast<T>(plan.options<DropoutOptions>().scale()),
+          apply](const KernelPointers& p) {
+    apply(p.input<T>(0), p.input<Mask>(1), scale, p.begin(), p.end(), p.output<T>());
+  };
 }
 
 KernelRun dropout_cpu(KernelPlan& plan) {

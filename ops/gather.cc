@@ -64,7 +64,7 @@ KernelRun gather_kernel(KernelPlan& plan) {
   const std::int64_t rows = table[0], width = table.product(1, table.rank());
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
-    return [rows, width, unit, &node = plan.node()](const Pointers& p) {
+    return [rows, width, unit, &node = plan.node()](const KernelPointers& p) {
       // Elements may begin and end within a row.
       for (std::int64_t i = p.begin(); i < p.end();) {
         const std::int64_t column = i % width, count = std::min(width - column, p.end() - i);
@@ -105,7 +105,7 @@ KernelRun gather_grad_kernel(const KernelPlan& plan, Add add) {
   const std::int64_t count = plan.input(1).shape.elements();
   return visit_floating(plan.dtype(), [&]<class T>(T) {
     return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
-      return [=, &node = plan.node()](const Pointers& p) {
+      return [=, &node = plan.node()](const KernelPointers& p) {
         const Id* const ids = p.input<Id>(1);
         for (std::int64_t i = 0; i < count; ++i) check_id(ids[i], rows, node);
         std::fill_n(p.output<T>(), rows * width, T(0));

@@ -37,7 +37,7 @@ struct IdPlan {
             [&node = plan.node(), limit = rows](std::int64_t, std::int64_t id) {
               refuse_id(node, id, limit);
             })) {}
-  Indices operator()(const Pointers& p, KernelQueue& queue) const {
+  Indices operator()(const KernelPointers& p, KernelQueue& queue) const {
     return {p.input<void>(1), wide, queue.fault(refusal)};
   }
 
@@ -47,7 +47,8 @@ struct IdPlan {
 };
 
 template <class Unit>
-void take_rows(KernelQueue& queue, const Pointers& p, const IdPlan& ids, std::int64_t element) {
+void take_rows(KernelQueue& queue, const KernelPointers& p, const IdPlan& ids,
+               std::int64_t element) {
   constexpr auto kUnit = static_cast<std::int64_t>(sizeof(Unit));
   const TakeRows<Unit> kernel{p.input<Unit>(0),
                               ids(p, queue),
@@ -61,7 +62,8 @@ void take_rows(KernelQueue& queue, const Pointers& p, const IdPlan& ids, std::in
 
 QueueRun gather(KernelPlan& plan) {
   const auto element = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [ids = IdPlan(plan, plan.input(0).shape), element](const Pointers& p, KernelQueue& queue) {
+  return [ids = IdPlan(plan, plan.input(0).shape), element](const KernelPointers& p,
+                                                            KernelQueue& queue) {
     const auto all = static_cast<std::uint64_t>((ids.width | p.begin() | p.end()) * element) |
                      reinterpret_cast<std::uintptr_t>(p.input<void>(0)) |
                      reinterpret_cast<std::uintptr_t>(p.output<void>());
@@ -101,7 +103,7 @@ QueueRun gather_grad(KernelPlan& plan) {
   const IdPlan ids(plan, plan.output().shape);
   plan.workspace(sort_workspace(ids.count));
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [ids, bytes = plan.output().bytes()](const Pointers& p, KernelQueue& queue) {
+    return [ids, bytes = plan.output().bytes()](const KernelPointers& p, KernelQueue& queue) {
       fill_zeros(queue, p.output<T>(), bytes);
       const PlacedIndex* const sorted =
           sort_indices(queue, ids(p, queue), ids.count, ids.rows, p.workspace());

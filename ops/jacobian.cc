@@ -23,7 +23,7 @@ void check(Output y, std::span<const Output> xs, const GradientOptions& options,
   require(y.shape().elements() > 0, where, " of ", y.node().describe(), ": y has no elements");
   require(options.initial.empty(), where, ": a jacobian takes no initial gradient");
   for (const Output& x : xs)
-    require(!x || std::ranges::count(x.shape().dims(), kUnknown) <= 1, where,
+    require(!x || std::ranges::count(x.shape().dims(), kUnknownSize) <= 1, where,
             ": at most one dimension of ", x ? x.name() : "", " may be unknown, but its shape is ",
             x ? x.shape() : Shape());
 }

@@ -19,7 +19,7 @@ OutputTypes unscale_shape(const ShapeContext& c) {
 }
 
 KernelRun unscale_kernel(KernelPlan&) {
-  return [](const Pointers& p) {
+  return [](const KernelPointers& p) {
     bool all = true;
     for (std::size_t i = 1; i < p.inputs(); ++i) all = all && *p.input<bool>(i);
     *p.output<float>(0) = all ? 1 / *p.input<float>(0) : 0;
@@ -38,7 +38,7 @@ OutputTypes loss_scale_shape(const ShapeContext& c) {
 }
 
 KernelRun loss_scale_kernel(KernelPlan& plan) {
-  return [growth = plan.options<LossScaleUpdateOptions>().growth_steps](const Pointers& p) {
+  return [growth = plan.options<LossScaleUpdateOptions>().growth_steps](const KernelPointers& p) {
     auto* const scale = p.written<float>(0);
     auto *const good = p.written<std::int64_t>(1), *const skipped = p.written<std::int64_t>(2);
     const kernels::LossScale now =
@@ -52,7 +52,7 @@ KernelRun loss_scale_kernel(KernelPlan& plan) {
 }  // namespace
 
 const Op kUnscale{.name = "Unscale",
-                  .inputs = kVariadic,
+                  .inputs = kVariadicInputs,
                   .shape = unscale_shape,
                   .no_gradient = "it is about gradients",
                   .reference = unscale_kernel};

@@ -86,7 +86,7 @@ QueueRun all_finite(KernelPlan& plan) {
     blocks += parts(shape);
   }
   plan.workspace(blocks);
-  return [tensors, blocks, limit = plan.options<AllFiniteOptions>().limit](const Pointers& p,
+  return [tensors, blocks, limit = plan.options<AllFiniteOptions>().limit](const KernelPointers& p,
                                                                            KernelQueue& queue) {
     auto* found = reinterpret_cast<std::uint8_t*>(p.workspace());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -124,7 +124,7 @@ struct Unscale {
 
 QueueRun unscale(KernelPlan& plan) {
   if (plan.inputs() > kMostFinite + 1) return {};
-  return [](const Pointers& p, KernelQueue& queue) {
+  return [](const KernelPointers& p, KernelQueue& queue) {
     Unscale kernel{p.input<float>(0),
                    static_cast<int>(p.inputs()) - 1,
                    {},
@@ -155,7 +155,7 @@ struct UpdateScale {
 };
 
 QueueRun update(KernelPlan& plan) {
-  return [growth = plan.options<LossScaleUpdateOptions>().growth_steps](const Pointers& p,
+  return [growth = plan.options<LossScaleUpdateOptions>().growth_steps](const KernelPointers& p,
                                                                         KernelQueue& queue) {
     launch(queue,
            UpdateScale{growth, p.written<float>(0), p.written<std::int64_t>(1),

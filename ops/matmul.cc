@@ -20,15 +20,15 @@ OutputTypes matmul_shape(const ShapeContext& c) {
             " x ", b);
   Shape out = a;
   for (std::size_t i = 0; i + 2 < rank; ++i) {
-    c.require(a[i] == b[i] || a[i] == kUnknown || b[i] == kUnknown, "leading dimension ", i,
+    c.require(a[i] == b[i] || a[i] == kUnknownSize || b[i] == kUnknownSize, "leading dimension ", i,
               " differs: ", a, " x ", b);
-    out[i] = a[i] == kUnknown ? b[i] : a[i];
+    out[i] = a[i] == kUnknownSize ? b[i] : a[i];
   }
   const std::size_t row = rank - 2, column = rank - 1;
   const std::int64_t k_a = a[options.transpose_a ? row : column];
   const std::int64_t k_b = b[options.transpose_b ? column : row];
-  c.require(k_a == k_b || k_a == kUnknown || k_b == kUnknown, "inner dimensions differ: ", a,
-            options.transpose_a ? " (transposed)" : "", " x ", b,
+  c.require(k_a == k_b || k_a == kUnknownSize || k_b == kUnknownSize,
+            "inner dimensions differ: ", a, options.transpose_a ? " (transposed)" : "", " x ", b,
             options.transpose_b ? " (transposed)" : "");
   out[row] = a[options.transpose_a ? column : row];
   out[column] = b[options.transpose_b ? row : column];
@@ -92,7 +92,7 @@ Products products_of(const KernelPlan& plan) {
 // multiply(a, b, c, workspace) computes one product.
 template <class T, class Multiply>
 KernelRun each_product(const Products& s, Multiply multiply) {
-  return [s, multiply](const Pointers& p) {
+  return [s, multiply](const KernelPointers& p) {
     const T* a = p.input<T>(0);
     const T* b = p.input<T>(1);
     T* c = p.output<T>();

@@ -27,15 +27,15 @@ MatMul make_matmul(const KernelPlan& plan) {
 }
 
 QueueRun prepare_matmul(KernelPlan& plan, Algorithms& algorithms) {
-  if (plan.output().shape.elements() == 0) return [](const Pointers&, KernelQueue&) {};
+  if (plan.output().shape.elements() == 0) return [](const KernelPointers&, KernelQueue&) {};
   if (plan.input(0).shape.elements() == 0)  // each sum has no terms
-    return [bytes = plan.output().bytes()](const Pointers& p, KernelQueue& queue) {
+    return [bytes = plan.output().bytes()](const KernelPointers& p, KernelQueue& queue) {
       fill_zeros(queue, p.output<void>(), bytes);
     };
   const MatMul matmul = make_matmul(plan);
   const MatMulAlgorithm algorithm = algorithms.matmul(matmul);
   plan.workspace(algorithm.workspace_bytes);
-  return [matmul, algorithm](const Pointers& p, KernelQueue& queue) {
+  return [matmul, algorithm](const KernelPointers& p, KernelQueue& queue) {
     queue.matmul({.matmul = matmul,
                   .algorithm = algorithm,
                   .a = p.input<void>(1),

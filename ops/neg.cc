@@ -23,7 +23,7 @@ KernelRun neg_cpu(KernelPlan& plan) {
 
 KernelRun neg_reference(KernelPlan& plan) {
   return visit_numeric(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       using W = typename functors::Wrapping<T>::Type;
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] = static_cast<T>(-static_cast<W>(p.input<T>(0)[i]));

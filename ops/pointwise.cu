@@ -37,7 +37,7 @@ auto visit_stored_numeric(DType dtype, const F& f) {
 
 QueueRun neg(KernelPlan& plan) {
   return visit_stored_numeric(plan.dtype(), []<class T>(T) -> QueueRun {
-    return [](const Pointers& p, KernelQueue& queue) { map<functors::Neg, T, 1>(queue, p); };
+    return [](const KernelPointers& p, KernelQueue& queue) { map<functors::Neg, T, 1>(queue, p); };
   });
 }
 
@@ -48,7 +48,7 @@ Strides operands(const KernelPlan& plan) {
 template <class F>
 QueueRun arithmetic(KernelPlan& plan) {
   return visit_stored_numeric(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
-    return [strides](const Pointers& p, KernelQueue& queue) {
+    return [strides](const KernelPointers& p, KernelQueue& queue) {
       map_broadcast<T>(queue, p, F{}, strides);
     };
   });
@@ -70,7 +70,7 @@ QueueRun div(KernelPlan& plan) {
   const Strides strides = operands(plan);
   if (is_floating(plan.dtype()))
     return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
-      return [strides](const Pointers& p, KernelQueue& queue) {
+      return [strides](const KernelPointers& p, KernelQueue& queue) {
         map_broadcast<T>(queue, p, functors::Div{}, strides);
       };
     });
@@ -79,7 +79,7 @@ QueueRun div(KernelPlan& plan) {
         throw InvalidArgument(cat(node.describe(), ": division by 0"));
       });
   const auto run = [=]<class T>(T) -> QueueRun {
-    return [=](const Pointers& p, KernelQueue& queue) {
+    return [=](const KernelPointers& p, KernelQueue& queue) {
       map_broadcast<T>(queue, p, IntegerDiv{queue.fault(refusal)}, strides);
     };
   };
@@ -89,7 +89,7 @@ QueueRun div(KernelPlan& plan) {
 template <class F>
 QueueRun weigh(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [strides = operands(plan)]<class T>(T) -> QueueRun {
-    return [strides](const Pointers& p, KernelQueue& queue) {
+    return [strides](const KernelPointers& p, KernelQueue& queue) {
       map_broadcast<T>(queue, p, F{}, strides);
     };
   });
@@ -99,7 +99,7 @@ QueueRun weigh(KernelPlan& plan) {
 QueueRun repeat(const KernelPlan& plan, const Shape& x) {
   const Strides strides(kernels::Broadcast(x.dims(), plan.output().shape.dims()));
   const auto run = [strides]<class Bits>(Bits) -> QueueRun {
-    return [strides](const Pointers& p, KernelQueue& queue) {
+    return [strides](const KernelPointers& p, KernelQueue& queue) {
       map_broadcast<Bits>(queue, p, functors::First{}, strides);
     };
   };
@@ -121,8 +121,9 @@ QueueRun broadcast_along(KernelPlan& plan) {
   const Strides strides(kernels::Broadcast(x.dims(), like.dims()));
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const functors::FirstOver<T> share{static_cast<T>(options.repetitions(like))};
-    return
-        [=](const Pointers& p, KernelQueue& queue) { map_broadcast<T>(queue, p, share, strides); };
+    return [=](const KernelPointers& p, KernelQueue& queue) {
+      map_broadcast<T>(queue, p, share, strides);
+    };
   });
 }
 
@@ -162,7 +163,7 @@ struct Cast {
 
 QueueRun cast(KernelPlan& plan) {
   const auto run = [to = plan.dtype()]<class From>(From) -> QueueRun {
-    return [to](const Pointers& p, KernelQueue& queue) {
+    return [to](const KernelPointers& p, KernelQueue& queue) {
       const Cast<From> kernel{to, p.begin(), p.end(), p.input<From>(0), p.output<void>()};
       launch(queue, kernel, grid_for(p.end() - p.begin()));
     };
@@ -219,7 +220,7 @@ QueueRun dropout(KernelPlan& plan) {
   const std::int64_t row = numbered ? shape.product(1, shape.rank()) : 0;
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [key, row, threshold = options.threshold(), scale = static_cast<T>(options.scale())](
-               const Pointers& p, KernelQueue& queue) {
+               const KernelPointers& p, KernelQueue& queue) {
       Dropout<T> kernel{draws, key,           queue.step(), threshold,
                         scale, p.begin(),     p.end(),      p.first_row() * row,
                         false, p.input<T>(0), nullptr,      p.output<T>()};

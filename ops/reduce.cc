@@ -88,7 +88,8 @@ KernelRun fast_kernel(KernelPlan& plan, bool mean) {
   const std::int64_t rows = input.over_batch || input.shape.rank() == 0 ? 1 : input.shape[0];
   const std::int64_t row = rows == 0 ? 0 : reduction.size() / rows;
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [=, over_batch = input.over_batch, divide = DivideBy{input.count}](const Pointers& p) {
+    return [=, over_batch = input.over_batch,
+            divide = DivideBy{input.count}](const KernelPointers& p) {
       const std::int64_t begin = over_batch ? 0 : p.begin(), end = over_batch ? 1 : p.end();
       T* const y = p.output<T>();
       reduction(p.input<T>(0), y, reinterpret_cast<T*>(p.workspace()), begin, end);
@@ -99,8 +100,8 @@ KernelRun fast_kernel(KernelPlan& plan, bool mean) {
 
 // Adds the terms of each result in order, in f64, or in i64 for integers.
 template <class T>
-void plain_sum(const Pointers& p, const ReducedInput& input, const Shape& kept, std::int64_t row,
-               bool mean) {
+void plain_sum(const KernelPointers& p, const ReducedInput& input, const Shape& kept,
+               std::int64_t row, bool mean) {
   using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, double>;
   Wide* const sums = reinterpret_cast<Wide*>(p.workspace());
   const std::int64_t begin = input.over_batch ? 0 : p.begin() * row;
@@ -123,7 +124,7 @@ KernelRun plain_kernel(KernelPlan& plan, bool mean) {
   plan.workspace(kept.elements() * 8);
   const std::int64_t row = kept.rank() == 0 ? 1 : kept.product(1, kept.rank());
   return visit_numeric(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) { plain_sum<T>(p, input, kept, row, mean); };
+    return [=](const KernelPointers& p) { plain_sum<T>(p, input, kept, row, mean); };
   });
 }
 

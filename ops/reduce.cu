@@ -103,7 +103,7 @@ class Sums {
 
   // X is the type of the tensors.
   template <class X>
-  void run(const Pointers& p, KernelQueue& queue) const {
+  void run(const KernelPointers& p, KernelQueue& queue) const {
     auto* const scratch = reinterpret_cast<Wide<X>*>(p.workspace());
     const auto count = static_cast<Wide<X>>(count_);
     const auto step_to = [&](const Reduction::Step& step, const auto* x) -> const Wide<X>* {
@@ -164,7 +164,8 @@ QueueRun sums(KernelPlan& plan, const std::vector<bool>& reduced, bool mean) {
   return kernels::visit_half_or(
       plan.dtype(), [](DType dtype, const auto& f) { return visit_numeric(dtype, f); },
       [sums = Sums(plan, reduced, mean)]<class X>(X) -> QueueRun {
-        return [sums](const Pointers& p, KernelQueue& queue) { sums.run<Summed<X>>(p, queue); };
+        return
+            [sums](const KernelPointers& p, KernelQueue& queue) { sums.run<Summed<X>>(p, queue); };
       });
 }
 

@@ -14,7 +14,7 @@ struct ReshapeOptions {
 // `shape` with its one unknown dimension computed from `elements`.
 Shape completed(const ShapeContext& c, Shape shape, std::int64_t elements) {
   std::vector<std::int64_t> dims = shape.dims();
-  const auto open = std::ranges::find(dims, kUnknown);
+  const auto open = std::ranges::find(dims, kUnknownSize);
   if (open != dims.end()) *open = 1;
   const std::int64_t rest = Shape(dims).elements();
   const bool fits = open == dims.end() ? rest == elements : rest > 0 && elements % rest == 0;
@@ -25,9 +25,9 @@ Shape completed(const ShapeContext& c, Shape shape, std::int64_t elements) {
 
 OutputTypes reshape_shape(const ShapeContext& c) {
   const Shape& shape = c.options<ReshapeOptions>().shape;
-  c.require(std::ranges::count(shape.dims(), kUnknown) <= 1, "the new shape ", shape,
+  c.require(std::ranges::count(shape.dims(), kUnknownSize) <= 1, "the new shape ", shape,
             " has more than one unknown dimension");
-  c.require(std::ranges::all_of(shape.dims(), [](auto d) { return d >= 0 || d == kUnknown; }),
+  c.require(std::ranges::all_of(shape.dims(), [](auto d) { return d >= 0 || d == kUnknownSize; }),
             "the new shape ", shape, " has a negative dimension");
   if (!c.input(0).is_fully_known()) return {shape};
   return {completed(c, shape, c.input(0).elements())};

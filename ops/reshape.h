@@ -8,7 +8,7 @@ extern const Op kReshape;
 extern const Op kReshapeLike;
 extern const Op kFlatten;
 
-// One dimension of `shape` may be kUnknown: it follows from the number of elements.
+// One dimension of `shape` may be kUnknownSize: it follows from the number of elements.
 Output reshape(Output x, Shape shape, At at = {});
 // The shape that `like` has when the graph runs.
 Output reshape_like(Output x, Output like, At at = {});

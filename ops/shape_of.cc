@@ -14,7 +14,7 @@ OutputTypes dimensions(const ShapeContext& c) {
 OutputTypes one_number(const ShapeContext&) { return {{Shape{}, DType::kI64}}; }
 
 KernelRun write(std::vector<std::int64_t> numbers) {
-  return [numbers = std::move(numbers)](const Pointers& p) {
+  return [numbers = std::move(numbers)](const KernelPointers& p) {
     std::ranges::copy(numbers, p.output<std::int64_t>());
   };
 }

@@ -15,10 +15,10 @@ Shape sliced(const ShapeContext& c, const Shape& x) {
   for (std::size_t axis = 0; axis < x.rank(); ++axis) {
     const std::int64_t first = begin[axis], count = size[axis], dim = x[axis];
     c.require(first >= 0 && count >= -1, "begin ", first, " or size ", count, " is negative");
-    const bool known = dim != kUnknown;
+    const bool known = dim != kUnknownSize;
     c.require(!known || (first <= dim && first + (count == -1 ? 0 : count) <= dim), "begin ", first,
               " and size ", count, " leave dimension ", axis, " of ", x);
-    dims.push_back(count != -1 ? count : known ? dim - first : kUnknown);
+    dims.push_back(count != -1 ? count : known ? dim - first : kUnknownSize);
   }
   return Shape(dims);
 }
@@ -45,7 +45,7 @@ std::vector<Output> slice_grad_gradient(const Node& node, std::span<const Output
 KernelRun slice_kernel(KernelPlan& plan) {
   const Shape& out = plan.output().shape;
   return [copy = BoxCopy(out, plan.input(0).shape, plan.options<SliceOptions>().begin, out, {},
-                         plan.dtype())](const Pointers& p) {
+                         plan.dtype())](const KernelPointers& p) {
     copy(p.input<char>(0), p.output<char>(), p.begin(), p.end());
   };
 }
@@ -57,7 +57,8 @@ KernelRun slice_grad_kernel(KernelPlan& plan) {
   const std::int64_t first = whole.rank() == 0 ? 0 : begin[0];
   const std::int64_t row = whole.product(whole.rank() == 0 ? 0 : 1, whole.rank()) *
                            static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [copy = BoxCopy(box, box, {}, whole, begin, plan.dtype()), first, row](const Pointers& p) {
+  return [copy = BoxCopy(box, box, {}, whole, begin, plan.dtype()), first,
+          row](const KernelPointers& p) {
     std::memset(p.output<char>() + p.begin() * row, 0,
                 static_cast<std::size_t>((p.end() - p.begin()) * row));
     copy(p.input<char>(0), p.output<char>(), p.begin() - first, p.end() - first);

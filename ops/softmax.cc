@@ -87,7 +87,7 @@ void plain_softmax_grad_row(const T* dy, const T* y, std::int64_t n, T* dx) {
 
 // Calls visit(offset, columns) for each row of the last axis in a range of dimension 0.
 template <class Visit>
-void for_each_row(const Shape& shape, const Pointers& p, const Visit& visit) {
+void for_each_row(const Shape& shape, const KernelPointers& p, const Visit& visit) {
   const std::int64_t columns = shape.back(), inner = shape.product(1, shape.rank());
   if (columns == 0) return;
   for (std::int64_t at = p.begin() * inner; at < p.end() * inner; at += columns) visit(at, columns);
@@ -95,7 +95,7 @@ void for_each_row(const Shape& shape, const Pointers& p, const Visit& visit) {
 
 KernelRun softmax_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const Pointers& p) {
+    return [shape](const KernelPointers& p) {
       for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
         softmax_row(p.input<T>(0) + at, n, p.output<T>() + at);
       });
@@ -104,7 +104,7 @@ KernelRun softmax_cpu(KernelPlan& plan) {
 }
 KernelRun softmax_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const Pointers& p) {
+    return [shape](const KernelPointers& p) {
       for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
         plain_softmax_row(p.input<T>(0) + at, n, p.output<T>() + at);
       });
@@ -113,7 +113,7 @@ KernelRun softmax_reference(KernelPlan& plan) {
 }
 KernelRun softmax_grad_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const Pointers& p) {
+    return [shape](const KernelPointers& p) {
       for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
         softmax_grad_row(p.input<T>(0) + at, p.input<T>(1) + at, n, p.output<T>() + at);
       });
@@ -122,7 +122,7 @@ KernelRun softmax_grad_cpu(KernelPlan& plan) {
 }
 KernelRun softmax_grad_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const Pointers& p) {
+    return [shape](const KernelPointers& p) {
       for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
         plain_softmax_grad_row(p.input<T>(0) + at, p.input<T>(1) + at, n, p.output<T>() + at);
       });

@@ -219,7 +219,7 @@ struct ShareOfOnes {
 
 QueueRun softmax(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [by = rows_of(plan.output().shape)](const Pointers& p, KernelQueue& queue) {
+    return [by = rows_of(plan.output().shape)](const KernelPointers& p, KernelQueue& queue) {
       launch(queue, SoftmaxRow<T>{p.input<T>(0), by, p.output<T>()}, by.grid());
     };
   });
@@ -227,7 +227,7 @@ QueueRun softmax(KernelPlan& plan) {
 
 QueueRun softmax_grad(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [by = rows_of(plan.output().shape)](const Pointers& p, KernelQueue& queue) {
+    return [by = rows_of(plan.output().shape)](const KernelPointers& p, KernelQueue& queue) {
       launch(queue, SoftmaxGradRow<T>{p.input<T>(0), p.input<T>(1), by, p.output<T>()}, by.grid());
     };
   });
@@ -243,7 +243,7 @@ struct LabelPlan {
             [&node = plan.node(), count = classes](std::int64_t row, std::int64_t label) {
               kernels::refuse_label(node, row, label, count);
             })) {}
-  Indices operator()(const Pointers& p, KernelQueue& queue) const {
+  Indices operator()(const KernelPointers& p, KernelQueue& queue) const {
     return {p.input<void>(1), wide, queue.fault(refusal)};
   }
   Grid grid() const { return {.blocks = rows, .threads = kFoldThreads}; }
@@ -256,7 +256,7 @@ struct LabelPlan {
 QueueRun loss(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Targets<T> targets(plan.options<CrossEntropyOptions>());
-    return [targets, labels = LabelPlan(plan)](const Pointers& p, KernelQueue& queue) {
+    return [targets, labels = LabelPlan(plan)](const KernelPointers& p, KernelQueue& queue) {
       launch(queue,
              LossRow<T>{p.input<T>(0), labels(p, queue), targets, labels.classes, p.output<T>()},
              labels.grid());
@@ -267,7 +267,7 @@ QueueRun loss(KernelPlan& plan) {
 QueueRun loss_grad(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Targets<T> targets(plan.options<CrossEntropyOptions>());
-    return [targets, labels = LabelPlan(plan)](const Pointers& p, KernelQueue& queue) {
+    return [targets, labels = LabelPlan(plan)](const KernelPointers& p, KernelQueue& queue) {
       const RowBlocks<1> by{labels.rows, labels.classes};
       launch(queue,
              LossGradRow<T>{p.input<T>(0), labels(p, queue), targets, p.input<T>(2), by,
@@ -282,7 +282,7 @@ QueueRun accuracy(KernelPlan& plan) {
   plan.workspace(labels.rows);
   return visit_floating(plan.input(0).dtype, [&]<class T>(T) -> QueueRun {
     return [rows = labels.rows, classes = labels.classes, wide = labels.wide,
-            k = plan.options<AccuracyOptions>().k](const Pointers& p, KernelQueue& queue) {
+            k = plan.options<AccuracyOptions>().k](const KernelPointers& p, KernelQueue& queue) {
       auto* const correct = reinterpret_cast<std::uint8_t*>(p.workspace());
       const Indices given{p.input<void>(1), wide, nullptr};  // none is refused
       launch(queue, Correct<T>{p.input<T>(0), given, rows, classes, k, correct}, grid_for(rows));

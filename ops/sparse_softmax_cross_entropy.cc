@@ -27,7 +27,7 @@ void require_loss(const ShapeContext& c) {
 OutputTypes loss_shape(const ShapeContext& c) {
   require_loss(c);
   const Shape &logits = c.input(0), &labels = c.input(1);
-  return {Shape{logits[0] == kUnknown ? labels[0] : logits[0]}};
+  return {Shape{logits[0] == kUnknownSize ? labels[0] : logits[0]}};
 }
 
 OutputTypes grad_shape(const ShapeContext& c) {
@@ -50,13 +50,14 @@ std::vector<Output> loss_gradient(const Node& node, std::span<const Output> grad
 
 // d = (softmax - target) dy for each row.
 std::vector<Output> grad_gradient(const Node& node, std::span<const Output> grads) {
-  require<NotFound>(node.options<CrossEntropyOptions>().ignored == kNoLabel, node.describe(),
-                    ": second derivatives with ignored labels are not supported; leave out the "
-                    "rows, or use stop_gradient on the gradient");
+  require<NotFoundError>(
+      node.options<CrossEntropyOptions>().ignored == kNoLabel, node.describe(),
+      ": second derivatives with ignored labels are not supported; leave out the "
+      "rows, or use stop_gradient on the gradient");
   const Output logits = node.input(0), labels = node.input(1), dy = node.input(2), g = grads[0];
   const Output y = softmax(logits);
   const Output jacobian = logits.graph().add(kSoftmaxGrad, {g, y}).output();
-  return {jacobian * reshape(dy, {kUnknown, 1}),
+  return {jacobian * reshape(dy, {kUnknownSize, 1}),
           {},
           reduce_sum(g * loss_grad(logits, labels, fill_like(dy, 1), node), {-1})};
 }
@@ -161,7 +162,7 @@ template <class T, class Label, class Loss>
 KernelRun loss_kernel(const KernelPlan& plan, Loss loss) {
   const Node* const node = &plan.node();
   return [node, classes = plan.input(0).shape[1], options = plan.options<CrossEntropyOptions>(),
-          loss](const Pointers& p) {
+          loss](const KernelPointers& p) {
     for (std::int64_t row = p.begin(); row < p.end(); ++row) {
       T& y = p.output<T>()[row];
       y = 0;
@@ -177,7 +178,7 @@ template <class T, class Label, class Grad>
 KernelRun grad_kernel(const KernelPlan& plan, Grad grad) {
   const Node* const node = &plan.node();
   return [node, classes = plan.input(0).shape[1], options = plan.options<CrossEntropyOptions>(),
-          grad](const Pointers& p) {
+          grad](const KernelPointers& p) {
     for (std::int64_t row = p.begin(); row < p.end(); ++row) {
       T* const dx = p.output<T>() + row * classes;
       if (options.ignores(p.input<Label>(1)[row])) {

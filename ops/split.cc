@@ -14,7 +14,7 @@ OutputTypes equal_parts(const ShapeContext& c, std::size_t axis) {
   const int parts = c.options<SplitOptions>().parts;
   Shape part = c.input(0);
   c.require(parts > 0, "cannot make ", parts, " parts");
-  if (part[axis] != kUnknown) {
+  if (part[axis] != kUnknownSize) {
     c.require(part[axis] % parts == 0, "dimension ", axis, " of ", part, " has no ", parts,
               " equal parts; give their sizes");
     part[axis] /= parts;
@@ -35,12 +35,12 @@ OutputTypes sized_parts(const ShapeContext& c, std::size_t axis) {
       c.require(false, "the sizes ", join(sizes), " add up to more than a tensor can have");
   }
   c.require(open <= 1, "only one of the sizes ", join(sizes), " can be -1");
-  c.require(dim == kUnknown || (open > 0 ? named <= dim : named == dim), "the sizes ", join(sizes),
-            " add up to ", named, ", but dimension ", axis, " of ", x, " is ", dim);
+  c.require(dim == kUnknownSize || (open > 0 ? named <= dim : named == dim), "the sizes ",
+            join(sizes), " add up to ", named, ", but dimension ", axis, " of ", x, " is ", dim);
   OutputTypes types;
   for (const std::int64_t size : sizes) {
     Shape part = x;
-    part[axis] = size != -1 ? size : dim == kUnknown ? kUnknown : dim - named;
+    part[axis] = size != -1 ? size : dim == kUnknownSize ? kUnknownSize : dim - named;
     types.emplace_back(part);
   }
   return types;
@@ -80,7 +80,7 @@ KernelRun split_kernel(KernelPlan& plan) {
         {BoxCopy(part, x, offset, part, std::vector<std::int64_t>(), plan.dtype()), part[0]});
     offset[axis] += part[axis];
   }
-  return [parts](const Pointers& p) {
+  return [parts](const KernelPointers& p) {
     const std::int64_t units = parts[0].rows;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const std::int64_t rows = parts[i].rows;

@@ -49,7 +49,7 @@ KernelRun sum_to_cpu(KernelPlan& plan) {
   plan.workspace(reduction.workspace() * static_cast<std::int64_t>(size_of(plan.dtype())));
   const bool keeps_rows = x.rank() > 0 && !repeated_axes(x, plan.output().shape)[0];
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [reduction, rows = keeps_rows ? x[0] : 1](const Pointers& p) {
+    return [reduction, rows = keeps_rows ? x[0] : 1](const KernelPointers& p) {
       reduction(p.input<T>(0), p.output<T>(), reinterpret_cast<T*>(p.workspace()), 0, rows);
     };
   });
@@ -58,7 +58,7 @@ KernelRun sum_to_cpu(KernelPlan& plan) {
 KernelRun sum_to_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     plan.workspace(plan.output().shape.elements() * 8);
-    return [x = plan.input(0).shape, like = plan.output().shape](const Pointers& p) {
+    return [x = plan.input(0).shape, like = plan.output().shape](const KernelPointers& p) {
       auto* const sums = reinterpret_cast<double*>(p.workspace());
       std::fill_n(sums, like.elements(), 0.0);
       for (std::int64_t i = 0; i < x.elements(); ++i)
@@ -81,7 +81,7 @@ Repeated find_repeated(const Shape& x, const Shape& like, const Shape& other) {
     const std::int64_t own = back <= like.rank() ? like[like.rank() - back] : 1;
     const std::int64_t others = back <= other.rank() ? other[other.rank() - back] : 1;
     if (back > like.rank() || (own == 1 && others != 1)) found.axes.push_back(axis);
-    if (own == kUnknown && others != 1) found.certain = false;
+    if (own == kUnknownSize && others != 1) found.certain = false;
   }
   return found;
 }

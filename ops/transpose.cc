@@ -86,7 +86,7 @@ KernelRun transpose_as(const KernelPlan& plan) {
   std::size_t partner = dims.size() - 2;
   for (std::size_t i = 0; i + 1 < dims.size(); ++i)
     if (dims[i].from < dims[partner].from) partner = i;
-  return [copy = Copy<Bits>{dims, partner}](const Pointers& p) {
+  return [copy = Copy<Bits>{dims, partner}](const KernelPointers& p) {
     copy(0, p.end() - p.begin(), p.input<Bits>(0) + p.begin() * copy.dims[0].from,
          p.output<Bits>() + p.begin() * copy.dims[0].to);
   };
@@ -112,15 +112,15 @@ KernelRun transpose_reference(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const Shape& out = plan.output().shape;
   const std::int64_t row = out.rank() == 0 ? 1 : out.product(1, out.rank());
-  return
-      [=, axes = source_axes(plan.options<TransposeOptions>().order, x.rank())](const Pointers& p) {
-        for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
-          std::int64_t rest = i, from = 0;
-          for (std::size_t d = axes.size(); d-- > 0; rest /= out[d])
-            from += rest % out[d] * x.product(axes[d] + 1, x.rank());
-          std::copy_n(p.input<char>(0) + from * unit, unit, p.output<char>() + i * unit);
-        }
-      };
+  return [=, axes = source_axes(plan.options<TransposeOptions>().order, x.rank())](
+             const KernelPointers& p) {
+    for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
+      std::int64_t rest = i, from = 0;
+      for (std::size_t d = axes.size(); d-- > 0; rest /= out[d])
+        from += rest % out[d] * x.product(axes[d] + 1, x.rank());
+      std::copy_n(p.input<char>(0) + from * unit, unit, p.output<char>() + i * unit);
+    }
+  };
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ template <class F>
 KernelRun weigh_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const kernels::Broadcast scalar(plan.input(0).shape.dims(), {});
-    return [scalar](const Pointers& p) {
+    return [scalar](const KernelPointers& p) {
       kernels::map_broadcast(F{}, scalar, p.begin(), p.end(), p.output<T>(), p.input<T>(0),
                              p.input<T>(1));
     };
@@ -32,7 +32,7 @@ KernelRun weigh_cpu(KernelPlan& plan) {
 template <class F>
 KernelRun weigh_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] = F{}(p.input<T>(0)[i], p.input<T>(1)[0]);
     };

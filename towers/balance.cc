@@ -17,7 +17,7 @@ std::int64_t bytes_of(Variable v) {
 
 std::vector<VariableSize> variable_sizes(const Graph& graph) {
   std::vector<VariableSize> sizes;
-  for (const Variable& v : originals(graph.variables()))
+  for (const Variable& v : originals_of(graph.variables()))
     sizes.push_back({std::string(v.logical_name()), bytes_of(v)});
   return sizes;
 }

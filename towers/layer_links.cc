@@ -8,7 +8,7 @@ namespace belfry {
 
 Node& LayerLinks::join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
                        NodeOptions options) {
-  require<Internal>(has_peers(), what, " (", at.site, "): tower '", name_, "' has no peers");
+  require<InternalError>(has_peers(), what, " (", at.site, "): tower '", name_, "' has no peers");
   contributions_.insert(contributions_.end(), inputs.begin(), inputs.end());
   return collectives_->join(index_, op, inputs, what, at, std::move(options));
 }

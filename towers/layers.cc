@@ -52,7 +52,7 @@ void require_channels(std::string_view what, std::string_view name, Output x, st
   require_layer(x.shape().rank() == rank, what, name, site,
                 cat("takes a tensor of rank ", rank, ", not ", x.type(),
                     rank == 2 ? "; flatten it first" : ""));
-  require_layer(x.shape().back() != kUnknown, what, name, site,
+  require_layer(x.shape().back() != kUnknownSize, what, name, site,
                 cat("the last dimension of ", x.type(), " must be known"));
 }
 
@@ -230,9 +230,9 @@ namespace {
 
 // A dense layer over the last dimension of x [N,time,width].
 Output project(Tower& tower, std::string_view name, Output x, const DenseLayer& layer, At at) {
-  const Output rows = reshape(x, {kUnknown, x.shape()[2]}, at.site);
+  const Output rows = reshape(x, {kUnknownSize, x.shape()[2]}, at.site);
   const Output y = dense(tower, name, rows, layer, at.site);
-  return reshape(y, {kUnknown, x.shape()[1], layer.units}, at.site);
+  return reshape(y, {kUnknownSize, x.shape()[1], layer.units}, at.site);
 }
 
 }  // namespace
@@ -242,7 +242,7 @@ Output causal_self_attention(Tower& tower, std::string_view name, Output x,
   constexpr std::string_view kWhat = "causal_self_attention";
   require_channels(kWhat, name, x, 3, at.site);
   const std::int64_t width = x.shape()[2];
-  require_layer(x.shape()[1] != kUnknown, kWhat, name, at.site,
+  require_layer(x.shape()[1] != kUnknownSize, kWhat, name, at.site,
                 cat("the time of ", x.type(), " must be known"));
   require_layer(layer.heads > 0 && width % layer.heads == 0, kWhat, name, at.site,
                 cat(layer.heads, " heads do not divide the width of ", x.type()));

@@ -3,9 +3,9 @@
 // The name of a layer is mandatory. Its variables are called <name>/W, <name>/b, ..., below the
 // variable scope in force. Checkpoints have these names as keys. A second layer of the same name is
 // an error naming both lines, unless the variable scope says that it may share
-// (Reuse::kCreateOrGet). Variables have x's dtype; for x of f16 and bf16 they are f32. Layers
-// compute in x's type (normalisations of f16 and bf16 in f32) and return it. Nodes name the line
-// that called the layer.
+// (VariableReuse::kCreateOrGet). Variables have x's dtype; for x of f16 and bf16 they are f32.
+// Layers compute in x's type (normalisations of f16 and bf16 in f32) and return it. Nodes name the
+// line that called the layer.
 #pragma once
 #include <string_view>
 

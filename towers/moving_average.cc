@@ -181,7 +181,7 @@ void update_moving_averages(Graph& graph, std::span<const std::vector<BatchMomen
   if (towers.empty() || towers[0].empty()) return;
   const std::size_t all =
       towers.size() * static_cast<std::size_t>(std::max(1, graph.process().size));
-  require<Internal>(
+  require<InternalError>(
       samples.empty() ||
           (samples.size() == all && std::ranges::any_of(samples, [](auto n) { return n > 0; })),
       "moving averages of ", all, " towers with ", samples.size(), " numbers of samples");

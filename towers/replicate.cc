@@ -229,7 +229,7 @@ class TowerBuilder {
                  .setter = setter.get(),
                  .own_variables = plan_.replicated && t > 0,
                  // A variable that tower 0 lacks is made here; the error then names its line.
-                 .reuse = reuses ? Reuse::kCreateOrGet : Reuse::kInherit,
+                 .reuse = reuses ? VariableReuse::kCreateOrGet : VariableReuse::kInherit,
                  .collectives = &collectives_},
                 at_);
     tower.links().defer_averages();
@@ -285,8 +285,8 @@ Output TowerRecord::get(std::string_view tensor) const {
   const std::size_t colon = tensor.find(':');
   const std::string_view node_name = tensor.substr(0, colon);
   const std::string_view digit = colon == tensor.npos ? "0" : tensor.substr(colon + 1);
-  require<NotFound>(digit.size() == 1 && std::isdigit(static_cast<unsigned char>(digit[0])),
-                    "tower '", name, "' has no tensor '", tensor, "'; write name or name:1");
+  require<NotFoundError>(digit.size() == 1 && std::isdigit(static_cast<unsigned char>(digit[0])),
+                         "tower '", name, "' has no tensor '", tensor, "'; write name or name:1");
   const auto output = static_cast<std::size_t>(digit[0] - '0');
   for (const Output& input : inputs)
     if (output == 0 && input.node().logical_name() == node_name) return input;
@@ -300,7 +300,7 @@ Output TowerRecord::get(std::string_view tensor) const {
   for (const Variable& v : variables)
     if (output == 0 && v.logical_name() == node_name) return v;
   if (others) refuse_others(*this, *node);
-  throw NotFound(
+  throw NotFoundError(
       cat("tower '", name, "' has no tensor '", tensor, "'", other_names(*this, node_name)));
 }
 
@@ -340,7 +340,7 @@ TowerRecord predict_tower(Graph& graph, PredictOptions options,
                .index = options.index,
                .training = false,
                .device = options.device,
-               .reuse = others_train ? Reuse::kMustExist : Reuse::kCreateOrGet},
+               .reuse = others_train ? VariableReuse::kMustExist : VariableReuse::kCreateOrGet},
               at);
   build(tower);
   const std::vector<Variable> made = tower.own_variables();

@@ -47,7 +47,7 @@ struct TowerRecord {
   // The tensor called `tensor` in this tower; "name:1" is the second output of node "name". The
   // tower's placeholder of this name wins over other nodes below <tower>/. These win over
   // Tower::output(), and this over the value of the tower's variable of this logical name. Throws
-  // NotFound with the nearest name.
+  // NotFoundError with the nearest name.
   //
   // Towers of several calls of replicate() or predict_tower() on one graph may share their names.
   // Then nodes of later towers have suffixes: y, y_1. Each record finds its own nodes; for a node
@@ -100,8 +100,9 @@ struct PredictOptions {
 // Builds a tower that does not train: dropout is off, and batch norm uses the moving averages.
 //
 // On a graph that has trainable variables the tower uses them, tower 0's, and makes none that are
-// trained. Throws NotFound for a variable that variable() does not find, and InvalidArgument for a
-// trainable one that `build` made all the same. Both errors have the variable's name and line.
+// trained. Throws NotFoundError for a variable that variable() does not find, and InvalidArgument
+// for a trainable one that `build` made all the same. Both errors have the variable's name and
+// line.
 //
 // On a graph that trains nothing, built for inference alone, the tower makes the model's variables,
 // or uses those of an earlier such tower; restore_checkpoint() gives them their values.

@@ -80,7 +80,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
           "'; open the scope in the tower function");
   require(!options_.own_variables || !options_.name.empty(), "a tower (", site,
           ") with variables of its own needs a name, which begins theirs");
-  require(!options_.own_variables || outer.variables().reuse == Reuse::kInherit, "tower '",
+  require(!options_.own_variables || outer.variables().reuse == VariableReuse::kInherit, "tower '",
           options_.name, "' (", site,
           ") makes variables of its own, but is built in a variable scope ",
           "that reuses some; open the scope in the tower function");

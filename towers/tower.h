@@ -27,7 +27,7 @@ struct TowerOptions {
   DeviceSpec device;               // where the tower computes
   DeviceSetter* setter = nullptr;  // places its nodes instead of `device`; borrowed
   bool own_variables = false;      // its variables are local copies of tower 0's, named <name>/...
-  Reuse reuse = Reuse::kInherit;
+  VariableReuse reuse = VariableReuse::kInherit;
   TowerCollectives* collectives = nullptr;  // nodes that it builds with other towers; borrowed
 };
 

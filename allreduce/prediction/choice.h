@@ -16,7 +16,7 @@ namespace belfry {
 // Seconds that a strategy takes to combine gradients of these types, one set per device, and to
 // write the results: assign(g[t], sum[t]). So a sum that fuses with the writes of a step is priced
 // as it runs there. The devices need not exist. Throws what the strategy and the planner throw, and
-// NotFound for devices that the machine lacks.
+// NotFoundError for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
                          Reduction reduction = Reduction::kMean,

@@ -125,10 +125,10 @@ class PlanJobs {
     };
     if (!machine_.links.empty() || machine_.devices.empty()) return;
     for (const Value& input : node.inputs)
-      require<NotFound>(is_known(plan_.device(input)) && is_known(node.device()),
-                        "the machine has no link between ",
-                        names_[at(plan_.device(input))].short_str(), " and ",
-                        names_[at(node.device())].short_str());
+      require<NotFoundError>(is_known(plan_.device(input)) && is_known(node.device()),
+                             "the machine has no link between ",
+                             names_[at(plan_.device(input))].short_str(), " and ",
+                             names_[at(node.device())].short_str());
   }
 
   // Seconds that reading takes longer because other workers wrote the bytes.

@@ -25,7 +25,7 @@ enum class PlanExtent : std::uint8_t { kWholeStep, kPartOfStep };
 // and takes the others' sums, at the price of a launch for each fragment that it takes. Collectives
 // take turns.
 //
-// Throws NotFound for a device that the machine lacks.
+// Throws NotFoundError for a device that the machine lacks.
 double predict_seconds(const Plan& plan, std::span<const DeviceSpec> devices,
                        const MachineDescription& machine,
                        PlanExtent extent = PlanExtent::kPartOfStep);

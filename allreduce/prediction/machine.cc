@@ -15,15 +15,16 @@ namespace {
 
 constexpr double kDefaultLaunch = 5, kDefaultBandwidth = 500;
 
-void require_members(const Json& json, const char* what, const std::vector<std::string>& known) {
+void require_members(const JsonValue& json, const char* what,
+                     const std::vector<std::string>& known) {
   for (const auto& [name, value] : json.members())
     require(std::ranges::find(known, name) != known.end(), value.where(), what,
             " has an unknown member \"", shown(name), "\"", did_you_mean(name, known),
             " (members: ", join(known), ")");
 }
 
-double number(const Json& json, const char* name, double fallback, bool positive = false) {
-  const Json* const value = json.find(name);
+double number(const JsonValue& json, const char* name, double fallback, bool positive = false) {
+  const JsonValue* const value = json.find(name);
   if (!value) return fallback;
   const double result = value->number();
   require(std::isfinite(result) && (positive ? result > 0 : result >= 0), value->where(), "\"",
@@ -31,14 +32,14 @@ double number(const Json& json, const char* name, double fallback, bool positive
   return result;
 }
 
-Link parse_link(const Json& json) {
+Link parse_link(const JsonValue& json) {
   json.at("gbps");  // has no default
   Link link{.latency_us = number(json, "latency_us", 0), .gbps = number(json, "gbps", 0, true)};
-  if (const Json* bus = json.find("bus")) link.bus = bus->text();
+  if (const JsonValue* bus = json.find("bus")) link.bus = bus->text();
   return link;
 }
 
-DeviceSpec parse_device(const Json& json) {
+DeviceSpec parse_device(const JsonValue& json) {
   const std::string& text = json.text();
   const DeviceSpec spec(text);
   require(spec.type && spec.index, json.where(), "'", shown(text),
@@ -48,9 +49,9 @@ DeviceSpec parse_device(const Json& json) {
   return DeviceSpec::local(spec.type->str(), *spec.index);
 }
 
-void parse_links(const Json& json, MachineDescription& machine) {
-  const Json* const links = json.find("links");
-  const Json* const others = json.find("other_links");
+void parse_links(const JsonValue& json, MachineDescription& machine) {
+  const JsonValue* const links = json.find("links");
+  const JsonValue* const others = json.find("other_links");
   if (!links && !others) return;
   const std::size_t count = machine.devices.size();
   require(
@@ -64,9 +65,9 @@ void parse_links(const Json& json, MachineDescription& machine) {
   }
   std::set<std::pair<int, int>> seen;
   if (links)
-    for (const Json& item : links->items()) {
+    for (const JsonValue& item : links->items()) {
       require_members(item, "a link", {"devices", "latency_us", "gbps", "bus"});
-      const std::list<Json>& ends = item.at("devices").items();
+      const std::list<JsonValue>& ends = item.at("devices").items();
       require(ends.size() == 2, item.where(), "a link has ", ends.size(),
               " devices instead of two");
       const int a = machine.index_of(parse_device(ends.front()));
@@ -87,10 +88,12 @@ void parse_links(const Json& json, MachineDescription& machine) {
   }
 }
 
-Json link_json(const DeviceSpec& a, const DeviceSpec& b, const Link& link) {
+JsonValue link_json(const DeviceSpec& a, const DeviceSpec& b, const Link& link) {
   const std::string ends[] = {a.short_str(), b.short_str()};
-  Json json = Json::object();
-  json.set("devices", Json::array(ends)).set("latency_us", link.latency_us).set("gbps", link.gbps);
+  JsonValue json = JsonValue::object();
+  json.set("devices", JsonValue::array(ends))
+      .set("latency_us", link.latency_us)
+      .set("gbps", link.gbps);
   if (!link.bus.empty()) json.set("bus", link.bus);
   return json;
 }
@@ -134,23 +137,23 @@ int MachineDescription::index_of(const DeviceSpec& device) const {
   if (found != devices.end()) return static_cast<int>(found - devices.begin());
   std::vector<std::string> names;
   for (const DeviceSpec& known : devices) names.push_back(known.short_str());
-  throw NotFound(
+  throw NotFoundError(
       cat("the machine has no device ", device.short_str(), " (devices: ", join(names), ")"));
 }
 
-MachineDescription parse_machine(const Json& json) {
+MachineDescription parse_machine(const JsonValue& json) {
   require_members(json, "a machine",
                   {"devices", "workers", "run_us", "wake_us", "launch_us", "wait_us", "share_us",
                    "bandwidth", "links", "other_links"});
   MachineDescription machine;
-  for (const Json& name : json.at("devices").items()) {
+  for (const JsonValue& name : json.at("devices").items()) {
     const DeviceSpec device = parse_device(name);
     require(std::ranges::find(machine.devices, device) == machine.devices.end(), name.where(),
             device.short_str(), " is there twice");
     machine.devices.push_back(device);
   }
   require(!machine.devices.empty(), "a machine without devices");
-  if (const Json* workers = json.find("workers")) {
+  if (const JsonValue* workers = json.find("workers")) {
     require(workers->integer() >= 0 && workers->integer() <= 1024, workers->where(),
             "\"workers\" is ", workers->integer(), ", not between 0 and 1024");
     machine.workers = static_cast<int>(workers->integer());
@@ -160,8 +163,8 @@ MachineDescription parse_machine(const Json& json) {
   machine.wake_us = number(json, "wake_us", 0);
   machine.wait_us = number(json, "wait_us", 0);
   machine.share_us = number(json, "share_us", 0);
-  if (const Json* points = json.find("bandwidth"))
-    for (const Json& point : points->items()) {
+  if (const JsonValue* points = json.find("bandwidth"))
+    for (const JsonValue& point : points->items()) {
       require_members(point, "a bandwidth",
                       {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite"});
       point.at("one_gbps");
@@ -181,11 +184,12 @@ MachineDescription parse_machine(const Json& json) {
   return machine;
 }
 
-Json to_json(const MachineDescription& machine) {
-  Json devices = Json::array(), bandwidth = Json::array(), links = Json::array();
+JsonValue to_json(const MachineDescription& machine) {
+  JsonValue devices = JsonValue::array(), bandwidth = JsonValue::array(),
+            links = JsonValue::array();
   for (const DeviceSpec& device : machine.devices) devices.push(device.short_str());
   for (const Bandwidth& point : machine.bandwidth)
-    bandwidth.push(Json::object()
+    bandwidth.push(JsonValue::object()
                        .set("bytes", point.bytes)
                        .set("one_gbps", point.one_gbps)
                        .set("all_gbps", point.all_gbps)
@@ -195,7 +199,7 @@ Json to_json(const MachineDescription& machine) {
   for (std::size_t i = 0; i < machine.links.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       links.push(link_json(machine.devices[j], machine.devices[i], machine.links[i][j]));
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
   json.set("devices", std::move(devices))
       .set("workers", machine.workers)
       .set("run_us", machine.run_us)

@@ -45,7 +45,7 @@ struct MachineDescription {
   // Interpolates in the logarithm of `bytes`. Beyond the ends it returns the entry at the end.
   Bandwidth bandwidth_at(std::int64_t bytes) const;
   bool has(const DeviceSpec& device) const;
-  // Throws NotFound naming the machine's devices.
+  // Throws NotFoundError naming the machine's devices.
   int index_of(const DeviceSpec& device) const;
   // The machine's devices that stand for those of a run: the same ones if it has them all, else its
   // first ones of its first device's type. Throws InvalidArgument if there are too few.
@@ -62,8 +62,8 @@ struct MachineDescription {
 // "wait_us" [0], "share_us" [0], and "bandwidth", a list of
 // {"bytes", "one_gbps", "all_gbps", "other_gbps", "write", "rewrite"} [500 for any size]. Throws
 // InvalidArgument naming the member that is missing, unknown or out of range.
-MachineDescription parse_machine(const Json& json);
+MachineDescription parse_machine(const JsonValue& json);
 // The JSON that parse_machine() reads back.
-Json to_json(const MachineDescription& machine);
+JsonValue to_json(const MachineDescription& machine);
 
 }  // namespace belfry

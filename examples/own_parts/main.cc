@@ -13,7 +13,7 @@ std::vector<Output> swish_gradient(const Node& node, std::span<const Output> gra
 }
 KernelRun swish_kernel(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       const T* x = p.input<T>(0);
       T* y = p.output<T>();
       for (std::int64_t i = p.begin(); i < p.end(); ++i) y[i] = x[i] / (1 + std::exp(-x[i]));

@@ -20,7 +20,7 @@ class InvalidArgument : public Error {
 };
 
 // Something named does not exist: a variable, a file, a kernel.
-class NotFound : public Error {
+class NotFoundError : public Error {
  public:
   using Error::Error;
 };
@@ -50,7 +50,7 @@ class IoError : public Error {
 };
 
 // A bug in Belfry.
-class Internal : public Error {
+class InternalError : public Error {
  public:
   using Error::Error;
 };

@@ -209,7 +209,7 @@ class LocalFileSystem final : public FileSystem {
     // stat() comes first, because opening a device may do something.
     struct stat status = {};
     const bool missing = ::stat(path.c_str(), &status) != 0;
-    if (missing && errno == ENOENT) throw NotFound(cat(path, ": no such file"));
+    if (missing && errno == ENOENT) throw NotFoundError(cat(path, ": no such file"));
     if (missing) fail_file("open", path, errno);
     require_regular(status);
     Descriptor fd(::open(path.c_str(), O_RDONLY | kOpen));

@@ -72,7 +72,7 @@ class FileSystem {
   // stdout or stderr writes to gives 1 or 2.
   virtual int descriptor(const std::string& path) = 0;
   // Opens a regular file, to be read in parts. Never waits: IoError names a directory, device, pipe
-  // or socket as such. Throws NotFound if there is nothing. Follows a link.
+  // or socket as such. Throws NotFoundError if there is nothing. Follows a link.
   virtual std::unique_ptr<ReadableFile> open(const std::string& path) = 0;
   // Reads the whole file. Throws as open() does; IoError, too, for more than `most` bytes, and if
   // the length changes while it is read.

@@ -65,7 +65,7 @@ class JsonReader final : public nlohmann::json_sax<Text> {
  public:
   explicit JsonReader(std::string_view text) : text_(text), tokens_(text) {}
 
-  Json read() {
+  JsonValue read() {
     const auto bytes = text_ | std::views::transform([this](const char& byte) {
                          tokens_.read_to(static_cast<std::size_t>(&byte - text_.data()) + 1);
                          // The parser would take a zero byte for the end of the text.
@@ -83,8 +83,8 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   bool number_float(number_float_t value, const string_t&) override { return add_number(value); }
   bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(Json::object()); }
-  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool start_object(std::size_t) override { return open(JsonValue::object()); }
+  bool start_array(std::size_t) override { return open(JsonValue::array()); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& value) override {
@@ -116,24 +116,25 @@ class JsonReader final : public nlohmann::json_sax<Text> {
  private:
   static constexpr std::size_t kDeepest = 64;
 
-  Json* place(Json value) {
+  JsonValue* place(JsonValue value) {
     std::tie(value.line_, value.column_) = tokens_.place(tokens_.begin());
     tokens_.end();
     if (open_.empty()) return &(root_ = std::move(value));
-    Json& parent = *open_.back();
-    if (parent.kind() == Json::Kind::kArray) return &parent.items_.emplace_back(std::move(value));
+    JsonValue& parent = *open_.back();
+    if (parent.kind() == JsonValue::Kind::kArray)
+      return &parent.items_.emplace_back(std::move(value));
     return &parent.members_.emplace_back(std::move(key_), std::move(value)).second;
   }
-  bool add(Json value) {
+  bool add(JsonValue value) {
     place(std::move(value));
     return true;
   }
-  bool add_number(Json value) {
+  bool add_number(JsonValue value) {
     add(std::move(value));
     tokens_.end_number();
     return true;
   }
-  bool open(Json value) {
+  bool open(JsonValue value) {
     if (open_.size() == kDeepest)
       tokens_.fail(tokens_.begin(), cat("nested deeper than ", kDeepest, " levels"));
     open_.push_back(place(std::move(value)));
@@ -149,20 +150,20 @@ class JsonReader final : public nlohmann::json_sax<Text> {
 
   const std::string_view text_;
   JsonTokens tokens_;
-  Json root_;
-  std::vector<Json*> open_;
+  JsonValue root_;
+  std::vector<JsonValue*> open_;
   std::vector<std::set<std::string>> keys_;  // of the open objects; sets need no large table
   std::string key_;
 };
 
-Json Json::parse(std::string_view text) { return JsonReader(text).read(); }
+JsonValue JsonValue::parse(std::string_view text) { return JsonReader(text).read(); }
 
 class JsonPrinter {
  public:
-  // `indent` as in Json::str().
+  // `indent` as in JsonValue::str().
   explicit JsonPrinter(int indent) : indent_(indent) {}
 
-  std::string print(const Json& value) {
+  std::string print(const JsonValue& value) {
     add(value, 0);
     return std::move(out_);
   }
@@ -185,8 +186,8 @@ class JsonPrinter {
     if (!parts.empty()) begin_line(level);
     out_ += close;
   }
-  void add(const Json& value, int level) {
-    using Kind = Json::Kind;
+  void add(const JsonValue& value, int level) {
+    using Kind = JsonValue::Kind;
     switch (value.kind_) {
       case Kind::kNull: out_ += "null"; break;
       case Kind::kBool: out_ += value.integer_ ? "true" : "false"; break;
@@ -195,7 +196,8 @@ class JsonPrinter {
       case Kind::kDouble: add_leaf(value.double_); break;
       case Kind::kString: add_leaf(value.text_); break;
       case Kind::kArray:
-        add_list('[', ']', value.items_, level, [&](const Json& item) { add(item, level + 1); });
+        add_list('[', ']', value.items_, level,
+                 [&](const JsonValue& item) { add(item, level + 1); });
         break;
       case Kind::kObject:
         add_list('{', '}', value.members_, level, [&](const auto& member) {
@@ -213,38 +215,38 @@ class JsonPrinter {
 
 namespace {
 
-[[noreturn]] void refuse(const Json& value, const char* expected) {
-  const Json::Kind kind = value.kind();
-  const bool array = kind == Json::Kind::kArray, object = kind == Json::Kind::kObject;
-  const char* const what = array                         ? "an array"
-                           : object                      ? "an object"
-                           : kind == Json::Kind::kString ? "the text "
-                                                         : "";
+[[noreturn]] void refuse(const JsonValue& value, const char* expected) {
+  const JsonValue::Kind kind = value.kind();
+  const bool array = kind == JsonValue::Kind::kArray, object = kind == JsonValue::Kind::kObject;
+  const char* const what = array                              ? "an array"
+                           : object                           ? "an object"
+                           : kind == JsonValue::Kind::kString ? "the text "
+                                                              : "";
   const std::string text = array || object ? "" : shown(value.str(), 40);
   throw InvalidArgument(cat(value.where(), "expected ", expected, ", found ", what, text));
 }
 
-void require_kind(const Json& value, Json::Kind kind, const char* name) {
+void require_kind(const JsonValue& value, JsonValue::Kind kind, const char* name) {
   if (value.kind() != kind) refuse(value, name);
 }
 
 }  // namespace
 
-Json::Json(double value) {
+JsonValue::JsonValue(double value) {
   if (!std::isfinite(value)) return;
   kind_ = Kind::kDouble;
   double_ = value;
 }
 
-Json Json::object() {
-  Json value;
+JsonValue JsonValue::object() {
+  JsonValue value;
   value.kind_ = Kind::kObject;
   return value;
 }
 
-std::string Json::str(int indent) const { return JsonPrinter(indent).print(*this); }
+std::string JsonValue::str(int indent) const { return JsonPrinter(indent).print(*this); }
 
-Json& Json::set(std::string_view key, Json value) {
+JsonValue& JsonValue::set(std::string_view key, JsonValue value) {
   require_kind(*this, Kind::kObject, "an object");
   for (auto& [name, member] : members_)
     if (name == key) {
@@ -255,58 +257,58 @@ Json& Json::set(std::string_view key, Json value) {
   return *this;
 }
 
-Json& Json::push(Json value) {
+JsonValue& JsonValue::push(JsonValue value) {
   require_kind(*this, Kind::kArray, "an array");
   items_.push_back(std::move(value));
   return *this;
 }
 
-std::string Json::where() const {
+std::string JsonValue::where() const {
   return line_ > 0 ? cat("line ", line_, ", column ", column_, ": ") : "JSON: ";
 }
 
-std::int64_t Json::integer() const {
+std::int64_t JsonValue::integer() const {
   if (kind_ != Kind::kInteger && kind_ != Kind::kUnsigned) refuse(*this, "a whole number");
   if (kind_ == Kind::kUnsigned && integer_ < 0) refuse(*this, "a whole number below 2^63");
   return integer_;
 }
 
-std::uint64_t Json::unsigned_integer() const {
+std::uint64_t JsonValue::unsigned_integer() const {
   if (kind_ != Kind::kUnsigned && (kind_ != Kind::kInteger || integer_ < 0))
     refuse(*this, "a whole number that is not negative");
   return static_cast<std::uint64_t>(integer_);
 }
 
-double Json::number() const {
+double JsonValue::number() const {
   if (kind_ == Kind::kUnsigned) return static_cast<double>(static_cast<std::uint64_t>(integer_));
   if (kind_ == Kind::kInteger) return static_cast<double>(integer_);
   require_kind(*this, Kind::kDouble, "a number");
   return double_;
 }
 
-const std::string& Json::text() const {
+const std::string& JsonValue::text() const {
   require_kind(*this, Kind::kString, "a string");
   return text_;
 }
 
-const std::list<Json>& Json::items() const {
+const std::list<JsonValue>& JsonValue::items() const {
   require_kind(*this, Kind::kArray, "an array");
   return items_;
 }
 
-const std::list<std::pair<std::string, Json>>& Json::members() const {
+const std::list<std::pair<std::string, JsonValue>>& JsonValue::members() const {
   require_kind(*this, Kind::kObject, "an object");
   return members_;
 }
 
-const Json* Json::find(std::string_view key) const {
+const JsonValue* JsonValue::find(std::string_view key) const {
   for (const auto& [name, member] : members())
     if (name == key) return &member;
   return nullptr;
 }
 
-const Json& Json::at(std::string_view key) const {
-  const Json* const found = find(key);
+const JsonValue& JsonValue::at(std::string_view key) const {
+  const JsonValue* const found = find(key);
   require(found != nullptr, where(), "there is no member '", key, "' in this object");
   return *found;
 }

@@ -15,9 +15,9 @@ namespace belfry {
 inline constexpr std::uint64_t kMostJsonBytes = std::uint64_t{4} << 20;
 
 // One JSON value. Objects keep their members in order of insertion.
-//   Json report = Json::object();
-//   report.set("steps", 3).set("loss", Json());   // {"steps": 3, "loss": null}
-class Json {
+//   JsonValue report = JsonValue::object();
+//   report.set("steps", 3).set("loss", JsonValue());   // {"steps": 3, "loss": null}
+class JsonValue {
  public:
   enum class Kind : std::uint8_t {
     kNull,
@@ -30,21 +30,21 @@ class Json {
     kObject
   };
 
-  Json() = default;                                          // null
-  Json(bool value) : kind_(Kind::kBool), integer_(value) {}  // NOLINT
+  JsonValue() = default;                                          // null
+  JsonValue(bool value) : kind_(Kind::kBool), integer_(value) {}  // NOLINT
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Json(T value)  // NOLINT
+  requires(!std::same_as<T, bool>) JsonValue(T value)  // NOLINT
       : kind_(std::is_signed_v<T> ? Kind::kInteger : Kind::kUnsigned),
         integer_(static_cast<std::int64_t>(value)) {}
   // Null unless it is finite: JSON has no other numbers.
-  Json(double value);  // NOLINT
+  JsonValue(double value);  // NOLINT
   template <std::convertible_to<std::string_view> T>
-  Json(const T& value) : kind_(Kind::kString), text_(value) {}  // NOLINT
-  static Json object();
-  // An array of values that a Json can be made of; empty without any.
-  template <class Values = std::initializer_list<Json>>
-  static Json array(const Values& values = {}) {
-    Json list;
+  JsonValue(const T& value) : kind_(Kind::kString), text_(value) {}  // NOLINT
+  static JsonValue object();
+  // An array of values that a JsonValue can be made of; empty without any.
+  template <class Values = std::initializer_list<JsonValue>>
+  static JsonValue array(const Values& values = {}) {
+    JsonValue list;
     list.kind_ = Kind::kArray;
     for (const auto& value : values) list.push(value);
     return list;
@@ -53,14 +53,14 @@ class Json {
   // Throws InvalidArgument if `text` is no JSON, nests deeper than 64 levels, or repeats a member
   // of an object. The error names line and column (in bytes, from 1) of the token at fault, and
   // what was expected there. Each value keeps its place in the text.
-  static Json parse(std::string_view text);
+  static JsonValue parse(std::string_view text);
   // Text with `indent` spaces per level, or on one line. Bytes that are not UTF-8 are replaced.
   std::string str(int indent = -1) const;
 
   // Adds a member to an object, or replaces it.
-  Json& set(std::string_view key, Json value);
+  JsonValue& set(std::string_view key, JsonValue value);
   // Adds an element to an array.
-  Json& push(Json value);
+  JsonValue& push(JsonValue value);
 
   Kind kind() const { return kind_; }
   // How errors about this value begin: "line 3, column 14: " if it was read, else "JSON: ".
@@ -72,12 +72,12 @@ class Json {
   std::uint64_t unsigned_integer() const;  // throws for a negative one, too
   double number() const;
   const std::string& text() const;
-  const std::list<Json>& items() const;  // of an array
-  const std::list<std::pair<std::string, Json>>& members() const;
+  const std::list<JsonValue>& items() const;  // of an array
+  const std::list<std::pair<std::string, JsonValue>>& members() const;
   // The member of an object; null if there is none.
-  const Json* find(std::string_view key) const;
+  const JsonValue* find(std::string_view key) const;
   // The member of an object. Throws InvalidArgument naming `key` and where() if there is none.
-  const Json& at(std::string_view key) const;
+  const JsonValue& at(std::string_view key) const;
 
  private:
   friend class JsonReader;
@@ -89,8 +89,8 @@ class Json {
   double double_ = 0;
   std::string text_;
   // Lists: no text of n bytes makes one allocation of many times n.
-  std::list<Json> items_;
-  std::list<std::pair<std::string, Json>> members_;
+  std::list<JsonValue> items_;
+  std::list<std::pair<std::string, JsonValue>> members_;
 };
 
 }  // namespace belfry

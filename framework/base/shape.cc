@@ -14,10 +14,10 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(dims.size()) {
     many_.assign(dims.begin(), dims.end());
 }
 
-bool Shape::is_fully_known() const { return std::ranges::count(all(), kUnknown) == 0; }
+bool Shape::is_fully_known() const { return std::ranges::count(all(), kUnknownSize) == 0; }
 
 std::int64_t Shape::elements() const {
-  if (!is_fully_known()) return kUnknown;
+  if (!is_fully_known()) return kUnknownSize;
   return product(0, rank());
 }
 
@@ -35,7 +35,7 @@ std::int64_t Shape::product(std::size_t from, std::size_t to) const {
 
 bool Shape::compatible(const Shape& other) const {
   return std::ranges::equal(all(), other.all(), [](std::int64_t a, std::int64_t b) {
-    return a == b || a == kUnknown || b == kUnknown;
+    return a == b || a == kUnknownSize || b == kUnknownSize;
   });
 }
 
@@ -44,7 +44,7 @@ std::string Shape::str() const {
   for (std::size_t axis = 0; axis < rank(); ++axis) {
     if (axis > 0) out += ',';
     const std::int64_t dim = (*this)[axis];
-    out += dim == kUnknown ? "?" : std::to_string(dim);
+    out += dim == kUnknownSize ? "?" : std::to_string(dim);
   }
   return out + "]";
 }

@@ -1,4 +1,4 @@
-// Dimensions of a tensor. The rank is known when a graph is built; a dimension may be kUnknown
+// Dimensions of a tensor. The rank is known when a graph is built; a dimension may be kUnknownSize
 // until a plan is compiled for real shapes.
 #pragma once
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-inline constexpr std::int64_t kUnknown = -1;
+inline constexpr std::int64_t kUnknownSize = -1;
 
 class Shape {
  public:
@@ -26,7 +26,7 @@ class Shape {
 
   bool is_fully_known() const;
 
-  // Number of elements, kUnknown if any dimension is. Throws InvalidArgument above 2^59.
+  // Number of elements, kUnknownSize if any dimension is. Throws InvalidArgument above 2^59.
   std::int64_t elements() const;
 
   // Product of the dimensions [from, to); 1 if empty. All must be known.

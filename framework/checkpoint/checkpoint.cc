@@ -222,9 +222,9 @@ void check_checkpoint_path(const Graph& graph, const std::string& path, const Sa
   folder.rehearse();
 }
 
-std::string save_checkpoint(Session& session, const std::string& path, const Json& extra,
+std::string save_checkpoint(Session& session, const std::string& path, const JsonValue& extra,
                             FileSystem& files, const SaveOptions& options) {
-  require(extra.kind() == Json::Kind::kObject,
+  require(extra.kind() == JsonValue::Kind::kObject,
           "what is added to a checkpoint must be a JSON object");
   require_intact(session, path);
   const std::uint64_t step = session.step();
@@ -236,8 +236,8 @@ std::string save_checkpoint(Session& session, const std::string& path, const Jso
                           });
 }
 
-CheckpointSnapshot::CheckpointSnapshot(Session& session, const Json& extra) {
-  require(extra.kind() == Json::Kind::kObject,
+CheckpointSnapshot::CheckpointSnapshot(Session& session, const JsonValue& extra) {
+  require(extra.kind() == JsonValue::Kind::kObject,
           "what is added to a checkpoint must be a JSON object");
   require_intact(session, "a checkpoint");
   std::vector<StoredVariable> weights = stored(session, true), state = stored(session, false);

@@ -31,7 +31,7 @@ struct CheckpointInfo {
   std::string path;     // the directory that was read, absolute: PATH or PATH.belfry-old
   bool is_old = false;  // PATH.belfry-old was read, as there is no PATH
   std::uint64_t step = 0;
-  Json extra = Json::object();  // what the caller of save_checkpoint added
+  JsonValue extra = JsonValue::object();  // what the caller of save_checkpoint added
   // Set by restore_checkpoint: the tensors without a variable in the graph, sorted.
   std::vector<std::string> left_out = {};
 };
@@ -83,7 +83,7 @@ void check_checkpoint_path(const Graph& graph, const std::string& path,
 //
 // Returns the text of the manifest. settle_checkpoint() recognises this checkpoint by it.
 std::string save_checkpoint(Session& session, const std::string& path,
-                            const Json& extra = Json::object(),
+                            const JsonValue& extra = JsonValue::object(),
                             FileSystem& files = local_file_system(),
                             const SaveOptions& options = {});
 
@@ -92,7 +92,7 @@ std::string save_checkpoint(Session& session, const std::string& path,
 class CheckpointSnapshot {
  public:
   // Throws InvalidArgument as save_checkpoint() does.
-  CheckpointSnapshot(Session& session, const Json& extra);
+  CheckpointSnapshot(Session& session, const JsonValue& extra);
   // Saves as save_checkpoint() does.
   std::string save(const std::string& path, FileSystem& files = local_file_system(),
                    const SaveOptions& options = {}) const;
@@ -113,8 +113,8 @@ bool settle_checkpoint(const std::string& path, const std::string& manifest, boo
 // alone, and logs them. Reads `path`, or `path`.belfry-old if there is none, and logs which. Warns
 // of values that are not finite, and sets them. It holds the whole checkpoint in memory, and checks
 // it before it sets anything: a failed restore changes nothing. If another process replaces the
-// checkpoint meanwhile, it is read anew. Throws NotFound if there is no checkpoint. Throws IoError
-// naming file, tensor and byte of a damaged or foreign one, or a missing file. Throws
+// checkpoint meanwhile, it is read anew. Throws NotFoundError if there is no checkpoint. Throws
+// IoError naming file, tensor and byte of a damaged or foreign one, or a missing file. Throws
 // InvalidArgument naming the variable and its line if the checkpoint lacks a variable of the graph,
 // or has another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,

@@ -95,8 +95,8 @@ FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path) {
                          files.kind(newest + kOldCheckpoint) == FileKind::kDirectory;
   if (there == FileKind::kNone || hides_old) found = {newest + kOldCheckpoint, true};
   const FileKind kind = files.kind(found.directory);
-  require<NotFound>(kind != FileKind::kNone, "there is no checkpoint ", newest, ", nor ",
-                    found.directory);
+  require<NotFoundError>(kind != FileKind::kNone, "there is no checkpoint ", newest, ", nor ",
+                         found.directory);
   require<IoError>(kind == FileKind::kDirectory, found.directory,
                    " is no directory; a checkpoint is a directory");
   require<IoError>(files.target_kind(cat(found.directory, "/", kManifestFile)) != FileKind::kNone,

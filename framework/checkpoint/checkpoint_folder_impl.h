@@ -17,8 +17,8 @@ struct FoundCheckpoint {
   bool is_old = false;
 };
 
-// Finds what to read: `path`, or `path`.belfry-old if there is none. Throws NotFound if there is
-// neither, IoError if it is no checkpoint.
+// Finds what to read: `path`, or `path`.belfry-old if there is none. Throws NotFoundError if there
+// is neither, IoError if it is no checkpoint.
 FoundCheckpoint find_checkpoint(FileSystem& files, const std::string& path);
 
 // A new directory that is to replace `path`. It vanishes without commit(). As long as this lives,

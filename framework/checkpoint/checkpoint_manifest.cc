@@ -17,7 +17,7 @@ constexpr std::uint64_t kVersion = 1;
 constexpr std::string_view kCrcKey = "\"crc32\"";
 constexpr std::size_t kDigits = 8;
 
-std::uint32_t crc32_from(const Json& json) {
+std::uint32_t crc32_from(const JsonValue& json) {
   const std::string& text = json.text();
   std::uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
@@ -30,18 +30,19 @@ std::uint32_t crc32_of(std::string_view text) {
   return belfry::crc32_of(std::as_bytes(std::span(text)));
 }
 
-Json body_of(const Manifest& manifest) {
-  Json files = Json::object(), tensors = Json::object();
+JsonValue body_of(const Manifest& manifest) {
+  JsonValue files = JsonValue::object(), tensors = JsonValue::object();
   for (const auto& [name, file] : manifest.files)
-    files.set(name, Json::object().set("bytes", file.bytes).set("crc32", hex(file.crc32, kDigits)));
+    files.set(name,
+              JsonValue::object().set("bytes", file.bytes).set("crc32", hex(file.crc32, kDigits)));
   for (const auto& [name, entry] : manifest.tensors)
-    tensors.set(name, Json::object()
+    tensors.set(name, JsonValue::object()
                           .set("file", entry.file)
                           .set("dtype", safetensors_name(entry.dtype))
                           .set("shape", shape_to_json(entry.shape))
                           .set("device", entry.device)
                           .set("crc32", hex(entry.crc32, kDigits)));
-  Json body = Json::object();
+  JsonValue body = JsonValue::object();
   body.set("format", kFormat)
       .set("version", kVersion)
       .set("step", manifest.step)
@@ -54,13 +55,13 @@ Json body_of(const Manifest& manifest) {
 // The text before the checksum of the manifest itself, which is its last member.
 std::string_view before_crc(std::string_view text) { return text.substr(0, text.rfind(kCrcKey)); }
 
-void check_crc(std::string_view text, const Json& json) {
+void check_crc(std::string_view text, const JsonValue& json) {
   const std::uint32_t found = crc32_of(before_crc(text)), wanted = crc32_from(json.at("crc32"));
   require(found == wanted, "damaged: its CRC-32 is ", hex(found, kDigits), ", but it says ",
           hex(wanted, kDigits));
 }
 
-Manifest::Entry entry_from(const std::string& name, const Json& json) {
+Manifest::Entry entry_from(const std::string& name, const JsonValue& json) {
   try {
     return {.file = json.at("file").text(),
             .dtype = dtype_of_safetensors(json.at("dtype").text()),
@@ -74,9 +75,9 @@ Manifest::Entry entry_from(const std::string& name, const Json& json) {
 
 // Throws InvalidArgument, which Manifest::parse() turns into IoError.
 Manifest read_manifest(std::string_view text) {
-  const Json json = Json::parse(text);
-  require(json.kind() == Json::Kind::kObject && json.find("format") &&
-              json.at("format").kind() == Json::Kind::kString &&
+  const JsonValue json = JsonValue::parse(text);
+  require(json.kind() == JsonValue::Kind::kObject && json.find("format") &&
+              json.at("format").kind() == JsonValue::Kind::kString &&
               json.at("format").text() == kFormat,
           "no manifest of a checkpoint: expected an object with \"format\": \"", kFormat, "\"");
   const std::uint64_t version = json.at("version").unsigned_integer();
@@ -84,7 +85,7 @@ Manifest read_manifest(std::string_view text) {
           kVersion);
   check_crc(text, json);
   Manifest manifest{.step = json.at("step").unsigned_integer(), .extra = json.at("extra")};
-  require(manifest.extra.kind() == Json::Kind::kObject, "'extra' is no object");
+  require(manifest.extra.kind() == JsonValue::Kind::kObject, "'extra' is no object");
   for (const auto& [name, file] : json.at("files").members())
     manifest.files[name] = {file.at("bytes").unsigned_integer(), crc32_from(file.at("crc32"))};
   for (const auto& [name, entry] : json.at("tensors").members()) {
@@ -106,11 +107,11 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
 }
 
 std::uint64_t Manifest::shown_step() const {
-  const Json* const steps = extra.find("steps");
+  const JsonValue* const steps = extra.find("steps");
   if (!steps) return step;
   switch (steps->kind()) {
-    case Json::Kind::kUnsigned: return steps->unsigned_integer();
-    case Json::Kind::kInteger:
+    case JsonValue::Kind::kUnsigned: return steps->unsigned_integer();
+    case JsonValue::Kind::kInteger:
       return steps->integer() < 0 ? step : static_cast<std::uint64_t>(steps->integer());
     default: return step;
   }
@@ -151,7 +152,7 @@ void Manifest::find_damage(const std::string& name, std::span<const std::byte> b
   std::size_t from = 0;
   for (const auto& [key, entry] : tensors) {
     if (entry.file != name) continue;
-    from = head.find(cat(Json(key), ":{"), from);
+    from = head.find(cat(JsonValue(key), ":{"), from);
     if (from > at && !tensor.empty()) break;
     tensor = cat(" of tensor '", shown(key), "'");
   }

@@ -36,8 +36,8 @@ struct Manifest {
     std::uint32_t crc32 = 0;
   };
 
-  std::uint64_t step = 0;       // of the session
-  Json extra = Json::object();  // the caller's
+  std::uint64_t step = 0;                 // of the session
+  JsonValue extra = JsonValue::object();  // the caller's
   std::map<std::string, File> files;
   std::map<std::string, Entry> tensors;
 

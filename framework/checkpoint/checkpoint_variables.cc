@@ -6,7 +6,7 @@ namespace belfry {
 
 CheckpointVariables stored_variables(const Graph& graph) {
   CheckpointVariables result;
-  for (const Variable variable : originals(graph.variables(kGlobalVariables))) {
+  for (const Variable variable : originals_of(graph.variables(kGlobalVariables))) {
     const auto [at, fresh] = result.emplace(variable.logical_name(), variable);
     require(fresh || at->second == variable, variable.node().describe(), " and ",
             at->second.node().describe(), " have one logical name, '", at->first,

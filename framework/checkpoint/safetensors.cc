@@ -37,8 +37,8 @@ std::uint64_t read_length(std::span<const std::byte> bytes, const std::string& f
 }
 
 // Offsets count from the end of the header here.
-StoredTensor read_entry(const std::string& name, const Json& json) {
-  const std::list<Json>& offsets = json.at("data_offsets").items();
+StoredTensor read_entry(const std::string& name, const JsonValue& json) {
+  const std::list<JsonValue>& offsets = json.at("data_offsets").items();
   require(offsets.size() == 2, "data_offsets has ", offsets.size(), " numbers instead of 2");
   StoredTensor tensor{.name = name,
                       .dtype = dtype_of_safetensors(json.at("dtype").text()),
@@ -79,20 +79,20 @@ std::string header_of(const std::vector<StoredTensor>& tensors,
   std::vector<std::string> members;
   members.reserve(tensors.size() + 1);
   if (!metadata.empty()) {
-    Json texts = Json::object();
+    JsonValue texts = JsonValue::object();
     for (const auto& [key, text] : metadata) texts.set(key, text);
-    members.push_back(cat(Json(kMetadata), ":", texts));
+    members.push_back(cat(JsonValue(kMetadata), ":", texts));
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const StoredTensor& tensor = tensors[i];
     require(tensor.name != kMetadata, "no tensor can be called '", kMetadata, "' in a file");
     require(i == 0 || tensor.name != tensors[i - 1].name, "two tensors are called '",
             shown(tensor.name), "'");
-    Json entry = Json::object();
+    JsonValue entry = JsonValue::object();
     entry.set("dtype", safetensors_name(tensor.dtype))
         .set("shape", shape_to_json(tensor.shape))
-        .set("data_offsets", Json::array(std::array{tensor.begin, tensor.end}));
-    members.push_back(cat(Json(tensor.name), ":", entry));
+        .set("data_offsets", JsonValue::array(std::array{tensor.begin, tensor.end}));
+    members.push_back(cat(JsonValue(tensor.name), ":", entry));
   }
   return cat("{", join(members, ","), "}");
 }
@@ -108,14 +108,14 @@ DType dtype_of_safetensors(std::string_view name) {
   throw InvalidArgument(cat("dtype '", shown(name), "' is none of ", join(names)));
 }
 
-Json shape_to_json(const Shape& shape) { return Json::array(shape.dims()); }
+JsonValue shape_to_json(const Shape& shape) { return JsonValue::array(shape.dims()); }
 
-Shape shape_from_json(const Json& json) {
-  const std::list<Json>& items = json.items();
+Shape shape_from_json(const JsonValue& json) {
+  const std::list<JsonValue>& items = json.items();
   require(items.size() <= kMostDims, "a shape has ", items.size(), " dimensions, more than ",
           kMostDims);
   std::vector<std::int64_t> dims;
-  for (const Json& item : items) {
+  for (const JsonValue& item : items) {
     dims.push_back(item.integer());
     require(dims.back() >= 0, "a dimension is ", dims.back());
   }
@@ -156,9 +156,9 @@ Safetensors::Safetensors(std::vector<std::byte> bytes, std::string file)
 
 void Safetensors::read_header(std::string_view text, std::uint64_t values_begin) {
   require<IoError>(text.starts_with('{'), file_, ": no safetensors file: expected '{' at byte 8");
-  Json header;
+  JsonValue header;
   try {
-    header = Json::parse(text);
+    header = JsonValue::parse(text);
   } catch (const InvalidArgument& error) {
     throw IoError(cat(file_, ": damaged header, from byte 8: ", error.what()));
   }

@@ -25,8 +25,8 @@ DType dtype_of_safetensors(std::string_view name);
 
 // [2,3]. Reading throws InvalidArgument if the value is no shape, has more than 64 dimensions, or
 // more elements than a Shape may have.
-Json shape_to_json(const Shape& shape);
-Shape shape_from_json(const Json& json);
+JsonValue shape_to_json(const Shape& shape);
+Shape shape_from_json(const JsonValue& json);
 
 struct StoredTensor {
   std::string name;

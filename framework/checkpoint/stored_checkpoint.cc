@@ -11,11 +11,11 @@
 namespace belfry {
 namespace {
 
-// Turns NotFound into IoError: NotFound means that there is no checkpoint at all.
+// Turns NotFoundError into IoError: NotFoundError means that there is no checkpoint at all.
 std::vector<std::byte> read_part(FileSystem& files, const std::string& path, std::uint64_t most) {
   try {
     return files.read(path, most);
-  } catch (const NotFound& error) {
+  } catch (const NotFoundError& error) {
     throw IoError(cat(error.what(), ", so the checkpoint is not whole"));
   }
 }

@@ -28,8 +28,8 @@ struct StoredCheckpoint {
   std::span<const std::byte> values(const std::string& name) const;
 };
 
-// Reads the manifest alone. Both throw as restore_checkpoint() does (checkpoint.h): NotFound if
-// there is no checkpoint; IoError naming file, tensor and byte of a damaged or foreign one.
+// Reads the manifest alone. Both throw as restore_checkpoint() does (checkpoint.h): NotFoundError
+// if there is no checkpoint; IoError naming file, tensor and byte of a damaged or foreign one.
 CheckpointHead read_checkpoint_head(const std::string& path,
                                     FileSystem& files = local_file_system());
 StoredCheckpoint read_checkpoint(const std::string& path, FileSystem& files = local_file_system());

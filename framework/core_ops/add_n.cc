@@ -16,7 +16,7 @@ OutputTypes add_n_shape(const ShapeContext& c) {
     c.require(c.input(i).compatible(shape), "inputs 0 and ", i, " have shapes ", c.input(0),
               " and ", c.input(i));
     for (std::size_t axis = 0; axis < shape.rank(); ++axis)
-      if (shape[axis] == kUnknown) shape[axis] = c.input(i)[axis];
+      if (shape[axis] == kUnknownSize) shape[axis] = c.input(i)[axis];
   }
   return {{shape, c.dtype(0)}};
 }
@@ -28,7 +28,7 @@ std::vector<Output> add_n_gradient(const Node& node, std::span<const Output> gra
 KernelRun add_n_reference(KernelPlan& plan) {
   return visit_any(plan.dtype(), [](auto zero) -> KernelRun {
     using T = decltype(zero);
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] = kernels::plain_tree<T>(p.all_inputs(), i);
     };
@@ -37,7 +37,7 @@ KernelRun add_n_reference(KernelPlan& plan) {
 
 template <class T>
 KernelRun add_n_fast() {
-  return [](const Pointers& p) {
+  return [](const KernelPointers& p) {
     kernels::tree_sum<T>(p.all_inputs(), p.all_outputs(), p.begin(), p.end());
   };
 }
@@ -54,7 +54,7 @@ KernelRun add_n_cpu(KernelPlan& plan) {
 }  // namespace
 
 const Op kAddN{.name = "AddN",
-               .inputs = kVariadic,
+               .inputs = kVariadicInputs,
                .shape = add_n_shape,
                .gradient = add_n_gradient,
                .split = WorkSplit::kElements,

@@ -66,22 +66,22 @@ template <class T>
 KernelRun add_kernel_of(KernelPlan& plan) {
   const auto& options = plan.options<PieceOptions>();
   const ProcessPlace place = options.place;
-  return
-      [sum = CoveringSum(place.size, options.towers), form = piece_sum(plan)](const Pointers& p) {
-        const std::int64_t length = form.piece.size();
-        std::vector<const void*> terms;
-        for (std::int64_t r = 0; r < std::ssize(form.additions) - form.own; ++r)
-          terms.push_back(p.input<T>(p.inputs() - 1) + r * length);
-        for (int i = 0; i < form.own; ++i)
-          terms.insert(terms.begin() + form.first_own + i,
-                       p.input<T>(static_cast<std::size_t>(i)) + form.piece.begin);
-        T* const result = p.output<T>() + (form.whole ? form.piece.begin : 0);
-        const WorkRange range = form.in_piece(p);
-        sum.add(terms, result, range.begin, range.end);
-        if (form.divisor == 1) return;
-        for (std::int64_t i = range.begin; i < range.end; ++i)
-          result[i] /= static_cast<T>(form.divisor);
-      };
+  return [sum = CoveringSum(place.size, options.towers),
+          form = piece_sum(plan)](const KernelPointers& p) {
+    const std::int64_t length = form.piece.size();
+    std::vector<const void*> terms;
+    for (std::int64_t r = 0; r < std::ssize(form.additions) - form.own; ++r)
+      terms.push_back(p.input<T>(p.inputs() - 1) + r * length);
+    for (int i = 0; i < form.own; ++i)
+      terms.insert(terms.begin() + form.first_own + i,
+                   p.input<T>(static_cast<std::size_t>(i)) + form.piece.begin);
+    T* const result = p.output<T>() + (form.whole ? form.piece.begin : 0);
+    const WorkRange range = form.in_piece(p);
+    sum.add(terms, result, range.begin, range.end);
+    if (form.divisor == 1) return;
+    for (std::int64_t i = range.begin; i < range.end; ++i)
+      result[i] /= static_cast<T>(form.divisor);
+  };
 }
 
 KernelRun add_kernel(KernelPlan& plan) {
@@ -91,7 +91,7 @@ KernelRun add_kernel(KernelPlan& plan) {
 }  // namespace
 
 const Op kAddPieces{.name = "AddPieces",
-                    .inputs = kVariadic,
+                    .inputs = kVariadicInputs,
                     .shape = add_shape,
                     .no_gradient = "gradients are taken in each process",
                     .split = WorkSplit::kElements,
@@ -113,7 +113,7 @@ PieceSum piece_sum(const KernelPlan& plan) {
   return sum;
 }
 
-WorkRange PieceSum::in_piece(const Pointers& p) const {
+WorkRange PieceSum::in_piece(const KernelPointers& p) const {
   if (!whole) return {p.begin(), p.end()};
   return {std::clamp(p.begin() - piece.begin, std::int64_t{0}, piece.size()),
           std::clamp(p.end() - piece.begin, std::int64_t{0}, piece.size())};

@@ -32,7 +32,7 @@ struct PieceSum {
   bool whole;
 
   // The elements of the piece among the elements of the output that a kernel computes.
-  WorkRange in_piece(const Pointers& p) const;
+  WorkRange in_piece(const KernelPointers& p) const;
 };
 PieceSum piece_sum(const KernelPlan& plan);
 

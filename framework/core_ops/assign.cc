@@ -16,7 +16,7 @@ OutputTypes assign_shape(const ShapeContext& c) {
 // For any type. The value may lie in the variable already (pass memory).
 KernelRun assign_reference(KernelPlan& plan) {
   const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [size](const Pointers& p) {
+  return [size](const KernelPointers& p) {
     if (p.written<char>(0) == p.input<char>(1)) return;
     const std::int64_t begin = p.begin() * size, end = p.end() * size;
     std::memmove(p.written<char>(0) + begin, p.input<char>(1) + begin,
@@ -28,7 +28,7 @@ template <class Combine>
 KernelRun combine_kernel(KernelPlan& plan, Combine combine) {
   return visit_any(plan.dtype(), [&](auto zero) -> KernelRun {
     using T = decltype(zero);
-    return [combine](const Pointers& p) {
+    return [combine](const KernelPointers& p) {
       T* const to = p.written<T>(0);
       const T* const from = p.input<T>(1);
       for (std::int64_t i = p.begin(); i < p.end(); ++i) to[i] = combine(to[i], from[i]);

@@ -26,7 +26,7 @@ OutputTypes assign_gathered_shape(const ShapeContext& c) {
 
 KernelRun assign_gathered_reference(KernelPlan& plan) {
   const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [size, options = plan.options<AssignGatheredOptions>()](const Pointers& p) {
+  return [size, options = plan.options<AssignGatheredOptions>()](const KernelPointers& p) {
     for (const auto& [begin, end] : parts_of_others(options, {p.begin(), p.end()}))
       std::memcpy(p.written<char>(0) + begin * size,
                   p.input<char>(1) + (options.first + begin) * size,

@@ -70,11 +70,11 @@ OutputTypes scatter_shape(const ShapeContext& c) {
 
 // The kernel of ops whose exchange does everything.
 KernelRun messages_alone(KernelPlan&) {
-  return [](const Pointers&) {};
+  return [](const KernelPointers&) {};
 }
 
 // Each row of the output receives this process's piece of a covering node of another process.
-Exchange scatter_exchange(const Node& node, const Pointers& p) {
+Exchange scatter_exchange(const Node& node, const KernelPointers& p) {
   const auto& [peers, towers, tag, cuts] = node.options<ScatterOptions>();
   const TensorType& type = node.input(0).type();
   const std::int64_t length = piece_of(cuts, peers.rank).size();
@@ -121,7 +121,7 @@ OutputTypes gather_pieces_shape(const ShapeContext& c) {
   return {shape};
 }
 
-Exchange gather_pieces_exchange(const Node& node, const Pointers& p) {
+Exchange gather_pieces_exchange(const Node& node, const KernelPointers& p) {
   const auto& options = node.options<GatherOptions>();
   const Peers& peers = options.peers;
   const TensorType& type = node.input(0).type();
@@ -154,7 +154,7 @@ OutputTypes pass_on_shape(const ShapeContext& c) {
   return {Shape{piece_of(options.cuts, options.arriving).size()}};
 }
 
-Exchange pass_on_exchange(const Node& node, const Pointers& p) {
+Exchange pass_on_exchange(const Node& node, const KernelPointers& p) {
   const auto& [rank, size, arriving, tag, cuts] = node.options<PassOnOptions>();
   const TensorType& sent = node.input(0).type();
   const auto message = [&](int peer, const void* tensor, std::int64_t elements) {
@@ -171,7 +171,7 @@ OutputTypes mpi_all_reduce_shape(const ShapeContext& c) {
   return {c.input(0)};
 }
 
-Exchange mpi_all_reduce_exchange(const Node& node, const Pointers& p) {
+Exchange mpi_all_reduce_exchange(const Node& node, const KernelPointers& p) {
   const TensorType& type = node.input(0).type();
   const WorkRange all{0, type.shape.elements()};
   const auto sum = bytes_at(p.output<void>(), all, type.dtype);
@@ -231,7 +231,7 @@ Output sum_among(std::span<const Output> own, const Peers& peers, int towers, bo
 }  // namespace
 
 const Op kScatterPieces{.name = "ScatterPieces",
-                        .inputs = kVariadic,
+                        .inputs = kVariadicInputs,
                         .shape = scatter_shape,
                         .no_gradient = kExchangeHasNoGradient,
                         .exchange = scatter_exchange,

@@ -9,7 +9,7 @@ namespace {
 
 KernelRun copy_reference(KernelPlan& plan) {
   const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [size](const Pointers& p) {
+  return [size](const KernelPointers& p) {
     const std::int64_t begin = p.begin() * size, end = p.end() * size;
     if (p.output<char>() == p.input<char>(0)) return;  // it was made where it is fetched
     std::memcpy(p.output<char>() + begin, p.input<char>(0) + begin,

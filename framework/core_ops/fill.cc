@@ -21,12 +21,12 @@ void require_fills(double value, DType dtype) {
 
 KernelRun fill_kernel(double value, DType dtype) {
   if (is_half(dtype))
-    return [bits = kernels::half_bits(value, dtype)](const Pointers& p) {
+    return [bits = kernels::half_bits(value, dtype)](const KernelPointers& p) {
       std::fill(p.output<std::uint16_t>() + p.begin(), p.output<std::uint16_t>() + p.end(), bits);
     };
   return visit_any(dtype, [&](auto zero) -> KernelRun {
     using T = decltype(zero);
-    return [v = static_cast<T>(value)](const Pointers& p) {
+    return [v = static_cast<T>(value)](const KernelPointers& p) {
       std::fill(p.output<T>() + p.begin(), p.output<T>() + p.end(), v);
     };
   });

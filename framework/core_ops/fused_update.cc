@@ -6,7 +6,7 @@ namespace belfry {
 
 // Its kernel depends on the fused nodes: prepare_fused_update() makes it.
 const Op kFusedUpdate{.name = "FusedUpdate",
-                      .inputs = kVariadic,
+                      .inputs = kVariadicInputs,
                       .shape = shape_by_plans,
                       .no_gradient = kMadeByPlans,
                       .split = WorkSplit::kElements,

@@ -19,7 +19,8 @@ OutputTypes gather_shards_shape(const ShapeContext& c) {
 KernelRun gather_shards_kernel(KernelPlan& plan) {
   EndToEnd shards;
   for (std::size_t i = 0; i < plan.inputs(); ++i) shards.append(plan.input(i).shape.elements());
-  return [shards, size = static_cast<std::int64_t>(size_of(plan.dtype()))](const Pointers& p) {
+  return [shards,
+          size = static_cast<std::int64_t>(size_of(plan.dtype()))](const KernelPointers& p) {
     std::byte* to = p.output<std::byte>() + p.begin() * size;
     shards.for_each({p.begin(), p.end()}, [&](std::size_t i, std::int64_t begin, std::int64_t end) {
       const std::int64_t bytes = (end - begin) * size;
@@ -32,7 +33,7 @@ KernelRun gather_shards_kernel(KernelPlan& plan) {
 OutputTypes sum_shape(const ShapeContext& c) { return kAddN.shape(c); }
 // f16 and bf16 are added in f32 and rounded once.
 KernelRun sum_16(KernelPlan& plan, kernels::HalfPath path) {
-  return [convert = kernels::half_conversion(plan.dtype(), path)](const Pointers& p) {
+  return [convert = kernels::half_conversion(plan.dtype(), path)](const KernelPointers& p) {
     void* const sum[] = {p.output<void>()};
     kernels::tree_sum_16(convert, p.all_inputs(), sum, 1, p.begin(), p.end());
   };
@@ -48,7 +49,7 @@ KernelRun sum_shards_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kGatherShards{.name = "GatherShards",
-                       .inputs = kVariadic,
+                       .inputs = kVariadicInputs,
                        .shape = gather_shards_shape,
                        .no_gradient = kMadeByPlans,
                        .split = WorkSplit::kElements,
@@ -57,7 +58,7 @@ const Op kGatherShards{.name = "GatherShards",
                        .cpu_only = "devices on GPUs have one shard"};
 
 const Op kSumShards{.name = "SumShards",
-                    .inputs = kVariadic,
+                    .inputs = kVariadicInputs,
                     .shape = sum_shape,
                     .no_gradient = kMadeByPlans,
                     .split = WorkSplit::kElements,

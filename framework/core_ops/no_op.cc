@@ -11,7 +11,7 @@ namespace belfry {
 namespace {
 
 KernelRun nothing(KernelPlan&) {
-  return [](const Pointers&) {};
+  return [](const KernelPointers&) {};
 }
 
 Node& wait_for(Graph& graph, std::span<Node* const> nodes, const DeviceSpec& device, At at) {
@@ -46,9 +46,9 @@ Node& group(Graph& graph, std::span<Node* const> nodes, At at) {
   return wait_for(graph, parts, {}, root);
 }
 
-Node& group(Graph& graph, std::initializer_list<Dependency> nodes, At at) {
+Node& group(Graph& graph, std::initializer_list<ControlInput> nodes, At at) {
   std::vector<Node*> list;
-  for (const Dependency& dependency : nodes) list.push_back(dependency.node());
+  for (const ControlInput& dependency : nodes) list.push_back(dependency.node());
   return group(graph, list, at);
 }
 

@@ -13,7 +13,7 @@ extern const Op kNoOp;
 // without a device, and for the root of several groups, the device scopes in force decide. All join
 // the anchors of ColocateWith scopes, as in TensorFlow, and an anchor's device replaces theirs.
 Node& group(Graph& graph, std::span<Node* const> nodes, At at = {});
-Node& group(Graph& graph, std::initializer_list<Dependency> nodes, At at = {});
+Node& group(Graph& graph, std::initializer_list<ControlInput> nodes, At at = {});
 
 // x, available only after `nodes` have run: an Identity beside it, by default "control_dependency".
 Output with_dependencies(Output x, std::span<Node* const> nodes, At at = {});

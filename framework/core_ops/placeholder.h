@@ -6,7 +6,7 @@ namespace belfry {
 
 extern const Op kPlaceholder;
 
-// Dimensions may be kUnknown; a plan is compiled for the shapes that are fed.
+// Dimensions may be kUnknownSize; a plan is compiled for the shapes that are fed.
 Output placeholder(Graph& graph, std::string_view name, DType dtype, Shape shape, At at = {});
 
 }  // namespace belfry

@@ -36,7 +36,7 @@ KernelRun random_kernel(const KernelPlan& plan, Draw draw, bool plainly) {
   const std::uint64_t key = random_key(plan.node());
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
     const auto fill = plainly ? draw_plainly<Draw, T> : draw_fast<Draw, T>;
-    return [key, draw, fill](const Pointers& p) {
+    return [key, draw, fill](const KernelPointers& p) {
       fill(draw, key, p.step(), p.begin(), p.end(), p.output<T>());
     };
   });

@@ -23,7 +23,7 @@ class KernelPlan;
 class Node;
 struct PlanGraph;
 struct PlanNode;
-class Pointers;
+class KernelPointers;
 
 // A physical GPU.
 struct GpuInfo {
@@ -63,9 +63,10 @@ class GpuStream;
 // Enqueues one launch, in a stream of the GPU that it was prepared for, which get_ready() has made
 // ready for it. It allocates nothing and waits for nothing, with one exception. The part of a rank
 // calls NCCL, which may allocate memory of the host and begin threads. It waits until these calls
-// are not in progress any more. It keeps no pointer to the arrays of Pointers. What it enqueues
-// does not depend on Pointers::step(): the stream knows the step when it runs (set_step).
-using GpuRun = std::function<void(const Pointers&, GpuStream&)>;
+// are not in progress any more. It keeps no pointer to the arrays of KernelPointers. What it
+// enqueues does not depend on KernelPointers::step(): the stream knows the step when it runs
+// (set_step).
+using GpuRun = std::function<void(const KernelPointers&, GpuStream&)>;
 
 // Work of one GPU, which is done in the order in which it is enqueued. All functions but drain()
 // and get_ready() return at once. One thread at a time calls them, except check() and get_ready().
@@ -94,8 +95,9 @@ class GpuStream {
   // Sets the counter, which lies in pinned memory, once all earlier work is done and the host can
   // see its writes.
   virtual void stamp(std::int64_t& counter, std::int64_t value) = 0;
-  // Sets the number of the step (Pointers::step()) for kernels in `kernels`, a stream of the same
-  // GPU. It holds behind all that is enqueued here, until it is set again. No part of a segment.
+  // Sets the number of the step (KernelPointers::step()) for kernels in `kernels`, a stream of the
+  // same GPU. It holds behind all that is enqueued here, until it is set again. No part of a
+  // segment.
   virtual void set_step(GpuStream& kernels, std::uint64_t step) = 0;
 
   // Until end_capture(), work that is enqueued here is kept and not done. So is work in other

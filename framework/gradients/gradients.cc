@@ -38,7 +38,8 @@ class Backward {
     std::vector<Output> result;
     for (const Output& x : xs_) {
       result.push_back(total(x));
-      if (!result.back() && options_.unconnected == Unconnected::kZero) result.back() = zeros(x);
+      if (!result.back() && options_.unconnected == UnconnectedGradients::kZero)
+        result.back() = zeros(x);
     }
     if (options_.gate == GradientGate::kGraph) make_available_together(graph_, result);
     return result;
@@ -117,10 +118,10 @@ class Backward {
 
   void differentiate(Node& node, std::vector<Output> grads) {
     const Op& op = node.op();
-    require<NotFound>(op.gradient, "No gradient defined for operation '", node.name(),
-                      "' (op type: ", op.name, "), built at ", node.origin().site, ": ",
-                      op.no_gradient ? op.no_gradient : "its Op has none",
-                      "; use stop_gradient on its result, or an op that has one");
+    require<NotFoundError>(op.gradient, "No gradient defined for operation '", node.name(),
+                           "' (op type: ", op.name, "), built at ", node.origin().site, ": ",
+                           op.no_gradient ? op.no_gradient : "its Op has none",
+                           "; use stop_gradient on its result, or an op that has one");
     recomputation_.enter(node, grads);
     const Recomputation::Scope again(recomputation_);
     ForwardScope forward(graph_, node);
@@ -131,8 +132,9 @@ class Backward {
     std::optional<ColocateWith> beside;
     if (options_.colocate) beside.emplace(node.output());
     std::vector<Output> inputs = op.gradient(node, grads);
-    require<Internal>(inputs.size() == node.inputs().size(), node.describe(), ": its gradient has ",
-                      inputs.size(), " results for ", node.inputs().size(), " inputs");
+    require<InternalError>(inputs.size() == node.inputs().size(), node.describe(),
+                           ": its gradient has ", inputs.size(), " results for ",
+                           node.inputs().size(), " inputs");
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (!leads_on(node.input(i))) inputs[i] = {};
       if (inputs[i]) check_shape(inputs[i], node.input(i), node, "the gradient of input ", i);

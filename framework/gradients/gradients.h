@@ -10,7 +10,7 @@
 namespace belfry {
 
 // The gradient of an x that y does not depend on.
-enum class Unconnected {
+enum class UnconnectedGradients {
   kNone,  // an empty Output
   kZero,  // zeros of x's shape and dtype
 };
@@ -31,7 +31,7 @@ struct GradientOptions {
   bool colocate = false;
   std::vector<Output> initial = {};  // dL/dy for each y, of its shape; ones where empty or left out
   std::vector<Output> stop = {};     // constants: they get gradients, but pass none on
-  Unconnected unconnected = Unconnected::kNone;
+  UnconnectedGradients unconnected = UnconnectedGradients::kNone;
   GradientGate gate = GradientGate::kNone;
   // Name scopes whose nodes are computed again where gradients need their outputs. Their outputs
   // are then not kept from the forward pass: the same bits for less memory and more arithmetic.
@@ -57,9 +57,9 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
 // beside the first. Otherwise the tree is cut at its root, as often as needed; each inner sum lies
 // where most of the uses below it are requested (the first of several such devices).
 //
-// Throws NotFound "No gradient defined for operation '<name>' (op type: <T>)" with its line if an
-// op on the way has none. Throws InvalidArgument naming op, input and both shapes if a gradient has
-// another shape than its input. Throws it, too, if y is not floating point or tensors are of
+// Throws NotFoundError "No gradient defined for operation '<name>' (op type: <T>)" with its line if
+// an op on the way has none. Throws InvalidArgument naming op, input and both shapes if a gradient
+// has another shape than its input. Throws it, too, if y is not floating point or tensors are of
 // different graphs.
 std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options = {},
                               At at = {});

@@ -51,7 +51,7 @@ bool is_small(const Output& tensor) {
   const Node& node = tensor.node();
   if (node.inputs().empty()) return false;
   const std::int64_t made = tensor.shape().elements(), from = node.input(0).shape().elements();
-  return made != kUnknown && from != kUnknown && kManyTimes * made <= from;
+  return made != kUnknownSize && from != kUnknownSize && kManyTimes * made <= from;
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ Node& Recomputation::copy_of(const Node& node) {
   for (const Output& input : node.inputs()) inputs.push_back(of(input));
   // A copy of copied inputs waits through these; else it waits itself.
   const bool is_first = std::ranges::equal(inputs, node.inputs());
-  Substitutes* const substitutes = std::exchange(graph_.scopes().substitutes, nullptr);
+  SubstituteOutputs* const substitutes = std::exchange(graph_.scopes().substitutes, nullptr);
   const ControlDependencies nothing(graph_, nullptr);
   const ControlDependencies entered(
       graph_, is_first ? std::span<const Output>(awaited_by_copies_[part_of(node)])

@@ -17,7 +17,7 @@ namespace belfry {
 // tensors that leave the scope, those of several towers, and small ones. A copy has the bits of the
 // first node. It waits until the backward pass has come to its scope, as it would take memory
 // before.
-class Recomputation final : Substitutes {
+class Recomputation final : SubstituteOutputs {
  public:
   // `scopes` as in GradientOptions::recompute.
   Recomputation(Graph& graph, std::span<const std::string> scopes);

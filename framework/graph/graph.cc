@@ -96,14 +96,15 @@ void Graph::check(const Op& op, std::span<const Output> inputs, const NodeText& 
   require(!placing_, what, ": device setters and functions must not add nodes");
   const std::string fault = scopes_->take_fault();
   require(fault.empty(), what, ": ", fault);
-  require(op.inputs == kVariadic || op.inputs == static_cast<int>(inputs.size()), what, ": takes ",
-          op.inputs, " inputs, not ", inputs.size());
+  require(op.inputs == kVariadicInputs || op.inputs == static_cast<int>(inputs.size()), what,
+          ": takes ", op.inputs, " inputs, not ", inputs.size());
   for (const Output& input : inputs) {
     require(static_cast<bool>(input), what, ": an input is empty");
     const bool written = &input - inputs.data() < op.writes;
     if ((written || &op == &kRead) != input.node().is_variable())
-      throw Internal(cat(what, ": input '", input.name(),
-                         written ? "' is not a variable" : "' is a variable's storage; read it"));
+      throw InternalError(
+          cat(what, ": input '", input.name(),
+              written ? "' is not a variable" : "' is a variable's storage; read it"));
     if (&input.graph() != this)
       throw InvalidArgument(cat(what, ": input '", input.name(), "' belongs to another graph"));
   }
@@ -142,10 +143,10 @@ Node& Graph::find(std::string_view name) const {
   std::vector<std::string> names;
   for (const auto& node : nodes_) names.emplace_back(node->name());
   const std::string hint = did_you_mean(name, names);
-  throw NotFound(cat("no node '", name, "'",
-                     hint.empty() && !names.empty()
-                         ? cat("; the nearest are ", join(nearest_several(name, names, 3)))
-                         : hint));
+  throw NotFoundError(cat("no node '", name, "'",
+                          hint.empty() && !names.empty()
+                              ? cat("; the nearest are ", join(nearest_several(name, names, 3)))
+                              : hint));
 }
 
 void Graph::add_to_collection(std::string_view key, Node& node) {

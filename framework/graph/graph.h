@@ -52,7 +52,8 @@ class Graph {
   // differentiated nor compiled. Its outputs do not change.
   Node& add_open(const Op& op, std::span<const Output> inputs, At at = {},
                  NodeOptions options = {});
-  // Throws InvalidArgument as add() does, and Internal if the types of its outputs would change.
+  // Throws InvalidArgument as add() does, and InternalError if the types of its outputs would
+  // change.
   void extend(Node& open, std::span<const Output> inputs);
   // Closes all open nodes, and orders the nodes from number `first` on anew, so that ids are a
   // topological order again. The order is by how many of the open nodes are on the longest path to
@@ -71,7 +72,7 @@ class Graph {
   Node& node(std::size_t id) const { return *nodes_[id]; }
   // A new number whenever nodes are added, extended, ordered anew or taken back.
   std::uint64_t version() const { return version_; }
-  // Throws NotFound with the nearest name.
+  // Throws NotFoundError with the nearest name.
   Node& find(std::string_view name) const;
 
   // Seeds initialisers and random ops.

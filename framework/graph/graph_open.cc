@@ -14,16 +14,16 @@ Node& Graph::add_open(const Op& op, std::span<const Output> inputs, At at, NodeO
 }
 
 void Graph::extend(Node& open, std::span<const Output> inputs) {
-  require<Internal>(std::ranges::find(open_, &open) != open_.end(), open.describe(),
-                    ": takes no more inputs");
+  require<InternalError>(std::ranges::find(open_, &open) != open_.end(), open.describe(),
+                         ": takes no more inputs");
   std::vector<Output> all(open.inputs_.begin(), open.inputs_.end());
   const std::size_t before = all.size();
   all.insert(all.end(), inputs.begin(), inputs.end());
   check(open.op(), all, open.describe());
   open.inputs_.assign(all.begin(), all.end());
   try {
-    require<Internal>(std::ranges::equal(infer(open), open.types_), open.describe(),
-                      ": its outputs depend on the number of its inputs");
+    require<InternalError>(std::ranges::equal(infer(open), open.types_), open.describe(),
+                           ": its outputs depend on the number of its inputs");
   } catch (...) {
     open.inputs_.resize(before);
     throw;
@@ -79,8 +79,8 @@ void Graph::require_closed() const {
 void Graph::close(std::size_t first) {
   if (open_.empty()) return;
   for (const Node* node : open_)
-    require<Internal>(static_cast<std::size_t>(node->id()) >= first, node->describe(),
-                      ": was made before those that are to be ordered");
+    require<InternalError>(static_cast<std::size_t>(node->id()) >= first, node->describe(),
+                           ": was made before those that are to be ordered");
   const std::vector<int> level = levels(*this, first, open_);
   const auto level_of = [&](const auto& node) {
     return level[static_cast<std::size_t>(node->id()) - first];

@@ -62,12 +62,12 @@ class KernelPlan {
     return inputs_.empty() ? DType::kF32 : inputs_[0].dtype;
   }
 
-  // The range of the whole work. Kernels split by elements or rows take their part from Pointers
-  // when they run.
+  // The range of the whole work. Kernels split by elements or rows take their part from
+  // KernelPointers when they run.
   WorkRange range() const { return range_; }
 
   // The samples of the shard that the kernel works on, and of all shards of its device. `numbered`:
-  // Pointers::first_row() says which rows of the batch of all devices these are.
+  // KernelPointers::first_row() says which rows of the batch of all devices these are.
   struct Batch {
     std::int64_t samples = 1, of_all = 1;
     bool numbered = false;
@@ -79,7 +79,7 @@ class KernelPlan {
     return count / static_cast<double>(batch_.samples) * static_cast<double>(batch_.of_all);
   }
 
-  // Asks the plan for scratch memory, in bytes; Pointers::workspace() has it at run time.
+  // Asks the plan for scratch memory, in bytes; KernelPointers::workspace() has it at run time.
   void workspace(std::int64_t bytes) { workspace_ = bytes; }
   std::int64_t workspace_bytes() const { return workspace_; }
 
@@ -118,7 +118,7 @@ class EndToEnd {
 
 // Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range.
 // Variables that an op writes are inputs: written().
-class Pointers {
+class KernelPointers {
  public:
   template <class T>
   const T* input(std::size_t i) const {
@@ -151,9 +151,10 @@ class Pointers {
   // `numbered`.
   std::int64_t first_row() const { return first_row_; }
 
-  Pointers() = default;
-  Pointers(std::span<void* const> inputs, std::span<void* const> outputs, std::byte* workspace,
-           WorkRange range, std::uint64_t step, std::int64_t first_row = 0)
+  KernelPointers() = default;
+  KernelPointers(std::span<void* const> inputs, std::span<void* const> outputs,
+                 std::byte* workspace, WorkRange range, std::uint64_t step,
+                 std::int64_t first_row = 0)
       : inputs_(inputs),
         outputs_(outputs),
         workspace_(workspace),
@@ -177,7 +178,7 @@ WorkRange whole_range(const Op& op, int participants, std::span<const TensorType
 // Runs one launch. It may be called from several threads at once, on tensors and workspaces of
 // their own. Kernels split by elements or rows may also be called for disjoint ranges of one
 // launch.
-using KernelRun = std::function<void(const Pointers&)>;
+using KernelRun = std::function<void(const KernelPointers&)>;
 using CpuKernel = KernelRun (*)(KernelPlan&);
 
 }  // namespace belfry

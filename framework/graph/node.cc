@@ -33,7 +33,8 @@ std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType
   OutputTypes types = node.op().shape(context);
   result.reserve(types.size());
   for (OutputType& type : types) {
-    require<Internal>(type.dtype || !inputs.empty(), node.describe(), ": output without a dtype");
+    require<InternalError>(type.dtype || !inputs.empty(), node.describe(),
+                           ": output without a dtype");
     result.push_back({std::move(type.shape), type.dtype ? *type.dtype : inputs[0].dtype});
   }
   return result;

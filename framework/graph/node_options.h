@@ -81,10 +81,10 @@ class NodeOptions {
   requires(!std::same_as<T, NodeOptions>) explicit NodeOptions(T value)
       : value_(std::make_shared<const T>(std::move(value))), type_(&typeid(T)), print_(print<T>) {}
 
-  // Throws Internal if the options are of another type.
+  // Throws InternalError if the options are of another type.
   template <class T>
   const T& as() const {
-    detail::require<Internal>(type_ && *type_ == typeid(T), "options read as another type");
+    detail::require<InternalError>(type_ && *type_ == typeid(T), "options read as another type");
     return *static_cast<const T*>(value_.get());
   }
 

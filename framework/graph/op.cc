@@ -33,7 +33,7 @@ std::vector<const Op*> checked_registry() {
     if (i > 0 && std::string_view(ops[i - 1]->name) == ops[i]->name)
       faults.push_back(cat(ops[i]->name, " is defined twice"));
   }
-  require<Internal>(faults.empty(), "incomplete ops: ", join(faults, "; "));
+  require<InternalError>(faults.empty(), "incomplete ops: ", join(faults, "; "));
   return ops;
 }
 

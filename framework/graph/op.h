@@ -42,8 +42,8 @@ struct OutputType {
   std::optional<DType> dtype;
 };
 
-// What a shape function sees. It runs when a node is built (dimensions may be kUnknown), and again
-// when a plan is compiled for real shapes.
+// What a shape function sees. It runs when a node is built (dimensions may be kUnknownSize), and
+// again when a plan is compiled for real shapes.
 class ShapeContext {
  public:
   ShapeContext(const Op& op, std::string_view node_name, SourceLine site,
@@ -121,7 +121,7 @@ enum class Autocast : std::uint8_t {
   kFull,     // 16 bits become f32: sums to a loss, moments, functions of a wide range
 };
 
-inline constexpr int kVariadic = -1;
+inline constexpr int kVariadicInputs = -1;
 
 namespace detail {
 // Enters an Op in the registry when its object is constructed.
@@ -134,7 +134,7 @@ struct Registered {
 
 struct Op {
   const char* name;
-  int inputs;  // or kVariadic
+  int inputs;  // or kVariadicInputs
   ShapeFunction shape = nullptr;
   GradientFunction gradient = nullptr;
   const char* no_gradient = nullptr;  // why there is none
@@ -183,7 +183,7 @@ struct Op {
   DivisorFunction ranks = nullptr;
   // Set for ops that move tensors between processes. Gives the messages of one launch with these
   // tensors. The thread between processes sends and receives them; the kernel does the rest.
-  Exchange (*exchange)(const Node& node, const Pointers& pointers) = nullptr;
+  Exchange (*exchange)(const Node& node, const KernelPointers& pointers) = nullptr;
   // Besides inputs and options, results depend on the node and the step.
   bool random = false;
   // Reads the shape of input 0 and not its values, so the placer puts it beside its input.
@@ -210,7 +210,7 @@ struct Op {
 };
 
 // Every op, in order of name. The first call checks that each has a shape function, a gradient or a
-// reason for none, and a host kernel. It throws one Internal error naming all that do not.
+// reason for none, and a host kernel. It throws one InternalError naming all that do not.
 const std::vector<const Op*>& all_ops();
 
 // Shape functions that many ops share.

@@ -66,7 +66,7 @@ VariableScopeState ScopeStack::variables() const {
     const auto* frame = std::get_if<VariableFrame>(&entry->frame);
     if (!frame) continue;
     const VariableScopeOptions& own = frame->options;
-    if (state.reuse == Reuse::kInherit) state.reuse = own.reuse;
+    if (state.reuse == VariableReuse::kInherit) state.reuse = own.reuse;
     if (!state.initializer) state.initializer = own.initializer;
     if (!state.dtype) state.dtype = own.dtype;
     if (state.caching_device.empty()) state.caching_device = own.caching_device;

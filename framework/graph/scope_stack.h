@@ -77,12 +77,12 @@ struct AutocastFrame {
 };
 
 // Gives nodes other inputs than those that they are built with (ScopeStack::substitutes).
-class Substitutes {
+class SubstituteOutputs {
  public:
   virtual Output of(const Output& input) = 0;
 
  protected:
-  ~Substitutes() = default;
+  ~SubstituteOutputs() = default;
 };
 
 using ScopeFrame =
@@ -92,7 +92,7 @@ using ScopeFrame =
 // The settings of variable(), from all variable scopes in force.
 struct VariableScopeState {
   std::string path;
-  Reuse reuse = Reuse::kInherit;
+  VariableReuse reuse = VariableReuse::kInherit;
   Initializer initializer;
   std::optional<DType> dtype;
   DeviceSpec caching_device;
@@ -143,10 +143,10 @@ class ScopeStack {
 
   // How often variable scopes were opened, by path: the counters of default names.
   std::map<std::string, int, std::less<>> opened;
-  const Node* forward = nullptr;       // the node that gradients are being built for
-  Substitutes* substitutes = nullptr;  // gives new nodes their inputs; null: as they are
-  int calls = 0;                       // calls of tower functions so far
-  SourceLine newest;                   // of the newest node
+  const Node* forward = nullptr;             // the node that gradients are being built for
+  SubstituteOutputs* substitutes = nullptr;  // gives new nodes their inputs; null: as they are
+  int calls = 0;                             // calls of tower functions so far
+  SourceLine newest;                         // of the newest node
 
  private:
   std::deque<Entry> frames_;

@@ -75,7 +75,7 @@ VariableFrame opened_variables(Graph& graph, std::string_view name,
   const std::string outer(scopes.variable_path());
   std::string own(name);
   if (name.empty() && !options.default_name.empty()) {
-    require(options.reuse == Reuse::kInherit, "variable scope (", scope_line(graph, site),
+    require(options.reuse == VariableReuse::kInherit, "variable scope (", scope_line(graph, site),
             ") with the default name '", options.default_name,
             "': reuse=True cannot be used without a name_or_scope; name the scope to reuse it");
     own = unopened(scopes, options.default_name);
@@ -85,9 +85,9 @@ VariableFrame opened_variables(Graph& graph, std::string_view name,
   return {own.empty() ? outer : below(outer, own), options};
 }
 
-std::vector<Node*> nodes_of(std::span<const Dependency> list) {
+std::vector<Node*> nodes_of(std::span<const ControlInput> list) {
   std::vector<Node*> nodes;
-  for (const Dependency& dependency : list) nodes.push_back(dependency.node());
+  for (const ControlInput& dependency : list) nodes.push_back(dependency.node());
   return nodes;
 }
 
@@ -194,9 +194,9 @@ ControlDependencies::ControlDependencies(Graph& graph, std::span<Node* const> no
     : Guard(graph, waiting_for(graph, nodes, site), site) {}
 ControlDependencies::ControlDependencies(Graph& graph, std::span<const Output> outputs,
                                          SourceLine site)
-    : ControlDependencies(graph, nodes_of(std::vector<Dependency>(outputs.begin(), outputs.end())),
-                          site) {}
-ControlDependencies::ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes,
+    : ControlDependencies(
+          graph, nodes_of(std::vector<ControlInput>(outputs.begin(), outputs.end())), site) {}
+ControlDependencies::ControlDependencies(Graph& graph, std::initializer_list<ControlInput> nodes,
                                          SourceLine site)
     : ControlDependencies(graph, nodes_of(std::span(nodes.begin(), nodes.size())), site) {}
 ControlDependencies::ControlDependencies(Graph& graph, std::nullptr_t, SourceLine site)

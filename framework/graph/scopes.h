@@ -111,7 +111,8 @@ class VariableScope : detail::Guard {
                               const VariableScopeOptions& options,
                               SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                  __builtin_LINE()));
-  [[nodiscard]] VariableScope(Graph& graph, std::string_view name, Reuse reuse = Reuse::kInherit,
+  [[nodiscard]] VariableScope(Graph& graph, std::string_view name,
+                              VariableReuse reuse = VariableReuse::kInherit,
                               SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                  __builtin_LINE()))
       : VariableScope(graph, name, VariableScopeOptions{.reuse = reuse}, site) {}
@@ -132,12 +133,12 @@ class VariableScope : detail::Guard {
 };
 
 // Something to wait for: a node, the node of an output, or the storage of a variable.
-class Dependency {
+class ControlInput {
  public:
-  Dependency(Node* node) : node_(node) {}                                          // NOLINT
-  Dependency(Node& node) : node_(&node) {}                                         // NOLINT
-  Dependency(Output output) : node_(output ? &output.node() : nullptr) {}          // NOLINT
-  Dependency(Variable variable) : node_(variable ? &variable.node() : nullptr) {}  // NOLINT
+  ControlInput(Node* node) : node_(node) {}                                          // NOLINT
+  ControlInput(Node& node) : node_(&node) {}                                         // NOLINT
+  ControlInput(Output output) : node_(output ? &output.node() : nullptr) {}          // NOLINT
+  ControlInput(Variable variable) : node_(variable ? &variable.node() : nullptr) {}  // NOLINT
   Node* node() const { return node_; }  // null for an empty handle
 
  private:
@@ -157,7 +158,7 @@ class ControlDependencies : detail::Guard {
   [[nodiscard]] ControlDependencies(Graph& graph, std::span<const Output> outputs,
                                     SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                        __builtin_LINE()));
-  [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<Dependency> nodes,
+  [[nodiscard]] ControlDependencies(Graph& graph, std::initializer_list<ControlInput> nodes,
                                     SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                        __builtin_LINE()));
   // Nodes inside wait for nothing outside.

@@ -50,7 +50,7 @@ TensorText Variable::describe() const {
   return {logical_name(), node().output_type(0), node().origin().site};
 }
 
-std::vector<Variable> originals(std::vector<Variable> variables) {
+std::vector<Variable> originals_of(std::vector<Variable> variables) {
   std::erase_if(variables, [](const Variable& v) { return v.node().variable().copy_of; });
   return variables;
 }
@@ -70,15 +70,17 @@ Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOpti
   if (!options.initializer) options.initializer = scope.initializer;
   if (options.caching_device.empty()) options.caching_device = scope.caching_device;
   if (const Variable found = graph.stored_variable(key)) {
-    require(scope.reuse != Reuse::kInherit, "variable '", key, "' already exists (built at ",
-            found.node().origin().site, "), so ", site,
-            " cannot create it; choose another name or open the scope with Reuse::kCreateOrGet");
+    require(scope.reuse != VariableReuse::kInherit, "variable '", key,
+            "' already exists (built at ", found.node().origin().site, "), so ", site,
+            " cannot create it; choose another name or open the scope with "
+            "VariableReuse::kCreateOrGet");
     check_found(found, shape, *options.dtype, At(site));
     return found;
   }
-  require<NotFound>(scope.reuse != Reuse::kMustExist, "variable '", key, "' does not exist, but ",
-                    site, " wants to reuse it; build what makes it before, such as ",
-                    "training towers before predict_tower");
+  require<NotFoundError>(scope.reuse != VariableReuse::kMustExist, "variable '", key,
+                         "' does not exist, but ", site,
+                         " wants to reuse it; build what makes it before, such as ",
+                         "training towers before predict_tower");
   VariableRequest request{key, std::move(shape), std::move(options)};
   for (VariableGetter* getter : scope.getters) getter->request(request);
   const Variable made = graph.create_variable(request, At(site));

@@ -74,15 +74,15 @@ struct VariableOptions {
 };
 
 // Gets the variable `name` (below the current variable scope; name scopes do not count), or creates
-// it, as the scope's Reuse says. Creation ignores control dependencies. If another node has its
-// name, the variable's node gets a suffix; it is still found by the name asked for. Throws
-// InvalidArgument if it exists and must not, or with another shape or dtype; NotFound if it must
-// exist and does not.
+// it, as the scope's VariableReuse says. Creation ignores control dependencies. If another node has
+// its name, the variable's node gets a suffix; it is still found by the name asked for. Throws
+// InvalidArgument if it exists and must not, or with another shape or dtype; NotFoundError if it
+// must exist and does not.
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options = {},
                   At at = {});
 
 // The variables that are no copies of others (VariableOptions::copy_of), in their order.
-std::vector<Variable> originals(std::vector<Variable> variables);
+std::vector<Variable> originals_of(std::vector<Variable> variables);
 
 // The variable that this is a copy of, directly or through other copies; else itself.
 const Node& original_of(const Node& variable);
@@ -109,13 +109,13 @@ struct VariableGetter {
 };
 
 // Whether variable() creates or finds.
-enum class Reuse { kInherit, kMustExist, kCreateOrGet };
+enum class VariableReuse { kInherit, kMustExist, kCreateOrGet };
 
 // The settings of a VariableScope (scopes.h); it inherits fields left alone from the scope outside.
 // TensorFlow's partitioners, regularizers and use_resource do not exist here.
 struct VariableScopeOptions {
   std::string default_name = {};  // for a scope without a name
-  Reuse reuse = Reuse::kInherit;
+  VariableReuse reuse = VariableReuse::kInherit;
   Initializer initializer = {};
   std::optional<DType> dtype = {};
   DeviceSpec caching_device = {};

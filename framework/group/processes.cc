@@ -56,7 +56,7 @@ Processes::~Processes() {
 void Processes::begin(Work& work) {
   {
     const std::lock_guard lock(mutex_);
-    require<Internal>(work_ == nullptr, "the processes already have work");
+    require<InternalError>(work_ == nullptr, "the processes already have work");
     work_ = &work;
     error_ = nullptr;
     const std::lock_guard telling(telling_);

@@ -121,7 +121,7 @@ std::uint16_t half_bits(double value, DType dtype) {
 
 HalfConversion half_conversion(DType dtype, HalfPath path) {
   const bool f16 = dtype == DType::kF16;
-  require<Internal>(f16 || dtype == DType::kBF16, name_of(dtype), " is no 16-bit type");
+  require<InternalError>(f16 || dtype == DType::kBF16, name_of(dtype), " is no 16-bit type");
 #if defined(__x86_64__)
   if (path == HalfPath::kAvx512)
     return f16 ? HalfConversion{widen_f16_avx512, narrow_f16_avx512}
@@ -130,7 +130,7 @@ HalfConversion half_conversion(DType dtype, HalfPath path) {
     return f16 ? HalfConversion{widen_f16_avx2, narrow_f16_avx2}
                : HalfConversion{widen_bf16_avx2, narrow_bf16_avx2};
 #endif
-  require<Internal>(path == HalfPath::kScalar, "this processor lacks an instruction set");
+  require<InternalError>(path == HalfPath::kScalar, "this processor lacks an instruction set");
   return f16 ? HalfConversion{widen_f16_scalar, narrow_f16_scalar}
              : HalfConversion{widen_bf16_scalar, narrow_bf16_scalar};
 }

@@ -37,7 +37,7 @@ Widened::Widened(const KernelPlan& plan) {
     add(plan.output(i), i, outputs, i < writes ? none : made);
 }
 
-void Widened::point(const Pointers& p, std::span<void*> in, std::span<void*> out) const {
+void Widened::point(const KernelPointers& p, std::span<void*> in, std::span<void*> out) const {
   std::ranges::copy(p.mutable_inputs(), in.begin());
   std::ranges::copy(p.all_outputs(), out.begin());
   for (const Tensor& tensor : read) in[tensor.index] = p.workspace() + tensor.offset;

@@ -26,7 +26,7 @@ struct Widened {
   explicit Widened(const KernelPlan& plan);
 
   // The pointers of a launch, with tensors in the workspace instead of those of 16 bits.
-  void point(const Pointers& p, std::span<void*> in, std::span<void*> out) const;
+  void point(const KernelPointers& p, std::span<void*> in, std::span<void*> out) const;
 
   std::vector<TensorType> inputs, outputs;
   std::vector<Tensor> read, made;

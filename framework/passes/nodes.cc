@@ -303,7 +303,7 @@ void keep_sorted(PlanGraph& plan, const Indexed<PlanNode, char>& gone) {
   for (const NodeIndex n : plan.nodes.indices())
     if (gone[n]) plan.nodes[n].inputs.clear(), plan.nodes[n].after.clear();
   std::vector<NodeIndex> sorted = sorted_nodes(plan);
-  require<Internal>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
+  require<InternalError>(sorted.size() == plan.nodes.size(), "the plan has a cycle");
   std::erase_if(sorted, [&](NodeIndex n) { return gone[n]; });
   keep_nodes(plan, sorted);
 }

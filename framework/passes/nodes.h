@@ -63,7 +63,7 @@ std::set<const Node*> recomputed_nodes(const PlanGraph& plan);
 
 // Reorders nodes topologically: smallest old index first, but for what goes as soon as it may
 // (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc), and
-// what waits for messages. Throws Internal on a cycle.
+// what waits for messages. Throws InternalError on a cycle.
 void sort_nodes(PlanGraph& plan);
 
 }  // namespace belfry

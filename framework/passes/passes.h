@@ -17,7 +17,7 @@ void order_towers(PlanGraph& plan);
 void place(PlanGraph& plan, const PlanContext& context);
 
 // Refuses collectives by ranks (Op::ranks) with a participant that is not on a GPU: InvalidArgument
-// naming both; and all of them in sessions whose GPUs have no NCCL: NotFound.
+// naming both; and all of them in sessions whose GPUs have no NCCL: NotFoundError.
 void check_ranks(const PlanGraph& plan, const PlanContext& context);
 
 // The verifier at compile: refuses steps in which towers would not combine or apply the same.
@@ -112,7 +112,8 @@ void group_copies(PlanGraph& plan, const PlanContext& context);
 ExecutionSchedule schedule(const PlanGraph& graph, const PlanContext& context);
 
 // Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared
-// devices get none of either. Throws NotFound naming op, type and device if a GPU has no kernel.
+// devices get none of either. Throws NotFoundError naming op, type and device if a GPU has no
+// kernel.
 void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
                      const PlanContext& context);
 

@@ -16,21 +16,21 @@ GpuRun copy_on_gpu(const PlanNode& copy) {
   std::vector<std::size_t> bytes;
   for (const TensorType& type : copy.types) bytes.push_back(at(type.bytes()));
   if (bytes.size() == 1)
-    return [bytes = bytes[0]](const Pointers& p, GpuStream& stream) {
+    return [bytes = bytes[0]](const KernelPointers& p, GpuStream& stream) {
       stream.copy(p.output<void>(), p.input<void>(0), bytes);
     };
-  return [bytes = std::move(bytes)](const Pointers& p, GpuStream& stream) {
+  return [bytes = std::move(bytes)](const KernelPointers& p, GpuStream& stream) {
     stream.copy_each(p.all_outputs(), p.all_inputs(), bytes);
   };
 }
 
 GpuRun prepare_on_gpu(const PlanNode& node, const Device& device, KernelPlan& kernel,
                       bool deterministic) {
-  if (node.inputs.empty() && node.types.empty()) return [](const Pointers&, GpuStream&) {};
+  if (node.inputs.empty() && node.types.empty()) return [](const KernelPointers&, GpuStream&) {};
   if (node.op == &kCopy) return copy_on_gpu(node);
   GpuRun run = device.backend->prepare(device.gpu, kernel, deterministic);
-  require<NotFound>(bool(run), kernel.node().describe(), ": there is no kernel for ",
-                    name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
+  require<NotFoundError>(bool(run), kernel.node().describe(), ": there is no kernel for ",
+                         name_of(kernel.dtype()), " on ", device.spec, "; place it on a CPU");
   return run;
 }
 
@@ -40,7 +40,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
       node.participants() > 1 ? prepare_on_gpu(node, device, kernel, deterministic) : GpuRun();
   launch.rank = std::make_shared<RankLaunch>(node, std::move(sum));
   launch.capturable = node.rank()->alone(*node.node);  // several wait for each other
-  launch.enqueue = [rank = launch.rank](const Pointers& p, GpuStream& stream) {
+  launch.enqueue = [rank = launch.rank](const KernelPointers& p, GpuStream& stream) {
     rank->enqueue(p, stream);
   };
 }
@@ -49,7 +49,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
 KernelRun zero_sums(const PlanGraph& graph, const PlanNode& node) {
   std::vector<std::size_t> bytes;
   for (const TensorType& type : graph.output_types(node, 0)) bytes.push_back(at(type.bytes()));
-  return [bytes = std::move(bytes)](const Pointers& p) {
+  return [bytes = std::move(bytes)](const KernelPointers& p) {
     for (std::size_t i = 0; i < bytes.size(); ++i)
       if (bytes[i] > 0) std::memset(p.output<std::byte>(i), 0, bytes[i]);
   };

@@ -119,7 +119,7 @@ void check_ranks(const PlanGraph& plan, const PlanContext& context) {
     }
     const Device& first = context.device(node.device());
     const std::string why = first.backend ? first.backend->nccl().why_not : "";
-    require<NotFound>(why.empty(), node.node->describe(), ": ", why, "; use collective");
+    require<NotFoundError>(why.empty(), node.node->describe(), ": ", why, "; use collective");
   }
 }
 

@@ -102,7 +102,7 @@ bool Surroundings::is_own(Value value, std::span<const NodeIndex> members) const
     const auto found = std::ranges::find(member.inputs, value);
     if (found != member.inputs.end()) return member.sharding.own[at(found - member.inputs.begin())];
   }
-  throw Internal(
+  throw InternalError(
       cat(plan_.node(root_).node->describe(), ": no member of a fusion reads ", plan_.name(value)));
 }
 

@@ -18,7 +18,7 @@ constexpr std::int64_t kUpdateChunk = 8 << 10;
 KernelRun prepare_member(const Op& op, KernelPlan& kernel, bool reference) {
   kernel.set_op(op);
   KernelRun run = prepare_kernel(kernel, reference);
-  require<Internal>(
+  require<InternalError>(
       kernel.workspace_bytes() == 0, kernel.node().describe(),
       ": its kernel asks for a workspace, which members of a fused update have none of");
   return run;
@@ -61,7 +61,7 @@ class FusedUpdateKernel {
     }
   }
 
-  void operator()(const Pointers& p) const {
+  void operator()(const KernelPointers& p) const {
     elements_.for_each({p.begin(), p.end()},
                        [&](std::size_t b, std::int64_t begin, std::int64_t end) {
                          update(p, b, {begin, end});
@@ -82,7 +82,7 @@ class FusedUpdateKernel {
     bool assigned = true;  // all updates are assignments
   };
 
-  void update(const Pointers& p, std::size_t b, WorkRange range) const {
+  void update(const KernelPointers& p, std::size_t b, WorkRange range) const {
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
     // Only GPUs fuse updates that follow no sum. Hosts run this as stand-ins of GPUs.
@@ -106,7 +106,7 @@ class FusedUpdateKernel {
 
   // All updates assign, as in allreduce_bench and in the first of several batches of a training
   // step. So the sum is written to their variables directly.
-  void assign(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
+  void assign(const KernelPointers& p, const Tensor& tensor, std::span<void* const> inputs,
               WorkRange range) const {
     const auto written = [&](std::size_t u) {
       return p.mutable_inputs()[at(tensor.updates[u].of.inputs[0])];
@@ -114,7 +114,7 @@ class FusedUpdateKernel {
     std::array<void*, FusedTensors::kMostParticipants> results;
     std::fill_n(results.begin(), participants_, written(0));
     for (std::size_t u = 1; u < tensor.updates.size(); ++u) results[participants_ - u] = written(u);
-    tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, range, p.step()));
+    tensor.sum(KernelPointers(inputs, {results.data(), participants_}, nullptr, range, p.step()));
   }
 
   // A pointer that a kernel takes for the start of the whole tensor, with `buffer` at the chunk:
@@ -124,18 +124,18 @@ class FusedUpdateKernel {
                                    at(chunk.begin * tensor.element_bytes));
   }
 
-  void add_participants(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
-                        WorkRange chunk, void* whole) const {
+  void add_participants(const KernelPointers& p, const Tensor& tensor,
+                        std::span<void* const> inputs, WorkRange chunk, void* whole) const {
     std::array<void*, FusedTensors::kMostParticipants> results;
     std::fill_n(results.begin(), participants_, whole);
-    tensor.sum(Pointers(inputs, {results.data(), participants_}, nullptr, chunk, p.step()));
+    tensor.sum(KernelPointers(inputs, {results.data(), participants_}, nullptr, chunk, p.step()));
   }
 
-  void add_shards(const Pointers& p, const Tensor& tensor, std::span<void* const> inputs,
+  void add_shards(const KernelPointers& p, const Tensor& tensor, std::span<void* const> inputs,
                   WorkRange chunk, void* whole) const {
     const auto add = [&](std::size_t participant, void* result) {
-      tensor.shard_sum(Pointers(inputs.subspan(participant * shards_, shards_), {&result, 1},
-                                nullptr, chunk, p.step()));
+      tensor.shard_sum(KernelPointers(inputs.subspan(participant * shards_, shards_), {&result, 1},
+                                      nullptr, chunk, p.step()));
     };
     if (!tensor.sum) return add(0, whole);
     alignas(64) std::byte buffers[FusedTensors::kMostSharded][kUpdateChunk];
@@ -145,16 +145,16 @@ class FusedUpdateKernel {
     add_participants(p, tensor, {sums.data(), participants_}, chunk, whole);
   }
 
-  static void apply(const Pointers& p, const Update& update, void* sum, WorkRange range) {
+  static void apply(const KernelPointers& p, const Update& update, void* sum, WorkRange range) {
     std::array<void*, FusedTensors::kMostInputs> inputs;
     const auto all = p.mutable_inputs();
     std::size_t count = 0;
     for (const int input : update.of.inputs)
       inputs[count++] = input == FusedTensors::kCombined ? sum : all[at(input)];
-    update.run(
-        Pointers({inputs.data(), count},
-                 p.all_outputs().subspan(update.of.first_output, update.of.member->types.size()),
-                 nullptr, range, p.step()));
+    update.run(KernelPointers(
+        {inputs.data(), count},
+        p.all_outputs().subspan(update.of.first_output, update.of.member->types.size()), nullptr,
+        range, p.step()));
   }
 
   std::shared_ptr<const FusedUpdate> fused_;  // owns the members

@@ -30,8 +30,8 @@ class HalfKernel {
         whole_(plan.range()),
         inner_workspace_(tensors_.bytes + bytes_of_pointers(plan.inputs() + plan.outputs())) {
     const Op& op = plan.op();
-    require<Internal>(op.reference && !op.collective, plan.node().describe(),
-                      ": no host kernel for 16 bits");
+    require<InternalError>(op.reference && !op.collective, plan.node().describe(),
+                           ": no host kernel for 16 bits");
     KernelPlan wide(plan.node(), tensors_.inputs, tensors_.outputs, plan.range());
     wide.set_op(op);
     wide.set_batch(plan.batch());
@@ -41,17 +41,17 @@ class HalfKernel {
       for (const Widened::Tensor& tensor : *list) say_once(tensor.dtype);
   }
 
-  void operator()(const Pointers& p) const {
-    require<Internal>(p.begin() == whole_.begin && p.end() == whole_.end,
-                      "a launch of 16 bits was divided, whose parts share one workspace");
+  void operator()(const KernelPointers& p) const {
+    require<InternalError>(p.begin() == whole_.begin && p.end() == whole_.end,
+                           "a launch of 16 bits was divided, whose parts share one workspace");
     auto* const pointers = reinterpret_cast<void**>(p.workspace() + tensors_.bytes);
     const std::span inputs(pointers, p.inputs()), outputs(pointers + p.inputs(), p.outputs());
     tensors_.point(p, inputs, outputs);
     for (const Widened::Tensor& tensor : tensors_.read)
       kernels::half_conversion(tensor.dtype)
           .widen(p.input<std::uint16_t>(tensor.index), at<float>(p, tensor), tensor.elements);
-    run_(Pointers(inputs, outputs, p.workspace() + inner_workspace_, {p.begin(), p.end()}, p.step(),
-                  p.first_row()));
+    run_(KernelPointers(inputs, outputs, p.workspace() + inner_workspace_, {p.begin(), p.end()},
+                        p.step(), p.first_row()));
     for (std::size_t i = 0; i < tensors_.variables; ++i)
       narrow(p, tensors_.read[i], p.written<std::uint16_t>(tensors_.read[i].index));
     for (const Widened::Tensor& tensor : tensors_.made)
@@ -65,10 +65,10 @@ class HalfKernel {
                                      kAlignment);
   }
   template <class T>
-  static T* at(const Pointers& p, const Widened::Tensor& tensor) {
+  static T* at(const KernelPointers& p, const Widened::Tensor& tensor) {
     return reinterpret_cast<T*>(p.workspace() + tensor.offset);
   }
-  static void narrow(const Pointers& p, const Widened::Tensor& from, std::uint16_t* to) {
+  static void narrow(const KernelPointers& p, const Widened::Tensor& from, std::uint16_t* to) {
     kernels::half_conversion(from.dtype).narrow(at<float>(p, from), to, from.elements);
   }
 
@@ -83,11 +83,13 @@ class HalfKernel {
 KernelRun prepare_kernel(KernelPlan& kernel, bool reference) {
   const Op& op = kernel.op();
   if (!op.half && has_half(kernel))
-    return [half = std::make_shared<const HalfKernel>(kernel)](const Pointers& p) { (*half)(p); };
+    return [half = std::make_shared<const HalfKernel>(kernel)](const KernelPointers& p) {
+      (*half)(p);
+    };
   if (op.cpu && !(reference && op.reference))
     if (KernelRun run = op.cpu(kernel)) return run;
-  require<NotFound>(op.reference != nullptr, kernel.node().describe(), ": no host kernel for ",
-                    name_of(kernel.dtype()));
+  require<NotFoundError>(op.reference != nullptr, kernel.node().describe(), ": no host kernel for ",
+                         name_of(kernel.dtype()));
   kernel.workspace(0);
   return op.reference(kernel);
 }

@@ -59,20 +59,20 @@ RankLaunch::RankLaunch(const PlanNode& node, GpuRun sum)
   if (here < at(all) || !rank_->alone(*node.node)) what_.divisor = node.op->ranks(*node.node);
 }
 
-RankTensors RankLaunch::in_outputs(const Pointers& p, GpuStream& stream) {
+RankTensors RankLaunch::in_outputs(const KernelPointers& p, GpuStream& stream) {
   const std::size_t here = rank_->members.size();
   for (std::size_t b = 0; b < results_.size(); ++b) results_[b] = p.all_outputs()[b * here];
   return {rank_->number, &stream, {results_.data(), results_.size()}, results_};
 }
 
-void RankLaunch::reduce(const Pointers& p, GpuStream& stream) {
+void RankLaunch::reduce(const KernelPointers& p, GpuStream& stream) {
   if (sum_) sum_(p, stream);
   RankTensors tensors = in_outputs(p, stream);
   if (!sum_) tensors.from = p.all_inputs();
   communicators_->live->all_reduce(what_, {&tensors, 1}, *failed_);
 }
 
-void RankLaunch::exchange(const Pointers& p, GpuStream& stream) {
+void RankLaunch::exchange(const KernelPointers& p, GpuStream& stream) {
   const Exchange what = exchange_(*what_.node, p);
   if (!what.gathered)
     for (const Exchange::Copied& kept : what.kept)
@@ -80,7 +80,7 @@ void RankLaunch::exchange(const Pointers& p, GpuStream& stream) {
   communicators_->live->exchange(*what_.node, what, rank_->number, stream, *failed_);
 }
 
-void RankLaunch::enqueue(const Pointers& p, GpuStream& stream) {
+void RankLaunch::enqueue(const KernelPointers& p, GpuStream& stream) {
   try {
     exchanges() ? exchange(p, stream) : reduce(p, stream);
   } catch (const CommError& error) {

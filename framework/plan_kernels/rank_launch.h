@@ -33,17 +33,17 @@ class RankLaunch {
   Communicators& communicators() const { return *communicators_; }
 
   // Throws CommError naming the variables, too.
-  void enqueue(const Pointers& p, GpuStream& stream);
+  void enqueue(const KernelPointers& p, GpuStream& stream);
   // The tensors that enqueue() reduces, with the outputs in place of the inputs. Reducing these,
   // whatever they hold, makes all connections that a step uses. Valid until the next call.
-  RankTensors in_outputs(const Pointers& p, GpuStream& stream);
+  RankTensors in_outputs(const KernelPointers& p, GpuStream& stream);
 
  private:
-  void reduce(const Pointers& p, GpuStream& stream);
-  void exchange(const Pointers& p, GpuStream& stream);
+  void reduce(const KernelPointers& p, GpuStream& stream);
+  void exchange(const KernelPointers& p, GpuStream& stream);
 
   RankReduction what_;
-  Exchange (*exchange_)(const Node& node, const Pointers& pointers) = nullptr;
+  Exchange (*exchange_)(const Node& node, const KernelPointers& pointers) = nullptr;
   std::shared_ptr<const Rank> rank_;
   GpuRun sum_;
   std::vector<void*> results_;  // one per tensor

@@ -130,7 +130,7 @@ void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   group.signs().count_launch();
   linked_.guard->before(launch);
   if (linked.writes) run_.has_written.store(true, std::memory_order_relaxed);
-  const Pointers pointers = linked.pointers(linked.range, run_.step);
+  const KernelPointers pointers = linked.pointers(linked.range, run_.step);
   (*linked.run)(pointers);
   exchange_ = &next_messages(launch, pointers);
   for (const Exchange::Copied& copied : exchange_->kept)
@@ -140,7 +140,7 @@ void Exchanger::start(LaunchIndex launch, WatchedGroup& group) {
   for (GroupMessage& message : exchange_->summed) group.sum(message, exchange_->dtype);
 }
 
-Exchange& Exchanger::next_messages(LaunchIndex launch, const Pointers& pointers) {
+Exchange& Exchanger::next_messages(LaunchIndex launch, const KernelPointers& pointers) {
   Known& known = known_[next_];
   if (!std::ranges::equal(known.inputs, pointers.all_inputs())) {
     const PlanNode& node = linked_.plan->node(linked_.plan->launches[launch].node);

@@ -50,7 +50,7 @@ class Exchanger final : public Processes::Work {
   void watch_ranks(WatchedGroup& group);
   void start(LaunchIndex launch, WatchedGroup& group);
   // Of the launch that is next.
-  Exchange& next_messages(LaunchIndex launch, const Pointers& pointers);
+  Exchange& next_messages(LaunchIndex launch, const KernelPointers& pointers);
 
   const LinkedPlan& linked_;
   RunState& run_;

@@ -39,8 +39,8 @@ void rethrow_with_launch(const Node& node, const DeviceSpec& device) {
                                 "smaller batch, or allow this process more memory (ulimit -v)"));
     throw Failed<OutOfMemory>(error, launch);
   } catch (const Error& error) {
-    throw_if_any<Error, InvalidArgument, NotFound, OutOfMemory, DeviceError, CommError, IoError,
-                 Internal>(error, launch);
+    throw_if_any<Error, InvalidArgument, NotFoundError, OutOfMemory, DeviceError, CommError,
+                 IoError, InternalError>(error, launch);
     throw;
   }
 }

@@ -144,7 +144,7 @@ void GpuExecutor::enqueue(LaunchIndex launch) try {
   const LinkedLaunch& linked = linked_.launch(launch);
   GpuStream& of = stream(linked.launch->strand);
   of.serve(linked_.node_of(launch));
-  const Pointers pointers = linked.pointers(linked.launch->range, 0);
+  const KernelPointers pointers = linked.pointers(linked.launch->range, 0);
   if (!run_.recording) return linked.launch->enqueue(pointers, of);
   Recording::OnGpu& timed = run_.recording->on_gpu[launch];
   run_.recording->launches[launch].start = run_.recording->now();

@@ -148,8 +148,8 @@ void LinkedPlan::deal_routes(const Runtime& runtime) {
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);
   const auto is_shared = [](const LinkedLaunch& launch) { return launch.parts > 1; };
   const auto shared = std::ranges::count_if(linked_launches, is_shared);
-  require<Internal>(shared < Ticket::kOpenings, "a run has ", Ticket::kOpenings,
-                    " shared launches or more, which tickets cannot tell apart");
+  require<InternalError>(shared < Ticket::kOpenings, "a run has ", Ticket::kOpenings,
+                         " shared launches or more, which tickets cannot tell apart");
   make_routes();
   make_programs();
   if (!programs.empty()) spin = runtime.gpu_spin.value_or(gpu_spin(threads(), usable_cores()));

@@ -23,7 +23,7 @@ struct LinkedLaunch {
   bool writes = false;  // variables
   std::int64_t first_row = 0;
 
-  Pointers pointers(WorkRange of, std::uint64_t step) const {
+  KernelPointers pointers(WorkRange of, std::uint64_t step) const {
     return {inputs, outputs, workspace, of, step, first_row};
   }
 };

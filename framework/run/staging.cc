@@ -83,8 +83,8 @@ void FeedStaging::replace(FeedStaging& other) {
     await_copies(slot);
     for (std::size_t i = 0; i < feeds_.size(); ++i) {
       const Feed &from = feeds_[i], &to = other.feeds_[i];
-      require<Internal>(from.staged || !to.staged, to.type.where.node().describe(),
-                        ": has come to a GPU with another plan of the same step");
+      require<InternalError>(from.staged || !to.staged, to.type.where.node().describe(),
+                             ": has come to a GPU with another plan of the same step");
       if (to.staged && bytes_of(from.type) > 0)
         std::memcpy(pinned(to, slot), pinned(from, slot), bytes_of(from.type));
     }

@@ -211,7 +211,7 @@ void CompiledStep::State::set_feeds(std::span<const Tensor> feeds) {
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     const bool staged = staging_.stages(i);
     if (!staged) check_feed(plan.feeds[i], feeds[i]);
-    // Kernels do not write their inputs; Pointers carry inputs and outputs alike.
+    // Kernels do not write their inputs; KernelPointers carry inputs and outputs alike.
     void* const memory =
         staged ? staging_.address(i, executor_->run.slot) : const_cast<std::byte*>(feeds[i].raw());
     executor_->linked.set_feed(i, static_cast<std::byte*>(memory));

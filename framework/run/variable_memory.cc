@@ -13,7 +13,7 @@ const VariableMemory::Entry* VariableMemory::find(const Node& variable) const {
 
 const VariableMemory::Entry& VariableMemory::entry(const Node& variable) const {
   const Entry* const found = find(variable);
-  require<Internal>(found != nullptr, variable.describe(), " has no memory yet");
+  require<InternalError>(found != nullptr, variable.describe(), " has no memory yet");
   return *found;
 }
 

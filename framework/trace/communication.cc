@@ -43,18 +43,18 @@ std::int64_t common_length(const std::vector<Interval>& a, const std::vector<Int
 
 }  // namespace
 
-Communication& Communication::operator+=(const Communication& other) {
+CommunicationTime& CommunicationTime::operator+=(const CommunicationTime& other) {
   under_way += other.under_way;
   hidden += other.hidden;
   return *this;
 }
 
-std::optional<double> Communication::hidden_share() const {
+std::optional<double> CommunicationTime::hidden_share() const {
   if (under_way == 0) return {};
   return static_cast<double>(hidden) / static_cast<double>(under_way);
 }
 
-Communication communication_of(const Plan& plan, const Timeline& timeline) {
+CommunicationTime communication_of(const Plan& plan, const Timeline& timeline) {
   std::vector<Interval> messages, passes;
   for (const Timeline::Slice& slice : timeline.slices) {
     // Strands have the first tracks, in their order.

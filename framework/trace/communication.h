@@ -9,7 +9,7 @@ struct Plan;
 struct Timeline;
 
 // Nanoseconds of one run, or of several together.
-struct Communication {
+struct CommunicationTime {
   // Time in which messages between processes, or collectives of NCCL, were under way: from their
   // launch to their end, so with waits.
   std::int64_t under_way = 0;
@@ -17,11 +17,11 @@ struct Communication {
   // backward pass.
   std::int64_t hidden = 0;
 
-  Communication& operator+=(const Communication& other);
+  CommunicationTime& operator+=(const CommunicationTime& other);
   // None if nothing was under way.
   std::optional<double> hidden_share() const;
 };
 
-Communication communication_of(const Plan& plan, const Timeline& timeline);
+CommunicationTime communication_of(const Plan& plan, const Timeline& timeline);
 
 }  // namespace belfry

@@ -15,17 +15,18 @@
 namespace belfry {
 namespace {
 
-std::string file_of(std::int64_t transferred_bytes, const Json& transfers,
+std::string file_of(std::int64_t transferred_bytes, const JsonValue& transfers,
                     const std::string& more_data, const std::string& events) {
   return cat(
       "{\"displayTimeUnit\":\"ns\",\n\"otherData\":{\"transferred_bytes\":", transferred_bytes,
       ",\"transfers\":", transfers.str(), more_data, "},\n\"traceEvents\":[\n", events, "\n]}\n");
 }
 
-Json to_json(std::span<const Trace::Transfer> transfers) {
-  Json list = Json::array();
+JsonValue to_json(std::span<const Trace::Transfer> transfers) {
+  JsonValue list = JsonValue::array();
   for (const auto& [name, from, to, bytes] : transfers)
-    list.push(Json::object().set("name", name).set("from", from).set("to", to).set("bytes", bytes));
+    list.push(
+        JsonValue::object().set("name", name).set("from", from).set("to", to).set("bytes", bytes));
   return list;
 }
 
@@ -36,17 +37,17 @@ std::int64_t nanoseconds(Recording::Clock::time_point time) {
 // What each process sends to rank 0: a line of numbers, one of transfers, then events.
 struct PartOfAll {
   std::int64_t transferred = 0;
-  Communication communication;
-  Json transfers;
+  CommunicationTime communication;
+  JsonValue transfers;
   std::string_view events;
 
   static PartOfAll read(std::string_view text) {
     PartOfAll part;
     const std::size_t first = text.find('\n'), second = text.find('\n', first + 1);
-    const Json numbers = Json::parse(text.substr(0, first));
+    const JsonValue numbers = JsonValue::parse(text.substr(0, first));
     part.transferred = numbers.at("transferred").integer();
     part.communication = {numbers.at("under_way").integer(), numbers.at("hidden").integer()};
-    part.transfers = Json::parse(text.substr(first + 1, second - first - 1));
+    part.transfers = JsonValue::parse(text.substr(first + 1, second - first - 1));
     part.events = text.substr(second + 1);
     return part;
   }
@@ -54,7 +55,7 @@ struct PartOfAll {
 
 std::string part_text(const Trace& trace, const std::string& events) {
   const auto& [under_way, hidden] = trace.communication();
-  return cat(Json::object()
+  return cat(JsonValue::object()
                  .set("transferred", trace.transferred_bytes())
                  .set("under_way", under_way)
                  .set("hidden", hidden)
@@ -63,10 +64,10 @@ std::string part_text(const Trace& trace, const std::string& events) {
 }
 
 // Part of otherData: how the times of each process were brought onto the clock of rank 0.
-Json clocks_json(const Processes& processes, const std::vector<ClockOffset>& offsets) {
-  Json clocks = Json::array();
+JsonValue clocks_json(const Processes& processes, const std::vector<ClockOffset>& offsets) {
+  JsonValue clocks = JsonValue::array();
   for (std::size_t r = 0; r < offsets.size(); ++r)
-    clocks.push(Json::object()
+    clocks.push(JsonValue::object()
                     .set("rank", r)
                     .set("host", processes.host(static_cast<int>(r)))
                     .set("offset_ns", offsets[r].offset)
@@ -90,19 +91,19 @@ TraceFile joined(Processes& processes, const std::vector<ClockOffset>& offsets,
                  const std::vector<std::string>& parts) {
   TraceFile file;
   std::int64_t transferred = 0;
-  Json transfers = Json::array();
+  JsonValue transfers = JsonValue::array();
   std::string events;
   for (const std::string& text : parts) {
     const PartOfAll part = PartOfAll::read(text);
     transferred += part.transferred;
     file.communication += part.communication;
-    for (const Json& transfer : part.transfers.items()) transfers.push(transfer);
+    for (const JsonValue& transfer : part.transfers.items()) transfers.push(transfer);
     events += cat(events.empty() ? "" : ",\n", part.events);
   }
   const std::optional<double> share = file.communication.hidden_share();
   const std::string more =
       cat(",\"clocks\":", clocks_json(processes, offsets).str(),
-          ",\"communication_hidden_share\":", (share ? Json(*share) : Json()).str());
+          ",\"communication_hidden_share\":", (share ? JsonValue(*share) : JsonValue()).str());
   file.text = file_of(transferred, transfers, more, events);
   return file;
 }
@@ -129,7 +130,7 @@ const TraceContent& Trace::content() const {
   return *content_;
 }
 
-const Communication& Trace::communication() const { return content().communication; }
+const CommunicationTime& Trace::communication() const { return content().communication; }
 
 std::string Trace::str() const {
   return file_of(transferred_bytes(), to_json(transfers_), "", events_text(content(), {}));

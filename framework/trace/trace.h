@@ -66,7 +66,7 @@ class Trace {
 
   // Each throws InvalidArgument if the trace is empty. str() is the content of the file.
   std::string str() const;
-  const Communication& communication() const;
+  const CommunicationTime& communication() const;
   const TraceContent& content() const;
   // Throws InvalidArgument if the trace is empty, IoError naming the file if it cannot be written.
   void save(const std::string& path, FileSystem& files = local_file_system()) const;
@@ -79,7 +79,7 @@ class Trace {
 // The text of a trace file, and its figures.
 struct TraceFile {
   std::string text;
-  Communication communication;
+  CommunicationTime communication;
 };
 
 // Joins the traces of one step in all processes, which call it together, after that step. Rank 0
@@ -88,7 +88,7 @@ struct TraceFile {
 //   tracks, and its workers;
 // * times are by the clock of rank 0, since the first process began the step. otherData.clocks has
 //   for each rank the offset of its clock, and how far from the true one that may be, in ns;
-// * otherData.communication_hidden_share is Communication::hidden_share() over all, or null.
+// * otherData.communication_hidden_share is CommunicationTime::hidden_share() over all, or null.
 // A process that is alone (null) gets its own trace.
 TraceFile trace_of_all(Processes* processes, const Trace& trace);
 

@@ -58,15 +58,15 @@ class ContentMaker {
                             .enqueued = slice.enqueued});
   }
 
-  Json args(const Timeline::Slice& slice) const {
+  JsonValue args(const Timeline::Slice& slice) const {
     const PlanNode& node = plan_.node(slice.node);
-    Json args = Json::object();
+    JsonValue args = JsonValue::object();
     args.set("name", node.name());
     args.set("op", node.op->name);
     args.set("device", devices_[at(timeline_.tracks[at(slice.track)].device)]->spec.str());
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       args.set(cat("input", i), plan_.name(node.inputs[i]));
-    Json bytes = Json::array();
+    JsonValue bytes = JsonValue::array();
     for (const TensorType& type : node.types) bytes.push(type.bytes());
     args.set("output_bytes", std::move(bytes));
     args.set("line", node.node->origin().site.str());
@@ -74,8 +74,8 @@ class ContentMaker {
     return args;
   }
 
-  Json part_args(const Timeline::Slice& slice) const {
-    Json args = Json::object();
+  JsonValue part_args(const Timeline::Slice& slice) const {
+    JsonValue args = JsonValue::object();
     args.set("name", plan_.node(slice.node).name());
     args.set("op", plan_.node(slice.node).op->name);
     args.set("begin", slice.range.begin);
@@ -115,7 +115,7 @@ class ContentMaker {
                               .track = -1,
                               .category = "Memory",
                               .name = "memory",
-                              .args = Json::object()
+                              .args = JsonValue::object()
                                           .set("arena", level.bytes)
                                           .set("variables", variables[at(level.device)])
                                           .str()});
@@ -188,8 +188,8 @@ class EventPrinter {
     return cat(device, " ", name);
   }
 
-  void add_name(const char* what, const std::string& where, const char* key, Json value) {
-    Json args = Json::object();
+  void add_name(const char* what, const std::string& where, const char* key, JsonValue value) {
+    JsonValue args = JsonValue::object();
     args.set(key, std::move(value));
     add_line(cat(R"({"ph":"M","name":")", what, "\",", where, R"(,"args":)", args.str(), "}"));
   }
@@ -197,7 +197,7 @@ class EventPrinter {
   void add(const TraceContent::Event& event) {
     const std::string name = event.phase == 'C' ? with_device(event.owner, event.name) : event.name;
     std::string line = cat(R"({"ph":")", event.phase, event.phase == 'f' ? R"(","bp":"e)" : "",
-                           R"(","cat":")", event.category, R"(","name":)", Json(name).str());
+                           R"(","cat":")", event.category, R"(","name":)", JsonValue(name).str());
     // Arrows of ranks have numbers of their own.
     if (event.arrow > 0) line += cat(R"(,"id":)", (std::int64_t{view_.rank} << 32) + event.arrow);
     line += cat(",", where(event.owner, event.track), R"(,"ts":)", micros(shifted(event.time)));

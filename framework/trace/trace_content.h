@@ -41,7 +41,7 @@ struct TraceContent {
   std::vector<Owner> owners;
   std::vector<Track> tracks;
   std::vector<Event> events;  // in order of time
-  Communication communication;
+  CommunicationTime communication;
 };
 
 // How the events of a process are shown. Alone, each device is a process of the trace. Among

@@ -151,7 +151,7 @@ class Attention final : public ByProducts<T> {
     this->finish(plan);
   }
 
-  void run(const Pointers& p, KernelQueue& queue) const {
+  void run(const KernelPointers& p, KernelQueue& queue) const {
     std::byte* const memory = p.workspace();
     T* apart[4];  // q, k, v, y
     for (int i = 0; i < 4; ++i) apart[i] = reinterpret_cast<T*>(memory + apart_[i]);
@@ -198,7 +198,7 @@ class AttentionGrad final : public ByProducts<T> {
   }
 
   // dy, q, k, v, y, logarithms of sums -> dq, dk, dv.
-  void run(const Pointers& p, KernelQueue& queue) const {
+  void run(const KernelPointers& p, KernelQueue& queue) const {
     std::byte* const memory = p.workspace();
     const auto narrow = [&](std::int64_t at) { return reinterpret_cast<T*>(memory + at); };
     const auto wide = [&](std::int64_t at) { return reinterpret_cast<float*>(memory + at); };
@@ -246,10 +246,10 @@ class AttentionGrad final : public ByProducts<T> {
 // Kernel is one of the two above.
 template <template <class> class Kernel>
 QueueRun prepare(KernelPlan& plan, Algorithms& algorithms, const HeadSizes& heads) {
-  if (plan.output().shape.elements() == 0) return [](const Pointers&, KernelQueue&) {};
+  if (plan.output().shape.elements() == 0) return [](const KernelPointers&, KernelQueue&) {};
   const auto made = [&]<class T>(T) -> QueueRun {
     return [kernel = std::make_shared<const Kernel<T>>(plan, algorithms, heads)](
-               const Pointers& p, KernelQueue& queue) { kernel->run(p, queue); };
+               const KernelPointers& p, KernelQueue& queue) { kernel->run(p, queue); };
   };
   return kernels::visit_half_or(
       plan.dtype(), [](DType, const auto& f) { return f(float()); }, made);

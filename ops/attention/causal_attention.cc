@@ -22,7 +22,7 @@ void require_heads(const ShapeContext& c, std::size_t i) {
   c.require_floating(i);
   const Shape& q = c.input(i);
   c.require(q.rank() == 3, "needs queries [batch, time, heads * head_dim], not ", q);
-  c.require(q[2] == kUnknown || (q[2] > 0 && q[2] % options.heads == 0), options.heads,
+  c.require(q[2] == kUnknownSize || (q[2] > 0 && q[2] % options.heads == 0), options.heads,
             " heads do not divide the width of queries ", q);
   for (const std::size_t k : {i + 1, i + 2})
     c.require(c.dtype(k) == c.dtype(i) && c.input(k).compatible(q),
@@ -51,7 +51,7 @@ OutputTypes attention_grad_shape(const ShapeContext& c) {
 }
 
 std::vector<Output> attention_gradient(const Node& node, std::span<const Output> grads) {
-  require<NotFound>(!grads[1], node.describe(), ": the logarithms of sums have no gradient");
+  require<NotFoundError>(!grads[1], node.describe(), ": the logarithms of sums have no gradient");
   const Node& grad = node.graph().add(
       kCausalAttentionGrad,
       {grads[0], node.input(0), node.input(1), node.input(2), node.output(0), node.output(1)}, {},
@@ -84,7 +84,7 @@ using HeadGradKernel = decltype(kernels::attention_head_grad<T>);
 template <class T>
 KernelRun attention_by(HeadKernel<T>& kernel, const KernelPlan& plan, const AttentionShape& shape) {
   return [&kernel, shape, samples = plan.output().shape[0],
-          stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
+          stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
     const kernels::AttentionTensors tensors{.q = p.input<void>(0),
                                             .k = p.input<void>(1),
                                             .v = p.input<void>(2),
@@ -99,7 +99,7 @@ template <class T>
 KernelRun attention_grad_by(HeadGradKernel<T>& kernel, const KernelPlan& plan,
                             const AttentionShape& shape) {
   return [&kernel, shape, samples = plan.output().shape[0],
-          stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
+          stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
     const kernels::AttentionGradTensors tensors{.dy = p.input<void>(0),
                                                 .q = p.input<void>(1),
                                                 .k = p.input<void>(2),

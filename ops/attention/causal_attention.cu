@@ -319,7 +319,7 @@ QueueRun by_products_or_cudnn(KernelPlan& plan, Algorithms& algorithms,
   const std::optional<CudnnAlgorithm> algorithm = algorithms.attention(attention, ours);
   if (!algorithm) return ours().run;
   plan.workspace(algorithm->workspace_bytes);
-  return [attention, algorithm = *algorithm, scale = heads.scale](const Pointers& p,
+  return [attention, algorithm = *algorithm, scale = heads.scale](const KernelPointers& p,
                                                                   KernelQueue& queue) {
     AttentionCall call{
         .attention = attention, .algorithm = algorithm, .scale = scale, .workspace = p.workspace()};
@@ -334,22 +334,23 @@ QueueRun attention(KernelPlan& plan, Algorithms& algorithms) {
     return by_products_or_cudnn<by_products::Attention>(
         plan, algorithms, head_sizes(plan, plan.input(0).shape), false);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [heads = Heads<T>(plan, plan.input(0).shape)](const Pointers& p, KernelQueue& queue) {
-      launch(queue,
-             AttentionQueries<T>{.heads = heads,
-                                 .tiles = heads.tiles(kTileQueries),
-                                 .q = p.input<T>(0),
-                                 .k = p.input<T>(1),
-                                 .v = p.input<T>(2),
-                                 .y = p.output<T>(0),
-                                 .log_sums = p.output<T>(1)},
-             heads.grid(kTileQueries));
-    };
+    return
+        [heads = Heads<T>(plan, plan.input(0).shape)](const KernelPointers& p, KernelQueue& queue) {
+          launch(queue,
+                 AttentionQueries<T>{.heads = heads,
+                                     .tiles = heads.tiles(kTileQueries),
+                                     .q = p.input<T>(0),
+                                     .k = p.input<T>(1),
+                                     .v = p.input<T>(2),
+                                     .y = p.output<T>(0),
+                                     .log_sums = p.output<T>(1)},
+                 heads.grid(kTileQueries));
+        };
   });
 }
 
 template <class T>
-void launch_gradients(const Heads<T>& heads, const Pointers& p, KernelQueue& queue) {
+void launch_gradients(const Heads<T>& heads, const KernelPointers& p, KernelQueue& queue) {
   T* const products = reinterpret_cast<T*>(p.workspace());
   launch(queue,
          AttentionProducts<T>{.heads = heads,
@@ -378,7 +379,8 @@ QueueRun attention_grad(KernelPlan& plan, Algorithms& algorithms) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const Heads<T> heads(plan, plan.input(1).shape);
     plan.workspace(heads.rows() * static_cast<std::int64_t>(sizeof(T)));
-    return [heads](const Pointers& p, KernelQueue& queue) { launch_gradients(heads, p, queue); };
+    return
+        [heads](const KernelPointers& p, KernelQueue& queue) { launch_gradients(heads, p, queue); };
   });
 }
 

@@ -21,7 +21,7 @@ OutputTypes rotary_shape(const ShapeContext& c) {
   c.require_floating(0);
   const Shape& x = c.input(0);
   c.require(x.rank() == 3, "needs a tensor [batch, time, heads * head_dim], not ", x);
-  c.require(x[2] == kUnknown || x[2] % (2 * options.heads) == 0, options.heads,
+  c.require(x[2] == kUnknownSize || x[2] % (2 * options.heads) == 0, options.heads,
             " heads of an even number of columns do not fit the width of ", x);
   return {c.type(0)};
 }
@@ -65,7 +65,7 @@ BELFRY_KERNEL void rotate_pairs(const T* cosines, const T* sines, std::int64_t c
 
 // Calls each(offset of a head at a time, offset in the table) in a range of dimension 0.
 template <class Each>
-void for_each_rotation(const Rotations& of, const Pointers& p, const Each& each) {
+void for_each_rotation(const Rotations& of, const KernelPointers& p, const Each& each) {
   for (std::int64_t row = p.begin() * of.time; row < p.end() * of.time; ++row)
     for (std::int64_t h = 0; h < of.heads; ++h)
       each((row * of.heads + h) * 2 * of.pairs, row % of.time * of.pairs);
@@ -98,7 +98,7 @@ KernelRun rotary_cpu(KernelPlan& plan) {
   const Rotations of = rotations_of(plan);
   return visit_rotated(plan, [&]<class T>(T) -> KernelRun {
     return [of, table = std::make_shared<const RotationTable<T>>(of),
-            stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
+            stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
       for_each_rotation(of, p, [&](std::int64_t at, std::int64_t angles) {
         rotate_head(stored, p.input<void>(0), at, of.pairs, table->cosines.data() + angles,
                     table->sines.data() + angles, p.output<void>());
@@ -130,12 +130,13 @@ KernelRun rotary_reference(KernelPlan& plan) {
   const auto& options = plan.options<RotaryEmbeddingOptions>();
   const Rotations of = rotations_of(plan);
   return visit_rotated(plan, [&]<class T>(T) -> KernelRun {
-    return [of, options, stored = kernels::StoredElements<T>(plan.dtype())](const Pointers& p) {
-      for_each_rotation(of, p, [&](std::int64_t at, std::int64_t angles) {
-        plain_rotate_head(stored, p.input<void>(0), at, of.pairs,
-                          of.pairs == 0 ? 0 : angles / of.pairs, options, p.output<void>());
-      });
-    };
+    return
+        [of, options, stored = kernels::StoredElements<T>(plan.dtype())](const KernelPointers& p) {
+          for_each_rotation(of, p, [&](std::int64_t at, std::int64_t angles) {
+            plain_rotate_head(stored, p.input<void>(0), at, of.pairs,
+                              of.pairs == 0 ? 0 : angles / of.pairs, options, p.output<void>());
+          });
+        };
   });
 }
 

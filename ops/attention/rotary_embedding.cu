@@ -56,7 +56,7 @@ QueueRun rotary_embedding(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     const std::int64_t angles = of.time * of.pairs, pairs = x.elements() / 2;
     plan.workspace(angles * static_cast<std::int64_t>(sizeof(Rotation<T>)));
-    return [of, angles, pairs](const Pointers& p, KernelQueue& queue) {
+    return [of, angles, pairs](const KernelPointers& p, KernelQueue& queue) {
       auto* const table = reinterpret_cast<Rotation<T>*>(p.workspace());
       launch(queue, FindRotations<T>{of, table}, grid_for(angles));
       launch(queue, RotatePairs<T>{of, pairs, table, p.input<T>(0), p.output<T>()},

@@ -56,7 +56,7 @@ BELFRY_KERNEL void avg_pool_grad_image(const Pool& s, const T* dy, T* dx) {
 
 KernelRun avg_pool_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = forward_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n)
         avg_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size());
     };
@@ -65,7 +65,7 @@ KernelRun avg_pool_cpu(KernelPlan& plan) {
 
 KernelRun avg_pool_grad_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = gradient_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         T* dx = p.output<T>() + n * s.image_size();
         std::fill_n(dx, s.image_size(), T(0));
@@ -86,7 +86,7 @@ void for_each_value(const Pool& s, const Visit& visit) {
 
 KernelRun avg_pool_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = forward_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* x = p.input<T>(0) + n * s.image_size();
         T* y = p.output<T>() + n * s.pooled_size();
@@ -106,7 +106,7 @@ KernelRun avg_pool_reference(KernelPlan& plan) {
 
 KernelRun avg_pool_grad_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = gradient_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();
         T* dx = p.output<T>() + n * s.image_size();

@@ -93,13 +93,13 @@ std::optional<Pooling> for_library(const KernelPlan& plan, Algorithms& algorithm
 template <template <class> class Own>
 QueueRun prepare(KernelPlan& plan, Algorithms& algorithms, bool gradient, const Pool& s) {
   if (const auto pooling = for_library(plan, algorithms, gradient, s))
-    return [pooling = *pooling](const Pointers& p, KernelQueue& queue) {
+    return [pooling = *pooling](const KernelPointers& p, KernelQueue& queue) {
       queue.pool({.pooling = pooling, .in = p.input<void>(0), .out = p.output<void>()});
     };
   if (is_half(plan.dtype())) return {};
   const std::int64_t count = plan.output().shape.elements();
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [s, count](const Pointers& p, KernelQueue& queue) {
+    return [s, count](const KernelPointers& p, KernelQueue& queue) {
       launch(queue, Own<T>{s, count, p.input<T>(0), p.output<T>()}, grid_for(count));
     };
   });

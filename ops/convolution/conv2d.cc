@@ -16,14 +16,14 @@ void require_images(const ShapeContext& c) {
 
 void require_channels(const ShapeContext& c, std::int64_t actual, std::int64_t wanted,
                       const char* what) {
-  c.require(actual == wanted || actual == kUnknown || wanted == kUnknown, what,
+  c.require(actual == wanted || actual == kUnknownSize || wanted == kUnknownSize, what,
             " differ: ", c.input(0), " and ", c.input(1));
 }
 
 // Channels of a group.
 std::int64_t of_group(const ShapeContext& c, std::int64_t channels, int groups, const char* what) {
   c.require(groups >= 1, "groups must be at least 1, not ", groups);
-  if (channels == kUnknown) return kUnknown;
+  if (channels == kUnknownSize) return kUnknownSize;
   c.require(channels % groups == 0, channels, " channels of ", what,
             " cannot be divided into groups of one size; ", groups, " groups are asked for");
   return channels / groups;
@@ -55,7 +55,8 @@ OutputTypes grad_input_shape(const ShapeContext& c) {
   require_size(c, options);
   require_channels(c, dy[3], filter[0], "channels of gradient and filter");
   of_group(c, filter[0], options.groups, "the gradient");
-  const std::int64_t channels = filter[3] == kUnknown ? kUnknown : filter[3] * options.groups;
+  const std::int64_t channels =
+      filter[3] == kUnknownSize ? kUnknownSize : filter[3] * options.groups;
   return {Shape{dy[0], options.height, options.width, channels}};
 }
 
@@ -107,8 +108,9 @@ std::vector<Output> grad_filter_gradient(const Node& node, std::span<const Outpu
 // The kernel that calls run(first input, second input, output, workspace).
 template <class T, class Run>
 KernelRun kernel_of(Run run) {
-  return
-      [=](const Pointers& p) { run(p.input<T>(0), p.input<T>(1), p.output<T>(), p.workspace()); };
+  return [=](const KernelPointers& p) {
+    run(p.input<T>(0), p.input<T>(1), p.output<T>(), p.workspace());
+  };
 }
 
 KernelRun conv2d_reference(KernelPlan& plan) {

@@ -57,23 +57,24 @@ QueueRun by_library(KernelPlan& plan, Algorithms& algorithms, Kind kind, const C
   const auto algorithm = algorithms.convolution(prepared->convolution);
   if (!algorithm) return {};
   plan.workspace(prepared->copy_bytes + algorithm->workspace_bytes);
-  return [prepared = *prepared, algorithm = *algorithm](const Pointers& p, KernelQueue& queue) {
-    std::byte* const copy = p.workspace();
-    ConvolutionCall call{.convolution = prepared.convolution,
-                         .algorithm = algorithm,
-                         .first = p.input<void>(0),
-                         .second = p.input<void>(1),
-                         .out = p.output<void>(),
-                         .workspace = p.workspace() + prepared.copy_bytes};
-    const bool gives_x = prepared.convolution.kind == Kind::kGradInput;
-    if (prepared.copied && gives_x) call.out = copy;
-    if (prepared.copied && !gives_x) {
-      shift_images(queue, prepared.pad, call.first, copy);
-      call.first = copy;
-    }
-    queue.convolve(call);
-    if (prepared.copied && gives_x) shift_images(queue, prepared.cut, copy, p.output<void>());
-  };
+  return
+      [prepared = *prepared, algorithm = *algorithm](const KernelPointers& p, KernelQueue& queue) {
+        std::byte* const copy = p.workspace();
+        ConvolutionCall call{.convolution = prepared.convolution,
+                             .algorithm = algorithm,
+                             .first = p.input<void>(0),
+                             .second = p.input<void>(1),
+                             .out = p.output<void>(),
+                             .workspace = p.workspace() + prepared.copy_bytes};
+        const bool gives_x = prepared.convolution.kind == Kind::kGradInput;
+        if (prepared.copied && gives_x) call.out = copy;
+        if (prepared.copied && !gives_x) {
+          shift_images(queue, prepared.pad, call.first, copy);
+          call.first = copy;
+        }
+        queue.convolve(call);
+        if (prepared.copied && gives_x) shift_images(queue, prepared.cut, copy, p.output<void>());
+      };
 }
 
 template <template <class> class Direct>
@@ -81,7 +82,7 @@ QueueRun prepare_with(KernelPlan& plan, Algorithms& algorithms, Kind kind, const
   if (QueueRun run = by_library(plan, algorithms, kind, s)) return run;
   if (is_half(plan.dtype())) return {};
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [s](const Pointers& p, KernelQueue& queue) {
+    return [s](const KernelPointers& p, KernelQueue& queue) {
       const Direct<T> kernel{s, p.input<T>(0), p.input<T>(1), p.output<T>()};
       launch(queue, kernel, kernel.grid());
     };

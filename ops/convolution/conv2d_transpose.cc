@@ -7,23 +7,23 @@ namespace {
 
 // 0 if a size is not known: the shape function refuses it.
 std::int64_t transposed_size(std::int64_t in, std::int64_t window, const Conv2dOptions& options) {
-  if (in == kUnknown || window == kUnknown) return 0;
+  if (in == kUnknownSize || window == kUnknownSize) return 0;
   return options.padding == Padding::kSame
              ? in * options.stride
-             : (in - 1) * options.stride + dilated(window, options.dilation);
+             : (in - 1) * options.stride + dilated_extent(window, options.dilation);
 }
 
 void require_channels(const Output& x, const Output& filter, int groups, SourceLine site) {
   const std::int64_t channels = x.shape()[3], taken = filter.shape()[0];
-  require(channels == taken || channels == kUnknown || taken == kUnknown, "conv2d_transpose (",
-          site.str(),
+  require(channels == taken || channels == kUnknownSize || taken == kUnknownSize,
+          "conv2d_transpose (", site.str(),
           "): channels of image [n,h,w,in] and filter [in,kh,kw,out/groups] differ: ", x.shape(),
           " and ", filter.shape());
   require(groups >= 1, "conv2d_transpose (", site.str(), "): groups must be at least 1, not ",
           groups);
-  require(taken == kUnknown || taken % groups == 0, "conv2d_transpose (", site.str(), "): ", taken,
-          " channels of the image cannot be divided into groups of one size; ", groups,
-          " groups are asked for");
+  require(taken == kUnknownSize || taken % groups == 0, "conv2d_transpose (", site.str(),
+          "): ", taken, " channels of the image cannot be divided into groups of one size; ",
+          groups, " groups are asked for");
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ BELFRY_KERNEL void max_pool_grad_image(const MaxPooling& s, const T* dy, const W
 
 KernelRun max_pool_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = MaxPooling::forward(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n)
         max_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size(),
                        p.output<WindowIndex>(1) + n * s.pooled_size());
@@ -151,7 +151,7 @@ KernelRun max_pool_cpu(KernelPlan& plan) {
 
 KernelRun max_pool_grad_cpu(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = MaxPooling::gradient(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();
         const WindowIndex* place = p.input<WindowIndex>(1) + n * s.pooled_size();
@@ -184,7 +184,7 @@ void for_each_pair(const MaxPooling& s, const Visit& visit) {
 
 KernelRun max_pool_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = MaxPooling::forward(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* x = p.input<T>(0) + n * s.image_size();
         T* y = p.output<T>() + n * s.pooled_size();
@@ -204,7 +204,7 @@ KernelRun max_pool_reference(KernelPlan& plan) {
 
 KernelRun max_pool_grad_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [s = MaxPooling::gradient(plan)]<class T>(T) -> KernelRun {
-    return [s](const Pointers& p) {
+    return [s](const KernelPointers& p) {
       for (std::int64_t n = p.begin(); n < p.end(); ++n) {
         const T* dy = p.input<T>(0) + n * s.pooled_size();
         const WindowIndex* places = p.input<WindowIndex>(1) + n * s.pooled_size();

@@ -116,12 +116,13 @@ struct MaxPoolGrad {
 };
 
 template <int W, class T>
-void pool(KernelQueue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
+void pool(KernelQueue& queue, const MaxPooling& s, std::int64_t count, const KernelPointers& p) {
   launch(queue, MaxPool<T, W>{s, count, p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)},
          grid_for(count / W));
 }
 template <int W, class T>
-void pool_grad(KernelQueue& queue, const MaxPooling& s, std::int64_t count, const Pointers& p) {
+void pool_grad(KernelQueue& queue, const MaxPooling& s, std::int64_t count,
+               const KernelPointers& p) {
   launch(queue, MaxPoolGrad<T, W>{s, count, p.input<T>(0), p.input<WindowIndex>(1), p.output<T>()},
          grid_for(count / W));
 }
@@ -129,7 +130,7 @@ void pool_grad(KernelQueue& queue, const MaxPooling& s, std::int64_t count, cons
 QueueRun max_pool(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::forward(plan), count = plan.output().shape.elements()](
-               const Pointers& p, KernelQueue& queue) {
+               const KernelPointers& p, KernelQueue& queue) {
       visit_lanes<T>(
           s.channels, {p.input<T>(0), p.output<T>(), p.output<WindowIndex>(1)},
           [&]<int W>(std::integral_constant<int, W>) { pool<W, T>(queue, s, count, p); });
@@ -140,7 +141,7 @@ QueueRun max_pool(KernelPlan& plan) {
 QueueRun max_pool_grad(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [s = MaxPooling::gradient(plan), count = plan.output().shape.elements()](
-               const Pointers& p, KernelQueue& queue) {
+               const KernelPointers& p, KernelQueue& queue) {
       visit_lanes<T>(
           s.channels, {p.input<T>(0), p.output<T>(), p.input<WindowIndex>(1)},
           [&]<int W>(std::integral_constant<int, W>) { pool_grad<W, T>(queue, s, count, p); });

@@ -113,7 +113,7 @@ std::shared_ptr<const PackedForm> form_of(const KernelPlan& plan, const memory::
   return std::make_shared<const PackedForm>(PackedForm{
       .layout = layout_of(chosen),
       .bytes = onednn::round_to_64(chosen.get_size()),
-      .pack = [copy](const Pointers& p) {
+      .pack = [copy](const KernelPointers& p) {
         copy.run({{DNNL_ARG_FROM, p.input<float>(0)}, {DNNL_ARG_TO, p.output<float>()}}, nullptr);
       }});
 }

@@ -31,10 +31,10 @@ std::int64_t window_output(const ShapeContext& c, const char* axis, std::int64_t
                            std::int64_t window, std::int64_t stride, Padding padding,
                            std::int64_t dilation) {
   c.require(stride >= 1, "stride must be at least 1, not ", stride);
-  c.require(window >= 1 || window == kUnknown, "window must be at least 1, not ", window);
+  c.require(window >= 1 || window == kUnknownSize, "window must be at least 1, not ", window);
   c.require(dilation >= 1, "dilation must be at least 1, not ", dilation);
-  if (in == kUnknown || window == kUnknown) return kUnknown;
-  const std::int64_t pixels = dilated(window, dilation);
+  if (in == kUnknownSize || window == kUnknownSize) return kUnknownSize;
+  const std::int64_t pixels = dilated_extent(window, dilation);
   const std::int64_t out = output_size(in, pixels, stride, padding);
   c.require(out >= 1, "a window of ", window,
             dilation > 1 ? cat(" with dilation ", dilation, ", which is ", pixels, " pixels,") : "",

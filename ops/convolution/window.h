@@ -29,12 +29,12 @@ struct WindowAxis {
 };
 
 // Pixels from the first to the last of `taps` that are `dilation` pixels apart, both counted.
-constexpr std::int64_t dilated(std::int64_t taps, std::int64_t dilation) {
+constexpr std::int64_t dilated_extent(std::int64_t taps, std::int64_t dilation) {
   return (taps - 1) * dilation + 1;
 }
 
-// The output size of a window over `in` pixels, kUnknown if `in` is. Refuses, by c.require, windows
-// that do not fit; `axis` is "height" or "width".
+// The output size of a window over `in` pixels, kUnknownSize if `in` is. Refuses, by c.require,
+// windows that do not fit; `axis` is "height" or "width".
 std::int64_t window_output(const ShapeContext& c, const char* axis, std::int64_t in,
                            std::int64_t window, std::int64_t stride, Padding padding,
                            std::int64_t dilation = 1);

@@ -14,10 +14,10 @@ Shape broadcast_shapes(const ShapeContext& c, const Shape& a, const Shape& b) {
     if (left == 1 || right == 1) {
       dims[axis] = left == 1 ? right : left;
     } else {
-      c.require(left == right || left == kUnknown || right == kUnknown, "shapes ", a, " and ", b,
-                " do not fit: their dimensions ", left, " and ", right,
+      c.require(left == right || left == kUnknownSize || right == kUnknownSize, "shapes ", a,
+                " and ", b, " do not fit: their dimensions ", left, " and ", right,
                 " must be equal, or one of them 1");
-      dims[axis] = left == kUnknown ? right : left;
+      dims[axis] = left == kUnknownSize ? right : left;
     }
   }
   return Shape(dims);

@@ -33,7 +33,7 @@ auto visit_labelled(const KernelPlan& plan, const F& f) {
 
 // The label of a row, from input 1; throws InvalidArgument unless it is in [0, classes).
 template <class Label>
-std::int64_t checked_label(const Node& node, const Pointers& p, std::int64_t row,
+std::int64_t checked_label(const Node& node, const KernelPointers& p, std::int64_t row,
                            std::int64_t classes) {
   const std::int64_t label = p.input<Label>(1)[row];
   if (label < 0 || label >= classes) [[unlikely]]

@@ -118,8 +118,8 @@ void lack_memory(const KernelPlan& plan) {
 
 void refuse(const KernelPlan& plan, const dnnl::error& error) {
   if (error.status == dnnl_out_of_memory || !has_room(kCodeRoom)) lack_memory(plan);
-  throw Internal(cat(plan.node().describe(), ": oneDNN refuses it (", error.what(),
-                     "); report this, and set SessionOptions::reference_kernels meanwhile"));
+  throw InternalError(cat(plan.node().describe(), ": oneDNN refuses it (", error.what(),
+                          "); report this, and set SessionOptions::reference_kernels meanwhile"));
 }
 
 void check_run(dnnl_status_t status, const std::string& node) {

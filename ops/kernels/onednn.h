@@ -61,7 +61,7 @@ void report(const KernelPlan& plan, const dnnl::primitive_desc_base& chosen);
 inline constexpr std::size_t kCodeRoom = std::size_t{32} << 20;
 
 // Calls create() as a call of the library, when there is room for code. Throws OutOfMemory naming
-// the node if there is no room, Internal naming it if the library refuses for another reason.
+// the node if there is no room, InternalError naming it if the library refuses for another reason.
 void check_room(const KernelPlan& plan);
 [[noreturn]] void refuse(const KernelPlan& plan, const dnnl::error& error);
 [[noreturn]] void lack_memory(const KernelPlan& plan);

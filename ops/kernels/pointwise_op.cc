@@ -10,7 +10,7 @@ OutputTypes floating_pointwise(const ShapeContext& c) {
     c.require(shape.compatible(c.input(i)), "inputs 0 and ", i, " have shapes ", c.input(0),
               " and ", c.input(i));
     for (std::size_t axis = 0; axis < shape.rank(); ++axis)
-      if (shape[axis] == kUnknown) shape[axis] = c.input(i)[axis];
+      if (shape[axis] == kUnknownSize) shape[axis] = c.input(i)[axis];
   }
   return {shape};
 }

@@ -29,7 +29,7 @@ auto visit_numeric(DType dtype, F f) {
 template <WithoutOptions F>
 KernelRun unary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       kernels::map(F{}, p.begin(), p.end(), p.output<T>(), p.input<T>(0));
     };
   });
@@ -37,7 +37,7 @@ KernelRun unary(KernelPlan& plan) {
 template <WithoutOptions F>
 KernelRun binary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       kernels::map(F{}, p.begin(), p.end(), p.output<T>(), p.input<T>(0), p.input<T>(1));
     };
   });
@@ -47,7 +47,7 @@ KernelRun binary(KernelPlan& plan) {
 template <WithoutOptions F>
 KernelRun plain_unary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i) p.output<T>()[i] = F{}(p.input<T>(0)[i]);
     };
   });
@@ -55,7 +55,7 @@ KernelRun plain_unary(KernelPlan& plan) {
 template <WithoutOptions F>
 KernelRun plain_binary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] = F{}(p.input<T>(0)[i], p.input<T>(1)[i]);
     };

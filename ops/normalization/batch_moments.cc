@@ -21,7 +21,7 @@ OutputTypes moments_shape(const ShapeContext& c) {
 }
 
 template <class T>
-bool counts(const Pointers& p) {
+bool counts(const KernelPointers& p) {
   return p.inputs() < 2 || p.input<T>(1)[0] != 0;
 }
 
@@ -30,7 +30,7 @@ KernelRun moments_cpu(KernelPlan& plan) {
   const std::int64_t rows = x.rows, channels = x.channels;
   plan.workspace(kernels::moment_scratch_bytes(rows, channels, plan.dtype()));
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       T *const mean = p.output<T>(0), *const squares = p.output<T>(1);
       p.output<T>(2)[0] = counts<T>(p) ? static_cast<T>(rows) : T(0);
       if (rows > 0)
@@ -47,7 +47,7 @@ KernelRun moments_reference(KernelPlan& plan) {
   const BatchNormExtent x(plan.input(0).shape);
   const std::int64_t rows = x.rows, channels = x.channels;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const auto count = static_cast<double>(std::max<std::int64_t>(rows, 1));
       for (std::int64_t c = 0; c < channels; ++c) {
         double sum = 0, squares = 0;
@@ -67,7 +67,7 @@ KernelRun moments_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kBatchMoments{.name = "BatchMoments",
-                       .inputs = kVariadic,
+                       .inputs = kVariadicInputs,
                        .shape = moments_shape,
                        .no_gradient = kMadeByPlans,
                        .cpu = moments_cpu,

@@ -76,7 +76,7 @@ KernelRun inference_cpu(KernelPlan& plan) {
   const std::int64_t channels = x.back(), rows = x.product(1, x.rank() - 1);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const std::int64_t at = p.begin() * rows * channels;
       kernels::normalise(p.input<T>(0) + at, (p.end() - p.begin()) * rows, channels,
                          {p.input<T>(3), p.input<T>(4), p.input<T>(1), static_cast<T>(epsilon)},
@@ -103,7 +103,7 @@ KernelRun train_reference(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(0).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T* const x = p.input<T>(0);
       for (std::int64_t c = 0; c < e.channels; ++c) {
         T mean, variance;
@@ -123,7 +123,7 @@ KernelRun inference_reference(KernelPlan& plan) {
   const std::int64_t channels = shape.back(), row = shape.product(1, shape.rank());
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
         const std::int64_t c = i % channels;
         const double scale = p.input<T>(1)[c] / std::sqrt(p.input<T>(4)[c] + epsilon);
@@ -139,7 +139,7 @@ KernelRun batch_norm_grad_reference(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
       const auto n = static_cast<double>(e.rows);
       for (std::int64_t c = 0; c < e.channels; ++c) {

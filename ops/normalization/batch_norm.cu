@@ -20,7 +20,7 @@ QueueRun forward(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class X>(X) -> QueueRun {
     using T = Wide<X>;
     if (trained) plan.workspace(parts_bytes<batch_norm::Spread<T>>(x));
-    return [x, epsilon](const Pointers& p, KernelQueue& queue) {
+    return [x, epsilon](const KernelPointers& p, KernelQueue& queue) {
       constexpr std::size_t kInputs = trained ? 3 : 5;  // without a shortcut
       if constexpr (trained)
         batch_norm::find_moments<X>(queue, x, p.input<X>(0), p.output<T>(1), p.output<T>(2),
@@ -45,7 +45,7 @@ QueueRun backward(KernelPlan& plan) {
   return visit_stored(plan.dtype(), [&]<class X>(X) -> QueueRun {
     using T = Wide<X>;
     plan.workspace(batch_norm::gradient_workspace<X>(x));
-    return [x, epsilon](const Pointers& p, KernelQueue& queue) {
+    return [x, epsilon](const KernelPointers& p, KernelQueue& queue) {
       constexpr std::size_t kInputs = 5, kOutputs = trained ? 3 : 5;  // without y; without g
       batch_norm::find_gradient<X>(queue, x,
                                    {.dy = p.input<X>(0),
@@ -69,7 +69,7 @@ QueueRun batch_moments(KernelPlan& plan) {
   const RowsOf x(plan.input(0).shape);
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     plan.workspace(parts_bytes<batch_norm::Spread<T>>(x));
-    return [x](const Pointers& p, KernelQueue& queue) {
+    return [x](const KernelPointers& p, KernelQueue& queue) {
       if (x.rows == 0) {
         const std::int64_t bytes = x.channels * static_cast<std::int64_t>(sizeof(T));
         fill_zeros(queue, p.output<T>(0), bytes);
@@ -131,7 +131,7 @@ struct StatisticsGradient {
 
 QueueRun statistics_gradient(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
-    return [x = RowsOf(plan.input(0).shape)](const Pointers& p, KernelQueue& queue) {
+    return [x = RowsOf(plan.input(0).shape)](const KernelPointers& p, KernelQueue& queue) {
       const StatisticsGradient<T> kernel{{x.rows, x.channels}, p.input<T>(0), p.input<T>(1),
                                          p.input<T>(2),        p.input<T>(3), p.input<T>(4),
                                          p.input<T>(5),        p.output<T>()};

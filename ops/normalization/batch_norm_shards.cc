@@ -24,7 +24,7 @@ KernelRun sums_cpu(KernelPlan& plan) {
   plan.workspace(kernels::moment_scratch_bytes(rows, channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       T *const dgamma = p.output<T>(0), *const dbeta = p.output<T>(1);
       kernels::gradient_sums(p.input<T>(0), p.input<T>(1), p.input<T>(2), n, c, dbeta, dgamma,
                              reinterpret_cast<T*>(p.workspace()));
@@ -40,7 +40,7 @@ KernelRun input_grad_cpu(KernelPlan& plan) {
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const double all = plan.of_all(static_cast<double>(rows));
   return visit_floating(plan.dtype(), [=, n = rows, c = channels]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T* const variance = p.input<T>(4);
       const T small = static_cast<T>(epsilon);
       T* const product = reinterpret_cast<T*>(p.workspace());
@@ -57,7 +57,7 @@ KernelRun sums_reference(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
       for (std::int64_t c = 0; c < e.channels; ++c) {
         const double mean = p.input<T>(2)[c], spread = std::sqrt(p.input<T>(3)[c] + epsilon);
@@ -74,7 +74,7 @@ KernelRun input_grad_reference(KernelPlan& plan) {
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const double n = plan.of_all(static_cast<double>(e.rows));
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       for (std::int64_t i = 0; i < e.rows * e.channels; ++i) {
         const std::int64_t c = i % e.channels;
         const double spread = std::sqrt(p.input<T>(4)[c] + epsilon);

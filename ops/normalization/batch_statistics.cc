@@ -44,8 +44,9 @@ void add_terms(Output gradient, std::ptrdiff_t towers, std::vector<Output>& term
   if (towers == 1) return terms.push_back(gradient);
   const Node& sum = gradient.node();
   const std::span<const Output> inputs = sum.inputs();
-  require<Internal>(&sum.op() == &kAddN && (inputs.size() == 2 || std::ssize(inputs) == towers),
-                    sum.describe(), " is no sum over ", towers, " towers");
+  require<InternalError>(
+      &sum.op() == &kAddN && (inputs.size() == 2 || std::ssize(inputs) == towers), sum.describe(),
+      " is no sum over ", towers, " towers");
   if (std::ssize(inputs) == towers) {
     terms.insert(terms.end(), inputs.begin(), inputs.end());
     return;
@@ -110,7 +111,7 @@ KernelRun statistics_reference(KernelPlan& plan) {
     rows.push_back(rows_of(plan.input(i).shape));
   const std::int64_t channels = plan.input(0).shape.back();
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const auto counts = [&](std::size_t k) { return p.input<T>(kInputsPerPart * k + 1)[0] != 0; };
       double count = 0;
       for (std::size_t k = 0; k < rows.size(); ++k)
@@ -160,7 +161,7 @@ KernelRun statistics_grad_cpu(KernelPlan& plan) {
   const std::int64_t rows = rows_of(x), channels = x.back();
   plan.workspace(2 * channels * static_cast<std::int64_t>(size_of(plan.dtype())));
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       T *const slope = reinterpret_cast<T*>(p.workspace()), *const offset = slope + channels;
       const T count = p.input<T>(4)[0];
       if (p.input<T>(5)[0] == 0) {
@@ -181,7 +182,7 @@ KernelRun statistics_grad_reference(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::int64_t elements = x.elements(), channels = x.back();
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const auto in = [&](std::size_t input, std::int64_t i) {
         return static_cast<double>(p.input<T>(input)[i]);
       };
@@ -198,7 +199,7 @@ KernelRun statistics_grad_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kBatchStatistics{.name = "BatchStatistics",
-                          .inputs = kVariadic,
+                          .inputs = kVariadicInputs,
                           .shape = statistics_shape,
                           .gradient = statistics_gradient,
                           .missing_grads = true,

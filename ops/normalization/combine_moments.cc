@@ -43,7 +43,7 @@ kernels::Spread<T> combine(const F& part, std::size_t first, std::size_t number,
 }
 
 template <class T, class F>
-void combine_all(const F& part, std::size_t parts, const Pointers& p) {
+void combine_all(const F& part, std::size_t parts, const KernelPointers& p) {
   T total = 0;
   for (std::size_t k = 0; k < parts; ++k) total += part(k).count;
   if (p.begin() == 0) p.output<T>(2)[0] = total;
@@ -56,7 +56,7 @@ void combine_all(const F& part, std::size_t parts, const Pointers& p) {
 
 KernelRun combine_reference(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       const auto part = [&](std::size_t k) {
         return MomentsPart<T>{p.input<T>(kMomentsInputs * k), p.input<T>(kMomentsInputs * k + 1),
                               p.input<T>(kMomentsInputs * k + 2)[0]};
@@ -77,7 +77,7 @@ KernelRun rows_reference(KernelPlan& plan) {
   const auto parts = static_cast<std::size_t>(plan.input(0).shape[0]);
   const std::int64_t channels = plan.output(0).shape[0];
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const auto part = [&](std::size_t k) {
         const T* const row = p.input<T>(0) + static_cast<std::int64_t>(k) * (2 * channels + 1);
         return MomentsPart<T>{row, row + channels, row[2 * channels]};
@@ -90,7 +90,7 @@ KernelRun rows_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kCombineMoments{.name = "CombineMoments",
-                         .inputs = kVariadic,
+                         .inputs = kVariadicInputs,
                          .shape = combine_shape,
                          .no_gradient = "it belongs to nodes that have one",
                          .split = WorkSplit::kElements,

@@ -60,7 +60,7 @@ QueueRun combine(KernelPlan& plan) {
   require(parts <= kMostParts, plan.node().describe(), ": the moments of ", parts,
           " parts on a GPU: at most ", kMostParts, " are possible");
   return visit_floating(plan.dtype(), [parts]<class T>(T) -> QueueRun {
-    return [parts](const Pointers& p, KernelQueue& queue) {
+    return [parts](const KernelPointers& p, KernelQueue& queue) {
       Combine<T> kernel;
       kernel.begin = p.begin();
       kernel.end = p.end();

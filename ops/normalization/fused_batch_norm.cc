@@ -59,10 +59,10 @@ class WidenedImages {
 
   std::int64_t bytes(int images) const { return (before_ + images * elements_) * kFloat; }
   // Image k, uninitialised.
-  float* image(const Pointers& p, int k) const {
+  float* image(const KernelPointers& p, int k) const {
     return reinterpret_cast<float*>(p.workspace()) + before_ + k * elements_;
   }
-  float* widen(const Pointers& p, int k, const void* from) const {
+  float* widen(const KernelPointers& p, int k, const void* from) const {
     conversion_.widen(static_cast<const std::uint16_t*>(from), image(p, k), elements_);
     return image(p, k);
   }
@@ -79,7 +79,7 @@ class WidenedImages {
 
 // The factors of x, whose moments a batch norm that trains finds first.
 template <bool trained, class T>
-kernels::Channels<T> channels_of(const Pointers& p, const T* x, const BatchNormExtent& e,
+kernels::Channels<T> channels_of(const KernelPointers& p, const T* x, const BatchNormExtent& e,
                                  double epsilon) {
   const T small = static_cast<T>(epsilon);
   if constexpr (!trained) return {p.input<T>(3), p.input<T>(4), p.input<T>(1), small};
@@ -90,7 +90,7 @@ kernels::Channels<T> channels_of(const Pointers& p, const T* x, const BatchNormE
 }
 
 template <class T>
-const T* shortcut_of(const Pointers& p, bool trained) {
+const T* shortcut_of(const KernelPointers& p, bool trained) {
   const std::size_t inputs = forward_inputs(trained);
   return p.inputs() > inputs ? p.input<T>(inputs) : nullptr;
 }
@@ -102,7 +102,7 @@ KernelRun forward_of_half(KernelPlan& plan) {
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const WidenedImages wide(plan.dtype(), e, kernels::moment_scratch(e.rows, e.channels));
   plan.workspace(wide.bytes(2));
-  return [=](const Pointers& p) {
+  return [=](const KernelPointers& p) {
     float* const y = wide.widen(p, 0, p.input<void>(0));
     const auto by = channels_of<trained, float>(p, y, e, epsilon);
     const auto* const shortcut = shortcut_of<std::uint16_t>(p, trained);
@@ -127,7 +127,7 @@ KernelRun forward_cpu(KernelPlan& plan) {
   if (trained) plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T* const x = p.input<T>(0);
       const auto by = channels_of<trained, T>(p, x, e, epsilon);
       kernels::normalise(x, e.rows, e.channels, by, p.input<T>(2), p.output<T>(),
@@ -138,7 +138,7 @@ KernelRun forward_cpu(KernelPlan& plan) {
 
 // The gradients of given moments: y = gamma (x - mean) / sqrt(variance + epsilon) + beta.
 template <class T>
-void moments_gradients(const Pointers& p, std::int64_t channels, T epsilon) {
+void moments_gradients(const KernelPointers& p, std::int64_t channels, T epsilon) {
   const T *const gamma = p.input<T>(2), *const variance = p.input<T>(4);
   const T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -156,8 +156,8 @@ struct GradientImages {
 };
 
 template <bool trained, class T>
-void compute_gradient(const Pointers& p, const GradientImages<T>& images, const BatchNormExtent& e,
-                      double epsilon) {
+void compute_gradient(const KernelPointers& p, const GradientImages<T>& images,
+                      const BatchNormExtent& e, double epsilon) {
   const auto [n, c] = e;
   const T *const mean = p.input<T>(3), *const variance = p.input<T>(4);
   T *const dgamma = p.output<T>(1), *const dbeta = p.output<T>(2);
@@ -185,7 +185,7 @@ KernelRun gradient_of_half(KernelPlan& plan) {
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   const WidenedImages wide(plan.dtype(), e, kernels::moment_scratch(e.rows, e.channels));
   plan.workspace(wide.bytes(3));
-  return [=](const Pointers& p) {
+  return [=](const KernelPointers& p) {
     float* const dy = wide.widen(p, 0, p.input<void>(0));
     const float* const x = wide.widen(p, 1, p.input<void>(1));
     const float* const y =
@@ -203,7 +203,7 @@ KernelRun relu_sums_cpu(KernelPlan& plan) {
   plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       T* const dgamma = p.output<T>(1);
       kernels::relu_gradient_sums(p.input<T>(0), p.input<T>(4), p.input<T>(1), p.input<T>(2),
                                   e.rows, e.channels, p.output<T>(0), p.output<T>(2), dgamma,
@@ -233,13 +233,14 @@ KernelRun forward_reference(KernelPlan& plan) {
   return [range = whole_range(norm, 0, inputs, outputs), all = all_elements(image),
           normalise = reference_of_part(norm, plan, inputs, outputs),
           add = pointwise_reference(kAdd, plan, image),
-          rectify = pointwise_reference(kRelu, plan, image)](const Pointers& p) {
+          rectify = pointwise_reference(kRelu, plan, image)](const KernelPointers& p) {
     const std::size_t own = forward_inputs(trained);
-    normalise(Pointers(p.mutable_inputs().first(own), p.all_outputs(), nullptr, range, p.step()));
+    normalise(
+        KernelPointers(p.mutable_inputs().first(own), p.all_outputs(), nullptr, range, p.step()));
     void* y[2] = {p.all_outputs()[0], p.inputs() > own ? p.mutable_inputs()[own] : nullptr};
     const std::span to(y, 1);
-    if (y[1]) add(Pointers(y, to, nullptr, all, p.step()));
-    if (relu) rectify(Pointers(to, to, nullptr, all, p.step()));
+    if (y[1]) add(KernelPointers(y, to, nullptr, all, p.step()));
+    if (relu) rectify(KernelPointers(to, to, nullptr, all, p.step()));
   };
 }
 
@@ -253,16 +254,16 @@ KernelRun fused_gradient_reference(KernelPlan& plan) {
   const Op& grad = trained ? kBatchNormTrainGrad : kBatchNormInferenceGrad;
   return [range = whole_range(grad, 0, inputs, outputs), all = all_elements(image),
           gradient = reference_of_part(grad, plan, inputs, outputs),
-          mask = pointwise_reference(kReluGrad, plan, image)](const Pointers& p) {
+          mask = pointwise_reference(kReluGrad, plan, image)](const KernelPointers& p) {
     const std::size_t own = gradient_outputs(trained);
     void* in[kGradientInputs];
     std::ranges::copy(p.mutable_inputs().first(kGradientInputs), in);
     if (p.inputs() > kGradientInputs) {
       void* const masked[2] = {in[0], p.mutable_inputs()[kGradientInputs]};
       in[0] = p.all_outputs()[p.outputs() > own ? own : 0];
-      mask(Pointers(masked, std::span(in, 1), nullptr, all, p.step()));
+      mask(KernelPointers(masked, std::span(in, 1), nullptr, all, p.step()));
     }
-    gradient(Pointers(in, p.all_outputs().first(own), nullptr, range, p.step()));
+    gradient(KernelPointers(in, p.all_outputs().first(own), nullptr, range, p.step()));
   };
 }
 
@@ -270,12 +271,12 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
   const TensorType image = plan.input(1), channels = plan.input(2);
   return [all = all_elements(image), mask = pointwise_reference(kReluGrad, plan, image),
           sums = reference_of_part(kBatchNormSums, plan, {image, image, channels, channels},
-                                   {channels, channels})](const Pointers& p) {
+                                   {channels, channels})](const KernelPointers& p) {
     const auto in = p.mutable_inputs();
     void* const masked[2] = {in[0], in[4]};
     void* const summed[4] = {p.all_outputs()[0], in[1], in[2], in[3]};
-    mask(Pointers(masked, p.all_outputs().first(1), nullptr, all, p.step()));
-    sums(Pointers(summed, p.all_outputs().subspan(1), nullptr, {0, 1}, p.step()));
+    mask(KernelPointers(masked, p.all_outputs().first(1), nullptr, all, p.step()));
+    sums(KernelPointers(summed, p.all_outputs().subspan(1), nullptr, {0, 1}, p.step()));
   };
 }
 
@@ -283,7 +284,7 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
 Op fused_op(const char* name, ShapeFunction shape, CpuKernel cpu, CpuKernel reference,
             void (*rebuild)(Surroundings&) = nullptr) {
   return {.name = name,
-          .inputs = kVariadic,
+          .inputs = kVariadicInputs,
           .shape = shape,
           .no_gradient = kMadeByPlans,
           .rebuild = rebuild,
@@ -304,7 +305,7 @@ KernelRun gradient_on_host(KernelPlan& plan) {
   plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T* const y = p.inputs() > kGradientInputs ? p.input<T>(kGradientInputs) : nullptr;
       const std::size_t g = gradient_outputs(trained);
       compute_gradient<trained, T>(

@@ -42,24 +42,24 @@ KernelRun fused_norm_reference(KernelPlan& plan) {
   const std::size_t gamma_at = plan.inputs() - row_norm_factors(centred);
   std::vector<TensorType> inputs(1 + row_norm_factors(centred), factor);
   inputs[0] = y;
-  return
-      [gamma_at, row = y.shape.product(1, y.shape.rank()),
-       add = reference_of_part(kAdd, plan, {y, y}, {y}),
-       add_bias = reference_of_part(kAdd, plan, {y, factor}, {y}),
-       normalise = reference_of_part(plain_norm<centred>(), plan, inputs, {y})](const Pointers& p) {
-        const auto in = p.mutable_inputs(), out = p.all_outputs();
-        void* x = in[0];
-        const auto add_to = [&](const KernelRun& sum, void* term, void* to) {
-          void* const terms[2] = {x, term};
-          sum(Pointers(terms, {&to, 1}, nullptr, {p.begin() * row, p.end() * row}, p.step()));
-          x = to;
-        };
-        if (gamma_at > 2) add_to(add_bias, in[2], out[0]);
-        if (gamma_at > 1) add_to(add, in[1], out[out.size() - 1]);
-        void* normed[3] = {x, in[gamma_at], in[in.size() - 1]};
-        normalise(Pointers(std::span(normed, 1 + row_norm_factors(centred)), out.first(1), nullptr,
-                           {p.begin(), p.end()}, p.step()));
-      };
+  return [gamma_at, row = y.shape.product(1, y.shape.rank()),
+          add = reference_of_part(kAdd, plan, {y, y}, {y}),
+          add_bias = reference_of_part(kAdd, plan, {y, factor}, {y}),
+          normalise = reference_of_part(plain_norm<centred>(), plan, inputs, {y})](
+             const KernelPointers& p) {
+    const auto in = p.mutable_inputs(), out = p.all_outputs();
+    void* x = in[0];
+    const auto add_to = [&](const KernelRun& sum, void* term, void* to) {
+      void* const terms[2] = {x, term};
+      sum(KernelPointers(terms, {&to, 1}, nullptr, {p.begin() * row, p.end() * row}, p.step()));
+      x = to;
+    };
+    if (gamma_at > 2) add_to(add_bias, in[2], out[0]);
+    if (gamma_at > 1) add_to(add, in[1], out[out.size() - 1]);
+    void* normed[3] = {x, in[gamma_at], in[in.size() - 1]};
+    normalise(KernelPointers(std::span(normed, 1 + row_norm_factors(centred)), out.first(1),
+                             nullptr, {p.begin(), p.end()}, p.step()));
+  };
 }
 
 template <bool centred>
@@ -69,19 +69,20 @@ KernelRun fused_norm_grad_reference(KernelPlan& plan) {
   std::vector<TensorType> outputs(1 + row_norm_factors(centred), factor);
   outputs[0] = x;
   const Op& grad = centred ? kLayerNormGrad : kRmsNormGrad;
-  return [all = x.shape.elements(), add = reference_of_part(kAddN, plan, {x, x}, {x}),
-          gradient = reference_of_part(grad, plan, {x, x, factor}, outputs)](const Pointers& p) {
-    const auto in = p.mutable_inputs(), out = p.all_outputs();
-    gradient(Pointers(in.first(3), out, nullptr, {0, 1}, p.step()));
-    if (in.size() < 4) return;
-    void* const terms[2] = {out[0], in[3]};
-    add(Pointers(terms, out.first(1), nullptr, {0, all}, p.step()));
-  };
+  return
+      [all = x.shape.elements(), add = reference_of_part(kAddN, plan, {x, x}, {x}),
+       gradient = reference_of_part(grad, plan, {x, x, factor}, outputs)](const KernelPointers& p) {
+        const auto in = p.mutable_inputs(), out = p.all_outputs();
+        gradient(KernelPointers(in.first(3), out, nullptr, {0, 1}, p.step()));
+        if (in.size() < 4) return;
+        void* const terms[2] = {out[0], in[3]};
+        add(KernelPointers(terms, out.first(1), nullptr, {0, all}, p.step()));
+      };
 }
 
 Op fused_norm(const char* name, bool centred) {
   return {.name = name,
-          .inputs = kVariadic,
+          .inputs = kVariadicInputs,
           .shape = centred ? fused_norm_shape<true> : fused_norm_shape<false>,
           .no_gradient = kMadeByPlans,
           .split = WorkSplit::kRows,
@@ -93,7 +94,7 @@ Op fused_norm(const char* name, bool centred) {
 
 Op fused_norm_grad(const char* name, bool centred) {
   return {.name = name,
-          .inputs = kVariadic,
+          .inputs = kVariadicInputs,
           .shape = centred ? fused_norm_grad_shape<true> : fused_norm_grad_shape<false>,
           .no_gradient = kMadeByPlans,
           .cpu = centred ? row_norm_gradient_on_host<true> : row_norm_gradient_on_host<false>,

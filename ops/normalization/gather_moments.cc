@@ -15,7 +15,7 @@ OutputTypes gather_moments_shape(const ShapeContext& c) {
   c.require(c.inputs() > 0 && c.inputs() % kInputsPerMoments == 0,
             "needs as many means as sums of squares and counts");
   c.require_same_dtype();
-  return {Shape{kUnknown, 2 * c.input(0).back() + 1}};
+  return {Shape{kUnknownSize, 2 * c.input(0).back() + 1}};
 }
 
 // The rows of one process in the output of all.
@@ -29,7 +29,7 @@ std::size_t row_bytes_of(const TensorType& mean) {
 }
 
 // The kernel has filled this process's rows, which go to all others.
-Exchange gather_moments_exchange(const Node& node, const Pointers& p) {
+Exchange gather_moments_exchange(const Node& node, const KernelPointers& p) {
   const ProcessPlace place = node.graph().process();
   const std::size_t row = row_bytes_of(node.output_type(0)), parts = p.inputs() / kInputsPerMoments;
   Exchange exchange;
@@ -44,7 +44,7 @@ Exchange gather_moments_exchange(const Node& node, const Pointers& p) {
 KernelRun gather_moments_kernel(KernelPlan& plan) {
   const std::size_t row = row_bytes_of(plan.input(0)), element = size_of(plan.dtype());
   const std::size_t channels = (row - element) / 2;
-  return [=, rank = plan.node().graph().process().rank](const Pointers& p) {
+  return [=, rank = plan.node().graph().process().rank](const KernelPointers& p) {
     const std::size_t parts = p.inputs() / kInputsPerMoments;
     std::byte* to = rows_of(rank, parts, row, p.output<void>()).data();
     for (std::size_t k = 0; k < parts; ++k, to += row) {
@@ -58,7 +58,7 @@ KernelRun gather_moments_kernel(KernelPlan& plan) {
 }  // namespace
 
 const Op kGatherMoments{.name = "GatherMoments",
-                        .inputs = kVariadic,
+                        .inputs = kVariadicInputs,
                         .shape = gather_moments_shape,
                         .no_gradient = "it belongs to nodes that have one",
                         .exchange = gather_moments_exchange,

@@ -74,7 +74,7 @@ KernelRun norm_reference(KernelPlan& plan) {
   const NormRows rows(plan.output().shape);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
         const T* const x = p.input<T>(0) + r * rows.columns;
         const PlainRow row(x, rows.columns, centred, epsilon);
@@ -105,7 +105,7 @@ KernelRun norm_grad_reference(KernelPlan& plan) {
   const NormRows rows(plan.input(1).shape);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       std::vector<double> dgamma(static_cast<std::size_t>(n)), dbeta(dgamma);
       for (std::int64_t r = 0; r < rows.count; ++r) {
         const T *const dy = p.input<T>(0) + r * n, *const x = p.input<T>(1) + r * n;

@@ -309,7 +309,7 @@ QueueRun norm(KernelPlan& plan) {
   const double epsilon = epsilon_of<centred>(plan);
   return visit_rows(plan.dtype(), plan.input(rows).dtype, [&]<class X, class S>(X, S) -> QueueRun {
     using T = Wide<S>;
-    return [=, of = RowsOf(shape)](const Pointers& p, KernelQueue& queue) {
+    return [=, of = RowsOf(shape)](const KernelPointers& p, KernelQueue& queue) {
       const X* const x = rows > 0 ? p.input<X>(0) : nullptr;
       const X* const bias = gamma > 2 ? p.input<X>(2) : nullptr;
       const T* const beta = centred ? p.input<T>(gamma + 1) : nullptr;
@@ -342,7 +342,7 @@ QueueRun norm_grad(KernelPlan& plan) {
     using T = Wide<S>;
     const std::int64_t parts = parts_bytes<FactorGradients<T>>(rows);
     plan.workspace(parts + rows.rows * static_cast<std::int64_t>(sizeof(RowScale<T>)));
-    return [=](const Pointers& p, KernelQueue& queue) {
+    return [=](const KernelPointers& p, KernelQueue& queue) {
       auto* const scales = reinterpret_cast<RowScale<T>*>(p.workspace() + parts);
       const X* const dy = p.input<X>(0);
       const S* const x = p.input<S>(1);

@@ -27,7 +27,7 @@ KernelRun norm_of_half(KernelPlan& plan) {
   const auto epsilon = static_cast<float>(plan.options<RowNormOptions<centred>>().epsilon);
   const kernels::StoredElements<float> of_y(plan.dtype()), of_rows(plan.input(rows_at).dtype);
   plan.workspace(3 * rows.columns * kFloatBytes);
-  return [=, n = rows.columns](const Pointers& p) {
+  return [=, n = rows.columns](const KernelPointers& p) {
     const float *const gamma = p.input<float>(gamma_at), *const beta =
                                                              centred ? p.input<float>(gamma_at + 1)
                                                                      : nullptr;
@@ -55,7 +55,7 @@ KernelRun norm_of_half(KernelPlan& plan) {
 
 // finish(r, row) takes row r of dx. dx holds each row's part of dgamma until it is summed.
 template <bool centred, class T, class Finish>
-void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const Pointers& p,
+void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const KernelPointers& p,
                       double epsilon, kernels::RowScale<T>* by, T* dx, const Finish& finish) {
   const std::int64_t n = rows.columns;
   for (std::int64_t r = 0; r < rows.count; ++r) {
@@ -78,7 +78,7 @@ KernelRun norm_gradient_of_half(KernelPlan& plan) {
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   const kernels::StoredElements<float> of_dy(plan.input(0).dtype), of_rows(plan.dtype());
   plan.workspace((2 * rows.count + 3 * elements + rows.columns) * kFloatBytes);
-  return [=, n = rows.columns](const Pointers& p) {
+  return [=, n = rows.columns](const KernelPointers& p) {
     auto* const by = reinterpret_cast<kernels::RowScale<float>*>(p.workspace());
     auto* const dy = reinterpret_cast<float*>(by + rows.count);
     float *const x = dy + elements, *const dx = x + elements, *const other = dx + elements;
@@ -105,7 +105,7 @@ KernelRun row_norm_on_host(KernelPlan& plan) {
   const std::size_t gamma_at = plan.inputs() - row_norm_factors(centred);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T *const gamma = p.input<T>(gamma_at), *const beta =
                                                        centred ? p.input<T>(gamma_at + 1) : nullptr;
       for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
@@ -136,7 +136,7 @@ KernelRun row_norm_gradient_on_host(KernelPlan& plan) {
   plan.workspace(rows.count * 2 * static_cast<std::int64_t>(size_of(plan.dtype())));
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
   return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
-    return [=](const Pointers& p) {
+    return [=](const KernelPointers& p) {
       const T* const other = p.inputs() > 3 ? p.input<T>(3) : nullptr;
       gradient_of_rows<centred, T>(rows, p.input<T>(0), p.input<T>(1), p, epsilon,
                                    reinterpret_cast<kernels::RowScale<T>*>(p.workspace()),

@@ -59,7 +59,7 @@ template <class T>
 KernelRun adam_kernel(const KernelPlan& plan, Step<T> step) {
   const Node* const node = &plan.node();
   return [node, options = plan.options<AdamUpdateOptions>(), step,
-          size = plan.input(kGradient).shape.elements()](const Pointers& p) {
+          size = plan.input(kGradient).shape.elements()](const KernelPointers& p) {
     const T factor = kernels::factor_of<T>(p, kFactor);
     if (factor == 0) return;
     const kernels::UpdateRange range(p, options.part_from, size);
@@ -81,7 +81,7 @@ KernelRun adam_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kAdamUpdate{.name = "AdamUpdate",
-                     .inputs = kVariadic,
+                     .inputs = kVariadicInputs,
                      .shape = adam_shape,
                      .no_gradient = kernels::kUpdateHasNoGradient,
                      .split = WorkSplit::kElements,

@@ -76,18 +76,18 @@ OutputTypes squares_of_blocks_shape(const ShapeContext& c) {
 }
 
 KernelRun squares_of_blocks_kernel(KernelPlan& plan) {
-  using Sums = std::function<double*(const Pointers&, double*)>;
+  using Sums = std::function<double*(const KernelPointers&, double*)>;
   std::vector<Sums> all;
   for (std::size_t i = 0; i < plan.inputs(); ++i)
     all.push_back(visit_floating(plan.input(i).dtype, [&]<class T>(T) -> Sums {
-      return [i, n = plan.input(i).shape.elements()](const Pointers& p, double* sum) {
+      return [i, n = plan.input(i).shape.elements()](const KernelPointers& p, double* sum) {
         for (std::int64_t first = 0; first < n; first += kernels::kSquarePart)
           *sum++ =
               squares_of_part(p.input<T>(i) + first, std::min(kernels::kSquarePart, n - first));
         return sum;
       };
     }));
-  return [all](const Pointers& p) {
+  return [all](const KernelPointers& p) {
     double* sum = p.output<double>();
     for (const Sums& sums : all) sum = sums(p, sum);
   };
@@ -111,7 +111,7 @@ OutputTypes sums_of_blocks_shape(const ShapeContext& c) {
 
 // Adds blocks as squares_in_tree() does.
 KernelRun sums_of_blocks_kernel(KernelPlan& plan) {
-  return [options = plan.options<SumsOfBlocksOptions>()](const Pointers& p) {
+  return [options = plan.options<SumsOfBlocksOptions>()](const KernelPointers& p) {
     for (int tensor = 0; tensor < options.count; ++tensor) {
       double lanes[kernels::kSquareLanes] = {};
       std::int64_t block = 0;
@@ -132,15 +132,15 @@ double plain_squares(const T* x, std::int64_t n) {
 
 template <bool plain>
 KernelRun sums_of_squares_kernel(KernelPlan& plan) {
-  using Sum = std::function<double(const Pointers&)>;
+  using Sum = std::function<double(const KernelPointers&)>;
   std::vector<Sum> sums;
   for (std::size_t i = 0; i < plan.inputs(); ++i)
     sums.push_back(visit_floating(plan.input(i).dtype, [&]<class T>(T) -> Sum {
-      return [i, n = plan.input(i).shape.elements()](const Pointers& p) {
+      return [i, n = plan.input(i).shape.elements()](const KernelPointers& p) {
         return plain ? plain_squares(p.input<T>(i), n) : squares_in_tree(p.input<T>(i), n);
       };
     }));
-  return [sums, options = plan.options<SumsOfSquaresOptions>()](const Pointers& p) {
+  return [sums, options = plan.options<SumsOfSquaresOptions>()](const KernelPointers& p) {
     std::fill_n(p.output<double>(), options.count, 0.0);
     for (std::size_t i = 0; i < sums.size(); ++i)
       p.output<double>()[options.positions[i]] = sums[i](p);
@@ -157,7 +157,7 @@ OutputTypes global_norm_shape(const ShapeContext& c) {
 
 // At each position only one vector has a sum, so adding vectors is exact.
 KernelRun global_norm_kernel(KernelPlan& plan) {
-  return [n = plan.input(0).shape.elements()](const Pointers& p) {
+  return [n = plan.input(0).shape.elements()](const KernelPointers& p) {
     double lanes[kernels::kSquareLanes] = {};
     for (std::int64_t i = 0; i < n; ++i) {
       double sum = 0;
@@ -193,7 +193,7 @@ std::vector<Output> without_halves(std::span<const Output> xs, const At& at) {
 }
 
 KernelRun clip_factor_kernel(KernelPlan& plan) {
-  return [most = plan.options<ClipFactorOptions>().max_norm](const Pointers& p) {
+  return [most = plan.options<ClipFactorOptions>().max_norm](const KernelPointers& p) {
     *p.output<float>() =
         kernels::clip_factor(*p.input<double>(0), most, p.inputs() > 1 ? *p.input<float>(1) : 1.0f);
   };
@@ -202,13 +202,13 @@ KernelRun clip_factor_kernel(KernelPlan& plan) {
 }  // namespace
 
 const Op kSumsOfSquares{.name = "SumsOfSquares",
-                        .inputs = kVariadic,
+                        .inputs = kVariadicInputs,
                         .shape = sums_of_squares_shape,
                         .no_gradient = kAboutGradients,
                         .cpu = sums_of_squares_kernel<false>,
                         .reference = sums_of_squares_kernel<true>};
 const Op kSquaresOfBlocks{.name = "SquaresOfBlocks",
-                          .inputs = kVariadic,
+                          .inputs = kVariadicInputs,
                           .shape = squares_of_blocks_shape,
                           .no_gradient = kAboutGradients,
                           .reference = squares_of_blocks_kernel,
@@ -220,12 +220,12 @@ const Op kSumsOfBlocks{.name = "SumsOfBlocks",
                        .reference = sums_of_blocks_kernel,
                        .cpu_only = kAboutProcesses};
 const Op kGlobalNorm{.name = "GlobalNorm",
-                     .inputs = kVariadic,
+                     .inputs = kVariadicInputs,
                      .shape = global_norm_shape,
                      .no_gradient = kAboutGradients,
                      .reference = global_norm_kernel};
 const Op kClipFactor{.name = "ClipFactor",
-                     .inputs = kVariadic,
+                     .inputs = kVariadicInputs,
                      .shape = clip_factor_shape,
                      .no_gradient = kAboutGradients,
                      .reference = clip_factor_kernel};

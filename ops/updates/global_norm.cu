@@ -86,7 +86,7 @@ QueueRun sums_of_squares(KernelPlan& plan) {
   std::vector<TensorType> types;
   for (std::size_t i = 0; i < plan.inputs(); ++i) types.push_back(plan.input(i));
   plan.workspace(first.back() * static_cast<std::int64_t>(sizeof(double)));
-  return [first, types](const Pointers& p, KernelQueue& queue) {
+  return [first, types](const KernelPointers& p, KernelQueue& queue) {
     auto* parts = reinterpret_cast<double*>(p.workspace());
     for (std::size_t i = 0; i < types.size(); ++i) {
       const std::int64_t count = types[i].shape.elements(), blocks = kernels::square_parts(count);
@@ -135,7 +135,7 @@ struct GlobalNorm {
 
 QueueRun global_norm(KernelPlan& plan) {
   if (plan.inputs() > kMostVectors) return {};
-  return [count = plan.input(0).shape.elements()](const Pointers& p, KernelQueue& queue) {
+  return [count = plan.input(0).shape.elements()](const KernelPointers& p, KernelQueue& queue) {
     GlobalNorm kernel{count, static_cast<int>(p.inputs()), {}, p.output<double>()};
     for (std::size_t k = 0; k < p.inputs(); ++k) kernel.sums[k] = p.input<double>(k);
     launch(queue, kernel, {.threads = kLanes});
@@ -157,7 +157,7 @@ struct ClipFactor {
 };
 
 QueueRun clip_factor(KernelPlan& plan) {
-  return [most = plan.options<ClipFactorOptions>().max_norm](const Pointers& p,
+  return [most = plan.options<ClipFactorOptions>().max_norm](const KernelPointers& p,
                                                              KernelQueue& queue) {
     const float* const times = p.inputs() > 1 ? p.input<float>(1) : nullptr;
     launch(queue, ClipFactor{most, p.input<double>(0), times, p.output<float>()}, {.threads = 1});
@@ -179,7 +179,7 @@ struct TrustRatio {
 };
 
 QueueRun trust_ratio(KernelPlan&) {
-  return [](const Pointers& p, KernelQueue& queue) {
+  return [](const KernelPointers& p, KernelQueue& queue) {
     const float* const times = p.inputs() > 2 ? p.input<float>(2) : nullptr;
     launch(queue, TrustRatio{p.input<double>(0), p.input<double>(1), times, p.output<float>()},
            {.threads = 1});

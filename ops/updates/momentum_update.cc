@@ -25,7 +25,7 @@ KernelRun momentum_cpu(KernelPlan& plan) {
   const auto& options = plan.options<MomentumUpdateOptions>();
   const std::int64_t size = plan.input(2).shape.elements();
   return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
-    return [options, size](const Pointers& p) {
+    return [options, size](const KernelPointers& p) {
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
       const kernels::UpdateRange range(p, options.part_from, size);
@@ -40,7 +40,7 @@ KernelRun momentum_reference(KernelPlan& plan) {
   const auto& options = plan.options<MomentumUpdateOptions>();
   const std::int64_t size = plan.input(2).shape.elements();
   return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
-    return [options, size](const Pointers& p) {
+    return [options, size](const KernelPointers& p) {
       const T momentum = static_cast<T>(options.momentum);
       const T factor = kernels::factor_of<T>(p, 4);
       if (factor == 0) return;
@@ -62,7 +62,7 @@ KernelRun momentum_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kMomentumUpdate{.name = "MomentumUpdate",
-                         .inputs = kVariadic,
+                         .inputs = kVariadicInputs,
                          .shape = momentum_shape,
                          .no_gradient = kernels::kUpdateHasNoGradient,
                          .split = WorkSplit::kElements,

@@ -46,7 +46,7 @@ using RmsPropLoop = void (*)(std::int64_t, std::int64_t, kernels::RmsPropStep<T>
 template <class T>
 KernelRun rms_prop_kernel(const KernelPlan& plan, RmsPropLoop<T> loop) {
   return [options = plan.options<RmsPropUpdateOptions>(), loop,
-          size = plan.input(3).shape.elements()](const Pointers& p) {
+          size = plan.input(3).shape.elements()](const KernelPointers& p) {
     const T factor = kernels::factor_of<T>(p, 5);
     if (factor == 0) return;
     const kernels::UpdateRange range(p, options.part_from, size);
@@ -67,7 +67,7 @@ KernelRun rms_prop_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kRmsPropUpdate{.name = "RmsPropUpdate",
-                        .inputs = kVariadic,
+                        .inputs = kVariadicInputs,
                         .shape = rms_prop_shape,
                         .no_gradient = kernels::kUpdateHasNoGradient,
                         .split = WorkSplit::kElements,

@@ -22,7 +22,7 @@ KernelRun sgd_cpu(KernelPlan& plan) {
   const auto& [decay, part_from] = plan.options<SgdUpdateOptions>();
   const std::int64_t size = plan.input(1).shape.elements();
   return visit_floating(plan.dtype(), [decay, part_from, size]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay), part_from, size](const Pointers& p) {
+    return [decay = static_cast<T>(decay), part_from, size](const KernelPointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
       const kernels::UpdateRange range(p, part_from, size);
@@ -36,7 +36,7 @@ KernelRun sgd_reference(KernelPlan& plan) {
   const auto& [decay, part_from] = plan.options<SgdUpdateOptions>();
   const std::int64_t size = plan.input(1).shape.elements();
   return visit_floating(plan.dtype(), [decay, part_from, size]<class T>(T) -> KernelRun {
-    return [decay = static_cast<T>(decay), part_from, size](const Pointers& p) {
+    return [decay = static_cast<T>(decay), part_from, size](const KernelPointers& p) {
       const T factor = kernels::factor_of<T>(p, 3);
       if (factor == 0) return;
       const kernels::UpdateRange range(p, part_from, size);
@@ -53,7 +53,7 @@ KernelRun sgd_reference(KernelPlan& plan) {
 }  // namespace
 
 const Op kSgdUpdate{.name = "SgdUpdate",
-                    .inputs = kVariadic,
+                    .inputs = kVariadicInputs,
                     .shape = sgd_shape,
                     .no_gradient = kernels::kUpdateHasNoGradient,
                     .split = WorkSplit::kElements,

@@ -18,7 +18,7 @@ OutputTypes trust_ratio_shape(const ShapeContext& c) {
 }
 
 KernelRun trust_ratio_kernel(KernelPlan&) {
-  return [](const Pointers& p) {
+  return [](const KernelPointers& p) {
     *p.output<float>() = kernels::trust_ratio(*p.input<double>(0), *p.input<double>(1),
                                               p.inputs() > 2 ? *p.input<float>(2) : 1.0f);
   };
@@ -27,7 +27,7 @@ KernelRun trust_ratio_kernel(KernelPlan&) {
 }  // namespace
 
 const Op kTrustRatio{.name = "TrustRatio",
-                     .inputs = kVariadic,
+                     .inputs = kVariadicInputs,
                      .shape = trust_ratio_shape,
                      .no_gradient = "it is about updates",
                      .reference = trust_ratio_kernel};

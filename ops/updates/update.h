@@ -62,7 +62,7 @@ struct UpdateRange {
   std::int64_t begin, end, first;
 
   // `part_from`: as in SgdUpdateOptions; `gradient`: its number of elements.
-  UpdateRange(const Pointers& p, std::int64_t part_from, std::int64_t gradient)
+  UpdateRange(const KernelPointers& p, std::int64_t part_from, std::int64_t gradient)
       : begin(p.begin()), end(p.end()), first(std::max<std::int64_t>(part_from - 1, 0)) {
     if (part_from == 0) return;
     begin = std::max(begin - first, std::int64_t{0});
@@ -72,7 +72,7 @@ struct UpdateRange {
 
 // The factor: input i, or 1 if there is none; 0: write nothing.
 template <class T>
-T factor_of(const Pointers& p, std::size_t i) {
+T factor_of(const KernelPointers& p, std::size_t i) {
   return i < p.inputs() ? static_cast<T>(*p.input<float>(i)) : T(1);
 }
 

@@ -38,7 +38,7 @@ TEST(Buckets, HaveOneDTypeAndKnownShapes) {
   std::vector<Gradient> row;
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kF32})
     row.push_back({placeholder(graph, "g", dtype, {4}), {}});
-  row.push_back({placeholder(graph, "g", DType::kF32, {kUnknown}), {}});
+  row.push_back({placeholder(graph, "g", DType::kF32, {kUnknownSize}), {}});
   EXPECT_THAT(cut_buckets(GradientTable({row, row}), 1000),
               ElementsAre(Pair(3, 4), Pair(1, 3), Pair(0, 1)));
 }

@@ -49,7 +49,7 @@ TEST(GradientPacker, RefusesUnknownShapes) {
   Graph graph;
   GradientPacker packer(1);
   EXPECT_FALSE(packer.prepare(
-      std::vector<Gradient>{{placeholder(graph, "g", DType::kF32, {kUnknown, 3}), {}}}));
+      std::vector<Gradient>{{placeholder(graph, "g", DType::kF32, {kUnknownSize, 3}), {}}}));
   EXPECT_THAT(packer.reason(), HasSubstr("[?,3], is not fully known"));
 }
 
@@ -65,7 +65,7 @@ TEST(GradientPacker, RefusesMixedDTypes) {
 
 TEST(GradientPacker, ChecksShapesThenSizesThenDTypes) {
   Graph graph;
-  const Gradient unknown{placeholder(graph, "g", DType::kF32, {kUnknown}), {}};
+  const Gradient unknown{placeholder(graph, "g", DType::kF32, {kUnknownSize}), {}};
   const Gradient small{constant(graph, Tensor({10}, DType::kF32)), {}};
   const Gradient other{constant(graph, Tensor({10}, DType::kF64)), {}};
   GradientPacker first(1), second(1);

@@ -30,7 +30,7 @@ constexpr int kChainLength = 1000;
 // What is trained, and how many steps of it fill about half a second.
 struct Work {
   std::string name, title;
-  Model model;
+  ModelFunction model;
   Shape sample;
   Optimizer optimizer;
   std::vector<int> devices;
@@ -38,10 +38,10 @@ struct Work {
 };
 
 std::vector<Work> works() {
-  const Model mlp = [](Tower& tower, Output image, Output label) {
+  const ModelFunction mlp = [](Tower& tower, Output image, Output label) {
     return models::mlp(tower, image, label);
   };
-  const Model convnet = [](Tower& tower, Output image, Output label) {
+  const ModelFunction convnet = [](Tower& tower, Output image, Output label) {
     return models::mnist(tower, image, label);
   };
   return {{"mlp", "MLP 784-512-512-10, momentum", mlp, {784}, momentum(0.01), {1, 2, 8}, 100},
@@ -187,7 +187,7 @@ void measure(Case& timed, int warmup) {
   timed.wall += previous - began;
   for (std::size_t t = 0; t < timed.built.towers.size(); ++t) {
     const double loss = scalar_value(timed.step->fetched(1 + t));
-    require<Internal>(std::isfinite(loss), "the loss of ", timed.model, " is ", loss);
+    require<InternalError>(std::isfinite(loss), "the loss of ", timed.model, " is ", loss);
   }
 }
 

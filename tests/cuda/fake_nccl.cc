@@ -298,7 +298,7 @@ ncclResult_t group_end() {
 }  // namespace
 
 FakeNccl::FakeNccl() {
-  require<Internal>(!state, "two libraries of NCCL");
+  require<InternalError>(!state, "two libraries of NCCL");
   state = new State;
   library_.ncclGetVersion = get_version;
   library_.ncclGetErrorString = get_error_string;

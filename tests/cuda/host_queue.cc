@@ -25,12 +25,12 @@ void multiply(const MatMulCall& call) {
   const MatMul& s = call.matmul;
   const std::int64_t m = s.c.rows, n = s.c.columns;
   const std::int64_t k = s.transpose_a ? s.a.rows : s.a.columns;
-  require<Internal>((s.transpose_a ? s.a.columns : s.a.rows) == m &&
-                        (s.transpose_b ? s.b.columns : s.b.rows) == k &&
-                        (s.transpose_b ? s.b.rows : s.b.columns) == n,
-                    "sizes of a product do not fit");
+  require<InternalError>((s.transpose_a ? s.a.columns : s.a.rows) == m &&
+                             (s.transpose_b ? s.b.columns : s.b.rows) == k &&
+                             (s.transpose_b ? s.b.rows : s.b.columns) == n,
+                         "sizes of a product do not fit");
   for (const ColumnMajor* matrix : {&s.a, &s.b, &s.c})
-    require<Internal>(matrix->leading >= matrix->rows, "columns overlap");
+    require<InternalError>(matrix->leading >= matrix->rows, "columns overlap");
   for (std::int64_t batch = 0; batch < s.count; ++batch) {
     const T* a = static_cast<const T*>(call.a) + batch * s.a.step;
     const T* b = static_cast<const T*>(call.b) + batch * s.b.step;
@@ -66,7 +66,8 @@ void for_each_meeting(const Four& x, const Four& y, std::array<int, 2> window,
   for (int axis = 0; axis < 2; ++axis) {
     const auto a = static_cast<std::size_t>(axis);
     const int room = x[a + 1] + 2 * padding[a] - ((window[a] - 1) * dilation[a] + 1);
-    require<Internal>(room >= 0 && room / stride[a] + 1 == y[a + 1], "sizes of windows do not fit");
+    require<InternalError>(room >= 0 && room / stride[a] + 1 == y[a + 1],
+                           "sizes of windows do not fit");
   }
   for (int n = 0; n < y[0]; ++n)
     for (int row = 0; row < y[1]; ++row)
@@ -83,9 +84,9 @@ void for_each_meeting(const Four& x, const Four& y, std::array<int, 2> window,
 template <class T>
 void convolve_as(const ConvolutionCall& call) {
   const Convolution& s = call.convolution;
-  require<Internal>(s.x[0] == s.y[0] && s.x[3] == s.filter[3] * s.groups && s.y[3] == s.filter[0] &&
-                        s.y[3] % s.groups == 0,
-                    "channels or images of a convolution do not fit");
+  require<InternalError>(s.x[0] == s.y[0] && s.x[3] == s.filter[3] * s.groups &&
+                             s.y[3] == s.filter[0] && s.y[3] % s.groups == 0,
+                         "channels or images of a convolution do not fit");
   const T* first = static_cast<const T*>(call.first);
   const T* second = static_cast<const T*>(call.second);
   T* out = static_cast<T*>(call.out);
@@ -113,7 +114,7 @@ void convolve_as(const ConvolutionCall& call) {
 template <class T>
 void pool_as(const PoolingCall& call) {
   const Pooling& s = call.pooling;
-  require<Internal>(s.x[0] == s.y[0] && s.x[3] == s.y[3], "sizes of a pooling do not fit");
+  require<InternalError>(s.x[0] == s.y[0] && s.x[3] == s.y[3], "sizes of a pooling do not fit");
   const T* in = static_cast<const T*>(call.in);
   T* out = static_cast<T*>(call.out);
   std::vector<T> pixels(static_cast<std::size_t>(s.y[1] * s.y[2]));
@@ -285,7 +286,7 @@ void HostQueue::attend(const AttentionCall& call) {
 KernelRun gpu_kernel_on_host(KernelPlan& plan, Algorithms& algorithms) {
   QueueRun run = prepare_gpu_kernel(plan, algorithms);
   if (!run) return {};
-  return [run = std::move(run)](const Pointers& p) {
+  return [run = std::move(run)](const KernelPointers& p) {
     HostQueue queue(p.step());
     run(p, queue);
     queue.check();

@@ -56,7 +56,7 @@ struct NodeKernel {
   NodeKernel& operator=(const NodeKernel&) = delete;
 
   Tensor operator()(KernelQueue& queue, std::vector<Tensor> values) const {
-    return compute(values, [&](const Pointers& p) { run(p, queue); });
+    return compute(values, [&](const KernelPointers& p) { run(p, queue); });
   }
   // The result of the op's plain loops.
   Tensor reference(std::vector<Tensor> values) {
@@ -82,7 +82,7 @@ struct NodeKernel {
     Tensor workspace(Shape{plan.workspace_bytes()}, DType::kU8);
     std::vector<void*> in, to{out.mutable_raw()};
     for (Tensor& value : values) in.push_back(value.mutable_raw());
-    what(Pointers(in, to, workspace.mutable_raw(), range, 0));
+    what(KernelPointers(in, to, workspace.mutable_raw(), range, 0));
     return out;
   }
 };

@@ -30,7 +30,7 @@ KernelRun hang_kernel(KernelPlan& plan) {
   const char* const folder = std::getenv("HANG_FOLDER");
   const std::string path = (folder ? folder : ".") + std::string("/") + plan.node().op().name +
                            "." + std::to_string(plan.node().graph().process().rank);
-  return [path, bytes = plan.input(0).bytes()](const Pointers& p) {
+  return [path, bytes = plan.input(0).bytes()](const KernelPointers& p) {
     hang(path);
     std::memcpy(p.output<void>(), p.input<void>(0), static_cast<std::size_t>(bytes));
   };

@@ -33,7 +33,7 @@ template <class F>
 void may_refuse(const F& f) {
   try {
     f();
-  } catch (const Internal&) {
+  } catch (const InternalError&) {
     throw;
   } catch (const Error&) {
   }

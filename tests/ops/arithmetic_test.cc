@@ -73,16 +73,16 @@ TEST_P(EveryOperation, RefusesMixedTypesAndSuggestsACast) {
 
 TEST(Arithmetic, UnknownDimensionsFitAnything) {
   Graph graph;
-  const Output a = placeholder(graph, "a", DType::kF32, {kUnknown, 3, kUnknown});
-  const Output b = placeholder(graph, "b", DType::kF32, {kUnknown, 1, 4});
-  EXPECT_EQ(add(a, b).shape(), (Shape{kUnknown, 3, 4}));
+  const Output a = placeholder(graph, "a", DType::kF32, {kUnknownSize, 3, kUnknownSize});
+  const Output b = placeholder(graph, "b", DType::kF32, {kUnknownSize, 1, 4});
+  EXPECT_EQ(add(a, b).shape(), (Shape{kUnknownSize, 3, 4}));
 }
 
 // Only a run shows whether [?,3] was repeated.
 TEST(Arithmetic, GradientsOfUnknownShapesSumWhatWasRepeated) {
   Graph graph;
-  const Output a = placeholder(graph, "a", DType::kF32, {kUnknown, 3});
-  const Output b = placeholder(graph, "b", DType::kF32, {kUnknown, 3});
+  const Output a = placeholder(graph, "a", DType::kF32, {kUnknownSize, 3});
+  const Output b = placeholder(graph, "b", DType::kF32, {kUnknownSize, 3});
   const auto grads = gradients(mul(a, b), {a, b});
   const Tensor once({1, 3}, std::vector<float>{1, 2, 3});
   const Tensor twice = matrix({1, 2, 3, 4, 5, 6});
@@ -95,7 +95,7 @@ TEST(Arithmetic, GradientsOfUnknownShapesSumWhatWasRepeated) {
 // A bias needs no run-time decision: its gradient is one sum over the batch.
 TEST(Arithmetic, TheGradientOfABiasIsOneReduceSum) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 3});
   const Output bias = placeholder(graph, "bias", DType::kF32, {3});
   const auto grads = gradients(add(x, bias), {x, bias});
   EXPECT_STREQ(grads[0].node().op().name, "FillLike");

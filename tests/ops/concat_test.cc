@@ -46,10 +46,10 @@ TEST(Concat, RefusesOtherDimensionsThatDiffer) {
 
 TEST(ConcatGrad, FindsItsPartWhenTheGraphRuns) {
   Graph graph;
-  const Output a = placeholder(graph, "a", DType::kF32, {kUnknown, 2});
-  const Output b = placeholder(graph, "b", DType::kF32, {kUnknown, 2});
+  const Output a = placeholder(graph, "a", DType::kF32, {kUnknownSize, 2});
+  const Output b = placeholder(graph, "b", DType::kF32, {kUnknownSize, 2});
   const Output both = concat({a, b}, 0);
-  const Output dy = placeholder(graph, "dy", DType::kF32, {kUnknown, 2});
+  const Output dy = placeholder(graph, "dy", DType::kF32, {kUnknownSize, 2});
   const auto grads = gradients(both, {a, b}, {.initial = {dy}});
   const FeedValue feeds[] = {{a, random_values({1, 2})},
                              {b, random_values({2, 2})},

@@ -110,7 +110,7 @@ TEST(GatherGrad, KeepsItsContractForABatchOfIds) {
 
 TEST(GatherGrad, OfABatchInShardsIsTheirSum) {
   Graph graph;
-  const Output x = placeholder(graph, "ids", DType::kI32, {kUnknown, 2});
+  const Output x = placeholder(graph, "ids", DType::kI32, {kUnknownSize, 2});
   const Output rows = constant(graph, table());
   const Output dtable = gradients(gather(rows, x), {rows})[0];
   Session session(graph, {.threads = 1, .shards_per_device = 4});

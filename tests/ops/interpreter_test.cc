@@ -17,7 +17,7 @@ namespace interpreter_test {
 
 TEST(Interpreter, FeedsAndFetches) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize});
   const Output y = x * 2.0;
   const auto values = Interpreter().run({y, x}, {{x, Tensor({2}, std::vector<float>{1, 2})}});
   EXPECT_EQ(values[0], Tensor({2}, std::vector<float>{2, 4}));

@@ -115,17 +115,17 @@ TEST(Jacobian, OfSeveralXsIsOneResultForEach) {
   EXPECT_EQ(evaluate(js[0]), Tensor({2, 2}, std::vector<float>{1, 0, 0, 2}));
   EXPECT_FALSE(js[1]);
   EXPECT_EQ(evaluate(js[2]), Tensor({2, 2}, std::vector<float>{3, 0, 0, 4}));
-  EXPECT_EQ(evaluate(jacobian(a * b, c, {.unconnected = Unconnected::kZero})),
+  EXPECT_EQ(evaluate(jacobian(a * b, c, {.unconnected = UnconnectedGradients::kZero})),
             Tensor({2, 1}, std::vector<float>{0, 0}));
 }
 
 TEST(Jacobian, TakesAnXWithOneUnknownDimension) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2});
   const Output ones = constant(graph, Tensor({2, 1}, std::vector<float>{1, 1}));
   const Output y = reshape(matmul(square(x), ones), {3});
   const Output j = jacobian(y, x);
-  EXPECT_EQ(j.shape(), (Shape{3, kUnknown, 2}));
+  EXPECT_EQ(j.shape(), (Shape{3, kUnknownSize, 2}));
   Session session(graph);
   const Tensor value =
       session.run({j}, {{x, Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6})}})[0];
@@ -158,9 +158,9 @@ TEST(Jacobian, RefusesWhatHasNoRows) {
   Graph graph;
   const Output x = constant(graph, row_of({1, 2}));
   EXPECT_THAT(refusal(reshape(x, {1, 2}), x), HasSubstr("y has shape [1,2], but must be a vector"));
-  EXPECT_THAT(refusal(placeholder(graph, "u", DType::kF32, {kUnknown}), x),
+  EXPECT_THAT(refusal(placeholder(graph, "u", DType::kF32, {kUnknownSize}), x),
               HasSubstr("the size of y must be known"));
-  EXPECT_THAT(refusal(x, placeholder(graph, "w", DType::kF32, {kUnknown, kUnknown})),
+  EXPECT_THAT(refusal(x, placeholder(graph, "w", DType::kF32, {kUnknownSize, kUnknownSize})),
               HasSubstr("at most one dimension of w may be unknown"));
   EXPECT_THAT(refusal(x, x, {.initial = {x}}), HasSubstr("no initial gradient"));
   EXPECT_THAT(refusal(constant(graph, Tensor({0}, DType::kF32)), x), HasSubstr("no elements"));

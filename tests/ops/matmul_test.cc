@@ -36,8 +36,8 @@ TEST(MatMul, TransposesEitherFactor) {
 
 TEST(MatMul, TheFormOfWeightGradientsIsAnOpOfItsOwn) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
-  const Output dy = placeholder(graph, "dy", DType::kF32, {kUnknown, 2});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 3});
+  const Output dy = placeholder(graph, "dy", DType::kF32, {kUnknownSize, 2});
   const Output dw = matmul(x, dy, {.transpose_a = true});
   EXPECT_EQ(&dw.node().op(), &kMatMulTransposeA);
   EXPECT_EQ(dw.shape(), (Shape{3, 2}));

@@ -89,7 +89,7 @@ TEST(MultiplyAdds, OfAttentionCountAllPairs) {
 
 TEST(MultiplyAdds, TakeUnknownSizesAs1) {
   Graph graph;
-  matmul(placeholder(graph, "a", DType::kF32, {kUnknown, 5}),
+  matmul(placeholder(graph, "a", DType::kF32, {kUnknownSize, 5}),
          placeholder(graph, "b", DType::kF32, {5, 3}));
   EXPECT_EQ(counted(graph), (Counts{{"MatMul", 15}}));
 }

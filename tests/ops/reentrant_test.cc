@@ -108,8 +108,9 @@ std::vector<Tensor> run(const Prepared& kernel, unsigned seed) {
   std::vector<void*> memory;
   for (Tensor& tensor : all) memory.push_back(tensor.mutable_raw());
   const std::span pointers(memory);
-  kernel.run(Pointers(pointers.first(kernel.inputs.size()), pointers.subspan(kernel.inputs.size()),
-                      workspace.mutable_raw(), kernel.range, 0));
+  kernel.run(KernelPointers(pointers.first(kernel.inputs.size()),
+                            pointers.subspan(kernel.inputs.size()), workspace.mutable_raw(),
+                            kernel.range, 0));
   return all;
 }
 

@@ -16,35 +16,35 @@ Builder to_shape(Shape shape) {
 
 TEST(Reshape, KeepsTheElements) {
   const Tensor x = random_values({2, 6});
-  const Tensor y = compute(to_shape({3, kUnknown}), {x});
+  const Tensor y = compute(to_shape({3, kUnknownSize}), {x});
   EXPECT_EQ(y.shape(), (Shape{3, 4}));
   EXPECT_EQ(doubles(y), doubles(x));
 }
 
 TEST(Reshape, KeepsItsContract) {
-  check_op({.build = to_shape({kUnknown, 3}), .inputs = {random_values({2, 6})}});
+  check_op({.build = to_shape({kUnknownSize, 3}), .inputs = {random_values({2, 6})}});
   check_op({.build = to_shape({}), .inputs = {random_values({1, 1})}});
 }
 
 TEST(Reshape, RefusesAnotherNumberOfElements) {
-  expect_refused(to_shape({5, kUnknown}), {{{2, 6}}}, "cannot reshape [2,6] to [5,?]");
+  expect_refused(to_shape({5, kUnknownSize}), {{{2, 6}}}, "cannot reshape [2,6] to [5,?]");
   expect_refused(to_shape({2, 5}), {{{2, 6}}}, "cannot reshape [2,6] to [2,5]");
-  expect_refused(to_shape({kUnknown, kUnknown}), {{{2, 6}}}, "more than one unknown");
+  expect_refused(to_shape({kUnknownSize, kUnknownSize}), {{{2, 6}}}, "more than one unknown");
 }
 
 TEST(Reshape, OfAnUnknownBatchIsInferredWhenTheGraphRuns) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2, 2});
-  const Output y = reshape(x, {kUnknown, 4});
-  EXPECT_EQ(y.shape(), (Shape{kUnknown, 4}));
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2, 2});
+  const Output y = reshape(x, {kUnknownSize, 4});
+  EXPECT_EQ(y.shape(), (Shape{kUnknownSize, 4}));
   const FeedValue feed[] = {{x, random_values({3, 2, 2})}};
   EXPECT_EQ(evaluate(y, feed).shape(), (Shape{3, 4}));
 }
 
 TEST(ReshapeLike, TakesTheShapeFoundWhenTheGraphRuns) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, kUnknown});
-  const Output flat = reshape(x, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, kUnknownSize});
+  const Output flat = reshape(x, {kUnknownSize});
   const Output back = gradients(flat, {x})[0];
   EXPECT_STREQ(back.node().op().name, "ReshapeLike");
   const FeedValue feed[] = {{x, random_values({3, 2})}};

@@ -35,7 +35,7 @@ TEST(ShapeOf, ScalarsHaveNoDimensionsAndEmptyTensorsNoElements) {
 
 TEST(ShapeOf, TellsTheShapeThatIsFed) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2});
   const Output shape = shape_of(x);
   EXPECT_EQ(shape.shape(), (Shape{2}));
   EXPECT_EQ(shape.dtype(), DType::kI64);

@@ -99,7 +99,7 @@ TEST_P(ShardRules, GatherNothing) {
   std::vector<FeedType> feeds;
   const auto feed = [&](TensorType type, bool of_samples) {
     std::vector<std::int64_t> dims = type.shape.dims();
-    if (of_samples) dims.insert(dims.begin(), kUnknown);
+    if (of_samples) dims.insert(dims.begin(), kUnknownSize);
     xs.push_back(placeholder(graph, cat("x", xs.size()), type.dtype, Shape(dims)));
     if (is_floating(type.dtype)) floating.push_back(xs.back());
     if (of_samples) dims[0] = kSamples;

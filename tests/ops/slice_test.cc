@@ -60,7 +60,7 @@ Output padded(Inputs x) { return slice_grad(x[0], x[1], {1, 2}, {2, 2}); }
 TEST(Slice, IsComputedByTheShardsOfABatchIfItHasAllRows) {
   for (const bool all : {true, false}) {
     Graph graph;
-    const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 8});
+    const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 8});
     const Output y = slice(x, {all ? 0 : 2, 3}, {-1, 4});
     const Output dx = gradients(mul(y, y), {x})[0];
     Session session(graph, {.threads = 1, .shards_per_device = 4});

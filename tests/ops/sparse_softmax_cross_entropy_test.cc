@@ -124,7 +124,7 @@ TEST(SparseSoftmaxCrossEntropy, RefusesSecondDerivativesOfIgnoredRows) {
   try {
     compute(twice, {random_values({2, 3}), labels({0, -1})});
     FAIL() << "was accepted";
-  } catch (const NotFound& error) {
+  } catch (const NotFoundError& error) {
     EXPECT_NE(std::string(error.what()).find("with ignored labels"), std::string::npos);
   }
 }
@@ -162,8 +162,8 @@ TEST(SparseSoftmaxCrossEntropy, RefusesLabelsThatDoNotMatch) {
 
 TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfTheWholeBatch) {
   Graph graph;
-  const Output logits = placeholder(graph, "logits", DType::kF32, {kUnknown, 10});
-  const Output wanted = placeholder(graph, "labels", DType::kI32, {kUnknown});
+  const Output logits = placeholder(graph, "logits", DType::kF32, {kUnknownSize, 10});
+  const Output wanted = placeholder(graph, "labels", DType::kI32, {kUnknownSize});
   Session session(graph, {.threads = 1, .shards_per_device = 2});
   CompiledStep& step = session.prepare({sparse_softmax_cross_entropy(logits, wanted)},
                                        {FeedType{logits, {3, 10}, 10}, FeedType{wanted, {3}, 10}});

@@ -48,7 +48,7 @@ TEST(Split, KeepsItsContract) {
 TEST(Split, IsComputedByTheShardsOfABatchButAlongIt) {
   for (const int axis : {0, 1}) {
     Graph graph;
-    const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 8});
+    const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 8});
     const std::vector<Output> parts = split(x, 2, axis);
     const Output dx = gradients(mul(parts[0], parts[0]), {x})[0];
     Session session(graph, {.threads = 1, .shards_per_device = 4});
@@ -94,8 +94,8 @@ TEST(Split, OfSizesHasTheGradientOfEachPartInItsPlace) {
 
 TEST(Split, LeavesAnUnknownDimensionToTheSizeThatIsOpen) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 4});
-  EXPECT_EQ(shapes_of(split(x, {3, -1}, 0)), (std::vector<Shape>{{3, 4}, {kUnknown, 4}}));
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 4});
+  EXPECT_EQ(shapes_of(split(x, {3, -1}, 0)), (std::vector<Shape>{{3, 4}, {kUnknownSize, 4}}));
   const std::vector<Output> named = split(x, {3, 4}, 0);
   EXPECT_EQ(shapes_of(named), (std::vector<Shape>{{3, 4}, {4, 4}}));
   const std::vector<FeedValue> eight{{x, random_values({8, 4})}};

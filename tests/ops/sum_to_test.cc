@@ -32,10 +32,10 @@ TEST(SumTo, KeepsItsContract) {
 
 TEST(SumTo, CostsNothingWhereNothingWasRepeated) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 3});
   EXPECT_EQ(sum_to(x, x, {3}), x);
   EXPECT_EQ(sum_to(x, x, {1, 1}), x);
-  EXPECT_STREQ(sum_to(x, x, {kUnknown, 3}).node().op().name, "SumTo");
+  EXPECT_STREQ(sum_to(x, x, {kUnknownSize, 3}).node().op().name, "SumTo");
 }
 
 TEST(SumTo, RefusesShapesOfNoBroadcast) {

@@ -109,7 +109,7 @@ TEST_F(RecorderBackend, StreamsReachTheirPeersAlone) {
 TEST_F(RecorderBackend, StreamsHaveNothingOfLibrariesByThemselves) {
   const auto stream = backend().make_stream(1, std::vector{1});
   EXPECT_THAT(made(), IsEmpty());
-  stream->get_ready([](const Pointers&, GpuStream&) {});
+  stream->get_ready([](const KernelPointers&, GpuStream&) {});
   EXPECT_THAT(made(), IsEmpty());
 }
 

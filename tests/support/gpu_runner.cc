@@ -95,7 +95,7 @@ struct GpuRunner::State {
 namespace {
 
 // One block per memory: an output may take the memory of an input.
-Blocks blocks_of(const Pointers& p, const std::vector<std::int64_t>& inputs,
+Blocks blocks_of(const KernelPointers& p, const std::vector<std::int64_t>& inputs,
                  const std::vector<std::int64_t>& outputs, std::int64_t workspace,
                  std::size_t writes) {
   Blocks blocks;
@@ -141,7 +141,7 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
   state_->stream->serve(plan.node());  // errors name it; the node served before may be gone
   state_->stream->get_ready(run);
   return [&state = *state_, &node = plan.node(), run = std::move(run), inputs, outputs,
-          workspace = plan.workspace_bytes()](const Pointers& p) {
+          workspace = plan.workspace_bytes()](const KernelPointers& p) {
     const auto writes = static_cast<std::size_t>(node.op().writes);
     const Blocks blocks = blocks_of(p, inputs, outputs, workspace, writes);
     std::size_t bytes = kAlignment;
@@ -159,7 +159,8 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
     state.stream->serve(node);
     state.run(bytes, [&] {
       state.stream->set_step(*state.stream, p.step());
-      run(Pointers(in, out, scratch, {p.begin(), p.end()}, p.step(), p.first_row()), *state.stream);
+      run(KernelPointers(in, out, scratch, {p.begin(), p.end()}, p.step(), p.first_row()),
+          *state.stream);
     });
 
     for (const auto& [at, block] : blocks) {
@@ -168,8 +169,8 @@ KernelRun GpuRunner::kernel(const KernelPlan& plan, GpuRun run) {
       // Only inputs, and bytes between tensors, are left to compare.
       if (block.written) std::memcpy(received, state.sent + block.offset, block.bytes);
     }
-    require<Internal>(std::memcmp(state.sent, state.received, bytes) == 0, node.describe(),
-                      ": its kernel writes to its inputs, or beside its tensors");
+    require<InternalError>(std::memcmp(state.sent, state.received, bytes) == 0, node.describe(),
+                           ": its kernel writes to its inputs, or beside its tensors");
   };
 }
 

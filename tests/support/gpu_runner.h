@@ -15,7 +15,7 @@ class GpuRunner {
 
   // A kernel that runs `run`, which was prepared for the plan, on the GPU. It copies all tensors
   // there, runs it, and copies outputs and written variables back. Throws what the kernel refuses,
-  // and Internal if it wrote to its inputs or near its tensors. This object outlives it.
+  // and InternalError if it wrote to its inputs or near its tensors. This object outlives it.
   KernelRun kernel(const KernelPlan& plan, GpuRun run);
 
  private:

@@ -214,7 +214,7 @@ class Evaluation {
         out.push_back(written ? in[i] : outputs[i].mutable_raw());
       }
     }
-    kernel(Pointers(in, out, workspace.mutable_raw(), range, step_));
+    kernel(KernelPointers(in, out, workspace.mutable_raw(), range, step_));
   }
 
   const InterpreterOptions& options_;

@@ -27,7 +27,7 @@ class Case {
     for (const Tensor& input : test.inputs) {
       inputs_.push_back(is_floating(input.dtype()) ? to(input, dtype) : input);
       Shape shape = input.shape();
-      if (unknown && inputs_.size() == 1) shape[0] = kUnknown;
+      if (unknown && inputs_.size() == 1) shape[0] = kUnknownSize;
       xs_.push_back(placeholder(graph_, cat("x", xs_.size()), inputs_.back().dtype(), shape));
     }
     outputs_ = test.build(xs_);
@@ -252,7 +252,7 @@ void check_second_gradient(const OpTest& test) {
   try {
     const GradientError error = gradient_error(first, in_f64(test.inputs), test.step);
     EXPECT_LE(error.largest, std::max(test.gradient, 1e-5)) << "second gradient: " << error.where;
-  } catch (const NotFound&) {
+  } catch (const NotFoundError&) {
   }
 }
 

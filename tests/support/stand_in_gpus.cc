@@ -302,7 +302,8 @@ GpuRun StandInGpus::prepare_fused(int gpu, const PlanGraph& plan, const PlanNode
 
 GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
   const auto kernel = std::make_shared<const KernelRun>(std::move(run));
-  return [this, gpu, kernel, memory = std::move(memory)](const Pointers& p, GpuStream& stream) {
+  return [this, gpu, kernel, memory = std::move(memory)](const KernelPointers& p,
+                                                         GpuStream& stream) {
     ++counters_->enqueued;
     auto& in = dynamic_cast<StandInStream&>(stream);
     require<DeviceError>(in.gpu() == gpu, "a kernel of another GPU is enqueued");
@@ -326,7 +327,7 @@ GpuRun StandInGpus::in_stream(int gpu, KernelRun run, Memory memory) const {
     in.enqueue(
         [kernel, inputs, outputs, workspace, range = WorkRange{p.begin(), p.end()},
          first_row = p.first_row(), step = memory.step ? &in.step() : nullptr] {
-          (*kernel)(Pointers(inputs, outputs, workspace, range, step ? *step : 0, first_row));
+          (*kernel)(KernelPointers(inputs, outputs, workspace, range, step ? *step : 0, first_row));
         },
         std::move(accesses));
   };

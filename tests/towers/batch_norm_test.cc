@@ -97,7 +97,7 @@ TEST(BatchNormLayer, MovesAveragesByEachTowerAloneWhereThatIsAskedFor) {
       graph, cpus(3), VariablePolicy::kSpread,
       [&](Tower& tower) {
         for (int call = 0; call < 2; ++call) {
-          VariableScope scope(graph, "disc", Reuse::kCreateOrGet);
+          VariableScope scope(graph, "disc", VariableReuse::kCreateOrGet);
           batch_norm(tower, "bn", rows_of(tower), {.momentum = 0.5});
         }
       },
@@ -162,7 +162,7 @@ TEST(BatchNormLayer, MovesAveragesOnceMoreForEachTimeItIsApplied) {
   Graph graph;
   Tower tower(graph);
   for (int call = 0; call < 2; ++call) {
-    VariableScope scope(graph, "disc", Reuse::kCreateOrGet);
+    VariableScope scope(graph, "disc", VariableReuse::kCreateOrGet);
     batch_norm(tower, "bn", constant(graph, {4, 4}, {2, 1}), {.momentum = 0.5});
   }
   const std::vector<Node*> updates = graph.nodes(kUpdateOps);

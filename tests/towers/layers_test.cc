@@ -100,9 +100,9 @@ TEST(DenseLayer, CanDoWithoutABias) {
 TEST(DenseLayer, TakesTheTypeOfItsInput) {
   Graph graph;
   Tower tower(graph);
-  const Output x = placeholder(graph, "x", DType::kF64, {kUnknown, 4});
+  const Output x = placeholder(graph, "x", DType::kF64, {kUnknownSize, 4});
   const Output y = dense(tower, "fc", x, {.units = 3});
-  EXPECT_EQ(y.type(), (TensorType{{kUnknown, 3}, DType::kF64}));
+  EXPECT_EQ(y.type(), (TensorType{{kUnknownSize, 3}, DType::kF64}));
   EXPECT_EQ(tower.variables()[1].dtype(), DType::kF64);
 }
 
@@ -143,7 +143,7 @@ TEST(Layers, ShareVariablesWhereTheScopeSaysSo) {
   Tower tower(graph);
   const Output x = iota(graph, {2, 4});
   for (int call = 0; call < 2; ++call) {
-    VariableScope scope(graph, "disc", Reuse::kCreateOrGet);
+    VariableScope scope(graph, "disc", VariableReuse::kCreateOrGet);
     batch_norm(tower, "bn", dense(tower, "fc", x, {.units = 4}));
   }
   EXPECT_THAT(names_of(tower.variables()),
@@ -176,7 +176,7 @@ TEST(Layers, RefuseWrongInputs) {
               HasSubstr("epsilon must not be negative"));
   EXPECT_THAT(
       message_of([&] {
-        dense(tower, "fc", placeholder(graph, "x", DType::kF32, {2, kUnknown}), {.units = 4});
+        dense(tower, "fc", placeholder(graph, "x", DType::kF32, {2, kUnknownSize}), {.units = 4});
       }),
       HasSubstr("must be known"));
 }
@@ -204,9 +204,9 @@ TEST(RmsNormLayer, ScalesEachRow) {
 TEST(Layers, OfRowNormsComputeInF32ForShortTypes) {
   Graph graph;
   Tower tower(graph);
-  const Output x = placeholder(graph, "x", DType::kBF16, {kUnknown, 4});
+  const Output x = placeholder(graph, "x", DType::kBF16, {kUnknownSize, 4});
   const Output y = rms_norm(tower, "rms", layer_norm(tower, "ln", x));
-  EXPECT_EQ(y.type(), (TensorType{{kUnknown, 4}, DType::kBF16}));
+  EXPECT_EQ(y.type(), (TensorType{{kUnknownSize, 4}, DType::kBF16}));
   for (const Variable v : tower.variables()) EXPECT_EQ(v.dtype(), DType::kF32) << v.name();
 }
 
@@ -255,7 +255,7 @@ TEST(SelfAttentionLayer, CanTurnQueriesAndKeysByTheirTimes) {
 TEST(SelfAttentionLayer, TakesShortTypesAndBatchesOfAnySize) {
   Graph graph;
   Tower tower(graph);
-  const Output x = placeholder(graph, "x", DType::kBF16, {kUnknown, 5, 6});
+  const Output x = placeholder(graph, "x", DType::kBF16, {kUnknownSize, 5, 6});
   EXPECT_EQ(causal_self_attention(tower, "attn", x, {.heads = 3}).type(), x.type());
   for (const Variable v : tower.variables()) EXPECT_EQ(v.dtype(), DType::kF32) << v.name();
 }
@@ -269,7 +269,7 @@ TEST(SelfAttentionLayer, RefusesHeadsThatDoNotFit) {
                     HasSubstr("4 heads do not divide the width of f32[2,5,6]")));
   EXPECT_THAT(message_of([&] { causal_self_attention(tower, "attn", x, {}); }),
               HasSubstr("0 heads do not divide"));
-  const Output untimed = placeholder(graph, "z", DType::kF32, {2, kUnknown, 6});
+  const Output untimed = placeholder(graph, "z", DType::kF32, {2, kUnknownSize, 6});
   EXPECT_THAT(message_of([&] { causal_self_attention(tower, "attn", untimed, {.heads = 2}); }),
               HasSubstr("must be known"));
   const Output row = placeholder(graph, "row", DType::kF32, {2, 6});
@@ -291,7 +291,7 @@ TEST(EmbeddingLayer, TakesTheRowsThatIdsName) {
 TEST(EmbeddingLayer, StartsAsNormalWithASmallDeviation) {
   Graph graph;
   Tower tower(graph);
-  embedding(tower, "words", placeholder(graph, "ids", DType::kI32, {kUnknown}),
+  embedding(tower, "words", placeholder(graph, "ids", DType::kI32, {kUnknownSize}),
             {.rows = 100, .width = 64});
   double squares = 0;
   const Tensor w = evaluate(tower.variables()[0]);
@@ -302,9 +302,9 @@ TEST(EmbeddingLayer, StartsAsNormalWithASmallDeviation) {
 TEST(EmbeddingLayer, GivesTheTypeThatIsAskedFor) {
   Graph graph;
   Tower tower(graph);
-  const Output ids = placeholder(graph, "ids", DType::kI64, {kUnknown});
+  const Output ids = placeholder(graph, "ids", DType::kI64, {kUnknownSize});
   const Output half = embedding(tower, "half", ids, {.rows = 3, .width = 2, .dtype = DType::kF16});
-  EXPECT_EQ(half.type(), (TensorType{{kUnknown, 2}, DType::kF16}));
+  EXPECT_EQ(half.type(), (TensorType{{kUnknownSize, 2}, DType::kF16}));
   EXPECT_EQ(embedding(tower, "wide", ids, {.rows = 3, .width = 2, .dtype = DType::kF64}).dtype(),
             DType::kF64);
   EXPECT_EQ(tower.variables()[0].dtype(), DType::kF32);
@@ -314,7 +314,7 @@ TEST(EmbeddingLayer, GivesTheTypeThatIsAskedFor) {
 TEST(EmbeddingLayer, RefusesToBeWithoutRows) {
   Graph graph;
   Tower tower(graph);
-  const Output ids = placeholder(graph, "ids", DType::kI32, {kUnknown});
+  const Output ids = placeholder(graph, "ids", DType::kI32, {kUnknownSize});
   EXPECT_THAT(message_of([&] { embedding(tower, "words", ids, {.width = 8}); }),
               AllOf(HasSubstr("embedding layer 'words' (built at layers_test.cc:"),
                     HasSubstr("not 0 and 8")));

@@ -42,7 +42,7 @@ TEST(PredictTower, OnAGraphThatTrainsNeedsItsVariables) {
   Graph graph;
   replicate(graph, cpus(1), VariablePolicy::kReplicated, two_variables);
   unsigned line = 0;
-  const std::string message = message_of<NotFound>([&] {
+  const std::string message = message_of<NotFoundError>([&] {
     predict_tower(graph, {}, [&](Tower&) {
       line = __LINE__ + 1;
       variable(graph, "fc/scale", {3});
@@ -74,7 +74,7 @@ TEST(PredictTower, RefusesNewTrainableVariablesOnAGraphThatTrains) {
 }
 
 void normalised_model(Tower& tower) {
-  const Output x = placeholder(tower.graph(), "x", DType::kF32, {kUnknown, 3});
+  const Output x = placeholder(tower.graph(), "x", DType::kF32, {kUnknownSize, 3});
   tower.output("y", batch_norm(tower, "norm", dense(tower, "fc", x, {.units = 2})));
 }
 

@@ -87,8 +87,8 @@ TEST(Replicate, LeavesTheScopesAsTheyWere) {
   replicate(graph, cpus(2), VariablePolicy::kReplicated, two_variables);
   EXPECT_EQ(iota(graph, {1}).name(), "outer/Const");
   EXPECT_THROW(replicate(graph, cpus(1), VariablePolicy::kReplicated,
-                         [](Tower&) { throw Internal("stop"); }),
-               Internal);
+                         [](Tower&) { throw InternalError("stop"); }),
+               InternalError);
   EXPECT_TRUE(iota(graph, {1}).device().empty());
   EXPECT_EQ(graph.scopes().replica_prefix(), "");
 }

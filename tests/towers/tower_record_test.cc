@@ -33,9 +33,9 @@ TEST(TowerRecord, FindsTensorsByTheirNamesInTheTower) {
   EXPECT_EQ(towers[0].get("fc/W"), Output(towers[0].variables[0]));
   EXPECT_EQ(towers[0].get("block/y").device(), cpu(0));
   for (const char* name : {"z", "halves:2", "x:1", "x:12", "x:", "tower1/x"})
-    EXPECT_THAT(message_of<NotFound>([&] { tower.get(name); }),
+    EXPECT_THAT(message_of<NotFoundError>([&] { tower.get(name); }),
                 HasSubstr(cat("tower 'tower1' has no tensor '", name, "'; ")));
-  EXPECT_THAT(message_of<NotFound>([&] { tower.get("no such name"); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { tower.get("no such name"); }),
               HasSubstr("; ask for one that it has, such as "));
 }
 
@@ -97,7 +97,7 @@ TEST(TowerRecord, FindsOutputsByTheirNamesAndSuggestsTheNearest) {
     tower.output("logits", iota(graph, {2}, 0, "sum"));
   });
   EXPECT_EQ(towers[1].get("logits").name(), "tower1/sum");
-  EXPECT_THAT(message_of<NotFound>([&] { towers[1].get("logit"); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { towers[1].get("logit"); }),
               HasSubstr("tower 'tower1' has no tensor 'logit'; did you mean 'logits'?"));
 }
 

@@ -32,7 +32,7 @@ TEST(Tower, WithVariablesOfItsOwnNeedsANameAndNoReuseAround) {
   Graph graph;
   EXPECT_THAT(message_of([&] { Tower(graph, {.own_variables = true}); }),
               HasSubstr("needs a name"));
-  VariableScope reuse(graph, "", Reuse::kCreateOrGet);
+  VariableScope reuse(graph, "", VariableReuse::kCreateOrGet);
   EXPECT_THAT(
       message_of([&] { replicate(graph, cpus(2), VariablePolicy::kReplicated, two_variables); }),
       HasSubstr("tower 'tower1' (tower_test.cc:"));

@@ -68,31 +68,32 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
   return results;
 }
 
-Json to_json(const BenchResult& result) {
+JsonValue to_json(const BenchResult& result) {
   const BenchedModel& model = result.model;
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
   json.set("model", model.name).set("strategy", result.strategy);
   if (!result.resolved.empty())
     json.set("resolved", result.resolved).set("bucket_mb", result.bucket_mb);
   json.set("canonical", result.canonical)
       .set("devices", model.towers())
       .set("processes", std::max<std::int64_t>(1, std::ssize(model.hosts)))
-      .set("hosts", Json::array(model.hosts))
+      .set("hosts", JsonValue::array(model.hosts))
       .set("batch_size", model.batch_size)
       .set("global_batch_size", model.batch_size * model.towers())
       .set("shards", result.shards);
   add_k_dependence(json, result.k_dependent_because);
-  if (!model.tower_weights.empty()) json.set("tower_weights", Json::array(model.tower_weights));
+  if (!model.tower_weights.empty())
+    json.set("tower_weights", JsonValue::array(model.tower_weights));
   set_settings(json, model.settings);
   json.set("label_smoothing", model.label_smoothing)
-      .set("batch_norm", model.batch_norm.empty() ? Json() : Json(model.batch_norm));
+      .set("batch_norm", model.batch_norm.empty() ? JsonValue() : JsonValue(model.batch_norm));
   if (result.loss_scale)
     json.set("loss_scale", result.loss_scale->scale)
         .set("skipped_steps", result.loss_scale->skipped_steps);
   const auto& since = result.divergence.loss_since;
   const std::string& variable = result.divergence.variable;
-  json.set("first_nonfinite_step", since ? Json(*since) : Json())
-      .set("nonfinite_variable", variable.empty() ? Json() : Json(variable));
+  json.set("first_nonfinite_step", since ? JsonValue(*since) : JsonValue())
+      .set("nonfinite_variable", variable.empty() ? JsonValue() : JsonValue(variable));
   set_speed(json, {.examples_per_second = result.images_per_second,
                    .tokens_per_second = result.tokens_per_second(),
                    .mfu = result.mfu,

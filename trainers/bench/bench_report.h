@@ -60,7 +60,7 @@ std::vector<BenchResult> bench_results(const BenchedModel& model, std::span<cons
                                        std::size_t reference);
 
 // An object with a member per field, and `processes`.
-Json to_json(const BenchResult& result);
+JsonValue to_json(const BenchResult& result);
 
 // Compares strategies. Differences are in per cent of the reference, with half their spread. Lists
 // `refused` with their reasons.

@@ -6,7 +6,9 @@
 namespace belfry {
 namespace {
 
-Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
+JsonValue number_or_null(const std::optional<double>& number) {
+  return number ? JsonValue(*number) : JsonValue();
+}
 
 }  // namespace
 
@@ -20,7 +22,7 @@ StepSettings settings_of(const TrainerOptions& options) {
           .gradient_accumulation_steps = options.batches.gradient_accumulation_steps};
 }
 
-void set_settings(Json& json, const StepSettings& settings) {
+void set_settings(JsonValue& json, const StepSettings& settings) {
   json.set("precision", settings.precision)
       .set("deterministic", settings.deterministic)
       .set("fuse", settings.fuse)
@@ -30,7 +32,7 @@ void set_settings(Json& json, const StepSettings& settings) {
       .set("gradient_accumulation_steps", settings.gradient_accumulation_steps);
 }
 
-void set_speed(Json& json, const TrainingSpeed& speed) {
+void set_speed(JsonValue& json, const TrainingSpeed& speed) {
   json.set("examples_per_second", speed.examples_per_second)
       .set("images_per_second", speed.examples_per_second)
       .set("tokens_per_second", number_or_null(speed.tokens_per_second))
@@ -38,9 +40,9 @@ void set_speed(Json& json, const TrainingSpeed& speed) {
       .set("communication_hidden_share", number_or_null(speed.communication_hidden_share));
 }
 
-void set_session(Json& json, Session& session, const Graph& graph,
+void set_session(JsonValue& json, Session& session, const Graph& graph,
                  std::span<const DeviceSpec> devices) {
-  Json names = Json::array();
+  JsonValue names = JsonValue::array();
   for (const DeviceSpec& device : devices) names.push(device.str());
   json.set("devices", std::move(names))
       .set("threads", session.threads())

@@ -32,13 +32,13 @@ struct TrainingSpeed {
 };
 
 // Each function adds a member per field; missing values are null. Commas separate scopes.
-void set_settings(Json& json, const StepSettings& settings);
+void set_settings(JsonValue& json, const StepSettings& settings);
 // `images_per_second` is examples_per_second by another name: a row of tokens counts as an image.
-void set_speed(Json& json, const TrainingSpeed& speed);
+void set_speed(JsonValue& json, const TrainingSpeed& speed);
 
 // For a session that a program has trained by its own loop: adds devices, threads, params_hash,
 // state_hash, replicas_equal and replicas_shared.
-void set_session(Json& json, Session& session, const Graph& graph,
+void set_session(JsonValue& json, Session& session, const Graph& graph,
                  std::span<const DeviceSpec> devices);
 
 }  // namespace belfry

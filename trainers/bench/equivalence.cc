@@ -116,11 +116,12 @@ Values values_of(Trainer& trainer) {
 
 void compare(const Values& values, const Values& reference, Equivalence::Entry& entry,
              Console* console) {
-  require<Internal>(values.size() == reference.size(), entry.mode.name(), " has ", values.size(),
-                    " variables, the mode to compare with ", reference.size());
+  require<InternalError>(values.size() == reference.size(), entry.mode.name(), " has ",
+                         values.size(), " variables, the mode to compare with ", reference.size());
   for (const auto& [name, value] : values) {
     const auto other = reference.find(name);
-    require<Internal>(other != reference.end(), entry.mode.name(), " alone has variable ", name);
+    require<InternalError>(other != reference.end(), entry.mode.name(), " alone has variable ",
+                           name);
     const Tensor& expected = other->second;
     entry.values.push_back({name, max_ulp(value, expected), max_relative(value, expected)});
     show_if_due(console, entry.mode.name(), ": compared ", entry.values.size(), "/", values.size(),

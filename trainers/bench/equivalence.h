@@ -60,7 +60,7 @@ struct Equivalence {
   // A list with an object per mode that ran and variable: {mode, trainer, allreduce, canonical,
   // variable, max_ulp, max_relative (null if infinite), peak_bytes, bytes_moved, seconds,
   // first_nonfinite_step (null if the loss is finite)}; allreduce is what "auto" chose.
-  Json to_json() const;
+  JsonValue to_json() const;
   // A line per mode, with one more per variable that differs, and a verdict; for people.
   std::string to_table() const;
 };

@@ -90,16 +90,16 @@ bool Equivalence::holds() const {
   });
 }
 
-Json Equivalence::to_json() const {
-  Json list = Json::array();
+JsonValue Equivalence::to_json() const {
+  JsonValue list = JsonValue::array();
   for (const Entry& entry : entries) {
     const std::string allreduce = entry.chosen.value_or(entry.mode).allreduce;
     const std::optional<std::int64_t> since = entry.divergence.loss_since;
     for (const Distance& distance : entry.values)
-      list.push(Json::object()
+      list.push(JsonValue::object()
                     .set("mode", entry.mode.name())
                     .set("trainer", entry.mode.trainer)
-                    .set("allreduce", allreduce.empty() ? Json() : Json(allreduce))
+                    .set("allreduce", allreduce.empty() ? JsonValue() : JsonValue(allreduce))
                     .set("canonical", entry.canonical)
                     .set("variable", distance.variable)
                     .set("max_ulp", distance.max_ulp)
@@ -107,7 +107,7 @@ Json Equivalence::to_json() const {
                     .set("peak_bytes", entry.peak_bytes)
                     .set("bytes_moved", entry.bytes_moved)
                     .set("seconds", entry.seconds)
-                    .set("first_nonfinite_step", since ? Json(*since) : Json()));
+                    .set("first_nonfinite_step", since ? JsonValue(*since) : JsonValue()));
   }
   return list;
 }

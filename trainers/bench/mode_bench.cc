@@ -47,8 +47,8 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   const std::string state = state_hash(trainer->session(), trainer->graph());
   runs.chosen = chosen_mode(runs.mode, *trainer);
   const bool must_repeat = is_canonical(runs.mode, *trainer) && repeats(options);
-  require<Internal>(!must_repeat || runs.state_hash.empty() || runs.state_hash == state,
-                    runs.mode.name(), " ended with other bits in a second run");
+  require<InternalError>(!must_repeat || runs.state_hash.empty() || runs.state_hash == state,
+                         runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
   runs.step_flops = 2 * step_multiply_adds(trainer->built(), trainer->batches().batches_per_step());
   runs.shards = trainer->options().shards;

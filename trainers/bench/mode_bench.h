@@ -66,7 +66,7 @@ struct ModeBenchOptions {
 
 // Trains for warm-up and timed steps in each mode, always from the first values. A round runs all
 // modes, so that slow spells of the machine hit all alike. One session exists at a time. `options`
-// says all but the mode. Throws what a mode throws, and Internal if a canonical mode ends with
+// says all but the mode. Throws what a mode throws, and InternalError if a canonical mode ends with
 // other bits than in the round before.
 std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOptions& options,
                                   const Dataset& train, const ModeBenchOptions& bench);

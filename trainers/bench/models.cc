@@ -87,10 +87,10 @@ Output transformer_block(Tower& tower, const std::string& name, Output x, const 
   const Initializer init = init::normal(0.02);
   x = x + causal_self_attention(tower, "attention", layer_norm(tower, "norm0", x),
                                 {.heads = size.heads, .init = init});
-  Output y = reshape(layer_norm(tower, "norm1", x), {kUnknown, size.width});
+  Output y = reshape(layer_norm(tower, "norm1", x), {kUnknownSize, size.width});
   y = gelu(dense(tower, "fc0", y, {.units = 4 * size.width, .init = init}), {.form = size.gelu});
   y = dense(tower, "fc1", y, {.units = size.width, .init = init});
-  return x + reshape(y, {kUnknown, time, size.width});
+  return x + reshape(y, {kUnknownSize, time, size.width});
 }
 
 }  // namespace
@@ -159,11 +159,11 @@ Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
   Output x = gather(table, tokens) + positions;
   for (int layer = 0; layer < size.layers; ++layer)
     x = transformer_block(tower, cat("block", layer), x, size);
-  x = reshape(layer_norm(tower, "norm", x), {kUnknown, size.width});
+  x = reshape(layer_norm(tower, "norm", x), {kUnknownSize, size.width});
   const Output logits =
       size.tied_head ? matmul(x, table, {.transpose_b = true})
                      : dense(tower, "head", x, {.units = size.tokens, .bias = false, .init = init});
-  return classify(tower, logits, reshape(label, {kUnknown}), options);
+  return classify(tower, logits, reshape(label, {kUnknownSize}), options);
 }
 
 }  // namespace models

@@ -53,7 +53,7 @@ Output gpt(Tower& tower, Output tokens, Output label, const GptSize& size,
 
 struct ModelSpec {
   std::string name;
-  Model model;
+  ModelFunction model;
   // "image" f32 [size, size, channels] and "label" i32 scalar; or "tokens" and "label", i32 [time].
   std::vector<Dataset::Field> fields;
   int classes;

@@ -160,7 +160,7 @@ class Bench {
     try {
       return predict_seconds(*step.plan(), session_->devices(), *options_.machine,
                              PlanExtent::kWholeStep);
-    } catch (const NotFound&) {
+    } catch (const NotFoundError&) {
       return {};
     }
   }
@@ -200,7 +200,7 @@ class Bench {
 
   // Takes the times of the slowest process, and the wrong elements of all.
   void combine(Processes& processes, ReductionBench& bench) {
-    Json own = Json::array();
+    JsonValue own = JsonValue::array();
     own.push(bench.limit_seconds);
     for (const Entry& entry : entries_)
       for (const ReductionTiming* timing : {&entry.result.out_of_place, &entry.result.in_place})
@@ -208,7 +208,7 @@ class Bench {
     const std::vector<std::string> all = processes.gather(own.str());
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (static_cast<int>(r) == processes.rank()) continue;
-      const Json other = Json::parse(all[r]);
+      const JsonValue other = JsonValue::parse(all[r]);
       auto next = other.items().begin();
       const auto slower = [&](double& seconds) { seconds = std::max(seconds, (next++)->number()); };
       slower(bench.limit_seconds);

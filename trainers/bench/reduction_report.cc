@@ -74,9 +74,9 @@ std::string commented(const std::string& lines) {
 }
 
 // The first members of every record: what was measured.
-Json subject(const std::string& strategy, bool canonical, bool in_place, std::int64_t bytes,
-             const ReductionBenchOptions& options) {
-  Json json = Json::object();
+JsonValue subject(const std::string& strategy, bool canonical, bool in_place, std::int64_t bytes,
+                  const ReductionBenchOptions& options) {
+  JsonValue json = JsonValue::object();
   json.set("strategy", strategy)
       .set("canonical", canonical)
       .set("devices", options.towers())
@@ -90,22 +90,22 @@ Json subject(const std::string& strategy, bool canonical, bool in_place, std::in
 }
 
 // Sets the time and the figures that follow from it.
-void set_times(Json& json, std::int64_t bytes, double seconds, double limit_seconds,
+void set_times(JsonValue& json, std::int64_t bytes, double seconds, double limit_seconds,
                std::optional<std::int64_t> wrong, const ReductionBenchOptions& options) {
   const int devices = options.towers();
   json.set("time_us", seconds * 1e6)
       .set("algbw", algorithm_bandwidth(bytes, seconds))
       .set("busbw", bus_bandwidth(bytes, seconds, devices) / 1e9)
-      .set("wrong", wrong ? Json(*wrong) : Json())
+      .set("wrong", wrong ? JsonValue(*wrong) : JsonValue())
       .set("limit_us", limit_seconds * 1e6)
       .set("agg_iters", options.aggregate)
       .set("deterministic", options.deterministic);
 }
 
-Json record(const ReductionResult& result, bool in_place, const ReductionBench& bench,
-            const ReductionBenchOptions& options) {
+JsonValue record(const ReductionResult& result, bool in_place, const ReductionBench& bench,
+                 const ReductionBenchOptions& options) {
   const ReductionTiming& timing = in_place ? result.in_place : result.out_of_place;
-  Json json = subject(result.strategy, result.canonical, in_place, bench.bytes, options);
+  JsonValue json = subject(result.strategy, result.canonical, in_place, bench.bytes, options);
   set_times(json, bench.bytes, timing.seconds, bench.limit_seconds, timing.wrong, options);
   if (timing.predicted || result.strategy == "auto") json.set("resolved", result.resolved);
   if (timing.predicted) json.set("predicted_us", *timing.predicted * 1e6);
@@ -167,7 +167,8 @@ std::string ReductionTable::summary() const {
   return text;
 }
 
-void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list) {
+void append_json(const ReductionBench& bench, const ReductionBenchOptions& options,
+                 JsonValue& list) {
   for (const ReductionResult& result : bench.results)
     if (result.refusal.empty())
       for (const bool in_place : {false, true}) list.push(record(result, in_place, bench, options));
@@ -194,11 +195,11 @@ std::string update_lines(const UpdateBench& bench, const std::string& strategy,
 }
 
 void append_json(const UpdateBench& bench, const std::string& strategy,
-                 const ReductionBenchOptions& options, Json& list) {
+                 const ReductionBenchOptions& options, JsonValue& list) {
   const bool canonical =
       make_strategy(strategy)->canonical(static_cast<int>(options.devices.size()));
   for (const UpdateCell& cell : bench.cells) {
-    Json json = subject(strategy, canonical, true, bench.bytes, options);
+    JsonValue json = subject(strategy, canonical, true, bench.bytes, options);
     json.set("fuse_updates", cell.fuse_updates).set("share_replicas", cell.share_replicas);
     set_times(json, bench.bytes, cell.seconds, bench.limit_seconds, cell.wrong, options);
     json.set("ratio", cell.ratio);
@@ -206,20 +207,20 @@ void append_json(const UpdateBench& bench, const std::string& strategy,
   }
 }
 
-std::string to_csv(const Json& list) {
+std::string to_csv(const JsonValue& list) {
   std::vector<std::string> names;
-  for (const Json& record : list.items())
+  for (const JsonValue& record : list.items())
     for (const auto& [name, value] : record.members())
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   if (names.empty()) return "";
   std::string text = join(names, ",") + "\n";
-  for (const Json& record : list.items()) {
+  for (const JsonValue& record : list.items()) {
     std::vector<std::string> values;
     for (const std::string& name : names) {
-      const Json* const value = record.find(name);
-      values.push_back(!value || value->kind() == Json::Kind::kNull ? ""
-                       : value->kind() == Json::Kind::kString       ? value->text()
-                                                                    : value->str());
+      const JsonValue* const value = record.find(name);
+      values.push_back(!value || value->kind() == JsonValue::Kind::kNull ? ""
+                       : value->kind() == JsonValue::Kind::kString       ? value->text()
+                                                                         : value->str());
     }
     text += join(values, ",") + "\n";
   }

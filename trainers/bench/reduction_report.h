@@ -47,7 +47,8 @@ class ReductionTable {
 // device), in_place, time_us, algbw, busbw (GB/s of 1e9), wrong (null if it was not checked),
 // limit_us, agg_iters (reductions in a timed step; the times are of one); with a machine also
 // resolved (what "auto" chose) and predicted_us.
-void append_json(const ReductionBench& bench, const ReductionBenchOptions& options, Json& list);
+void append_json(const ReductionBench& bench, const ReductionBenchOptions& options,
+                 JsonValue& list);
 
 // The four cells of `strategy` as lines, and heads for them that begin with '#': size, count, type,
 // redop, strategy, fuse_updates, share_replicas, median time in us, times as fast as with both off,
@@ -59,9 +60,9 @@ std::string update_lines(const UpdateBench& bench, const std::string& strategy,
 // times as fast as with both off. in_place is true, as variables are updated in place; time_us is
 // of the whole step, limit_us of the buffers of its gradients.
 void append_json(const UpdateBench& bench, const std::string& strategy,
-                 const ReductionBenchOptions& options, Json& list);
+                 const ReductionBenchOptions& options, JsonValue& list);
 
 // The list as a head line and a line per object. Null becomes empty.
-std::string to_csv(const Json& list);
+std::string to_csv(const JsonValue& list);
 
 }  // namespace belfry

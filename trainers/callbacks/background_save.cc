@@ -11,7 +11,7 @@ BackgroundSave::~BackgroundSave() {
   if (writing_.valid()) writing_.wait();
 }
 
-void BackgroundSave::begin(Trainer& trainer, const Json& more, Write write) {
+void BackgroundSave::begin(Trainer& trainer, const JsonValue& more, Write write) {
   writing_ = std::async(std::launch::async, [snapshot = snapshot_training(trainer, more),
                                              write = std::move(write)] { write(snapshot); });
 }

@@ -23,7 +23,7 @@ class BackgroundSave {
 
   // Copies the state between two steps, as snapshot_training() does with `more`, and has `write`
   // write it on a thread. Settle an earlier save first. Throws as snapshot_training().
-  void begin(Trainer& trainer, const Json& more, Write write);
+  void begin(Trainer& trainer, const JsonValue& more, Write write);
   // Whether a save can be settled without waiting.
   bool is_written() const;
   // Waits for the save that was begun since the last call, and throws what `write` threw. Returns

@@ -28,7 +28,7 @@ std::vector<std::string> known_metrics(const Trainer& trainer) {
   return names;
 }
 
-std::int64_t count_in(const Json& state, const char* name) {
+std::int64_t count_in(const JsonValue& state, const char* name) {
   const std::int64_t value = state.at(name).integer();
   require(value >= 0, state.at(name).where(), name, " is ", value, "; it is at least 0");
   return value;
@@ -125,18 +125,18 @@ void EarlyStop::stop(Trainer& trainer) {
   trainer.stop();
 }
 
-Json EarlyStop::state() const {
-  return Json::object()
-      .set("best", best_ ? Json(*best_) : Json())
+JsonValue EarlyStop::state() const {
+  return JsonValue::object()
+      .set("best", best_ ? JsonValue(*best_) : JsonValue())
       .set("best_step", best_step_)
       .set("worse", worse_)
       .set("seen_step", seen_step_);
 }
 
-void EarlyStop::restore(const Json& state) {
-  const Json& best = state.at("best");
+void EarlyStop::restore(const JsonValue& state) {
+  const JsonValue& best = state.at("best");
   const std::optional<double> value =
-      best.kind() == Json::Kind::kNull ? std::nullopt : std::optional(best.number());
+      best.kind() == JsonValue::Kind::kNull ? std::nullopt : std::optional(best.number());
   const std::int64_t best_step = count_in(state, "best_step"), worse = count_in(state, "worse"),
                      seen_step = count_in(state, "seen_step");
   best_ = value;

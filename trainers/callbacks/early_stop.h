@@ -43,8 +43,8 @@ class EarlyStop final : public Callback {
   void after_evaluation(Trainer& trainer, const StepInfo& info) override;
 
   std::string name() const override { return "early_stop/" + options_.metric; }
-  Json state() const override;
-  void restore(const Json& state) override;
+  JsonValue state() const override;
+  void restore(const JsonValue& state) override;
 
  private:
   bool of_evaluation() const;

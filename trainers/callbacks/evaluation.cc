@@ -27,9 +27,9 @@ void Evaluation::setup(Trainer& trainer) {
             evaluated_at_ != trainer.steps() && knows_;
 }
 
-Json Evaluation::state() const { return Json::object().set("step", evaluated_at_); }
+JsonValue Evaluation::state() const { return JsonValue::object().set("step", evaluated_at_); }
 
-void Evaluation::restore(const Json& state) {
+void Evaluation::restore(const JsonValue& state) {
   evaluated_at_ = state.at("step").integer();
   knows_ = true;
 }

@@ -25,8 +25,8 @@ class Evaluation final : public Callback {
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
   std::string name() const override { return "evaluation"; }
-  Json state() const override;
-  void restore(const Json& state) override;
+  JsonValue state() const override;
+  void restore(const JsonValue& state) override;
 
  private:
   void evaluate(Trainer& trainer, const StepInfo& info);

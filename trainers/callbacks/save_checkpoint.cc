@@ -62,7 +62,7 @@ void SaveCheckpoint::save(Trainer& trainer, const StepInfo& info) {
   replaced_ = waits_ && trainer.test_data() ? find_training(path_) : std::nullopt;
   if (replaced_ && !has_good_losses(*replaced_)) replaced_.reset();
   begun_ = {.steps = info.step, .epochs = trainer.epochs(), .manifest = "", .why = ""};
-  saving_.begin(trainer, Json::object(),
+  saving_.begin(trainer, JsonValue::object(),
                 [this, keep_old = replaced_.has_value()](const CheckpointSnapshot& snapshot) {
                   write(snapshot, keep_old);
                 });

@@ -32,7 +32,7 @@ class ResultOutput {
  public:
   // Make it before there is a result: it opens the output.
   explicit ResultOutput(const std::string& path) : json_(outputs_.open("--json", path)) {}
-  void write(const std::string& text, const Json& json) {
+  void write(const std::string& text, const JsonValue& json) {
     print(text, outputs_.on_stdout() ? stderr : stdout);
     if (json_) json_->write(json.str(2) + "\n");
     outputs_.finish();
@@ -111,7 +111,7 @@ bool verify(const std::string& path) try {
   print(cat("ok       ", path, " (step ", manifest.shown_step(), ", ", manifest.tensors.size(),
             " tensors, ", stored_bytes(manifest), " bytes", not_finite_text(checkpoint), ")\n"));
   return true;
-} catch (const NotFound& error) {
+} catch (const NotFoundError& error) {
   print(cat("missing  ", path, ": ", error.what(), "\n"));
   return false;
 } catch (const Error& error) {

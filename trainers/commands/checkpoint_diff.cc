@@ -88,8 +88,8 @@ Values compare_values(const std::string& name, DType dtype, std::span<const std:
   return values;
 }
 
-Json to_json(const Values& values) {
-  return Json::object()
+JsonValue to_json(const Values& values) {
+  return JsonValue::object()
       .set("name", values.name)
       .set("elements", values.elements)
       .set("differing", values.differing)
@@ -132,19 +132,19 @@ std::string CheckpointDifference::text() const {
              other == 0 ? "none differs" : cat(other, other == 1 ? " differs" : " differ"), "\n");
 }
 
-Json CheckpointDifference::json() const {
-  Json type_list = Json::array(), value_list = Json::array();
+JsonValue CheckpointDifference::json() const {
+  JsonValue type_list = JsonValue::array(), value_list = JsonValue::array();
   for (const Type& type : types)
     type_list.push(
-        Json::object().set("name", type.name).set("a", type.a.str()).set("b", type.b.str()));
+        JsonValue::object().set("name", type.name).set("a", type.a.str()).set("b", type.b.str()));
   for (const Values& tensor : values) value_list.push(to_json(tensor));
-  return Json::object()
+  return JsonValue::object()
       .set("a", path_a)
       .set("b", path_b)
       .set("equal", none())
       .set("equal_tensors", equal)
-      .set("only_a", Json::array(only_a))
-      .set("only_b", Json::array(only_b))
+      .set("only_a", JsonValue::array(only_a))
+      .set("only_b", JsonValue::array(only_b))
       .set("types", std::move(type_list))
       .set("values", std::move(value_list));
 }

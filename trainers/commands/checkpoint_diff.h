@@ -38,7 +38,7 @@ struct CheckpointDifference {
   std::string text() const;
   // {a, b, equal: bool, equal_tensors, only_a, only_b, types: [{name, a, b}], values: [{name,
   // elements, differing, first, incomparable, largest, relative}]}.
-  Json json() const;
+  JsonValue json() const;
 };
 
 // Compares their tensors. Steps, and other members of the manifests, may differ.

@@ -26,26 +26,28 @@ std::string saved_at(const std::string& directory, FileSystem& files) {
   return time_text(files.modified(directory + "/manifest.json"));
 }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+JsonValue text_or_null(const std::string& text) {
+  return text.empty() ? JsonValue() : JsonValue(text);
+}
 
 // A value that training has added.
-Json added(const Manifest& manifest, std::string_view key) {
-  const Json* const found = manifest.extra.find(key);
-  return found ? *found : Json();
+JsonValue added(const Manifest& manifest, std::string_view key) {
+  const JsonValue* const found = manifest.extra.find(key);
+  return found ? *found : JsonValue();
 }
 
 // ", seed 1"; "" if training has not added it.
 std::string added_text(const Manifest& manifest, std::string_view key) {
-  const Json value = added(manifest, key);
-  return value.kind() == Json::Kind::kNull ? "" : cat(", ", key, " ", shown(value.str()));
+  const JsonValue value = added(manifest, key);
+  return value.kind() == JsonValue::Kind::kNull ? "" : cat(", ", key, " ", shown(value.str()));
 }
 
 std::uint64_t bytes_of(const Manifest::Entry& entry) {
   return static_cast<std::uint64_t>(TensorType{entry.shape, entry.dtype}.bytes());
 }
 
-Json tensor_json(const std::string& name, const Manifest::Entry& entry) {
-  return Json::object()
+JsonValue tensor_json(const std::string& name, const Manifest::Entry& entry) {
+  return JsonValue::object()
       .set("name", name)
       .set("dtype", name_of(entry.dtype))
       .set("shape", shape_to_json(entry.shape))
@@ -96,11 +98,11 @@ struct RunRow {
     if (checkpoint.is_best) links += "  best";
     return cat(head, belfry::padded(step, 10), belfry::padded(bytes, 14), "  ", time, links, "\n");
   }
-  Json json(const Manifest* manifest) const {
-    return Json::object()
+  JsonValue json(const Manifest* manifest) const {
+    return JsonValue::object()
         .set("name", checkpoint.name)
-        .set("step", manifest ? Json(manifest->shown_step()) : Json())
-        .set("bytes", manifest ? Json(stored_bytes(*manifest)) : Json())
+        .set("step", manifest ? JsonValue(manifest->shown_step()) : JsonValue())
+        .set("bytes", manifest ? JsonValue(stored_bytes(*manifest)) : JsonValue())
         .set("time", text_or_null(time))
         .set("latest", checkpoint.is_latest)
         .set("best", checkpoint.is_best)
@@ -109,7 +111,8 @@ struct RunRow {
 };
 
 // Appends a row. If a checkpoint cannot be read, its row says so, and others are still listed.
-void add_row(const RunCheckpoint& checkpoint, Listing& listing, Json& rows, FileSystem& files) {
+void add_row(const RunCheckpoint& checkpoint, Listing& listing, JsonValue& rows,
+             FileSystem& files) {
   RunRow row{.checkpoint = checkpoint, .time = saved_at(checkpoint.path, files)};
   std::optional<CheckpointHead> head;
   try {
@@ -139,7 +142,7 @@ Listing list_checkpoint(const CheckpointHead& head, FileSystem& files) {
       "checkpoint ", head.directory, head.is_old ? " (the previous one, as there is no newer)" : "",
       "\nstep ", manifest.shown_step(), added_text(manifest, "epoch"), added_text(manifest, "seed"),
       added_text(manifest, "shards"), time.empty() ? "" : ", saved " + time, "\n");
-  Json tensors = Json::array();
+  JsonValue tensors = JsonValue::array();
   Totals weights, state;
   const int column = column_of_names(manifest);
   for (const auto& [name, entry] : manifest.tensors) {
@@ -163,7 +166,7 @@ Listing list_run(const std::string& run, FileSystem& files) {
   Listing listing;
   listing.text = cat("run ", files.resolve(run), "\n  ", belfry::padded("checkpoint", -16), "  ",
                      belfry::padded("step", 10), belfry::padded("bytes", 14), "  saved\n");
-  Json rows = Json::array();
+  JsonValue rows = JsonValue::array();
   for (const RunCheckpoint& checkpoint : all) add_row(checkpoint, listing, rows, files);
   listing.json.set("run", files.resolve(run)).set("checkpoints", std::move(rows));
   return listing;

@@ -10,7 +10,7 @@ namespace belfry {
 
 struct Listing {
   std::string text;  // lines, each with its end
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
 };
 
 // Lists one checkpoint by its manifest: {path, step, epoch, seed, shards, bytes, time, extra,

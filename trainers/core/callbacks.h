@@ -50,10 +50,10 @@ struct Callback {
   // What a resumed run needs to go on as this one would: an object. It is asked for between two
   // steps, on the thread of train(), and says what the training has made of the callback. Nothing
   // in it depends on time, paths or devices, as a run that was not stopped must have the same.
-  virtual Json state() const { return Json::object(); }
+  virtual JsonValue state() const { return JsonValue::object(); }
   // Takes what state() gave, before setup(). It is not called if the checkpoint has no state of
   // this name. Throws InvalidArgument for what state() cannot give, and has then changed nothing.
-  virtual void restore(const Json&) {}
+  virtual void restore(const JsonValue&) {}
 };
 
 }  // namespace belfry

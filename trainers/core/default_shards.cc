@@ -55,7 +55,7 @@ class LossWork {
       Shape shape = node.output_type(0).shape;
       made.of_samples = shape.rank() > 0;
       for (std::size_t i = 0; i < shape.rank(); ++i)
-        if (shape[i] == kUnknown) shape[i] = samples_;
+        if (shape[i] == kUnknownSize) shape[i] = samples_;
       made.types = {{shape, node.output_type(0).dtype}};
     } else {
       made.types = infer_types(node, inputs);

@@ -22,7 +22,7 @@ Divergence find_divergence(Trainer& trainer) {
   if (trainer.has_metric("validation_loss"))
     if (const double test = trainer.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;
-  for (const Variable variable : originals(trainer.graph().variables(kTrainableVariables))) {
+  for (const Variable variable : originals_of(trainer.graph().variables(kTrainableVariables))) {
     const Tensor value = trainer.session().read(variable);
     const auto bad = find_not_finite(value.dtype(), {value.raw(), value.bytes()});
     if (!bad) continue;

@@ -232,9 +232,9 @@ std::string counted(const std::string& number, const char* what) {
 
 }  // namespace
 
-Json bit_sources(const Trainer& trainer) {
+JsonValue bit_sources(const Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
-  return Json::object()
+  return JsonValue::object()
       .set(kDevices, trainer.batches().towers())
       .set(kShards, options.shards)
       .set(kTypes, types_of(options.devices))
@@ -244,7 +244,7 @@ Json bit_sources(const Trainer& trainer) {
       .set(kChance, chance(trainer));
 }
 
-std::string why_other_bits(const Json& before, const Json& now) {
+std::string why_other_bits(const JsonValue& before, const JsonValue& now) {
   const auto then = [&](const char* key) { return shown(member_text(before, key)); };
   const auto is = [&](const char* key) { return member_text(now, key); };
   const auto differs = [&](const char* key) { return before.find(key) && then(key) != is(key); };
@@ -266,9 +266,9 @@ std::string why_other_bits(const Json& before, const Json& now) {
   return first_of(is(kChance), then(kChance));
 }
 
-void add_k_dependence(Json& report, const std::string& because) {
+void add_k_dependence(JsonValue& report, const std::string& because) {
   report.set("k_independent", because.empty())
-      .set("k_dependent_because", because.empty() ? Json() : Json(because));
+      .set("k_dependent_because", because.empty() ? JsonValue() : JsonValue(because));
 }
 
 }  // namespace belfry

@@ -17,12 +17,12 @@ std::string k_dependence(const Trainer& trainer);
 // The notes of a checkpoint on how its run came to its bits: devices and their types, shards,
 // libraries, and how gradients are added if not by the canonical sum. It also notes why bits depend
 // on the number of devices, or on chance.
-Json bit_sources(const Trainer& trainer);
+JsonValue bit_sources(const Trainer& trainer);
 
 // Why a run that goes on as `now` does not end with the bits of one that never stopped, and whose
 // checkpoint notes `before`: the first reason; "" if it does, as far as one can know. What `before`
 // lacks is not compared.
-std::string why_other_bits(const Json& before, const Json& now);
+std::string why_other_bits(const JsonValue& before, const JsonValue& now);
 
 // The shards of a planned run.
 struct ShardReport {
@@ -37,6 +37,6 @@ struct ShardReport {
 ShardReport shard_report(const Trainer& trainer);
 
 // Adds k_independent, and k_dependent_because, which is null if it is. `because`: k_dependence().
-void add_k_dependence(Json& report, const std::string& because);
+void add_k_dependence(JsonValue& report, const std::string& because);
 
 }  // namespace belfry

@@ -5,14 +5,14 @@
 
 namespace belfry {
 
-std::vector<std::size_t> Model::arities() const {
+std::vector<std::size_t> ModelFunction::arities() const {
   std::vector<std::size_t> result;
   for (std::size_t n = 0; n < calls_.size(); ++n)
     if (calls_[n]) result.push_back(n);
   return result;
 }
 
-Output Model::operator()(Tower& tower, std::span<const Output> inputs) const {
+Output ModelFunction::operator()(Tower& tower, std::span<const Output> inputs) const {
   const std::size_t n = inputs.size();
   require(static_cast<bool>(*this), "no model was given");
   std::vector<std::string> names;

@@ -14,13 +14,14 @@ namespace belfry {
 // Wraps a callable (Tower&, Output, ..., Output) -> Output: inputs with a batch dimension in, a
 // scalar loss out. Lambdas, functions and objects with operator() do; up to kMostInputs inputs. Of
 // a null function pointer or an empty std::function it is empty, as by default.
-class Model {
+class ModelFunction {
  public:
   static constexpr std::size_t kMostInputs = 8;
 
-  Model() = default;
+  ModelFunction() = default;
   template <class F>
-  requires(!std::same_as<std::remove_cvref_t<F>, Model>) Model(F function) {  // NOLINT
+  requires(!std::same_as<std::remove_cvref_t<F>, ModelFunction>)
+      ModelFunction(F function) {  // NOLINT
     [&]<std::size_t... N>(std::index_sequence<N...>) {
       static_assert((takes<F>(std::make_index_sequence<N>()) || ...),
                     "a model takes (Tower&, Output...) and returns an Output");

@@ -158,16 +158,16 @@ std::string to_table(const ModelSummary& summary) {
   return table;
 }
 
-Json to_json(const ModelSummary& summary) {
-  Json layers = Json::array();
+JsonValue to_json(const ModelSummary& summary) {
+  JsonValue layers = JsonValue::array();
   for (const LayerSummary& layer : summary.layers)
-    layers.push(Json::object()
+    layers.push(JsonValue::object()
                     .set("name", layer.name)
                     .set("output", cat(layer.output))
                     .set("parameters", layer.parameters)
                     .set("multiply_adds", layer.multiply_adds)
                     .set("bytes", layer.bytes));
-  return Json::object()
+  return JsonValue::object()
       .set("batch_size", summary.samples)
       .set("layers", std::move(layers))
       .set("parameters", summary.parameters)

@@ -40,6 +40,6 @@ double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_s
 std::string to_table(const ModelSummary& summary);
 // {batch_size, layers: [{name, output, parameters, multiply_adds, bytes}], parameters,
 // multiply_adds, multiply_adds_per_step, bytes}, with the fields above. `output` is "f32[8,10]".
-Json to_json(const ModelSummary& summary);
+JsonValue to_json(const ModelSummary& summary);
 
 }  // namespace belfry

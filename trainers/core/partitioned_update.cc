@@ -35,7 +35,7 @@ class PartUpdates {
     if (options.clip_norm > 0) clip();
   }
 
-  const Accumulation& accumulation() const { return accumulation_; }
+  const AccumulationNodes& accumulation() const { return accumulation_; }
 
   Node& apply_to(int tower, At at) {
     std::vector<Gradient> row = own_;
@@ -99,7 +99,7 @@ class PartUpdates {
   const ScatteredGradients sums_;
   std::vector<VariablePart> parts_;
   std::vector<Gradient> own_;  // the parts of this process, and tower 0's variables
-  Accumulation accumulation_;
+  AccumulationNodes accumulation_;
   Unscaling unscaling_;
   std::map<std::size_t, std::vector<Output>> norms_;  // of what an optimizer asks for
   std::vector<ScatteredGradients::Gathered> values_;  // of all variables

@@ -18,7 +18,7 @@ namespace {
 Exchange messages_of(const PlanNode& node) {
   static std::byte nowhere;
   std::vector<void*> inputs(node.inputs.size(), &nowhere), outputs(node.types.size(), &nowhere);
-  return node.op->exchange(*node.node, Pointers(inputs, outputs, nullptr, {}, 0));
+  return node.op->exchange(*node.node, KernelPointers(inputs, outputs, nullptr, {}, 0));
 }
 
 // By rank: those that a launcher has started have names, those that are planned follow each other.
@@ -112,16 +112,16 @@ std::string messages_text(const PlannedStep& step, bool on_this_host) {
   return text + "\n";
 }
 
-Json messages_json(const PlannedStep& step, bool on_this_host) {
+JsonValue messages_json(const PlannedStep& step, bool on_this_host) {
   const std::vector<int> ranks = step.others(on_this_host);
   const auto [sent, received] = step.messages_with(ranks);
-  Json links = Json::array();
+  JsonValue links = JsonValue::array();
   for (const int rank : ranks)
-    links.push(Json::object()
+    links.push(JsonValue::object()
                    .set("rank", rank)
                    .set("sent_bytes", step.messages[at(rank)].sent)
                    .set("received_bytes", step.messages[at(rank)].received));
-  Json json = Json::object().set("sent_bytes", sent).set("received_bytes", received);
+  JsonValue json = JsonValue::object().set("sent_bytes", sent).set("received_bytes", received);
   if (!on_this_host) json.set("summed_bytes", step.summed);
   return json.set("links", std::move(links));
 }
@@ -165,19 +165,20 @@ std::string to_text(const PlannedStep& step) {
   return text + messages_text(step, true) + messages_text(step, false);
 }
 
-Json to_json(const PlannedStep& step) {
-  Json devices = Json::array(), within = Json::array();
+JsonValue to_json(const PlannedStep& step) {
+  JsonValue devices = JsonValue::array(), within = JsonValue::array();
   for (const auto& [use, tower, launches] : step.devices)
-    devices.push(Json::object()
+    devices.push(JsonValue::object()
                      .set("device", use.device.str())
-                     .set("tower", tower >= 0 ? Json(tower) : Json())
+                     .set("tower", tower >= 0 ? JsonValue(tower) : JsonValue())
                      .set("launches", launches)
                      .set("variables", use.variables)
                      .set("variable_bytes", use.variable_bytes)
                      .set("peak_bytes", use.peak_bytes));
   for (const auto& [from, to, bytes] : step.links)
-    within.push(Json::object().set("from", from.str()).set("to", to.str()).set("bytes", bytes));
-  return Json::object()
+    within.push(
+        JsonValue::object().set("from", from.str()).set("to", to.str()).set("bytes", bytes));
+  return JsonValue::object()
       .set("processes", step.place.size)
       .set("rank", step.place.rank)
       .set("devices", std::move(devices))

@@ -52,6 +52,6 @@ std::string to_text(const PlannedStep& step);
 // peak_bytes}], within_host: [{from, to, bytes}], with_processes_of_host and between_hosts:
 // {sent_bytes, received_bytes, links: [{rank, sent_bytes, received_bytes}]}, the latter with
 // summed_bytes}
-Json to_json(const PlannedStep& step);
+JsonValue to_json(const PlannedStep& step);
 
 }  // namespace belfry

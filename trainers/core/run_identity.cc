@@ -152,8 +152,8 @@ std::string checksum_of_samples(const Dataset& data) {
   return hex(hash.value(), 16);
 }
 
-void add_data(const Dataset& data, Json& identity) {
-  Json fields = Json::array(), files = Json::array();
+void add_data(const Dataset& data, JsonValue& identity) {
+  JsonValue fields = JsonValue::array(), files = JsonValue::array();
   for (const Dataset::Field& field : data.signature())
     fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
   for (const std::string& path : data.files())
@@ -214,7 +214,7 @@ void add_model(const TowerRecord& tower, std::vector<AgreedItem>& items) {
     for (const Output& input : own_inputs(*node, tower))
       inputs.push_back(cat("'", input.node().logical_name(), "'"));
     for (std::size_t i = 0; i < node->outputs(); ++i)
-      types.push_back(type_text(*node, node->output_type(i), kUnknown));
+      types.push_back(type_text(*node, node->output_type(i), kUnknownSize));
     items.push_back({cat("node '", node->logical_name(), "'"),
                      cat("built at ", node->origin().site, ": ", node->op().name,
                          tells_options(*node) ? node->raw_options().str() : "", "(", join(inputs),
@@ -248,7 +248,7 @@ std::string text_of_sums(const AggregationOptions& options) {
 
 // Each process tests some of the test data.
 void add_test_data(const Dataset* data, std::vector<AgreedItem>& items) {
-  Json found = Json::object();
+  JsonValue found = JsonValue::object();
   if (data) add_data(*data, found);
   items.push_back({"the number of test samples", member_text(found, "samples")});
   for (const char* const key : {"files", "checksum"})
@@ -257,15 +257,15 @@ void add_test_data(const Dataset* data, std::vector<AgreedItem>& items) {
 
 }  // namespace
 
-std::string member_text(const Json& json, std::string_view key) {
-  const Json* const value = json.find(key);
-  return !value ? "" : value->kind() == Json::Kind::kString ? value->text() : value->str();
+std::string member_text(const JsonValue& json, std::string_view key) {
+  const JsonValue* const value = json.find(key);
+  return !value ? "" : value->kind() == JsonValue::Kind::kString ? value->text() : value->str();
 }
 
-Json run_identity(const Trainer& trainer, const Dataset& data) {
+JsonValue run_identity(const Trainer& trainer, const Dataset& data) {
   const TrainerOptions& options = trainer.options();
   const std::optional<WeightAverages>& averages = options.optimizer.averages();
-  Json identity = Json::object();
+  JsonValue identity = JsonValue::object();
   identity.set(std::string(kModel), hash_of_model(trainer))
       .set("precision", std::string(name_of(options.precision)))
       .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
@@ -298,7 +298,7 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer) {
       {"the number of shards", std::to_string(options.shards)},
       {"the step to begin with", std::to_string(trainer.steps() + 1)},
       {"the last step", std::to_string(trainer.total_steps())}};
-  const Json& identity = trainer.identity();
+  const JsonValue& identity = trainer.identity();
   for (const auto& [key, name] : kNames)
     if (key != kModel) items.push_back({std::string(name), member_text(identity, key)});
   add_test_data(trainer.test_data(), items);
@@ -329,7 +329,7 @@ std::string checksum_of_file(FileSystem& files, const std::string& path) {
   return hex(hash.value(), 16);
 }
 
-std::string first_difference(const Json& before, const Json& now) {
+std::string first_difference(const JsonValue& before, const JsonValue& now) {
   for (const auto& [key, name] : kNames) {
     const std::string then = member_text(before, key), current = member_text(now, key);
     if (then == current || (key == kRates && same_rates(then, current))) continue;

@@ -18,7 +18,7 @@ struct Dataset;
 // The model's graph (a hash of each node's op, name, options and types, by part), the optimizer and
 // its rates, global batch, seed and data. Not in it: devices, trainer, strategy, threads, epochs,
 // steps. Reads the data: files up to 64 MiB whole, of larger ones the first and the last MiB.
-Json run_identity(const Trainer& trainer, const Dataset& data);
+JsonValue run_identity(const Trainer& trainer, const Dataset& data);
 
 // The version of Belfry, which processes must have alike before they compare anything else.
 AgreedItem agreed_version();
@@ -33,10 +33,10 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer);
 std::string checksum_of_file(FileSystem& files, const std::string& path);
 
 // The member of that name, a text as it is and all else as JSON; "" if there is none.
-std::string member_text(const Json& json, std::string_view key);
+std::string member_text(const JsonValue& json, std::string_view key);
 
 // "the seed was 1 and is now 2": the first member that differs; "" for none.
-std::string first_difference(const Json& before, const Json& now);
+std::string first_difference(const JsonValue& before, const JsonValue& now);
 
 // What bits depend on, too: the versions of Belfry and of the libraries that compute for it, and
 // the instruction set; with GPUs among the devices, their name.

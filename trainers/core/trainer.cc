@@ -218,7 +218,7 @@ void Trainer::evaluated(const StepInfo& info) {
   call([&](Callback& c) { c.after_evaluation(*this, info); });
 }
 
-const Json& Trainer::identity() const {
+const JsonValue& Trainer::identity() const {
   if (!identity_) identity_ = run_identity(*this, train_);
   return *identity_;
 }

@@ -56,7 +56,7 @@ struct LossScaleOptions {
 
 // All options of a trainer. Those of a part that the trainer uses are a member.
 struct TrainerOptions {
-  Model model;
+  ModelFunction model;
   Optimizer optimizer;
   std::vector<DeviceSpec> devices = {DeviceSpec::local("CPU", 0)};  // one tower each
   bool parameters_on_cpu = false;  // on /cpu:0, by trainers that would spread them over `devices`
@@ -170,7 +170,7 @@ class Trainer {
     if (options_.say) options_.say(line);
   }
   // run_identity() of this run. The first call works it out, and reads the data.
-  const Json& identity() const;
+  const JsonValue& identity() const;
 
   // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
   // and global batch the order of the data is that of a run that never stopped; another global
@@ -199,8 +199,8 @@ class Trainer {
   void resume_metrics(const std::vector<NamedValue>& values);
   // For "loss" and the tower function's metrics, the mean over batches and towers of the last step,
   // weighted by their samples where these differ; NaN before the first step. For "validation_loss"
-  // and "validation_<metric>", the value of the last evaluation. Throws NotFound, with the names
-  // there are.
+  // and "validation_<metric>", the value of the last evaluation. Throws NotFoundError, with the
+  // names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
   void set_metric(std::string_view name, double value);
@@ -297,7 +297,7 @@ class Trainer {
   Counts counts_;
   bool stopped_ = false, warned_ = false;
   int interruption_ = 0;
-  mutable std::optional<Json> identity_;
+  mutable std::optional<JsonValue> identity_;
   std::optional<std::int64_t> not_finite_since_;
   double began_ = 0;  // by seconds_now()
   Timed timed_;

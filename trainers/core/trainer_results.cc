@@ -22,7 +22,7 @@ double Trainer::metric(std::string_view name) const {
   std::vector<std::string> names;
   for (const auto* values : {&step_metrics_, &other_metrics_})
     for (const NamedValue& value : *values) names.push_back(value.name);
-  throw NotFound(cat("no metric '", name, "'; there are ", join(names)));
+  throw NotFoundError(cat("no metric '", name, "'; there are ", join(names)));
 }
 
 void Trainer::set_metric(std::string_view name, double value) {

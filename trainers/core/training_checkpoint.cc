@@ -16,10 +16,10 @@ namespace belfry {
 
 namespace {
 
-Json to_json(const KeptChoice& choice) {
-  Json devices = Json::array();
+JsonValue to_json(const KeptChoice& choice) {
+  JsonValue devices = JsonValue::array();
   for (const DeviceSpec& device : choice.devices) devices.push(device.str());
-  return Json::object()
+  return JsonValue::object()
       .set("allreduce", choice.allreduce)
       .set("bucket_mb", choice.bucket_mb)
       .set("gradient_repacking", choice.gradient_repacking)
@@ -39,7 +39,7 @@ auto read_manifest(const CheckpointInfo& info, const char* what, const F& read) 
 
 // Variables are f32 in all, so this is no error. A scale that the checkpoint lacks starts anew.
 void warn_of_precision(const CheckpointInfo& info, Precision now) {
-  const Json* const kept = info.extra.find("precision");
+  const JsonValue* const kept = info.extra.find("precision");
   if (!kept) return;
   const std::string before =
       read_manifest(info, "the precision of training", [&] { return kept->text(); });
@@ -49,7 +49,7 @@ void warn_of_precision(const CheckpointInfo& info, Precision now) {
 
 // Why a run of the same identity does not end with the bits of the saved one; "" if it does.
 std::string other_bits_than(const CheckpointInfo& info, const Trainer& trainer) {
-  const Json* const total = info.extra.find("total_steps");
+  const JsonValue* const total = info.extra.find("total_steps");
   const std::int64_t before =
       total ? read_manifest(info, "total_steps", [&] { return total->integer(); })
             : trainer.total_steps();
@@ -61,23 +61,23 @@ std::string other_bits_than(const CheckpointInfo& info, const Trainer& trainer) 
 
 // The first difference from the run that saved it; "" for none.
 std::string difference_of_runs(const CheckpointInfo& info, const Trainer& trainer) {
-  const Json* const before = info.extra.find("identity");
+  const JsonValue* const before = info.extra.find("identity");
   if (!before) return "";
   return read_manifest(info, "what the run was",
                        [&] { return first_difference(*before, trainer.identity()); });
 }
 
 // By the names of callbacks.
-Json states_of(const Trainer& trainer) {
-  Json states = Json::object();
+JsonValue states_of(const Trainer& trainer) {
+  JsonValue states = JsonValue::object();
   for (const std::shared_ptr<Callback>& callback : trainer.options().callbacks)
     if (!callback->name().empty()) states.set(callback->name(), callback->state());
   return states;
 }
 
 // The metrics that are finite; JSON has no other numbers.
-Json metrics_of(const Trainer& trainer) {
-  Json metrics = Json::object();
+JsonValue metrics_of(const Trainer& trainer) {
+  JsonValue metrics = JsonValue::object();
   for (const auto* const values : {&trainer.step_metrics(), &trainer.set_metrics()})
     for (const NamedValue& value : *values)
       if (std::isfinite(value.value)) metrics.set(value.name, value.value);
@@ -85,7 +85,7 @@ Json metrics_of(const Trainer& trainer) {
 }
 
 std::vector<NamedValue> metrics_in(const CheckpointInfo& info) {
-  const Json* const metrics = info.extra.find("metrics");
+  const JsonValue* const metrics = info.extra.find("metrics");
   if (!metrics) return {};
   return read_manifest(info, "the metrics", [&] {
     std::vector<NamedValue> values;
@@ -95,18 +95,18 @@ std::vector<NamedValue> metrics_in(const CheckpointInfo& info) {
 }
 
 void restore_callbacks(const CheckpointInfo& info, const Trainer& trainer) {
-  const Json* const states = info.extra.find("callbacks");
+  const JsonValue* const states = info.extra.find("callbacks");
   if (!states) return;
   read_manifest(info, "the state of callbacks", [&] {
     for (const std::shared_ptr<Callback>& callback : trainer.options().callbacks)
-      if (const Json* const state =
+      if (const JsonValue* const state =
               callback->name().empty() ? nullptr : states->find(callback->name()))
         callback->restore(*state);
     return true;
   });
 }
 
-int whole_number(const Json& json) {
+int whole_number(const JsonValue& json) {
   const std::int64_t value = json.integer();
   require(value >= 0 && value <= std::numeric_limits<int>::max(), value, " is out of range");
   return static_cast<int>(value);
@@ -132,7 +132,7 @@ void warn_of_divergence(const CheckpointInfo& info) {
       {kNotFiniteSince, "a loss that was not finite since step "},
       {kTestLoss, "a test loss that was not finite after step "}};
   for (const auto& [key, what] : losses)
-    if (const Json* const step = info.extra.find(key))
+    if (const JsonValue* const step = info.extra.find(key))
       log_warning("the run that saved the checkpoint ", info.path, " had ", what,
                   read_manifest(info, "the divergence", [&] { return step->integer(); }));
 }
@@ -160,7 +160,7 @@ std::optional<CheckpointInfo> find_training(const std::string& path) try {
 }
 
 std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name) {
-  const Json* const value = info.extra.find(name);
+  const JsonValue* const value = info.extra.find(name);
   return value ? value->integer() : 0;
 }
 
@@ -170,9 +170,9 @@ bool has_good_losses(const CheckpointInfo& info) {
 
 namespace {
 
-Json extra_of(Trainer& trainer) {
+JsonValue extra_of(Trainer& trainer) {
   const TrainingPosition position = trainer.position();
-  Json extra = Json::object();
+  JsonValue extra = JsonValue::object();
   extra.set("steps", position.steps)
       .set("epoch", position.epoch)
       .set("samples", position.samples)
@@ -183,7 +183,7 @@ Json extra_of(Trainer& trainer) {
       .set("identity", trainer.identity())
       .set("metrics", metrics_of(trainer))
       .set("callbacks", states_of(trainer));
-  const Json sources = bit_sources(trainer);
+  const JsonValue sources = bit_sources(trainer);
   for (const auto& [key, value] : sources.members()) extra.set(key, value);
   if (const std::optional<std::int64_t> since = trainer.not_finite_since())
     extra.set(kNotFiniteSince, *since);
@@ -194,9 +194,9 @@ Json extra_of(Trainer& trainer) {
 
 }  // namespace
 
-CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more) {
+CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more) {
   require_equal_replicas(trainer.session(), trainer.graph(), trainer.steps());
-  Json extra = extra_of(trainer);
+  JsonValue extra = extra_of(trainer);
   for (const auto& [key, value] : more.members()) extra.set(key, value);
   return CheckpointSnapshot(trainer.session(), extra);
 }
@@ -212,18 +212,19 @@ void require_no_divergence(const Trainer& trainer, const std::string& path) {
           " was kept; save to another path to keep the present values, too");
 }
 
-void save_training(Trainer& trainer, const std::string& path, bool overwrite, const Json& more) {
+void save_training(Trainer& trainer, const std::string& path, bool overwrite,
+                   const JsonValue& more) {
   require_no_divergence(trainer, path);
   snapshot_training(trainer, more)
       .save(path, local_file_system(), training_save_options(overwrite));
 }
 
-Json note_of_test_loss(const Trainer& trainer) {
-  return Json::object().set(kTestLoss, trainer.steps());
+JsonValue note_of_test_loss(const Trainer& trainer) {
+  return JsonValue::object().set(kTestLoss, trainer.steps());
 }
 
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
-  const Json* const json = info.extra.find("auto");
+  const JsonValue* const json = info.extra.find("auto");
   if (!json) return {};
   return read_manifest(info, "the choice of auto", [&]() -> KeptChoice {
     KeptChoice choice{.allreduce = json->at("allreduce").text(),
@@ -233,7 +234,7 @@ std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
                       .from = info.path};
     require(choice.bucket_mb >= 0 && choice.bucket_mb <= kMostBucketMb, "buckets of ",
             choice.bucket_mb, " MiB");
-    for (const Json& device : json->at("devices").items())
+    for (const JsonValue& device : json->at("devices").items())
       choice.devices.emplace_back(device.text());
     return choice;
   });

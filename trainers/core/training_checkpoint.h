@@ -16,13 +16,13 @@ struct TrainingPosition;
 
 // The state of a run, with members that `more` adds, copied between two steps: to be saved while
 // training goes on, with training_save_options(). Throws as require_equal_replicas().
-CheckpointSnapshot snapshot_training(Trainer& trainer, const Json& more);
+CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more);
 
 // `overwrite`: a checkpoint of another model, too.
 SaveOptions training_save_options(bool overwrite);
 
 // A note for snapshot_training() if the test loss of these values is not finite.
-Json note_of_test_loss(const Trainer& trainer);
+JsonValue note_of_test_loss(const Trainer& trainer);
 
 // Throws InvalidArgument while the loss is not finite, if a save to `path` replaced the checkpoint
 // of a run whose losses were.
@@ -30,7 +30,7 @@ void require_no_divergence(const Trainer& trainer, const std::string& path);
 
 // All this at once: saves, and waits until that is done. Throws as CheckpointSnapshot::save(), too.
 void save_training(Trainer& trainer, const std::string& path, bool overwrite = false,
-                   const Json& more = Json::object());
+                   const JsonValue& more = JsonValue::object());
 
 // A checkpoint of another run: with another model, optimizer, global batch, seed or other data.
 class OtherRun : public InvalidArgument {

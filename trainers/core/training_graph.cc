@@ -38,13 +38,13 @@ std::vector<Output> placeholders(Graph& graph, std::span<const Dataset::Field> f
   return result;
 }
 
-// The rows that a tower is fed in every form, or kUnknown.
+// The rows that a tower is fed in every form, or kUnknownSize.
 std::int64_t rows_of_all(std::span<const BatchForm> forms, int tower) {
   const auto t = static_cast<std::size_t>(tower);
   const std::int64_t rows = forms[0].rows[t];
   const bool same =
       std::ranges::all_of(forms, [&](const BatchForm& form) { return form.rows[t] == rows; });
-  return same && rows > 0 ? rows : kUnknown;
+  return same && rows > 0 ? rows : kUnknownSize;
 }
 
 Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
@@ -120,8 +120,8 @@ class StepBuilder {
   // So that the plans of all processes are alike, and gradients of layers over all towers have as
   // many terms as there are towers.
   static void require_rows(const BatchForm& all, bool joint) {
-    require<Internal>(std::ranges::count(all.rows, 0) == 0,
-                      "a tower of several processes is fed no rows");
+    require<InternalError>(std::ranges::count(all.rows, 0) == 0,
+                           "a tower of several processes is fed no rows");
     require<OptionError>(!joint || every_tower_has_samples(all),
                          "uneven: the last batch of an epoch has ", all.total(), " samples (",
                          join(all.samples, " + "),
@@ -270,7 +270,7 @@ class StepBuilder {
 
   UpdateNodes apply(GradientTable gradients, const UpdateOptions& how, StepNodes& step) {
     Unscaling unscaling = how.unscaling;
-    Accumulation accumulation;
+    AccumulationNodes accumulation;
     if (const int batches = trainer_.batches.gradient_accumulation_steps; batches > 1) {
       const DeviceScope on(graph_, gradients.device(0));
       GradientRows distinct = gradients.rows();
@@ -326,7 +326,7 @@ std::vector<FeedType> StepNodes::zero_feeds() const {
   for (const Output& zero : zeros) {
     Shape shape = zero.shape();
     for (std::size_t i = 0; i < shape.rank(); ++i)
-      if (shape[i] == kUnknown) shape[i] = 0;
+      if (shape[i] == kUnknownSize) shape[i] = 0;
     feeds.push_back({zero, shape});
   }
   return feeds;
@@ -342,7 +342,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   result.loss_scale = make_loss_scale(graph, trainer);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
-        tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknown;
+        tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknownSize;
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
       const AutocastScope types(graph, autocasting(trainer.precision));

@@ -17,7 +17,7 @@ struct TrainerKind;
 struct TrainerOptions;
 
 // How a step takes several batches, one run after another (accumulation.h).
-struct Accumulation {
+struct AccumulationNodes {
   Node* begin = nullptr;  // run for the first batch; null if a step takes one
   Node* add = nullptr;  // run for each batch between the first and the last; null if there is none
 };
@@ -29,7 +29,7 @@ struct StepNodes {
   Node* train_op = nullptr;  // updates variables, slots and moving averages
   // If a step takes several batches, the nodes that run for those before the last. They move
   // averages, too.
-  Accumulation accumulation = {};
+  AccumulationNodes accumulation = {};
   // The combined gradients, by tower 0's variables; none where towers update by their own. If a
   // step takes several batches, the sums over these.
   std::vector<Gradient> gradients = {};
@@ -48,8 +48,8 @@ struct StepNodes {
 
 // The nodes that update the variables in such a step.
 struct UpdateNodes {
-  Node* update = nullptr;          // updates the variables, in the run of the last batch
-  Accumulation accumulation = {};  // for the batches before it, if a step takes several
+  Node* update = nullptr;               // updates the variables, in the run of the last batch
+  AccumulationNodes accumulation = {};  // for the batches before it, if a step takes several
 };
 
 // How these nodes are built.
@@ -109,8 +109,8 @@ struct TrainingGraphOptions {
 // losses and moments of batch norms. A tower that a form feeds no rows is not part of its step.
 //
 // Where K is a power of two and all towers count alike, each tower's loss gradient starts at 1 / K,
-// which is exact, and ReduceOptions ask for the sum. Throws InvalidArgument as Model, replicate()
-// and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
+// which is exact, and ReduceOptions ask for the sum. Throws InvalidArgument as ModelFunction,
+// replicate() and GradientTable do, and if names of fields are empty, equal, or have one of ":/ ".
 //
 // With f16 the loss is scaled. Gradients are checked before they are combined, on the devices where
 // they are. One node for all towers says whether the update is applied (Unscaling). A step in which

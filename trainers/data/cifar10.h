@@ -20,9 +20,9 @@ inline constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;  // pixels; r
 //
 // With dirs.data_dir it reads CIFAR-10's binary files there, gzipped (.bin.gz) or not: all
 // data_batch_*.bin for training, test_batch.bin for tests. They are read when samples are first
-// needed; that throws NotFound or IoError naming file, offset and what is wrong. An empty file is a
-// bad record. Without dirs.data_dir it gives generated_images(): 10000 for training, 2000 others
-// for tests.
+// needed; that throws NotFoundError or IoError naming file, offset and what is wrong. An empty file
+// is a bad record. Without dirs.data_dir it gives generated_images(): 10000 for training, 2000
+// others for tests.
 std::unique_ptr<Dataset> cifar10(const RunDirs& dirs, bool train);
 
 // The content of such files.

@@ -175,7 +175,7 @@ std::string find_idx_file(FileSystem& files, const std::string& path) {
         tried.push_back(spelling + suffix);
   for (const std::string& candidate : tried)
     if (files.target_kind(candidate) != FileKind::kNone) return candidate;
-  throw NotFound(cat("no such file: ", join(tried, " or ")));
+  throw NotFoundError(cat("no such file: ", join(tried, " or ")));
 }
 
 }  // namespace belfry

@@ -31,7 +31,7 @@ Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank, 
 Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank);
 
 // The present file for `path`: with or without ".gz", spelled "-idx3-ubyte" or ".idx3-ubyte".
-// Throws NotFound listing the names tried.
+// Throws NotFoundError listing the names tried.
 std::string find_idx_file(FileSystem& files, const std::string& path);
 
 }  // namespace belfry

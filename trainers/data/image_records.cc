@@ -182,8 +182,8 @@ std::vector<std::string> record_files(const std::string& folder, bool train) {
   std::vector<std::string> found;
   for (const std::string& name : names_in_data_dir(local_file_system(), folder))
     if (name.starts_with(begin)) found.push_back(cat(folder, "/", name));
-  require<NotFound>(!found.empty(), folder, " has no file ", begin,
-                    "*; name the folder with the TFRecord files (the option data_dir)");
+  require<NotFoundError>(!found.empty(), folder, " has no file ", begin,
+                         "*; name the folder with the TFRecord files (the option data_dir)");
   return found;
 }
 

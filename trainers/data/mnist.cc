@@ -36,8 +36,8 @@ std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string descrip
 std::string find(FileSystem& files, const std::string& folder, const char* name) {
   try {
     return find_idx_file(files, cat(folder, "/", name));
-  } catch (const NotFound& error) {
-    throw NotFound(
+  } catch (const NotFoundError& error) {
+    throw NotFoundError(
         cat(error.what(), "; name the folder with the four files of MNIST (the option data_dir)"));
   }
 }

@@ -11,7 +11,7 @@ namespace belfry::data {
 //
 // With dirs.data_dir it reads MNIST (or a set of the same form) from the four IDX files there:
 // train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte,
-// gzipped or not. They are read when samples are first needed; that throws NotFound or IoError
+// gzipped or not. They are read when samples are first needed; that throws NotFoundError or IoError
 // naming file, offset and what was expected; IoError naming both files if their headers declare
 // other numbers. A label above 9 is a bad record, as is the rest of a truncated file, or the whole
 // of a corrupt one. Without dirs.data_dir it gives generated_digits: 60000 for training, 10000

@@ -109,8 +109,8 @@ std::vector<std::string> text_files(const TextOptions& options, const std::strin
   FileSystem& files = local_file_system();
   if (!is_llmc(options)) {
     const std::string path = cat(folder, "/", kTextFile);
-    require<NotFound>(files.exists(path), "no such file: ", path,
-                      "; name the folder with the text (the option data_dir)");
+    require<NotFoundError>(files.exists(path), "no such file: ", path,
+                           "; name the folder with the text (the option data_dir)");
     return {path};
   }
   const char* const part = train ? "train" : "val";
@@ -118,8 +118,8 @@ std::vector<std::string> text_files(const TextOptions& options, const std::strin
   for (const std::string& name : names_in_data_dir(files, folder))
     if (name.ends_with(".bin") && name.find(part) != std::string::npos)
       found.push_back(cat(folder, "/", name));
-  require<NotFound>(!found.empty(), folder, " has no file *", part,
-                    "*.bin; name the folder with token files of llm.c (the option data_dir)");
+  require<NotFoundError>(!found.empty(), folder, " has no file *", part,
+                         "*.bin; name the folder with token files of llm.c (the option data_dir)");
   return found;
 }
 
@@ -145,9 +145,9 @@ std::shared_ptr<Text> read_text(const TextOptions& options, const RunDirs& dirs,
   FileSystem& files = local_file_system();
   auto text = std::make_shared<Text>(dirs.bad_records);
   if (dirs.data_dir.empty()) {
-    require<NotFound>(!is_llmc(options),
-                      "token files of llm.c are not generated; name the folder with them (the "
-                      "option data_dir)");
+    require<NotFoundError>(!is_llmc(options),
+                           "token files of llm.c are not generated; name the folder with them (the "
+                           "option data_dir)");
     text->tokens = generated_text(kGenerated);
     return text;
   }

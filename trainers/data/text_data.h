@@ -37,8 +37,8 @@ struct TextOptions {
 };
 
 // A source of such windows for recipes, from the files in RunDirs::data_dir, or of generated text
-// without it. Files are read when samples are first needed, which throws NotFound or IoError naming
-// the file, and OptionMistake for text with more different tokens than `vocabulary`.
+// without it. Files are read when samples are first needed, which throws NotFoundError or IoError
+// naming the file, and OptionMistake for text with more different tokens than `vocabulary`.
 // Dataset::check() does so, too, if the files are there. Training and test data of one source share
 // one reading of input.txt while either lives; the training data count its bad records.
 DatasetFactory text(TextOptions options);

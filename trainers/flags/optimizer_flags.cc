@@ -15,7 +15,7 @@ LearningRate rate_of(const OptimizerFlags& flags, const Optimizer& optimizer) {
   require<FlagError>(rate.is_constant(), "--lr_schedule=", *flags.lr_schedule,
                      " starts from a constant rate, and the program's is a schedule of its own (",
                      rate, "); say --learning_rate=X, too, to replace that");
-  return scheduled(rate.at({}), *flags.lr_schedule, flags.warmup_steps);
+  return scheduled_rate(rate.at({}), *flags.lr_schedule, flags.warmup_steps);
 }
 
 bool is_not_negative(double number) { return number >= 0; }

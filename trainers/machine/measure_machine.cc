@@ -237,7 +237,8 @@ std::string name_of(const MeasuredDevices& here, int threads) {
 
 MachineDescription read_machine(FileSystem& files, const std::string& path) {
   const std::vector<std::byte> bytes = files.read(path, kMostJsonBytes);
-  return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  return parse_machine(
+      JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
 // The machine that is kept at `path`, if it has these devices.

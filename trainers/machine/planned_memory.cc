@@ -32,7 +32,7 @@ std::int64_t host_bytes(const MemoryReport& report, const HeldMemory& held) {
   return planned_bytes(of_host, held);
 }
 
-void set_memory(Json& json, const ProcessMemory& memory) {
+void set_memory(JsonValue& json, const ProcessMemory& memory) {
   json.set("planned_bytes", memory.planned_bytes)
       .set("rss_before_plan_bytes", memory.rss_before_plan_bytes)
       .set("peak_rss_bytes", memory.peak_rss_bytes);

@@ -38,7 +38,7 @@ struct ProcessMemory {
 };
 
 // Adds a member per field.
-void set_memory(Json& json, const ProcessMemory& memory);
+void set_memory(JsonValue& json, const ProcessMemory& memory);
 
 // "WHAT needs 3.00 GiB of memory, but this machine has 2.00 GiB; ADVICE", or "" if `bytes` are
 // available.

@@ -69,7 +69,7 @@ void TrainFlagSet::read_run(TrainFlags& flags) const {
   flags.given.shards = parser_.given("--shards");
 }
 
-TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
+TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& model,
                                const Optimizer& optimizer) {
   TrainerOptions options = flags.trainer;
   options.model = model;

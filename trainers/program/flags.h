@@ -70,8 +70,9 @@ struct TrainFlags {
   RunFlags run;
   GroupFlags group;
   GivenFlags given;
-  Json config = Json::object();  // what config.json is to hold: flags, and what was chosen by them
-  std::string help;              // not empty if --help was given: print it and do nothing else
+  JsonValue config =
+      JsonValue::object();  // what config.json is to hold: flags, and what was chosen by them
+  std::string help;         // not empty if --help was given: print it and do nothing else
 
   bool plans() const { return inspection.plans(); }
   // A copy of the state is held now and then.
@@ -83,7 +84,7 @@ struct TrainFlags {
 // Makes the options of a trainer: those of the flags, the model, and the optimizer as with_flags()
 // changes it. Callbacks are left out. Reads the file of --links now, and throws for what is wrong
 // with it. Measures nothing before a choice is to be made.
-TrainerOptions trainer_options(const TrainFlags& flags, const Model& model,
+TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& model,
                                const Optimizer& optimizer);
 
 // Adds to flags.config the settings of the program's optimizer that no flag sets: a constant rate
@@ -110,7 +111,7 @@ class TrainFlagSet {
 
  private:
   void read_run(TrainFlags& flags) const;
-  Json resolved_config(const TrainFlags& flags) const;
+  JsonValue resolved_config(const TrainFlags& flags) const;
 
   const FlagParser& parser_;
   FlagDefaults defaults_;

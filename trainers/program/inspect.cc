@@ -19,11 +19,11 @@ namespace belfry {
 namespace {
 
 // Prints what each device needs, and returns it: [{device, variables, variable_bytes, peak_bytes}].
-Json print_device_use(const Session& session, Console& console) {
-  Json devices = Json::array();
+JsonValue print_device_use(const Session& session, Console& console) {
+  JsonValue devices = JsonValue::array();
   for (const DeviceUse& use : session.device_use()) {
     console.line(use.str());
-    devices.push(Json::object()
+    devices.push(JsonValue::object()
                      .set("device", use.device.str())
                      .set("variables", use.variables)
                      .set("variable_bytes", use.variable_bytes)
@@ -36,7 +36,7 @@ Json print_device_use(const Session& session, Console& console) {
 }
 
 // Prints what logical GPUs need together, and returns it: [{physical_gpu, devices, peak_bytes}].
-Json print_physical_use(const Session& session, Console& console) {
+JsonValue print_physical_use(const Session& session, Console& console) {
   std::map<int, std::vector<DeviceSpec>> sharers;
   std::map<int, std::int64_t> bytes;
   for (const DeviceUse& use : session.device_use()) {
@@ -44,13 +44,13 @@ Json print_physical_use(const Session& session, Console& console) {
     sharers[use.physical_gpu].push_back(use.device);
     bytes[use.physical_gpu] += use.peak_bytes;
   }
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   for (const auto& [gpu, devices] : sharers) {
     console.line(cat("physical GPU ", gpu, " (", short_names(devices), "): planned peak ",
                      bytes[gpu], " bytes without the workspaces of libraries"));
-    Json names = Json::array();
+    JsonValue names = JsonValue::array();
     for (const DeviceSpec& device : devices) names.push(device.str());
-    list.push(Json::object()
+    list.push(JsonValue::object()
                   .set("physical_gpu", gpu)
                   .set("devices", std::move(names))
                   .set("peak_bytes", bytes[gpu]));
@@ -60,57 +60,62 @@ Json print_physical_use(const Session& session, Console& console) {
 
 const Node& node_to_explain(Trainer& trainer, const TrainFlags& flags) {
   const std::string& name = flags.inspection.explain;
-  return naming_flag<FlagError, NotFound>(
+  return naming_flag<FlagError, NotFoundError>(
       cat("--explain=", name), [&]() -> const Node& { return trainer.graph().find(name); });
 }
 
-Json shards_json(const Explanation& explanation) {
-  Json outputs = Json::array(), copies = Json::array();
+JsonValue shards_json(const Explanation& explanation) {
+  JsonValue outputs = JsonValue::array(), copies = JsonValue::array();
   for (const Explanation::DividedOutput& output : explanation.outputs)
-    outputs.push(Json::object()
+    outputs.push(JsonValue::object()
                      .set("type", output.type)
                      .set("division", output.division)
-                     .set("added_by", Json::array(output.added_by)));
+                     .set("added_by", JsonValue::array(output.added_by)));
   for (const Explanation::WholeCopy& copy : explanation.copies)
-    copies.push(Json::object()
+    copies.push(JsonValue::object()
                     .set("name", copy.name)
                     .set("bytes", copy.bytes)
-                    .set("users", Json::array(copy.users)));
-  return Json::object()
+                    .set("users", JsonValue::array(copy.users)));
+  return JsonValue::object()
       .set("count", explanation.shards)
       .set("runs", explanation.runs)
       .set("outputs", std::move(outputs))
       .set("copies", std::move(copies));
 }
 
-Json to_json(const Explanation& explanation) {
-  Json scopes = Json::array(), pulls = Json::array(), candidates = Json::array();
-  Json load = Json::object();
+JsonValue to_json(const Explanation& explanation) {
+  JsonValue scopes = JsonValue::array(), pulls = JsonValue::array(),
+            candidates = JsonValue::array();
+  JsonValue load = JsonValue::object();
   for (const Explanation::Scope& scope : explanation.scopes)
-    scopes.push(
-        Json::object().set("file", scope.file).set("line", scope.line).set("what", scope.what));
+    scopes.push(JsonValue::object()
+                    .set("file", scope.file)
+                    .set("line", scope.line)
+                    .set("what", scope.what));
   for (const Explanation::Pull& pull : explanation.pulls)
-    pulls.push(Json::object().set("who", pull.who).set("whom", pull.whom).set("why", pull.why));
+    pulls.push(
+        JsonValue::object().set("who", pull.who).set("whom", pull.whom).set("why", pull.why));
   for (const Explanation::Candidate& candidate : explanation.candidates)
-    candidates.push(Json::object()
+    candidates.push(JsonValue::object()
                         .set("device", candidate.device)
                         .set("kept", candidate.kept)
                         .set("reason", candidate.reason));
   for (const auto& [device, elements] : in_numeric_order(explanation.load))
     load.set(device, elements);
-  return Json::object()
+  return JsonValue::object()
       .set("node", explanation.node)
       .set("type", explanation.type)
       .set("requested", explanation.requested)
       .set("device", explanation.device)
       .set("scopes", std::move(scopes))
-      .set("colocation", Json::array(explanation.colocation))
+      .set("colocation", JsonValue::array(explanation.colocation))
       .set("pulls", std::move(pulls))
       .set("candidates", std::move(candidates))
       .set("load", std::move(load))
-      .set("fallback", explanation.fallback.empty() ? Json() : Json(explanation.fallback))
-      .set("fused_into", explanation.fused_into.empty() ? Json() : Json(explanation.fused_into))
-      .set("shards", explanation.shards == 0 ? Json() : shards_json(explanation));
+      .set("fallback", explanation.fallback.empty() ? JsonValue() : JsonValue(explanation.fallback))
+      .set("fused_into",
+           explanation.fused_into.empty() ? JsonValue() : JsonValue(explanation.fused_into))
+      .set("shards", explanation.shards == 0 ? JsonValue() : shards_json(explanation));
 }
 
 // Plans all that a run would run: on many devices that takes long.
@@ -130,7 +135,7 @@ struct Inspection {
   Console& console;
 };
 
-Json summary_json(const Inspection& at) {
+JsonValue summary_json(const Inspection& at) {
   const ModelSummary summary =
       summarise(at.trainer.built(), at.trainer.batches().batches_per_step());
   at.console.line(to_table(summary));
@@ -138,7 +143,7 @@ Json summary_json(const Inspection& at) {
 }
 
 // Prints how the plan divides batches, and adds that to `json`.
-void add_division(const Inspection& at, Json& json) {
+void add_division(const Inspection& at, JsonValue& json) {
   const ShardReport shards = shard_report(at.trainer);
   at.console.line(without_line_break(shards_text(shards)));
   const BatchPlan& batches = at.trainer.batches();
@@ -152,7 +157,7 @@ void add_division(const Inspection& at, Json& json) {
 }
 
 // Does so for what crosses links, if the plan is of several processes.
-void add_step(const Inspection& at, Json& json) {
+void add_step(const Inspection& at, JsonValue& json) {
   if (at.flags.group.processes == 1) return;
   const PlannedStep step = planned_step(at.trainer);
   at.console.line(without_line_break(to_text(step)));
@@ -162,11 +167,11 @@ void add_step(const Inspection& at, Json& json) {
 }
 
 // Prints the plan, and adds what it does to `json`. Returns the members about memory.
-Json add_plan(const Inspection& at, const std::string& placement, Json& json) {
+JsonValue add_plan(const Inspection& at, const std::string& placement, JsonValue& json) {
   Session& session = at.trainer.session();
   add_division(at, json);
   at.console.line(without_line_break(placement));
-  Json memory = Json::object().set(
+  JsonValue memory = JsonValue::object().set(
       "planned_bytes",
       planned_bytes(session.memory_report(), held_memory(at.trainer.graph(), at.flags.saves())));
   memory.set("devices", print_device_use(session, at.console));
@@ -176,7 +181,7 @@ Json add_plan(const Inspection& at, const std::string& placement, Json& json) {
   return memory;
 }
 
-Json explanation_json(const Inspection& at, const Node& node) {
+JsonValue explanation_json(const Inspection& at, const Node& node) {
   Explanation explanation = at.trainer.session().explain(node.output());
   for (const std::shared_ptr<const Plan>& plan : at.trainer.plans())
     if (explanation.shards == 0) explain_step(node, *plan, explanation);
@@ -221,8 +226,9 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   const Node* const node = asked.explain.empty() ? nullptr : &node_to_explain(*trainer, flags);
   if (!trainer->choice().empty()) console.line(trainer->choice());
   const Inspection at{flags, *trainer, console};
-  Json json = asked.summary ? summary_json(at) : Json::object();
-  const Json planned_memory = asked.dry_run ? add_plan(at, placement, json) : Json::object();
+  JsonValue json = asked.summary ? summary_json(at) : JsonValue::object();
+  const JsonValue planned_memory =
+      asked.dry_run ? add_plan(at, placement, json) : JsonValue::object();
   if (node) json = explanation_json(at, *node);
   for (const auto& [name, value] : planned_memory.members()) json.set(name, value);
   if (file) file->write(json.str(2) + "\n");

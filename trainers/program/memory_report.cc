@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::size_t kLargest = 10;
 
-Json kinds_json(const KindBytes& bytes) {
-  Json kinds = Json::object();
+JsonValue kinds_json(const KindBytes& bytes) {
+  JsonValue kinds = JsonValue::object();
   for (std::size_t k = 0; k < kMemoryKinds; ++k) {
     const auto kind = static_cast<MemoryKind>(k);
     kinds.set(std::string(name_of(kind)), bytes[kind]);
@@ -40,25 +40,25 @@ std::string largest_kinds(const KindBytes& bytes) {
 
 }  // namespace
 
-Json memory_json(const MemoryReport& report, const HeldMemory& held) {
-  Json devices = Json::array(), tensors = Json::array();
+JsonValue memory_json(const MemoryReport& report, const HeldMemory& held) {
+  JsonValue devices = JsonValue::array(), tensors = JsonValue::array();
   for (const MemoryReport::Device& device : report.devices) {
     const KindBytes bytes = planned_bytes(device, held);
-    devices.push(Json::object()
+    devices.push(JsonValue::object()
                      .set("device", device.device.str())
                      .set("planned_bytes", bytes.total())
                      .set("kinds", kinds_json(bytes)));
   }
   for (std::size_t i = 0; i < std::min(kLargest, report.tensors.size()); ++i) {
     const PlannedTensor& tensor = report.tensors[i];
-    tensors.push(Json::object()
+    tensors.push(JsonValue::object()
                      .set("name", tensor.name)
                      .set("line", tensor.site.str())
                      .set("kind", name_of(tensor.kind))
                      .set("device", report.devices[at(tensor.device)].device.str())
                      .set("bytes", tensor.bytes));
   }
-  return Json::object()
+  return JsonValue::object()
       .set("planned_bytes", planned_bytes(report, held))
       .set("devices", std::move(devices))
       .set("saved_copy_bytes", held.saved)
@@ -98,7 +98,7 @@ std::string memory_line(const MemoryReport& report, const HeldMemory& held) {
 
 std::int64_t bytes_of_snapshot(const Graph& graph) {
   std::int64_t bytes = 0;
-  for (const Variable variable : originals(graph.variables(kGlobalVariables)))
+  for (const Variable variable : originals_of(graph.variables(kGlobalVariables)))
     bytes += TensorType{variable.whole_shape(), variable.dtype()}.bytes();
   return bytes;
 }

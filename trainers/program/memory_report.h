@@ -17,7 +17,7 @@ namespace belfry {
 // "saved_copy_bytes", "data_bytes", "largest_tensors": [{"name", "line", "kind", "device",
 // "bytes"}]}: ten tensors, the largest first. planned_bytes is the sum over the devices and what
 // else is held. Bytes of a device are the sum of its kinds, whose meaning memory_kinds.h states.
-Json memory_json(const MemoryReport& report, const HeldMemory& held);
+JsonValue memory_json(const MemoryReport& report, const HeldMemory& held);
 
 // The report of a training program, and what it holds beside sessions. `saves` as in TellMemory.
 void write_memory_report(const Session& session, bool saves, OutputFile& file);

@@ -131,7 +131,7 @@ int run_program_without_flags(int argc, const char* const* argv, const std::stri
 
 int run_program_with_json(
     int argc, const char* const* argv, const std::string& description,
-    const std::function<void(const std::function<void(const std::string&)>&, Json&)>& body) {
+    const std::function<void(const std::function<void(const std::string&)>&, JsonValue&)>& body) {
   return run_program([&] {
     const std::string name = program_name(argc, argv);
     FlagParser parser(description, name);
@@ -145,7 +145,7 @@ int run_program_with_json(
     OutputFiles files(local_file_system());
     OutputFile* const file = files.open("--json", path);
     Console console(files.on_stdout() ? stderr : stdout);
-    Json report = Json::object().set("program", name);
+    JsonValue report = JsonValue::object().set("program", name);
     body([&](const std::string& text) { console.line(text); }, report);
     if (file) file->write(report.str(2) + "\n");
     files.finish();

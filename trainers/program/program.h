@@ -51,7 +51,7 @@ int run_program_without_flags(int argc, const char* const* argv, const std::stri
 // what it finds to the object that is written there, which has the member "program".
 int run_program_with_json(
     int argc, const char* const* argv, const std::string& description,
-    const std::function<void(const std::function<void(const std::string&)>&, Json&)>& body);
+    const std::function<void(const std::function<void(const std::string&)>&, JsonValue&)>& body);
 
 // A whole main function: parse(arguments, program name) gives flags, with what --help is to print
 // in `help`, which is printed; else run(flags) returns the exit code.

@@ -100,11 +100,11 @@ constexpr std::string_view kOwnFlags[] = {"data_dir", "json", "memory_report", "
                                           "threads"};
 
 // One for 4 and 4.0, and for true and 1.
-std::string text_of(const Json& value) {
+std::string text_of(const JsonValue& value) {
   switch (value.kind()) {
-    case Json::Kind::kString: return value.text();
-    case Json::Kind::kBool: return value.str() == "true" ? "1" : "0";
-    case Json::Kind::kDouble: return cat(value.number());
+    case JsonValue::Kind::kString: return value.text();
+    case JsonValue::Kind::kBool: return value.str() == "true" ? "1" : "0";
+    case JsonValue::Kind::kDouble: return cat(value.number());
     default: return value.str();
   }
 }

@@ -16,16 +16,16 @@ std::string row(std::string name, const std::string& value) {
   return cat("  ", name, value, "\n");
 }
 
-Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+JsonValue or_null(const std::string& text) { return text.empty() ? JsonValue() : JsonValue(text); }
 
 template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
+JsonValue or_null(const std::optional<T>& value) {
+  return value ? JsonValue(*value) : JsonValue();
 }
 
 }  // namespace
 
-void Report::Update::add_to(Json& json) const {
+void Report::Update::add_to(JsonValue& json) const {
   json.set("trainer", trainer)
       .set("allreduce", or_null(allreduce))
       .set("allreduce_requested", or_null(allreduce_requested))
@@ -39,17 +39,17 @@ void Report::Update::add_to(Json& json) const {
       .set("async", or_null(async));
 }
 
-void Report::Batches::add_to(Json& json) const {
+void Report::Batches::add_to(JsonValue& json) const {
   json.set("batch_size", batch_size)
       .set("global_batch_size", global_batch_size)
       .set("shards", shards);
   add_k_dependence(json, k_dependent_because);
   json.set("uneven", uneven)
-      .set("tower_weights", tower_weights.empty() ? Json() : Json::array(tower_weights))
+      .set("tower_weights", tower_weights.empty() ? JsonValue() : JsonValue::array(tower_weights))
       .set("seed", seed);
 }
 
-void Report::Progress::add_to(Json& json) const {
+void Report::Progress::add_to(JsonValue& json) const {
   json.set("steps", steps)
       .set("epochs", epochs)
       .set("startup_seconds", startup_seconds)
@@ -57,8 +57,8 @@ void Report::Progress::add_to(Json& json) const {
   set_speed(json, speed);
 }
 
-void Report::Losses::add_to(Json& json) const {
-  const Json accuracy = or_null(validation_accuracy);
+void Report::Losses::add_to(JsonValue& json) const {
+  const JsonValue accuracy = or_null(validation_accuracy);
   json.set("loss", or_null(loss))
       .set("first_nonfinite_step", or_null(divergence.loss_since))
       .set("nonfinite_variable", or_null(divergence.variable))
@@ -67,35 +67,35 @@ void Report::Losses::add_to(Json& json) const {
       .set("test_accuracy", accuracy);
 }
 
-void Report::Losses::add_scale_to(Json& json) const {
-  json.set("loss_scale", scale ? Json(scale->scale) : Json())
-      .set("skipped_steps", scale ? Json(scale->skipped_steps) : Json());
+void Report::Losses::add_scale_to(JsonValue& json) const {
+  json.set("loss_scale", scale ? JsonValue(scale->scale) : JsonValue())
+      .set("skipped_steps", scale ? JsonValue(scale->skipped_steps) : JsonValue());
 }
 
-void Report::Variables::add_to(Json& json) const {
+void Report::Variables::add_to(JsonValue& json) const {
   json.set("params_hash", params_hash)
       .set("state_hash", state_hash)
       .set("replicas_equal", replicas_equal)
       .set("replicas_shared", replicas_shared);
 }
 
-Json to_json(const Report& report) {
-  Json flags = Json::object(), devices = Json::array(), peaks = Json::object();
+JsonValue to_json(const Report& report) {
+  JsonValue flags = JsonValue::object(), devices = JsonValue::array(), peaks = JsonValue::object();
   for (const auto& [name, value] : report.flags)
-    flags.set(name, std::visit([](const auto& held) { return Json(held); }, value));
+    flags.set(name, std::visit([](const auto& held) { return JsonValue(held); }, value));
   for (const DeviceSpec& device : report.devices) devices.push(device.str());
   for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
   json.set("program", report.program)
       .set("flags", std::move(flags))
       .set("devices", std::move(devices))
       .set("processes", std::max<std::int64_t>(1, std::ssize(report.hosts)))
-      .set("hosts", Json::array(report.hosts));
+      .set("hosts", JsonValue::array(report.hosts));
   report.update.add_to(json);
   set_settings(json, report.settings);
   report.batches.add_to(json);
   json.set("bad_records", report.left_out.records)
-      .set("lost_rests", Json::array(report.left_out.rests));
+      .set("lost_rests", JsonValue::array(report.left_out.rests));
   report.losses.add_scale_to(json);
   json.set("threads", report.threads);
   report.progress.add_to(json);

@@ -42,7 +42,7 @@ struct Report {
     // canonical sum, and so of all others that are.
     bool canonical = true;
 
-    void add_to(Json& json) const;
+    void add_to(JsonValue& json) const;
   } update;
 
   struct Batches {
@@ -55,7 +55,7 @@ struct Report {
     std::vector<double> tower_weights;  // none: equal
     std::uint64_t seed = 0;
 
-    void add_to(Json& json) const;
+    void add_to(JsonValue& json) const;
   } batches;
 
   // Data for training and tests that this process has left out: members bad_records, and
@@ -72,7 +72,7 @@ struct Report {
     double seconds = 0;
     TrainingSpeed speed;
 
-    void add_to(Json& json) const;
+    void add_to(JsonValue& json) const;
   } progress;
 
   struct Losses {
@@ -82,8 +82,8 @@ struct Report {
     std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
     std::optional<LossScaleState> scale;  // of f16: members loss_scale and skipped_steps
 
-    void add_to(Json& json) const;
-    void add_scale_to(Json& json) const;
+    void add_to(JsonValue& json) const;
+    void add_scale_to(JsonValue& json) const;
   } losses;
 
   struct Variables {
@@ -91,7 +91,7 @@ struct Report {
     bool replicas_equal = true;
     int replicas_shared = 0;  // that lie in the storage of another
 
-    void add_to(Json& json) const;
+    void add_to(JsonValue& json) const;
   } variables;
 };
 
@@ -101,7 +101,7 @@ struct Report {
 // tokens_per_second, mfu, communication_hidden_share, k_dependent_because), and numbers that are
 // not finite, are null. `test_accuracy` is an older name of validation_accuracy,
 // `images_per_second` another of examples_per_second.
-Json to_json(const Report& report);
+JsonValue to_json(const Report& report);
 
 // A table for the end of a program's output.
 std::string to_table(const Report& report);

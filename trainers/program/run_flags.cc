@@ -44,22 +44,24 @@ BestMetric parse_best(const WrittenFlag& flag) {
 }
 
 // A member of a configuration as an argument.
-std::string argument_of(const std::string& name, const Json& value) {
-  const Json::Kind kind = value.kind();
-  require<FlagError>(
-      kind != Json::Kind::kArray && kind != Json::Kind::kObject && kind != Json::Kind::kNull,
-      value.where(), "the value of '", shown(name), "' is no text, number, true or false");
-  return cat("--", name, "=", kind == Json::Kind::kString ? value.text() : value.str());
+std::string argument_of(const std::string& name, const JsonValue& value) {
+  const JsonValue::Kind kind = value.kind();
+  require<FlagError>(kind != JsonValue::Kind::kArray && kind != JsonValue::Kind::kObject &&
+                         kind != JsonValue::Kind::kNull,
+                     value.where(), "the value of '", shown(name),
+                     "' is no text, number, true or false");
+  return cat("--", name, "=", kind == JsonValue::Kind::kString ? value.text() : value.str());
 }
 
 std::vector<std::string> arguments_in(const std::string& path) {
   return naming_flag<FlagError>(cat("--config=", shown(path)), [&] {
     const std::vector<std::byte> bytes = local_file_system().read(path, kMostJsonBytes);
-    const Json config = Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const JsonValue config =
+        JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     std::vector<std::string> result;
     for (const auto& [name, value] : config.members()) {
       require<FlagError>(name != "config", value.where(), "a configuration names no other");
-      if (name == kChosen && value.kind() == Json::Kind::kObject) continue;  // chosen again
+      if (name == kChosen && value.kind() == JsonValue::Kind::kObject) continue;  // chosen again
       result.push_back(argument_of(name, value));
     }
     return result;
@@ -100,13 +102,13 @@ void leave_out_of_run_directory(const std::string& path, std::vector<std::string
 }
 
 // A number as one, so that people can edit it.
-Json value_of(const std::string& text) {
+JsonValue value_of(const std::string& text) {
   try {
-    Json value = Json::parse(text);
-    if (value.kind() <= Json::Kind::kDouble && value.str() == text) return value;
+    JsonValue value = JsonValue::parse(text);
+    if (value.kind() <= JsonValue::Kind::kDouble && value.str() == text) return value;
   } catch (const Error&) {
   }
-  return Json(text);
+  return JsonValue(text);
 }
 
 }  // namespace
@@ -262,14 +264,14 @@ std::string parse_with_config(FlagParser& parser, std::span<const char* const> a
   return parser.parse(texts);
 }
 
-void print_config(const Json& config) { std::puts(config.str(2).c_str()); }
+void print_config(const JsonValue& config) { std::puts(config.str(2).c_str()); }
 
-Json config_of(const FlagParser& parser) {
-  Json config = Json::object();
+JsonValue config_of(const FlagParser& parser) {
+  JsonValue config = JsonValue::object();
   for (const WrittenFlag& flag : parser.line())
     if (!flag.name.empty() && std::ranges::find(kOfOneCall, flag.name) == std::end(kOfOneCall))
-      config.set(flag.name, flag.value == "true"    ? Json(true)
-                            : flag.value == "false" ? Json(false)
+      config.set(flag.name, flag.value == "true"    ? JsonValue(true)
+                            : flag.value == "false" ? JsonValue(false)
                                                     : value_of(flag.value));
   return config;
 }
@@ -288,13 +290,13 @@ std::string full_names(std::span<const DeviceSpec> devices) {
 // Flags that were not given, if the program has them.
 class ConfigDefaults {
  public:
-  ConfigDefaults(Json& config, const FlagParser& parser) : config_(config), parser_(parser) {}
-  void add(const std::string& name, Json value) {
+  ConfigDefaults(JsonValue& config, const FlagParser& parser) : config_(config), parser_(parser) {}
+  void add(const std::string& name, JsonValue value) {
     if (parser_.has("--" + name) && !config_.find(name)) config_.set(name, std::move(value));
   }
 
  private:
-  Json& config_;
+  JsonValue& config_;
   const FlagParser& parser_;
 };
 
@@ -312,11 +314,11 @@ void add_run(ConfigDefaults& defaults, const RunFlags& run) {
 
 // The choices that follow from devices and the flags beside them. As flags they would be in the way
 // of whoever takes the configuration to other devices.
-Json chosen_by(const TrainFlags& flags) {
+JsonValue chosen_by(const TrainFlags& flags) {
   const TrainerOptions& trainer = flags.trainer;
   const AggregationOptions& aggregation = trainer.aggregation;
   const TrainerKind& kind = find_trainer(flags.kind);
-  Json chosen = Json::object();
+  JsonValue chosen = JsonValue::object();
   chosen.set("trainer", flags.kind).set("fuse", trainer.session.fuse);
   if (!aggregation.allreduce.empty()) chosen.set("allreduce", aggregation.allreduce);
   if (kind.spreads_variables())
@@ -335,9 +337,9 @@ Json chosen_by(const TrainFlags& flags) {
 
 }  // namespace
 
-Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
+JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   const TrainerOptions& trainer = flags.trainer;
-  Json config = config_of(parser_);
+  JsonValue config = config_of(parser_);
   ConfigDefaults defaults(config, parser_);
   defaults.add("devices", full_names(trainer.devices));
   if (!defaults_.benchmark) {  // those have other names for them
@@ -358,13 +360,14 @@ Json TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   if (!flags.run.directory.empty()) add_run(defaults, flags.run);
   for (const OwnFlag& flag : defaults_.own)
     if (flag.value() != OwnFlag::Value(""))  // which no command line gives
-      std::visit([&](const auto& value) { defaults.add(flag.name, Json(value)); }, flag.value());
+      std::visit([&](const auto& value) { defaults.add(flag.name, JsonValue(value)); },
+                 flag.value());
   config.set(kChosen, chosen_by(flags));
   return config;
 }
 
 void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
-  Json chosen = flags.config.at(kChosen);
+  JsonValue chosen = flags.config.at(kChosen);
   const LearningRate& rate = optimizer.rate();
   if (!flags.optimizer.learning_rate && rate.is_constant())
     flags.config.set("learning_rate", rate.at({}));
@@ -373,7 +376,7 @@ void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
   chosen.set("optimizer", optimizer.name());
   if (!flags.optimizer.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
   // Last, as people read it last.
-  Json config = Json::object();
+  JsonValue config = JsonValue::object();
   for (const auto& [name, value] : flags.config.members())
     if (name != kChosen) config.set(name, value);
   flags.config = config.set(kChosen, std::move(chosen));

@@ -50,9 +50,9 @@ std::string parse_with_config(FlagParser& parser, std::span<const char* const> a
 
 // The configuration that makes this run again: the flags that were given, but for those that name
 // what one run reads and writes.
-Json config_of(const FlagParser& parser);
+JsonValue config_of(const FlagParser& parser);
 // Serves --print_config.
-void print_config(const Json& config);
+void print_config(const JsonValue& config);
 
 // Reads "100-102", or "100" for one step. Throws FlagError unless 1 <= first <= last.
 StepRange parse_steps(const std::string& written, std::string_view text);

@@ -29,8 +29,8 @@ class TextSamples final : public Callback {
   // Throws OptionMistake for a beginning that has what no token stands for, which it calls the
   // option sample.
   void check(Trainer& trainer) const override;
-  // Throws InvalidArgument for inputs and an output of other shapes; NotFound for an output that
-  // there is not.
+  // Throws InvalidArgument for inputs and an output of other shapes; NotFoundError for an output
+  // that there is not.
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;

@@ -160,7 +160,7 @@ class TrainingProgram {
   int train() {
     const Start start = build();
     run_.restore(*trainer_);
-    const std::optional<Json> results = run_.finished(*trainer_);
+    const std::optional<JsonValue> results = run_.finished(*trainer_);
     if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
     trainer_->check_callbacks();
     run_.begin(*trainer_, placement_);
@@ -257,14 +257,15 @@ class TrainingProgram {
   }
 
   // Prints and writes the results of a run that has ended before.
-  int repeat(const Json& results) {
+  int repeat(const JsonValue& results) {
     console_.line(cat("this run has ended before, after step ", trainer_->steps(),
                       "; nothing was written. Train longer by --epochs or --max_steps."));
     for (const char* const key : {"steps", "epochs", "seconds", "loss", "validation_loss",
                                   "validation_accuracy", "params_hash", "state_hash"})
-      if (const Json* const value = results.find(key); value && value->kind() != Json::Kind::kNull)
-        console_.line(
-            cat(key, ": ", value->kind() == Json::Kind::kString ? value->text() : value->str()));
+      if (const JsonValue* const value = results.find(key);
+          value && value->kind() != JsonValue::Kind::kNull)
+        console_.line(cat(
+            key, ": ", value->kind() == JsonValue::Kind::kString ? value->text() : value->str()));
     for (const std::shared_ptr<Callback>& callback : options_.callbacks)
       callback->on_ended_run(*trainer_);
     if (report_files_.json) report_files_.json->write(results.str(2) + "\n");
@@ -284,8 +285,8 @@ class TrainingProgram {
   std::unique_ptr<Dataset> train_data_, test_data_;
   std::unique_ptr<Trainer> trainer_;
   Report report_;
-  std::optional<double> peak_;   // with --mfu
-  Communication communication_;  // in all traced steps
+  std::optional<double> peak_;       // with --mfu
+  CommunicationTime communication_;  // in all traced steps
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ class DataSource {
 
 // train() refuses one without model, data or optimizer, or with a null callback.
 struct Recipe {
-  Model model;  // takes the tower and one tensor per field of the data
+  ModelFunction model;  // takes the tower and one tensor per field of the data
   DataSource data;
   Optimizer optimizer;
   int batch_size = 32;  // per tower; --batch_size

@@ -31,7 +31,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
 
 bool has_checkpoints(const std::string& directory) try {
   return is_run_directory(directory) && !checkpoints_of_run(directory).empty();
-} catch (const NotFound&) {
+} catch (const NotFoundError&) {
   return false;
 }
 
@@ -191,17 +191,17 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
     }
 }
 
-std::optional<Json> TrainingRun::finished(const Trainer& trainer) const {
+std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {
   if (!directory_ || !resumed_from_) return {};
   const std::optional<std::string> text = directory_->read(kSummaryFile);
   if (!text) return {};
   try {
-    Json summary = Json::parse(*text);
-    const Json* const ended = summary.find("finished");
-    if (ended && ended->kind() == Json::Kind::kBool && ended->str() == "true" &&
+    JsonValue summary = JsonValue::parse(*text);
+    const JsonValue* const ended = summary.find("finished");
+    if (ended && ended->kind() == JsonValue::Kind::kBool && ended->str() == "true" &&
         summary.at("steps").integer() == trainer.steps()) {
       // A run that ended early goes on only if it is to be longer than it was to be then.
-      const Json* const total = summary.find("total_steps");
+      const JsonValue* const total = summary.find("total_steps");
       const bool as_before = total && total->integer() == trainer.total_steps();
       if (as_before || trainer.total_steps() <= trainer.steps()) return summary;
     }
@@ -217,7 +217,7 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   for (const std::int64_t step : later_) directory_->remove_checkpoint(step);
   directory_->tidy();
   directory_->files().remove(directory_->path_of(kSummaryFile));
-  Json config = flags_.config;
+  JsonValue config = flags_.config;
   if (found_ && !flags_.given.batch)
     config.set("global_batch_size", trainer.batches().global_batch());
   if (found_ && !flags_.given.shards) config.set("shards", trainer.options().shards);
@@ -243,13 +243,13 @@ void TrainingRun::write_trace(std::int64_t step, const std::string& trace) try {
   log_warning("the trace of step ", step, " is not kept: ", error.what());
 }
 
-void TrainingRun::end(Trainer& trainer, const Json& report, const End& end) {
+void TrainingRun::end(Trainer& trainer, const JsonValue& report, const End& end) {
   if (!directory_) return;
-  Json summary = report;
-  Json told;
+  JsonValue summary = report;
+  JsonValue told;
   if (end.error) told = error_json(*end.error, trainer, saved());
   summary.set("total_steps", trainer.total_steps())
-      .set("resumed_from_step", resumed_from_ ? Json(*resumed_from_) : Json())
+      .set("resumed_from_step", resumed_from_ ? JsonValue(*resumed_from_) : JsonValue())
       .set("finished", end.is_trained && !trainer.interrupted())
       .set("exit_code", end.exit_code)
       .set("error", std::move(told));

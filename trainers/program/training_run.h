@@ -42,7 +42,7 @@ class TrainingRun {
   // the checkpoint of another run.
   void restore(Trainer& trainer);
   // The results of a run that has ended, if nothing is left to do; nothing was written then.
-  std::optional<Json> finished(const Trainer& trainer) const;
+  std::optional<JsonValue> finished(const Trainer& trainer) const;
   // Writes what is known before training, config.json and placement.txt, and removes what the run
   // replaces.
   void begin(Trainer& trainer, const std::string& placement);
@@ -54,7 +54,7 @@ class TrainingRun {
     bool is_trained = true;  // to the end, or until it was interrupted
   };
   // Writes summary.json: `report` with how the run ended.
-  void end(Trainer& trainer, const Json& report, const End& end);
+  void end(Trainer& trainer, const JsonValue& report, const End& end);
   // Writes the trace of a step, counted from 1. What cannot be written is a warning.
   void write_trace(std::int64_t step, const std::string& trace);
 
@@ -86,7 +86,7 @@ class TrainingRun {
   // refused any more then.
   bool replaces_ = false;
   std::vector<std::int64_t> later_;
-  Json line_positions_ = Json::object();  // of the checkpoint, if it is of this directory
+  JsonValue line_positions_ = JsonValue::object();  // of the checkpoint, if it is of this directory
 };
 
 }  // namespace belfry

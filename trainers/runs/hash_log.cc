@@ -19,8 +19,8 @@ constexpr std::string_view kOfGradient = "the gradient of ";
 
 using Hashes = std::vector<std::pair<std::string, std::string>>;  // by variable or gradient
 
-Json hashes_of(std::vector<NamedTensor> tensors) {
-  Json hashes = Json::object();
+JsonValue hashes_of(std::vector<NamedTensor> tensors) {
+  JsonValue hashes = JsonValue::object();
   for (NamedTensor& tensor : tensors) {
     std::string name = tensor.name;
     hashes.set(name, hash_tensors({std::move(tensor)}));
@@ -31,8 +31,9 @@ Json hashes_of(std::vector<NamedTensor> tensors) {
 std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string& path) {
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
   const std::string file = is_run ? cat(path, "/", kHashesFile) : path;
-  require<NotFound>(files.exists(file), file,
-                    ": no such file; a run writes it if it is asked to (the option hash_every)");
+  require<NotFoundError>(
+      files.exists(file), file,
+      ": no such file; a run writes it if it is asked to (the option hash_every)");
   const std::vector<std::byte> bytes = files.read(file, kMostBytes);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::map<std::int64_t, Hashes> steps;
@@ -41,10 +42,10 @@ std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string&
   for (const std::string_view line : split(text.substr(0, text.rfind('\n') + 1), '\n')) try {
       ++number;
       if (line.empty()) continue;
-      const Json json = Json::parse(line);
+      const JsonValue json = JsonValue::parse(line);
       Hashes& hashes = steps[json.at("step").integer()];
       hashes.clear();  // of a run that made this step before
-      if (const Json* const gradients = json.find("gradients"))
+      if (const JsonValue* const gradients = json.find("gradients"))
         for (const auto& [name, hash] : gradients->members())
           hashes.emplace_back(cat(kOfGradient, name), hash.text());
       for (const auto& [name, hash] : json.at("variables").members())
@@ -82,7 +83,7 @@ HashLog::HashLog(FileSystem& files, std::string path, std::int64_t every, OnSave
 void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
   if (steps % every_ != 0) return;
-  file_.add(Json::object()
+  file_.add(JsonValue::object()
                 .set("step", steps)
                 .set("gradients", hashes_of(trainer.gradients()))
                 .set("variables", hashes_of(read_state(trainer.session(), trainer.graph())))

@@ -38,9 +38,9 @@ struct Parting {
   std::vector<std::string> variables;
 };
 
-// Compares two run directories, or files like their hashes.jsonl. Throws NotFound for one without
-// hashes, IoError naming file and line for lines without hashes, and InvalidArgument without a
-// common step.
+// Compares two run directories, or files like their hashes.jsonl. Throws NotFoundError for one
+// without hashes, IoError naming file and line for lines without hashes, and InvalidArgument
+// without a common step.
 Parting find_parting(const std::string& run_a, const std::string& run_b,
                      FileSystem& files = local_file_system());
 

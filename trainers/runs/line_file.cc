@@ -44,10 +44,10 @@ void LineFile::go_on(std::uint64_t bytes) {
 
 std::string LineFile::name() const { return path_.substr(path_.rfind('/') + 1); }
 
-void LineFile::note(Json& positions) const { positions.set(name(), bytes_); }
+void LineFile::note(JsonValue& positions) const { positions.set(name(), bytes_); }
 
-void LineFile::go_on(const Json& positions) {
-  const Json* const bytes = positions.find(name());
+void LineFile::go_on(const JsonValue& positions) {
+  const JsonValue* const bytes = positions.find(name());
   go_on(bytes ? bytes->unsigned_integer() : 0);
 }
 

@@ -35,10 +35,10 @@ class LineFile {
   void go_on(std::uint64_t bytes);
   // Adds, for a checkpoint, where the next line of the file begins, in bytes, by the file's name.
   // Lines that wait do not count.
-  void note(Json& positions) const;
+  void note(JsonValue& positions) const;
   // As above, from the place that note() has added; from the start if there is none. Throws
   // InvalidArgument for a value that note() cannot give.
-  void go_on(const Json& positions);
+  void go_on(const JsonValue& positions);
   // `line` ends with a line break. A line that cannot be written waits, and is tried again with the
   // next line. A warning says so, and another that it is written. With kStop it throws IoError.
   void add(const std::string& line);

@@ -31,7 +31,7 @@ DType type_of(const PredictorInput& input) {
 }  // namespace
 
 struct Predictor::State {
-  State(const Model& model, std::vector<PredictorInput> given, const DeviceSpec& device)
+  State(const ModelFunction& model, std::vector<PredictorInput> given, const DeviceSpec& device)
       : inputs(std::move(given)) {
     const auto build = [&](Tower& t) {
       std::vector<Output> outputs;
@@ -50,7 +50,7 @@ struct Predictor::State {
   std::optional<Session> session;
 };
 
-Predictor::Predictor(const std::string& checkpoint, const Model& model,
+Predictor::Predictor(const std::string& checkpoint, const ModelFunction& model,
                      std::vector<PredictorInput> inputs, DeviceSpec device)
     : state_(std::make_unique<State>(model, std::move(inputs), device)) {
   restore_checkpoint(*state_->session, best_checkpoint_at(checkpoint));

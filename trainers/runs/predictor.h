@@ -13,7 +13,8 @@
 
 namespace belfry {
 
-// An input of a model, as a field of its data: its shape has kUnknown for the number of samples.
+// An input of a model, as a field of its data: its shape has kUnknownSize for the number of
+// samples.
 struct PredictorInput {
   std::string name;
   Shape shape;
@@ -28,16 +29,16 @@ class Predictor {
   // `checkpoint` may be a run directory: then it takes the best checkpoint, else the latest.
   // `inputs` are those of the model, in order. Throws as restore_checkpoint() does, and
   // InvalidArgument for inputs that the model does not take.
-  Predictor(const std::string& checkpoint, const Model& model, std::vector<PredictorInput> inputs,
-            DeviceSpec device = DeviceSpec::local("CPU", 0));
+  Predictor(const std::string& checkpoint, const ModelFunction& model,
+            std::vector<PredictorInput> inputs, DeviceSpec device = DeviceSpec::local("CPU", 0));
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
   // Computes, for these samples, what Tower::output() called `output`, or a metric or node of the
   // tower of this name. All feeds have one number of samples, any. Inputs that the output does not
-  // depend on may be left out. If the model lacks the output, it throws NotFound with the nearest
-  // name; if it lacks a feed, InvalidArgument.
+  // depend on may be left out. If the model lacks the output, it throws NotFoundError with the
+  // nearest name; if it lacks a feed, InvalidArgument.
   Tensor operator()(std::string_view output, const std::map<std::string, Tensor>& feeds);
 
  private:

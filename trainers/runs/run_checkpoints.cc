@@ -29,7 +29,7 @@ std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run, FileSystem
     result.push_back(
         {path.substr(path.rfind('/') + 1), path, resolved == latest, resolved == best});
   }
-  require<NotFound>(!result.empty(), "the run ", run, " has no checkpoints yet");
+  require<NotFoundError>(!result.empty(), "the run ", run, " has no checkpoints yet");
   return result;
 }
 

@@ -17,7 +17,7 @@ struct RunCheckpoint {
 bool is_run_directory(const std::string& path, FileSystem& files = local_file_system());
 
 // All checkpoints of a run directory, by step. Names that saves use for their work are left out.
-// Throws NotFound if there are none.
+// Throws NotFoundError if there are none.
 std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run,
                                               FileSystem& files = local_file_system());
 

@@ -50,7 +50,9 @@ Kind kind_of(const std::exception& error) {
   return {"FAILED", "mend the cause, and start the same command again"};
 }
 
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+JsonValue text_or_null(const std::string& text) {
+  return text.empty() ? JsonValue() : JsonValue(text);
+}
 
 // Variables can be read, unless a run has left them half written.
 Divergence divergence_of(Trainer& trainer) {
@@ -59,13 +61,13 @@ Divergence divergence_of(Trainer& trainer) {
 
 }  // namespace
 
-Json error_json(const std::exception& error, Trainer& trainer, const std::string& kept) {
+JsonValue error_json(const std::exception& error, Trainer& trainer, const std::string& kept) {
   const Divergence divergence = divergence_of(trainer);
   Kind kind{"DIVERGED",
             "use a smaller learning rate, and go on from a checkpoint before this step"};
   std::string cause = "values that are not finite";
   std::int64_t step = divergence.loss_since.value_or(trainer.steps());
-  Json op, device;
+  JsonValue op, device;
   with_first(error, [&](const std::exception& first) {
     if (!divergence) kind = kind_of(first);
     if (!divergence) cause = &first == &error ? "" : first.what();
@@ -75,7 +77,7 @@ Json error_json(const std::exception& error, Trainer& trainer, const std::string
     device = launch->device.str();
     step = trainer.steps() + 1;
   });
-  return Json::object()
+  return JsonValue::object()
       .set("code", kind.code)
       .set("what", error.what())
       .set("device", std::move(device))

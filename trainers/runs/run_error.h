@@ -19,6 +19,6 @@ namespace belfry {
 //   cause     the first error, if `error` is nested around another (std::throw_with_nested)
 //   kept      what was saved last; null if `kept` is ""
 //   do        advice
-Json error_json(const std::exception& error, Trainer& trainer, const std::string& kept);
+JsonValue error_json(const std::exception& error, Trainer& trainer, const std::string& kept);
 
 }  // namespace belfry

@@ -21,12 +21,12 @@ namespace {
 constexpr char kLinePositions[] = "line_positions";
 
 // Checkpoints of older versions note each position at a place of its own.
-Json older_positions(const Json& extra) {
-  Json positions = Json::object();
-  if (const Json* const bytes = extra.find("stats_bytes"))
+JsonValue older_positions(const JsonValue& extra) {
+  JsonValue positions = JsonValue::object();
+  if (const JsonValue* const bytes = extra.find("stats_bytes"))
     positions.set(kStatsFile, bytes->unsigned_integer());
-  const Json* const callbacks = extra.find("callbacks");
-  if (const Json* const hashes = callbacks ? callbacks->find("hash_log") : nullptr)
+  const JsonValue* const callbacks = extra.find("callbacks");
+  if (const JsonValue* const hashes = callbacks ? callbacks->find("hash_log") : nullptr)
     positions.set(kHashesFile, hashes->at("bytes").unsigned_integer());
   return positions;
 }
@@ -120,7 +120,7 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   settle();
   begun_at_ = steps;
   begun_time_ = seconds_now();
-  Json positions = Json::object();
+  JsonValue positions = JsonValue::object();
   try {
     for (LineFile* file : files_) {
       file->sync();
@@ -129,7 +129,7 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   } catch (const IoError& error) {
     return outcomes_.fail(steps, error);
   }
-  saving_.begin(trainer, Json::object().set(kLinePositions, std::move(positions)),
+  saving_.begin(trainer, JsonValue::object().set(kLinePositions, std::move(positions)),
                 [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
   outcomes_.begin();
 }
@@ -178,8 +178,8 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   prune(steps);  // removes the previous best
 }
 
-Json RunSaver::state() const {
-  Json state = Json::object();
+JsonValue RunSaver::state() const {
+  JsonValue state = JsonValue::object();
   if (best_)
     state.set("metric", schedule_.best.name)
         .set("largest", schedule_.best.largest)
@@ -188,16 +188,16 @@ Json RunSaver::state() const {
   return state;
 }
 
-void RunSaver::restore(const Json& state) {
+void RunSaver::restore(const JsonValue& state) {
   if (!state.find("best") || state.at("metric").text() != schedule_.best.name ||
-      state.at("largest").str() != Json(schedule_.best.largest).str())
+      state.at("largest").str() != JsonValue(schedule_.best.largest).str())
     return;
   best_ = state.at("best").number();
   best_step_ = state.at("best_step").integer();
 }
 
-Json line_positions(const CheckpointInfo& info) try {
-  const Json* const positions = info.extra.find(kLinePositions);
+JsonValue line_positions(const CheckpointInfo& info) try {
+  const JsonValue* const positions = info.extra.find(kLinePositions);
   if (!positions) return older_positions(info.extra);
   for (const auto& [name, bytes] : positions->members()) bytes.unsigned_integer();
   return *positions;

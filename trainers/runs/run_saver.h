@@ -77,8 +77,8 @@ class RunSaver final : public Callback {
   void after_evaluation(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
   std::string name() const override { return "saver"; }
-  Json state() const override;
-  void restore(const Json& state) override;
+  JsonValue state() const override;
+  void restore(const JsonValue& state) override;
 
  private:
   bool is_due(const StepInfo& info) const;
@@ -102,6 +102,6 @@ class RunSaver final : public Callback {
 
 // Where the lines of a checkpoint's files ended, for LineFile::go_on(). Throws IoError naming the
 // manifest if no RunSaver has noted it.
-Json line_positions(const CheckpointInfo& info);
+JsonValue line_positions(const CheckpointInfo& info);
 
 }  // namespace belfry

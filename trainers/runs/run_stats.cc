@@ -16,16 +16,16 @@ constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostNames = 1000;  // kept for a hint
 
 // A number, or "nan", "inf" or "-inf".
-double value_of(const Json& json) {
+double value_of(const JsonValue& json) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (json.kind() != Json::Kind::kString) return json.number();
+  if (json.kind() != JsonValue::Kind::kString) return json.number();
   if (json.text() == "inf") return kInfinity;
   if (json.text() == "-inf") return -kInfinity;
   require(json.text() == "nan", json.where(), "expected a number, \"nan\", \"inf\" or \"-inf\"");
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-void add_point(std::vector<StatsPoint>& points, std::int64_t step, const Json* value) {
+void add_point(std::vector<StatsPoint>& points, std::int64_t step, const JsonValue* value) {
   if (!value) return;
   while (!points.empty() && points.back().step >= step) points.pop_back();
   points.push_back({step, value_of(*value)});
@@ -58,12 +58,12 @@ void StatsReader::add(std::span<const std::byte> bytes) {
 
 void StatsReader::read_line() try {
   ++lines_;
-  if (line_.find_first_not_of(" \r\t") != line_.npos) note(Json::parse(line_));
+  if (line_.find_first_not_of(" \r\t") != line_.npos) note(JsonValue::parse(line_));
 } catch (const InvalidArgument& error) {
   throw IoError(cat(file_, ": line ", lines_, " is none of a run's stats: ", error.what()));
 }
 
-void StatsReader::note(const Json& line) {
+void StatsReader::note(const JsonValue& line) {
   const std::int64_t step = line.at("step").integer();
   add_point(stats_.training, step, line.find(metric_));
   add_point(stats_.validation, step, line.find(cat(kValidation, metric_)));
@@ -76,8 +76,8 @@ void StatsReader::note(const Json& line) {
 RunStats StatsReader::finish() {
   names_.erase("step");
   if (stats_.training.empty() && stats_.validation.empty() && !names_.empty())
-    throw NotFound(cat(file_, ": no line has the metric '", shown(metric_), "'; there are ",
-                       shown(join(names_), 400)));
+    throw NotFoundError(cat(file_, ": no line has the metric '", shown(metric_), "'; there are ",
+                            shown(join(names_), 400)));
   return std::move(stats_);
 }
 

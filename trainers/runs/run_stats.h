@@ -32,12 +32,12 @@ class StatsReader {
   // Throws IoError naming file and line if a line is no such object.
   void add(std::span<const std::byte> bytes);
   // Returns what was read. Leaves out a last line without an end: it may be half of one. Throws
-  // NotFound, with the known names, if no line has the metric.
+  // NotFoundError, with the known names, if no line has the metric.
   RunStats finish();
 
  private:
   void read_line();
-  void note(const Json& line);
+  void note(const JsonValue& line);
 
   std::string file_, metric_;
   std::string line_;  // the line so far

@@ -20,7 +20,7 @@ std::string number_text(double value) {
 }
 
 void add(std::string& line, std::string_view name, double value) {
-  line += cat(",", Json(name).str(), ":", number_text(value));
+  line += cat(",", JsonValue(name).str(), ":", number_text(value));
 }
 
 std::string line_of(std::int64_t steps, int epoch) {

@@ -50,7 +50,7 @@ void TensorBoard::after_step(Trainer& trainer, const StepInfo& info) {
 }
 
 void TensorBoard::add_histograms(Trainer& trainer) {
-  for (const Variable variable : originals(trainer.graph().variables(kTrainableVariables)))
+  for (const Variable variable : originals_of(trainer.graph().variables(kTrainableVariables)))
     train_->add(variable.logical_name(), histogram_of(trainer.session().read(variable)));
 }
 

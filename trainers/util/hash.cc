@@ -37,7 +37,7 @@ void add_tensor(Fnv1a& hash, std::string_view name, const Tensor& value) {
 
 // Reads one variable at a time: together they may be large.
 std::string hash_originals(Session& session, std::vector<Variable> variables) {
-  variables = originals(std::move(variables));
+  variables = originals_of(std::move(variables));
   std::ranges::sort(variables, {}, &Variable::logical_name);
   Fnv1a hash;
   for (const Variable variable : variables)
@@ -55,7 +55,7 @@ std::string hash_tensors(std::vector<NamedTensor> tensors) {
 }
 
 std::vector<Variable> original_variables(const Graph& graph) {
-  return originals(all_variables(graph));
+  return originals_of(all_variables(graph));
 }
 
 std::vector<NamedTensor> read_state(Session& session, const Graph& graph) {

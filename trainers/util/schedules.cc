@@ -132,7 +132,7 @@ RateSchedule interpolated_schedule(std::vector<RatePoint> points) {
           }};
 }
 
-LearningRate scheduled(double base, const RateSchedule& schedule, std::int64_t warmup_steps) {
+LearningRate scheduled_rate(double base, const RateSchedule& schedule, std::int64_t warmup_steps) {
   if (schedule.is_constant()) return warm_up(base, warmup_steps);
   const LearningRate rate([base, schedule, begin = static_cast<double>(warmup_steps)](
                               const StepInfo& info) { return schedule.at(base, info, begin); },

@@ -73,7 +73,8 @@ std::string schedule_help();
 
 // A schedule from a base rate on, with a warm-up (warm_up()) of so many steps. Without either it
 // is the base rate, as a constant.
-LearningRate scheduled(double base, const RateSchedule& schedule, std::int64_t warmup_steps = 0);
+LearningRate scheduled_rate(double base, const RateSchedule& schedule,
+                            std::int64_t warmup_steps = 0);
 
 // Tensorpack's HyperParamSetterWithFunc: after each epoch, of which `epochs` are then complete, the
 // rate becomes next(epochs, rate). It is a function of the user's (RateFunction).

@@ -69,7 +69,7 @@ QueueRun add_pieces(KernelPlan& plan) {
     kernel.own_count = sum.own;
     for (std::size_t r = 0; r < tree.size(); ++r)
       kernel.additions[r] = static_cast<std::uint8_t>(tree[r]);
-    return [kernel, sum](const Pointers& p, KernelQueue& queue) mutable {
+    return [kernel, sum](const KernelPointers& p, KernelQueue& queue) mutable {
       const WorkRange range = sum.in_piece(p);
       if (range.size() == 0) return;
       for (int k = 0; k < sum.own; ++k)
@@ -90,7 +90,7 @@ struct Same {
 // Copies bytes. The value may lie in the variable already (pass memory).
 QueueRun assign(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [unit](const Pointers& p, KernelQueue& queue) {
+  return [unit](const KernelPointers& p, KernelQueue& queue) {
     if (p.written<std::uint8_t>(0) == p.input<std::uint8_t>(1)) return;
     const std::int64_t begin = p.begin() * unit;
     Map<Same, std::uint8_t, 1> kernel{.count = p.end() * unit - begin,
@@ -103,7 +103,7 @@ QueueRun assign(KernelPlan& plan) {
 // Copies the bytes before this process's part and behind it.
 QueueRun assign_gathered(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
-  return [unit, options = plan.options<AssignGatheredOptions>()](const Pointers& p,
+  return [unit, options = plan.options<AssignGatheredOptions>()](const KernelPointers& p,
                                                                  KernelQueue& queue) {
     for (const auto& [begin, end] : parts_of_others(options, {p.begin(), p.end()})) {
       if (begin == end) continue;
@@ -133,7 +133,7 @@ struct Plus {
 template <int sign>
 QueueRun assign_plus(KernelPlan& plan) {
   return visit_any(plan.dtype(), []<class T>(T) -> QueueRun {
-    return [](const Pointers& p, KernelQueue& queue) {
+    return [](const KernelPointers& p, KernelQueue& queue) {
       Map<Plus<sign>, T, 2> kernel{.count = p.end() - p.begin(),
                                    .y = p.written<T>(0) + p.begin(),
                                    .x = {p.input<T>(0) + p.begin(), p.input<T>(1) + p.begin()}};
@@ -153,7 +153,7 @@ QueueRun fill_with(double value, DType dtype) {
     repeat(kernels::half_bits(value, dtype));
   else
     visit_any(dtype, [&]<class T>(T) { repeat(static_cast<T>(value)); });
-  return [=](const Pointers& p, KernelQueue& queue) {
+  return [=](const KernelPointers& p, KernelQueue& queue) {
     fill_bytes(queue, pattern, p.output<std::uint8_t>() + p.begin() * unit,
                (p.end() - p.begin()) * unit);
   };
@@ -188,7 +188,7 @@ template <class Draw>
 QueueRun random_numbers(const KernelPlan& plan, Draw draw) {
   return visit_floating(
       plan.dtype(), [draw, key = random_key(plan.node())]<class T>(T) -> QueueRun {
-        return [draw, key](const Pointers& p, KernelQueue& queue) {
+        return [draw, key](const KernelPointers& p, KernelQueue& queue) {
           launch(queue,
                  RandomNumbers<Draw, T>{draw, key, queue.step(), p.begin(), p.end(), p.output<T>()},
                  grid_for(p.end() - p.begin()));

@@ -21,11 +21,11 @@ std::map<const Op*, IsMean>& sums() {
   return all;
 }
 
-// Throws Internal for an op that says that GPUs fuse it, and is not entered.
+// Throws InternalError for an op that says that GPUs fuse it, and is not entered.
 template <class Entries>
 const auto& entry(const Entries& entries, const Op& op, const Node& node) {
   const auto found = entries.find(&op);
-  require<Internal>(found != entries.end(), node.describe(), ": GPUs do not fuse ", op.name);
+  require<InternalError>(found != entries.end(), node.describe(), ": GPUs do not fuse ", op.name);
   return found->second;
 }
 
@@ -53,10 +53,11 @@ QueueRun prepare_fused_kernel(const PlanNode& node) {
     group.update = update;
     runs.push_back(entry(kernels(), *op, *node.node)(group));
   }
-  return [runs, collective = sum ? sum->node : nullptr](const Pointers& p, KernelQueue& queue) {
-    if (collective) call_collective_hook(*collective, {p.begin(), p.end()});
-    for (const QueueRun& run : runs) run(p, queue);
-  };
+  return
+      [runs, collective = sum ? sum->node : nullptr](const KernelPointers& p, KernelQueue& queue) {
+        if (collective) call_collective_hook(*collective, {p.begin(), p.end()});
+        for (const QueueRun& run : runs) run(p, queue);
+      };
 }
 
 std::vector<const char*> ops_without_fused_kernel() {

@@ -42,7 +42,7 @@ class InF32 {
         inputs_(tensors_.inputs.size()),
         outputs_(tensors_.outputs.size()) {}
 
-  void operator()(const Pointers& p, KernelQueue& queue) {
+  void operator()(const KernelPointers& p, KernelQueue& queue) {
     tensors_.point(p, inputs_, outputs_);
     for (const Widened::Tensor& tensor : tensors_.read)
       visit_half(tensor.dtype, [&]<class T>(T) {
@@ -50,8 +50,8 @@ class InF32 {
                grid_for(tensor.elements));
       });
     // Kernels read the step from their GPU's memory.
-    run_(Pointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, 0,
-                  p.first_row()),
+    run_(KernelPointers(inputs_, outputs_, p.workspace() + tensors_.bytes, {p.begin(), p.end()}, 0,
+                        p.first_row()),
          queue);
     for (std::size_t i = 0; i < tensors_.variables; ++i) {
       const Widened::Tensor& tensor = tensors_.read[i];
@@ -62,10 +62,10 @@ class InF32 {
   }
 
  private:
-  static float* at(const Pointers& p, const Widened::Tensor& tensor) {
+  static float* at(const KernelPointers& p, const Widened::Tensor& tensor) {
     return reinterpret_cast<float*>(p.workspace() + tensor.offset);
   }
-  static void narrow(KernelQueue& queue, const Pointers& p, const Widened::Tensor& tensor,
+  static void narrow(KernelQueue& queue, const KernelPointers& p, const Widened::Tensor& tensor,
                      void* to) {
     visit_half(tensor.dtype, [&]<class T>(T) {
       launch(queue, Convert<float, T>{tensor.elements, at(p, tensor), static_cast<T*>(to)},
@@ -89,7 +89,7 @@ QueueRun in_f32(KernelPlan& plan, const std::function<QueueRun(KernelPlan&)>& pr
   if (!run) return {};
   plan.workspace(tensors.bytes + wide.workspace_bytes());
   return [kernel = std::make_shared<InF32>(std::move(tensors), std::move(run))](
-             const Pointers& p, KernelQueue& queue) { (*kernel)(p, queue); };
+             const KernelPointers& p, KernelQueue& queue) { (*kernel)(p, queue); };
 }
 
 }  // namespace belfry::cuda

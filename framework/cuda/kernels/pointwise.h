@@ -59,7 +59,7 @@ void launch_map(KernelQueue& queue, Map<F, T, N>& kernel) {
 }
 
 template <class F, class T, int N>
-void map(KernelQueue& queue, const Pointers& p) {
+void map(KernelQueue& queue, const KernelPointers& p) {
   Map<F, T, N> kernel{.count = p.end() - p.begin(), .y = p.output<T>() + p.begin()};
   for (int n = 0; n < N; ++n) kernel.x[n] = p.input<T>(static_cast<std::size_t>(n)) + p.begin();
   launch_map(queue, kernel);
@@ -77,7 +77,7 @@ template <class F, int N>
 QueueRun pointwise(KernelPlan& plan) {
   static_assert(std::is_empty_v<F>, "one with options must be given them: launch a Map of it");
   return visit_stored(plan.dtype(), []<class T>(T) -> QueueRun {
-    return [](const Pointers& p, KernelQueue& queue) { map<F, T, N>(queue, p); };
+    return [](const KernelPointers& p, KernelQueue& queue) { map<F, T, N>(queue, p); };
   });
 }
 template <class F>
@@ -131,7 +131,7 @@ struct MapBroadcast {
 };
 
 template <class T, class F>
-void map_broadcast(KernelQueue& queue, const Pointers& p, F f, const Strides& strides) {
+void map_broadcast(KernelQueue& queue, const KernelPointers& p, F f, const Strides& strides) {
   MapBroadcast<F, T> kernel{f,     strides,       p.begin(),     p.end(),
                             false, p.output<T>(), p.input<T>(0), p.input<T>(1)};
   constexpr int kSize = Pack<T>::kSize;

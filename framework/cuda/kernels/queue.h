@@ -9,7 +9,7 @@
 #include "belfry/framework/cuda/kernels/fault.h"
 
 namespace belfry {
-class Pointers;
+class KernelPointers;
 }
 
 namespace belfry::cuda {
@@ -34,11 +34,11 @@ class KernelQueue {
   // The place where a kernel notes input about which `refusal` throws after the run. A refusal
   // keeps its place from run to run as long as something holds the refusal.
   virtual Fault* fault(const std::shared_ptr<const Refusal>& refusal) = 0;
-  // The address from which running kernels read the step, as Pointers::step().
+  // The address from which running kernels read the step, as KernelPointers::step().
   virtual const std::uint64_t* step() const = 0;
 };
 
 // The part of a GpuRun that enqueues work in its stream.
-using QueueRun = std::function<void(const Pointers&, KernelQueue&)>;
+using QueueRun = std::function<void(const KernelPointers&, KernelQueue&)>;
 
 }  // namespace belfry::cuda

@@ -45,7 +45,7 @@ TreeSum::TreeSum(DType dtype, std::size_t towers, std::size_t outputs, int divis
           kPointers - outputs, " are possible");
 }
 
-void TreeSum::operator()(const Pointers& p, KernelQueue& queue) const {
+void TreeSum::operator()(const KernelPointers& p, KernelQueue& queue) const {
   visit_summed(dtype_, [&]<class T>(T) {
     SumLaunches<T, Store<T>> launches(queue, towers_, divisor_);
     tensors_.for_each(

@@ -17,7 +17,7 @@ class TreeSum {
   // Adds a tensor to the sums, before the first run.
   void append(std::int64_t elements) { tensors_.append(elements); }
   // Sums the elements in the range of `p`, which counts all tensors end to end.
-  void operator()(const Pointers& p, KernelQueue& queue) const;
+  void operator()(const KernelPointers& p, KernelQueue& queue) const;
 
  private:
   DType dtype_;

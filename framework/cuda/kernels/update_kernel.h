@@ -26,8 +26,8 @@ namespace belfry::cuda {
 // The inputs of an update among those of its launch.
 class Operands {
  public:
-  explicit Operands(const Pointers& p) : inputs_(p.mutable_inputs()) {}
-  Operands(const Pointers& p, const FusedTensors::Update& update)
+  explicit Operands(const KernelPointers& p) : inputs_(p.mutable_inputs()) {}
+  Operands(const KernelPointers& p, const FusedTensors::Update& update)
       : inputs_(p.mutable_inputs()), update_(&update) {}
 
   template <class T>
@@ -110,7 +110,7 @@ QueueRun update(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> QueueRun {
     return [make = U<T>::maker(plan.node()),
             part_from = plan.options<typename U<T>::Options>().part_from,
-            size = plan.input(U<T>::kGradient).shape.elements()](const Pointers& p,
+            size = plan.input(U<T>::kGradient).shape.elements()](const KernelPointers& p,
                                                                  KernelQueue& queue) {
       const WorkRange range = part_from == 0 ? WorkRange{p.begin(), p.end()} : WorkRange{0, size};
       UpdateKernel<U<T>, T> kernel{make(Operands(p), queue),
@@ -167,7 +167,7 @@ QueueRun fused(const FusedGroup& group) {
   for (const FusedTensors::Tensor& tensor : group.tensors)
     for (const FusedTensors::Update& update : tensor.updates)
       makers.push_back(U::maker(*update.member->node));
-  return [group, makers](const Pointers& p, KernelQueue& queue) {
+  return [group, makers](const KernelPointers& p, KernelQueue& queue) {
     SumLaunches<float, Apply<U>> launches(queue, group.towers,
                                           group.mean ? static_cast<int>(group.towers) : 1);
     auto make = makers.begin();

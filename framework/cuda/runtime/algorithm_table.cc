@@ -12,16 +12,16 @@ namespace {
 constexpr int kVersion = 1;
 constexpr const char* kVersionMember = "belfry_algorithms";
 
-std::int64_t not_negative(const Json& entry, const char* member, std::int64_t most) {
+std::int64_t not_negative(const JsonValue& entry, const char* member, std::int64_t most) {
   const std::int64_t value = entry.at(member).integer();
   require(value >= 0 && value <= most, "\"", member, "\" is ", value);
   return value;
 }
 
-AlgorithmTable::Choice parse_choice(const Json& entry) {
-  const Json& algorithm = entry.at("algorithm");
-  if (algorithm.kind() == Json::Kind::kNull) return {};
-  const Json& deterministic = entry.at("deterministic");
+AlgorithmTable::Choice parse_choice(const JsonValue& entry) {
+  const JsonValue& algorithm = entry.at("algorithm");
+  if (algorithm.kind() == JsonValue::Kind::kNull) return {};
+  const JsonValue& deterministic = entry.at("deterministic");
   const std::string word = deterministic.str();
   require(word == "true" || word == "false", "\"deterministic\" is ", shown(word));
   return CudnnAlgorithm{.number = static_cast<int>(not_negative(
@@ -37,7 +37,7 @@ void AlgorithmTable::read(std::string_view text, const std::string& path) {
   std::map<std::string, Choice> read;
   std::string entry;
   try {
-    const Json file = Json::parse(text);
+    const JsonValue file = JsonValue::parse(text);
     require(file.at(kVersionMember).integer() == kVersion, "\"", kVersionMember, "\" is not ",
             kVersion);
     for (const auto& [signature, choice] : file.at("choices").members()) {
@@ -54,18 +54,18 @@ void AlgorithmTable::read(std::string_view text, const std::string& path) {
 
 std::string AlgorithmTable::str() const {
   const std::lock_guard lock(mutex_);
-  Json choices = Json::object();
+  JsonValue choices = JsonValue::object();
   for (const auto& [signature, choice] : choices_) {
-    Json entry = Json::object();
+    JsonValue entry = JsonValue::object();
     if (choice)
       entry.set("algorithm", choice->number)
           .set("workspace_bytes", choice->workspace_bytes)
           .set("deterministic", choice->deterministic);
     else
-      entry.set("algorithm", Json());
+      entry.set("algorithm", JsonValue());
     choices.set(signature, std::move(entry));
   }
-  Json file = Json::object();
+  JsonValue file = JsonValue::object();
   file.set(kVersionMember, kVersion).set("choices", std::move(choices));
   return file.str(2) + "\n";
 }

@@ -20,7 +20,7 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::kF16: return ncclFloat16;
     case DType::kBF16: return ncclBfloat16;
     case DType::kI32: return ncclInt32;
-    default: throw Internal(cat("NCCL is asked for sums of ", name_of(dtype)));
+    default: throw InternalError(cat("NCCL is asked for sums of ", name_of(dtype)));
   }
 }
 

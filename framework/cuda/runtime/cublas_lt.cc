@@ -21,7 +21,7 @@ cudaDataType_t data_type(DType dtype) {
     case DType::kF64: return CUDA_R_64F;
     case DType::kF16: return CUDA_R_16F;
     case DType::kBF16: return CUDA_R_16BF;
-    default: throw Internal(cat("cuBLASLt computes nothing in ", name_of(dtype)));
+    default: throw InternalError(cat("cuBLASLt computes nothing in ", name_of(dtype)));
   }
 }
 

@@ -8,7 +8,7 @@
 
 namespace belfry::cuda {
 
-void StreamRun::operator()(const Pointers& p, GpuStream& stream) const {
+void StreamRun::operator()(const KernelPointers& p, GpuStream& stream) const {
   run(p, static_cast<CudaStream&>(stream).queue());
 }
 

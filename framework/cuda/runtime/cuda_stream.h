@@ -18,7 +18,7 @@ class CudaEvent final : public GpuEvent {
 
 // A GpuRun of the module: enqueues `run` in a CudaStream, which must have its needs.
 struct StreamRun {
-  void operator()(const Pointers& p, GpuStream& stream) const;
+  void operator()(const KernelPointers& p, GpuStream& stream) const;
 
   QueueRun run;
   Needs needs = {};

@@ -10,7 +10,7 @@ cudnnDataType_t data_type(DType dtype) {
     case DType::kF64: return CUDNN_DATA_DOUBLE;
     case DType::kF16: return CUDNN_DATA_HALF;
     case DType::kBF16: return CUDNN_DATA_BFLOAT16;
-    default: throw Internal(cat("cuDNN computes nothing in ", name_of(dtype)));
+    default: throw InternalError(cat("cuDNN computes nothing in ", name_of(dtype)));
   }
 }
 

@@ -37,7 +37,7 @@ class AttentionTrial {
 
   double seconds(const OwnKernel& ours) {
     return timed(ours.workspace_bytes, [&](std::byte* workspace) {
-      ours.run(Pointers(in_, out_, workspace, {0, attention_.batch}, 0), queue_);
+      ours.run(KernelPointers(in_, out_, workspace, {0, attention_.batch}, 0), queue_);
       return true;
     });
   }

@@ -50,8 +50,8 @@ Fault* StreamQueue::fault(const std::shared_ptr<const Refusal>& refusal) {
     place = gone->second.place;
     fault_of_.erase(gone);
   }
-  require<Internal>(place < kMostFaults, "steps with more than ", kMostFaults,
-                    " kernels that may refuse their input, ", where_);
+  require<InternalError>(place < kMostFaults, "steps with more than ", kMostFaults,
+                         " kernels that may refuse their input, ", where_);
   fault_of_.emplace(refusal, Noted{place, where_.node});
   return faults + place;
 }

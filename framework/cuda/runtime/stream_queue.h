@@ -37,7 +37,7 @@ class StreamQueue final : public KernelQueue {
   void attend(const AttentionCall& call) override { dnn_.attend(call, where_); }
   // As attend(); false if cuDNN refuses the call.
   bool attends(const AttentionCall& call) { return dnn_.attends(call, where_); }
-  // Throws Internal for more than kMostFaults refusals at once.
+  // Throws InternalError for more than kMostFaults refusals at once.
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override;
   const std::uint64_t* step() const override { return static_cast<std::uint64_t*>(step_.get()); }
   // The word that step() points to.

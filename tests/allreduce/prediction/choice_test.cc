@@ -161,7 +161,8 @@ TEST(Prediction, NamesADeviceThatTheMachineLacks) {
 MachineDescription described(const char* name) {
   const std::vector<std::byte> bytes =
       local_file_system().read(cat(BELFRY_SOURCE_DIR, "/docs/links/", name, ".json"));
-  return parse_machine(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  return parse_machine(
+      JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
 // On a DGX-1 hierarchical and halving_doubling keep to NVLink: the one with fewer steps, the other

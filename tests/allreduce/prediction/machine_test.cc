@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 std::string refusal(const char* text) {
   try {
-    parse_machine(Json::parse(text));
+    parse_machine(JsonValue::parse(text));
   } catch (const Error& error) {
     return error.what();
   }
@@ -20,7 +20,7 @@ std::string refusal(const char* text) {
 }
 
 TEST(MachineDescription, ReadsLinksInBothDirectionsAndTheOthersFromOnePlace) {
-  const MachineDescription machine = parse_machine(Json::parse(
+  const MachineDescription machine = parse_machine(JsonValue::parse(
       R"({"devices": ["gpu:0", "gpu:1", "cpu:0"],
           "links": [{"devices": ["gpu:1", "gpu:0"], "latency_us": 9, "gbps": 18}],
           "other_links": {"latency_us": 20, "gbps": 7.5, "bus": "host"}})"));
@@ -47,8 +47,8 @@ TEST(MachineDescription, WritesWhatItReads) {
             "bandwidth": [{"bytes": 1024, "one_gbps": 40, "all_gbps": 80, "other_gbps": 20,
                            "write": 1.5, "rewrite": 0.25},
                           {"bytes": 65536, "one_gbps": 30}]})"}) {
-    const MachineDescription machine = parse_machine(Json::parse(text));
-    EXPECT_EQ(parse_machine(Json::parse(to_json(machine).str(2))), machine) << text;
+    const MachineDescription machine = parse_machine(JsonValue::parse(text));
+    EXPECT_EQ(parse_machine(JsonValue::parse(to_json(machine).str(2))), machine) << text;
   }
 }
 

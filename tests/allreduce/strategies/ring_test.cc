@@ -103,7 +103,7 @@ TEST(Ring, NeedsToKnowShapes) {
   Graph graph;
   std::vector<std::vector<Gradient>> rows;
   for (int t = 0; t < 2; ++t)
-    rows.push_back({{placeholder(graph, cat("g", t), DType::kF32, {kUnknown, 3}), {}}});
+    rows.push_back({{placeholder(graph, cat("g", t), DType::kF32, {kUnknownSize, 3}), {}}});
   for (const char* name : {"ring", "shuffle", "halving_doubling", "collective#2", "naive:1:naive"})
     EXPECT_THAT(message_of([&] { make_strategy(name)->reduce(GradientTable(rows)); }),
                 HasSubstr("[?,3], is not fully known"))

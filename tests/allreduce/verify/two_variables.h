@@ -39,8 +39,8 @@ class Given final : public Strategy {
 
 struct TwoVariables {
   // Gradients have a shape that is not known before a step, or `known` elements.
-  explicit TwoVariables(int towers, DType dtype = DType::kF32, std::int64_t known = kUnknown) {
-    const std::int64_t size = known == kUnknown ? 4 : known;
+  explicit TwoVariables(int towers, DType dtype = DType::kF32, std::int64_t known = kUnknownSize) {
+    const std::int64_t size = known == kUnknownSize ? 4 : known;
     elements = {size};
     for (int t = 0; t < towers; ++t) {
       DeviceScope on(graph, DeviceSpec(cat("/cpu:", t)));

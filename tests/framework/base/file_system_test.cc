@@ -135,7 +135,7 @@ TEST_P(EveryFileSystemTest, CreatesAndReadsFilesOnly) {
   expect_refused([&] { disk_.create(path("no/a")); });
   expect_refused([&] { disk_.create(path("a/b")); });
   expect_refused([&] { disk_.read(path("d")); });
-  EXPECT_THROW(disk_.read(path("none")), NotFound);
+  EXPECT_THROW(disk_.read(path("none")), NotFoundError);
 }
 
 TEST_P(EveryFileSystemTest, TellsKindsApart) {
@@ -344,7 +344,8 @@ TEST_F(FileSystemTest, RemovesDirectoriesWithTheirContentOnlyWhenAskedTo) {
 }
 
 TEST_F(FileSystemTest, WhatIsMissingIsNotFoundByItsPath) {
-  EXPECT_THAT(message_of<NotFound>([&] { files_.read(path("none")); }), HasSubstr(path("none")));
+  EXPECT_THAT(message_of<NotFoundError>([&] { files_.read(path("none")); }),
+              HasSubstr(path("none")));
 }
 
 TEST_F(FileSystemTest, ErrorsNameTheFileAndTheReason) {

@@ -14,45 +14,48 @@ using testing::HasSubstr;
 
 std::string refusal(std::string_view text) {
   try {
-    Json::parse(text);
+    JsonValue::parse(text);
   } catch (const InvalidArgument& error) {
     return error.what();
   }
   return "accepted";
 }
 
-TEST(Json, PrintsMembersInTheOrderTheyWereSet) {
-  Json json = Json::object();
-  json.set("z", 1).set("a", Json::array(std::vector<int>{2, -3})).set("t", true).set("n", Json());
+TEST(JsonValue, PrintsMembersInTheOrderTheyWereSet) {
+  JsonValue json = JsonValue::object();
+  json.set("z", 1)
+      .set("a", JsonValue::array(std::vector<int>{2, -3}))
+      .set("t", true)
+      .set("n", JsonValue());
   json.set("z", "twice");
   EXPECT_EQ(json.str(), R"({"z":"twice","a":[2,-3],"t":true,"n":null})");
   EXPECT_EQ(json.str(2),
             "{\n  \"z\": \"twice\",\n  \"a\": [\n    2,\n    -3\n  ],\n"
             "  \"t\": true,\n  \"n\": null\n}");
-  EXPECT_EQ(Json::object().str(2), "{}");
+  EXPECT_EQ(JsonValue::object().str(2), "{}");
 }
 
-TEST(Json, NumbersThatAreNotFiniteBecomeNull) {
-  EXPECT_EQ(Json(std::numeric_limits<double>::quiet_NaN()).str(), "null");
-  EXPECT_EQ(Json(0.1).str(), "0.1");
-  EXPECT_EQ(Json(std::numeric_limits<std::uint64_t>::max()).str(), "18446744073709551615");
+TEST(JsonValue, NumbersThatAreNotFiniteBecomeNull) {
+  EXPECT_EQ(JsonValue(std::numeric_limits<double>::quiet_NaN()).str(), "null");
+  EXPECT_EQ(JsonValue(0.1).str(), "0.1");
+  EXPECT_EQ(JsonValue(std::numeric_limits<std::uint64_t>::max()).str(), "18446744073709551615");
 }
 
-TEST(Json, EscapesTextAndReplacesBytesThatAreNotUtf8) {
-  EXPECT_EQ(Json("a\"\n").str(), R"("a\"\n")");
-  EXPECT_EQ(Json(std::string("\xff")).str(), "\"\xef\xbf\xbd\"");
+TEST(JsonValue, EscapesTextAndReplacesBytesThatAreNotUtf8) {
+  EXPECT_EQ(JsonValue("a\"\n").str(), R"("a\"\n")");
+  EXPECT_EQ(JsonValue(std::string("\xff")).str(), "\"\xef\xbf\xbd\"");
 }
 
-TEST(Json, ReadsWhatItPrints) {
+TEST(JsonValue, ReadsWhatItPrints) {
   const std::string text = R"({"a":[1,2.5,"x",[true,null]],"b":{"c":-7},"d":18446744073709551615})";
-  const Json json = Json::parse(text);
+  const JsonValue json = JsonValue::parse(text);
   EXPECT_EQ(json.str(), text);
   EXPECT_EQ(json.at("b").at("c").integer(), -7);
   EXPECT_EQ(json.at("a").items().size(), 4u);
   EXPECT_EQ(json.find("e"), nullptr);
 }
 
-TEST(Json, RefusesWhatIsNoJsonWithItsPlace) {
+TEST(JsonValue, RefusesWhatIsNoJsonWithItsPlace) {
   const std::pair<std::string_view, const char*> refusals[] = {
       {"{\"a\": }", "line 1, column 7: unexpected '}'; expected '[', '{', or a literal"},
       {"{\n \"a\": 1,\n}", "line 3, column 1: unexpected '}'; expected string literal"},
@@ -95,18 +98,19 @@ TEST(Json, RefusesWhatIsNoJsonWithItsPlace) {
   EXPECT_THAT(refusal(std::string(100, '[')), HasSubstr("column 65: nested deeper than 64"));
 }
 
-TEST(Json, ReadsEveryFormOfNumbersAndTexts) {
-  EXPECT_EQ(Json::parse(" [ -0 , 1e2 , -1.5E-1 , 9223372036854775808, -9223372036854775808, 1e-400,"
-                        " 18446744073709551616 ] ")
-                .str(),
-            "[0,100.0,-0.15,9223372036854775808,-9223372036854775808,0.0,1.8446744073709552e+19]");
-  EXPECT_EQ(Json::parse(R"("\"\\\/\b\f\n\r\t\u00e9\u20AC\ud83d\ude00\u0000")").text(),
+TEST(JsonValue, ReadsEveryFormOfNumbersAndTexts) {
+  EXPECT_EQ(
+      JsonValue::parse(" [ -0 , 1e2 , -1.5E-1 , 9223372036854775808, -9223372036854775808, 1e-400,"
+                       " 18446744073709551616 ] ")
+          .str(),
+      "[0,100.0,-0.15,9223372036854775808,-9223372036854775808,0.0,1.8446744073709552e+19]");
+  EXPECT_EQ(JsonValue::parse(R"("\"\\\/\b\f\n\r\t\u00e9\u20AC\ud83d\ude00\u0000")").text(),
             std::string("\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\0", 18));
-  EXPECT_EQ(Json::parse("\xef\xbb\xbf\"\xf0\x9f\x98\x80\"").text(), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(JsonValue::parse("\xef\xbb\xbf\"\xf0\x9f\x98\x80\"").text(), "\xf0\x9f\x98\x80");
 }
 
-TEST(Json, RefusesToGiveAnotherKindThanItHas) {
-  const Json json = Json::parse(R"({"a":1.5,"b":18446744073709551615})");
+TEST(JsonValue, RefusesToGiveAnotherKindThanItHas) {
+  const JsonValue json = JsonValue::parse(R"({"a":1.5,"b":18446744073709551615})");
   EXPECT_THROW(json.at("a").integer(), InvalidArgument);
   EXPECT_THROW(json.at("b").integer(), InvalidArgument);
   EXPECT_THROW(json.at("a").text(), InvalidArgument);
@@ -115,8 +119,8 @@ TEST(Json, RefusesToGiveAnotherKindThanItHas) {
   EXPECT_EQ(json.at("a").number(), 1.5);
 }
 
-TEST(Json, SaysWhereAValueOfAnotherKindIs) {
-  const Json json = Json::parse("{\"a\": \"text\",\n  \"b\": [1.5, {}, -1]}");
+TEST(JsonValue, SaysWhereAValueOfAnotherKindIs) {
+  const JsonValue json = JsonValue::parse("{\"a\": \"text\",\n  \"b\": [1.5, {}, -1]}");
   const auto refused = [](const auto& f) {
     try {
       f();
@@ -125,7 +129,7 @@ TEST(Json, SaysWhereAValueOfAnotherKindIs) {
     }
     return std::string("accepted");
   };
-  const std::list<Json>& items = json.at("b").items();
+  const std::list<JsonValue>& items = json.at("b").items();
   EXPECT_EQ(refused([&] { json.at("a").number(); }),
             "line 1, column 7: expected a number, found the text \"text\"");
   EXPECT_EQ(refused([&] { json.at("b").text(); }),
@@ -136,17 +140,17 @@ TEST(Json, SaysWhereAValueOfAnotherKindIs) {
             "line 2, column 14: there is no member 'c' in this object");
   EXPECT_EQ(refused([&] { items.back().unsigned_integer(); }),
             "line 2, column 18: expected a whole number that is not negative, found -1");
-  EXPECT_EQ(refused([&] { Json(true).items(); }), "JSON: expected an array, found true");
+  EXPECT_EQ(refused([&] { JsonValue(true).items(); }), "JSON: expected an array, found true");
 }
 
-TEST(Json, UnsignedNumbersMayBeLargerThanSignedOnes) {
-  EXPECT_EQ(Json::parse("18446744073709551615").unsigned_integer(), ~std::uint64_t{0});
-  EXPECT_EQ(Json(3).unsigned_integer(), 3u);
-  EXPECT_THROW(Json(-3).unsigned_integer(), InvalidArgument);
-  EXPECT_THROW(Json(3.0).unsigned_integer(), InvalidArgument);
+TEST(JsonValue, UnsignedNumbersMayBeLargerThanSignedOnes) {
+  EXPECT_EQ(JsonValue::parse("18446744073709551615").unsigned_integer(), ~std::uint64_t{0});
+  EXPECT_EQ(JsonValue(3).unsigned_integer(), 3u);
+  EXPECT_THROW(JsonValue(-3).unsigned_integer(), InvalidArgument);
+  EXPECT_THROW(JsonValue(3.0).unsigned_integer(), InvalidArgument);
 }
 
-TEST(Json, ErrorsQuoteALittleOfLongInputs) {
+TEST(JsonValue, ErrorsQuoteALittleOfLongInputs) {
   EXPECT_LT(refusal("\"" + std::string(10'000, 'x')).size(), 300u);
   const std::string key = "\"" + std::string(10'000, 'x') + "\":1";
   EXPECT_LT(refusal("{" + key + "," + key + "}").size(), 200u);

@@ -330,7 +330,7 @@ inline std::unique_ptr<WritableFile> MemoryFileSystem::extend(const std::string&
 
 inline std::unique_ptr<ReadableFile> MemoryFileSystem::open(const std::string& path) {
   call();
-  require<NotFound>(nodes_.contains(path), path, ": no such file");
+  require<NotFoundError>(nodes_.contains(path), path, ": no such file");
   require<IoError>(kind_of(path) == FileKind::kFile, path, ": is a directory");
   return std::make_unique<MemoryReadableFile>(*this, nodes_.at(path));
 }

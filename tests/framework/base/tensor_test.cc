@@ -82,7 +82,7 @@ TEST(Tensor, RefusesWrongCountsTypesAndShapes) {
               }),
               HasSubstr("2 elements, not 1"));
   EXPECT_THAT(message_of<InvalidArgument>([] {
-                Tensor({kUnknown, 2}, DType::kF32);
+                Tensor({kUnknownSize, 2}, DType::kF32);
               }),
               HasSubstr("[?,2]"));
   EXPECT_THAT(message_of<InvalidArgument>([] { Tensor({-7}, DType::kF32); }), HasSubstr("[-7]"));
@@ -114,11 +114,11 @@ TEST(Tensor, IsAlignedAndReturnsItsMemory) {
 }
 
 TEST(Shape, IsCompatibleWhereUnknownDimensionsFit) {
-  const Shape known{2, 3}, half{kUnknown, 3}, other{2, 4};
+  const Shape known{2, 3}, half{kUnknownSize, 3}, other{2, 4};
   EXPECT_TRUE(known.compatible(half) && half.compatible(known));
   EXPECT_FALSE(half.compatible(other));
   EXPECT_FALSE(known.compatible(Shape{2}));
-  EXPECT_EQ(half.elements(), kUnknown);
+  EXPECT_EQ(half.elements(), kUnknownSize);
   EXPECT_EQ(known.elements(), 6);
   EXPECT_EQ(Shape{}.elements(), 1);
   EXPECT_EQ(half.str(), "[?,3]");

@@ -30,7 +30,8 @@ class CrashTest : public ::testing::Test {
     session_.write(w_, floats({value, value, value}));
     session_.write(count_, Tensor(std::int64_t{number}));
     session_.set_step(static_cast<std::uint64_t>(number));
-    return save_checkpoint(session_, kPath, Json::object().set("number", number), disk, options);
+    return save_checkpoint(session_, kPath, JsonValue::object().set("number", number), disk,
+                           options);
   }
 
   // The number of the checkpoint on the disk; 0 for none. All of it must agree.
@@ -39,7 +40,7 @@ class CrashTest : public ::testing::Test {
     CheckpointInfo info;
     try {
       info = restore_checkpoint(session_, kPath, disk);
-    } catch (const NotFound&) {
+    } catch (const NotFoundError&) {
       EXPECT_EQ(session_.read(w_), floats({-1, -1, -1}));
       return 0;
     }

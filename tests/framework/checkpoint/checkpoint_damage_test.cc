@@ -60,7 +60,7 @@ TEST_F(WrongGraphTest, NamesBothTypesAndTheLineOfAnotherShapeOrDType) {
     Model model(1);
     variable(model.graph, "z", std::move(shape), {.dtype = dtype, .initializer = init::ones()});
     Session session(model.graph);
-    save_checkpoint(session, path_, Json::object(), files_, {.overwrite = true});
+    save_checkpoint(session, path_, JsonValue::object(), files_, {.overwrite = true});
   };
   const auto change = [](Model& m) {
     variable(m.graph, "z", {3, 2}, {.initializer = init::ones()});
@@ -220,7 +220,8 @@ TEST(Manifest, OfANewerFormatSaysSo) {
 }
 
 TEST(Manifest, ReadsBackWhatItPrints) {
-  Manifest manifest{.step = ~std::uint64_t{0}, .extra = Json::object().set("crc32", "\"crc32\"")};
+  Manifest manifest{.step = ~std::uint64_t{0},
+                    .extra = JsonValue::object().set("crc32", "\"crc32\"")};
   manifest.files["f"] = {7, 0x89abcdef};
   manifest.tensors["\"crc32\""] = {.file = "f", .dtype = DType::kBF16, .shape = {0, 2}};
   const Manifest read = Manifest::parse(manifest.str(), "m.json");

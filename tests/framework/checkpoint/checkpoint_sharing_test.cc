@@ -24,7 +24,8 @@ TEST_F(CheckpointTest, WaitsForItsTurnAndSaysWhoseItIs) {
   const std::string live = path_ + ".tmp-1-2";
   files_.create_directory(live);
   EXPECT_THAT(message_of<IoError>([&] {
-                save_checkpoint(session, path_, Json::object(), files_, {.patience_seconds = 0});
+                save_checkpoint(session, path_, JsonValue::object(), files_,
+                                {.patience_seconds = 0});
               }),
               AllOf(HasSubstr(path_ + ": another process has been saving a checkpoint there"),
                     HasSubstr("wait for it, or save elsewhere")));
@@ -76,7 +77,7 @@ class OtherModelTest : public CheckpointTest {
     const std::string early =
         message_of<InvalidArgument>([&] { check_checkpoint_path(model.graph, path_, options); });
     EXPECT_EQ(message_of<InvalidArgument>(
-                  [&] { save_checkpoint(session, path_, Json::object(), files_, options); }),
+                  [&] { save_checkpoint(session, path_, JsonValue::object(), files_, options); }),
               early);
     EXPECT_THAT(listed(folder_), ElementsAre("run"));
     EXPECT_EQ(inspect_checkpoint(path_).step, 17u);
@@ -102,7 +103,7 @@ TEST_F(OtherModelTest, IsOverwrittenOnDemand) {
   variable(model.graph, "v", {1});
   Session session(model.graph);
   check_checkpoint_path(model.graph, path_, {.overwrite = true});
-  save_checkpoint(session, path_, Json::object(), files_, {.overwrite = true});
+  save_checkpoint(session, path_, JsonValue::object(), files_, {.overwrite = true});
   EXPECT_EQ(inspect_checkpoint(path_).step, 0u);
   check_checkpoint_path(model.graph, path_);
 }
@@ -131,7 +132,7 @@ TEST_F(OtherModelTest, MayDifferInOptionalVariables) {
   variable(model.graph, "scale", {1});
   check_checkpoint_path(model.graph, path_, {.optional = {"scale"}});
   Session session(model.graph);
-  save_checkpoint(session, path_, Json::object(), files_, {.optional = {"scale"}});
+  save_checkpoint(session, path_, JsonValue::object(), files_, {.optional = {"scale"}});
   save_checkpoint(session, path_);
   const Model without(1);
   check_checkpoint_path(without.graph, path_, {.optional = {"scale"}});
@@ -204,7 +205,7 @@ TEST_F(CheckpointTest, ALargeManifestIsNeitherWrittenNorRead) {
   save();
   const Model model(1);
   Session session(model.graph);
-  const Json large = Json::object().set("text", std::string(5 << 20, 'x'));
+  const JsonValue large = JsonValue::object().set("text", std::string(5 << 20, 'x'));
   EXPECT_THAT(message_of<InvalidArgument>([&] { save_checkpoint(session, path_, large); }),
               AllOf(HasSubstr("the manifest of the checkpoint " + path_), HasSubstr("4194304")));
   EXPECT_EQ(inspect_checkpoint(path_).step, 17u);

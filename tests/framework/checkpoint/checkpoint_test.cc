@@ -17,7 +17,7 @@ TEST_F(CheckpointTest, BringsBackVariablesStepAndTheCallersNumbers) {
     Session session(model.graph);
     fill(session, model);
     save_checkpoint(session, path_,
-                    Json::object().set("samples", 1'234'567'890'123).set("rate", 0.1));
+                    JsonValue::object().set("samples", 1'234'567'890'123).set("rate", 0.1));
   }
   const Model model(1);
   Session session(model.graph);
@@ -39,7 +39,7 @@ TEST_F(CheckpointTest, ARestoreTellsTheStepsThatTheCallerCounts) {
   const Model model(1);
   Session session(model.graph);
   fill(session, model);
-  save_checkpoint(session, path_, Json::object().set("steps", 4));
+  save_checkpoint(session, path_, JsonValue::object().set("steps", 4));
   testing::internal::CaptureStderr();
   restore_checkpoint(session, path_);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(" (step 4)"));
@@ -71,10 +71,11 @@ TEST_F(CheckpointTest, KeepsWeightsApartFromTheRestAndNoCopies) {
   EXPECT_THAT(names("model.safetensors"), ElementsAre("fc/w"));
   EXPECT_THAT(names("state.safetensors"), ElementsAre("count", "flag"));
   const auto text = files_.read(file("manifest.json"));
-  const Json manifest = Json::parse({reinterpret_cast<const char*>(text.data()), text.size()});
+  const JsonValue manifest =
+      JsonValue::parse({reinterpret_cast<const char*>(text.data()), text.size()});
   EXPECT_EQ(manifest.at("version").integer(), 1);
   EXPECT_EQ(manifest.at("step").integer(), 17);
-  const Json& weight = manifest.at("tensors").at("fc/w");
+  const JsonValue& weight = manifest.at("tensors").at("fc/w");
   EXPECT_EQ(weight.at("file").text(), "model.safetensors");
   EXPECT_EQ(weight.at("shape").str(), "[2,3]");
   EXPECT_EQ(weight.at("dtype").text(), "F32");
@@ -152,7 +153,7 @@ TEST_F(CheckpointTest, ASaveSparesTheCopyThatItsUserMade) {
   std::filesystem::remove_all(path_);
   EXPECT_EQ(inspect_checkpoint(path_ + ".old").step, 17u);
   const auto restore = [&] { inspect_checkpoint(path_); };
-  EXPECT_THAT(message_of<NotFound>(restore), HasSubstr("there is no checkpoint " + path_));
+  EXPECT_THAT(message_of<NotFoundError>(restore), HasSubstr("there is no checkpoint " + path_));
 }
 
 TEST_F(CheckpointTest, PathsMayBeRelativeEndInASlashBeLinksAndExistEmpty) {
@@ -183,7 +184,7 @@ TEST_F(CheckpointTest, ALinkThatLeadsToNothingYetLeadsToItsCheckpoint) {
 }
 
 KernelRun failing_kernel(KernelPlan&) {
-  return [](const Pointers&) { throw DeviceError("failed"); };
+  return [](const KernelPointers&) { throw DeviceError("failed"); };
 }
 const Op kFailTest{.name = "FailTest",
                    .inputs = 1,
@@ -243,7 +244,7 @@ TEST_F(CheckpointTest, WhatIsNoCheckpointIsNotRestored) {
   const Model model(1);
   Session session(model.graph);
   const auto restore = [&] { restore_checkpoint(session, path_); };
-  EXPECT_THAT(message_of<NotFound>(restore),
+  EXPECT_THAT(message_of<NotFoundError>(restore),
               HasSubstr(cat("there is no checkpoint ", path_, ", nor ", path_, ".belfry-old")));
   write(path_, {});
   EXPECT_THAT(message_of<IoError>(restore), HasSubstr("run is no directory; a checkpoint is"));
@@ -271,7 +272,7 @@ TEST(CheckpointFolder, KeepsAForeignFileThatAppearsDuringASave) {
   int kept = 0;
   for (int call = 0;; ++call) {
     MemoryFileSystem disk("/d");
-    save_checkpoint(session, "/d/run", Json::object(), disk);
+    save_checkpoint(session, "/d/run", JsonValue::object(), disk);
     bool made = false;
     disk.at_call(call, [&](MemoryFileSystem& at) {
       if (!at.exists("/d/run")) return;
@@ -279,7 +280,7 @@ TEST(CheckpointFolder, KeepsAForeignFileThatAppearsDuringASave) {
       made = true;
     });
     try {
-      save_checkpoint(session, "/d/run", Json::object(), disk);
+      save_checkpoint(session, "/d/run", JsonValue::object(), disk);
     } catch (const IoError&) {
     }
     if (disk.waits()) break;

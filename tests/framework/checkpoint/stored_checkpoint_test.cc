@@ -45,7 +45,7 @@ TEST_F(StoredCheckpointTest, ThatIsDamagedIsRefusedByFileTensorAndByte) {
   EXPECT_THAT(message_of<IoError>([&] { read_checkpoint(path_); }),
               AllOf(HasSubstr(file("model.safetensors")), HasSubstr("tensor 'fc/w' at byte ")));
   EXPECT_EQ(read_checkpoint_head(path_).manifest.step, 17u) << "which reads no values";
-  EXPECT_THROW(read_checkpoint(path_ + "x"), NotFound);
+  EXPECT_THROW(read_checkpoint(path_ + "x"), NotFoundError);
 }
 
 TEST_F(StoredCheckpointTest, ThatListsAnotherFileIsRefused) {

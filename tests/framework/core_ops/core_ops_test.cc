@@ -89,10 +89,10 @@ TEST(Constant, ScalarsOfIntegerTypesMustBeExact) {
 
 TEST(Placeholder, CarriesItsTypeAndName) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kU8, {kUnknown, 3});
+  const Output x = placeholder(graph, "x", DType::kU8, {kUnknownSize, 3});
   EXPECT_EQ(x.name(), "x");
   EXPECT_EQ(x.dtype(), DType::kU8);
-  EXPECT_EQ(x.shape(), (Shape{kUnknown, 3}));
+  EXPECT_EQ(x.shape(), (Shape{kUnknownSize, 3}));
 }
 
 TEST(Variable, IsTheStorageAndReadIsItsValue) {
@@ -184,9 +184,9 @@ TEST(SourcesOfTensors, DoNotDependOnTheDivisionOfTheWork) {
 
 TEST(SourcesOfTensors, RefuseShapesThatAreNotKnown) {
   Graph graph;
-  EXPECT_THROW(fill(graph, {kUnknown}, 1), InvalidArgument);
-  EXPECT_THROW(random_uniform(graph, {kUnknown}), InvalidArgument);
-  EXPECT_THROW(random_normal(graph, {kUnknown}), InvalidArgument);
+  EXPECT_THROW(fill(graph, {kUnknownSize}, 1), InvalidArgument);
+  EXPECT_THROW(random_uniform(graph, {kUnknownSize}), InvalidArgument);
+  EXPECT_THROW(random_normal(graph, {kUnknownSize}), InvalidArgument);
   EXPECT_THROW(random_normal(graph, {2}, 1, DType::kI32), InvalidArgument);
 }
 

@@ -138,9 +138,9 @@ TEST_F(StandInGpusTest, RefusesWorkspacesThatAreNotAligned) {
   near.use(0);
   std::vector<void*> out{near.allocate(0, 16)};
   auto* const workspace = static_cast<std::byte*>(near.allocate(0, 512));
-  run(Pointers({}, out, workspace, {0, 4}, 0), *stream);
+  run(KernelPointers({}, out, workspace, {0, 4}, 0), *stream);
   EXPECT_EQ(refusal([&] {
-              run(Pointers({}, out, workspace + 64, {0, 4}, 0), *stream);
+              run(KernelPointers({}, out, workspace + 64, {0, 4}, 0), *stream);
             }),
             "workspaces of libraries begin at 256 bytes");
   stream->drain();

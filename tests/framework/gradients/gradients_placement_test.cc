@@ -209,7 +209,7 @@ TEST_F(GradientPlacementTest, IsThatOfTheScopesWithout) {
 TEST_F(GradientPlacementTest, OfZerosIsThatOfTheirX) {
   DeviceScope elsewhere(graph, "/cpu:3");
   const Output other =
-      gradients(square(x), {h}, {.colocate = true, .unconnected = Unconnected::kZero})[0];
+      gradients(square(x), {h}, {.colocate = true, .unconnected = UnconnectedGradients::kZero})[0];
   EXPECT_EQ(other.device().str(), "/device:CPU:1");
 }
 

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 KernelRun does_nothing(KernelPlan&) {
-  return [](const Pointers&) {};
+  return [](const KernelPointers&) {};
 }
 std::vector<Output> wrong_shape(const Node& node, std::span<const Output>) {
   return {fill(node.graph(), {5}, 1)};
@@ -35,7 +35,7 @@ std::vector<Output> too_many(const Node&, std::span<const Output> grads) {
 OutputTypes twice(const ShapeContext& c) { return {c.type(0), c.type(0)}; }
 KernelRun copies_twice(KernelPlan& plan) {
   const auto count = plan.input(0).shape.elements();
-  return [count](const Pointers& p) {
+  return [count](const KernelPointers& p) {
     for (std::size_t i = 0; i < 2; ++i) std::copy_n(p.input<float>(0), count, p.output<float>(i));
   };
 }
@@ -198,7 +198,7 @@ TEST_F(GradientsTest, OfWhatStopsArePartialDerivatives) {
 TEST_F(GradientsTest, AreZerosWithoutAPathIfAsked) {
   const Variable v = variable(graph, "v", {2}, {.initializer = init::ones()});
   const Output n = constant(graph, 3, DType::kI32), xs[] = {z, v.ref(), n, x};
-  const auto g = gradients(square(x), xs, {.unconnected = Unconnected::kZero});
+  const auto g = gradients(square(x), xs, {.unconnected = UnconnectedGradients::kZero});
   EXPECT_EQ(value_of(g[0]), floats({0, 0, 0}));
   EXPECT_EQ(value_of(g[1]), floats({0, 0}));
   EXPECT_EQ(value_of(g[2]).item<std::int32_t>(), 0);
@@ -219,7 +219,7 @@ TEST_F(GradientsTest, OfGradientsExist) {
 
 TEST_F(GradientsTest, OfAnOpWithoutOneAreRefusedByName) {
   const Output y = graph.add(kNoGradientTest, {x}, "odd").output();
-  EXPECT_THAT(message_of<NotFound>([&] { gradients(square(y), {x}); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { gradients(square(y), {x}); }),
               AllOf(HasSubstr("No gradient defined for operation 'odd' (op type: NoGradientTest), "
                               "built at gradients_test.cc:"),
                     HasSubstr("it is for tests"), HasSubstr("use stop_gradient")));
@@ -229,7 +229,7 @@ TEST_F(GradientsTest, OfAnOpWithoutOneAreRefusedByName) {
 TEST_F(GradientsTest, ThroughAWriteAreRefused) {
   const Variable v = variable(graph, "v", {3}, {.initializer = init::zeros()});
   Node& write = assign_add(v, square(x));
-  EXPECT_THAT(message_of<NotFound>([&] { gradients(square(write.output()), {x}); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { gradients(square(write.output()), {x}); }),
               HasSubstr("it changes a variable"));
 }
 
@@ -240,7 +240,7 @@ TEST_F(GradientsTest, OfAWrongShapeNameOpInputAndBothShapes) {
   EXPECT_THAT(message_of<InvalidArgument>([&] { gradients(y, {x}); }),
               HasSubstr("the gradient of input 0 is f32[5], but should be f32[3]"));
   const Output many = graph.add(kTooManyGradientsTest, {x}).output();
-  EXPECT_THAT(message_of<Internal>([&] { gradients(many, {x}); }),
+  EXPECT_THAT(message_of<InternalError>([&] { gradients(many, {x}); }),
               HasSubstr("its gradient has 2 results for 1 inputs"));
 }
 

@@ -83,7 +83,7 @@ TEST(OpenNodes, AreRefusedWhereTheirInputsMatter) {
             "nothing was thrown");
   EXPECT_EQ(sum.inputs().size(), 1U);
   graph.close(0);
-  EXPECT_NE(message_of<Internal>([&] { graph.extend(sum, std::vector<Output>{a}); }),
+  EXPECT_NE(message_of<InternalError>([&] { graph.extend(sum, std::vector<Output>{a}); }),
             "nothing was thrown");
 }
 

@@ -115,7 +115,7 @@ TEST(Guards, ThatAreRefusedNameTheirLine) {
               names_its_line("variable scope"));
   EXPECT_THAT(refusal([&] { VariableScope scope(graph, "", {.default_name = "a b"}); }),
               names_its_line("variable scope"));
-  const VariableScopeOptions both{.default_name = "d", .reuse = Reuse::kMustExist};
+  const VariableScopeOptions both{.default_name = "d", .reuse = VariableReuse::kMustExist};
   EXPECT_THAT(refusal([&] { VariableScope scope(graph, "", both); }),
               names_its_line("variable scope"));
   EXPECT_THAT(refusal([&] { DeviceScope scope(graph, "/foo:1"); }),

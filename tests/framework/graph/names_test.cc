@@ -158,7 +158,7 @@ TEST(Graph, FindsNodesByNameAndSuggestsTheNearest) {
   Graph graph;
   const Output x = fill(graph, {}, 0, DType::kF32, "weights");
   EXPECT_EQ(&graph.find("weights"), &x.node());
-  EXPECT_THAT(message_of<NotFound>([&] { graph.find("wieghts"); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { graph.find("wieghts"); }),
               HasSubstr("no node 'wieghts'; did you mean 'weights'?"));
 }
 

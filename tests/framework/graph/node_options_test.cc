@@ -19,7 +19,7 @@ struct Six {
   bool c = true;
   Mode d = Mode::kSecond;
   std::vector<std::int64_t> e = {2, 3};
-  Shape f = {kUnknown, 7};
+  Shape f = {kUnknownSize, 7};
 };
 
 TEST(NodeOptions, PrintTheirFieldsInOrder) {
@@ -32,8 +32,8 @@ TEST(NodeOptions, PrintTheirFieldsInOrder) {
 TEST(NodeOptions, AreReadAsTheTypeTheyHave) {
   const NodeOptions options(One{9});
   EXPECT_EQ(options.as<One>().a, 9);
-  EXPECT_THROW(options.as<Six>(), Internal);
-  EXPECT_THROW(NodeOptions().as<One>(), Internal);
+  EXPECT_THROW(options.as<Six>(), InternalError);
+  EXPECT_THROW(NodeOptions().as<One>(), InternalError);
 }
 
 TEST(NodeOptions, CopiesShareTheStruct) {

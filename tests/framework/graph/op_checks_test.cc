@@ -18,7 +18,7 @@ std::vector<Output> pass_on(const Node&, std::span<const Output> grads) { return
 template <class F>
 KernelRun shifted_by(KernelPlan& plan, F f) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [f](const Pointers& p) {
+    return [f](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] = p.input<T>(0)[i] + static_cast<T>(f(i, WorkRange{p.begin(), p.end()}));
     };
@@ -39,7 +39,7 @@ KernelRun depends_on_range(KernelPlan& plan) {
 }
 KernelRun swallows_nan(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const Pointers& p) {
+    return [](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < p.end(); ++i)
         p.output<T>()[i] = std::fmax(p.input<T>(0)[i], T(-9));
     };
@@ -47,7 +47,7 @@ KernelRun swallows_nan(KernelPlan& plan) {
 }
 KernelRun leaves_the_last_out(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [last = plan.output().shape.elements() - 1](const Pointers& p) {
+    return [last = plan.output().shape.elements() - 1](const KernelPointers& p) {
       for (std::int64_t i = p.begin(); i < std::min(p.end(), last); ++i)
         p.output<T>()[i] = p.input<T>(0)[i];
     };
@@ -59,7 +59,7 @@ OutputTypes one_value(const ShapeContext&) { return {Shape{}}; }
 // Computes the mean of a shard instead of its share in the mean of the whole.
 KernelRun mean_of_shard(KernelPlan& plan) {
   return visit_floating(plan.dtype(), [&]<class T>(T) -> KernelRun {
-    return [count = plan.input(0).shape.elements()](const Pointers& p) {
+    return [count = plan.input(0).shape.elements()](const KernelPointers& p) {
       T sum = 0;
       for (std::int64_t i = 0; i < count; ++i) sum += p.input<T>(0)[i];
       *p.output<T>() = sum / static_cast<T>(count);

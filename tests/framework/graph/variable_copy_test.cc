@@ -60,7 +60,7 @@ TEST(Variable, OriginalsAreThoseThatAreNoCopies) {
   const Variable a = zeros(graph, "a"), b = zeros(graph, "b");
   variable(graph, "tower1/a", {2}, {.copy_of = &a.node()});
   EXPECT_EQ(graph.variables().size(), 3u);
-  EXPECT_EQ(originals(graph.variables()), (std::vector{a, b}));
+  EXPECT_EQ(originals_of(graph.variables()), (std::vector{a, b}));
 }
 
 TEST(Variable, DescribesItselfByItsLogicalName) {

@@ -21,16 +21,17 @@ TEST(Variable, ThatIsRefusedLeavesNothingInTheGraph) {
     fill(graph, shape, 1, dtype, "half");
     variable(graph, "inner", {2});
     graph.add_to_collection(kUpdateOps, identity(other).node());
-    throw NotFound("no such file of weights");
+    throw NotFoundError("no such file of weights");
   };
   const Initializer wrong = [](Graph& g, const Shape&, DType) { return fill(g, {3}, 0); };
-  EXPECT_EQ(message_of<NotFound>([&] { variable(graph, "w", {2}, {.initializer = throwing}); }),
-            "no such file of weights");
+  EXPECT_EQ(
+      message_of<NotFoundError>([&] { variable(graph, "w", {2}, {.initializer = throwing}); }),
+      "no such file of weights");
   EXPECT_THAT(
       message_of<InvalidArgument>([&] { variable(graph, "w", {2}, {.initializer = wrong}); }),
       HasSubstr("the initialiser gives f32[3] instead of f32[2]"));
   EXPECT_EQ(graph.size(), size);
-  EXPECT_THROW(graph.find("w"), NotFound);
+  EXPECT_THROW(graph.find("w"), NotFoundError);
   EXPECT_EQ(graph.variables(), std::vector{other});
   EXPECT_EQ(graph.variables(kGlobalVariables), std::vector{other});
   EXPECT_TRUE(graph.nodes(kUpdateOps).empty());

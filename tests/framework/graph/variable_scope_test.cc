@@ -51,7 +51,7 @@ TEST(VariableScope, WithoutANameChangesNoNames) {
   Graph graph;
   NameScope names(graph, "names");
   VariableScope a(graph, "a");
-  VariableScope same(graph, "", Reuse::kCreateOrGet);
+  VariableScope same(graph, "", VariableReuse::kCreateOrGet);
   EXPECT_EQ(zeros(graph, "v").name(), "a/v");  // TensorFlow: a//v
   EXPECT_EQ(added(graph, "n"), "names/a/n");
   EXPECT_EQ(zeros(graph, "v"), zeros(graph, "v"));
@@ -95,7 +95,7 @@ TEST(VariableScope, ReenteringTheCurrentScopeCountsForItself) {
   VariableScope a(graph, "a");
   EXPECT_EQ(opened(graph, "d"), "a/d");
   for (int i = 0; i < 2; ++i) {
-    VariableScope again(graph, "", Reuse::kCreateOrGet);
+    VariableScope again(graph, "", VariableReuse::kCreateOrGet);
     EXPECT_EQ(opened(graph, "d"), "a/d_1");
     EXPECT_EQ(opened(graph, "d"), "a/d_2");
   }
@@ -112,22 +112,22 @@ TEST(VariableScope, DefaultNamesOpenNameScopesOfTheirOwn) {
 
 TEST(VariableScope, DefaultNamesCannotBeReusedUnlessThatIsInherited) {
   Graph graph;
-  for (const Reuse reuse : {Reuse::kMustExist, Reuse::kCreateOrGet})
+  for (const VariableReuse reuse : {VariableReuse::kMustExist, VariableReuse::kCreateOrGet})
     EXPECT_THAT(message_of<InvalidArgument>(
                     [&] { VariableScope scope(graph, "", {.default_name = "d", .reuse = reuse}); }),
                 HasSubstr("reuse=True cannot be used without a name_or_scope"));
-  VariableScope outer(graph, "r", Reuse::kCreateOrGet);
+  VariableScope outer(graph, "r", VariableReuse::kCreateOrGet);
   EXPECT_EQ(opened(graph, "d"), "r/d");
 }
 
 TEST(VariableScope, InnerReuseReplacesOuter) {
   Graph graph;
-  VariableScope outer(graph, "r", Reuse::kMustExist);
+  VariableScope outer(graph, "r", VariableReuse::kMustExist);
   {
     VariableScope inherits(graph, "i");
-    EXPECT_THROW(zeros(graph, "v"), NotFound);
+    EXPECT_THROW(zeros(graph, "v"), NotFoundError);
   }
-  VariableScope inner(graph, "i", Reuse::kCreateOrGet);
+  VariableScope inner(graph, "i", VariableReuse::kCreateOrGet);
   EXPECT_EQ(zeros(graph, "v").name(), "r/i/v");
 }
 
@@ -215,7 +215,7 @@ TEST(VariableScope, GettersSeeInheritedFieldsAndDecide) {
   EXPECT_EQ(w.name(), "s/i/w_r");
   EXPECT_EQ(read_device(w), "/device:CPU:6");
   EXPECT_THAT(inner.devices, ElementsAre("/device:CPU:1"));
-  VariableScope reuse(graph, "", Reuse::kMustExist);
+  VariableScope reuse(graph, "", VariableReuse::kMustExist);
   EXPECT_EQ(zeros(graph, "w"), w);
 }
 
@@ -226,7 +226,7 @@ TEST(Variable, GetsASuffixWhereANodeHasItsNameButKeepsItsKey) {
   EXPECT_EQ(v.name(), "v_1");
   EXPECT_EQ(graph.stored_variable("v"), v);
   EXPECT_FALSE(graph.stored_variable("v_1"));
-  VariableScope reuse(graph, "", Reuse::kMustExist);
+  VariableScope reuse(graph, "", VariableReuse::kMustExist);
   EXPECT_EQ(zeros(graph, "v"), v);
 }
 

@@ -40,12 +40,12 @@ TEST(Variable, IsFoundWhereTheScopeAllowsReuse) {
     EXPECT_EQ(w.name(), "fc/w");
   }
   {
-    VariableScope scope(graph, "fc", Reuse::kMustExist);
+    VariableScope scope(graph, "fc", VariableReuse::kMustExist);
     EXPECT_EQ(zeros(graph, "w"), w);
-    EXPECT_THAT(message_of<NotFound>([&] { zeros(graph, "b"); }),
+    EXPECT_THAT(message_of<NotFoundError>([&] { zeros(graph, "b"); }),
                 AllOf(HasSubstr("variable 'fc/b' does not exist"), HasSubstr("variable_test.cc:")));
   }
-  VariableScope scope(graph, "fc", Reuse::kCreateOrGet);
+  VariableScope scope(graph, "fc", VariableReuse::kCreateOrGet);
   EXPECT_EQ(zeros(graph, "w"), w);
   EXPECT_EQ(zeros(graph, "b").name(), "fc/b");
 }
@@ -53,7 +53,7 @@ TEST(Variable, IsFoundWhereTheScopeAllowsReuse) {
 TEST(Variable, ReuseIsInheritedByInnerScopesAndEndsWithTheOuter) {
   Graph graph;
   {
-    VariableScope outer(graph, "a", Reuse::kCreateOrGet);
+    VariableScope outer(graph, "a", VariableReuse::kCreateOrGet);
     VariableScope inner(graph, "b");
     EXPECT_EQ(zeros(graph, "w"), zeros(graph, "w"));
     EXPECT_EQ(zeros(graph, "w").name(), "a/b/w");
@@ -64,7 +64,7 @@ TEST(Variable, ReuseIsInheritedByInnerScopesAndEndsWithTheOuter) {
 
 TEST(Variable, OfAnotherTypeIsRefusedWithBothLines) {
   Graph graph;
-  VariableScope scope(graph, "fc", Reuse::kCreateOrGet);
+  VariableScope scope(graph, "fc", VariableReuse::kCreateOrGet);
   zeros(graph, "w", {2});
   EXPECT_THAT(message_of<InvalidArgument>([&] { zeros(graph, "w", {3}); }),
               AllOf(HasSubstr("variable 'fc/w' is f32[2]"), HasSubstr("asks for f32[3]"),
@@ -76,7 +76,7 @@ TEST(Variable, OfAnotherTypeIsRefusedWithBothLines) {
 
 TEST(Variable, NeedsAKnownShape) {
   Graph graph;
-  for (const std::int64_t dim : {kUnknown, std::int64_t{-3}})
+  for (const std::int64_t dim : {kUnknownSize, std::int64_t{-3}})
     EXPECT_THAT(message_of<InvalidArgument>([&] {
                   zeros(graph, "w", {dim, 2});
                 }),
@@ -130,7 +130,7 @@ TEST(Variable, GettersNestAndTheInnermostIsAskedFirst) {
     EXPECT_FALSE(w.trainable());
     EXPECT_THAT(log, ElementsAre("inner w", "outer inner_w"));
     // It is stored under the name that was asked for, and getters are not asked again.
-    VariableScope reuse(graph, "", Reuse::kMustExist);
+    VariableScope reuse(graph, "", VariableReuse::kMustExist);
     EXPECT_EQ(zeros(graph, "w"), w);
     EXPECT_EQ(log.size(), 2u);
   }
@@ -301,9 +301,9 @@ TEST(Variable, ACopyStartsAsItsOriginalIsNow) {
 TEST(Variable, ItsStorageIsNotAValue) {
   Graph graph;
   const Variable v = zeros(graph, "v");
-  EXPECT_THAT(message_of<Internal>([&] { fill_like(v.ref(), 1); }),
+  EXPECT_THAT(message_of<InternalError>([&] { fill_like(v.ref(), 1); }),
               HasSubstr("input 'v' is a variable's storage; read it"));
-  EXPECT_THAT(message_of<Internal>([&] {
+  EXPECT_THAT(message_of<InternalError>([&] {
                 graph.add(kAssign, {static_cast<Output>(v), constant(graph, 1)});
               }),
               HasSubstr("is not a variable"));

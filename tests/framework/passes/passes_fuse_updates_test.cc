@@ -265,7 +265,7 @@ TEST(FuseUpdates, AnUpdateOnAnotherDeviceThanItsSumCountsTheTransferAndNeedsTheS
 // Asks for scratch memory, which a part of a fused update has none of.
 KernelRun greedy_kernel(KernelPlan& plan) {
   plan.workspace(64);
-  return [](const Pointers&) {};
+  return [](const KernelPointers&) {};
 }
 const Op kGreedyTest{.name = "GreedyTest",
                      .inputs = 2,
@@ -282,7 +282,7 @@ TEST(FuseUpdates, KernelsThatNeedScratchMemoryAreRefused) {
   const Output x = fill(graph, {4}, 1);
   Node& update = graph.add(kGreedyTest, {v.ref(), all_reduce(std::vector{x, x})[0]}, "greedy");
   Session session(graph);
-  EXPECT_THAT(message_of<Internal>([&] { session.prepare({update}); }),
+  EXPECT_THAT(message_of<InternalError>([&] { session.prepare({update}); }),
               ::testing::HasSubstr("GreedyTest 'greedy'"));
 }
 

@@ -333,7 +333,7 @@ TEST_F(GpuPlanTest, TensorsGoByTheHostBetweenGpusThatDoNotReachEachOther) {
 TEST_F(GpuPlanTest, AnOpWithoutAKernelIsNamed) {
   gpus_.lack_kernel("Tanh");
   const Output y = on(gpu(0), [&] { return tanh(fill(graph, {4}, 1, DType::kF64), "y"); });
-  EXPECT_THAT(message_of<NotFound>([&] {
+  EXPECT_THAT(message_of<NotFoundError>([&] {
                 plan({1, 1}, {y});
               }),
               ::testing::AllOf(HasSubstr("Tanh 'y' (built at "),

@@ -21,7 +21,7 @@ namespace passes_pack_weights_test {
 // Two convolutions of one image each over a batch, and a step of gradient descent.
 struct Net {
   explicit Net(int groups = 1) {
-    x = placeholder(graph, "x", DType::kF32, {kUnknown, 8, 8, 16});
+    x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 8, 8, 16});
     const VariableOptions options{.initializer = init::normal(0.1)};
     w = {variable(graph, "w0", {32, 3, 3, 16 / groups}, options),
          variable(graph, "w1", {32, 3, 3, 32 / groups}, options)};
@@ -75,7 +75,7 @@ TEST(PackWeights, OfOneUseStaysWithTheKernel) {
 TEST(PackWeights, AgainForWhatTheBackwardPassRecomputes) {
   if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 8, 8, 16});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 8, 8, 16});
   std::vector<Variable> w;
   Output y = x;
   for (const char* const block : {"block0", "block1"}) {

@@ -37,7 +37,7 @@ TEST_F(PrepareTest, GivesEveryLaunchAKernelForItsShapes) {
   float values[3] = {};
   void* const memory = values;
   for (const Launch& launch : plan.launches)
-    launch.run(Pointers({&memory, 1}, {&memory, 1}, nullptr, launch.range, 0));
+    launch.run(KernelPointers({&memory, 1}, {&memory, 1}, nullptr, launch.range, 0));
   EXPECT_THAT(values, testing::ElementsAre(0, 0, 0));
 }
 

@@ -34,7 +34,7 @@ std::vector<std::string> names(const Plan& plan) {
 class PruneTest : public ::testing::Test {
  protected:
   Graph graph;
-  Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});
+  Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2});
   Output y = add_n({x, x}, "y");
   Output unused = add_n({y, y}, "unused");
 };
@@ -123,7 +123,7 @@ TEST_F(PruneTest, RefusesFeedsThatDoNotFit) {
   };
   EXPECT_THAT(refusal({{x, {3, 4}}}), HasSubstr("fed with shape [3,4], but it has [?,2]"));
   EXPECT_THAT(refusal({{x, {3}}}), HasSubstr("fed with shape [3], but it has [?,2]"));
-  EXPECT_THAT(refusal({{x, {kUnknown, 2}}}), HasSubstr("fed with shape [?,2]"));
+  EXPECT_THAT(refusal({{x, {kUnknownSize, 2}}}), HasSubstr("fed with shape [?,2]"));
   EXPECT_THAT(refusal({{x, {3, 2}}, {x, {3, 2}}}), HasSubstr("fed twice"));
   EXPECT_THAT(refusal({{Output(), {3, 2}}}), HasSubstr("empty Output"));
 }

@@ -118,8 +118,9 @@ TEST(Ranks, AreRefusedBesideCpusAndWithoutNccl) {
             HasSubstr("CPU:0; use collective")));
   gpus.set_nccl({.why_not = "NCCL cannot be loaded: libnccl.so.2"});
   Session without(model.graph, on_gpus({1, 1}));
-  EXPECT_THAT(message_of<NotFound>([&] { without.prepare(model.fetches(), model.feed_types()); }),
-              HasSubstr("NCCL cannot be loaded: libnccl.so.2; use collective"));
+  EXPECT_THAT(
+      message_of<NotFoundError>([&] { without.prepare(model.fetches(), model.feed_types()); }),
+      HasSubstr("NCCL cannot be loaded: libnccl.so.2; use collective"));
 }
 
 TEST(Ranks, AreLogicalGpusWhereNcclServesSeveralOnOne) {

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 // y = relu(x w + b) of `samples` rows of 3, a loss, and a step of gradient descent.
 struct Net {
   explicit Net(int layers = 1, std::int64_t width = 3) {
-    x = placeholder(graph, "x", DType::kF64, {kUnknown, width});
+    x = placeholder(graph, "x", DType::kF64, {kUnknownSize, width});
     Output y = x;
     std::vector<Variable> all;
     for (int i = 0; i < layers; ++i) {
@@ -91,8 +91,8 @@ TEST(Shards, AreNotMadeOfFeedsThatAreNoSamples) {
 
 TEST(Shards, OfOneDeviceMustAgreeOnTheirSamples) {
   Graph graph;
-  const Output a = placeholder(graph, "a", DType::kF32, {kUnknown, 2});
-  const Output b = placeholder(graph, "b", DType::kF32, {kUnknown, 2});
+  const Output a = placeholder(graph, "a", DType::kF32, {kUnknownSize, 2});
+  const Output b = placeholder(graph, "b", DType::kF32, {kUnknownSize, 2});
   Session session(graph, {.shards_per_device = 2});
   try {
     session.prepare({a, b}, {FeedType{a, {4, 2}, 0}, FeedType{b, {6, 2}, 0}});
@@ -182,7 +182,7 @@ TEST(Shards, OfASmallNetWaitForNothingButVariables) {
 // The quotient of a sum of integers is not the sum of quotients.
 TEST(Shards, DivideSumsOfIntegersOnce) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kI32, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kI32, {kUnknownSize});
   const Output half = reduce_sum(x) / 2;
   Session session(graph, {.threads = 1, .shards_per_device = 2});
   CompiledStep& step = session.prepare({half}, {FeedType{x, {2}, 0}});
@@ -194,7 +194,7 @@ TEST(Shards, DivideSumsOfIntegersOnce) {
 TEST(Shards, AddAndApplySixteenBits) {
   constexpr std::int64_t kColumns = 100'000;
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, kColumns});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, kColumns});
   const Variable v = variable(graph, "v", {kColumns}, {.dtype = DType::kBF16});
   Node& update = assign(v, reduce_sum(cast(x, DType::kBF16), {0}));
   Session session(graph, {.threads = 2, .all_workers = true, .shards_per_device = 2});
@@ -212,7 +212,7 @@ TEST(Shards, AddAndApplySixteenBits) {
 
 TEST(Shards, GatherForOpsWithoutARule) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 2});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2});
   const Output y = transpose(relu(x));
   Session session(graph, {.threads = 1, .shards_per_device = 2});
   CompiledStep& step = session.prepare({y}, {FeedType{x, {3, 2}, 0}});
@@ -235,7 +235,7 @@ void expect_equal_masks(DType dtype) {
       const DeviceScope on(graph, DeviceSpec::local("CPU", d));
       const ReplicaScope replica(graph, cat("tower", d, "/"), d);
       const NameScope scope(graph, cat("tower", d));
-      inputs.push_back(placeholder(graph, "x", DType::kF32, {kUnknown, 5}));
+      inputs.push_back(placeholder(graph, "x", DType::kF32, {kUnknownSize, 5}));
       fetches.emplace_back(cast(dropout(cast(inputs.back(), dtype), 0.5), DType::kF32));
       feeds.push_back({inputs.back(), {rows, 5}, d * rows});
       ones.emplace_back(Shape{rows, 5}, std::vector<float>(static_cast<std::size_t>(rows * 5), 1));

@@ -187,7 +187,7 @@ TEST_F(TransfersTest, ABucketCountsEachOfItsTensors) {
 TEST_F(TransfersTest, ConstantsAreWhereTheyAreNeededAndFeedsTravel) {
   const Output c = on(0, [&] { return constant(graph, floats({1, 2})); });
   EXPECT_TRUE(moved({sum(1, {c, c})}).transfers.empty());
-  const Output x = on(0, [&] { return placeholder(graph, "x", DType::kF32, {kUnknown}); });
+  const Output x = on(0, [&] { return placeholder(graph, "x", DType::kF32, {kUnknownSize}); });
   const Plan plan = moved({sum(1, {x, x})}, {{x, {100}}});
   ASSERT_EQ(plan.transfers.size(), 1u);
   EXPECT_EQ(plan.transfers[0].bytes, 400);

@@ -181,7 +181,7 @@ TEST_F(ExplainTest, TellsWhatSoftPlacementLetGo) {
 }
 
 TEST_F(ExplainTest, TellsOfNodesThatNoStepHolds) {
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 3});
   DeviceScope scope(graph, "/cpu:1");
   const Output y = relu(x);
   const Explanation known = explain(y);

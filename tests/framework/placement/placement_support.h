@@ -24,7 +24,7 @@ inline const Op kHostOnly{.name = "HostOnly",
                           .no_gradient = "it is for tests",
                           .reference = [](KernelPlan& plan) -> KernelRun {
                             const std::int64_t elements = plan.output().shape.elements();
-                            return [elements](const Pointers& p) {
+                            return [elements](const KernelPointers& p) {
                               std::copy_n(p.input<float>(0), elements, p.output<float>());
                             };
                           },

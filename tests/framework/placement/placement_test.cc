@@ -22,7 +22,7 @@ const Op kWriteOnHost{.name = "WriteOnHost",
                       .no_gradient = "it is for tests",
                       .writes = 1,
                       .reference = [](KernelPlan&) -> KernelRun {
-                        return [](const Pointers& p) { *p.written<float>(0) += 1; };
+                        return [](const KernelPointers& p) { *p.written<float>(0) += 1; };
                       },
                       .cpu_only = "it is for tests"};
 
@@ -111,7 +111,7 @@ TEST_F(WholeGraphTest, WhatIsFedIsWhereItWouldBeComputed) {
 }
 
 TEST_F(WholeGraphTest, TellsThePlacementOfWhatNeedsAFeedAndMakesNothing) {
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize});
   DeviceScope scope(graph, "/cpu:2");
   const Variable v = free_variable("v");
   const Output y = identity(x, "y");

@@ -144,7 +144,7 @@ TEST_F(Averages, AreKeptByCheckpoints) {
   MemoryFileSystem files("/disk");
   Session& on = session();
   model.train(on, 0, 3);
-  save_checkpoint(on, "/disk/run", Json::object(), files);
+  save_checkpoint(on, "/disk/run", JsonValue::object(), files);
   model.train(on, 3, 5);
   restore_checkpoint(on, "/disk/run", files);
   EXPECT_EQ(model.values(on), expected(3));

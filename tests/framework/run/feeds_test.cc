@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 class FeedsTest : public ::testing::Test {
  protected:
   Graph graph;
-  Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize});
   Output y = placeholder(graph, "y", DType::kF32, {2});
   Output sum = add_n({x, y}, "sum");
   Output twice = add_n({sum, sum}, "twice");
@@ -138,7 +138,7 @@ TEST(Fetches, OfVariablesGiveTheValueFromBeforeTheStep) {
 
 TEST(Session, RunsFromSeveralThreadsAtOnce) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize});
   const Variable v = variable(graph, "v", {1}, {.initializer = init::zeros()});
   Node& count = assign_add(v, constant(graph, floats({1})));
   std::vector<Output> parts;
@@ -177,7 +177,7 @@ TEST(Session, RunsFromSeveralThreadsAtOnce) {
 
 TEST(Session, TellsWhereNodesAreWithoutFeeds) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize});
   Output y;
   {
     DeviceScope on(graph, cpu(1));

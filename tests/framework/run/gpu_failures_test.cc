@@ -276,7 +276,7 @@ TEST(GpuStepFailures, ThrowsWhatAKernelFailsWithInItsStream) {
   const Output y = tanh(fill(graph, {4}, 1), "y");
   SessionOptions options = on_gpus({1, 1});
   options.plan_hook = [](Plan& plan) {
-    plan.launches[1].enqueue = [](const Pointers&, GpuStream& stream) {
+    plan.launches[1].enqueue = [](const KernelPointers&, GpuStream& stream) {
       test::StandInGpus::enqueue(stream, [] { throw DeviceError("an illegal address"); });
     };
   };

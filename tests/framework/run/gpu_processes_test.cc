@@ -239,7 +239,7 @@ TEST(GpuProcesses, NameTheProcessThatIsLateAndWhatItComputes) {
         options.plan_hook = [&](Plan& plan) {
           for (Launch& launch : plan.launches)
             if (processes->rank() == 1 && plan.node(launch.node).name() == "late_op")
-              launch.run = [&, run = launch.run](const Pointers& p) {
+              launch.run = [&, run = launch.run](const KernelPointers& p) {
                 while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
                 run(p);
               };

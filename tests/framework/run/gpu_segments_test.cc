@@ -351,7 +351,7 @@ TEST(GpuSegments, ThatCannotBeCapturedSayWhyAndLeaveTheStepIntact) {
   options.plan_hook = [&](Plan& plan) {
     for (Launch& launch : plan.launches)
       if (launch.enqueue)
-        launch.enqueue = [&, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+        launch.enqueue = [&, run = launch.enqueue](const KernelPointers& p, GpuStream& stream) {
           run(p, stream);
           if (allocates) gpus.allocate(0, 64);
         };

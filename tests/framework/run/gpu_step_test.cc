@@ -136,7 +136,7 @@ TEST(GpuStep, EndsWhenTheGpuHasFinished) {
   SessionOptions options = on_gpus({1, 1});
   options.plan_hook = [&](Plan& plan) {
     for (Launch& launch : plan.launches)
-      launch.enqueue = [&, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+      launch.enqueue = [&, run = launch.enqueue](const KernelPointers& p, GpuStream& stream) {
         run(p, stream);
         test::StandInGpus::enqueue(stream, [&] {
           std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -180,7 +180,7 @@ TEST(GpuStep, ReadsWritesAndRestoresVariablesOfGpus) {
   session.write(model.w[0], ones);
   EXPECT_EQ(session.read(model.w[0]), ones);
   MemoryFileSystem files("/m");
-  save_checkpoint(session, "/m/saved", Json::object(), files);
+  save_checkpoint(session, "/m/saved", JsonValue::object(), files);
   const std::vector<Tensor> expected = model.train_in(session, 3);
   EXPECT_NE(session.read(model.w[0]), ones);
   restore_checkpoint(session, "/m/saved", files);
@@ -261,7 +261,7 @@ TEST(GpuStep, IsTraced) {
 // A kernel of a GPU that waits until the host has enqueued all behind it, as a CPU op has seen.
 std::atomic<bool> all_enqueued{false};
 KernelRun patient_kernel(KernelPlan&) {
-  return [](const Pointers& p) {
+  return [](const KernelPointers& p) {
     while (!all_enqueued) std::this_thread::yield();
     *p.output<float>() = *p.input<float>(0);
   };
@@ -278,13 +278,13 @@ struct Times {
 };
 std::map<std::string, Times> times_of(const Trace& trace) {
   std::map<std::string, Times> all;
-  const Json file = Json::parse(trace.str());
-  for (const Json& event : file.at("traceEvents").items()) {
+  const JsonValue file = JsonValue::parse(trace.str());
+  for (const JsonValue& event : file.at("traceEvents").items()) {
     if (event.at("ph").text() != "X") continue;
     Times& times = all[event.at("args").at("name").text()];
     times.start = event.at("ts").number();
     times.end = times.start + event.at("dur").number();
-    if (const Json* enqueued = event.at("args").find("enqueued"))
+    if (const JsonValue* enqueued = event.at("args").find("enqueued"))
       times.enqueued = std::stod(enqueued->text());
   }
   return all;

@@ -165,12 +165,13 @@ class LaunchFault {
     for (std::size_t l = 0; l < plan.launches.size(); ++l) {
       Launch& launch = plan.launches[l];
       if (launch.run)
-        launch.run = [this, l, run = launch.run](const Pointers& p) {
+        launch.run = [this, l, run = launch.run](const KernelPointers& p) {
           check(l);
           run(p);
         };
       else if (launch.enqueue)
-        launch.enqueue = [this, l, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+        launch.enqueue = [this, l, run = launch.enqueue](const KernelPointers& p,
+                                                         GpuStream& stream) {
           check(l);
           run(p, stream);
         };
@@ -202,8 +203,8 @@ class StreamFault {
   void put_into(Plan& plan) {
     for (std::size_t l = 0; l < plan.launches.size(); ++l)
       if (plan.launches[l].enqueue)
-        plan.launches[l].enqueue = [this, l, run = plan.launches[l].enqueue](const Pointers& p,
-                                                                             GpuStream& stream) {
+        plan.launches[l].enqueue = [this, l, run = plan.launches[l].enqueue](
+                                       const KernelPointers& p, GpuStream& stream) {
           test::StandInGpus::enqueue(stream, [this, l] {
             if (static_cast<int>(l) == broken) throw DeviceError("broken");
           });
@@ -223,7 +224,7 @@ inline void watch_host(const Plan& plan, Launch& launch, const test::StandInGpus
   for (const TensorType& type : plan.input_types(node)) inputs.push_back(type.bytes());
   for (const TensorType& type : node.types) outputs.push_back(type.bytes());
   launch.run = [&gpus, patience, inputs, outputs, writes = at(node.writes()), name = node.name(),
-                run = launch.run](const Pointers& p) {
+                run = launch.run](const KernelPointers& p) {
     std::vector<test::Access> accesses;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       accesses.push_back(test::accessed(p.mutable_inputs()[i], inputs[i], i < writes));

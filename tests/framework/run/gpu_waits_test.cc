@@ -48,13 +48,14 @@ void observe(Plan& plan, Hold& hold) {
     Launch& launch = plan.launches[i];
     const int l = static_cast<int>(i);
     if (launch.run)
-      launch.run = [&hold, l, run = launch.run](const Pointers& p) {
+      launch.run = [&hold, l, run = launch.run](const KernelPointers& p) {
         hold.begin(l);
         run(p);
         hold.end(l);
       };
     else
-      launch.enqueue = [&hold, l, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+      launch.enqueue = [&hold, l, run = launch.enqueue](const KernelPointers& p,
+                                                        GpuStream& stream) {
         test::StandInGpus::enqueue(stream, [&hold, l] { hold.begin(l); });
         run(p, stream);
         test::StandInGpus::enqueue(stream, [&hold, l] { hold.end(l); });

@@ -189,7 +189,7 @@ const Op kMeetTest{.name = "MeetTest",
                    .shape = no_outputs,
                    .no_gradient = "a test",
                    .reference = [](KernelPlan&) -> KernelRun {
-                     return [](const Pointers&) {
+                     return [](const KernelPointers&) {
                        ++begun;
                        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
                        while (begun < 2 && std::chrono::steady_clock::now() < end)

@@ -235,7 +235,7 @@ TEST(Locks, StepsOfBothKindsGiveTheSameValues) {
 
 // Throws if its input is negative.
 KernelRun picky_kernel(KernelPlan&) {
-  return [](const Pointers& p) {
+  return [](const KernelPointers& p) {
     require<DeviceError>(p.input<float>(0)[0] >= 0, "picky");
     p.output<float>()[0] = p.input<float>(0)[0];
   };

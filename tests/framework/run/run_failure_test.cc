@@ -29,7 +29,7 @@ std::atomic<int> running{0};
 KernelRun trip_kernel(KernelPlan& plan) {
   const auto count = static_cast<std::size_t>(plan.output().shape.elements());
   const std::string name(plan.node().name());
-  return [count, name](const Pointers& p) {
+  return [count, name](const KernelPointers& p) {
     ++running;
     const float* const from = p.input<float>(0);
     const bool trips = from[0] < 0;
@@ -271,7 +271,7 @@ TEST(RunFailure, BetweenAValueAndItsAssignmentLosesTheVariable) {
 // Counts runs that find something else than zero.
 std::atomic<int> dirty{0};
 KernelRun look_kernel(KernelPlan&) {
-  return [](const Pointers& p) { dirty += p.input<float>(0)[0] != 0; };
+  return [](const KernelPointers& p) { dirty += p.input<float>(0)[0] != 0; };
 }
 const Op kLookTest{.name = "LookTest",
                    .inputs = 1,

@@ -230,7 +230,7 @@ TEST_F(SharingTest, AReadAfterTheUpdateOfAnotherTowerKeepsThemApart) {
 
 // Takes its time.
 KernelRun slow_kernel(KernelPlan&) {
-  return [](const Pointers& p) {
+  return [](const KernelPointers& p) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     for (std::int64_t i = p.begin(); i < p.end(); ++i) p.output<float>()[i] = p.input<float>(0)[i];
   };

@@ -55,7 +55,7 @@ class SessionStepsTest : public ::testing::Test {
   static std::int64_t bytes(const Session& session) { return session.device_use()[0].bytes; }
 
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize});
   const Output sum = add_n({x, x});
   const Output y = add_n({sum, sum});
   std::atomic<int> compiled{0};

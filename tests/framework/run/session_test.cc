@@ -20,7 +20,7 @@ float scalar(const Tensor& tensor) { return tensor.item<float>(); }
 
 TEST(Session, ComputesAFetchFromAFeed) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize});
   const Output y = add_n({x, x, x});
   Session session(graph);
   const FeedValue feed{x, Tensor({2}, std::vector{1.f, 2.f})};

@@ -119,7 +119,7 @@ TEST(Staging, OfTheNextBatchEndsBeforeTheStepBeforeIt) {
   options.capture = false;
   options.plan_hook = [&](Plan& plan) {
     Launch& first = plan.launches[0];
-    first.enqueue = [&, run = first.enqueue](const Pointers& p, GpuStream& stream) {
+    first.enqueue = [&, run = first.enqueue](const KernelPointers& p, GpuStream& stream) {
       test::StandInGpus::enqueue(stream, [&] {
         begun.set();
         in_time = staged.wait(kPatience);
@@ -372,7 +372,7 @@ TEST(Staging, OutlivesAFailureOfTheStepBefore) {
     options.plan_hook = [&](Plan& plan) {
       for (Launch& launch : plan.launches)
         if (launch.enqueue && plan.node(launch.node).writes() > 0)
-          launch.enqueue = [&, run = launch.enqueue](const Pointers& p, GpuStream& stream) {
+          launch.enqueue = [&, run = launch.enqueue](const KernelPointers& p, GpuStream& stream) {
             run(p, stream);
             test::StandInGpus::enqueue(stream, [&] {
               if (breaks) throw DeviceError("broken");

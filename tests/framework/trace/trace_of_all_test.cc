@@ -56,8 +56,8 @@ TEST(TraceOfAll, HasAProcessForEachRankAndIsRight) {
   local_file_system().remove(path);
   std::vector<std::string> names;
   std::map<std::int64_t, int> sent;  // slices by process of the trace
-  const Json file = Json::parse(files[0].text);
-  for (const Json& event : file.at("traceEvents").items()) {
+  const JsonValue file = JsonValue::parse(files[0].text);
+  for (const JsonValue& event : file.at("traceEvents").items()) {
     if (event.at("name").text() == "process_name")
       names.push_back(event.at("args").at("name").text());
     if (event.at("name").text() == "GatherPieces") ++sent[event.at("pid").integer()];
@@ -70,14 +70,14 @@ TEST(TraceOfAll, HasAProcessForEachRankAndIsRight) {
 // A message cannot end before all have sent theirs. So the slices of all ranks overlap on one
 // clock, up to the error of the clocks.
 TEST(TraceOfAll, AlignsTheClocksOfItsProcesses) {
-  const Json file = Json::parse(files_of(2)[0].text);
-  const Json& clocks = file.at("otherData").at("clocks");
+  const JsonValue file = JsonValue::parse(files_of(2)[0].text);
+  const JsonValue& clocks = file.at("otherData").at("clocks");
   ASSERT_EQ(clocks.items().size(), 2u);
   const double error = clocks.items().back().at("error_ns").number() / 1000;
   EXPECT_GT(error, 0);
   double last_start = 0, first_end = 1e300, first_start = 1e300;
-  for (const Json& event : file.at("traceEvents").items()) {
-    if (const Json* const start = event.find("ts"))
+  for (const JsonValue& event : file.at("traceEvents").items()) {
+    if (const JsonValue* const start = event.find("ts"))
       first_start = std::min(first_start, start->number());
     if (event.at("name").text() != "GatherPieces") continue;
     const double start = event.at("ts").number();
@@ -102,7 +102,7 @@ TEST(TraceOfAll, OfAProcessThatIsAloneIsItsOwn) {
 
 // The times are made up: sin(x) 0 to 10, its message 10 to 40, the gradient of the local sin 20 to
 // 30.
-TEST(Communication, IsHiddenWhileAGradientIsComputed) {
+TEST(CommunicationTime, IsHiddenWhileAGradientIsComputed) {
   Rows rows({0, 2});
   const Output dx = gradients({sin(rows.x)}, {rows.x})[0];
   Session session(rows.graph, {.dry_run = true, .planned_place = {0, 2}});
@@ -120,14 +120,14 @@ TEST(Communication, IsHiddenWhileAGradientIsComputed) {
     if (node.origin().forward) slice.start = 20, slice.end = 30;
     timeline.slices.push_back(slice);
   }
-  const Communication found = communication_of(plan, timeline);
+  const CommunicationTime found = communication_of(plan, timeline);
   EXPECT_EQ(found.under_way, 30);
   EXPECT_EQ(found.hidden, 10);
   EXPECT_DOUBLE_EQ(found.hidden_share().value_or(0), 1.0 / 3);
 }
 
-TEST(Communication, OfSeveralRunsIsTheirSum) {
-  Communication sum{10, 5};
+TEST(CommunicationTime, OfSeveralRunsIsTheirSum) {
+  CommunicationTime sum{10, 5};
   sum += {30, 5};
   EXPECT_DOUBLE_EQ(sum.hidden_share().value_or(0), 0.25);
 }

@@ -31,10 +31,10 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // The events of a phase, e.g. "X".
-std::vector<Json> events(const Trace& trace, std::string_view phase) {
-  std::vector<Json> found;
-  const Json file = Json::parse(trace.str());
-  for (const Json& event : file.at("traceEvents").items())
+std::vector<JsonValue> events(const Trace& trace, std::string_view phase) {
+  std::vector<JsonValue> found;
+  const JsonValue file = JsonValue::parse(trace.str());
+  for (const JsonValue& event : file.at("traceEvents").items())
     if (event.at("ph").text() == phase) found.push_back(event);
   return found;
 }
@@ -42,18 +42,18 @@ std::vector<Json> events(const Trace& trace, std::string_view phase) {
 // The names of processes.
 std::vector<std::string> processes(const Trace& trace) {
   std::vector<std::string> names;
-  for (const Json& event : events(trace, "M"))
+  for (const JsonValue& event : events(trace, "M"))
     if (event.at("name").text() == "process_name")
       names.push_back(event.at("args").at("name").text());
   return names;
 }
 
 // The slice of a node.
-Json slice(const Trace& trace, std::string_view name) {
-  for (const Json& event : events(trace, "X"))
+JsonValue slice(const Trace& trace, std::string_view name) {
+  for (const JsonValue& event : events(trace, "X"))
     if (event.at("args").at("name").text() == name) return event;
   ADD_FAILURE() << "no slice of " << name;
-  return Json::object();
+  return JsonValue::object();
 }
 
 // Each device adds its share of a variable to a feed. The sums are combined, and written back. They
@@ -102,7 +102,7 @@ TEST(Trace, OfManySessionsSatisfiesTheChecker) {
       files.push_back(temporary_path(".json"));
       trace.save(files.back());
       std::size_t on_strands = 0;
-      for (const Json& event : events(trace, "X"))
+      for (const JsonValue& event : events(trace, "X"))
         on_strands += event.at("args").find("device") ? 1 : 0;
       EXPECT_GE(on_strands, plan.launches.size());
       const std::size_t workers = std::min(devices, threads) > 1 ? 1 : 0;
@@ -163,7 +163,7 @@ TEST(Trace, PartsThatAnotherWorkerRanAreOnItsTrack) {
   set_collective_hook({});
   EXPECT_THAT(processes(trace), ElementsAre(StartsWith("/job"), StartsWith("/job"), "workers"));
   std::size_t strand_slices = 0, parts = 0;
-  for (const Json& event : events(trace, "X")) {
+  for (const JsonValue& event : events(trace, "X")) {
     if (event.at("name").text() != "AllReduce") continue;
     const bool is_part = event.at("pid").integer() == 3;
     ++(is_part ? parts : strand_slices);
@@ -188,7 +188,7 @@ TEST(Trace, SlicesSayWhatTheyRan) {
   Session session(graph, {.device_count = {{"CPU", 2}}});
   Trace trace;
   session.run({y, g}, {}, {.trace = &trace});
-  const Json wave = slice(trace, "wave"), args = wave.at("args");
+  const JsonValue wave = slice(trace, "wave"), args = wave.at("args");
   EXPECT_EQ(wave.at("name").text(), "Sin");
   EXPECT_EQ(wave.at("cat").text(), "Op");
   EXPECT_EQ(wave.at("pid").integer(), 2);
@@ -199,8 +199,8 @@ TEST(Trace, SlicesSayWhatTheyRan) {
   EXPECT_EQ(args.at("line").text(), cat("trace_test.cc:", line));
   EXPECT_EQ(args.find("forward"), nullptr);
   std::size_t gradients = 0;
-  for (const Json& event : events(trace, "X"))
-    if (const Json* forward = event.at("args").find("forward"))
+  for (const JsonValue& event : events(trace, "X"))
+    if (const JsonValue* forward = event.at("args").find("forward"))
       gradients += forward->text() == "wave" ? 1 : 0;
   EXPECT_GE(gradients, 1u);  // the cosine
 }
@@ -212,7 +212,7 @@ TEST(Trace, CountsMemoryOfArenasAndVariables) {
   Trace trace;
   session.run({add_n({v, v})}, {}, {.trace = &trace});
   std::vector<std::string> levels;
-  for (const Json& event : events(trace, "C"))
+  for (const JsonValue& event : events(trace, "C"))
     levels.push_back(cat(event.at("pid").integer(), " ", event.at("args").str()));
   EXPECT_THAT(levels, ::testing::UnorderedElementsAre(
                           R"(1 {"arena":0,"variables":400})", R"(1 {"arena":400,"variables":400})",
@@ -276,7 +276,7 @@ TEST(Trace, OfAPreparedStepRecordsTheRunItIsGivenTo) {
   EXPECT_EQ(trace.str(), text);
   EXPECT_EQ(step.fetched(0), Tensor({Net::kSize}, before));
   std::size_t fetches = 0;
-  for (const Json& event : events(trace, "X"))
+  for (const JsonValue& event : events(trace, "X"))
     fetches += event.at("args").at("name").text() == "AllReduce/fetch" ? 1 : 0;
   EXPECT_EQ(fetches, 1u);
 }

@@ -218,7 +218,7 @@ TEST(CausalAttention, HasNoGradientOfTheSumsOfWeights) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {2, 5, 6});
   const Output sums = causal_attention(x, x, x).node().output(1);
-  EXPECT_THROW(gradients(sums, {x}), NotFound);
+  EXPECT_THROW(gradients(sums, {x}), NotFoundError);
 }
 
 TEST(CausalAttention, ComputesIn16BitsInMixedPrecision) {
@@ -296,7 +296,7 @@ TEST(CausalAttention, KeepsNoMatrixOfAllPairs) {
 
 TEST(CausalAttention, OfABatchInShardsIsComputedByThem) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 5, 6});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 5, 6});
   const Output dx = gradients(causal_attention(x, x, x, {.heads = 2}), {x})[0];
   Session session(graph, {.threads = 1, .shards_per_device = 4});
   CompiledStep& step = session.prepare({dx}, {FeedType{x, {8, 5, 6}, 0}});

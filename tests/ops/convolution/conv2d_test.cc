@@ -224,7 +224,7 @@ TEST(Conv2d, RefusesFiltersLargerThanTheImage) {
 
 TEST(Conv2d, RefusesGradientsForImagesOfUnknownSize) {
   expect_refused([](Inputs x) { return Built(gradients(conv2d(x[0], x[1]), {x[0]})); },
-                 {{{1, kUnknown, 8, 3}}, {{4, 3, 3, 3}}},
+                 {{{1, kUnknownSize, 8, 3}}, {{4, 3, 3, 3}}},
                  "give the placeholder a height and width");
 }
 

@@ -96,7 +96,7 @@ TEST(Conv2dTranspose, RefusesOptionsThatDoNotFit) {
 }
 
 TEST(Conv2dTranspose, RefusesImagesOfUnknownSize) {
-  expect_refused(with({}), {{{1, kUnknown, 4, 3}}, {{3, 3, 3, 5}}}, "must be known");
+  expect_refused(with({}), {{{1, kUnknownSize, 4, 3}}, {{3, 3, 3, 5}}}, "must be known");
 }
 
 TEST(Conv2dTranspose, RefusesWhatIsNoImage) {

@@ -104,7 +104,7 @@ struct Convolution {
   void run() {
     void* const inputs[] = {x.mutable_raw(), filter.mutable_raw()};
     void* const outputs[] = {y.mutable_raw()};
-    kernel(Pointers(inputs, outputs, workspace.mutable_raw(), {0, y.shape()[0]}, 0));
+    kernel(KernelPointers(inputs, outputs, workspace.mutable_raw(), {0, y.shape()[0]}, 0));
   }
 
   Tensor x, filter, y, workspace;

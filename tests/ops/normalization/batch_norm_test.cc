@@ -135,7 +135,7 @@ TEST(BatchNorm, RefusesGradientsOfTheMoments) {
 // Each shard has its own moments and sums. Only their combination runs once.
 TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 3});
   const Output gamma = fill(graph, {3}, 2), beta = fill(graph, {3}, 1);
   const BatchNorm norm = batch_norm_train(x, gamma, beta);
   const Output dx = gradients(norm.y, std::vector{x}, {.initial = {x * 2}})[0];
@@ -153,7 +153,7 @@ TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
 // y, dx, dgamma and dbeta of a batch in three shards of different sizes.
 std::vector<Tensor> in_three_shards(bool reference) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF64, {kUnknown, 2, 3});
+  const Output x = placeholder(graph, "x", DType::kF64, {kUnknownSize, 2, 3});
   const Output gamma = fill(graph, {3}, 2, DType::kF64), beta = fill(graph, {3}, 1, DType::kF64);
   const Output y = batch_norm_train(x, gamma, beta).y;
   const std::vector<Output> all = gradients(y, std::vector{x, gamma, beta}, {.initial = {x * x}});

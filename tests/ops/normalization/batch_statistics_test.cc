@@ -80,7 +80,7 @@ TEST(BatchStatistics, CombineTheMomentsOfEveryShardOnce) {
   std::vector<Output> parts;
   for (const char* device : {"/cpu:0", "/cpu:1"}) {
     const DeviceScope on(graph, DeviceSpec(device));
-    parts.push_back(placeholder(graph, "x", DType::kF32, {kUnknown, 3}));
+    parts.push_back(placeholder(graph, "x", DType::kF32, {kUnknownSize, 3}));
   }
   const Moments all = batch_statistics(parts);
   const std::vector<Output> grads = gradients(all.variance, parts);

@@ -117,7 +117,7 @@ TEST(RmsNorm, RefusesVectorsIntegersAndANegativeEpsilon) {
 // Only the sum of the shards' gradients of gamma and beta runs once.
 TEST(LayerNorm, OfABatchInShardsIsComputedByThem) {
   Graph graph;
-  const Output x = placeholder(graph, "x", DType::kF32, {kUnknown, 3});
+  const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 3});
   const Output gamma = fill(graph, {3}, 2), beta = fill(graph, {3}, 1);
   const Output y = rms_norm(layer_norm(x, gamma, beta), gamma);
   const std::vector<Output> all = gradients(y, std::vector{x, gamma}, {.initial = {x * 2}});

@@ -63,7 +63,7 @@ TEST(ReductionTable, PrintsTheReasonOfAutoAndPredictionsOverTimes) {
   const std::string lines = table.lines(reported.bench);
   EXPECT_THAT(lines, testing::StartsWith("#   naive 1 ms\n# auto: naive\n        4000  "));
   EXPECT_THAT(lines, HasSubstr("  auto -> naive (canonical), predicted 0.80 1.25 of it\n"));
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   append_json(reported.bench, reported.options, list);
   EXPECT_EQ(list.items().front().at("resolved").text(), "naive");
   EXPECT_DOUBLE_EQ(list.items().front().at("predicted_us").number(), 200);
@@ -75,7 +75,7 @@ TEST(ReductionTable, SaysWhatAutoChoseWithoutPredictionsToo) {
   Reported reported;
   reported.bench.results[0].strategy = "auto";
   reported.bench.results[0].resolved = "naive";
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   append_json(reported.bench, reported.options, list);
   EXPECT_EQ(list.items().front().at("resolved").text(), "naive");
   EXPECT_EQ(list.items().front().find("predicted_us"), nullptr);
@@ -104,10 +104,10 @@ TEST(ReductionTable, SaysSoWhereNothingWasChecked) {
 
 TEST(ReductionReport, WritesTwoRecordsForEachStrategyThatWasTimed) {
   Reported reported;
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   append_json(reported.bench, reported.options, list);
   ASSERT_EQ(list.items().size(), 4u);
-  const Json& first = list.items().front();
+  const JsonValue& first = list.items().front();
   EXPECT_EQ(first.at("strategy").text(), "naive");
   EXPECT_EQ(first.at("canonical").str(), "true");
   EXPECT_EQ(first.at("devices").integer(), 4);
@@ -123,22 +123,22 @@ TEST(ReductionReport, WritesTwoRecordsForEachStrategyThatWasTimed) {
   EXPECT_EQ(first.at("wrong").integer(), 0);
   EXPECT_DOUBLE_EQ(first.at("limit_us").number(), 6);
   EXPECT_EQ(std::next(list.items().begin())->at("in_place").str(), "true");
-  EXPECT_TRUE(list.items().back().at("wrong").kind() == Json::Kind::kNull);
+  EXPECT_TRUE(list.items().back().at("wrong").kind() == JsonValue::Kind::kNull);
 }
 
 TEST(ReductionReport, WritesTheSameAsCsv) {
-  Json list = Json::array();
-  list.push(Json::object().set("strategy", "naive").set("bytes", 8).set("wrong", Json()));
-  list.push(Json::object().set("strategy", "ring").set("bytes", 16).set("wrong", 1));
+  JsonValue list = JsonValue::array();
+  list.push(JsonValue::object().set("strategy", "naive").set("bytes", 8).set("wrong", JsonValue()));
+  list.push(JsonValue::object().set("strategy", "ring").set("bytes", 16).set("wrong", 1));
   EXPECT_EQ(to_csv(list), "strategy,bytes,wrong\nnaive,8,\nring,16,1\n");
-  EXPECT_EQ(to_csv(Json::array()), "");
+  EXPECT_EQ(to_csv(JsonValue::array()), "");
 }
 
 TEST(ReductionReport, LeavesCellsEmptyWhereOnlySomeRecordsHaveAMember) {
-  Json list = Json::array();
-  list.push(Json::object().set("strategy", "naive").set("bytes", 8));
-  list.push(Json::object().set("strategy", "auto").set("resolved", "ring").set("bytes", 8));
-  list.push(Json::object().set("strategy", "ring").set("bytes", 16));
+  JsonValue list = JsonValue::array();
+  list.push(JsonValue::object().set("strategy", "naive").set("bytes", 8));
+  list.push(JsonValue::object().set("strategy", "auto").set("resolved", "ring").set("bytes", 8));
+  list.push(JsonValue::object().set("strategy", "ring").set("bytes", 16));
   EXPECT_EQ(to_csv(list), "strategy,bytes,resolved\nnaive,8,\nauto,8,ring\nring,16,\n");
 }
 
@@ -154,7 +154,7 @@ TEST(ReductionReport, PrintsAndWritesTheFourCellsOfAnUpdate) {
             "               0     32.00    1.00       0\n"
             "          32             8     float     sum  collective                 1"
             "               0     16.00    2.00     N/A\n");
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   append_json(bench, "collective", options, list);
   EXPECT_EQ(
       to_csv(list),

@@ -37,7 +37,7 @@ Outcome run(const EarlyStopOptions& options, const std::vector<double>& scores,
   const auto data = smooth_data(8);
   FakeConsole console;
   const auto stop = std::make_shared<EarlyStop>(options, console.console);
-  if (!before.empty()) stop->restore(Json::parse(before));
+  if (!before.empty()) stop->restore(JsonValue::parse(before));
   TrainerOptions training{.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4};
   training.epochs = static_cast<int>(scores.size());
   training.callbacks = {std::make_shared<Says>(scores), stop};
@@ -106,7 +106,7 @@ TEST(EarlyStop, RefusesAStateThatIsNone) {
   const std::string before = stop.state().str();
   for (const char* state : {"{}", R"({"best":"x","best_step":0,"worse":0,"seen_step":0})",
                             R"({"best":1,"best_step":0,"worse":-1,"seen_step":0})"})
-    EXPECT_THROW(stop.restore(Json::parse(state)), InvalidArgument) << state;
+    EXPECT_THROW(stop.restore(JsonValue::parse(state)), InvalidArgument) << state;
   EXPECT_EQ(stop.state().str(), before);
 }
 

@@ -19,7 +19,7 @@ TEST_F(CheckpointListingTest, OfARunHasWhatIsKnownOfItsCheckpoints) {
   const Listing listing = list_run(run);
   EXPECT_THAT(listing.text, AllOf(HasSubstr("step-00000005     cannot be read: "),
                                   HasSubstr("  latest\n"), HasSubstr("  best\n")));
-  const std::list<Json>& rows = listing.json.at("checkpoints").items();
+  const std::list<JsonValue>& rows = listing.json.at("checkpoints").items();
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows.front().at("step").integer(), 3);
   EXPECT_EQ(rows.back().at("latest").str(), "true");
@@ -37,7 +37,7 @@ TEST_F(CheckpointListingTest, OfACheckpointHasItsTensors) {
             HasSubstr("  fc/W       f32   [2,3]                         24\n"),
             HasSubstr("  24  state\n"), HasSubstr("weights: 1 tensor, 6 elements, 24 bytes\n"),
             HasSubstr("state: 2 tensors, 7 elements, 32 bytes\n")));
-  const Json& tensors = listing.json.at("tensors");
+  const JsonValue& tensors = listing.json.at("tensors");
   ASSERT_EQ(tensors.items().size(), 3u);
   EXPECT_EQ(tensors.items().front().str(),
             R"({"name":"fc/W","dtype":"f32","shape":[2,3],"bytes":24,"trainable":true})");
@@ -51,7 +51,7 @@ TEST_F(CheckpointListingTest, OfOneThatTrainingDidNotSaveLacksItsNumbers) {
   save_checkpoint(session, at("a"));
   const Listing listing = list_checkpoint(read_checkpoint_head(at("a")));
   EXPECT_THAT(listing.text, Not(HasSubstr("epoch")));
-  EXPECT_EQ(listing.json.at("epoch").kind(), Json::Kind::kNull);
+  EXPECT_EQ(listing.json.at("epoch").kind(), JsonValue::Kind::kNull);
 }
 
 // A session runs once per batch, and training counts updates.
@@ -60,18 +60,19 @@ TEST_F(CheckpointListingTest, HasTheStepsOfTraining) {
   graph.create_variable({"w", {1}, {.initializer = init::zeros()}}, At());
   Session session(graph);
   session.set_step(12);
-  const auto list = [&](const Json& steps) {
-    save_checkpoint(session, at("a"), Json::object().set("steps", steps), files_,
+  const auto list = [&](const JsonValue& steps) {
+    save_checkpoint(session, at("a"), JsonValue::object().set("steps", steps), files_,
                     {.overwrite = true});
     return list_checkpoint(read_checkpoint_head(at("a")));
   };
   const Listing listing = list(3);
   EXPECT_THAT(listing.text, HasSubstr("\nstep 3, saved "));
   EXPECT_EQ(listing.json.at("step").integer(), 3);
-  for (const Json& foreign : {Json(-1), Json("x"), Json()})
+  for (const JsonValue& foreign : {JsonValue(-1), JsonValue("x"), JsonValue()})
     EXPECT_EQ(list(foreign).json.at("step").integer(), 12);
   files_.create_directory(at("run/checkpoints"));
-  save_checkpoint(session, at("run/checkpoints/step-00000003"), Json::object().set("steps", 3));
+  save_checkpoint(session, at("run/checkpoints/step-00000003"),
+                  JsonValue::object().set("steps", 3));
   EXPECT_EQ(list_run(at("run")).json.at("checkpoints").items().front().at("step").integer(), 3);
 }
 

@@ -47,7 +47,7 @@ class RestartsTest : public testing::Test {
     RunDirectory run(folder_);
     Graph graph;
     Session session(graph, {});
-    Json extra = Json::object();
+    JsonValue extra = JsonValue::object();
     extra.set("steps", step)
         .set("epoch", 0)
         .set("samples", 0)

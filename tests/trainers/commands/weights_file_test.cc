@@ -137,7 +137,7 @@ TEST_F(WeightsFileTest, ThatIsNoneOrTooLongIsRefused) {
   const auto import = [&] {
     import_weights(at("w"), read_checkpoint(at("a")), at("out"), {}, files_);
   };
-  EXPECT_THROW(import(), NotFound);
+  EXPECT_THROW(import(), NotFoundError);
   write_text_file(files_, at("w"), "no such format");
   EXPECT_THROW(import(), IoError);
   write_text_file(files_, at("w"), "");

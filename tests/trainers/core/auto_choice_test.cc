@@ -329,7 +329,7 @@ TEST_F(AutoTraining, ReadsTheChoiceOfACheckpointAndRefusesOneThatCannotBe) {
     nlohmann::json bad = good;
     bad["auto"][member] = value;
     try {
-      choice_in({.path = "c", .extra = Json::parse(bad.dump())});
+      choice_in({.path = "c", .extra = JsonValue::parse(bad.dump())});
       ADD_FAILURE() << member << value << " was taken";
     } catch (const IoError& error) {
       EXPECT_THAT(error.what(), HasSubstr("c/manifest.json: the choice of auto: "));

@@ -33,7 +33,7 @@ struct ModelOptions {
 };
 
 // Built by the same lines, whatever is wanted.
-Model model_of(ModelOptions wanted) {
+ModelFunction model_of(ModelOptions wanted) {
   return [=](Tower& tower, Output x, Output y) {
     const Output input = wanted.dtype == DType::kF64 ? x : cast(x, wanted.dtype);
     Output hidden = dense(tower, "fc0", input, {.units = wanted.units});

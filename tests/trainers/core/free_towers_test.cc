@@ -215,7 +215,7 @@ std::atomic<int> fatal_run{0};
 
 KernelRun fatal_kernel(KernelPlan& plan) {
   const auto count = static_cast<std::size_t>(plan.output().shape.elements());
-  return [count](const Pointers& p) {
+  return [count](const KernelPointers& p) {
     const int run = ++runs;
     require<DeviceError>(run != fatal_run, "run ", run, " was fatal");
     std::copy_n(p.input<double>(0), count, p.output<double>());

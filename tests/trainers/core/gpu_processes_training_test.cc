@@ -102,7 +102,7 @@ std::string refusal(int devices, const std::string& allreduce) {
 
 // What all of so many processes end with; one has no group. All are on one host unless told.
 std::string trained_on(const test::StandInGpus& gpus, int size, int devices,
-                       const std::string& allreduce, const Model& model = normalised_model,
+                       const std::string& allreduce, const ModelFunction& model = normalised_model,
                        int hosts = 1) {
   const test::UseGpus use(gpus);
   const auto train = [&](const Group& processes) {
@@ -123,7 +123,7 @@ std::string trained_on(const test::StandInGpus& gpus, int size, int devices,
 }
 
 std::string trained_by(int size, int devices, const std::string& allreduce,
-                       const Model& model = normalised_model) {
+                       const ModelFunction& model = normalised_model) {
   const test::StandInGpus gpus(size * devices);
   return trained_on(gpus, size, devices, allreduce, model);
 }

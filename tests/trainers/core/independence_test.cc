@@ -80,7 +80,7 @@ Output two_uses_of_a_synchronised_layer(Tower& tower, Output images, Output labe
 Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
   Output x = dense(tower, "in", flatten(images), {.units = 6});
   x = layer_norm(tower, "ln", x + embedding(tower, "ids", labels, {.rows = 5, .width = 6}));
-  const Output times = reshape(x, {kUnknown, 3, 2});
+  const Output times = reshape(x, {kUnknownSize, 3, 2});
   x = x + flatten(causal_self_attention(tower, "attn", times, {.heads = 1, .rotary = true}));
   x = rms_norm(tower, "rms", x + gelu(dense(tower, "up", x, {.units = 6})));
   const Output logits = dense(tower, "fc", silu(x), {.units = 5});
@@ -89,12 +89,12 @@ Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
 
 // Products of each sample's own matrices, in all forms, and a loss of targets from 0 to 1.
 Output products_of_samples(Tower& tower, Output images, Output labels) {
-  Output x = reshape(dense(tower, "in", flatten(images), {.units = 12}), {kUnknown, 3, 4});
+  Output x = reshape(dense(tower, "in", flatten(images), {.units = 12}), {kUnknownSize, 3, 4});
   const Output scores = matmul(x, x, {.transpose_b = true});                      // [n,3,3]
   const Output y = matmul(scores, x) + matmul(scores, x, {.transpose_a = true});  // [n,3,4]
   x = matmul(y, scores, {.transpose_a = true, .transpose_b = true}) * 0.1;        // [n,4,3]
   const Output logits = dense(tower, "fc", flatten(x), {.units = 1});
-  const Output targets = reshape(cast(labels, DType::kF32) / 4.0, {kUnknown, 1});
+  const Output targets = reshape(cast(labels, DType::kF32) / 4.0, {kUnknownSize, 1});
   return reduce_mean(sigmoid_cross_entropy(logits, targets));
 }
 
@@ -117,7 +117,7 @@ std::vector<Output> clipped(const Node&, std::span<const Output> grads) {
   return {grads[0] / (reduce_sum(square(grads[0])) + 1.0)};
 }
 KernelRun copy(KernelPlan&) {
-  return [](const Pointers& p) {
+  return [](const KernelPointers& p) {
     std::copy_n(p.input<float>(0) + p.begin(), p.end() - p.begin(), p.output<float>() + p.begin());
   };
 }
@@ -146,7 +146,7 @@ Optimizer with_decay() {
 }
 
 struct Run {
-  Model model = convnet;
+  ModelFunction model = convnet;
   int devices = 1, shards = 8, batch = 32, samples = 64;
   std::string trainer = "replicated", allreduce = "collective";
   Optimizer optimizer = adam(0.01);
@@ -236,7 +236,8 @@ TEST(Independence, HoldsForEveryOptimizer) {
   };
   for (const auto& [name, optimizer] : optimizers) {
     SCOPED_TRACE(name);
-    for (const Model& model : {Model(products_of_samples), Model(block_of_a_transformer)})
+    for (const ModelFunction& model :
+         {ModelFunction(products_of_samples), ModelFunction(block_of_a_transformer)})
       expect_same_bits({.model = model, .optimizer = optimizer});
     expect_same_bits({.model = two_uses, .trainer = "parameter_server", .optimizer = optimizer});
   }

@@ -25,7 +25,7 @@ class ModelTest : public testing::Test {
  protected:
   Output input(const char* name) { return placeholder(graph_, name, DType::kF32, {3}); }
 
-  std::string error_of(const Model& model, std::vector<Output> inputs) {
+  std::string error_of(const ModelFunction& model, std::vector<Output> inputs) {
     Tower tower(graph_);
     try {
       model(tower, inputs);
@@ -39,20 +39,20 @@ class ModelTest : public testing::Test {
 };
 
 TEST_F(ModelTest, WrapsFunctionsLambdasAndObjectsOfAnyArity) {
-  EXPECT_EQ(Model(sum_of_both).arities(), std::vector<std::size_t>{2});
-  EXPECT_EQ(Model(Scaled{}).arities(), std::vector<std::size_t>{1});
-  const Model none([](Tower& t) { return constant(t.graph(), 1.0); });
+  EXPECT_EQ(ModelFunction(sum_of_both).arities(), std::vector<std::size_t>{2});
+  EXPECT_EQ(ModelFunction(Scaled{}).arities(), std::vector<std::size_t>{1});
+  const ModelFunction none([](Tower& t) { return constant(t.graph(), 1.0); });
   EXPECT_EQ(none.arities(), std::vector<std::size_t>{0});
-  const Model three([](Tower&, Output x, Output, Output) { return reduce_sum(x); });
+  const ModelFunction three([](Tower&, Output x, Output, Output) { return reduce_sum(x); });
   EXPECT_EQ(three.arities(), std::vector<std::size_t>{3});
-  EXPECT_FALSE(static_cast<bool>(Model()));
+  EXPECT_FALSE(static_cast<bool>(ModelFunction()));
   EXPECT_TRUE(static_cast<bool>(three));
 }
 
 TEST_F(ModelTest, PassesInputsInOrder) {
   const Output x = input("x"), y = input("y");
   std::vector<Output> seen;
-  const Model model([&](Tower&, Output a, Output b) {
+  const ModelFunction model([&](Tower&, Output a, Output b) {
     seen = {a, b};
     return reduce_sum(a);
   });
@@ -63,15 +63,16 @@ TEST_F(ModelTest, PassesInputsInOrder) {
 TEST_F(ModelTest, RefusesAnotherNumberOfInputsNamingThem) {
   EXPECT_THAT(error_of(sum_of_both, {input("image")}),
               AllOf(HasSubstr("takes 2 inputs"), HasSubstr("1 fields: image f32[3]")));
-  EXPECT_THAT(error_of(Model(), {}), HasSubstr("no model"));
+  EXPECT_THAT(error_of(ModelFunction(), {}), HasSubstr("no model"));
 }
 
 TEST_F(ModelTest, RefusesLossesThatAreNoFloatingScalars) {
-  const Model vector([](Tower&, Output x) { return x + 1; });
+  const ModelFunction vector([](Tower&, Output x) { return x + 1; });
   EXPECT_THAT(error_of(vector, {input("x")}),
               AllOf(HasSubstr("f32[3]"), HasSubstr("model_test.cc"), HasSubstr("reduce_mean")));
-  EXPECT_THAT(error_of(Model([](Tower&) { return Output(); }), {}), HasSubstr("empty Output"));
-  const Model integer([](Tower& t) { return constant(t.graph(), 1, DType::kI32); });
+  EXPECT_THAT(error_of(ModelFunction([](Tower&) { return Output(); }), {}),
+              HasSubstr("empty Output"));
+  const ModelFunction integer([](Tower& t) { return constant(t.graph(), 1, DType::kI32); });
   EXPECT_THAT(error_of(integer, {}), HasSubstr("i32"));
 }
 

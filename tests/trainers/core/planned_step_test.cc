@@ -109,7 +109,7 @@ TEST(PlannedStep, TellsProcessesOfItsHostFromThoseOfOthers) {
   EXPECT_EQ(step.others(true), std::vector{1});
   EXPECT_EQ(step.others(false), (std::vector{2, 3, 4, 5}));
   EXPECT_EQ(with_all(step).sent, with_all(alone).sent);
-  const Json json = to_json(step);
+  const JsonValue json = to_json(step);
   EXPECT_EQ(json.at("with_processes_of_host").at("sent_bytes").integer(), step.messages[1].sent);
   EXPECT_EQ(json.at("between_hosts").at("links").items().size(), 4u);
   const std::string text = to_text(step);
@@ -125,7 +125,7 @@ TEST(PlannedStep, OfMpiKnowsWhatIsSummedAndNotItsWay) {
 }
 
 TEST(PlannedStep, OfOneProcessHasNoMessages) {
-  const Json json = to_json(planned({}, "CPU", 2));
+  const JsonValue json = to_json(planned({}, "CPU", 2));
   EXPECT_EQ(json.at("processes").integer(), 1);
   EXPECT_EQ(json.at("devices").items().size(), 2u);
   EXPECT_EQ(json.at("between_hosts").at("sent_bytes").integer(), 0);

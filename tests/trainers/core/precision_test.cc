@@ -280,7 +280,7 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
                                     {5, 1e20f},
                                     {6, 1e20f},
                                     {7, 1e20f}});
-  const Model huge = [](Tower& tower, Output, Output, Output spice) {
+  const ModelFunction huge = [](Tower& tower, Output, Output, Output spice) {
     const Variable w = variable(tower.graph(), "w", {}, {.initializer = init::ones()});
     return w * reduce_mean(spice) * 3e18;
   };
@@ -464,7 +464,7 @@ class LearnsDigits : public testing::TestWithParam<Precision> {};
 
 TEST_P(LearnsDigits, AsF32Does) {
   const auto data = data::generated_digits(512, 3);
-  const Model model = [](Tower& tower, Output image, Output label) {
+  const ModelFunction model = [](Tower& tower, Output image, Output label) {
     Output x = relu(conv2d(tower, "conv0", image, {.filters = 8, .kernel = 3, .stride = 2}));
     x = max_pool(x, {.window = 2});
     x = relu(dense(tower, "fc0", flatten(x), {.units = 32}));

@@ -38,7 +38,7 @@ struct Trained {
 };
 
 TrainerOptions options_of(int devices, const std::shared_ptr<Processes>& processes,
-                          double bucket_mb, Model model) {
+                          double bucket_mb, ModelFunction model) {
   const int towers = devices * (processes ? processes->size() : 1);
   TrainerOptions options{.model = std::move(model),
                          .optimizer = adam(0.01),
@@ -53,7 +53,7 @@ TrainerOptions options_of(int devices, const std::shared_ptr<Processes>& process
 }
 
 Trained train(int devices, const std::shared_ptr<Processes>& processes, double bucket_mb,
-              Model model = smooth_model) {
+              ModelFunction model = smooth_model) {
   const auto data = smooth_data(5 * kGlobalBatch);
   Trainer trainer(find_trainer("replicated"),
                   options_of(devices, processes, bucket_mb, std::move(model)), *data);
@@ -66,7 +66,7 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, double b
 class Layouts : public testing::TestWithParam<std::tuple<int, int>> {};
 
 // What each process ends with.
-std::vector<Trained> train_in(int size, int devices, double bucket_mb, const Model& model) {
+std::vector<Trained> train_in(int size, int devices, double bucket_mb, const ModelFunction& model) {
   std::mutex mutex;
   std::vector<Trained> all;
   test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
@@ -89,7 +89,7 @@ TEST_P(Layouts, GiveOneHash) {
 TEST_P(Layouts, NormaliseAlike) {
   const auto [size, devices] = GetParam();
   for (const auto& [first, second] : {std::pair(false, false), {true, false}, {true, true}}) {
-    const Model model = [first, second](Tower& tower, Output x, Output y) {
+    const ModelFunction model = [first, second](Tower& tower, Output x, Output y) {
       return normalised_model(tower, x, y, first, second);
     };
     EXPECT_THAT(train_in(size, devices, 25, model),

@@ -56,8 +56,8 @@ Output tokens(Tower& tower, Output images, Output labels) {
   const VariableOptions normal{.initializer = init::he_normal()};
   const Variable a = variable(tower.graph(), "a", {18, 5}, normal);
   const Variable b = variable(tower.graph(), "b", {5, 4}, normal);
-  const Output x = matmul(reshape(images, {kUnknown, 18}), matmul(a, b));
-  const Output y = reshape(x, {kUnknown, 6, 4});
+  const Output x = matmul(reshape(images, {kUnknownSize, 18}), matmul(a, b));
+  const Output y = reshape(x, {kUnknownSize, 6, 4});
   return reduce_mean(sparse_softmax_cross_entropy(
       dense(tower, "fc", flatten(causal_attention(y, y, y)), {.units = 5}), labels));
 }
@@ -104,7 +104,7 @@ TEST(DefaultShards, CountConvolutionsOfGroupsInBothDirections) {
 }
 
 // A convolution, perhaps a mask, and a product, so that most rules are met.
-Model convnet(double dropped) {
+ModelFunction convnet(double dropped) {
   return [dropped](Tower& tower, Output images, Output labels) {
     Output x = relu(conv2d(tower, "conv0", images, {.filters = 4, .kernel = 3}));
     x = flatten(x);
@@ -123,7 +123,7 @@ struct Run {
   std::string allreduce = "collective";
   double bucket_mb = 0;
   bool fuse = true;
-  Model model = convnet(0.5);
+  ModelFunction model = convnet(0.5);
   std::int64_t steps = 4;
   bool keeps_gradients = false;
 };
@@ -198,7 +198,7 @@ double largest_difference(const std::vector<NamedTensor>& a, const std::vector<N
 
 // Masks do not depend on the number, either.
 TEST(Shards, OfAllNumbersGiveNearlyTheSameGradients) {
-  for (const Model& model : {convnet(0), convnet(0.5), Model(resnet)}) {
+  for (const ModelFunction& model : {convnet(0), convnet(0.5), ModelFunction(resnet)}) {
     const auto gradients = [&](int shards) {
       return trained<std::vector<NamedTensor>>(
           {.shards = shards, .model = model, .steps = 1, .keeps_gradients = true},

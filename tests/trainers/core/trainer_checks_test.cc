@@ -122,7 +122,7 @@ TEST(TrainerChecks, RefuseNumbersOfSamplesThatCannotBe) {
 TEST(TrainerChecks, RefuseShapesThatCannotBe) {
   EXPECT_THAT(refusal(good_options(), SaidData(Fields{})), HasSubstr("have no fields"));
   constexpr std::int64_t kHuge = std::int64_t{1} << 40;
-  for (const Shape& shape : {Shape{kUnknown}, Shape{3, -7}, Shape{kHuge, kHuge}})
+  for (const Shape& shape : {Shape{kUnknownSize}, Shape{3, -7}, Shape{kHuge, kHuge}})
     EXPECT_THAT(refusal(good_options(), SaidData({{"x", DType::kF64, shape}})),
                 HasSubstr("the training data have a field x f64" + shape.str()));
 }

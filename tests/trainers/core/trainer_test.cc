@@ -207,7 +207,7 @@ TEST(Trainer, ReportsTheMeanOfMetricsOverTowers) {
   trainer.train();
   EXPECT_NEAR(trainer.metric("mean_x"), mean, 1e-12);
   EXPECT_GT(trainer.metric("loss"), 0);
-  EXPECT_THROW(trainer.metric("accuracy"), NotFound);
+  EXPECT_THROW(trainer.metric("accuracy"), NotFoundError);
 }
 
 TEST(Trainer, FeedsScheduledRatesEachStep) {

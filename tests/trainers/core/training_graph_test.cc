@@ -43,7 +43,7 @@ TEST(TrainingGraph, NamesPlaceholdersAfterTheFieldsOfTheData) {
 }
 
 // The plans of a model's forms, on one copy of the variables.
-std::vector<std::string> plan_texts(Uneven uneven, const Model& model = smooth_model) {
+std::vector<std::string> plan_texts(Uneven uneven, const ModelFunction& model = smooth_model) {
   Graph graph;
   const TrainerOptions options{
       .model = model, .optimizer = sgd(0.1), .devices = {"/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3"}};
@@ -85,7 +85,7 @@ TEST(TrainingGraph, RunsNoKernelOfATowerWithoutSamples) {
     const Output h = dense(tower, "first", x, {.units = 3});
     return smooth_model(tower, batch_norm(tower, "bn", h, {.synchronised = true}), y);
   };
-  const std::string joint = plan_texts(Uneven::kWeight, Model(normalised))[1];
+  const std::string joint = plan_texts(Uneven::kWeight, ModelFunction(normalised))[1];
   EXPECT_THAT(joint, AllOf(HasSubstr("(BatchStatisticsGrad)"), Not(HasSubstr("(Weigh)"))));
   // Zeros are fed in place of what it would contribute.
   EXPECT_THAT(joint, HasSubstr("tower3/first/Add (Placeholder)"));

@@ -17,7 +17,7 @@ namespace uneven_processes_test {
 constexpr int kGlobalBatch = 24;
 
 struct Wanted {
-  Model model = smooth_model;
+  ModelFunction model = smooth_model;
   Uneven uneven = Uneven::kWeight;
   int last = 7;  // samples of the last batch of an epoch; two full ones come before it
   bool shares = false;
@@ -84,14 +84,14 @@ Output normalised_model(Tower& tower, Output x, Output y, bool synchronised) {
 }
 
 TEST_P(UnevenLayouts, MoveAveragesToTheBitsOfOneProcess) {
-  const Model model = [](Tower& tower, Output x, Output y) {
+  const ModelFunction model = [](Tower& tower, Output x, Output y) {
     return normalised_model(tower, x, y, false);
   };
   for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad})
     for (const int last : {2, 13}) expect_bits_of_one({model, uneven, last});
 }
 
-const Model kSynchronised = [](Tower& tower, Output x, Output y) {
+const ModelFunction kSynchronised = [](Tower& tower, Output x, Output y) {
   return normalised_model(tower, x, y, true);
 };
 

@@ -39,8 +39,8 @@ struct Result {
   double loss = 0, mean_x = 0;
 };
 
-Result train(const Model& model, const Optimizer& optimizer, const Dataset& data, const Kind& mode,
-             int global, Uneven uneven, std::vector<double> weights = {}) {
+Result train(const ModelFunction& model, const Optimizer& optimizer, const Dataset& data,
+             const Kind& mode, int global, Uneven uneven, std::vector<double> weights = {}) {
   TrainerOptions options{.model = model,
                          .optimizer = optimizer,
                          .devices = cpus(mode.towers),
@@ -54,7 +54,7 @@ Result train(const Model& model, const Optimizer& optimizer, const Dataset& data
   return {trained(*trainer), trainer->metric("loss"), trainer->metric("mean_x")};
 }
 
-void expect_like_one_device(const Model& model, const Optimizer& optimizer, double bound) {
+void expect_like_one_device(const ModelFunction& model, const Optimizer& optimizer, double bound) {
   constexpr int kGlobal = 24;
   // All but full; fewer than towers; larger than the epoch.
   std::vector<std::int64_t> sizes{47, 48, 50, 25, 11, 3};
@@ -106,7 +106,7 @@ TEST(UnevenTowers, HaveTheBitsOfPlainOnesWhereAllCountAlike) {
 // Moments of each tower's own batch, but averages over all samples.
 TEST(UnevenTowers, MoveAveragesBySamples) {
   const auto data = smooth_data(7);
-  const Model model = [](Tower& tower, Output x, Output y) {
+  const ModelFunction model = [](Tower& tower, Output x, Output y) {
     const Output h = batch_norm(tower, "bn", x, {.momentum = 0});
     return reduce_mean(square(dense(tower, "fc", h, {.units = 1}) - y));
   };
@@ -182,7 +182,7 @@ TEST(UnevenTowers, FeedScheduledRatesInEveryForm) {
 // A tower that repeats samples may compute anything: here, not a number.
 TEST(UnevenTowers, LetNothingThroughFromSamplesThatDoNotCount) {
   const auto data = smooth_data(5);
-  const Model model = [](Tower& tower, Output x, Output y) {
+  const ModelFunction model = [](Tower& tower, Output x, Output y) {
     const Output loss = smooth_model(tower, x, y);
     return tower.is_training() && tower.index() > 1 ? loss * std::nan("") : loss;
   };
@@ -195,7 +195,7 @@ TEST(UnevenTowers, LetNothingThroughFromSamplesThatDoNotCount) {
 // Both forms write the copies alike, so that they can be one.
 TEST(UnevenTowers, ShareReplicasWithTheBitsOfPrivateOnes) {
   const auto data = smooth_data(27);  // steps of 12, 12 and 3
-  for (const Model& model : {Model(smooth_model), Model(normalised_model)})
+  for (const ModelFunction& model : {ModelFunction(smooth_model), ModelFunction(normalised_model)})
     for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
       std::string reference;
       for (const bool fuses : {false, true})
@@ -249,7 +249,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
 TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
   const auto data = smooth_data(16);
   const auto refusal = [&](const char* async, Uneven uneven, std::vector<double> weights,
-                           const Model& model) -> std::string {
+                           const ModelFunction& model) -> std::string {
     try {
       Trainer(find_trainer("async"),
               {.model = model,

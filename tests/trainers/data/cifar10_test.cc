@@ -233,7 +233,7 @@ TEST(Cifar10, UsesNoRecordInFrontOfCorruptDataAsItMayBeWrong) {
 
 TEST(Cifar10, NamesTheFilesThatAFolderLacksAndWhatIsCorrupt) {
   const TemporaryFolder folder;
-  EXPECT_THAT(message_of<NotFound>([&] { data::cifar10({folder.path()}, true)->size(); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { data::cifar10({folder.path()}, true)->size(); }),
               HasSubstr(folder.path() + " has no file data_batch_*.bin or data_batch_*.bin.gz"));
   Bytes packed = gzip(records({1, 2}));
   packed[packed.size() / 2] ^= std::byte{0xFF};

@@ -38,7 +38,7 @@ inline Bytes idx_bytes(const std::vector<std::uint32_t>& dims, std::uint32_t mod
 inline Bytes gzip(const Bytes& plain) {
   z_stream stream = {};
   constexpr int kGzip = 16 + MAX_WBITS;
-  require<Internal>(
+  require<InternalError>(
       deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) == Z_OK,
       "deflateInit2");
   Bytes packed(deflateBound(&stream, plain.size()));
@@ -46,7 +46,7 @@ inline Bytes gzip(const Bytes& plain) {
   stream.avail_in = static_cast<uInt>(plain.size());
   stream.next_out = reinterpret_cast<Bytef*>(packed.data());
   stream.avail_out = static_cast<uInt>(packed.size());
-  require<Internal>(deflate(&stream, Z_FINISH) == Z_STREAM_END, "deflate");
+  require<InternalError>(deflate(&stream, Z_FINISH) == Z_STREAM_END, "deflate");
   packed.resize(stream.total_out);
   deflateEnd(&stream);
   return packed;

@@ -204,7 +204,8 @@ TEST(IdxReader, TakesTheNameThatWasAskedForWhenThereAreSeveral) {
 }
 
 TEST(IdxReader, ListsTheNamesTriedForAMissingFile) {
-  const auto message = message_of<NotFound>([] { read_idx_file("/nowhere/a-idx3-ubyte.gz", 3); });
+  const auto message =
+      message_of<NotFoundError>([] { read_idx_file("/nowhere/a-idx3-ubyte.gz", 3); });
   EXPECT_EQ(message,
             "no such file: /nowhere/a-idx3-ubyte.gz or /nowhere/a-idx3-ubyte or "
             "/nowhere/a.idx3-ubyte or /nowhere/a.idx3-ubyte.gz");

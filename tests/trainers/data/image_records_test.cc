@@ -149,7 +149,7 @@ TEST_F(ImageRecordsTest, EndWhereAllRecordsAreBadOrThereAreNone) {
                 gather_tensors(*open({.side = 4}, 9, false), std::vector<std::int64_t>{0});
               }),
               HasSubstr("all records are bad"));
-  EXPECT_THAT(message_of<NotFound>([&] { open({}, 0, true)->size(); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { open({}, 0, true)->size(); }),
               HasSubstr("has no file train-*; name the folder with the TFRecord files"));
   write("train-0", {});
   EXPECT_THAT(

@@ -228,7 +228,7 @@ TEST(Mnist, RefusesImagesOfAnotherSize) {
 
 TEST(Mnist, SaysWhichFileIsMissingAndWhichFlagNamesTheFolder) {
   const TemporaryFolder folder;
-  EXPECT_THAT(message_of<NotFound>([&] { data::mnist({folder.path()}, false)->size(); }),
+  EXPECT_THAT(message_of<NotFoundError>([&] { data::mnist({folder.path()}, false)->size(); }),
               AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"),
                     HasSubstr("(the option data_dir)")));
 }

@@ -241,9 +241,9 @@ TEST(Text, NamesFilesThatLackAndTextWithTooManyCharacters) {
   const auto load = [&](data::TextOptions options) {
     return [=, &folder] { data::text(options)({folder.path()}, true)->size(); };
   };
-  EXPECT_THAT(message_of<NotFound>(load({.vocabulary = 65})),
+  EXPECT_THAT(message_of<NotFoundError>(load({.vocabulary = 65})),
               HasSubstr("no such file: " + folder.path() + "/input.txt"));
-  EXPECT_THAT(message_of<NotFound>(load({.tokens = "llmc", .vocabulary = 65})),
+  EXPECT_THAT(message_of<NotFoundError>(load({.tokens = "llmc", .vocabulary = 65})),
               HasSubstr(folder.path() + " has no file *train*.bin"));
   folder.write("input.txt", bytes_of("abcdefghij"));
   EXPECT_THAT(message_of<OptionMistake>(load({.length = 2, .vocabulary = 9})),

@@ -74,7 +74,7 @@ inline std::string png_of(const PlainImage& image) {
   png.format = PNG_FORMAT_RGB;
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
   std::string file(size, '\0');
-  require<Internal>(
+  require<InternalError>(
       png_image_write_to_memory(&png, file.data(), &size, 0, image.pixels.data(), 0, nullptr),
       "png_image_write_to_memory");
   file.resize(size);

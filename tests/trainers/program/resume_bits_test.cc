@@ -443,13 +443,15 @@ TEST_F(ResumeBits, AreToldToDifferOnDevicesOfAnotherType) {
 }
 
 TEST(WhyOtherBits, NamesTheLibraryThatSavedIt) {
-  const Json old = Json::object().set("arithmetic", "Belfry 0.0.1 with AVX2, oneDNN 2.5.0");
-  const Json now = Json::object().set("arithmetic", "Belfry 0.0.1 with AVX-512, oneDNN 2.5.0");
+  const JsonValue old =
+      JsonValue::object().set("arithmetic", "Belfry 0.0.1 with AVX2, oneDNN 2.5.0");
+  const JsonValue now =
+      JsonValue::object().set("arithmetic", "Belfry 0.0.1 with AVX-512, oneDNN 2.5.0");
   EXPECT_EQ(why_other_bits(old, now),
             "it was saved by Belfry 0.0.1 with AVX2, oneDNN 2.5.0 and goes on with Belfry 0.0.1 "
             "with AVX-512, oneDNN 2.5.0");
   EXPECT_EQ(why_other_bits(now, now), "");
-  EXPECT_EQ(why_other_bits(Json::object(), now), "") << "of an older version";
+  EXPECT_EQ(why_other_bits(JsonValue::object(), now), "") << "of an older version";
 }
 
 }  // namespace resume_bits_test

@@ -38,7 +38,7 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   const Parting same = find_parting(path(".a"), path(".c"));
   EXPECT_FALSE(same.differs);
   EXPECT_EQ(same.compared, 34);
-  EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFound);
+  EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFoundError);
   // A run that goes on from another's checkpoint has files of its own.
   std::vector<std::string> all = flags;
   all.insert(all.end(),

@@ -25,8 +25,8 @@ class PredictorTest : public TrainTest {
   }
   ~PredictorTest() override { std::filesystem::remove_all(run_); }
 
-  const std::vector<PredictorInput> inputs_{{"x", {kUnknown, 4}, DType::kF64},
-                                            {"y", {kUnknown, 1}, DType::kF64}};
+  const std::vector<PredictorInput> inputs_{{"x", {kUnknownSize, 4}, DType::kF64},
+                                            {"y", {kUnknownSize, 1}, DType::kF64}};
   const std::string run_ = path(".run");
 };
 
@@ -60,7 +60,7 @@ TEST_F(PredictorTest, NamesWhatTheModelLacks) {
   };
   EXPECT_THAT(message("answr", "x"), HasSubstr("answer"));
   EXPECT_THAT(message("answer", "xx"), HasSubstr("the model has no input 'xx'"));
-  EXPECT_THROW(Predictor(run_ + "/none", model, inputs_), NotFound);
+  EXPECT_THROW(Predictor(run_ + "/none", model, inputs_), NotFoundError);
 }
 
 }  // namespace predictor_test

@@ -35,8 +35,8 @@ TEST_F(RunCheckpointsTest, OfAPathIsItselfOrTheLatestOfTheRun) {
 
 TEST_F(RunCheckpointsTest, OfARunWithoutAnyAreNotFound) {
   files_.create_directory(at("run/checkpoints"));
-  EXPECT_THROW(checkpoints_of_run(at("run")), NotFound);
-  EXPECT_THROW(checkpoint_at(at("run")), NotFound);
+  EXPECT_THROW(checkpoints_of_run(at("run")), NotFoundError);
+  EXPECT_THROW(checkpoint_at(at("run")), NotFoundError);
 }
 
 }  // namespace run_checkpoints_test

@@ -252,13 +252,13 @@ TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
 
 TEST(RunSaver, KeepsTheLinesThatAnOlderCheckpointNotes) {
   CheckpointInfo info;
-  info.extra = Json::object().set("stats_bytes", 12);
+  info.extra = JsonValue::object().set("stats_bytes", 12);
   EXPECT_EQ(line_positions(info).at("stats.jsonl").integer(), 12);
-  info.extra.set("callbacks", Json::parse(R"({"hash_log": {"bytes": 34}})"));
+  info.extra.set("callbacks", JsonValue::parse(R"({"hash_log": {"bytes": 34}})"));
   EXPECT_EQ(line_positions(info).at("hashes.jsonl").integer(), 34);
   info.extra.set("stats_bytes", "twelve");
   EXPECT_THROW(line_positions(info), IoError);
-  info.extra = Json::object();
+  info.extra = JsonValue::object();
   EXPECT_TRUE(line_positions(info).members().empty());
 }
 
@@ -268,7 +268,7 @@ TEST(RunSaver, NotesWhereTheLinesOfAStepEnd) {
   EXPECT_EQ(train_on(disk, {.every_steps = 2, .keep = 9}, saved, lines), "");
   const std::vector<std::byte> all = lines.read(kStats);
   for (const std::int64_t step : {6, 4, 2}) {  // again() shares files with `lines`
-    const Json positions = line_positions(inspect_checkpoint(checkpoint_in(kRun, step), disk));
+    const JsonValue positions = line_positions(inspect_checkpoint(checkpoint_in(kRun, step), disk));
     MemoryFileSystem again = lines.again();
     LineFile file(again, kStats, OnSaveError::kStop);
     file.go_on(positions);
@@ -278,10 +278,10 @@ TEST(RunSaver, NotesWhereTheLinesOfAStepEnd) {
     EXPECT_TRUE(std::ranges::equal(kept, std::span(all).first(kept.size())));
   }
   LineFile other(lines, "/stats/other.jsonl", OnSaveError::kStop);
-  other.go_on(Json::object());
+  other.go_on(JsonValue::object());
   other.add("one\n");
   EXPECT_EQ(lines.read("/stats/other.jsonl").size(), 4u);
-  EXPECT_THROW(other.go_on(Json::object().set("other.jsonl", -1)), InvalidArgument);
+  EXPECT_THROW(other.go_on(JsonValue::object().set("other.jsonl", -1)), InvalidArgument);
 }
 
 TEST(RunSaver, NamesWhatFollowsAFailure) {

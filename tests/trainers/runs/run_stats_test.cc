@@ -70,7 +70,7 @@ TEST(RunStats, NameTheLineThatIsNone) {
 }
 
 TEST(RunStats, NameTheMetricsThatThereAre) {
-  EXPECT_THAT(message_of<NotFound>([] { read(kLines, "error"); }),
+  EXPECT_THAT(message_of<NotFoundError>([] { read(kLines, "error"); }),
               AllOf(HasSubstr("no line has the metric 'error'"), HasSubstr("accuracy"),
                     Not(HasSubstr("validation_"))));
 }
@@ -83,7 +83,7 @@ TEST_F(RunStatsTest, AreThoseOfTheDirectoryOrTheFile) {
   EXPECT_EQ(read_run_stats(at("run"), "loss").name, "run");
   EXPECT_EQ(read_run_stats(at("run/"), "loss").training.size(), 2u);
   EXPECT_EQ(read_run_stats(at("run/stats.jsonl"), "loss").training.size(), 2u);
-  EXPECT_THROW(read_run_stats(at("other"), "loss"), NotFound);
+  EXPECT_THROW(read_run_stats(at("other"), "loss"), NotFoundError);
 }
 
 }  // namespace run_stats_test

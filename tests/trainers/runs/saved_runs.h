@@ -41,8 +41,9 @@ class SavedRunsTest : public testing::Test {
     Session session(graph, {.threads = 1});
     for (std::size_t i = 0; i < made.size(); ++i) session.write(made[i], variables[i].value);
     session.set_step(step);
-    save_checkpoint(session, path, Json::object().set("epoch", 2).set("seed", 7).set("shards", 4),
-                    files_, {.overwrite = true});
+    save_checkpoint(session, path,
+                    JsonValue::object().set("epoch", 2).set("seed", 7).set("shards", 4), files_,
+                    {.overwrite = true});
   }
 
   // A run directory with checkpoints of these steps. The last is the latest, and the first the

@@ -28,7 +28,7 @@ std::vector<double> rates(const LearningRate& rate, std::vector<std::int64_t> st
 
 std::vector<double> rates(std::string_view schedule, std::vector<std::int64_t> steps,
                           std::int64_t warmup = 0) {
-  return rates(scheduled(1, parse_schedule(schedule), warmup), std::move(steps));
+  return rates(scheduled_rate(1, parse_schedule(schedule), warmup), std::move(steps));
 }
 
 std::string schedule_refusal(std::string_view text) {
@@ -90,9 +90,9 @@ TEST(Schedules, SayWhatTheyAreInTheirOwnGrammar) {
     EXPECT_EQ(parse_schedule(text).str(), text);
   EXPECT_EQ(parse_schedule("cosine").str(), "cosine:0");
   EXPECT_EQ(parse_schedule("step:30").str(), "step:30@0.1");
-  const LearningRate rate = scheduled(0.1, parse_schedule("cosine:0@90"), 500);
+  const LearningRate rate = scheduled_rate(0.1, parse_schedule("cosine:0@90"), 500);
   EXPECT_EQ(rate.str(), "cosine:0@90 from 0.1, warm-up of 500 steps");
-  EXPECT_TRUE(scheduled(0.1, parse_schedule("constant")).is_constant());
+  EXPECT_TRUE(scheduled_rate(0.1, parse_schedule("constant")).is_constant());
 }
 
 TEST(Schedules, RefuseWhatIsNone) {
@@ -117,8 +117,8 @@ TEST(Schedules, RefuseWhatIsNone) {
 }
 
 TEST(Schedules, NeedTheEndOfTheRunWhereTheyLastUntilThen) {
-  EXPECT_THROW(scheduled(1, cosine_schedule()).at({.step = 3}), InvalidArgument);
-  EXPECT_EQ(scheduled(1, cosine_schedule(0, TrainingTime{4, true})).at({.step = 4}), 0);
+  EXPECT_THROW(scheduled_rate(1, cosine_schedule()).at({.step = 3}), InvalidArgument);
+  EXPECT_EQ(scheduled_rate(1, cosine_schedule(0, TrainingTime{4, true})).at({.step = 4}), 0);
 }
 
 }  // namespace schedules_test

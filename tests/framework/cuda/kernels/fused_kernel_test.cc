@@ -98,7 +98,7 @@ class Bucket {
     }
     const std::span outputs(inputs.data(), static_cast<std::size_t>(node().writes()));
     const std::int64_t elements = tensors_of(*node().fused_update()).elements();
-    run(Pointers(inputs, outputs, nullptr, {0, elements}, 1));
+    run(KernelPointers(inputs, outputs, nullptr, {0, elements}, 1));
     Memory result;
     for (std::size_t i = 0; i < types.size(); ++i)
       result.emplace_back(static_cast<std::byte*>(inputs[i]),
@@ -144,7 +144,7 @@ class Bucket {
 };
 
 KernelRun on_host(const PlanNode& node) {
-  return [run = prepare_fused_kernel(node)](const Pointers& p) {
+  return [run = prepare_fused_kernel(node)](const KernelPointers& p) {
     HostQueue queue;
     run(p, queue);
     queue.check();
@@ -156,7 +156,7 @@ void expect_host_bits(const Bucket& bucket) {
   const KernelRun gpu = on_host(bucket.node());
   for (const std::size_t shift : {0, 1}) {
     const Memory expected = bucket.after(host, shift);
-    EXPECT_NE(expected, bucket.after([](const Pointers&) {}, shift));
+    EXPECT_NE(expected, bucket.after([](const KernelPointers&) {}, shift));
     EXPECT_TRUE(bucket.after(gpu, shift) == expected) << "shift " << shift;
   }
 }
@@ -199,7 +199,7 @@ TEST(FusedKernel, TensorsOfOneOptimizerAreOneLaunch) {
   const Bucket bucket("momentum", 8, {10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120}, true);
   HostQueue queue;
   const QueueRun run = prepare_fused_kernel(bucket.node());
-  bucket.after([&](const Pointers& p) { run(p, queue); }, 0);
+  bucket.after([&](const KernelPointers& p) { run(p, queue); }, 0);
   EXPECT_EQ(queue.launches(), 1);
 }
 
@@ -208,7 +208,7 @@ TEST(FusedKernel, NotesStepsOfAdamThatCannotBe) {
   const QueueRun run = prepare_fused_kernel(bucket.node());
   HostQueue queue;
   bucket.after(
-      [&](const Pointers& p) {
+      [&](const KernelPointers& p) {
         const std::vector<TensorType> types = bucket.plan().input_types(bucket.node());
         for (std::size_t i = 0; i < types.size(); ++i)
           if (types[i].dtype == DType::kI64) *static_cast<std::int64_t*>(p.mutable_inputs()[i]) = 0;

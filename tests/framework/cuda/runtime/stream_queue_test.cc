@@ -60,7 +60,7 @@ Tensor on_gpu(const NodeKernel& kernel, const std::vector<Tensor>& values, Strea
   std::vector<void*> to{place(out.bytes(), nullptr)};
   void* const workspace = place(static_cast<std::size_t>(kernel.plan.workspace_bytes()), nullptr);
   BELFRY_GPU_CALL(cudaDeviceSynchronize(), "in a test");
-  kernel.run(Pointers(in, to, static_cast<std::byte*>(workspace), kernel.range, 0), queue);
+  kernel.run(KernelPointers(in, to, static_cast<std::byte*>(workspace), kernel.range, 0), queue);
   BELFRY_GPU_CALL(cudaStreamSynchronize(queue.stream()), "in a test");
   BELFRY_GPU_CALL(cudaMemcpy(out.mutable_raw(), to[0], out.bytes(), cudaMemcpyDeviceToHost),
                   "in a test");
