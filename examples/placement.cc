@@ -153,7 +153,7 @@ int place_all() {
     Graph planned, run;
     Session plan(
         planned,
-        {.device_count = {{"CPU", 1}, {"GPU", 4}}, .dry_run = true, .log_device_placement = true});
+        {.device_count = {{"CPU", 1}, {"GPU", 4}}, .log_device_placement = true, .dry_run = true});
     plan.prepare(
         {program.build(planned, [](int i) { return "/device:GPU:" + std::to_string(i); })});
     Session session(run, {.device_count = {{"CPU", 5}}});

@@ -140,6 +140,9 @@ struct Op {
   const char* no_gradient = nullptr;  // why there is none
   // `gradient` gets an empty Output, instead of zeros, for every output without gradient.
   bool missing_grads = false;
+
+  // How plans divide it and join it with others.
+
   WorkSplit split = WorkSplit::kSerial;
   // Multiplies matrices, or sums over the batch: about ten times the work of others for each byte.
   bool heavy = false;
@@ -158,6 +161,9 @@ struct Op {
   void (*rebuild)(Surroundings&) = nullptr;
   // Every plan expands it, on any device, so it needs no kernel but the reference.
   bool composite = false;
+
+  // Its memory, and the variables that it writes.
+
   InPlace in_place = InPlace::kNo;
   // Output 0 is the memory of input 0, so the op costs nothing (reshape, identity).
   bool alias = false;
@@ -172,6 +178,9 @@ struct Op {
   // For a collective, or for an update. The GPU module has a kernel that makes such sums of f32 and
   // applies such updates in registers.
   bool fused_update_on_gpus = false;
+
+  // Several devices and processes.
+
   // Set for a collective, which combines a list of tensors over K participants. Inputs and outputs
   // are tensor-major: number b * K + t is tensor b of participant t. Outputs b * K .. b * K + K - 1
   // are equal, and output i lives on the device of input i; equal outputs of one memory space are
@@ -184,10 +193,16 @@ struct Op {
   // Set for ops that move tensors between processes. Gives the messages of one launch with these
   // tensors. The thread between processes sends and receives them; the kernel does the rest.
   Exchange (*exchange)(const Node& node, const KernelPointers& pointers) = nullptr;
+
+  // Its results, and where they are computed.
+
   // Besides inputs and options, results depend on the node and the step.
   bool random = false;
   // Reads the shape of input 0 and not its values, so the placer puts it beside its input.
   bool metadata = false;
+
+  // Its kernels.
+
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the
   // reference kernel then serves.
   CpuKernel cpu = nullptr;

@@ -38,7 +38,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   prepare_kernels(graph, launches, context);
   MemoryLayout memory = plan_memory(graph, launches, context);
   Plan plan{std::move(graph), std::move(launches), std::move(memory), {}};
-  plan.commands = issue(plan, context.capture);
+  plan.commands = issue(plan, context.options.capture);
   return plan;
 }
 

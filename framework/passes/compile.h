@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 
+#include "belfry/framework/device/session_options.h"
 #include "belfry/framework/plan/plan.h"
 
 namespace belfry {
@@ -10,16 +11,11 @@ namespace belfry {
 struct PlanContext {
   const std::vector<std::unique_ptr<Device>>& devices;
   std::shared_ptr<const Placement> placement;  // of the graph, on these devices
-  bool reference_kernels = false;
-  int shards_per_device = 1;  // of each device that is fed with samples
-  bool fuse = true;
-  bool share_replicas = true;
+  SessionOptions options = {};
   // The variables in one storage with this one, its owner first; empty before it has memory.
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
   LockDuration locks = LockDuration::kWholeRun;
   bool gathers_first = false;  // as in PrepareOptions
-  bool deterministic = false;  // as in SessionOptions
-  bool capture = true;         // as in SessionOptions
 
   const Device& device(int index) const { return *devices[static_cast<std::size_t>(index)]; }
 };

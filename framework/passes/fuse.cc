@@ -79,7 +79,7 @@ class NodeFuser {
 }  // namespace
 
 void fuse(PlanGraph& plan, const PlanContext& context) {
-  if (context.fuse && !context.reference_kernels) NodeFuser(plan, context).run();
+  if (context.options.fuse && !context.options.reference_kernels) NodeFuser(plan, context).run();
 }
 
 }  // namespace belfry

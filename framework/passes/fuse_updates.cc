@@ -289,7 +289,7 @@ class UpdateFuser {
 }  // namespace
 
 void fuse_updates(PlanGraph& plan, const PlanContext& context) {
-  if (context.fuse && plan.writes) UpdateFuser(plan, context).run();
+  if (context.options.fuse && plan.writes) UpdateFuser(plan, context).run();
 }
 
 }  // namespace belfry

@@ -108,7 +108,7 @@ class WeightPacker {
 }  // namespace
 
 void pack_weights(PlanGraph& plan, const PlanContext& context) {
-  if (!context.reference_kernels) WeightPacker(plan, context).run();
+  if (!context.options.reference_kernels) WeightPacker(plan, context).run();
 }
 
 }  // namespace belfry

@@ -91,7 +91,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
       continue;
     }
     if (node.fused_update()) {
-      launch.run = prepare_fused_update(graph, node, context.reference_kernels);
+      launch.run = prepare_fused_update(graph, node, context.options.reference_kernels);
       continue;
     }
     if (node.packed_form()) {
@@ -99,7 +99,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
       continue;
     }
     if (node.sharding.divides()) {
-      prepare_shards(graph, node, context.reference_kernels, launch);
+      prepare_shards(graph, node, context.options.reference_kernels, launch);
       continue;
     }
     const std::vector<TensorType> inputs = graph.input_types(node);
@@ -107,11 +107,11 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
     kernel.set_op(*node.op);
     kernel.set_batch({.numbered = node.rows > 0});
     if (node.rank())
-      prepare_rank(node, device, kernel, context.deterministic, launch);
+      prepare_rank(node, device, kernel, context.options.deterministic, launch);
     else if (device.backend)
-      launch.enqueue = prepare_on_gpu(node, device, kernel, context.deterministic);
+      launch.enqueue = prepare_on_gpu(node, device, kernel, context.options.deterministic);
     else
-      launch.run = prepare_kernel(kernel, context.reference_kernels);
+      launch.run = prepare_kernel(kernel, context.options.reference_kernels);
     launch.workspace_bytes = kernel.workspace_bytes();
   }
 }

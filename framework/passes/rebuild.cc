@@ -99,7 +99,7 @@ class Rebuilder {
 }  // namespace
 
 void rebuild(PlanGraph& plan, const PlanContext& context) {
-  if (!context.fuse || context.reference_kernels) return;
+  if (!context.options.fuse || context.options.reference_kernels) return;
   std::vector<NodeIndex> candidates;
   for (const NodeIndex n : plan.nodes.indices())
     if (plan.node(n).op->rebuild && !context.device(plan.node(n).device()).on_gpu())

@@ -45,7 +45,8 @@ class ShardMaker {
   void find_batches() {
     for (const PlanNode& node : plan_.nodes) {
       if (node.feed() < 0 || !plan_.feeds[at(node.feed())].first_sample) continue;
-      if (context_.device(node.device()).on_gpu() && context_.shards_per_device > 1) continue;
+      if (context_.device(node.device()).on_gpu() && context_.options.shards_per_device > 1)
+        continue;
       const std::int64_t samples = node.types[0].shape[0];
       plan_.batches.resize(context_.devices.size());
       DeviceBatch& batch = plan_.batches[at(node.device())];
@@ -57,7 +58,7 @@ class ShardMaker {
       batch = fed;
     }
     plan_.shards_per_device =
-        plan_.locks == LockDuration::kEachVariable ? 1 : context_.shards_per_device;
+        plan_.locks == LockDuration::kEachVariable ? 1 : context_.options.shards_per_device;
   }
 
   // What a node refers to has moved, or other nodes stand in its place.

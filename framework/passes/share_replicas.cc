@@ -59,7 +59,7 @@ class Sharing {
       const std::vector<const Node*> sharers =
           context_.sharers ? context_.sharers(*planned.node) : std::vector<const Node*>();
       const int space = context_.device(planned.device()).memory_space;
-      if (sharers.empty() && context_.share_replicas)
+      if (sharers.empty() && context_.options.share_replicas)
         fresh[{&original_of(*planned.node), space}].variables.push_back(n);
       else if (sharers.size() > 1)
         existing_[sharers.front()] = sharers;

@@ -108,13 +108,8 @@ const std::shared_ptr<const Placement>& Session::State::placement() {
 PlanContext Session::State::context() {
   return {.devices = devices,
           .placement = placement(),
-          .reference_kernels = options.reference_kernels,
-          .shards_per_device = options.shards_per_device,
-          .fuse = options.fuse,
-          .share_replicas = options.share_replicas,
-          .sharers = [this](const Node& node) { return variables.sharers(node); },
-          .deterministic = options.deterministic,
-          .capture = options.capture};
+          .options = options,
+          .sharers = [this](const Node& node) { return variables.sharers(node); }};
 }
 
 std::shared_ptr<CompiledStep> Session::State::step_for(std::span<const Fetch> fetches,

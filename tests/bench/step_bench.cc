@@ -82,9 +82,9 @@ Tensor synthetic(const Output& input, std::mt19937& random) {
 std::unique_ptr<Session> make_session(const Graph& graph, int devices, int threads,
                                       int shards_per_device = 1, bool all_workers = false) {
   return std::make_unique<Session>(graph, SessionOptions{.device_count = {{"CPU", devices}},
+                                                         .shards_per_device = shards_per_device,
                                                          .threads = threads,
-                                                         .all_workers = all_workers,
-                                                         .shards_per_device = shards_per_device});
+                                                         .all_workers = all_workers});
 }
 
 std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOptions& options) {

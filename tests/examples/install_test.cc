@@ -1,6 +1,8 @@
 // What is installed, and programs outside the tree that are made of that alone, as README.md says.
 #include <filesystem>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +18,7 @@ namespace belfry {
 namespace install_test {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsSupersetOf;
 using testing::Not;
@@ -161,6 +164,41 @@ TEST_F(Installed, NamesOfProgramsAreNotTaken) {
   const Finished done =
       compile({"-Wall", "-Wextra", "-Werror", cat(BELFRY_SOURCE_DIR, "/tests/examples/names.cc")});
   EXPECT_EQ(done.status, 0) << done.errors;
+}
+
+// The types of namespace belfry that a header declares by one word, such as Graph.
+std::set<std::string> types_of_one_word(const std::string& text) {
+  static const std::regex kType("(class|struct|enum class) ([A-Z][a-z0-9]+)( final)?( :.*)? \\{.*");
+  std::set<std::string> types;
+  std::istringstream lines(text);
+  bool inner = false;  // in a namespace that `using namespace belfry` does not open
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("namespace ")) inner = line != "namespace belfry {";
+    if (line.starts_with("}  // namespace")) inner = false;
+    std::smatch match;
+    if (!inner && std::regex_match(line, match, kType)) types.insert(match[2]);
+  }
+  return types;
+}
+
+// Programs keep all words that are not terms of Belfry. A new type has a name of two words, or is
+// a term that users need; then it belongs to this list.
+TEST_F(Installed, TypesOfOneWordAreTermsOfBelfry) {
+  const std::set<std::string> terms = {
+      "Allocator", "At",        "Autocast", "Autocasting", "Callback",  "Dataset", "Error",
+      "Fetch",     "Fnv1a",     "Gradient", "Graph",       "Node",      "Op",      "Operand",
+      "Optimizer", "Output",    "Padding",  "Precision",   "Predictor", "Recipe",  "Reduction",
+      "Session",   "Shape",     "Strategy", "Tensor",      "Tower",     "Trace",   "Trainer",
+      "Uneven",    "Unscaling", "Variable", "Vocabulary"};
+  const std::string folder = prefix() + "/include/belfry";
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (!entry.is_directory()) found.merge(types_of_one_word(text_of_file(entry.path())));
+  EXPECT_EQ(found, terms);
+  EXPECT_THAT(types_of_one_word("namespace belfry {\nnamespace detail {\nclass Guard {\n"
+                                "}  // namespace detail\nstruct Task final : Other {\n"
+                                "class Later;\nstruct TwoWords {\n"),
+              ElementsAre("Task"));
 }
 
 TEST(OwnProgram, IsShownWholeInTheReadme) {

@@ -5,36 +5,47 @@
 #include "belfry/ops/kernels/pointwise_op.h"
 using namespace belfry;
 
+struct Accumulation {};
 struct Averages {};
 struct Bandwidth {};
 struct Buffer {};
 struct Candidates {};
+struct Communication {};
 struct Console {};
 struct Cuts {};
+struct Dependency {};
 struct Evaluation {};
 struct Evaluator {};
 struct Feed {};
+struct Internal {};
+struct Json {};
 struct Lane {};
 struct Launch {};
 struct Link {};
 struct Locks {};
 struct Machine {};
 struct Measured {};
+struct Model {};
+struct NotFound {};
 struct Options {};
 struct Outputs {};
 struct Place {};
+struct Pointers {};
 struct Progress {};
 struct Range {};
 struct Rank {};
 struct Rate {};
+struct Reuse {};
 struct Schedule {};
 struct Site {};
 struct Slots {};
 struct Split {};
 struct Spread {};
 struct Staging {};
+struct Substitutes {};
 struct Task {};
 struct TreeNode {};
+struct Unconnected {};
 struct Value {};
 struct Wait {};
 
@@ -44,6 +55,7 @@ enum Word {
   cat,
   columns_of,
   did_you_mean,
+  dilated,
   even_cuts,
   exchanges,
   first_time,
@@ -53,25 +65,29 @@ enum Word {
   kRank,
   kShape,
   kSize,
+  kUnknown,
+  kVariadic,
   lower,
   main_name,
   nearest,
   only,
+  originals,
   packed,
   pass_on,
   piece_sizes,
   refused,
   renamed,
   require,
+  scheduled,
   seconds_now,
   shown,
   upper,
 };
 constexpr Word kWords[] = {
-    arguments, cat,     columns_of,  did_you_mean, even_cuts, exchanges,   first_time,
-    fitting,   hex,     join,        kRank,        kShape,    kSize,       lower,
-    main_name, nearest, only,        packed,       pass_on,   piece_sizes, refused,
-    renamed,   require, seconds_now, shown,        upper};
+    arguments, cat,       columns_of, did_you_mean, dilated,     even_cuts, exchanges, first_time,
+    fitting,   hex,       join,       kRank,        kShape,      kSize,     kUnknown,  kVariadic,
+    lower,     main_name, nearest,    only,         originals,   packed,    pass_on,   piece_sizes,
+    refused,   renamed,   require,    scheduled,    seconds_now, shown,     upper};
 
 template <class... All>
 constexpr std::size_t count() {
@@ -82,11 +98,14 @@ std::size_t at(std::size_t index) { return index; }
 std::size_t counted(std::size_t index) { return at(index); }
 
 int main() {
-  return counted(count<Averages, Bandwidth, Buffer, Candidates, Console, Cuts, Evaluation,
-                       Evaluator, Feed, Lane, Launch, Link, Locks, Machine, Measured, Options,
-                       Outputs, Place, Progress, Range, Rank, Rate, Schedule, Site, Slots, Split,
-                       Spread, Staging, Task, TreeNode, Value, Wait>()) == 32 &&
-                 std::size(kWords) == 26
+  return counted(
+             count<Accumulation, Averages, Bandwidth, Buffer, Candidates, Communication, Console,
+                   Cuts, Dependency, Evaluation, Evaluator, Feed, Internal, Json, Lane, Launch,
+                   Link, Locks, Machine, Measured, Model, NotFound, Options, Outputs, Place,
+                   Pointers, Progress, Range, Rank, Rate, Reuse, Schedule, Site, Slots, Split,
+                   Spread, Staging, Substitutes, Task, TreeNode, Unconnected, Value, Wait>()) ==
+                     43 &&
+                 std::size(kWords) == 31
              ? 0
              : 1;
 }

@@ -52,8 +52,9 @@ inline std::vector<std::unique_ptr<Device>> cpu_devices(int count) {
 // The input of passes for a graph on `devices`, with variables nowhere yet.
 inline PlanContext plan_context(const std::vector<std::unique_ptr<Device>>& devices,
                                 const Graph& graph, bool soft = false) {
-  return {devices,
-          std::make_shared<const Placement>(graph, PlacementContext{devices, soft, false, {}})};
+  return {.devices = devices,
+          .placement =
+              std::make_shared<const Placement>(graph, PlacementContext{devices, soft, false, {}})};
 }
 
 // A plan for fetches on `devices`, with variables nowhere yet.

@@ -113,7 +113,7 @@ TEST(GatherGrad, OfABatchInShardsIsTheirSum) {
   const Output x = placeholder(graph, "ids", DType::kI32, {kUnknownSize, 2});
   const Output rows = constant(graph, table());
   const Output dtable = gradients(gather(rows, x), {rows})[0];
-  Session session(graph, {.threads = 1, .shards_per_device = 4});
+  Session session(graph, {.shards_per_device = 4, .threads = 1});
   CompiledStep& step = session.prepare({dtable}, {FeedType{x, {4, 2}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);

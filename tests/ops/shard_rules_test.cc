@@ -112,7 +112,7 @@ TEST_P(ShardRules, GatherNothing) {
   if (y.shape().rank() > 0)
     for (const Output& gradient : gradients(reduce_mean(square(y)), floating))
       fetches.emplace_back(gradient.node());
-  Session session(graph, {.threads = 1, .shards_per_device = kShards});
+  Session session(graph, {.shards_per_device = kShards, .threads = 1});
   const Plan& plan = *session.prepare(fetches, feeds).plan();
   for (const PlanNode& node : plan.nodes) {
     EXPECT_NE(node.op, &kGatherShards) << node.name();

@@ -63,7 +63,7 @@ TEST(Slice, IsComputedByTheShardsOfABatchIfItHasAllRows) {
     const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 8});
     const Output y = slice(x, {all ? 0 : 2, 3}, {-1, 4});
     const Output dx = gradients(mul(y, y), {x})[0];
-    Session session(graph, {.threads = 1, .shards_per_device = 4});
+    Session session(graph, {.shards_per_device = 4, .threads = 1});
     CompiledStep& step = session.prepare({y, dx}, {FeedType{x, {8, 8}, 0}});
     std::map<const Op*, int> runs;
     for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);

@@ -164,7 +164,7 @@ TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfTheWholeBatch) {
   Graph graph;
   const Output logits = placeholder(graph, "logits", DType::kF32, {kUnknownSize, 10});
   const Output wanted = placeholder(graph, "labels", DType::kI32, {kUnknownSize});
-  Session session(graph, {.threads = 1, .shards_per_device = 2});
+  Session session(graph, {.shards_per_device = 2, .threads = 1});
   CompiledStep& step = session.prepare({sparse_softmax_cross_entropy(logits, wanted)},
                                        {FeedType{logits, {3, 10}, 10}, FeedType{wanted, {3}, 10}});
   try {

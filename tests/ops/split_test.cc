@@ -51,7 +51,7 @@ TEST(Split, IsComputedByTheShardsOfABatchButAlongIt) {
     const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 8});
     const std::vector<Output> parts = split(x, 2, axis);
     const Output dx = gradients(mul(parts[0], parts[0]), {x})[0];
-    Session session(graph, {.threads = 1, .shards_per_device = 4});
+    Session session(graph, {.shards_per_device = 4, .threads = 1});
     const CompiledStep& step = session.prepare({parts[0], parts[1], dx}, {FeedType{x, {8, 8}, 0}});
     std::map<const Op*, int> runs;
     for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);

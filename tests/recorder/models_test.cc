@@ -45,7 +45,7 @@ void train(const ModelSpec& spec, Layout layout, Way way, int steps = 1) {
       .epochs = steps,
       .precision = way.precision,
       .session = {
-          .logical_gpus = layout.logical, .threads = 2, .deterministic = way.deterministic}};
+          .logical_gpus = layout.logical, .deterministic = way.deterministic, .threads = 2}};
   options.devices.clear();
   for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local("GPU", t));
   const auto trainer =

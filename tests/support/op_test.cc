@@ -53,7 +53,7 @@ class Case {
       types.push_back({xs_[i], shape, rows ? std::optional<std::int64_t>(0) : std::nullopt});
     }
     std::vector<Fetch> fetches(outputs_.begin(), outputs_.end());
-    Session session(graph_, {.threads = 2, .all_workers = true, .shards_per_device = shards});
+    Session session(graph_, {.shards_per_device = shards, .threads = 2, .all_workers = true});
     CompiledStep& step = session.prepare(fetches, types);
     step.run(inputs_);
     std::vector<Tensor> results;

@@ -76,9 +76,9 @@ int logical_gpus() { return std::max(test_gpus(), 1); }
 SessionOptions on_devices(int count, int threads) {
   return {.device_count = {{device_type(), count}},
           .logical_gpus = logical_gpus(),
+          .deterministic = true,
           .threads = threads,
-          .all_workers = threads > 0,
-          .deterministic = true};
+          .all_workers = threads > 0};
 }
 
 }  // namespace belfry::test

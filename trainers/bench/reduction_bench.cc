@@ -225,8 +225,8 @@ class Bench {
     return {.device_count = device_count(options_.devices),
             .logical_gpus = options_.logical_gpus,
             .dry_run = dry_run_,
-            .threads = options_.threads,
             .deterministic = options_.deterministic,
+            .threads = options_.threads,
             .processes = options_.processes,
             .planned_place = dry_run_ ? options_.place : ProcessPlace()};
   }

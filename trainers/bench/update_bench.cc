@@ -70,10 +70,10 @@ class Problem {
                                      SessionOptions{.device_count = device_count(options_.devices),
                                                     .logical_gpus = options_.logical_gpus,
                                                     .dry_run = dry_run,
-                                                    .threads = options_.threads,
                                                     .fuse = fuse,
                                                     .share_replicas = share,
-                                                    .deterministic = options_.deterministic});
+                                                    .deterministic = options_.deterministic,
+                                                    .threads = options_.threads});
   }
   CompiledStep& prepare(Session& session) const {
     const Fetch fetches[] = {*update_};

@@ -116,8 +116,8 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
 double measured_peak(const TrainFlags& flags) {
   const TrainerOptions& options = flags.trainer;
   SessionOptions session{.logical_gpus = options.session.logical_gpus,
-                         .threads = options.session.threads,
-                         .deterministic = options.session.deterministic};
+                         .deterministic = options.session.deterministic,
+                         .threads = options.session.threads};
   return measure_peak(
       {.devices = options.devices, .session = session, .precision = options.precision});
 }

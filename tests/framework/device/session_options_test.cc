@@ -64,8 +64,8 @@ TEST(SessionOptions, RefuseDeviceCountsThatCannotBe) {
 TEST(SessionOptions, VisibleDevicesLimitTheGpus) {
   const auto gpus = [](std::string visible) {
     return devices_with({.device_count = {{"GPU", 3}},
-                         .dry_run = true,
-                         .visible_devices = std::move(visible)})
+                         .visible_devices = std::move(visible),
+                         .dry_run = true})
                .size() -
            1;
   };
@@ -158,9 +158,9 @@ TEST(SessionOptions, TheLogNamesDevicesThenNodesInOrderOfAssignment) {
   }
   std::string printed;
   Session session(graph, {.device_count = {{"GPU", 2}},
-                          .dry_run = true,
                           .log_device_placement = true,
-                          .placement_sink = [&](std::string_view text) { printed += text; }});
+                          .placement_sink = [&](std::string_view text) { printed += text; },
+                          .dry_run = true});
   EXPECT_EQ(printed,
             "Device mapping:\n"
             "/job:localhost/replica:0/task:0/device:GPU:0 -> declared, absent\n"
@@ -178,9 +178,9 @@ TEST(SessionOptions, TheLogHasEachNodeOnceAndInitialisers) {
     const Variable v = variable(graph, "v", {2}, {.initializer = init::zeros()});
     const Output y = relu(v, "y"), z = relu(y, "z");
     std::string printed;
-    Session session(graph, {.dry_run = dry,
-                            .log_device_placement = true,
-                            .placement_sink = [&](std::string_view text) { printed += text; }});
+    Session session(graph, {.log_device_placement = true,
+                            .placement_sink = [&](std::string_view text) { printed += text; },
+                            .dry_run = dry});
     session.prepare({y});
     session.prepare({z});
     const std::string device = ": /job:localhost/replica:0/task:0/device:CPU:0\n";

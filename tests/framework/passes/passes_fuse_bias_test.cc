@@ -47,7 +47,7 @@ TEST(FuseBias, TakesTheBiasBeforeAnActivationAndItsGradientBehindThat) {
     for (const int shards : {1, 3}) {
       const Net net(activation);
       const std::string name = activation.name;
-      Session session(net.graph, {.threads = 1, .shards_per_device = shards});
+      Session session(net.graph, {.shards_per_device = shards, .threads = 1});
       const auto ops = net.ops(session, {net.y, net.dx[0], net.dx[1]});
       EXPECT_EQ(ops.count("Bias" + name), 2u) << name;
       EXPECT_EQ(ops.count("Bias" + name + "Grad"), 2u) << name;
@@ -102,9 +102,9 @@ TEST(FuseBias, ChangesNoBitAndTakesNoMoreMemory) {
       for (const int shards : {1, 3}) {
         const Net net(activation, dtype);
         test::expect_same_when_fused(net.graph, net.x, {net.y, net.sum, net.dx[0], net.dx[1]},
-                                     {.threads = 1, .shards_per_device = shards});
+                                     {.shards_per_device = shards, .threads = 1});
         test::expect_same_when_fused(net.graph, net.x, {net.dx[0], net.dx[1]},
-                                     {.threads = 1, .shards_per_device = shards});
+                                     {.shards_per_device = shards, .threads = 1});
       }
 }
 

@@ -49,7 +49,7 @@ TEST(FuseLayerNorm, TakesTheSumAndTheBiasBeforeItAndTheSumOfGradients) {
   for (const int shards : {1, 3})
     for (const bool centred : {true, false}) {
       const Net net(DType::kF32, DType::kF32, centred);
-      Session session(net.graph, {.threads = 1, .shards_per_device = shards});
+      Session session(net.graph, {.shards_per_device = shards, .threads = 1});
       const auto ops = test::ops_of(*test::prepared(session, net.fetches(), net.x).plan());
       EXPECT_EQ(ops.count(centred ? "FusedLayerNorm" : "FusedRmsNorm"), 2u);
       EXPECT_EQ(ops.count(centred ? "FusedLayerNormGrad" : "FusedRmsNormGrad"), 2u);
@@ -130,7 +130,7 @@ TEST(FuseLayerNorm, ChangesNoBitAndTakesNoMoreMemory) {
       for (const bool centred : {true, false}) {
         const Net net(of_rows, branch, centred);
         test::expect_same_when_fused(net.graph, net.x, net.fetches(),
-                                     {.threads = 1, .shards_per_device = shards});
+                                     {.shards_per_device = shards, .threads = 1});
       }
 }
 

@@ -48,7 +48,7 @@ TEST(Fuse, BatchNormTakesTheSumAndReluBehindItAndTheirGradientBeforeIt) {
 
 TEST(Fuse, OfShardsTakesWhatRunsPerShard) {
   const Net net;
-  Session session(net.graph, {.threads = 1, .shards_per_device = 3});
+  Session session(net.graph, {.shards_per_device = 3, .threads = 1});
   const auto ops =
       test::ops_of(*test::prepared(session, {net.y, net.dx[0], net.dx[1]}, net.x).plan());
   EXPECT_EQ(ops.count("FusedBatchNormInferenceRelu"), 2u);
@@ -69,7 +69,7 @@ TEST(Fuse, LeavesAPreActivationThatIsFetched) {
 TEST(Fuse, IsOffWithTheOptionAndWithReferenceKernels) {
   const Net net;
   for (const bool reference : {false, true}) {
-    Session session(net.graph, {.threads = 1, .fuse = reference, .reference_kernels = reference});
+    Session session(net.graph, {.fuse = reference, .reference_kernels = reference, .threads = 1});
     EXPECT_EQ(test::ops_of(*test::prepared(session, {net.y}, net.x).plan()).count("BatchNormTrain"),
               2u)
         << reference;
@@ -96,7 +96,7 @@ TEST(Fuse, LeavesFactorsOf16Bits) {
   const Output y = relu(batch_norm_train(x, gamma, gamma).y);
   const Output dx = gradients(y, {x}, {.initial = {x}})[0];
   for (const int shards : {1, 3})
-    test::expect_same_when_fused(graph, x, {y, dx}, {.threads = 1, .shards_per_device = shards});
+    test::expect_same_when_fused(graph, x, {y, dx}, {.shards_per_device = shards, .threads = 1});
   Session session(graph, {.threads = 1});
   const auto ops = test::ops_of(*test::prepared(session, {y, dx}, x).plan());
   EXPECT_EQ(ops.count("BatchNormTrain"), 1u);
@@ -126,7 +126,7 @@ TEST(Fuse, ChangesNoBitAndTakesNoMoreMemory) {
     for (const int shards : {1, 3}) {
       const Net net(dtype);
       test::expect_same_when_fused(net.graph, net.x, {net.y, net.dx[0], net.dx[1]},
-                                   {.threads = 1, .shards_per_device = shards});
+                                   {.shards_per_device = shards, .threads = 1});
     }
 }
 

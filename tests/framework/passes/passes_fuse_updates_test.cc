@@ -23,8 +23,8 @@ using testing::Not;
 Plan plan_of(const Replicas& made, const std::vector<Fetch>& fetches, bool fuse = true) {
   const auto devices = cpu_devices(static_cast<int>(made.w.size()));
   PlanContext context = plan_context(devices, made.graph);
-  context.fuse = fuse;
-  context.share_replicas = false;
+  context.options.fuse = fuse;
+  context.options.share_replicas = false;
   return compile(fetches, made.feed_types(), context);
 }
 
@@ -228,7 +228,7 @@ TEST(FuseUpdates, CountsTheTransfersOfWhatUpdatesTakeBesideTheirSums) {
   const auto devices = cpu_devices(kTowers);
   const auto records = [&](bool fuse) {
     PlanContext context = plan_context(devices, graph);
-    context.fuse = fuse;
+    context.options.fuse = fuse;
     const Plan plan = compile(updates, feeds, context);
     EXPECT_EQ(count(plan, kFusedUpdate), fuse ? 1 : 0);
     std::multiset<std::tuple<std::string, int, int, std::int64_t>> all;
@@ -251,7 +251,7 @@ TEST(FuseUpdates, AnUpdateOnAnotherDeviceThanItsSumCountsTheTransferAndNeedsTheS
   auto devices = cpu_devices(2);
   PlanContext context = plan_context(devices, graph);
   for (const bool fuse : {false, true}) {
-    context.fuse = fuse;
+    context.options.fuse = fuse;
     const Plan plan = compile(update, feeds, context);
     EXPECT_EQ(count(plan, kFusedUpdate), fuse ? 1 : 0);
     ASSERT_EQ(plan.transfers.size(), 1u);
@@ -356,10 +356,10 @@ class FusedBits : public ::testing::TestWithParam<Case> {
       updates.push_back(&update(c, make, sums[static_cast<std::size_t>(t)]));
     }
     Session session(graph, {.device_count = {{"CPU", c.towers}},
-                            .threads = threads,
-                            .all_workers = true,
                             .fuse = fuse,
-                            .reference_kernels = reference});
+                            .reference_kernels = reference,
+                            .threads = threads,
+                            .all_workers = true});
     std::vector<FeedType> types;
     std::vector<Tensor> feeds;
     for (const Output& gradient : gradients) {

@@ -51,7 +51,7 @@ bool library() { return kConv2d.packed_form != nullptr; }
 TEST(PackWeights, OncePerFormForAllShards) {
   if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
   Net net;
-  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
+  Session session(net.graph, {.shards_per_device = 4, .threads = 1});
   const Plan plan =
       *session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
   // Forward of both, and of the second the gradient of its input; at most one form each.
@@ -89,7 +89,7 @@ TEST(PackWeights, AgainForWhatTheBackwardPassRecomputes) {
       gradients(reduce_sum(y * y), w, {.recompute = {"block0", "block1"}});
   std::vector<Node*> all;
   for (const Output& of_variable : gradient) all.push_back(&of_variable.node());
-  Session session(graph, {.threads = 1, .shards_per_device = 4});
+  Session session(graph, {.shards_per_device = 4, .threads = 1});
   const Plan plan = *session.prepare({group(graph, all)}, {FeedType{x, {8, 8, 8, 16}, 0}}).plan();
   const std::set<const Node*> recomputed = recomputed_nodes(plan);
   ASSERT_EQ(recomputed.size(), 4U) << "a convolution and a ReLU of each block";
@@ -112,7 +112,7 @@ TEST(PackWeights, AgainForWhatTheBackwardPassRecomputes) {
 // Four shards of two images have the bits of four batches of two.
 void expect_the_bits_of_batches(int groups) {
   Net net(groups);
-  Session packed(net.graph, {.threads = 2, .all_workers = true, .shards_per_device = 4}),
+  Session packed(net.graph, {.shards_per_device = 4, .threads = 2, .all_workers = true}),
       plain(net.graph, {.threads = 1});
   for (const Variable& w : net.w) plain.write(w, packed.read(w));
   CompiledStep& step =
@@ -140,7 +140,7 @@ TEST(PackWeights, ChangesNoBitOfGroups) {
 TEST(PackWeights, TakesFiltersOfGroups) {
   if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
   Net net(2);
-  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
+  Session session(net.graph, {.shards_per_device = 4, .threads = 1});
   const Plan plan = *session.prepare({net.y}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
   EXPECT_GE(count(plan, kPackWeights), 1);
 }
@@ -151,7 +151,7 @@ TEST(PackWeights, FollowsTheVersionsOfAVariable) {
   for (const bool reference : {false, true}) {
     Net net;
     Session session(net.graph,
-                    {.threads = 1, .shards_per_device = 4, .reference_kernels = reference});
+                    {.shards_per_device = 4, .reference_kernels = reference, .threads = 1});
     CompiledStep& step = session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}});
     for (int i = 0; i < 3; ++i) step.run(std::vector{images(8, 0)});
     results.push_back(step.fetched(0));

@@ -46,7 +46,7 @@ TEST_F(PrepareTest, AsksForTheScratchMemoryOfTheKernelThatRuns) {
   const Output product = matmul(x, y, {.transpose_b = true});
   PlanContext context = plan_context(devices, graph);
   const ExecutionSchedule fast = prepared(product, context);
-  context.reference_kernels = true;
+  context.options.reference_kernels = true;
   const ExecutionSchedule plain = prepared(product, context);
   for (const Launch& launch : plain.launches) EXPECT_EQ(launch.workspace_bytes, 0);
   for (const Launch& launch : fast.launches) EXPECT_GE(launch.workspace_bytes, 0);

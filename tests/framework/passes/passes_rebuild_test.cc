@@ -65,7 +65,7 @@ TEST(Rebuild, GivesTheSameBitsInLessMemory) {
       std::vector<Tensor> results[2];
       std::int64_t bytes[2];
       for (const bool on : {false, true}) {
-        Session session(net.graph, {.threads = 1, .shards_per_device = shards, .fuse = on});
+        Session session(net.graph, {.shards_per_device = shards, .fuse = on, .threads = 1});
         CompiledStep& step = net.prepare(session);
         EXPECT_EQ(rebuilt_in(*step.plan()).empty(), !on);
         step.run(std::vector{x});
@@ -104,7 +104,7 @@ TEST(Rebuild, LeavesWhatIsMadeOfSomethingRebuilt) {
 
 TEST(Rebuild, IsOffOnGpusAndWithReferenceKernels) {
   const Net net(3);
-  Session session(net.graph, {.threads = 1, .reference_kernels = true});
+  Session session(net.graph, {.reference_kernels = true, .threads = 1});
   EXPECT_THAT(rebuilt_in(*net.prepare(session).plan()), testing::IsEmpty());
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);

@@ -69,7 +69,7 @@ std::int64_t count(const Plan& plan, const Op& op) {
 
 TEST(Shards, CutRowsAndLeavePartialSums) {
   const Net net;
-  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
+  Session session(net.graph, {.shards_per_device = 4, .threads = 1});
   const Plan plan = *net.prepare(session, net.updates, 12).plan();
   const Division rows = Division::by_rows(1);
   EXPECT_EQ(only(plan, kMatMul).division(0), rows);
@@ -84,7 +84,7 @@ TEST(Shards, CutRowsAndLeavePartialSums) {
 
 TEST(Shards, AreNotMadeOfFeedsThatAreNoSamples) {
   const Net net;
-  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
+  Session session(net.graph, {.shards_per_device = 4, .threads = 1});
   const Plan plan = *session.prepare(net.updates, std::vector{FeedType{net.x, {12, 3}}}).plan();
   for (const PlanNode& node : plan.nodes) EXPECT_FALSE(node.sharding.divides());
 }
@@ -114,7 +114,7 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
     for (const int shards : {1, 2, 3, 4, 8})
       for (const int threads : {1, 2, 4}) {
         Session session(net.graph,
-                        {.threads = threads, .all_workers = true, .shards_per_device = shards});
+                        {.shards_per_device = shards, .threads = threads, .all_workers = true});
         std::vector<Fetch> fetches{net.loss, net.out};
         fetches.insert(fetches.end(), net.gradient.begin(), net.gradient.end());
         fetches.insert(fetches.end(), net.updates.begin(), net.updates.end());
@@ -140,7 +140,7 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
 TEST(Shards, DoNotKeepAllPartialSums) {
   constexpr std::int64_t kWidth = 600, kWeights = kWidth * kWidth * 8;
   const Net net(12, kWidth);
-  Session session(net.graph, {.threads = 1, .shards_per_device = 2});
+  Session session(net.graph, {.shards_per_device = 2, .threads = 1});
   const Plan plan = *net.prepare(session, net.updates, 2).plan();
   EXPECT_LT(plan.slices[0].bytes, 7 * kWeights);
   EXPECT_EQ(count(plan, kSumShards), 24);
@@ -151,7 +151,7 @@ TEST(Shards, DoNotKeepAllPartialSums) {
 TEST(Shards, RunAheadOfSumsOf32MiB) {
   constexpr std::int64_t kWidth = 128;  // 256 KiB a sum
   const Net net(12, kWidth);
-  Session session(net.graph, {.threads = 1, .shards_per_device = 2});
+  Session session(net.graph, {.shards_per_device = 2, .threads = 1});
   const Plan plan = *net.prepare(session, net.updates, 2).plan();
   for (const Launch& launch : plan.launches) {
     if (plan.strands[launch.strand].shards == 1) continue;
@@ -164,7 +164,7 @@ TEST(Shards, RunAheadOfSumsOf32MiB) {
 // the sum of the loss is small.
 TEST(Shards, OfASmallNetWaitForNothingButVariables) {
   const Net net(3);
-  Session session(net.graph, {.threads = 1, .shards_per_device = 4});
+  Session session(net.graph, {.shards_per_device = 4, .threads = 1});
   std::vector<Fetch> fetches{net.loss};
   fetches.insert(fetches.end(), net.updates.begin(), net.updates.end());
   const Plan plan = *net.prepare(session, fetches, 8).plan();
@@ -184,7 +184,7 @@ TEST(Shards, DivideSumsOfIntegersOnce) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kI32, {kUnknownSize});
   const Output half = reduce_sum(x) / 2;
-  Session session(graph, {.threads = 1, .shards_per_device = 2});
+  Session session(graph, {.shards_per_device = 2, .threads = 1});
   CompiledStep& step = session.prepare({half}, {FeedType{x, {2}, 0}});
   step.run(std::vector{Tensor({2}, std::vector<std::int32_t>{1, 1})});
   EXPECT_EQ(step.fetched(0).item<std::int32_t>(), 1);
@@ -197,7 +197,7 @@ TEST(Shards, AddAndApplySixteenBits) {
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, kColumns});
   const Variable v = variable(graph, "v", {kColumns}, {.dtype = DType::kBF16});
   Node& update = assign(v, reduce_sum(cast(x, DType::kBF16), {0}));
-  Session session(graph, {.threads = 2, .all_workers = true, .shards_per_device = 2});
+  Session session(graph, {.shards_per_device = 2, .threads = 2, .all_workers = true});
   CompiledStep& step = session.prepare({update}, {FeedType{x, {4, kColumns}, 0}});
   Tensor rows(Shape{4, kColumns}, DType::kF32);
   for (std::int64_t i = 0; i < 4 * kColumns; ++i)
@@ -214,7 +214,7 @@ TEST(Shards, GatherForOpsWithoutARule) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 2});
   const Output y = transpose(relu(x));
-  Session session(graph, {.threads = 1, .shards_per_device = 2});
+  Session session(graph, {.shards_per_device = 2, .threads = 1});
   CompiledStep& step = session.prepare({y}, {FeedType{x, {3, 2}, 0}});
   EXPECT_EQ(count(*step.plan(), kGatherShards), 1);
   step.run(std::vector{Tensor({3, 2}, std::vector<float>{1, 2, 3, 4, 5, 6})});

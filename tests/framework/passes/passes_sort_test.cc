@@ -31,7 +31,7 @@ class SortTest : public ::testing::Test {
   std::vector<std::string> order(const Output& combined) {
     Node& write = assign(v, combined, "write");
     PlanContext context = plan_context(devices, graph);
-    context.fuse = false;
+    context.options.fuse = false;
     const Plan plan = compile(std::vector<Fetch>{write, *last}, {}, context);
     std::vector<std::string> names;
     for (const Launch& launch : plan.launches) names.push_back(plan.node(launch.node).name());

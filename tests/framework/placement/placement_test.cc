@@ -270,7 +270,7 @@ TEST_F(SoftPlacementTest, TheWarningNamesTheOpThatMovedTheVariable) {
   graph.add(kWriteOnHost, {v.ref()}, "update");
   ::testing::internal::CaptureStderr();
   Session session(graph,
-                  {.device_count = {{"GPU", 1}}, .dry_run = true, .allow_soft_placement = true});
+                  {.device_count = {{"GPU", 1}}, .allow_soft_placement = true, .dry_run = true});
   session.prepare({v, stays});
   const std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines_of(text), 1) << text;

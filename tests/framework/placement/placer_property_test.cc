@@ -100,7 +100,7 @@ bool has_kernel(const Op& op, const Device& device) {
 }
 
 SessionOptions options_of(bool soft) {
-  return {.device_count = {{"CPU", 3}}, .dry_run = true, .allow_soft_placement = soft};
+  return {.device_count = {{"CPU", 3}}, .allow_soft_placement = soft, .dry_run = true};
 }
 
 // Checks the promises of a placement. A collective is where its inputs are, whatever its set.

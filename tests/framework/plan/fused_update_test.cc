@@ -18,7 +18,7 @@ class FusedUpdateTest : public ::testing::Test {
  protected:
   FusedUpdateTest() {
     PlanContext context = plan_context(devices_, made_.graph);
-    context.share_replicas = false;
+    context.options.share_replicas = false;
     const Fetch step(*made_.step);
     plan_ = compile({&step, 1}, made_.feed_types(), context);
   }

@@ -48,9 +48,9 @@ struct Replicas {
   }
   SessionOptions options(bool fuse, bool share, int threads = 0) const {
     return {.device_count = {{"CPU", static_cast<int>(w.size())}},
-            .threads = threads,
             .fuse = fuse,
-            .share_replicas = share};
+            .share_replicas = share,
+            .threads = threads};
   }
 
   Graph graph;

@@ -298,7 +298,7 @@ TEST(CausalAttention, OfABatchInShardsIsComputedByThem) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 5, 6});
   const Output dx = gradients(causal_attention(x, x, x, {.heads = 2}), {x})[0];
-  Session session(graph, {.threads = 1, .shards_per_device = 4});
+  Session session(graph, {.shards_per_device = 4, .threads = 1});
   CompiledStep& step = session.prepare({dx}, {FeedType{x, {8, 5, 6}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);

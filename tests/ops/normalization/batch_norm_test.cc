@@ -139,7 +139,7 @@ TEST(BatchNorm, OfABatchInShardsGathersMomentsAndSumsAlone) {
   const Output gamma = fill(graph, {3}, 2), beta = fill(graph, {3}, 1);
   const BatchNorm norm = batch_norm_train(x, gamma, beta);
   const Output dx = gradients(norm.y, std::vector{x}, {.initial = {x * 2}})[0];
-  Session session(graph, {.threads = 1, .shards_per_device = 4});
+  Session session(graph, {.shards_per_device = 4, .threads = 1});
   CompiledStep& step = session.prepare({norm.mean, dx.node()}, {FeedType{x, {8, 3}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);

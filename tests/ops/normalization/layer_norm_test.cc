@@ -121,7 +121,7 @@ TEST(LayerNorm, OfABatchInShardsIsComputedByThem) {
   const Output gamma = fill(graph, {3}, 2), beta = fill(graph, {3}, 1);
   const Output y = rms_norm(layer_norm(x, gamma, beta), gamma);
   const std::vector<Output> all = gradients(y, std::vector{x, gamma}, {.initial = {x * 2}});
-  Session session(graph, {.threads = 1, .shards_per_device = 4});
+  Session session(graph, {.shards_per_device = 4, .threads = 1});
   CompiledStep& step = session.prepare({y.node(), all[0].node(), all[1]}, {FeedType{x, {8, 3}, 0}});
   std::map<const Op*, int> runs;
   for (const PlanNode& node : step.plan()->nodes) runs[node.op] = step.plan()->runs(node);

@@ -136,10 +136,10 @@ Hashes train_digits(const Mode& mode, int towers, std::uint64_t seed = 1) {
                          .epochs = 2,
                          .seed = seed,
                          .session = {.logical_gpus = test::logical_gpus(),
-                                     .threads = mode.threads,
                                      .fuse = mode.fuse,
                                      .share_replicas = mode.share,
-                                     .deterministic = true}};
+                                     .deterministic = true,
+                                     .threads = mode.threads}};
   const auto trainer =
       std::make_unique<Trainer>(find_trainer(mode.kind), std::move(options), *data);
   trainer->train();

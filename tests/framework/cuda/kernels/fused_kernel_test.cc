@@ -55,7 +55,7 @@ class Bucket {
       }
     const Fetch update(group(graph_, updates));
     PlanContext context = plan_context(devices_, graph_);
-    context.share_replicas = false;
+    context.options.share_replicas = false;
     plan_ = compile({&update, 1}, feeds, context);
   }
 
