@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/tests/allreduce/tables.h"
 
@@ -13,6 +14,7 @@ namespace belfry {
 namespace bucketed_test {
 
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Pair;
 
@@ -82,6 +84,13 @@ TEST(Bucketed, OneNodeHasTheChunksOfAllTensors) {
   const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
   ASSERT_EQ(nodes.size(), 1u);
   EXPECT_EQ(nodes[0]->inputs().size(), 2u * 4 * 3);
+}
+
+TEST(Bucketed, ANodeIsDescribedWithEachOfItsVariablesOnce) {
+  TestGradients gradients(gpus(2), {{8}, {9}});
+  bucketed(make_strategy("nccl"), 1)->reduce(gradients.table());
+  EXPECT_THAT(describe_collective(*nodes_of(gradients.graph, kNcclAllReduce).at(0)),
+              EndsWith("which combines the gradients of 'v0', 'v1'"));
 }
 
 TEST(Bucketed, StrategiesWithoutOneNodeSayNothingElseInSpecs) {

@@ -113,7 +113,7 @@ TEST_P(Layouts, CombineInChunksRangesAndPacksAlike) {
       {.allreduce = "collective#3", .bucket_mb = 25},
       {.allreduce = "collective#2:20:collective", .bucket_mb = 0},
       {.allreduce = "collective:20:collective#2", .bucket_mb = 25},
-      {.allreduce = "collective#2", .bucket_mb = 1e-4, .small_tensors_kb = 1}};
+      {.allreduce = "collective#2", .small_tensors_kb = 1, .bucket_mb = 1e-4}};
   for (const AggregationOptions& way : ways) {
     const auto result_of = [&](int own, const std::shared_ptr<Processes>& processes) {
       TrainerOptions options = options_of(own, processes, 0, single_model);
