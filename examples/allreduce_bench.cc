@@ -91,59 +91,67 @@ Reduction parse_reduction(const WrittenFlag& flag) {
   return flag.value == "avg" ? Reduction::kMean : Reduction::kSum;
 }
 
-void define(FlagParser& parser, Flags& flags) {
-  constexpr int kMost = std::numeric_limits<int>::max();
-  ReductionBenchOptions& bench = flags.bench;
+std::string parse_model(std::string_view name) {
+  find_model(name);
+  return std::string(name);
+}
+
+bool parse_update(const WrittenFlag& flag) {
+  require<FlagError>(flag.value == "momentum", flag.written, " is unknown; say momentum");
+  return true;
+}
+
+constexpr int kMostRuns = std::numeric_limits<int>::max();
+
+void add_subjects(FlagParser& parser, ReductionBenchOptions& bench, int& factor) {
   const auto later = [](const WrittenFlag&) {};  // what it means depends on --datatype
   parser.group("What is reduced");
   parser.add("-b,--minbytes", later, "BYTES", "smallest size per device: 8, 1K, 128M [32M]", "32M");
   parser.add("-e,--maxbytes", later, "BYTES", "largest size [32M, or -b if that is larger]", "32M");
-  parser.add("-f,--stepfactor", flags.factor, 2, kMost, "N",
+  parser.add("-f,--stepfactor", factor, 2, kMostRuns, "N",
              "each size is N times the one before [2]");
-  parser.add(
-      "-d,--datatype", [&bench](const WrittenFlag& flag) { bench.dtype = parse_type(flag); },
-      "TYPE", "f32|f64|f16|bf16|i32; also float|double|half|bfloat16|int32 [f32]", "f32");
+  parser.add_parsed("-d,--datatype", bench.dtype, parse_type, "TYPE",
+                    "f32|f64|f16|bf16|i32; also float|double|half|bfloat16|int32 [f32]", "f32");
   parser.add("--precision", require_f32, "f32",
              "as of programs that train: whatever models compute in there, gradients that are "
              "combined are f32; -d is for other types [f32]");
-  parser.add(
-      "-o,--op", [&bench](const WrittenFlag& flag) { bench.reduction = parse_reduction(flag); },
-      "OP", "sum|avg [sum]", "sum");
-  add_device_flags(parser, device_flags(flags));
-  parser.add(
-      "--strategies",
-      [&to = flags.strategies](const WrittenFlag& flag) { to = parse_strategies(flag.value); },
-      "LIST",
+  parser.add_parsed("-o,--op", bench.reduction, parse_reduction, "OP", "sum|avg [sum]", "sum");
+}
+
+void add_ways(FlagParser& parser, Flags& flags) {
+  parser.add_parsed(
+      "--strategies", flags.strategies,
+      [](const WrittenFlag& flag) { return parse_strategies(flag.value); }, "LIST",
       cat("a comma list of what --allreduce takes: ", join(strategy_names(), "|"),
           "; all: each of these; auto: the one that is predicted to be fastest [collective]"),
       "collective");
-  parser.add(
-      "--model",
-      [&to = flags.model](const WrittenFlag& flag) {
-        as_flag(flag.written, [&] { return find_model(flag.value).classes; });
-        to = flag.value;
-      },
-      "NAME",
+  parser.add_parsed(
+      "--model", flags.model, parse_model, "NAME",
       cat("the gradients of a model instead of one tensor: ", join(model_names(), "|"), " [none]"));
-  parser.add(
-      "--update",
-      [&to = flags.updates](const WrittenFlag& flag) {
-        require<FlagError>(flag.value == "momentum", flag.written, " is unknown; say momentum");
-        to = true;
-      },
-      "NAME",
+  parser.add_parsed(
+      "--update", flags.updates, parse_update, "NAME",
       "momentum: time the reduction with the update of replicated variables that follows "
       "it, updates fused or not, replicas shared or not [none]");
+}
+
+void add_measurement(FlagParser& parser, ReductionBenchOptions& bench) {
   parser.group("How it is measured");
-  parser.add("-n,--iters", bench.iterations, 1, kMost, "N",
+  parser.add("-n,--iters", bench.iterations, 1, kMostRuns, "N",
              "timed runs of each strategy and size [20]");
-  parser.add("-w,--warmup_iters", bench.warmup, 0, kMost, "N", "runs before those [1]");
+  parser.add("-w,--warmup_iters", bench.warmup, 0, kMostRuns, "N", "runs before those [1]");
   parser.add("-m,--agg_iters", bench.aggregate, 1, 1000, "N",
              "reductions that follow each other in each timed run; times are of one [1]");
   parser.add("-c,--check", bench.check, "0|1", "compare every sum with an oracle [1]");
   parser.add("--threads", bench.threads, 0, 1024, "N",
              "worker threads, the main thread included, at most 1024; 0: all usable cores [0]");
-  add_auto_flags(parser, flags.automatic, bench.auto_any);
+}
+
+void define(FlagParser& parser, Flags& flags) {
+  add_subjects(parser, flags.bench, flags.factor);
+  add_device_flags(parser, device_flags(flags));
+  add_ways(parser, flags);
+  add_measurement(parser, flags.bench);
+  add_auto_flags(parser, flags.automatic, flags.bench.auto_any);
   parser.group("Output");
   parser.add("--csv", flags.csv, "FILE", "write the results there, a line each [none]");
   parser.add("--json", flags.json, "FILE", "write the results there, as a list of objects [none]");

@@ -17,20 +17,41 @@ struct Tokens {
   }
 };
 
+constexpr std::int64_t kTime = 64, kWindowsPerEpoch = 3000;
+
+// 4 blocks of 4 heads; the head is the table of tokens.
+models::GptSize size_of_model(const Tokens& tokens) {
+  return {.tokens = static_cast<int>(tokens.most()),
+          .layers = 4,
+          .heads = 4,
+          .width = 128,
+          .tied_head = true,
+          .gelu = GeluForm::kExact};
+}
+
+std::vector<OwnFlag> flags_of(Tokens& tokens, TextSamples& samples, double& smoothing) {
+  return {{.name = "tokens",
+           .variable = &tokens.kind,
+           .text = "of input.txt, or of token files of llm.c",
+           .choices = {"characters", "bytes", "llmc"}},
+          {.name = "vocabulary",
+           .variable = &tokens.number,
+           .text = "different tokens that the model knows, at least as many as the data have; 0: "
+                   "65 characters, 256 bytes, 50257 of llm.c",
+           .range = {"a whole number from 0 to 1114112, as many as Unicode has characters",
+                     [](double x) { return x >= 0 && x <= 1114112; }}},
+          {.name = "sample",
+           .variable = &samples.options.begin,
+           .text = "what samples of text go on from, after each epoch, and at once "
+                   "if the run in --run_dir has ended"},
+          label_smoothing_flag(smoothing)};
+}
+
 int main(int argc, char** argv) {
   Tokens tokens;
   double smoothing = 0;
-  constexpr std::int64_t kTime = 64, kWindowsPerEpoch = 3000;
-  // 4 blocks of 4 heads; the head is the table of tokens.
   const auto model = [&](Tower& tower, Output token, Output label) {
-    return models::gpt(tower, token, label,
-                       {.tokens = static_cast<int>(tokens.most()),
-                        .layers = 4,
-                        .heads = 4,
-                        .width = 128,
-                        .tied_head = true,
-                        .gelu = GeluForm::kExact},
-                       {.label_smoothing = smoothing});
+    return models::gpt(tower, token, label, size_of_model(tokens), {.label_smoothing = smoothing});
   };
   const auto samples = std::make_shared<TextSamples>();
   DatasetFactory source;  // once flags are read; of training and tests, which share a file
@@ -46,29 +67,13 @@ int main(int argc, char** argv) {
                            .vocabulary = tokens.most()});
     return source(dirs, train);
   };
-  return train(
-      argc, argv,
-      {.model = model,
-       .data = text,
-       .optimizer = adamw(scheduled_rate(1e-3, cosine_schedule(1e-4), 100),
-                          {.beta2 = 0.99, .weight_decay = 0.1}),
-       .global_batch_size = 12,
-       .epochs = 8,  // 2,000 steps
-       .callbacks = {samples},
-       .flags = {
-           {.name = "tokens",
-            .variable = &tokens.kind,
-            .text = "of input.txt, or of token files of llm.c",
-            .choices = {"characters", "bytes", "llmc"}},
-           {.name = "vocabulary",
-            .variable = &tokens.number,
-            .text = "different tokens that the model knows, at least as many as the data have; 0: "
-                    "65 characters, 256 bytes, 50257 of llm.c",
-            .range = {"a whole number from 0 to 1114112, as many as Unicode has characters",
-                      [](double x) { return x >= 0 && x <= 1114112; }}},
-           {.name = "sample",
-            .variable = &samples->options.begin,
-            .text = "what samples of text go on from, after each epoch, and at once "
-                    "if the run in --run_dir has ended"},
-           label_smoothing_flag(smoothing)}});
+  return train(argc, argv,
+               {.model = model,
+                .data = text,
+                .optimizer = adamw(scheduled_rate(1e-3, cosine_schedule(1e-4), 100),
+                                   {.beta2 = 0.99, .weight_decay = 0.1}),
+                .global_batch_size = 12,
+                .epochs = 8,  // 2,000 steps
+                .callbacks = {samples},
+                .flags = flags_of(tokens, *samples, smoothing)});
 }

@@ -78,12 +78,8 @@ int main(int argc, char** argv) {
     FlagParser parser("Classifies images by a run of mnist.", program);
     parser.add("--data_dir", options.data.data_dir, "DIR",
                "folder with the files of MNIST [generated digits]");
-    const auto leave_out = [&](const WrittenFlag& flag) {
-      options.data.bad_records =
-          as_flag(flag.written, [&] { return parse_bad_records(flag.value); });
-    };
-    parser.add("--bad_records", leave_out, "stop|skip:N",
-               "end with the first bad record of the data, or leave out up to N [stop]");
+    parser.add_parsed("--bad_records", options.data.bad_records, parse_bad_records, "stop|skip:N",
+                      "end with the first bad record of the data, or leave out up to N [stop]");
     parser.add("--images", options.images, 1, 10000, "N", "how many of the test data [1000]");
     parser.add("--probabilities", options.probabilities, "FILE",
                "write those of the ten digits there, a line per image [none]");

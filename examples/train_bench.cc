@@ -24,6 +24,7 @@
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/program/report_files.h"
 #include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/program/strategy_list.h"
 #include "belfry/trainers/util/console.h"
@@ -57,30 +58,22 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
              "height and width of the synthetic images, pixels [the model's]");
   parser.add("--sequence_length", wanted.sequence_length, 1, 1 << 16, "N",
              "synthetic tokens of a sample, for --model=gpt; a sample counts as an image [256]");
-  parser.add(
-      "--batch_norm",
-      [&to = wanted.batch_norm](const WrittenFlag& flag) {
-        to = as_flag(flag.written, [&] { return find_batch_norm_over(flag.value); });
-      },
-      "NAME",
+  parser.add_parsed(
+      "--batch_norm", wanted.batch_norm, find_batch_norm_over, "NAME",
       "tower|synchronised: statistics of each device's batch, or of all devices' together; with "
       "the latter the bits do not depend on the number of devices [tower]");
-  parser.add(
-      "--label_smoothing",
-      [&to = wanted.label_smoothing](const WrittenFlag& flag) {
-        read_number(
-            flag, "a number from 0 to 1", [](double x) { return x >= 0 && x <= 1; }, to);
-      },
-      "X", "share of the target that is spread evenly over all classes [0]");
+  parser.add_number(
+      "--label_smoothing", wanted.label_smoothing, "a number from 0 to 1",
+      [](double x) { return x >= 0 && x <= 1; }, "X",
+      "share of the target that is spread evenly over all classes [0]");
   parser.add("--num_batches", wanted.num_batches, 1, kMost, "N", "timed steps [100]");
   parser.add("--num_warmup_batches", wanted.num_warmup_batches, 0, kMost, "N",
              "steps before those [10]");
   parser.add("--display_every", wanted.display_every, 1, kMost, "N",
              "print a line after the first timed step and every N steps [10]");
-  parser.add(
-      "--strategies",
-      [&to = wanted.strategies](const WrittenFlag& flag) { to = parse_strategies(flag.value); },
-      "LIST",
+  parser.add_parsed(
+      "--strategies", wanted.strategies,
+      [](const WrittenFlag& flag) { return parse_strategies(flag.value); }, "LIST",
       "compare strategies of --allreduce: all, or names separated by commas, auto among "
       "them; ratios are to the first, with all to collective [none]");
   parser.add("--repetitions", wanted.repetitions, 1, 1000, "N",
@@ -195,54 +188,6 @@ void print_plan(const ModePlan& plan, const BenchFlags& wanted, Console& console
   if (!note.empty()) console.line(note);
 }
 
-// Prints what each mode needs and moves those that refuse into `refused`. What `auto` chose is kept
-// in `training`.
-std::vector<Mode> plan(const BenchFlags& wanted, TrainerOptions& training, const Dataset& data,
-                       Console& console, std::vector<ModePlan>& refused, OutputFile* json,
-                       OutputFile* memory) {
-  const std::int64_t available = host_memory();
-  std::vector<Mode> modes;
-  JsonValue memories = JsonValue::array(), plans = JsonValue::array();
-  console.line(cat("memory: this machine has ", byte_text(available)));
-  for (const Mode& mode : wanted.modes) {
-    ModePlan planned = plan_mode(mode, training, data);
-    if (!planned.refusal.empty()) {
-      require<FlagError>(wanted.lists_refusals, wanted.compares ? "--strategies: " : "",
-                         mode.name(), ": ", planned.refusal);
-      refused.push_back(std::move(planned));
-      continue;
-    }
-    if (planned.kept && wanted.training.inspection.check_equivalence == 0) {
-      console.line(planned.choice);
-      training.aggregation.choice.kept = planned.kept;
-    }
-    std::vector<std::string> peaks;
-    for (const DeviceUse& use : planned.use)
-      peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
-    console.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
-                     " with its input; planned peaks: ", join(peaks)));
-    if (wanted.training.inspection.dry_run) {
-      print_plan(planned, wanted, console);
-      plans.push(plan_json(planned, wanted));
-    }
-    if (memory)
-      memories.push(memory_json(planned.memory, planned.held).set("strategy", mode.allreduce));
-    // Other hosts have memory of their own.
-    if (!wanted.training.inspection.dry_run || wanted.training.group.processes == 1)
-      require_memory(planned, available);
-    modes.push_back(mode);
-  }
-  if (memory && !modes.empty())
-    memory->write((wanted.compares ? memories : memories.items().front()).str(2) + "\n");
-  if (json && wanted.training.inspection.dry_run && !modes.empty())
-    json->write((wanted.compares ? plans : plans.items().front()).str(2) + "\n");
-  // One device, in a sweep over their number, may have no use for any.
-  require<FlagError>(
-      !modes.empty() || wanted.training.trainer.devices.size() == 1,
-      "no strategy of --strategies can serve this: ", refused.empty() ? "" : refused[0].refusal);
-  return modes;
-}
-
 BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, const Dataset& data,
                      std::optional<double> peak) {
   return {wanted.model.name,
@@ -257,104 +202,23 @@ BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, c
           hosts_of(training.session.processes.get())};
 }
 
-void report(const BenchFlags& wanted, std::span<const BenchResult> results,
-            std::span<const ModePlan> refused, Console& console, OutputFile* json,
-            OutputFile* plot) {
-  JsonValue list = JsonValue::array();
-  for (const BenchResult& result : results) list.push(to_json(result));
-  if (wanted.compares) console.line("\n" + bench_table(results, refused));
-  if (json) json->write((wanted.compares ? list : list.items().front()).str(2) + "\n");
-  if (plot && !results.empty()) plot->write(bench_plot(results[0].model, results));
+// Prints how fast one mode trained.
+void print_speed(const BenchFlags& wanted, const ModeRuns& runs, const BenchResult& result,
+                 Console& console) {
+  const auto steps = static_cast<double>(wanted.num_batches * samples_per_step(wanted.training));
+  const auto towers = static_cast<double>(devices_of_all(wanted.training).size());
+  const double total = steps / runs.total_seconds;
+  console.line(total_lines(total));
+  console.line(cat("images/sec per device: ", rounded(total / towers, 2)));
+  if (const auto tokens = result.tokens_per_second())
+    console.line(cat("tokens/sec: ", rounded(*tokens, 0)));
+  if (result.mfu)
+    console.line(cat("share of the measured peak: ", rounded(100 * *result.mfu, 1), " %"));
+  console.line(cat("params_hash ", runs.params_hash, ", state_hash ", runs.state_hash));
 }
 
-std::vector<BenchResult> measure(const BenchFlags& wanted, const TrainerOptions& training,
-                                 std::span<const Mode> modes, const Dataset& data,
-                                 Console& console) {
-  const auto towers = static_cast<int>(devices_of_all(wanted.training).size());
-  ModeBenchOptions bench{.steps = wanted.num_batches,
-                         .timer = {.warmup = wanted.num_warmup_batches,
-                                   .display_every = wanted.compares ? 0 : wanted.display_every,
-                                   .console = &console}};
-  if (wanted.compares) {
-    bench.rounds = wanted.repetitions;
-    bench.on_run = [&](int round, const ModeRuns& runs) {
-      console.line(cat("round ", round, " of ", wanted.repetitions, ": ", runs.mode.name(), ": ",
-                       rounded(runs.speeds.back(), 2), " images/sec"));
-    };
-  }
-  std::optional<double> peak;
-  if (wanted.training.inspection.mfu) peak = measured_peak(wanted.training);
-  const std::vector<ModeRuns> runs = bench_modes(modes, training, data, bench);
-  const std::vector<BenchResult> results =
-      bench_results(benched(wanted, training, data, peak), runs, 0);
-  if (!wanted.compares) {
-    const double total =
-        static_cast<double>(wanted.num_batches * samples_per_step(wanted.training)) /
-        runs[0].total_seconds;
-    console.line(total_lines(total));
-    console.line(cat("images/sec per device: ", rounded(total / towers, 2)));
-    if (const auto tokens = results[0].tokens_per_second())
-      console.line(cat("tokens/sec: ", rounded(*tokens, 0)));
-    if (results[0].mfu)
-      console.line(cat("share of the measured peak: ", rounded(100 * *results[0].mfu, 1), " %"));
-    console.line(cat("params_hash ", runs[0].params_hash, ", state_hash ", runs[0].state_hash));
-  }
-  return results;
-}
-
-int train_bench(const BenchFlags& wanted) {
-  OutputFiles outputs(local_file_system());
-  outputs.reserve_input(cat("--links=", wanted.training.automatic.links),
-                        wanted.training.automatic.links);
-  OutputFile* const json = outputs.open("--json", wanted.training.files.json);
-  OutputFile* const plot = outputs.open("--plot", wanted.plot);
-  OutputFile* const memory = outputs.open("--memory_report", wanted.training.files.memory_report);
-  OutputFile* const trace =
-      outputs.open("--trace_file", speaks(wanted.training) ? wanted.training.files.trace_file : "");
-  AlgorithmsFile algorithms(local_file_system(), outputs, wanted.training.files.algorithms,
-                            wanted.training.trainer.session.deterministic);
-  // Whoever asked for a file on stdout gets nothing else there.
-  Console console(!speaks(wanted.training) ? nullptr : outputs.on_stdout() ? stderr : stdout);
-  const TrainFlags& flags = wanted.training;
-  if (flags.plans()) keep_freed_memory();
-  TrainerOptions training = trainer_options(flags, wanted.model.model, wanted.model.optimizer);
-  const std::unique_ptr<Dataset> data = synthetic_data(wanted.model.fields, wanted.model.classes,
-                                                       samples_per_step(flags), training.seed);
-  print_header(console, wanted);
-  if (flags.inspection.summary) {
-    inspect(flags, training, *data, nullptr, console, json, memory);
-    outputs.finish();
-    return 0;
-  }
-  std::vector<ModePlan> refused;
-  const std::vector<Mode> modes = plan(wanted, training, *data, console, refused, json, memory);
-  if (flags.inspection.check_equivalence > 0) {
-    const int status =
-        report_equivalence(training, *data, flags.inspection.check_equivalence, console, json);
-    algorithms.write();
-    outputs.finish();
-    return status;
-  }
-  if (flags.inspection.dry_run) {
-    outputs.finish();
-    return 0;
-  }
-  CommunicationTime communication;
-  if (!flags.files.trace_file.empty()) {
-    training.traced = {wanted.num_warmup_batches, wanted.num_warmup_batches};
-    training.on_trace = [&](const Trace& made) {
-      const TraceFile file = trace_of_all(training.session.processes.get(), made);
-      communication = file.communication;
-      if (trace) trace->write(file.text);
-    };
-  }
-  std::vector<BenchResult> results;
-  if (!modes.empty()) results = measure(wanted, training, modes, *data, console);
-  for (BenchResult& result : results)
-    result.communication_hidden_share = communication.hidden_share();
-  algorithms.write();
-  report(wanted, results, refused, console, json, plot);
-  outputs.finish();
+// The exit code, by what was measured.
+int verdict(std::span<const BenchResult> results, const TrainerOptions& training) {
   const std::string diverged = divergence(results);
   require<Error>(diverged.empty(), "training diverged: ", diverged,
                  "; a smaller --learning_rate may help");
@@ -369,6 +233,159 @@ int train_bench(const BenchFlags& wanted) {
 }
 
 // One of several processes, or the only one.
+class TrainBench {
+ public:
+  explicit TrainBench(const BenchFlags& wanted)
+      : wanted_(wanted),
+        files_(flags_),
+        plot_(files_.files.open("--plot", wanted.plot)),
+        algorithms_(local_file_system(), files_.files, flags_.files.algorithms,
+                    flags_.trainer.session.deterministic),
+        console_(!speaks(flags_)            ? nullptr
+                 : files_.files.on_stdout() ? stderr
+                                            : stdout),
+        training_(trainer_options(flags_, wanted.model.model, wanted.model.optimizer)),
+        data_(synthetic_data(wanted.model.fields, wanted.model.classes, samples_per_step(flags_),
+                             training_.seed)) {}
+
+  // Returns the exit code.
+  int run() {
+    const InspectionFlags& asked = flags_.inspection;
+    if (flags_.plans()) keep_freed_memory();
+    print_header(console_, wanted_);
+    int status = 0;
+    if (asked.summary) {
+      inspect(flags_, training_, *data_, nullptr, console_, files_.json, files_.memory);
+    } else {
+      plan();
+      if (asked.check_equivalence > 0)
+        status = compare();
+      else if (!asked.dry_run)
+        measure_and_report();
+    }
+    files_.files.finish();
+    return results_.empty() ? status : verdict(results_, training_);
+  }
+
+ private:
+  // Prints what each mode needs, and keeps those that can serve.
+  void plan() {
+    console_.line(cat("memory: this machine has ", byte_text(available_)));
+    for (const Mode& mode : wanted_.modes) plan(mode);
+    if (files_.memory && !modes_.empty()) write(*files_.memory, memories_);
+    if (files_.json && flags_.inspection.dry_run && !modes_.empty()) write(*files_.json, plans_);
+    // One device, in a sweep over their number, may have no use for any.
+    require<FlagError>(!modes_.empty() || flags_.trainer.devices.size() == 1,
+                       "no strategy of --strategies can serve this: ",
+                       refused_.empty() ? "" : refused_[0].refusal);
+  }
+
+  void plan(const Mode& mode) {
+    ModePlan planned = plan_mode(mode, training_, *data_);
+    if (!planned.refusal.empty()) {
+      require<FlagError>(wanted_.lists_refusals, wanted_.compares ? "--strategies: " : "",
+                         mode.name(), ": ", planned.refusal);
+      refused_.push_back(std::move(planned));
+      return;
+    }
+    if (planned.kept && flags_.inspection.check_equivalence == 0) {
+      console_.line(planned.choice);
+      training_.aggregation.choice.kept = planned.kept;
+    }
+    std::vector<std::string> peaks;
+    for (const DeviceUse& use : planned.use)
+      peaks.push_back(cat(use.device.short_str(), " ", byte_text(use.peak_bytes)));
+    console_.line(cat("memory: ", mode.name(), " needs ", byte_text(planned.bytes),
+                      " with its input; planned peaks: ", join(peaks)));
+    if (flags_.inspection.dry_run) {
+      print_plan(planned, wanted_, console_);
+      plans_.push(plan_json(planned, wanted_));
+    }
+    if (files_.memory)
+      memories_.push(memory_json(planned.memory, planned.held).set("strategy", mode.allreduce));
+    // Other hosts have memory of their own.
+    if (!flags_.inspection.dry_run || flags_.group.processes == 1)
+      require_memory(planned, available_);
+    modes_.push_back(mode);
+  }
+
+  int compare() {
+    const int status = report_equivalence(training_, *data_, flags_.inspection.check_equivalence,
+                                          console_, files_.json);
+    algorithms_.write();
+    return status;
+  }
+
+  void measure_and_report() {
+    measure();
+    algorithms_.write();
+    report();
+  }
+
+  void measure() {
+    if (!flags_.files.trace_file.empty()) {
+      training_.traced = {wanted_.num_warmup_batches, wanted_.num_warmup_batches};
+      training_.on_trace = [this](const Trace& trace) { keep(trace); };
+    }
+    if (modes_.empty()) return;
+    std::optional<double> peak;
+    if (flags_.inspection.mfu) peak = measured_peak(flags_);
+    const std::vector<ModeRuns> runs = bench_modes(modes_, training_, *data_, bench_options());
+    results_ = bench_results(benched(wanted_, training_, *data_, peak), runs, 0);
+    if (!wanted_.compares) print_speed(wanted_, runs[0], results_[0], console_);
+    for (BenchResult& result : results_)
+      result.communication_hidden_share = communication_.hidden_share();
+  }
+
+  ModeBenchOptions bench_options() {
+    ModeBenchOptions bench{.steps = wanted_.num_batches,
+                           .timer = {.warmup = wanted_.num_warmup_batches,
+                                     .display_every = wanted_.compares ? 0 : wanted_.display_every,
+                                     .console = &console_}};
+    if (!wanted_.compares) return bench;
+    bench.rounds = wanted_.repetitions;
+    bench.on_run = [this](int round, const ModeRuns& runs) {
+      console_.line(cat("round ", round, " of ", wanted_.repetitions, ": ", runs.mode.name(), ": ",
+                        rounded(runs.speeds.back(), 2), " images/sec"));
+    };
+    return bench;
+  }
+
+  void keep(const Trace& trace) {
+    const TraceFile file = trace_of_all(training_.session.processes.get(), trace);
+    communication_ = file.communication;
+    if (files_.trace) files_.trace->write(file.text);
+  }
+
+  void report() {
+    JsonValue list = JsonValue::array();
+    for (const BenchResult& result : results_) list.push(to_json(result));
+    if (wanted_.compares) console_.line("\n" + bench_table(results_, refused_));
+    if (files_.json) write(*files_.json, list);
+    if (plot_ && !results_.empty()) plot_->write(bench_plot(results_[0].model, results_));
+  }
+
+  // A list if modes are compared, else its only item.
+  void write(OutputFile& file, const JsonValue& list) const {
+    file.write((wanted_.compares ? list : list.items().front()).str(2) + "\n");
+  }
+
+  const BenchFlags& wanted_;
+  const TrainFlags& flags_ = wanted_.training;
+  ReportFiles files_;
+  OutputFile* const plot_;
+  AlgorithmsFile algorithms_;
+  Console console_;  // whoever asked for a file on stdout gets nothing else there
+  TrainerOptions training_;
+  std::unique_ptr<Dataset> data_;
+  const std::int64_t available_ = host_memory();  // bytes
+  std::vector<Mode> modes_;                       // that can serve
+  std::vector<ModePlan> refused_;
+  JsonValue plans_ = JsonValue::array(), memories_ = JsonValue::array();  // by mode
+  std::vector<BenchResult> results_;
+  CommunicationTime communication_;  // in the traced step
+};
+
 int run(const BenchFlags& wanted) {
   if (wanted.training.run.print_config) {
     print_config(wanted.training.config);
@@ -382,7 +399,7 @@ int run(const BenchFlags& wanted) {
         own.training = processes ? of_process(wanted.training, processes)
                                  : of_planned_process(wanted.training);
         if (!speaks(own.training)) own.plot.clear();
-        return train_bench(own);
+        return TrainBench(own).run();
       },
       wanted.training.group.stall_exit_code);
 }
