@@ -19,11 +19,11 @@ namespace program_processes_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string refusal_in_processes(int size, const std::vector<const char*>& arguments) {
+std::string refusal_in_processes(int size, const TrainFlags& flags) {
   std::vector<std::string> said(static_cast<std::size_t>(size));
   test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
     said[static_cast<std::size_t>(processes->rank())] =
-        message_of<Error>([&] { of_process(parse(arguments), processes); });
+        message_of<Error>([&] { of_process(flags, processes); });
   });
   EXPECT_THAT(said, testing::Each(testing::Not("")));
   return said[0];
@@ -72,7 +72,7 @@ TEST(ProgramProcesses, PlanForGpusThatAreNotThere) {
 TEST(ProgramProcesses, AreRefusedMoreDevicesThanTheirShareOfTheGpus) {
   const test::StandInGpus gpus(3);
   const test::UseGpus use(gpus);
-  EXPECT_THAT(refusal_in_processes(2, {"--devices=gpu:2", "--allreduce=nccl"}),
+  EXPECT_THAT(refusal_in_processes(2, parse({"--devices=gpu:2", "--allreduce=nccl"})),
               AllOf(HasSubstr("--devices asks for 2 GPUs in each process"), HasSubstr("rank 0"),
                     HasSubstr("has 1 of 3")));
 }
@@ -80,24 +80,28 @@ TEST(ProgramProcesses, AreRefusedMoreDevicesThanTheirShareOfTheGpus) {
 TEST(ProgramProcesses, AreRefusedOneGpuForTwoOfThem) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
-  EXPECT_THAT(
-      refusal_in_processes(2, {"--devices=gpu:1", "--trainer=replicated", "--allreduce=nccl"}),
-      AllOf(HasSubstr("2 processes on "), HasSubstr("would share 1 GPUs (GPU-0)")));
+  EXPECT_THAT(refusal_in_processes(
+                  2, parse({"--devices=gpu:1", "--trainer=replicated", "--allreduce=nccl"})),
+              AllOf(HasSubstr("2 processes on "), HasSubstr("would share 1 GPUs (GPU-0)")));
 }
 
 TEST(ProgramProcesses, AreRefusedStrategiesThatCannotServeTheirDevices) {
-  EXPECT_THAT(refusal_in_processes(2, {"--devices=cpu:2", "--allreduce=naive"}),
+  EXPECT_THAT(refusal_in_processes(2, parse({"--devices=cpu:2", "--allreduce=naive"})),
               AllOf(HasSubstr("--allreduce=naive"), HasSubstr("use collective, ring or mpi")));
-  EXPECT_THAT(refusal_in_processes(2, {"--devices=cpu:2", "--allreduce=collective:1k:naive"}),
-              AllOf(HasSubstr("--allreduce=collective:1k:naive"),
-                    HasSubstr("use collective, ring or mpi")));
+  EXPECT_THAT(
+      refusal_in_processes(2, parse({"--devices=cpu:2", "--allreduce=collective:1k:naive"})),
+      AllOf(HasSubstr("--allreduce=collective:1k:naive"),
+            HasSubstr("use collective, ring or mpi")));
 }
 
 TEST(ProgramProcesses, AreRefusedMpiInAnyRangeWhereTcpCarriesMessages) {
-  for (const char* flag :
-       {"--allreduce=mpi", "--allreduce=collective:1k:mpi", "--allreduce=mpi:1k:ring"})
-    EXPECT_THAT(refusal_in_processes(2, {"--devices=cpu:1", "--trainer=replicated", flag}),
-                HasSubstr(cat(flag, " adds by MPI, and TCP carries messages here")));
+  TrainFlags flags = parse({"--devices=cpu:1", "--trainer=replicated"});
+  for (const char* spec : {"mpi", "collective:1k:mpi", "mpi:1k:ring"}) {
+    flags.trainer.aggregation.allreduce = spec;  // one process alone would not take it
+    EXPECT_THAT(
+        refusal_in_processes(2, flags),
+        HasSubstr(cat("--allreduce=", spec, " adds by MPI, and TCP carries messages here")));
+  }
 }
 
 }  // namespace program_processes_test
