@@ -68,16 +68,16 @@ Variable column_variable(Tower& tower, std::string_view name, Output x, const In
 Variable average(Tower& tower, std::string_view name, const Shape& shape, DType dtype,
                  double initial, At at) {
   Graph& graph = tower.graph();
-  if (tower.is_training() && tower.here() > 0) {
+  if (tower.is_training() && tower.options().here > 0) {
     const std::string path = cat(graph.scopes().variable_path(), "/", name);
     const std::string_view logical = std::string_view(path).substr(tower.variable_prefix().size());
     const Variable found = graph.stored_variable(logical);
-    require(static_cast<bool>(found), "towers disagree: tower ", tower.index(), " has variable '",
-            logical, "' (built at ", at.site, "), but tower 0 has not");
+    require(static_cast<bool>(found), "towers disagree: tower ", tower.options().index,
+            " has variable '", logical, "' (built at ", at.site, "), but tower 0 has not");
     require(found.shape() == shape && found.dtype() == dtype, "towers disagree on variable '",
             logical, "': ", found.node().output_type(0), " in tower 0 (built at ",
             found.node().origin().site, "), ", TensorType{shape, dtype}, " in tower ",
-            tower.index(), " (built at ", at.site, ")");
+            tower.options().index, " (built at ", at.site, ")");
     return found;
   }
   HostScope host(graph, tower.device().merged_with(enclosing_device(graph)));

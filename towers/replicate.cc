@@ -13,7 +13,7 @@ namespace belfry {
 namespace {
 
 TowerRecord record_of(const Tower& tower) {
-  return {.index = tower.index(),
+  return {.index = tower.options().index,
           .name = tower.name(),
           .device = tower.device(),
           .inputs = tower.inputs(),
@@ -26,7 +26,8 @@ TowerRecord record_of(const Tower& tower) {
           .contributions = tower.links().contributions(),
           .updates = tower.nodes(kUpdateOps),
           .graph = &tower.graph(),
-          .call = tower.call()};
+          .call = tower.call(),
+          .asked_for_place = tower.asked_for_place()};
 }
 
 bool has(const std::vector<Variable>& list, Variable wanted) {

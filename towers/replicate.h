@@ -42,7 +42,8 @@ struct TowerRecord {
   // nodes that move averages.
   std::vector<Node*> updates;
   Graph* graph = nullptr;
-  int call = 0;  // NodeOrigin::call of the tower's nodes
+  int call = 0;                  // NodeOrigin::call of the tower's nodes
+  bool asked_for_place = false;  // its function asked which tower it builds (Tower::index())
 
   // The tensor called `tensor` in this tower; "name:1" is the second output of node "name". The
   // tower's placeholder of this name wins over other nodes below <tower>/. These win over

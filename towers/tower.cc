@@ -100,7 +100,8 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
     scopes_->names.emplace(graph, options_.name + "/", site);
     scopes_->replica.emplace(graph, options_.name + "/", options_.index, call_, site);
   }
-  if (!is_main()) frozen_[std::string(kSummaries)] = graph.collection(kSummaries).size();
+  if (!options_.training || options_.index > 0)
+    frozen_[std::string(kSummaries)] = graph.collection(kSummaries).size();
   if (!is_training()) frozen_.emplace(kUpdateOps, graph.collection(kUpdateOps).size());
 }
 

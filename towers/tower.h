@@ -21,7 +21,7 @@ struct NamedOutput {
 struct TowerOptions {
   std::string name;  // of its name scope, e.g. "tower1"; "" opens none
   int index = 0;     // over all processes
-  int here = 0;      // among the towers of this process
+  int here = 0;      // among the towers of this process; number 0 makes the variables
   int total = 1;     // towers of all processes
   bool training = true;
   DeviceSpec device;               // where the tower computes
@@ -45,12 +45,11 @@ class Tower : public TowerNodes {
   Tower(Graph& graph, TowerOptions options, At at = {});
   ~Tower();
 
-  int index() const { return options_.index; }
-  int total() const { return options_.total; }
-  // Its number among the towers of this process; number 0 makes the variables.
-  int here() const { return options_.here; }
-  // The first training tower, which builds the nodes that run once per step.
-  bool is_main() const { return options_.training && options_.index == 0; }
+  // Which tower it is, and of how many; number 0 is the main one of those that train. A function
+  // that asks may compute something else in each tower, so its trainer promises no equal bits.
+  int index() const { return place().index; }
+  int total() const { return place().total; }
+  bool is_main() const { return place().training && options_.index == 0; }
   bool is_training() const { return options_.training; }
   const std::string& name() const { return options_.name; }
   // NodeOrigin::call of the nodes that are made in it, if it has a name.
@@ -72,6 +71,8 @@ class Tower : public TowerNodes {
   const std::vector<NamedOutput>& outputs() const { return outputs_; }
 
   // For layers and for replicate().
+  const TowerOptions& options() const { return options_; }
+  bool asked_for_place() const { return asked_for_place_; }
   LayerLinks& links() { return links_; }
   const LayerLinks& links() const { return links_; }
 
@@ -79,7 +80,13 @@ class Tower : public TowerNodes {
   struct Scopes;
   class CopiesOfMain;
 
+  const TowerOptions& place() const {
+    asked_for_place_ = true;
+    return options_;
+  }
+
   TowerOptions options_;
+  mutable bool asked_for_place_ = false;
   int call_;
   std::string variable_prefix_;
   std::map<std::string, std::size_t> frozen_;  // sizes of collections to go back to

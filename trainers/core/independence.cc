@@ -124,6 +124,10 @@ std::string of_towers(const Trainer& trainer) {
     return "uneven=pad fills up the last batch of an epoch, in a way that depends on the devices";
   if (options.precision == Precision::kF16) return "f16 scales the loss";
   const Output loss = trainer.towers()[0].loss;
+  if (std::ranges::any_of(trainer.towers(), &TowerRecord::asked_for_place))
+    return cat(loss.node().describe(),
+               ": the tower function asks which tower it builds (Tower::index(), total() or "
+               "is_main()), so towers may compute differently");
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
   for (const std::shared_ptr<const Plan>& plan : trainer.plans())
     if (const Node* node = plan->tower_dependent)

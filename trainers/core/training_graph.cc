@@ -342,7 +342,7 @@ TrainingGraph build_training_graph(Graph& graph, const TrainingGraphOptions& opt
   result.loss_scale = make_loss_scale(graph, trainer);
   const auto build = [&](Tower& tower) {
     const std::int64_t batch =
-        tower.is_training() ? rows_of_all(options.forms, tower.index()) : kUnknownSize;
+        tower.is_training() ? rows_of_all(options.forms, tower.options().index) : kUnknownSize;
     const std::vector<Output> inputs = placeholders(tower.graph(), options.fields, batch);
     {
       const AutocastScope types(graph, autocasting(trainer.precision));

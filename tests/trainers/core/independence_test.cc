@@ -269,6 +269,24 @@ TEST(Independence, IsLostByATermOfTheWeights) {
         << devices;
 }
 
+TEST(Independence, IsLostByAFunctionThatAsksWhichTowerItBuilds) {
+  const auto loss_by = [](auto ask) {
+    return [ask](Tower& tower, Output images, Output labels) {
+      return loss_of(tower, flatten(images) * (1.0 + ask(tower)), labels);
+    };
+  };
+  const std::vector<std::function<double(Tower&)>> questions = {
+      [](Tower& tower) { return tower.index(); }, [](Tower& tower) { return tower.total(); },
+      [](Tower& tower) { return tower.is_main() ? 1 : 0; }};
+  for (const int devices : {1, 2})
+    for (const auto& ask : questions)
+      EXPECT_THAT(
+          because({.model = loss_by(ask), .devices = devices}),
+          AllOf(HasSubstr("built at independence_test.cc:"), HasSubstr("which tower it builds")));
+  const auto alike = [](Tower& tower) { return tower.is_training() ? 1.0 : 0.0; };
+  EXPECT_EQ(because({.model = loss_by(alike), .devices = 2}), "");
+}
+
 TEST(Independence, IsLostByALossThatIsNoMean) {
   const auto sum = [](Tower& tower, Output images, Output labels) {
     const Output logits = dense(tower, "fc", flatten(images), {.units = 5});
