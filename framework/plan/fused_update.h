@@ -75,7 +75,7 @@ struct FusedTensors {
   };
   struct Tensor {
     TensorType type;
-    // Of participants * shards inputs of the fused node: what is combined.
+    // The first of the participants * shards inputs of the fused node that are combined.
     std::size_t first_input;
     std::vector<Update> updates;
   };

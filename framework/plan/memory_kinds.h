@@ -77,7 +77,7 @@ struct MemoryReport {
     std::int64_t fed_bytes = 0;  // part of `bytes`: feeds of the caller, one batch
   };
   std::vector<Device> devices;
-  std::vector<PlannedTensor> tensors;  // the largest first; `device` counts in `devices`
+  std::vector<PlannedTensor> tensors;  // the largest first; `device` is an index into `devices`
 };
 
 }  // namespace belfry

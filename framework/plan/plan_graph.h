@@ -115,9 +115,8 @@ inline bool draws(const PlanNode& node) {
 // (Op::exchange): then it is rank 0 here and has no members. Its results depend on the parts of all
 // ranks, also of other processes. Only NCCL waits for those.
 struct Rank {
-  int number = 0;  // among the ranks of this process
-  std::vector<int>
-      devices;  // of each of its ranks: the part works in the strand for communication there
+  int number = 0;            // among the ranks of this process
+  std::vector<int> devices;  // of each of its ranks, whose strand for communication does the part
   std::vector<int> members;  // participants of the collective, in order
 
   // Whether the collective has no other rank, in this process or in another.
@@ -189,7 +188,7 @@ struct PlanGraph {
   // The plan node that stands for a node of the graph, or none. Nodes that carry, copy or feed its
   // outputs do not count.
   NodeIndex find(const Node& node) const;
-  // Of the whole tensor.
+  // The type of the whole tensor.
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
   // The type of the part that a node takes: of one shard, if the value names it.
   TensorType taken_type(Value value) const;

@@ -96,9 +96,9 @@ struct ExecutionSchedule {
 
 // The physical GPUs that a plan has strands of, in order.
 std::vector<int> gpus_of(const ExecutionSchedule& schedule);
-// How many of `most` workers a plan has work for: all if there are parts of launches for those
-// without launches of their own; else at most one per strand of a CPU or shard of it, and at least
-// one.
+// How many of `most` workers a plan has work for. All of them, if workers without launches of their
+// own can take parts of launches. Otherwise at most one per strand of a CPU, or per shard of it. At
+// least one.
 int workers_for(const ExecutionSchedule& schedule, int most);
 // The thread that looks first at each shard of each strand. Workers come first: each has contiguous
 // shards of CPUs, in the numeric order of their devices. The worker of the first shard also looks
