@@ -52,7 +52,7 @@ TEST(BatchPlan, PutsEverySampleEverywhereEquallyOften) {
     const Order order = order_of(kSamples, 9, epoch);
     for (std::size_t i = 0; i < kSamples; ++i) ++seen[i][order[i]];
   }
-  // 1000 expected, standard deviation 28.
+  // 1000 are expected, with a standard deviation of 28.
   for (const auto& place : seen)
     for (const int count : place) EXPECT_NEAR(count, kEpochs / kSamples, 150);
 }
@@ -109,7 +109,8 @@ TEST(DivideSamples, GivesWhatIsLeftToTheLargestRemainders) {
   const auto divided = [](std::int64_t total, std::vector<double> weights) {
     return divide_samples(total, std::ssize(weights), weights);
   };
-  EXPECT_EQ(divided(10, {1, 1, 1, 1}), (Counts{3, 3, 2, 2}));  // equal remainders: the first
+  EXPECT_EQ(divided(10, {1, 1, 1, 1}),
+            (Counts{3, 3, 2, 2}));  // equal remainders: the first towers get more
   EXPECT_EQ(divided(3, {5, 5, 5, 5}), (Counts{1, 1, 1, 0}));
   EXPECT_EQ(divided(10, {3, 2}), (Counts{6, 4}));
   EXPECT_EQ(divided(10, {1, 2, 4}), (Counts{1, 3, 6}));       // 1.43 2.86 5.71
@@ -237,8 +238,7 @@ TEST(Uneven, IsKnownByItsNames) {
               ::testing::HasSubstr("drop, pad, weight, error"));
 }
 
-// "first:samples x blocks" of each run, "one" behind those that a single device takes.
-// So that the plans of several processes are alike.
+// Towers without samples are fed, so that the plans of several processes are alike.
 TEST(BatchPlan, FeedsTowersWithoutSamplesOneThatDoesNotCount) {
   const BatchPlan plan(26, 4, 6, 1, {.uneven = Uneven::kWeight, .feeds_every_tower = true});
   ASSERT_EQ(plan.forms().size(), 2u);
@@ -252,6 +252,7 @@ TEST(BatchPlan, FeedsTowersWithoutSamplesOneThatDoesNotCount) {
     EXPECT_THAT(plan.rows(order, 1, tower), ElementsAre(order[0]));
 }
 
+// Describes each run as "first:samples x blocks". "one" follows runs that a single device takes.
 std::string text_of(const EvaluationPlan& plan) {
   std::string text;
   for (const EvaluationPlan::Run& run : plan.runs())
