@@ -105,8 +105,7 @@ bool parse_update(const WrittenFlag& flag) {
 constexpr int kMostRuns = std::numeric_limits<int>::max();
 
 void add_subjects(FlagParser& parser, ReductionBenchOptions& bench, int& factor) {
-  const auto later = [](const WrittenFlag&) {
-  };  // the value depends on --datatype, so it is read later
+  const auto later = [](const WrittenFlag&) {};  // read later, as it depends on --datatype
   parser.group("What is reduced");
   parser.add("-b,--minbytes", later, "BYTES", "smallest size per device: 8, 1K, 128M [32M]", "32M");
   parser.add("-e,--maxbytes", later, "BYTES", "largest size [32M, or -b if that is larger]", "32M");

@@ -181,8 +181,7 @@ class Benchmark {
     Products products(products_of(flags_, precision));
     const double start = seconds_now();
     products.run();
-    const bool is_long =
-        seconds_now() - start > 1;  // otherwise the timing would include one more thread
+    const bool is_long = seconds_now() - start > 1;  // else a further thread would be timed
     busy.reset();
     Interleaved ways;
     const int way = ways.add([&] {

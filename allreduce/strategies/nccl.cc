@@ -16,8 +16,7 @@ class Nccl final : public CombiningStrategy {
       if (devices[t].type && !devices[t].is_gpu())
         return cat("NCCL needs GPUs, but tower ", t, " is on ", devices[t].short_str(),
                    "; use collective");
-    if (devices.empty() || !devices[0].type || gpus().count() == 0)
-      return "";  // the graph is only planned
+    if (devices.empty() || !devices[0].type || gpus().count() == 0) return "";  // only a plan
     const NcclInfo here = gpus().backend()->nccl();
     return here.version > 0 ? "" : cat("there is no NCCL: ", here.why_not, "; use collective");
   }

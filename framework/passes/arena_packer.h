@@ -24,8 +24,7 @@ class ArenaPacker {
  private:
   struct Lifetime {
     LaunchIndex first;
-    std::vector<LaunchIndex> last =
-        {};  // the last use in each strand; the latest of all comes first
+    std::vector<LaunchIndex> last = {};  // by strand; the latest of all comes first
   };
 
   // A range without a gap, filled by blocks of one lifetime.

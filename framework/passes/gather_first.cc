@@ -120,11 +120,10 @@ class Gathers {
 
   PlanGraph& plan_;
   const Consumers consumers_;
-  std::vector<std::pair<NodeIndex, NodeIndex>>
-      assigns_;            // (n, assign): `assign` goes before n, the first user of the variable
-  std::vector<Row> rows_;  // rows of gathered values
-  std::set<NodeIndex> sources_;   // nodes that compute what is gathered
-  std::vector<NodeIndex> front_;  // sources_, each behind its inputs
+  std::vector<std::pair<NodeIndex, NodeIndex>> assigns_;  // (first user, assign before it)
+  std::vector<Row> rows_;                                 // rows of gathered values
+  std::set<NodeIndex> sources_;                           // nodes that compute what is gathered
+  std::vector<NodeIndex> front_;                          // sources_, each behind its inputs
 };
 
 }  // namespace

@@ -382,8 +382,7 @@ class MemoryPlanner {
   std::unordered_map<Value, NodeIndex> fetched_as_;  // value -> the copy in whose fetch it is made
   Indexed<BufferRecord, std::vector<Value>> values_in_;
   Lists<BufferRecord, LaunchIndex> uses_;  // launches that touch each
-  std::map<int, BufferIndex>
-      equal_in_;  // by memory space: the buffer of the current tensor of a collective
+  std::map<int, BufferIndex> equal_in_;    // by memory space: of the present tensor of a collective
   PackedArenas arenas_;
   NodeIndex fed_node_;
   std::map<BufferIndex, int> fed_;  // how often fed_node_ takes each

@@ -47,9 +47,8 @@ class PackedArenas {
 
   const ExecutionSchedule& schedule_;
   std::unordered_map<Conflicts, PackedArena, HashConflicts> packed_;
-  Indexed<Launch, int> ranks_;  // scratch: the number of a launch among those that use some block
-  Indexed<Strand, int>
-      numbers_;  // scratch: the number of a strand among those of these launches; -1 between calls
+  Indexed<Launch, int> ranks_;    // scratch: the number of a launch among those that use some block
+  Indexed<Strand, int> numbers_;  // scratch: among the strands of these; -1 between calls
 };
 
 }  // namespace belfry

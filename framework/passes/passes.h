@@ -70,9 +70,8 @@ void fuse(PlanGraph& plan, const PlanContext& context);
 // Makes every tensor that crosses devices a node, one per destination device. The first device of
 // another memory space gets a Copy, the others a Transfer. Each memory space that reads a constant
 // has a node of its own for it. Feeds stay where they were placed. Feeds of GPUs are brought there
-// before the step (FeedSlots), and this pass counts them. Fetches are on hosts. If a GPU reads a
-// feed or constant of a CPU, the pass first copies it into an arena there, as GPUs copy only from
-// pinned memory.
+// before the step (FeedSlots), and this pass counts them. Fetches are on hosts. A feed or constant
+// of a CPU that a GPU reads is first copied into an arena there: GPUs copy only from pinned memory.
 void add_transfers(PlanGraph& plan, const PlanContext& context);
 
 // Inserts PackWeights for weights that several kernels of one memory space want in one form

@@ -10,8 +10,7 @@ namespace {
 constexpr int kHost = 0;  // the first CPU
 
 bool has_nccl(const Device& device) {
-  return !device.backend ||
-         device.backend->nccl().version > 0;  // without backend the device is only planned
+  return !device.backend || device.backend->nccl().version > 0;  // no backend: only a plan
 }
 
 }  // namespace

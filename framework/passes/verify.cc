@@ -198,8 +198,7 @@ void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
 // Participants of towers must be different tensors. If they are one tensor of several towers, they
 // must come in the order of towers. The user decides which towers take part.
 void verify_participants(const Node& collective) {
-  if (collective.origin().forward)
-    return;  // it sums the gradients of uses, which may be one tensor
+  if (collective.origin().forward) return;  // it sums gradients of uses, perhaps one tensor
   const std::size_t count = at(collective_size(collective));
   std::unordered_set<Output> seen;
   std::unordered_map<std::string_view, int> last;  // replica of each tensor, by logical name

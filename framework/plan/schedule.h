@@ -38,10 +38,9 @@ struct Launch {
   WorkRange range;          // of the whole work, or of a shard
   std::vector<Wait> waits;  // for other strands, without those that other waits imply
   Clocks::Clock clock;      // how far the other strands are, at least, when the launch starts
-  std::int64_t
-      part_size;   // units that a worker takes at a time; range.size() or more: it takes all
-  KernelRun run;   // on strands of CPUs
-  GpuRun enqueue;  // on strands of GPUs
+  std::int64_t part_size;   // units that a worker takes at a time; range.size() or more: all
+  KernelRun run;            // on strands of CPUs
+  GpuRun enqueue;           // on strands of GPUs
   std::shared_ptr<RankLaunch> rank = {};  // `enqueue` calls it for one rank of a collective
   bool capturable = true;                 // for strands of GPUs: a segment may contain it
   std::int64_t workspace_bytes = 0;       // for each shard

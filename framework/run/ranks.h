@@ -1,4 +1,4 @@
-// What a step asks of ranks, and what threads that watch ranks ask. Each rank does its part of a
+// The interface of ranks for steps, and for threads that watch ranks. Each rank does its part of a
 // collective in a stream or process of its own. All ranks see the same reductions in the same
 // order, and no reduction ends before all ranks have begun it.
 #pragma once

@@ -1,4 +1,4 @@
-// What the steps of a session share.
+// The state that the steps of a session share.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -36,7 +36,7 @@ struct NewerElsewhere {
   std::optional<std::uint64_t> left_at = {};  // `runs` after the last plan that left newer parts
 };
 
-// What steps borrow from their session.
+// The parts of a session that its steps borrow.
 struct Runtime {
   const std::vector<std::unique_ptr<Device>>& devices;
   WorkerPool& pool;  // its workers, and a thread that enqueues for each physical GPU

@@ -1,4 +1,4 @@
-// What a session holds: devices, the values of variables, compiled steps. Its sources are
+// The state of a session: devices, variables, compiled steps. Its sources are
 // session.cc, session_variables.cc, session_sharing.cc and variable_parts.cc.
 #pragma once
 #include <cstdint>

@@ -24,7 +24,7 @@ struct FileFlags {
   bool overwrite = false;  // may replace another model's checkpoint at save_checkpoint, or the run
 };
 
-// What a program inspects instead of training, or while it trains.
+// Inspections that a program makes instead of training, or while it trains.
 struct InspectionFlags {
   bool dry_run = false;
   bool summary = false;

@@ -62,9 +62,8 @@ class Console {
   Screen screen_;
   Clock clock_;
   std::function<void(std::string_view)> copy_;
-  double shown_at_,
-      asked_at_;  // the time of the last output; of the last call of due(), or of a later output
-  std::mutex mutex_;  // any thread may log
+  double shown_at_, asked_at_;  // times of the last output; of the last due() or a later output
+  std::mutex mutex_;            // any thread may log
   bool shows_status_ = false;
   std::optional<BeforeLog> before_log_;
 };

@@ -67,8 +67,7 @@ TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
   constexpr double kBytes = 262144;
   EXPECT_NEAR(microseconds("collective", {floats(65536)}, machine.devices, machine),
               1 + 0.5 + 0.125 + 4 * kBytes / 16e3, 1e-6);
-  const double ahead =
-      0.25 * 10e3;  // bytes that the first worker assigns alone, and later the second one
+  const double ahead = 0.25 * 10e3;  // bytes that one worker assigns alone, and later the other
   EXPECT_NEAR(microseconds("naive", {floats(65536)}, machine.devices, machine),
               1 + 0.5 + 4 * kBytes / 10e3 + 0.75 + 2 * (3 * kBytes - ahead) / 16e3 + 0.25, 1e-6);
   // Workers do not share small collectives.

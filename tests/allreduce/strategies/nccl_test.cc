@@ -70,9 +70,8 @@ TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   const test::StandInGpus present(2);
   const test::UseGpus use(present);
   const TestGradients gradients(gpus(2), {{4}, {3}, {2}});
-  const GradientTable sums =
-      bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // v2 and v1, then v0
-          ->reduce(gradients.table());
+  const GradientTable sums = bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // v2, v1; v0
+                                 ->reduce(gradients.table());
   std::vector<Fetch> fetches;
   for (int t = 0; t < 2; ++t)
     for (const Gradient& sum : sums.row(t)) fetches.emplace_back(sum.value);

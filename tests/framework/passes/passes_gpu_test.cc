@@ -260,8 +260,7 @@ TEST_F(GpuPlanTest, UpdatesAreNotGroupedWhereThatWouldMoveARead) {
   Updates made(*this, gpu(0), 2);
   const Output old_value = on(gpu(0), [&] {
     ControlDependencies after(graph, {made.updates[0]});
-    return identity(
-        made.variables[1].read());  // no path leads here from the update of that variable
+    return identity(made.variables[1].read());  // no path from the update of that variable
   });
   const Fetch train = group(graph, made.updates);
   EXPECT_THAT(sizes_of_fused(plan({1, 1}, {train}, made.feeds)), ElementsAre(2));

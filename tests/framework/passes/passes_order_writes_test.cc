@@ -137,8 +137,7 @@ TEST_F(OrderWritesTest, VersionsFollowTheGraphNotTheOrderOfOtherVariables) {
   Output old_w;
   {
     ControlDependencies after(graph, {&write_v});
-    old_w =
-        identity(w.read("read_w"), "old_w");  // waits for v alone, so it sees w before its write
+    old_w = identity(w.read("read_w"), "old_w");  // waits for v alone, so it sees the old w
   }
   Session session(graph);
   const auto got = session.run({old_v, old_w, write_v, write_w});

@@ -95,8 +95,7 @@ TEST(PackWeights, AgainForWhatTheBackwardPassRecomputes) {
   const std::set<const Node*> recomputed = recomputed_nodes(plan);
   ASSERT_EQ(recomputed.size(), 4U) << "a convolution and a ReLU of each block";
   NodeIndex last_forward;
-  std::map<NodeIndex, std::set<bool>>
-      users;  // packed weights -> whether their users are recomputed
+  std::map<NodeIndex, std::set<bool>> users;  // packed weights -> are users recomputed
   for (const NodeIndex n : plan.nodes.indices()) {
     const PlanNode& node = plan.node(n);
     if (node.inputs.size() < 2 || plan.node(node.inputs[1].node).op != &kPackWeights) continue;

@@ -42,8 +42,7 @@ class RandomGraph {
   RandomGraph(unsigned seed, std::vector<DeviceSpec> devices, std::vector<DeviceSpec> combined,
               int nodes, std::int64_t side = 4)
       : random_(seed), devices_(std::move(devices)), combined_(std::move(combined)), side_(side) {
-    const DeviceSpec shared =
-        any_device();  // the device of v0 and v1, which one node may write together
+    const DeviceSpec shared = any_device();  // of v0 and v1, which one node may write together
     for (int v = 0; v < 3; ++v) {
       DeviceScope on(graph, v < 2 ? shared : any_device());
       variables.push_back(

@@ -149,8 +149,7 @@ TEST(Session, RunsFromSeveralThreadsAtOnce) {
   const Output y = add_n(parts);
   std::vector<Variable> fresh;
   for (int i = 0; i < 20; ++i) fresh.push_back(variable(graph, cat("fresh", i), {50}));
-  const Output reads[] = {fresh[0],
-                          fresh[19]};  // built here, as nothing may be built while threads run
+  const Output reads[] = {fresh[0], fresh[19]};  // nothing is built while threads run
   EXPECT_NE(reads[0], reads[1]);
   Session session(graph, {.device_count = {{"CPU", 4}}, .threads = 3, .all_workers = true});
   std::vector<std::thread> threads;

@@ -154,8 +154,7 @@ TEST(GpuStepFailures, ThatFailsOnceAGpuHasBegunToWriteClosesTheSessionUntilAllIt
         EXPECT_THROW(step.run(), DeviceError);
         fault.broken = -1;
         gpus.mend();
-        for (std::size_t i = 0; i < model.variables.size();
-             ++i) {  // in each round another one is the last
+        for (std::size_t i = 0; i < model.variables.size(); ++i) {  // each time another one is last
           EXPECT_FALSE(session.intact()) << "launch " << l << ", " << i << " are written";
           EXPECT_THROW(step.run(), InvalidArgument);
           session.write(model.variables[(i + healthy) % model.variables.size()], floats({1, 2, 3}));

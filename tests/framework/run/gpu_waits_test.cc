@@ -169,8 +169,7 @@ class GpuWaits {
   test::UseGpus use_;
   Towers model_;
   std::vector<Place> needed_, implied_;
-  std::vector<std::size_t>
-      of_hosts_;  // launches of hosts that wait for a GPU before they use memory
+  std::vector<std::size_t> of_hosts_;  // launches of hosts that wait for a GPU to use memory
 };
 
 class GpuWaitsTest : public ::testing::TestWithParam<Case> {};

@@ -29,8 +29,7 @@ TEST(Flags, OfACommandAreFoundInEachSpelling) {
   EXPECT_EQ(flag_in(words("mnist --run-dir b --x=1"), "run_dir"), "b");
   EXPECT_EQ(flag_in(words("mnist --run_dir=a --run_dir=c-d"), "run_dir"), "c-d");
   EXPECT_EQ(flag_in(words("mnist --run_directory=a"), "run_dir"), std::nullopt);
-  EXPECT_EQ(flag_in(words("--run_dir=a"), "run_dir"),
-            std::nullopt);  // this word is the name of the program
+  EXPECT_EQ(flag_in(words("--run_dir=a"), "run_dir"), std::nullopt);  // the program's name
 }
 
 TEST(Flags, OfACommandAreLeftOutWithTheirValues) {

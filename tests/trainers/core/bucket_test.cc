@@ -16,8 +16,7 @@ struct Positions {
   int collectives = 0;
   int first_reduction = -1;  // a collective or another node that combines gradients
   int last_backward = -1;
-  bool overlaps =
-      false;  // with two workers, the one of the first reduction still has backward work then
+  bool overlaps = false;  // the first reduction leaves its worker backward work
 };
 
 Positions positions(const char* strategy, double bucket_mb) {

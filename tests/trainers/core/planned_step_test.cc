@@ -89,8 +89,7 @@ PlannedStep::Messages with_all(const PlannedStep& step) {
 // losses come to the host.
 TEST(PlannedStep, OfGpusSendsFromGpuToGpu) {
   const PlannedStep step = planned({0, 128}, "GPU", 8);
-  const std::int64_t piece =
-      even_unit(128) / 128;  // one of 128 pieces is larger than all gradients
+  const std::int64_t piece = even_unit(128) / 128;  // larger than all gradients
   const std::int64_t sums = 127 * 8 * 2 * piece;
   EXPECT_EQ(with_all(step).sent, sums + 127 * bytes_of_values(8));
   for (const PlannedStep::Link& link : step.links)

@@ -109,8 +109,7 @@ TEST(DivideSamples, GivesWhatIsLeftToTheLargestRemainders) {
   const auto divided = [](std::int64_t total, std::vector<double> weights) {
     return divide_samples(total, std::ssize(weights), weights);
   };
-  EXPECT_EQ(divided(10, {1, 1, 1, 1}),
-            (Counts{3, 3, 2, 2}));  // equal remainders: the first towers get more
+  EXPECT_EQ(divided(10, {1, 1, 1, 1}), (Counts{3, 3, 2, 2}));  // equal remainders: the first
   EXPECT_EQ(divided(3, {5, 5, 5, 5}), (Counts{1, 1, 1, 0}));
   EXPECT_EQ(divided(10, {3, 2}), (Counts{6, 4}));
   EXPECT_EQ(divided(10, {1, 2, 4}), (Counts{1, 3, 6}));       // 1.43 2.86 5.71
