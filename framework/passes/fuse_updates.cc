@@ -163,7 +163,7 @@ class UpdateFuser {
            space_of(user.devices) == space;
   }
 
-  // Kernels of GPUs apply a sum by updates of one op.
+  // Whether there is a kernel. Those of GPUs apply a sum by updates of one op.
   bool has_kernel(NodeIndex sum, const std::vector<Member>& members) const {
     const PlanNode& collective = plan_.node(sum);
     if (space_of(collective.devices) == 0) return true;

@@ -14,7 +14,7 @@
 namespace belfry {
 namespace {
 
-// The size of a tensor. A larger one goes to the host by a copy of its own, while the GPU computes.
+// A larger tensor goes to the host by a copy of its own, while the GPU computes.
 constexpr std::int64_t kMostBytes = 1 << 20;
 
 class GroupedCopies {

@@ -283,7 +283,7 @@ class MemoryPlanner {
     return true;
   }
 
-  // Whether launch n reads the buffer once. A value that it uses twice is read and written at
+  // Whether node n reads the buffer once. A value that it uses twice is read and written at
   // different places. So is a value whose shards it takes one by one.
   bool fed_once(NodeIndex n, BufferIndex buffer) {
     if (std::exchange(fed_node_, n) != n) {
