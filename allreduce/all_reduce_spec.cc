@@ -14,7 +14,8 @@
 namespace belfry {
 namespace {
 
-// Reads all of `text` as a decimal number: std::errc() and the value, or what is wrong.
+// Reads all of `text` as a decimal number. Returns std::errc() and sets `value`, or returns the
+// error.
 template <class T>
 std::errc read(std::string_view text, T& value) {
   const char* const end = text.data() + text.size();

@@ -14,33 +14,33 @@ inline constexpr std::int64_t kNoLimit = -1;
 struct AllReduceRange {
   std::string strategy;           // a registered name or alias, as written
   int chunks = 1;                 // per tensor
-  std::int64_t limit = kNoLimit;  // tensors up to so many bytes; the last range has none
+  std::int64_t limit = kNoLimit;  // takes tensors up to so many bytes; the last range has no limit
 
   bool operator==(const AllReduceRange&) const = default;
 };
 
-// range (":" limit ":" range)*, where a range is a strategy's name, or name#chunks where the
-// strategy can work in chunks (ring, shuffle, collective and what stands for them). A limit is a
-// number of bytes >= 1, with K, k (1024), M, G or T (further powers of 1024). A tensor goes to the
-// first range whose limit it does not exceed. "pscpu:2k:pscpu#2:64k:xring": tensors of up to 2048
-// bytes by pscpu, up to 65536 bytes by pscpu in two chunks, larger ones by xring.
+// range (":" limit ":" range)*. A range is the name of a strategy. It may be name#chunks if the
+// strategy can work in chunks (ring, shuffle, collective and names that stand for them). A limit is
+// a number of bytes >= 1, with K, k (1024), M, G or T (further powers of 1024). A tensor goes to
+// the first range whose limit it does not exceed. "pscpu:2k:pscpu#2:64k:xring": tensors of up to
+// 2048 bytes by pscpu, up to 65536 bytes by pscpu in two chunks, larger ones by xring.
 //
-// As the all_reduce_spec of tf_cnn_benchmarks, but: limits are bytes (there the text says bytes and
-// the code counts elements); #n counts chunks, not shards; limits below 1 and limits that do not
-// grow are refused, because a range would get nothing; `auto` stands alone.
+// Four things differ from the all_reduce_spec of tf_cnn_benchmarks. Limits are bytes; there the
+// text says bytes and the code counts elements. #n counts chunks, not shards. Limits below 1 and
+// limits that do not grow are refused, because a range would get nothing. `auto` stands alone.
 struct AllReduceSpec {
   std::vector<AllReduceRange> ranges;  // at least one
 
-  // Whether the choice is left to the trainer.
+  // Whether the trainer chooses the strategy.
   bool is_auto() const { return ranges[0].strategy == "auto"; }
-  // Whether any range is served by the strategy of that name.
+  // Whether any range uses this strategy.
   bool uses(std::string_view strategy) const;
 };
 
 // The most chunks that a tensor may be cut into.
 inline constexpr int kMostChunks = 256;
 
-// Throws InvalidArgument naming the spec and the piece of it that is wrong.
+// Throws InvalidArgument naming the spec and the wrong piece.
 AllReduceSpec parse_all_reduce_spec(std::string_view text);
 
 }  // namespace belfry

@@ -42,7 +42,7 @@ class Bucketed final : public WrappingStrategy {
 
 std::vector<Bucket> cut_buckets(const GradientTable& grads, std::int64_t bytes) {
   std::vector<Bucket> buckets;
-  std::int64_t left = 0;  // in the last bucket
+  std::int64_t left = 0;  // bytes left in the last bucket
   for (int v = grads.variables() - 1; v >= 0; --v) {
     const TensorType& type = grads.at(0, v).value.type();
     const std::int64_t size = type.shape.is_fully_known() ? type.bytes() : bytes + 1;

@@ -39,7 +39,7 @@ class Chunked final : public WrappingStrategy {
     return results;
   }
 
-  // Of the pieces of variable v: one, if there is nothing to cut.
+  // The sizes of the pieces of variable v. There is one piece if there is nothing to cut.
   std::vector<std::int64_t> sizes(const GradientTable& grads, int v) const {
     const std::int64_t elements = known_elements(grads, v, "an all-reduce in chunks");
     return elements == 0 ? std::vector<std::int64_t>{0} : even_sizes(elements, chunks_);

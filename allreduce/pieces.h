@@ -1,4 +1,4 @@
-// What strategies share that work variable by variable, on pieces of tensors. Nodes go where the
+// Helpers of strategies that work variable by variable, on pieces of tensors. Nodes go where the
 // device scopes in force say.
 #pragma once
 #include <cstdint>
@@ -12,10 +12,11 @@ namespace belfry {
 // Empty pieces are left out, so there are min(elements, pieces).
 std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces);
 
-// Throws InvalidArgument naming variable v's gradient unless there is one result per tower.
+// Throws InvalidArgument, naming variable v's gradient, unless there is one result per tower.
 void require_results(const GradientTable& grads, int v, std::size_t results);
 
-// What Strategy::sum returns, from `combine(v)`: the results of variable v for each tower.
+// Makes the results of Strategy::sum from `combine(v)`, which gives the results of variable v for
+// each tower.
 template <class F>
 std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F& combine) {
   std::vector<std::vector<Output>> rows(static_cast<std::size_t>(grads.towers()));
@@ -27,9 +28,9 @@ std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F
   return rows;
 }
 
-// The same from `combine(g, table)`: the results of a table of the variables groups[g]. Each
-// variable is in one group; groups without variables are left out. Throws InvalidArgument as
-// GradientTable::with does.
+// Makes them from `combine(g, table)`, which gives the results of a table of the variables
+// groups[g]. Each variable is in one group; groups without variables are left out. Throws
+// InvalidArgument as GradientTable::with does.
 template <class F>
 std::vector<std::vector<Output>> by_group(const GradientTable& grads,
                                           const std::vector<std::vector<int>>& groups,
@@ -49,17 +50,17 @@ std::vector<std::vector<Output>> by_group(const GradientTable& grads,
   return rows;
 }
 
-// Elements of variable v. Throws InvalidArgument naming the gradient unless its shape is known,
-// which `who` needs.
+// Elements of variable v. Throws InvalidArgument naming the gradient and `who` needs its shape, if
+// the shape is not known.
 std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who);
 
-// The tensor with one dimension. Its shape is to be known.
+// The tensor with one dimension. Its shape must be known.
 Output flat_row(Output tensor);
-// The elements [begin, begin + size) of a row; all of them are the row itself.
+// The elements [begin, begin + size) of a row. The whole row needs no node.
 Output piece_of(Output row, std::int64_t begin, std::int64_t size);
-// A row in consecutive pieces; one piece is the row itself.
+// A row cut into consecutive pieces. A single piece needs no node.
 std::vector<Output> cut(Output row, const std::vector<std::int64_t>& sizes);
-// One row after the other; one row is returned as it is.
+// The rows end to end. A single row is returned as it is.
 Output join_flat(const std::vector<Output>& rows);
 
 }  // namespace belfry

@@ -20,13 +20,13 @@
 namespace belfry {
 namespace {
 
-// Elements [begin, end) of a row, by a node even where these are all, or none: the graphs of all
-// processes are alike.
+// Elements [begin, end) of a row. It is a node even for all elements, or none, so that the graphs
+// of all processes are alike.
 Output elements_of(Output row, std::int64_t begin, std::int64_t end) {
   return slice(row, {begin}, {end - begin});
 }
 
-// Of the places where a tensor at [begin, begin + size) may be cut, the nearest.
+// The place nearest to `wanted` where a tensor at [begin, begin + size) may be cut.
 std::int64_t nearest_cut(std::int64_t wanted, std::int64_t begin, std::int64_t size) {
   const std::int64_t inside = std::clamp(wanted - begin, std::int64_t{0}, size);
   const std::int64_t below = inside / kernels::kSquarePart * kernels::kSquarePart;
@@ -34,11 +34,11 @@ std::int64_t nearest_cut(std::int64_t wanted, std::int64_t begin, std::int64_t s
   return begin + (inside - below <= above - inside ? below : above);
 }
 
-// The squares of blocks of tensors that processes have in parts. Each process adds those of its
-// rows; rank by rank, tensor by tensor, the sums lie in one row.
+// The squares of blocks of tensors that processes have in parts. Each process adds the squares of
+// its rows. The sums lie in one row, rank by rank, tensor by tensor.
 class SquaresOfAll {
  public:
-  // `cuts`: of the tensor of each row.
+  // `cuts`: for the tensor of each row.
   SquaresOfAll(std::span<const Output> rows, const std::vector<const Cuts*>& cuts,
                ProcessPlace place)
       : blocks_(rows.size()) {
@@ -57,7 +57,7 @@ class SquaresOfAll {
     sums_ = gather_pieces(squares_of_blocks(rows), place, of_ranks);
   }
 
-  // Of tensors [first, last) together.
+  // The norm of tensors [first, last) together.
   Output norm(std::size_t first, std::size_t last, At at = {}) const {
     SumsOfBlocksOptions blocks{.count = static_cast<int>(last - first)};
     for (std::size_t i = first; i < last; ++i)
@@ -70,7 +70,7 @@ class SquaresOfAll {
   }
 
  private:
-  std::optional<HostScope> host_;               // of a GPU, which has no kernels for this
+  std::optional<HostScope> host_;               // beside a GPU, which has no kernels for this
   std::vector<std::vector<WorkRange>> blocks_;  // of each tensor, rank by rank
   Output sums_;
 };

@@ -14,7 +14,7 @@ class SmallTensorsPacked final : public WrappingStrategy {
       : WrappingStrategy(std::move(inner)), max_bytes_(max_bytes), max_group_(max_group) {}
 
  private:
-  // The variables of each tensor of the inner table, in its order.
+  // For each tensor of the inner table, its variables.
   using Groups = std::vector<std::vector<int>>;
 
   std::vector<std::vector<Output>> combine(const GradientTable& grads,

@@ -20,7 +20,7 @@ namespace {
 struct Registered {
   StrategyFactory factory;
   StrategyName kind;
-  std::string stands_for = {};  // of the menu
+  std::string stands_for = {};  // name of a strategy in the menu
 };
 
 std::map<std::string, Registered, std::less<>>& registry() {
@@ -35,13 +35,13 @@ std::vector<std::string> names_of(StrategyName kind) {
   return names;
 }
 
-// Of a constant; else nothing is known.
+// The value, if the weight is a constant.
 std::optional<Tensor> constant_value(const Output& weight) {
   if (&weight.node().op() != &kConst) return {};
   return weight.node().options<ConstantOptions>().value;
 }
 
-// Whether it may be how often a gradient counts.
+// Whether the weight may say how often a gradient counts: a finite number that is not negative.
 bool is_count(const Tensor& weight) {
   if (weight.dtype() == DType::kI64) return weight.data<std::int64_t>()[0] >= 0;
   if (!is_floating(weight.dtype())) return true;
@@ -67,7 +67,7 @@ void require_weights(const GradientTable& grads, const std::vector<Output>& weig
   }
 }
 
-// Whether they are known to be one number, which may be left out.
+// Whether the weights are known to be one number that may be left out.
 bool change_nothing(const std::vector<Output>& weights, Reduction reduction) {
   if (weights.empty()) return true;
   const std::optional<Tensor> first = constant_value(weights[0]);
@@ -77,11 +77,12 @@ bool change_nothing(const std::vector<Output>& weights, Reduction reduction) {
          std::ranges::all_of(weights, [&](const Output& w) { return constant_value(w) == first; });
 }
 
-// Of each distinct sum, on the tower's device, or where the sum is if several towers share it.
+// Divides each distinct sum once, on the tower's device. If several towers share a sum, it is
+// divided where it is.
 template <class F>
 std::vector<std::vector<Output>> divided(const GradientTable& sums, const F& divide) {
   std::vector<std::vector<Output>> means(static_cast<std::size_t>(sums.towers()));
-  std::map<std::pair<int, int>, Output> done;  // of each sum, by node and output
+  std::map<std::pair<int, int>, Output> done;  // by node and output of the sum
   for (int v = 0; v < sums.variables(); ++v) {
     for (int t = 0; t < sums.towers(); ++t) {
       const Output total = sums.at(t, v).value;
@@ -97,7 +98,8 @@ std::vector<std::vector<Output>> divided(const GradientTable& sums, const F& div
   return means;
 }
 
-// Sums of 16 bits are made in f32 and rounded once, in one node. Others would round on the way.
+// A strategy must sum 16 bits in f32 and round once, in one node. Other nodes would round on the
+// way.
 void require_rounded_once(const Graph& graph, std::size_t first) {
   for (std::size_t id = first; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
@@ -116,7 +118,7 @@ GradientTable Strategy::reduce(const GradientTable& grads, ReduceOptions options
   const bool several = grads.graph().process().size > 1;
   const bool mean = options.reduction == Reduction::kMean;
   const bool alone = grads.towers() == 1 && !several;
-  // Processes do not know each other's weights.
+  // No process knows the weights of the others.
   const bool plain =
       several ? options.weights.empty() : change_nothing(options.weights, options.reduction);
   if (alone && plain) return grads;
@@ -143,7 +145,7 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
   const bool alone = grads.towers() == 1 && grads.graph().process().size == 1;
   const std::size_t first = grads.graph().size();
   TowerWeights weights(grads, options);
-  // The mean of one is itself.
+  // A tower that is alone has its gradient as mean.
   const GradientTable scaled = grads.with(mean && alone ? weights.counted() : weights.leaves());
   if (alone) return scaled;
   const std::vector<std::vector<Output>> sums = sum(scaled);

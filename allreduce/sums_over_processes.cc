@@ -16,8 +16,8 @@
 namespace belfry {
 namespace {
 
-// Elements that make pieces equal: NCCL gathers equal ones best, and processes of a host that sum
-// pieces for it then have sums of one shape.
+// The elements that must be added to make pieces equal. NCCL gathers equal pieces best. If
+// processes of a host sum pieces for it, their sums then have one shape.
 std::int64_t padding(const GradientTable& grads, const std::vector<Output>& rows) {
   const ProcessPlace place = grads.graph().process();
   if (!grads.device(0).is_gpu() && !adds_within_hosts(place, grads.towers())) return 0;
@@ -27,7 +27,7 @@ std::int64_t padding(const GradientTable& grads, const std::vector<Output>& rows
   return (whole - elements % whole) % whole;
 }
 
-// The sums of some towers' gradients of some variables, as one row, which may be padded.
+// The sums of some towers' gradients of some variables, as one row, padded on request.
 Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last,
                 bool padded = false) {
   std::vector<std::vector<Output>> tensors;
@@ -47,7 +47,7 @@ Output sum_here(const GradientTable& grads, TreeNode towers, int first, int last
   return join_flat(rows);
 }
 
-// Of this process's nodes of the canonical tree.
+// The sums of this process's nodes of the canonical tree.
 std::vector<Output> sums_of_nodes(const GradientTable& grads, int first, int last,
                                   bool padded = false) {
   const ProcessPlace place = grads.graph().process();
@@ -64,8 +64,8 @@ Output sum_by_tree(const GradientTable& grads, int first, int last, bool mean) {
                             grads.towers(), mean);
 }
 
-// The same along a ring of processes: hop h brings the sum of piece rank - h - 1 over the processes
-// before this one. After the last hop that is the piece of this process.
+// The sum or mean along a ring of processes. Hop h brings the sum of piece rank - h - 1 over the
+// processes before this one. After the last hop it is the piece of this process.
 Output sum_by_ring(const GradientTable& grads, int first, int last, bool mean) {
   const ProcessPlace place = grads.graph().process();
   const Output own = sum_here(grads, {0, grads.towers()}, first, last);
@@ -96,7 +96,7 @@ Output sum_by(ProcessSum sum, const GradientTable& grads, int first, int last, b
   }
 }
 
-// Of variables [first, last): one tensor each.
+// The combined variables [first, last), one tensor each.
 std::vector<Output> combine_by(ProcessSum sum, const GradientTable& grads, int first, int last,
                                bool mean) {
   std::vector<std::int64_t> sizes;

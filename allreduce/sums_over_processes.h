@@ -1,4 +1,4 @@
-// How the gradients of all processes are combined (framework/core_ops/between_processes.h).
+// Combines the gradients of all processes (framework/core_ops/between_processes.h).
 #pragma once
 #include <vector>
 
@@ -8,19 +8,19 @@
 namespace belfry {
 
 // kTree: the canonical sum over the towers of all processes. kRing: process by process along a ring
-// of ranks, each piece from another rank on. kMpi: in an order that MPI chooses.
+// of ranks, where the sum of each piece starts at another rank. kMpi: in an order that MPI chooses.
 enum class ProcessSum { kTree, kRing, kMpi };
 
-// What Strategy::sum or Strategy::mean returns for a graph of one of several processes: the sum
-// over the towers of all, or its mean. Each process sums what its own towers give first. With
-// `together`, all tensors of the table, which have one dtype, travel as one. 16 bits are summed and
-// sent as f32, and rounded once.
+// The result of Strategy::sum or Strategy::mean if there are several processes: the sum or mean
+// over the towers of all. Each process first sums the gradients of its own towers. With `together`,
+// all tensors of the table, which have one dtype, travel as one. 16 bits are summed and sent as
+// f32, and rounded once.
 std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
                                                      bool together,
                                                      ProcessSum sum = ProcessSum::kTree);
 
-// Of variables [first, last) laid end to end: this process's piece of the canonical sum, or of the
-// mean. The other processes keep theirs.
+// This process's piece of the canonical sum or mean of variables [first, last), laid end to end.
+// The other processes keep their pieces.
 Output own_piece_of_sum(const GradientTable& grads, int first, int last, bool mean,
                         const Cuts& cuts);
 

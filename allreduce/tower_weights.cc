@@ -31,7 +31,7 @@ std::vector<std::vector<Output>> TowerWeights::counted() {
 
 Output TowerWeights::mean_of(Output sum) { return unweigh(sum, total(sum.dtype())); }
 
-// As a tensor of the type of gradients, beside the tower.
+// The weight of a tower in the dtype of gradients, on the tower's device.
 Output TowerWeights::of(int t, DType dtype) {
   Output& weight = cast_[{t, dtype}];
   if (!weight) {

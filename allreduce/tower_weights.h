@@ -1,4 +1,3 @@
-// What ReduceOptions::weights make of the gradients of towers.
 #pragma once
 #include <map>
 #include <utility>
@@ -8,18 +7,19 @@
 
 namespace belfry {
 
-// Of one call of Strategy::reduce() or what stands for it. Borrows table and options.
+// Applies ReduceOptions::weights in one call of Strategy::reduce(), or of a function in its place.
+// Borrows table and options.
 class TowerWeights {
  public:
   TowerWeights(const GradientTable& grads, const ReduceOptions& options)
       : grads_(grads), options_(options) {}
 
-  // [t][v]: each gradient times the weight of its tower, and 0 where that is 0; on the tower's
-  // device.
+  // [t][v]: each gradient times the weight n of its tower, or 0 if n is 0; on the tower's device.
   std::vector<std::vector<Output>> leaves();
-  // The same of one tower that is alone, whose mean is its gradient: n * g / n is not.
+  // The leaves of a tower that is alone: its gradients, or 0 if its weight is 0. (n * g / n has
+  // other bits.)
   std::vector<std::vector<Output>> counted();
-  // A sum of leaves divided by the sum of all weights; 0 if that is 0.
+  // A sum of leaves divided by the sum of all weights, or 0 if that sum is 0.
   Output mean_of(Output sum);
 
  private:

@@ -1,5 +1,6 @@
-// Which way of combining gradients is fastest here? Times strategies against each other, against
-// the memory, and checks their sums. Flags and columns are those of nccl-tests' all_reduce_perf.
+// Which way of combining gradients is fastest here? Compares the times of strategies with each
+// other and with the bandwidth of memory, and checks their sums. Flags and columns are those of
+// nccl-tests' all_reduce_perf.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -33,12 +34,12 @@ using namespace belfry;
 namespace {
 
 struct Flags {
-  std::string help;  // what --help prints, if it was asked for
+  std::string help;  // the text of --help, if it was asked for
   LauncherFound launcher;
   ReductionBenchOptions bench;
   StrategyList strategies;
   std::int64_t least = 0, most = 0;  // bytes per device, whole elements
-  std::string model;                 // its gradients instead of these
+  std::string model;                 // reduce the gradients of this model instead of these sizes
   int factor = 2;
   AutoFlags automatic;
   bool updates = false;
@@ -65,7 +66,7 @@ DType parse_type(const WrittenFlag& flag) {
                       " (types: ", join(names), ")"));
 }
 
-// Whole elements, and no more than memory holds.
+// Reads a number of whole elements that memory can hold.
 std::int64_t parse_size(const WrittenFlag& flag, DType dtype) {
   const std::int64_t bytes = parse_bytes(flag.written, flag.value);
   const auto element = static_cast<std::int64_t>(size_of(dtype));
@@ -104,7 +105,7 @@ bool parse_update(const WrittenFlag& flag) {
 constexpr int kMostRuns = std::numeric_limits<int>::max();
 
 void add_subjects(FlagParser& parser, ReductionBenchOptions& bench, int& factor) {
-  const auto later = [](const WrittenFlag&) {};  // what it means depends on --datatype
+  const auto later = [](const WrittenFlag&) {};  // read later, as it depends on --datatype
   parser.group("What is reduced");
   parser.add("-b,--minbytes", later, "BYTES", "smallest size per device: 8, 1K, 128M [32M]", "32M");
   parser.add("-e,--maxbytes", later, "BYTES", "largest size [32M, or -b if that is larger]", "32M");
@@ -164,7 +165,7 @@ void define(FlagParser& parser, Flags& flags) {
 
 void check_strategies(Flags& flags) {
   const StrategyList& list = flags.strategies;
-  // One device, too, so that a sweep over numbers of devices may begin with it.
+  // With one device nothing is an error, so a sweep over numbers of devices may begin with it.
   flags.bench.list_refused = list.all || flags.bench.towers() == 1;
   check_auto_flags(flags.automatic, flags.bench.auto_any, list.automatic,
                    "auto among --strategies");
@@ -172,7 +173,7 @@ void check_strategies(Flags& flags) {
                      "--update times strategies by their names; leave auto out");
 }
 
-// Throws FlagError for what one of several processes cannot do.
+// Throws FlagError for flags that several processes do not support.
 void check_processes(const Flags& flags, const FlagParser& parser) {
   const std::string& evidence = flags.launcher.evidence;
   const auto refuse = [&](const std::string& flag, const char* why) {
@@ -202,7 +203,7 @@ std::vector<std::vector<Shape>> subjects(const Flags& flags) {
   return all;
 }
 
-// Before anything is allocated.
+// Refuses strategies before anything is allocated.
 void refuse_unfit(const Flags& flags) {
   if (flags.bench.list_refused) return;
   for (const std::string& strategy : flags.strategies.names)
@@ -213,7 +214,7 @@ void refuse_unfit(const Flags& flags) {
     }
 }
 
-// All sessions and buffers of the largest size, before the first is measured.
+// Requires memory for all sessions and buffers of the largest size, before anything is measured.
 void require_memory(const Flags& flags, const FlagParser& parser) {
   const std::vector<Shape> largest = subjects(flags).back();
   std::int64_t bytes = 0;
@@ -297,18 +298,18 @@ std::string header(const Flags& flags) {
              " agg iters: ", bench.aggregate, " validation: ", bench.check ? 1 : 0, "\n");
 }
 
-// Times what the flags ask for, and keeps what was measured.
+// Times what the flags ask for, and keeps the results.
 class Benchmark {
  public:
-  // Prints the tables there.
+  // Prints tables to `stream`.
   Benchmark(const Flags& flags, std::FILE* stream)
       : flags_(flags), bench_(flags.bench), console_(stream) {
     bench_.console = &console_;
   }
 
-  // Returns how many elements were wrong.
+  // Returns the number of wrong elements.
   std::int64_t run() { return flags_.updates ? time_updates() : time_reductions(); }
-  // The records of all that was timed so far, also after run() threw.
+  // The records of everything timed so far, also after run() threw.
   const JsonValue& records() const { return records_; }
 
  private:
@@ -365,7 +366,7 @@ int measure(const Flags& flags) {
   OutputFile* const json = outputs.open("--json", flags.json);
   AlgorithmsFile algorithms(local_file_system(), outputs, flags.algorithms,
                             flags.bench.deterministic);
-  // Whoever asked for a file on stdout gets nothing else there.
+  // If a file goes to stdout, nothing else is printed there.
   const bool speaks = flags.bench.place.rank == 0;
   Benchmark benchmark(flags, !speaks ? nullptr : outputs.on_stdout() ? stderr : stdout);
   const auto write = [&] {
@@ -385,7 +386,8 @@ int measure(const Flags& flags) {
   return wrong == 0 ? 0 : 1;
 }
 
-// Sizes, types and strategies decide which messages are sent.
+// The settings in which processes must agree: sizes, types and strategies decide which messages are
+// sent.
 std::vector<AgreedItem> agreed_items(const Flags& flags) {
   const ReductionBenchOptions& bench = flags.bench;
   return {{"--devices", short_names(bench.devices)},
@@ -402,7 +404,7 @@ std::vector<AgreedItem> agreed_items(const Flags& flags) {
           {"--check", cat(bench.check)}};
 }
 
-// One of several processes, or the only one. Rank 0 prints and writes.
+// Runs as one of several processes, or alone. Rank 0 prints and writes.
 int run(const Flags& flags) {
   const std::shared_ptr<Processes> processes = join_processes(flags.launcher);
   return run_process(processes.get(), [&] {

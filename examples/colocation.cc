@@ -1,5 +1,6 @@
-// Where gradients run, and what it costs: colocated with the operations that they differentiate,
-// or not. Writes true.json and false.json, for https://ui.perfetto.dev, into a folder.
+// Compares gradients that are colocated with the operations that they differentiate with gradients
+// that are not: where they run, and what that costs. Writes true.json and false.json, for
+// https://ui.perfetto.dev, into a folder.
 //   colocation [FOLDER]
 #include <cstdio>
 
@@ -7,7 +8,7 @@
 #include "belfry/trainers/util/output_file.h"
 using namespace belfry;
 
-// Variables go to `ps`, all else to `worker`.
+// Puts variables on `ps`, and all other nodes on `worker`.
 DeviceFunction assign_to_device(DeviceSpec worker, DeviceSpec ps = "/device:CPU:0") {
   return [=](const Node& node) { return node.is_variable() ? ps : worker; };
 }
@@ -26,7 +27,7 @@ void run(bool colocate, OutputFile& file) {
     DeviceScope on(graph, "/cpu:0");
     c = cos(b);
   }
-  // What is not colocated runs where the worker is.
+  // Nodes that are not colocated run on the worker's device.
   DeviceScope on(graph, "/cpu:1");
   const Output g = gradients(c, {a}, {.colocate = colocate})[0];
   const Output sum = g + c;

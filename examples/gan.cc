@@ -1,5 +1,5 @@
-// A generative adversarial network: a generator draws digits, and a discriminator tells them from
-// those of the data. Two optimizers train both in turns, each its own part, on two devices.
+// A generative adversarial network. A generator draws digits, and a discriminator tells them from
+// digits of the data. Two optimizers train both in turns, each its own part, on two devices.
 #include <random>
 
 #include "belfry/belfry.h"
@@ -8,7 +8,7 @@
 #include "belfry/trainers/util/clock.h"
 using namespace belfry;
 
-constexpr std::int64_t kBatch = 64, kNoise = 64, kSteps = 200;  // kBatch: of each tower
+constexpr std::int64_t kBatch = 64, kNoise = 64, kSteps = 200;  // kBatch: per tower
 
 Output generator(Tower& tower, Output noise) {
   const VariableScope scope(tower.graph(), "gen");
@@ -17,14 +17,14 @@ Output generator(Tower& tower, Output noise) {
   return sigmoid(flatten(conv2d_transpose(tower, "up1", x, {.filters = 1, .stride = 2})));
 }
 
-// Twice per tower: on real digits, and on made ones by the same variables.
+// Each tower builds it twice with the same variables: for real digits, and for generated ones.
 Output discriminator(Tower& tower, Output image) {
   const VariableScope scope(tower.graph(), "disc", VariableReuse::kCreateOrGet);
   Output x = relu(dense(tower, "fc0", image, {.units = 128}));
   return dense(tower, "fc1", x, {.units = 1});
 }
 
-// How far all logits are from one answer: 1 for real, 0 for made.
+// The loss of all logits against one answer: 1 for real, 0 for generated.
 Output loss_of(Output logits, double answer) {
   return reduce_mean(sigmoid_cross_entropy(logits, fill_like(logits, answer)));
 }
@@ -33,7 +33,7 @@ struct Losses {
   Output disc, gen;
 };
 
-// The gradients of each part of the variables: a row per tower.
+// The gradients of each part of the variables, a row per tower.
 struct Rows {
   GradientRows disc, gen;
 };
@@ -49,7 +49,7 @@ Losses build(Tower& tower, Rows& rows) {
   return losses;
 }
 
-// A batch of digits of the data, drawn at random.
+// Draws a batch of digits from the data at random.
 Tensor draw(std::mt19937& random, const Dataset& data) {
   std::uniform_int_distribution<std::int64_t> sample(0, data.size() - 1);
   std::vector<std::int64_t> chosen(kBatch);

@@ -6,10 +6,10 @@
 #include "belfry/trainers/bench/models.h"
 using namespace belfry;
 
-// The kind of tokens, and how many the model knows.
+// The kind of tokens, and how many of them the model knows.
 struct Tokens {
   std::string kind = "characters";
-  std::int64_t number = 0;  // 0: by the kind
+  std::int64_t number = 0;  // 0: as many as the kind has
 
   std::int64_t most() const {
     if (number > 0) return number;
@@ -19,7 +19,7 @@ struct Tokens {
 
 constexpr std::int64_t kTime = 64, kWindowsPerEpoch = 3000;
 
-// 4 blocks of 4 heads; the head is the table of tokens.
+// 4 blocks of 4 heads. The output layer shares the table of tokens.
 models::GptSize size_of_model(const Tokens& tokens) {
   return {.tokens = static_cast<int>(tokens.most()),
           .layers = 4,
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     return models::gpt(tower, token, label, size_of_model(tokens), {.label_smoothing = smoothing});
   };
   const auto samples = std::make_shared<TextSamples>();
-  DatasetFactory source;  // once flags are read; of training and tests, which share a file
+  DatasetFactory source;  // set once flags are read; training and tests share a file
   const auto text = [&](const RunDirs& dirs, bool train) {
     if (tokens.kind == "llmc" && !samples->options.begin.empty())
       throw FlagError(

@@ -8,7 +8,7 @@ std::unique_ptr<Dataset> samples(bool train) {
   const std::int64_t n = train ? 4096 : 512;
   std::vector<float> x, y;
   for (std::int64_t i = train ? 0 : 4096; std::ssize(y) < n; ++i) {
-    // Irrational steps cover the square evenly, and leave no two samples equal.
+    // Irrational steps cover the square evenly, and no two samples are equal.
     const double a = std::fmod(i * 0.7548776662, 1), b = std::fmod(i * 0.5698402910, 1);
     const double noise = 0.02 * (std::fmod(i * 0.6180339887, 1) - 0.5);
     x.insert(x.end(), {static_cast<float>(a), static_cast<float>(b)});

@@ -1,12 +1,12 @@
-// A training loop without a trainer: towers, their gradients combined, and an update. The step is
-// compiled once and run as often as it is wanted. Learns which points lie inside a circle.
+// A training loop without a trainer: towers, their combined gradients, and an update. The step is
+// compiled once and then run many times. It learns which points lie inside a circle.
 #include <cstdio>
 #include <random>
 
 #include "belfry/belfry.h"
 using namespace belfry;
 
-constexpr std::int64_t kBatch = 64;  // of each tower
+constexpr std::int64_t kBatch = 64;  // per tower
 
 void build(Tower& tower) {
   Output points = placeholder(tower.graph(), "points", DType::kF32, {kBatch, 2});

@@ -1,5 +1,5 @@
-// What is the most that these devices do? Times copies within the memory of each, and large
-// products of matrices: the peaks that other benchmarks are read beside.
+// Measures the peaks of devices: copies within the memory of each, and large products of matrices.
+// Results of other benchmarks are compared with these.
 #include <algorithm>
 #include <cstdio>
 
@@ -24,7 +24,7 @@ using namespace belfry;
 namespace {
 
 struct Flags {
-  std::string help;  // what --help prints, if it was asked for
+  std::string help;  // the text of --help, if it was asked for
   std::vector<DeviceSpec> devices;
   SessionOptions session;
   std::string algorithms, json;
@@ -92,7 +92,7 @@ void choose_products(Flags& flags, const FlagParser& parser) {
   });
 }
 
-// Before anything is measured. GPUs say themselves what they have no room for.
+// Checks memory before anything is measured. GPUs report a lack of memory themselves.
 void require_memory(const Flags& flags, const FlagParser& parser) {
   const Busy busy("planning the products");
   const std::int64_t available = host_memory();
@@ -103,7 +103,7 @@ void require_memory(const Flags& flags, const FlagParser& parser) {
     require<FlagError>(refusal.empty(), refusal);
   };
   const std::string copied = parser.flag("--bytes").written;
-  check(copied, flags.bytes);  // so that what follows does not overflow
+  check(copied, flags.bytes);  // so that the product below does not overflow
   check(copied, flags.bytes * static_cast<std::int64_t>(flags.devices.size()));
   for (const Precision precision : flags.precisions)
     check(cat("--size=", flags.size), Products(products_of(flags, precision, true)).memory());
@@ -122,7 +122,7 @@ Flags parse(std::span<const char* const> arguments, const std::string& program) 
   return flags;
 }
 
-// An error names the flag of what turns out to have no room.
+// Calls `measure`. If memory is lacking, the error names `flag`.
 template <class F>
 double fitting(const std::string& flag, const F& measure) try {
   return measure();
@@ -130,7 +130,7 @@ double fitting(const std::string& flag, const F& measure) try {
   throw OutOfMemory(cat(flag, ": ", error.what()));
 }
 
-// Times what the flags ask for, and keeps what was measured.
+// Times what the flags ask for, and keeps the results.
 class Benchmark {
  public:
   Benchmark(const Flags& flags, std::FILE* stream) : flags_(flags), console_(stream) {}
@@ -152,7 +152,7 @@ class Benchmark {
       products_.set(name_of(precision), rate / 1e12);
     }
   }
-  // The results of all that was timed so far, also after run() threw; "" for none.
+  // The results of everything timed so far, also after run() threw; "" for none.
   std::string report() const {
     if (!report_.find("copy_gbs")) return "";
     JsonValue report = report_;
@@ -160,7 +160,7 @@ class Benchmark {
   }
 
  private:
-  // Bytes read and written a second, by all devices together.
+  // Bytes read and written per second, by all devices together.
   double copy_bandwidth() {
     std::optional<Busy> busy("allocating what is copied");
     Interleaved ways;
@@ -174,14 +174,14 @@ class Benchmark {
            limit.seconds();
   }
 
-  // Multiplications and additions a second, by all devices together.
+  // Multiplications and additions per second, by all devices together.
   double product_rate(Precision precision) {
     const std::string what = cat("computing products in ", name_of(precision));
     std::optional<Busy> busy(what);
     Products products(products_of(flags_, precision));
     const double start = seconds_now();
     products.run();
-    const bool is_long = seconds_now() - start > 1;  // else a thread more would be timed
+    const bool is_long = seconds_now() - start > 1;  // else a further thread would be timed
     busy.reset();
     Interleaved ways;
     const int way = ways.add([&] {

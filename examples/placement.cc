@@ -6,10 +6,10 @@
 #include "belfry/belfry.h"
 using namespace belfry;
 
-// Names GPU i as the program is to see it.
+// The name of GPU i in the program.
 using Gpu = std::function<std::string(int)>;
 
-// Variables on one device, everything else on another.
+// Puts variables on one device, and all other nodes on another.
 DeviceFunction assign_to_device(DeviceSpec worker, DeviceSpec ps = "/device:CPU:0") {
   return [=](const Node& node) { return node.is_variable() ? ps : worker; };
 }
@@ -30,7 +30,8 @@ Fetch placement_function(Graph& graph, const Gpu& gpu) {
   return sin(a);
 }
 
-// The gradient of cos(sin(a)), beside the nodes that it differentiates or where the placer likes.
+// The gradient of cos(sin(a)). It runs beside the nodes that it differentiates, or where the placer
+// puts it.
 Fetch gradient(Graph& graph, const Gpu& gpu, bool colocate) {
   Variable a;
   Output b, c;
@@ -62,7 +63,7 @@ Fetch constants_on_the_cpu(Graph& graph, const Gpu&) {
   return matmul(a, b);
 }
 
-// An assignment goes where its variable is, whatever the scope.
+// An assignment goes to the device of its variable, whatever the scope.
 Fetch assignment(Graph& graph, const Gpu& gpu) {
   Variable w;
   {
@@ -84,7 +85,7 @@ Fetch several_gpus(Graph& graph, const Gpu& gpu) {
   return add_n(products);
 }
 
-// Each variable goes where the fewest elements are.
+// Each variable goes to the device with the fewest elements.
 Fetch least_loaded(Graph& graph, const Gpu& gpu) {
   LeastLoadedDeviceSetter setter(gpu(0), {gpu(0), gpu(1)});
   DeviceScope on(graph, setter);
@@ -95,7 +96,7 @@ Fetch least_loaded(Graph& graph, const Gpu& gpu) {
   return add_n(sums);
 }
 
-// Variables are read where they are cached: small ones on the CPU, each large one on the GPU that
+// Variables are read from caches. Small ones are cached on the CPU, each large one on the GPU that
 // caches the fewest elements.
 Fetch cached_variables(Graph& graph, const Gpu& gpu) {
   OverrideCachingDevice cache({gpu(0), gpu(1)}, "/cpu:0", 1024 * 64);
@@ -108,7 +109,7 @@ Fetch cached_variables(Graph& graph, const Gpu& gpu) {
   return add_n(sums);
 }
 
-// Batch norm's averages are updated on the CPU, and bound to what is fetched.
+// Batch norm's averages are updated on the CPU. The fetch waits for these updates.
 Fetch batch_norm_updates(Graph& graph, const Gpu& gpu) {
   DeviceScope on(graph, gpu(0));
   Tower tower(graph);
@@ -135,7 +136,7 @@ constexpr Program kPrograms[] = {
     {"batch norm's updates on the CPU", batch_norm_updates},
 };
 
-// What happens when a program asks for a device that is not there.
+// Asks for a device that does not exist.
 void missing_device() {
   Graph graph;
   DeviceScope on(graph, "/device:CPU:1");

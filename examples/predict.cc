@@ -26,7 +26,7 @@ struct PredictFlags {
   std::string help;
 };
 
-// A line of ten numbers per image.
+// Ten numbers per image, on one line.
 std::string as_csv(std::span<const float> probabilities) {
   std::string text;
   for (std::size_t i = 0; i < probabilities.size(); ++i) {

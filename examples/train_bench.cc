@@ -1,5 +1,6 @@
-// How fast models train on synthetic data, and by which strategy: prints what tf_cnn_benchmarks
-// prints. Try: train_bench --model=resnet20 --devices=cpu:4 --strategies=all --plot=resnet20.svg
+// Measures how fast models train on synthetic data, by each strategy, and prints what
+// tf_cnn_benchmarks prints. Try: train_bench --model=resnet20 --devices=cpu:4 --strategies=all
+// --plot=resnet20.svg
 #include <algorithm>
 #include <cstdio>
 #include <initializer_list>
@@ -36,15 +37,15 @@ using namespace belfry;
 
 struct BenchFlags {
   std::string model_name = "mnist";
-  int image_size = 0, sequence_length = 0;  // 0: the model's
+  int image_size = 0, sequence_length = 0;  // 0: the default of the model
   BatchNormOver batch_norm = BatchNormOver::kTower;
   double label_smoothing = 0;
   ModelSpec model;
   StrategyList strategies;  // --strategies
   TrainFlags training;
   std::vector<Mode> modes;
-  bool compares = false;        // --strategies
-  bool lists_refusals = false;  // modes that cannot serve are no error
+  bool compares = false;        // --strategies is given
+  bool lists_refusals = false;  // modes that cannot serve are listed, and are no error
   std::int64_t num_batches = 100, num_warmup_batches = 10, display_every = 10;
   int repetitions = 3;
   std::string plot, help;
@@ -105,7 +106,7 @@ void check(const FlagParser& parser, const TrainFlags& training) {
            "beside --dry_run, which measures nothing; leave one of them out");
 }
 
-// The last step that is not timed is traced.
+// The last untimed step is traced.
 void check_trace(const FlagParser& parser, const BenchFlags& wanted) {
   require<FlagError>(wanted.training.files.trace_file.empty() || wanted.num_warmup_batches > 0,
                      parser.flag("--trace_file").written, " records the last warm-up step, and ",
@@ -137,7 +138,7 @@ BenchFlags parse(std::span<const char* const> arguments, const std::string& prog
   check(parser, wanted.training);
   check_trace(parser, wanted);
   wanted.compares = !list.names.empty();
-  // One device, too, so that a sweep over numbers of devices may begin with it.
+  // With one device nothing is an error, so a sweep over numbers of devices may begin with it.
   wanted.lists_refusals = list.all || wanted.training.inspection.check_equivalence > 0 ||
                           wanted.training.trainer.devices.size() == 1;
   wanted.modes = modes_of(parser, list, wanted.training);
@@ -202,7 +203,7 @@ BenchedModel benched(const BenchFlags& wanted, const TrainerOptions& training, c
           hosts_of(training.session.processes.get())};
 }
 
-// Prints how fast one mode trained.
+// Prints the speed of one mode.
 void print_speed(const BenchFlags& wanted, const ModeRuns& runs, const BenchResult& result,
                  Console& console) {
   const auto steps = static_cast<double>(wanted.num_batches * samples_per_step(wanted.training));
@@ -217,7 +218,7 @@ void print_speed(const BenchFlags& wanted, const ModeRuns& runs, const BenchResu
   console.line(cat("params_hash ", runs.params_hash, ", state_hash ", runs.state_hash));
 }
 
-// The exit code, by what was measured.
+// The exit code for these results.
 int verdict(std::span<const BenchResult> results, const TrainerOptions& training) {
   const std::string diverged = divergence(results);
   require<Error>(diverged.empty(), "training diverged: ", diverged,
@@ -232,7 +233,7 @@ int verdict(std::span<const BenchResult> results, const TrainerOptions& training
   return 1;
 }
 
-// One of several processes, or the only one.
+// Runs as one of several processes, or alone.
 class TrainBench {
  public:
   explicit TrainBench(const BenchFlags& wanted)
@@ -268,13 +269,13 @@ class TrainBench {
   }
 
  private:
-  // Prints what each mode needs, and keeps those that can serve.
+  // Prints the needs of each mode, and keeps the modes that can serve.
   void plan() {
     console_.line(cat("memory: this machine has ", byte_text(available_)));
     for (const Mode& mode : wanted_.modes) plan(mode);
     if (files_.memory && !modes_.empty()) write(*files_.memory, memories_);
     if (files_.json && flags_.inspection.dry_run && !modes_.empty()) write(*files_.json, plans_);
-    // One device, in a sweep over their number, may have no use for any.
+    // With one device, in a sweep over numbers of devices, there may be no mode.
     require<FlagError>(!modes_.empty() || flags_.trainer.devices.size() == 1,
                        "no strategy of --strategies can serve this: ",
                        refused_.empty() ? "" : refused_[0].refusal);
@@ -365,7 +366,7 @@ class TrainBench {
     if (plot_ && !results_.empty()) plot_->write(bench_plot(results_[0].model, results_));
   }
 
-  // A list if modes are compared, else its only item.
+  // Writes a list if modes are compared, else its only item.
   void write(OutputFile& file, const JsonValue& list) const {
     file.write((wanted_.compares ? list : list.items().front()).str(2) + "\n");
   }
@@ -375,11 +376,11 @@ class TrainBench {
   ReportFiles files_;
   OutputFile* const plot_;
   AlgorithmsFile algorithms_;
-  Console console_;  // whoever asked for a file on stdout gets nothing else there
+  Console console_;  // if a file goes to stdout, nothing else is printed there
   TrainerOptions training_;
   std::unique_ptr<Dataset> data_;
   const std::int64_t available_ = host_memory();  // bytes
-  std::vector<Mode> modes_;                       // that can serve
+  std::vector<Mode> modes_;                       // modes that can serve
   std::vector<ModePlan> refused_;
   JsonValue plans_ = JsonValue::array(), memories_ = JsonValue::array();  // by mode
   std::vector<BenchResult> results_;

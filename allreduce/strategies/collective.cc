@@ -41,7 +41,7 @@ const StrategyRegistration collective_strategy{"collective",
 std::vector<std::vector<Output>> by_collectives(const GradientTable& grads, bool mean,
                                                 bool in_one_node, ReduceBucket reduce) {
   NameScope names(grads.graph(), "AllReduceGrads");
-  DeviceScope on(grads.graph(), grads.device(0));  // of output 0; the others follow their inputs
+  DeviceScope on(grads.graph(), grads.device(0));  // of output 0; others follow their inputs
   std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
   std::vector<std::vector<Output>> tensors;
   for (int v = 0; v < grads.variables(); ++v) tensors.push_back(grads.values(v));

@@ -1,16 +1,16 @@
-// What strategies share that combine by collective nodes: `collective` on the devices of a process,
-// and `nccl` on GPUs. There is one node per variable or, as training does by default, one per
-// bucket of variables (bucketed.h).
+// Common code of strategies that combine by collective nodes: `collective` on the devices of a
+// process, and `nccl` on GPUs. There is one node per variable or, as training does by default, one
+// per bucket of variables (bucketed.h).
 #pragma once
 #include "belfry/allreduce/strategy.h"
 #include "belfry/ops/all_reduce.h"
 
 namespace belfry {
 
-// The builder of a bucket's node: all_reduce_bucket, or nccl_all_reduce_bucket.
+// Builds the node of a bucket: all_reduce_bucket, or nccl_all_reduce_bucket.
 using ReduceBucket = std::vector<std::vector<Output>> (*)(std::span<const std::vector<Output>>,
                                                           AllReduceOptions, At);
-// For these strategies: a node per tensor, or one for all tensors.
+// Combines by a node per tensor, or by one for all tensors.
 std::vector<std::vector<Output>> by_collectives(const GradientTable& grads, bool mean,
                                                 bool in_one_node, ReduceBucket reduce);
 

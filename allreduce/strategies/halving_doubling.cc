@@ -12,7 +12,8 @@
 namespace belfry {
 namespace {
 
-// What a tower holds of the sum: elements of the flat tensor. No value if there are none.
+// A tower's part of the sum: some elements of the flat tensor. A part without elements has no
+// value.
 struct Part {
   Output value;
   std::int64_t size = 0;
@@ -49,7 +50,8 @@ class PairExchange {
     }
   }
 
-  // Of the lower or the upper half of a part, what its owner sends or keeps: sliced where it is.
+  // The lower or upper half of the owner's part, to send or to keep. It is sliced on the owner's
+  // device.
   Part half(std::size_t owner, bool upper) const {
     const Part& part = parts_[owner];
     const std::int64_t lower_size = (part.size + 1) / 2;

@@ -10,7 +10,7 @@ namespace {
 
 class Hierarchical final : public Strategy {
  public:
-  // No devices: those of the towers.
+  // Without `devices`, those of the towers serve.
   explicit Hierarchical(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
 
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
@@ -41,7 +41,7 @@ class Hierarchical final : public Strategy {
                       g1 = (g0 + half) % towers;
     const std::vector<Output> values = grads.values(v);
     const std::span left(values.begin(), half), right(values.begin() + half, half);
-    const bool first_is_left = g0 < half;  // group 0 is the one that holds g0
+    const bool first_is_left = g0 < half;  // group 0 is the group of g0
     Output group0, group1, total, main0;
     {
       DeviceScope on(graph, devices[g0]);

@@ -7,7 +7,7 @@ namespace {
 
 class Naive final : public Strategy {
  public:
-  // No devices: those of the towers.
+  // Without `devices`, those of the towers serve.
   explicit Naive(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
 
   bool canonical(int) const override { return true; }

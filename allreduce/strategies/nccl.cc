@@ -10,13 +10,13 @@ class Nccl final : public CombiningStrategy {
  public:
   explicit Nccl(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
-  // Programs on CPUs list strategies, too, and load no module for that.
+  // Programs on CPUs list strategies, too. They need not load the module of GPUs for that.
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     for (std::size_t t = 0; t < devices.size(); ++t)
       if (devices[t].type && !devices[t].is_gpu())
         return cat("NCCL needs GPUs, but tower ", t, " is on ", devices[t].short_str(),
                    "; use collective");
-    if (devices.empty() || !devices[0].type || gpus().count() == 0) return "";  // to be planned
+    if (devices.empty() || !devices[0].type || gpus().count() == 0) return "";  // only a plan
     const NcclInfo here = gpus().backend()->nccl();
     return here.version > 0 ? "" : cat("there is no NCCL: ", here.why_not, "; use collective");
   }
@@ -37,7 +37,7 @@ class Nccl final : public CombiningStrategy {
 
 const StrategyRegistration nccl_strategy{"nccl", [] { return std::make_unique<Nccl>(); }};
 
-// Can be named, not built.
+// A strategy that can be named, not built.
 class Unavailable final : public Strategy {
  public:
   Unavailable(std::string why, bool takes_chunks) : why_(std::move(why)), chunks_(takes_chunks) {}

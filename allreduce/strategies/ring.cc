@@ -23,8 +23,8 @@ class Ring final : public CombiningStrategy {
  public:
   explicit Ring(int chunks = 1) : chunks_(chunks) {}
 
-  // Of two towers the order is that of the tree, but for which of two NaNs is kept; so it promises
-  // nothing for any K.
+  // Sums of two towers have the order of the tree, except that another of two NaNs is kept. So this
+  // promises nothing for any K.
   bool canonical(int) const override { return false; }
   std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override { return ""; }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
@@ -42,8 +42,8 @@ class Ring final : public CombiningStrategy {
   }
 
   std::vector<Output> add_variable(const GradientTable& grads, int v, Reduction reduction) const;
-  // One tick of all towers; `fragment` says which fragment a rank takes, `take` what it makes of
-  // its predecessor's piece and its own.
+  // One tick of all towers. `fragment` gives the fragment that a rank takes. `take` combines its
+  // predecessor's piece with its own.
   template <class Fragment, class Take>
   void tick(const GradientTable& grads, std::vector<std::vector<Output>>& pieces,
             const Fragment& fragment, const Take& take) const;
@@ -51,7 +51,7 @@ class Ring final : public CombiningStrategy {
   int chunks_;
 };
 
-// pieces[t][i]: tower t's piece i, as it stands; fragment s of chunk c is piece s * chunks + c.
+// pieces[t][i]: tower t's present piece i. Fragment s of chunk c is piece s * chunks + c.
 std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
                                        Reduction reduction) const {
   const int towers = grads.towers();

@@ -4,22 +4,21 @@
 
 namespace belfry {
 
-// The tower from which this one takes fragments: of three towers, 2, 0 and 1.
+// The tower from which this tower takes fragments: of three towers, 2, 0 and 1.
 int ring_predecessor(int tower, int towers);
-// The place of a tower in the ring of chunk s of n: its own, rotated back by s * max(1, K / n).
-// That moves the fragments of chunks to other towers and leaves each its predecessor.
+// The place of a tower in the ring of chunk s of n: its own, rotated back by s * max(1, K / n). So
+// fragments of chunks move to other towers, and each tower keeps its predecessor.
 int ring_rank(int tower, int towers, int chunk = 0, int chunks = 1);
-// Which of the K fragments of a chunk the tower of this rank takes at a tick in [0, K - 1): to add
-// its own to it (reduce), and finished, to keep it (gather).
+// The fragment, of K in a chunk, that the tower of this rank takes at a tick in [0, K - 1). In the
+// reduce phase it adds its own to the fragment; in the gather phase it keeps the finished one.
 int ring_reduce_fragment(int rank, int towers, int tick);
 int ring_gather_fragment(int rank, int towers, int tick);
 
 // Each tensor is cut into K fragments per chunk, of nearly equal size. At each of K - 1 ticks every
 // tower takes one fragment of each chunk from its predecessor and adds its own (predecessor's +
-// own); finished sums, divided if a mean is wanted, go around in another K - 1 ticks. Rules and
-// indices are those of tf_cnn_benchmarks' xring, but no padding is sent: tensors shorter than the
-// number of fragments have fewer. There may be more chunks than towers, as `ring#n` of a spec
-// counts chunks per tensor.
+// own); finished sums, divided for a mean, go around in another K - 1 ticks. Rules and indices are
+// those of tf_cnn_benchmarks' xring, but no padding is sent: short tensors have fewer fragments.
+// There may be more chunks than towers, as `ring#n` of a spec counts chunks per tensor.
 //
 // Not canonical: the order of additions differs from fragment to fragment. Works for any K and
 // shape. Throws InvalidArgument if the shape of a gradient is not fully known.

@@ -13,7 +13,7 @@
 namespace belfry {
 namespace {
 
-// Where fragments are summed, given where towers are.
+// Chooses the devices that sum fragments.
 using Summers = std::function<std::vector<DeviceSpec>(const GradientTable&)>;
 
 std::vector<DeviceSpec> on_towers(const GradientTable& grads) { return grads.devices(); }

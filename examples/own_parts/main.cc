@@ -1,5 +1,5 @@
-// An op, a strategy, a schedule and a callback of one's own, outside the tree. Learns whether
-// points of a square lie inside a circle. Try: own_parts --devices=cpu:4 --allreduce=on_first
+// An op, a strategy, a schedule and a callback outside the tree. The program learns whether points
+// of a square lie inside a circle. Try: own_parts --devices=cpu:4 --allreduce=on_first
 #include <cmath>
 #include <random>
 

@@ -31,8 +31,8 @@ int ArenaPacker::number_of(std::span<const LaunchIndex> uses) {
   return found->second;
 }
 
-// Spans that conflict with the block are passed over. In a run of which each span is used at some
-// time between the first and the last use of the block, all do.
+// Skips spans that conflict with the block. If the lifetimes of all spans of a run overlap that of
+// the block, the whole run conflicts.
 std::int64_t ArenaPacker::free_offset(std::int64_t bytes, const Lifetime& own) const {
   std::int64_t offset = 0;
   for (const Run& run : runs_) {
@@ -69,7 +69,7 @@ void ArenaPacker::take(Span span) {
   const auto behind = std::ranges::upper_bound(
       runs_, span.begin, {}, [](const Run& run) { return run.spans.front().begin; });
   const auto run = behind == runs_.begin() ? behind : std::prev(behind);
-  // Blocks of one lifetime often come behind each other.
+  // Blocks of one lifetime often follow each other.
   const auto before = std::ranges::find_if(run->spans, [&](const Span& other) {
     return other.lifetime == span.lifetime && other.end == span.begin;
   });

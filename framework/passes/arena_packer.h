@@ -10,31 +10,31 @@
 
 namespace belfry {
 
-// Two blocks may overlap only if every use of one happens before the first of the other, which
-// writes it. Blocks with the same uses never may: they are looked at together.
+// Two blocks may overlap only if every use of one comes before the first use of the other, which
+// writes it. Blocks with the same uses never overlap, so the packer treats them as one lifetime.
 class ArenaPacker {
  public:
   explicit ArenaPacker(const ExecutionSchedule& schedule) : schedule_(schedule) {}
 
   // The lowest offset that is free for a block: `uses` are the launches that touch it, in order.
   std::int64_t put(std::int64_t bytes, std::span<const LaunchIndex> uses);
-  // Where the last block ends.
+  // The end of the last block.
   std::int64_t end() const { return end_; }
 
  private:
   struct Lifetime {
     LaunchIndex first;
-    std::vector<LaunchIndex> last = {};  // uses of each strand; the latest of all comes first
+    std::vector<LaunchIndex> last = {};  // by strand; the latest of all comes first
   };
 
-  // Where blocks of one lifetime lie without a gap.
+  // A range without a gap, filled by blocks of one lifetime.
   struct Span {
     std::int64_t begin, end;
     int lifetime;
   };
 
-  // Spans that follow each other, by where they begin. The arena of a host may hold small tensors
-  // of every tower, all used at one time: a block passes over those run by run.
+  // Neighbouring spans, in order of offset. The arena of a host may hold small tensors of every
+  // tower, all in use at one time. A search skips such tensors run by run.
   struct Run {
     std::vector<Span> spans;
     std::int64_t end = 0;      // of all spans

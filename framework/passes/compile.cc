@@ -14,7 +14,7 @@ Plan compile(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
   try {
     prune(graph, fetches, feeds);
   } catch (const InvalidArgument&) {
-    verify_types(graph);  // says better what towers disagree about
+    verify_types(graph);  // names more exactly what towers disagree about
     throw;
   }
   order_towers(graph);

@@ -1,4 +1,3 @@
-// From a graph to a plan.
 #pragma once
 #include <functional>
 
@@ -7,12 +6,12 @@
 
 namespace belfry {
 
-// What passes may know of the session they compile for.
+// The session that a plan is compiled for, as passes see it.
 struct PlanContext {
   const std::vector<std::unique_ptr<Device>>& devices;
   std::shared_ptr<const Placement> placement;  // of the graph, on these devices
   SessionOptions options = {};
-  // The variables in one storage with this one, its owner first; empty before it has memory.
+  // The variables that share the storage of this one, the owner first; empty before it has memory.
   std::function<std::vector<const Node*>(const Node&)> sharers = {};
   LockDuration locks = LockDuration::kWholeRun;
   bool gathers_first = false;  // as in PrepareOptions

@@ -19,7 +19,7 @@ class VariableCopies {
       PlanNode& node = plan_.nodes[n];
       if (node.op == &kRead && is_used({n, 0}, consumers[n])) node.op = &kCopy;
       const int written = std::min(node.writes(), static_cast<int>(node.types.size()));
-      for (int i = 0; i < written; ++i)  // which adds nodes, so `node` is not used here
+      for (int i = 0; i < written; ++i)  // adds nodes, so `node` is not used here
         copy_result({n, i}, consumers[n]);
     }
     reorder();
@@ -33,7 +33,7 @@ class VariableCopies {
     });
   }
 
-  // Users of what a write left get a copy of it.
+  // Gives the users of a written value a copy of it.
   void copy_result(Value result, std::span<const NodeIndex> consumers) {
     if (!is_used(result, consumers)) return;
     PlanNode made{&kCopy, plan_.node(result.node).node, {result}, {}, {}, {}};
@@ -45,8 +45,8 @@ class VariableCopies {
     behind_[result.node].push_back(copy);
   }
 
-  // Storage, then copies of what the run finds in it, then the rest as it was, each write with its
-  // copies behind it.
+  // Puts storage first, then copies of values from before the run, then the other nodes in their
+  // order. Each write has its copies behind it.
   void reorder() {
     std::vector<NodeIndex> order;
     const auto take = [&](const auto& wanted) {
@@ -67,7 +67,7 @@ class VariableCopies {
   }
 
   PlanGraph& plan_;
-  NodeLists behind_;  // copies of what node n left
+  NodeLists behind_;  // copies of the results of node n
 };
 
 }  // namespace

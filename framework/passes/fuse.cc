@@ -1,8 +1,8 @@
-// Puts nodes that work on the same elements into one launch, where their ops say so (Op::fuse).
-// Such are batch norm, the sum with a shortcut and ReLU. Apart, each of them takes its tensors from
-// memory and brings its results there; together they take one pass. A node that comes after a write
-// of a variable is left alone. A fusion would make more reads wait for that write, and so bind them
-// to another version.
+// Puts nodes that work on the same elements into one launch, where their ops say so (Op::fuse). An
+// example is batch norm, the sum with a shortcut, and ReLU. Alone, each of them reads its tensors
+// from memory and writes its results there; together they take one pass. The pass leaves alone any
+// node that comes after a write of a variable. A fusion would make more reads wait for that write,
+// and so bind them to another version.
 #include <utility>
 
 #include "belfry/framework/passes/nodes.h"
@@ -47,8 +47,8 @@ class NodeFuser {
     made_.push_back(std::move(*fused));
   }
 
-  // A new node stands where its root stood, which goes to the end until it is dropped: so what the
-  // root alone used is dropped, too, such as a cast.
+  // A new node takes the place of its root. The root moves to the end until it is dropped, so nodes
+  // that only the root used, such as a cast, are dropped as well.
   void apply() {
     const NodeIndex first = plan_.nodes.next();
     std::vector<NodeIndex> roots;

@@ -1,10 +1,10 @@
-// Puts updates into the launch that makes what they apply. Apart, a sum of gradients goes to memory
-// and comes back for the update. Fused, a host applies it some thousand elements at a time while it
-// is in cache, and a GPU while it is in registers. The partial sums of shards go into the same
-// pass. A GPU also gets updates without a sum in groups, because a launch there costs more than
-// most updates. A fusion does all its members at one time. So the pass first checks that no read
-// gets another version of a variable by that. It also checks that nothing is overwritten before it
-// has been read.
+// Joins updates with the launch that computes their input. Alone, a sum of gradients goes to memory
+// and comes back for the update. Fused, a host applies the sum some thousand elements at a time
+// while they are in cache, and a GPU while they are in registers. The same pass adds the partial
+// sums of shards. A GPU also gets updates without a sum in groups, because a launch there costs
+// more than most updates. A fusion runs all its members at one time. So the pass first checks that
+// no read gets another version of a variable. It also checks that each value is read before it is
+// overwritten.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -21,7 +21,7 @@
 namespace belfry {
 namespace {
 
-// Of whole variables.
+// Whether the node updates whole variables, element by element.
 bool is_update(const PlanGraph& plan, const PlanNode& node) {
   const Op& op = *node.op;
   if (is_half(node.types.empty() ? DType::kF32 : node.types[0].dtype) && !op.half) return false;
@@ -30,7 +30,7 @@ bool is_update(const PlanGraph& plan, const PlanNode& node) {
          plan.type(node.inputs[at(op.elementwise_input)]) == node.types[0];
 }
 
-// What a member takes, in the order of the fused node's inputs.
+// The role of an input of a member, in the order of the fused node's inputs.
 enum class Part { kWritten, kCombined, kOther };
 
 Part part_of(const Op& op, int input) {
@@ -69,7 +69,7 @@ class UpdateFuser {
            node.participants() <= FusedTensors::kMostOnGpus;
   }
 
-  // The memory space of the devices, or -1 if they have several.
+  // The memory space of the devices; -1: they have several.
   int space_of(const std::vector<int>& devices) const {
     const auto of = [&](int d) { return context_.device(d).memory_space; };
     const bool same = std::ranges::all_of(devices, [&](int d) { return of(d) == of(devices[0]); });
@@ -98,8 +98,8 @@ class UpdateFuser {
 
   int participants(NodeIndex sum) const { return std::max(1, plan_.node(sum).participants()); }
 
-  // What adds up the shards of the participants of a collective, if that is done for each, and for
-  // it alone.
+  // The sums over shards of all participants of a collective. Empty unless each participant has
+  // such a sum, which nothing but the collective reads.
   std::vector<NodeIndex> shard_sums(NodeIndex sum) const {
     const PlanNode& collective = plan_.node(sum);
     std::vector<NodeIndex> sums;
@@ -113,8 +113,8 @@ class UpdateFuser {
     return sums;
   }
 
-  // Launches of GPUs cost more than most updates: those of an op on a device that no collective
-  // brings together go into one, as many as follow each other and it has room for.
+  // Joins updates that apply no sum. Launches of GPUs cost more than most updates. So those of one
+  // op on one device share a launch, if they follow each other and it has room.
   void group_others() {
     std::map<std::pair<int, const Op*>, std::vector<Member>> open;
     const Indexed<PlanNode, char> behind = behind_updates();
@@ -135,7 +135,7 @@ class UpdateFuser {
 
   bool is_fused(NodeIndex n) const { return replacements_.nodes.contains(n); }
 
-  // What comes after some of the updates: without it, groups and fusions close no cycles.
+  // Nodes behind some of the updates. Groups and fusions leave them out, so they close no cycle.
   Indexed<PlanNode, char> behind_updates() const {
     std::vector<NodeIndex> after;
     for (const NodeIndex n : consumers_.indices())
@@ -157,13 +157,13 @@ class UpdateFuser {
       fuse(body, *plan_.node(body[0]).node);
   }
 
-  // `space`: of the sum.
+  // `space`: the memory space of the sum.
   bool applies(const PlanNode& user, NodeIndex sum, int space) const {
     return is_update(plan_, user) && user.inputs[at(user.op->elementwise_input)].node == sum &&
            space_of(user.devices) == space;
   }
 
-  // A kernel of a GPU applies a sum by one op.
+  // Whether there is a kernel. Those of GPUs apply a sum by updates of one op.
   bool has_kernel(NodeIndex sum, const std::vector<Member>& members) const {
     const PlanNode& collective = plan_.node(sum);
     if (space_of(collective.devices) == 0) return true;
@@ -177,8 +177,9 @@ class UpdateFuser {
     });
   }
 
-  // What a path from one member reaches, a path from all of them will. No member may be reached,
-  // and no user of a variable that was not reached from that variable's own update.
+  // A path from one member will become a path from all of them. So no path may lead to a member.
+  // Nor may it lead to a user of a variable, unless one leads there from that variable's own
+  // update.
   bool keeps_versions(const std::vector<NodeIndex>& sums, const std::vector<Member>& members) {
     std::set<NodeIndex> fused(sums.begin(), sums.end());
     for (const Member& member : members) fused.insert(member.node);
@@ -203,8 +204,8 @@ class UpdateFuser {
     return std::ranges::binary_search(sorted, n);
   }
 
-  // A fusion writes what belongs to one tensor, part by part, before it reads the next. So nothing
-  // that it writes may be read but by its own tensor's sum, element by element.
+  // A fusion handles tensor by tensor, and writes one part by part before it reads the next. So
+  // only the sum of a tensor may read what the fusion writes for that tensor, element by element.
   bool reads_before_writes(std::span<const Value> summed, int participants,
                            const std::vector<Member>& members) const {
     std::map<NodeIndex, int> written_by;  // variable -> tensor
@@ -214,7 +215,7 @@ class UpdateFuser {
         if (!written_by.emplace(update.inputs[at(i)].node, member.result / participants).second)
           return false;
     }
-    // `tensor`: the one that the input is part of, or -1.
+    // `tensor`: the one that the input is a part of, or -1.
     const auto is_safe = [&](Value input, int tensor) {
       const auto written = written_by.find(root_of(plan_, input).node);
       return written == written_by.end() || written->second == tensor;
@@ -229,7 +230,8 @@ class UpdateFuser {
     });
   }
 
-  // Replaces nodes, in an order in which they could run, by one that is named as `named`.
+  // Puts one node, named as `named`, in the place of `nodes`, which are in an order in which they
+  // could run.
   void fuse(const std::vector<NodeIndex>& nodes, const Node& named) {
     FusedUpdate update;
     PlanNode fused{&kFusedUpdate, &named, {}, {}, {}, {}};
@@ -263,7 +265,7 @@ class UpdateFuser {
       }
   }
 
-  // What updates write: members alone read what a collective gives.
+  // The outputs are those of updates. Only members read the results of a collective.
   void add_outputs(const std::vector<NodeIndex>& nodes, FusedUpdate& update, PlanNode& fused) {
     const NodeIndex made = plan_.nodes.next();
     for (std::size_t m = 0; m < nodes.size(); ++m) {

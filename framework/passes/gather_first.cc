@@ -1,7 +1,7 @@
-// Where each process updates a part of a variable, it gives the new values to the others. At the
-// end of a step little is left to compute meanwhile, and no message is under way in the forward
-// pass of the next step. So the gathers of a step come at the beginning of its next run: the
-// forward pass computes with the first weights while the last ones arrive.
+// In some plans each process updates a part of a variable and sends the new values to the others.
+// At the end of a step little work is left to hide these messages, and the next forward pass sends
+// none. So the gathers of a step come at the beginning of its next run: the forward pass computes
+// with the first weights while the last ones arrive.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -40,7 +40,7 @@ class Gathers {
  private:
   NodeIndex variable_of(NodeIndex assign) const { return plan_.nodes[assign].inputs[0].node; }
 
-  // Whether this run reads what is gathered.
+  // Whether this run reads the gathered values.
   bool are_needed() const {
     std::vector<NodeIndex> starts;
     for (const auto& [user, n] : assigns_) starts.push_back(n);
@@ -51,7 +51,7 @@ class Gathers {
     });
   }
 
-  // The first of those that read the variable before the update.
+  // The first node that reads the variable before the update.
   NodeIndex first_user(NodeIndex assign) const {
     NodeIndex first = assign;
     for (const NodeIndex user : users_of(plan_, consumers_, {variable_of(assign), 0}))
@@ -59,8 +59,8 @@ class Gathers {
     return first;
   }
 
-  // What is sent is made of variables alone, so it could be made before anything else. False if
-  // that is not so.
+  // Notes that n must come before the gathers. The sources of a gather are made of variables alone,
+  // so they can come before everything else. Returns false if they are not.
   bool add_source(NodeIndex n) {
     const PlanNode& node = plan_.nodes[n];
     if (node.is_variable() || sources_.contains(n)) return true;
@@ -80,7 +80,8 @@ class Gathers {
     plan_.gathered_first.emplace(plan_.nodes[variable].node, plan_.nodes[assign].node);
   }
 
-  // Rows take memory until their values are written.
+  // Rows take memory until their values are written. So gathers run ahead of these writes by at
+  // most kMostAhead bytes.
   void limit_memory() {
     std::int64_t ahead = 0;  // bytes of rows behind the one that is awaited
     std::size_t awaited = 0;
@@ -97,7 +98,7 @@ class Gathers {
     }
   }
 
-  // Rows come in the order in which they are used, and their values are written right before that.
+  // Puts rows in the order of their use, and writes their values right before the first use.
   void order() {
     std::vector<NodeIndex> order = front_;
     auto assign = assigns_.begin();
@@ -113,16 +114,16 @@ class Gathers {
   static constexpr std::int64_t kMostAhead = 32 << 20;
   struct Row {
     NodeIndex node;
-    std::size_t first;  // of its sources, in front_
+    std::size_t first;  // the first of its sources, in front_
     NodeIndex last_assign;
   };
 
   PlanGraph& plan_;
   const Consumers consumers_;
-  std::vector<std::pair<NodeIndex, NodeIndex>> assigns_;  // behind the first user of the variable
-  std::vector<Row> rows_;                                 // of gathered values
-  std::set<NodeIndex> sources_;                           // of what is gathered
-  std::vector<NodeIndex> front_;                          // the same, each behind what it needs
+  std::vector<std::pair<NodeIndex, NodeIndex>> assigns_;  // (first user, assign before it)
+  std::vector<Row> rows_;                                 // rows of gathered values
+  std::set<NodeIndex> sources_;                           // nodes that compute what is gathered
+  std::vector<NodeIndex> front_;                          // sources_, each behind its inputs
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// A step may leave on the host what nobody waits for, such as batch norm's averages by moments of
-// GPUs. That comes last in the step: all small tensors of a GPU that only this needs go there in
-// one launch.
+// Groups copies to the host whose results no GPU needs, such as batch norm's averages of moments
+// from GPUs. They come last in the step. All small tensors of a GPU that only such nodes need go to
+// the host in one launch.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -14,7 +14,7 @@
 namespace belfry {
 namespace {
 
-// Of a tensor. A larger one goes to the host while the GPU computes, by a copy of its own.
+// A larger tensor goes to the host by a copy of its own, while the GPU computes.
 constexpr std::int64_t kMostBytes = 1 << 20;
 
 class GroupedCopies {
@@ -36,7 +36,7 @@ class GroupedCopies {
 
  private:
   bool on_gpu(int device) const { return context_.device(device).on_gpu(); }
-  // Brings a tensor from a GPU to the host.
+  // Whether the node copies a tensor from a GPU to the host.
   bool comes_from_gpu(const PlanNode& node) const {
     return node.op == &kCopy && !on_gpu(node.device()) && on_gpu(plan_.device(node.inputs[0]));
   }
@@ -46,7 +46,7 @@ class GroupedCopies {
             comes_from_gpu(node));
   }
 
-  // Groups of nodes, on a GPU, for which nothing else waits. They need not wait for the host.
+  // Finds groups of nodes on a GPU that no other node waits for. They need not wait for the host.
   void find_idle() {
     idle_.resize(plan_.nodes.size());
     for (const NodeIndex n : plan_.nodes.indices() | std::views::reverse)
@@ -54,8 +54,8 @@ class GroupedCopies {
                  std::ranges::all_of(consumers_[n], [&](NodeIndex user) { return idle_[user]; });
   }
 
-  // awaited_[n]: it works on a GPU, is fetched or eager, or such a node waits for it, in this run
-  // or, by a variable that it writes, in the next one. The second round knows of all variables.
+  // awaited_[n]: n works on a GPU, is fetched or is eager, or such a node waits for n. That node
+  // may be in the next run, if n writes a variable. The second round knows of all variables.
   void find_awaited() {
     awaited_.resize(plan_.nodes.size());
     for (int round = 0; round < 2; ++round)
@@ -82,7 +82,7 @@ class GroupedCopies {
            !any_awaited(consumers_[n]);
   }
 
-  // Appends a node per memory space that copies what these do, and gives it their users.
+  // Appends a node per memory space that does the work of `copies`, and gives it their users.
   std::vector<NodeIndex> group(const std::vector<NodeIndex>& copies) {
     std::map<int, NodeIndex> group_of;  // by memory space
     std::vector<NodeIndex> groups;
@@ -111,7 +111,7 @@ class GroupedCopies {
     return groups;
   }
 
-  // The groups instead of the copies, and behind them what is `last` because of them.
+  // Puts the groups in the place of the copies, and the nodes of `last` behind the groups.
   void reorder(const std::vector<NodeIndex>& copies, const std::vector<NodeIndex>& groups,
                const Indexed<PlanNode, char>& last) {
     std::vector<NodeIndex> order, behind;

@@ -1,5 +1,5 @@
-// Turns the schedule into command lists. Pass `schedule` has found who waits for whom. Here alone
-// is chosen by what means a strand waits, and which launches a GPU gets as one segment.
+// Turns the schedule into command lists. Pass `schedule` has found who waits for whom. This pass
+// alone chooses the means of each wait, and the launches that a GPU gets as one segment.
 //
 // A strand of a CPU waits for signals of other CPUs and for stamps of GPUs. A GPU has one thread,
 // which enqueues for all its strands; what is enqueued waits in its stream for events of other
@@ -30,15 +30,15 @@ void add_wait(std::vector<Wait>& waits, const Wait& wait) {
     same->position = std::max(same->position, wait.position);
 }
 
-// Of a segment: what it waits for, and what it leaves for others.
+// The waits of a segment, and the marks that it leaves for others.
 struct Needs {
-  std::vector<Wait> waits;         // of the thread
-  std::vector<int> after;          // segments of other streams, for whose events it waits
-  std::vector<int> fed;            // of fed_gpus()
-  std::vector<StrandIndex> steps;  // whose kernels need the number of the step
+  std::vector<Wait> waits;         // by its thread
+  std::vector<int> after;          // segments of other streams; it waits for their events
+  std::vector<int> fed;            // entries of fed_gpus() that it waits for
+  std::vector<StrandIndex> steps;  // strands whose kernels need the number of the step
   std::vector<Wait> stamps;        // hosts wait for these
   std::vector<Wait> signals;       // threads of other GPUs wait for these
-  int event = -1;                  // behind it
+  int event = -1;                  // recorded behind it
 };
 
 // The work of GPUs, cut in one of two ways: single_launches() or cut_segments().
@@ -59,9 +59,9 @@ int new_event(std::vector<StrandIndex>& events, StrandIndex recorded_in) {
   return static_cast<int>(events.size()) - 1;
 }
 
-// Finds the needs of segments. A vector clock per stream says which segment of each other stream it
-// is behind; -1: none. Behind these it has 0 for each GPU whose copies of feeds it is behind, else
-// -1.
+// Finds the needs of segments. Each stream has a vector clock, which says which segment of each
+// other stream it is behind; -1: none. Further entries, one per GPU, are 0 if the stream is behind
+// the copies of that GPU's feeds, else -1.
 class NeedFinder {
  public:
   NeedFinder(const Plan& plan, const Segments& segments, std::vector<StrandIndex>& events)
@@ -107,7 +107,7 @@ class NeedFinder {
     }
     std::erase(before, s);
     sort_unique(before);
-    // The latest first: being behind them is being behind what they are behind.
+    // Starts with the latest: a wait for it implies the waits that come before it.
     std::vector<int>& clock = known_[segment.strand];
     for (const int earlier : before | std::views::reverse) {
       if (clock[at(segments_[earlier].strand.value())] >= earlier) continue;
@@ -125,7 +125,7 @@ class NeedFinder {
     const int earlier = segments_.of_launch[plan_.awaited(wait)];
     before.push_back(earlier);
     if (plan_.strands[wait.strand].gpu == segments_[s].gpu) return;
-    // Its thread must have recorded the event.
+    // The thread of the other GPU must have recorded the event.
     add_wait(needs_[at(s)].waits, wait);
     add_wait(needs_[at(earlier)].signals, wait);
   }
@@ -142,7 +142,7 @@ class NeedFinder {
       }
   }
 
-  // A strand is stamped in its own stream, which tells of its faults.
+  // Each strand is stamped in its own stream, so that a stamp tells of the faults of this strand.
   void find_stamps(int s) {
     const Segment& segment = segments_[s];
     std::vector<Wait>& stamps = needs_[at(s)].stamps;
@@ -209,7 +209,7 @@ class GpuIssuer {
     for (const int gpu : needs.fed) add(Kind::kWaitFeeds, first, segment.strand, gpu);
     for (const StrandIndex kernels : needs.steps)
       add(Kind::kSetStep, first, segment.strand, kernels.value());
-    // Before it is: it may fail, and be asked about, at once.
+    // This comes before the launch, which may fail at once, and be asked about at once.
     for (const Wait& stamp : needs.stamps)
       if (plan_.strands[stamp.strand].communicates) add(Kind::kExpect, first, stamp);
     if (segment.is_graph())
@@ -224,12 +224,12 @@ class GpuIssuer {
     for (const Wait& signal : needs.signals) add(Kind::kSignal, last, signal);
   }
 
-  // Strands order each other as launch by launch. Besides, each strand but the segment's own begins
-  // behind the segment's beginning, and the segment's end comes behind the strand's, unless a wait
-  // of that strand, or for its last launch, says so already.
+  // Inside a graph, strands wait for each other as they do launch by launch. In addition each other
+  // strand starts behind the beginning of the segment, and the segment ends behind that strand. A
+  // wait of that strand, or a wait for its last launch, may imply either.
   void issue_graph(int s) {
     const Segment& segment = segments_[s];
-    std::map<LaunchIndex, int> awaited;  // events of launches that others of it wait for
+    std::map<LaunchIndex, int> awaited;  // events of launches that others of the segment wait for
     std::map<StrandIndex, LaunchIndex> last_of;
     for (const LaunchIndex l : segment.launches) {
       last_of[plan_.launches[l].strand] = l;
@@ -261,7 +261,7 @@ class GpuIssuer {
     (*list_)[begin].position = static_cast<int>(list_->size() - 1 - begin);
   }
 
-  // The thread of a GPU ends when the GPU has finished all that it was given.
+  // The thread of a GPU ends when the GPU has finished all its work.
   void issue_ends() {
     std::map<int, const Segment*> last_of;
     for (const Segment& segment : segments_.all) last_of[segment.gpu] = &segment;
@@ -273,7 +273,7 @@ class GpuIssuer {
     }
   }
 
-  // No other strand has to be told that the segment begins.
+  // Whether no other strand has to wait for the beginning of the segment.
   bool begins_alone(int s) const {
     const Segment& segment = segments_[s];
     std::set<StrandIndex> begun{segment.strand};
@@ -301,7 +301,7 @@ class GpuIssuer {
   const std::vector<Needs>& needs_;  // by segment
   std::vector<StrandIndex>& events_;
   CommandLists lists_;
-  std::vector<Command>* list_ = nullptr;  // of the segment that is issued
+  std::vector<Command>* list_ = nullptr;  // of the segment that is being issued
 };
 
 CommandLists issue_gpus(const Plan& plan, const std::vector<Segment>& cut,
@@ -311,7 +311,7 @@ CommandLists issue_gpus(const Plan& plan, const std::vector<Segment>& cut,
   return GpuIssuer(plan, segments, needs, events).run();
 }
 
-// What messages between processes wait for.
+// The waits of messages between processes.
 std::set<Wait> waited_for_by_messages(const Plan& plan) {
   std::set<Wait> waits;
   for (const StrandIndex s : plan.strands.indices())
@@ -321,7 +321,7 @@ std::set<Wait> waited_for_by_messages(const Plan& plan) {
   return waits;
 }
 
-// Of strands of CPUs; waited_for: the launches whose signals somebody waits for.
+// Writes the lists of CPUs. waited_for: launches whose signals somebody waits for.
 void issue_hosts(const Plan& plan, const std::set<Wait>& waited_for, CommandLists& lists) {
   const std::set<Wait> by_messages = waited_for_by_messages(plan);
   for (const StrandIndex s : plan.strands.indices()) {

@@ -1,8 +1,9 @@
-// Gives every tensor its place before the first run, so that no run allocates. Tensors share memory
-// where one is used up before the other is written; the clocks of the schedule tell this for any
-// number of workers. Aliases, outputs over their inputs, and values that are made in the variable
-// they are assigned to come first, as they save the copy, too.
-// Then each arena is packed: the largest buffer first, at the lowest offset that is free for it.
+// Gives every tensor its place before the first run, so that no run allocates. Two tensors share
+// memory if one is used up before the other is written. The clocks of the schedule tell this for
+// any number of workers. The pass first finds values that need no memory of their own: aliases,
+// outputs over their inputs, and values that are made in the variable that they are assigned to.
+// Such a value saves a copy, too. Then it packs each arena: the largest buffer first, at the lowest
+// offset that is free for it.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -20,7 +21,8 @@
 namespace belfry {
 namespace {
 
-// Of a tensor, in bytes: a cache line, or what cuBLASLt asks of workspaces on GPUs.
+// Rounds up the bytes of a tensor to a cache line, or on GPUs to the alignment that cuBLASLt asks
+// of workspaces.
 std::int64_t align(std::int64_t bytes, const Device& device) {
   const std::int64_t alignment = device.on_gpu() ? 256 : 64;
   return (bytes + alignment - 1) / alignment * alignment;
@@ -47,9 +49,9 @@ class ValueUsers {
     users_ = {values, [&](const auto& add) { each_use(add); }};
   }
 
-  // Of a node; none if it has no launch.
+  // The launch of a node; none if the node does not launch.
   LaunchIndex launch_of(NodeIndex node) const { return launch_of_[node]; }
-  // In their order. `root` is no alias.
+  // The launches that use the value `root`, which is no alias. Sorted.
   std::span<const LaunchIndex> of(Value root) const { return users_[number_of(root)]; }
 
  private:
@@ -107,8 +109,9 @@ class MemoryPlanner {
   }
 
  private:
-  // First values are large, and nobody reads them but the copies that they are fetched from. So
-  // what has no inputs is made where it is fetched, if the host makes it. GPUs do not read there.
+  // The program fetches first values of variables, which are large and have no other reader. So a
+  // host makes a value without inputs directly in its fetch. A value that a GPU reads is left out,
+  // as GPUs cannot read there.
   void find_fetches() {
     const auto of_host = [&](const PlanNode& node) { return device_of(node).memory_space == 0; };
     for (const NodeIndex n : graph_.nodes.indices()) {
@@ -126,7 +129,8 @@ class MemoryPlanner {
 
   const Device& device_of(const PlanNode& node) const { return context_.device(node.device()); }
 
-  // In order of nodes: every value gets a buffer, its own or that of what it aliases or overwrites.
+  // Gives every value, in order of nodes, a buffer: its own, or that of the value that it aliases
+  // or overwrites.
   void assign_buffers() {
     made_.buffer_of.resize(graph_.nodes.size());
     for (const NodeIndex n : graph_.nodes.indices()) {
@@ -164,14 +168,14 @@ class MemoryPlanner {
       return over ? over : made_for(value);
     };
     if (!node.op->collective) return own();
-    // Equal results of a collective: one tensor serves a memory space.
+    // Results of a collective are equal, so one tensor serves a memory space.
     if (value.index % node.participants() == 0) equal_in_.clear();
     BufferIndex& equal = equal_in_[context_.device(node.devices[i]).memory_space];
     if (!equal) equal = own();
     return equal;
   }
 
-  // Of a value, or of the fetch in which it is made.
+  // The buffer of a value, or of the fetch in which it is made.
   BufferIndex made_for(Value value) {
     const PlanNode& node = graph_.node(value.node);
     const auto fetch = fetched_as_.find(value);
@@ -203,15 +207,15 @@ class MemoryPlanner {
     return made_.buffers.add(record);
   }
 
-  // Of an output, or of the largest shard of it.
+  // The bytes of an output, or of its largest shard.
   std::int64_t bytes_of(const PlanNode& node, std::size_t i) const {
     if (node.division(static_cast<int>(i)).kind != Division::Kind::kRows)
       return node.types[i].bytes();
     return graph_.rows_of(node.types[i], node.device(), graph_.most_samples(node.device())).bytes();
   }
 
-  // The buffer that output i may be written over, or none: an input in the same arena, of the same
-  // size, that this launch is the last to use.
+  // The buffer that output i may overwrite, or none. It holds an input of the same size in the same
+  // arena, and this launch is its last user.
   BufferIndex overwritten(NodeIndex n, std::size_t i) {
     const PlanNode& node = graph_.node(n);
     const LaunchIndex launch = users_.launch_of(n);
@@ -228,8 +232,8 @@ class MemoryPlanner {
     return {};
   }
 
-  // A value that is assigned is made in the variable's memory, where nobody needs the old value by
-  // then. The write finds it there and copies nothing.
+  // Makes an assigned value in the variable's memory, if nobody needs the old value by then. The
+  // write finds the value in place and copies nothing.
   void make_where_assigned(NodeIndex write) {
     const PlanNode& node = graph_.node(write);
     const Value variable = root_of(graph_, node.inputs[0]);
@@ -241,7 +245,7 @@ class MemoryPlanner {
       return;
     const std::vector<Value>& values = values_in_[made_.buffer(value)];
     const LaunchIndex launch = users_.launch_of(write);
-    // Other streams of GPUs may read the value while the write runs, which counts as a conflict.
+    // Other streams of GPUs may read the value while the write runs. That counts as a conflict.
     const bool is_read_beside =
         device(state).on_gpu() && std::ranges::any_of(users_.of(value), [&](LaunchIndex user) {
           return user != launch && !schedule_.happens_before(user, launch) &&
@@ -251,9 +255,9 @@ class MemoryPlanner {
     if (is_last && !is_read_beside && is_free_from(values.front(), variable, launch)) made = state;
   }
 
-  // Whether the memory of a variable may hold another value from the launch on that makes `first`.
-  // All that use the old value come before that launch, or are that launch, which writes over it.
-  // All others read what `write` leaves.
+  // Whether the launch that makes `first` may overwrite the memory of the variable. All users of
+  // the old value must come before that launch, or be that launch, which writes over it. All other
+  // users read the result of `write`.
   bool is_free_from(Value first, Value variable, LaunchIndex write) {
     const LaunchIndex begin = users_.launch_of(first.node);
     return begin && std::ranges::all_of(users_.of(variable), [&](LaunchIndex user) {
@@ -270,7 +274,7 @@ class MemoryPlanner {
            });
   }
 
-  // No other launch uses what is in the buffer, at the same time or later.
+  // Whether no other launch uses the content of the buffer at the same time or later.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
     for (const Value value : values_in_[buffer]) {
       for (const LaunchIndex user : users_.of(value))
@@ -279,8 +283,8 @@ class MemoryPlanner {
     return true;
   }
 
-  // A value used twice by one launch is read at other places than it is written, and so is one of
-  // which it takes the shards one by one.
+  // Whether node n reads the buffer once. A value that it uses twice is read and written at
+  // different places. So is a value whose shards it takes one by one.
   bool fed_once(NodeIndex n, BufferIndex buffer) {
     if (std::exchange(fed_node_, n) != n) {
       fed_.clear();
@@ -289,7 +293,7 @@ class MemoryPlanner {
     return fed_.at(buffer) == 1;
   }
 
-  // Each buffer that a launch touches, once.
+  // Calls add(buffer, launch) once for each buffer that a launch touches.
   void each_use(const auto& add) const {
     Indexed<BufferRecord, LaunchIndex> last(made_.buffers.size());
     for (const LaunchIndex l : schedule_.launches.indices()) {
@@ -303,7 +307,7 @@ class MemoryPlanner {
     }
   }
 
-  // Largest first, each at the lowest offset that no conflicting block overlaps.
+  // Packs the largest block first, each at the lowest offset that no conflicting block overlaps.
   void lay_out() {
     made_.arena_bytes.assign(context_.devices.size(), 0);
     made_.kept_bytes.assign(context_.devices.size(), 0);
@@ -331,7 +335,7 @@ class MemoryPlanner {
     for (const auto& [device, buffers] : feeds) append_feeds(device, buffers);
   }
 
-  // Returns where the last one ends.
+  // Returns the end of the last block.
   std::int64_t pack(std::vector<Block>& blocks) {
     std::ranges::stable_sort(blocks, std::greater(), &Block::bytes);
     std::vector<ArenaBlock> used;
@@ -342,7 +346,7 @@ class MemoryPlanner {
     return packed.bytes;
   }
 
-  // What outlives runs: constants of GPUs.
+  // Gives a constant of a GPU memory that outlives runs.
   void append_constant(BufferRecord& record) {
     if (record.kind != BufferKind::kConstant || !device(record).on_gpu()) return;
     std::int64_t& end = made_.kept_bytes[at(record.device)];
@@ -350,7 +354,8 @@ class MemoryPlanner {
     end += align(record.bytes, device(record));
   }
 
-  // And the slots for what a GPU is fed with; those of the host are the first device's.
+  // Gives the feeds of a GPU their slots behind the constants. The slots on the host belong to the
+  // first device.
   void append_feeds(int d, const std::vector<BufferIndex>& buffers) {
     const Device& fed = context_.device(d);
     std::int64_t& end = made_.kept_bytes[at(d)];
@@ -374,13 +379,13 @@ class MemoryPlanner {
   const PlanContext& context_;
   const ValueUsers users_;
   MemoryLayout made_;
-  std::unordered_map<Value, NodeIndex> fetched_as_;  // the copy in whose fetch a value is made
+  std::unordered_map<Value, NodeIndex> fetched_as_;  // value -> the copy in whose fetch it is made
   Indexed<BufferRecord, std::vector<Value>> values_in_;
   Lists<BufferRecord, LaunchIndex> uses_;  // launches that touch each
-  std::map<int, BufferIndex> equal_in_;    // by memory space: of the last tensor of a collective
+  std::map<int, BufferIndex> equal_in_;    // by memory space: of the present tensor of a collective
   PackedArenas arenas_;
   NodeIndex fed_node_;
-  std::map<BufferIndex, int> fed_;  // how often that node takes each
+  std::map<BufferIndex, int> fed_;  // how often fed_node_ takes each
 };
 
 }  // namespace

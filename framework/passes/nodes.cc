@@ -1,5 +1,5 @@
-// Each device launches its nodes in the order of the plan. So that decides how soon gradients are
-// combined, and how long tensors keep their memory. It depends on the plan alone, so that runs
+// Each device launches its nodes in the order of the plan. So this order decides how soon gradients
+// are combined, and how long tensors keep their memory. It depends on the plan alone, so that runs
 // repeat.
 #include "belfry/framework/passes/nodes.h"
 
@@ -118,16 +118,16 @@ bool reads_partial_sums(const PlanGraph& plan, const PlanNode& node) {
       node.inputs, [&](const Value& input) { return plan.division(input) == Division::partial(); });
 }
 
-// Whether a node writes what the run has gathered first (pass gather_first): nobody needs that
-// before its place in the order.
+// Whether a node writes a value that the run has gathered first (pass gather_first). Nobody needs
+// the new value before the node's place in the order.
 bool writes_gathered_first(const PlanGraph& plan, const PlanNode& node) {
   return node.op == &kAssignGathered && !plan.gathered_first.empty();
 }
 
-// eager[n]: node n goes as soon as it may. Writes, collectives and what makes shards whole do, or
-// reads their partial sums: the memory of what they read is free after. Copies
-// go with those who wait for them, and what costs nothing keeps nobody waiting. So does what the
-// gradient of a loss starts from.
+// eager[n]: node n goes as soon as it may. This holds for writes, collectives, gathers of shards
+// and readers of partial sums: they free the memory of their inputs. It also holds for the nodes
+// that the gradient of a loss starts from. A copy is eager if one of its users is. Nodes without a
+// launch cost nothing, so they go at once.
 Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consumers) {
   Indexed<PlanNode, char> eager(plan.nodes.size());
   for (const NodeIndex n : plan.nodes.indices() | std::views::reverse) {
@@ -144,17 +144,18 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consu
   return eager;
 }
 
-// Whether a node's results come from other processes or GPUs, while its device does something else.
+// Whether other processes or GPUs make a node's results while its device does something else.
 bool communicates(const PlanNode& node) { return node.op->exchange || node.op->ranks; }
 
-// What such a node sends of, by which all processes find one order of their messages.
+// The size by which all processes put their messages into one order.
 std::int64_t bytes_of_messages(const PlanNode& node) {
   return node.op->exchange ? row_bytes(*node.node) : node.types[0].bytes();
 }
 
-// Nodes that wait for what communicates. A strand stands still while its next launch waits. So they
-// go behind what need not wait, until many later bytes are under way: 16 MiB, or an eighth of all.
-// Where values are gathered first (pass gather_first), these are 48 MiB, or a quarter of all.
+// Nodes that wait for communication. A strand stands still while its next launch waits. So such a
+// node goes behind nodes that need not wait, until many more bytes have been sent: 16 MiB, or an
+// eighth of all. If values are gathered first (pass gather_first), these are 48 MiB, or a quarter
+// of all.
 class Awaiting {
  public:
   explicit Awaiting(const PlanGraph& plan)
@@ -162,12 +163,12 @@ class Awaiting {
     std::int64_t all = 0;
     for (const PlanNode& node : plan.nodes)
       if (communicates(node)) all += bytes_of_messages(node);
-    // What has been gathered first need not be sent, so no message waits for what is held.
+    // Values that are gathered first need not be sent again, so no message waits for delayed nodes.
     under_way_ = plan.gathered_first.empty() ? std::min(all / 8, kMostUnderWay)
                                              : std::min(all / 4, 3 * kMostUnderWay);
   }
 
-  // Notes a node that has its place now.
+  // Notes that a node has its place.
   void place(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
     if (begun_ == 0 && !communicates(node)) return;  // as all nodes of most plans
@@ -179,7 +180,7 @@ class Awaiting {
     is_behind_[n] = true;
   }
 
-  // False: the node need not wait.
+  // Delays a node that must wait. Returns false if it need not wait.
   bool hold(NodeIndex n) {
     if (begun_ == 0) return false;
     const PlanNode& node = plan_.node(n);
@@ -190,9 +191,11 @@ class Awaiting {
     return true;
   }
 
-  // The first that is due, or, where all else must wait, the first of all: its messages were first.
+  // The first node that is due. If `any`, everything else must wait: then the first node of all,
+  // whose messages were first.
   std::optional<NodeIndex> take(bool any) {
-    auto next = std::ranges::find_if(held_, [&](const Held& held) { return held.due <= begun_; });
+    auto next =
+        std::ranges::find_if(held_, [&](const DelayedNode& held) { return held.due <= begun_; });
     if (next == held_.end() && any) next = held_.begin();
     if (next == held_.end()) return std::nullopt;
     const NodeIndex n = next->node;
@@ -202,7 +205,7 @@ class Awaiting {
 
  private:
   static constexpr std::int64_t kMostUnderWay = 16 << 20;
-  struct Held {
+  struct DelayedNode {
     NodeIndex node;
     std::int64_t due;
   };
@@ -215,15 +218,15 @@ class Awaiting {
 
   const PlanGraph& plan_;
   std::int64_t under_way_ = 0;
-  // Bytes of all that communicates so far, but not of what is behind other messages.
+  // Bytes that communicating nodes have begun to send, without those behind other messages.
   std::int64_t begun_ = 0;
-  // Once begun_ has reached it, users of the node need not be held. 0: it does not communicate.
+  // Once begun_ has reached due_[n], users of n need not be delayed. 0: n does not communicate.
   Indexed<PlanNode, std::int64_t> due_;
-  Indexed<PlanNode, char> is_behind_;  // a message, or sends one itself
-  std::vector<Held> held_;             // in the order in which they could go
+  Indexed<PlanNode, char> is_behind_;  // n is behind a message, or sends one itself
+  std::vector<DelayedNode> held_;      // in the order in which they could go
 };
 
-// The nodes in their new order, fewer on a cycle.
+// The nodes in their new order. A node on a cycle, or behind one, is missing.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Consumers consumers = consumers_of(plan);
   Indexed<PlanNode, std::size_t> missing;
@@ -255,7 +258,7 @@ std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   return sorted;
 }
 
-// Adds to `gone` those that were used, are so no longer, and write nothing.
+// Adds nodes to `gone` that have lost all their users and write nothing.
 void drop_unused(const PlanGraph& plan, const Indexed<PlanNode, char>& was_used,
                  Indexed<PlanNode, char>& gone) {
   Indexed<PlanNode, std::size_t> uses(plan.nodes.size());
@@ -298,7 +301,7 @@ void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept) {
 
 namespace {
 
-// Sorts the nodes that are not gone, whose users are gone, too.
+// Sorts the nodes that are not gone. All users of a gone node are gone, too.
 void keep_sorted(PlanGraph& plan, const Indexed<PlanNode, char>& gone) {
   for (const NodeIndex n : plan.nodes.indices())
     if (gone[n]) plan.nodes[n].inputs.clear(), plan.nodes[n].after.clear();
@@ -320,7 +323,7 @@ void sort_nodes(PlanGraph& plan) { keep_sorted(plan, Indexed<PlanNode, char>(pla
 
 namespace {
 
-// What replaces each node and value, or themselves. Most are not replaced: those need no look-up.
+// The replacement of each node and value, or itself. Most are not replaced, and need no look-up.
 class StandIns {
  public:
   StandIns(const PlanGraph& plan, const Replacements& replacements)
@@ -335,7 +338,7 @@ class StandIns {
     if (!gives_another_[value.node]) return value;
     if (const auto found = replacements_.values.find(value); found != replacements_.values.end())
       return found->second;
-    // A shard of a value is a shard of what replaces that.
+    // A shard of a value becomes a shard of the value's replacement.
     const auto whole = replacements_.values.find({value.node, value.index});
     if (whole == replacements_.values.end()) return value;
     Value shard = whole->second;
@@ -350,7 +353,7 @@ class StandIns {
   Indexed<PlanNode, char> gives_another_;  // some value of the node is replaced
 };
 
-// Whether nodes would wait for themselves, were they replaced.
+// Whether the replacements would make a node wait for itself.
 bool would_close_cycle(const PlanGraph& plan, const StandIns& stand_ins) {
   bool own_input = false;
   const auto each_new_edge = [&](const auto& f) {

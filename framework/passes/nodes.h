@@ -1,4 +1,4 @@
-// What passes share: questions about the nodes of a plan, their order, and their replacement.
+// Helpers of passes: questions about the nodes of a plan, their order, and their replacement.
 #pragma once
 #include <map>
 #include <set>
@@ -11,20 +11,22 @@
 
 namespace belfry {
 
-// Nodes that use a value, aliases followed: what must be done with it before it is overwritten.
+// Nodes that use a value, directly or through aliases. They must run before the value is
+// overwritten.
 std::vector<NodeIndex> users_of(const PlanGraph& plan, const Consumers& consumers, Value value);
-// Nodes that have a node as input or in `after`.
+// For each node, the nodes that have it as an input or in `after`.
 Consumers consumers_of(const PlanGraph& plan);
 
-// reached[n]: n is one of `starts`, or there is a path to it from one.
+// reached[n]: n is one of `starts`, or a path leads from one of them to n.
 Indexed<PlanNode, char> reached_from(const Consumers& consumers, std::span<const NodeIndex> starts);
-// The same for many walks that reach little each: they take the time of what they reach.
+// Does so for many walks that each reach little. A walk takes time in proportion to the nodes that
+// it reaches.
 class Walker {
  public:
-  // Of a plan with so many nodes, or fewer.
+  // `nodes`: the most nodes of any plan that it walks.
   explicit Walker(std::size_t nodes) : marks_(nodes) {}
-  // The nodes that are reached, in order. `added`: consumers besides those; empty, or a list for
-  // each node.
+  // The nodes that are reached, in order. `added` holds a list of further consumers for each node,
+  // or is empty.
   std::vector<NodeIndex> reached_from(const Consumers& consumers, std::span<const NodeIndex> starts,
                                       const NodeLists& added = {});
 
@@ -32,38 +34,38 @@ class Walker {
   Indexed<PlanNode, char> marks_;
 };
 
-// deps[n]: launching nodes that n waits for, through aliases and storage; in order of their
-// numbers.
+// deps[n]: launching nodes that n waits for, directly or through aliases and storage. Sorted.
 NodeLists launch_deps(const PlanGraph& plan);
 
-// The value whose memory `value` is: through aliases and, for writes, to the variable.
+// The value that owns the memory of `value`. It follows aliases, and goes from a write to its
+// variable.
 Value root_of(const PlanGraph& plan, Value value);
 
-// What each node, and each value, is replaced by. Values of replaced nodes that somebody uses are
-// among them.
+// The replacement of each replaced node and value. `values` must list each value of a replaced node
+// that has users.
 struct Replacements {
   std::map<NodeIndex, NodeIndex> nodes;
   std::unordered_map<Value, Value> values;
 };
 
-// Replaces nodes, whose control inputs their replacements take over, drops what nobody uses any
-// more, and sorts. Returns false, and changes nothing, if that would close a cycle.
+// Replaces nodes, drops nodes that lost their last user, and sorts. A replacement takes over the
+// control inputs of its node. Returns false, and changes nothing, if that would close a cycle.
 bool replace_nodes(PlanGraph& plan, const Replacements& replacements);
-// The same by nodes that a pass has appended, from `first` on. Of those that stand where another
-// stood, node first + i has changed places with roots[i]. If that would close a cycle, all of them
-// are given up: the plan is as it was before. Graphs of training programs have no such cycle.
+// Replaces nodes by those that a pass has appended, from `first` on. If node first + i stands in
+// the place of an old node, it has changed places with roots[i]. If this would close a cycle, the
+// plan becomes as it was before the pass. Graphs of training programs have no such cycle.
 bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeIndex first,
                         std::span<const NodeIndex> roots = {});
 
-// Keeps the given nodes, in the given order, which is topological; the others have no users.
+// Keeps the given nodes, in the given topological order. The others must have no users.
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
 
 // Nodes of the graph that the backward pass computes again (GradientOptions::recompute).
 std::set<const Node*> recomputed_nodes(const PlanGraph& plan);
 
-// Reorders nodes topologically: smallest old index first, but for what goes as soon as it may
-// (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc), and
-// what waits for messages. Throws InternalError on a cycle.
+// Reorders nodes topologically, smallest old index first. Eager nodes come as soon as they may
+// (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc). Nodes
+// that wait for messages come later. Throws InternalError on a cycle.
 void sort_nodes(PlanGraph& plan);
 
 }  // namespace belfry

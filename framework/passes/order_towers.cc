@@ -1,6 +1,6 @@
-// A sum over towers waits for the last of them, and keeps what the others gave until then. So
-// towers go side by side: each node comes with its like in the first tower. Without that the last
-// tower would come behind all others, as it was built.
+// A sum over towers waits for the last tower, and until then keeps the tensors of the others. So
+// towers go side by side: each node comes next to its counterpart in the first tower. In the order
+// in which they were built, the last tower would come behind all others.
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -34,7 +34,7 @@ class SideBySide {
   }
 
   bool changes() const { return changes_; }
-  // What belongs to no tower comes with what was built before it.
+  // A node of no tower comes behind the node that was built before it.
   std::vector<NodeIndex> order() {
     for (std::size_t n = 1; n < place_.size(); ++n)
       if (const NodeIndex own(n); origin(own).call == 0 && place_[own] == own)
@@ -45,8 +45,8 @@ class SideBySide {
   }
 
  private:
-  // A node that the other tower lacks, such as a variable that all share, is not far from one that
-  // both have.
+  // Towers may differ in a few nodes. A node that the other tower lacks, such as a variable that
+  // all share, is at most this far from one that both have.
   static constexpr std::size_t kFar = 64;
 
   const NodeOrigin& origin(NodeIndex n) const { return plan_.node(n).node->origin(); }

@@ -28,7 +28,7 @@ class WriteOrder {
         walker_(plan.nodes.size()) {}
 
   void run() {
-    // Versions are those of the graph's paths: all are found before any edge is added.
+    // All versions follow from paths of the graph, so they are found before any edge is added.
     for (const auto& [variable, writes] : collect_writes()) find_versions(variable, writes);
     for (const Version& version : versions_) protect(version);
     sort_nodes(plan_);
@@ -44,7 +44,7 @@ class WriteOrder {
     return writes;
   }
 
-  // What the user wrote: of a FusedUpdate, the update of this variable.
+  // The node that the user wrote. In a FusedUpdate this is the update of this variable.
   const Node& writer(NodeIndex write, NodeIndex variable) const {
     const PlanNode& planned = node(write);
     if (!planned.fused_update()) return *planned.node;
@@ -98,7 +98,7 @@ class WriteOrder {
       if (user != version.next) add_edge(user, version.next);
   }
 
-  // All users get a copy, made as soon as the version exists, whatever the read itself waits for.
+  // Gives all users a copy, made as soon as the version exists, whatever the read itself waits for.
   void copy(const Version& version) {
     const PlanNode& reader = node(version.reader.node);
     PlanNode made{&kCopy, reader.node, {{version.variable, 0}}, {}, {}, {}};
@@ -126,7 +126,7 @@ class WriteOrder {
 
   PlanGraph& plan_;
   Consumers consumers_;
-  NodeLists added_;  // consumers since
+  NodeLists added_;  // consumers added since then
   std::vector<Version> versions_;
   Walker walker_;
 };

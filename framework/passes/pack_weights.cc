@@ -1,6 +1,7 @@
-// Brings weights into the form that a library wants once per step. Left to themselves the kernels
-// of every shard and tower, forward and backward, would each copy the weights before they use them.
-// What the backward pass recomputes has them packed again, as they would be kept until then.
+// Packs weights once per step into the form that a library wants. Otherwise the kernels of every
+// shard and tower, forward and backward, would each copy the weights before they use them.
+// Recomputed nodes of the backward pass get their weights packed again, as packed weights would
+// take memory until then.
 #include "belfry/framework/core_ops/pack_weights.h"
 
 #include <algorithm>
@@ -29,7 +30,8 @@ class WeightPacker {
     for (const auto& [key, use] : uses_)
       if (use.runs > 1) packed.push_back(&use);
     if (packed.empty()) return;
-    // Behind all else, so that each comes when nothing is left that need not wait for it.
+    // The new nodes come behind all others, so sort_nodes takes one when no other node can run
+    // without it.
     std::ranges::stable_sort(packed, {}, [](const Use* use) { return use->nodes[0]; });
     for (const Use* const use : packed) pack(*use);
     sort_nodes(plan_);
@@ -57,7 +59,8 @@ class WeightPacker {
     use.runs += plan_.runs(node);
   }
 
-  // Reads of one version of a variable are one tensor, whichever tower makes them.
+  // Follows aliases, as reads of one version of a variable are one tensor, whichever tower makes
+  // them.
   Value source(Value value) const {
     for (;;) {
       const PlanNode& node = plan_.node(value.node);
@@ -66,7 +69,7 @@ class WeightPacker {
     }
   }
 
-  // Null if shards of different sizes want different ones.
+  // Null if shards of different sizes want different forms.
   std::shared_ptr<const PackedForm> form_of(const PlanNode& node) const {
     if (!node.sharding.divides()) return ask(node, plan_.input_types(node), node.types);
     const std::int64_t samples = plan_.batches[at(node.device())].samples;

@@ -37,8 +37,8 @@ PackedArenas::Conflicts PackedArenas::conflicts_of(std::span<const ArenaBlock> b
   return conflicts;
 }
 
-// Each launch's strand, and how many of `launches` have run on the other strands when it starts. A
-// launch with the clock of the one before it on its strand adds nothing.
+// Appends the strand of each launch, and how many of `launches` have run on other strands when it
+// starts. A launch adds nothing if its clock equals that of the launch before it on its strand.
 void PackedArenas::append_order(Conflicts& conflicts, std::span<const LaunchIndex> launches) {
   struct OnStrand {
     StrandIndex strand;

@@ -1,4 +1,4 @@
-// The arenas of a plan, of which most are alike.
+// Lays out the arenas of a plan. Equal arenas are laid out once.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// A tensor that an arena is to hold, and the launches that touch it, in order.
+// A tensor of an arena, and the launches that touch it, in order.
 struct ArenaBlock {
   std::int64_t bytes;
   std::span<const LaunchIndex> uses;
@@ -17,7 +17,7 @@ struct ArenaBlock {
 
 struct PackedArena {
   std::vector<std::int64_t> offsets;  // of the blocks
-  std::int64_t bytes = 0;             // where the last block ends
+  std::int64_t bytes = 0;             // the end of the last block
 };
 
 // Packs arenas (ArenaPacker). Devices with equal towers have equal arenas: blocks of the same
@@ -31,12 +31,12 @@ class PackedArenas {
 
   // Puts the blocks in the given order, each at the lowest offset that is free for it.
   const PackedArena& pack(std::span<const ArenaBlock> blocks);
-  // How many different arenas there were.
+  // The number of different arenas so far.
   std::size_t packed() const { return packed_.size(); }
 
  private:
-  // All that decides where blocks lie: their sizes, the launches that use them, and which of these
-  // launches happen before which. Launches and strands are numbered as they come.
+  // Everything that decides the offsets: the sizes of blocks, the launches that use them, and which
+  // of these launches come before which. Launches and strands are numbered in order of appearance.
   using Conflicts = std::vector<std::int64_t>;
   struct HashConflicts {
     std::size_t operator()(const Conflicts& conflicts) const;
@@ -47,7 +47,7 @@ class PackedArenas {
 
   const ExecutionSchedule& schedule_;
   std::unordered_map<Conflicts, PackedArena, HashConflicts> packed_;
-  Indexed<Launch, int> ranks_;    // scratch: among the launches that use some block
+  Indexed<Launch, int> ranks_;    // scratch: the number of a launch among those that use some block
   Indexed<Strand, int> numbers_;  // scratch: among the strands of these; -1 between calls
 };
 

@@ -1,23 +1,24 @@
 // The passes of compile(), in the order of compile.cc. Each turns a plan that the earlier ones made
 // into one that the next can use. Each has its own test and its own file, but for check_ranks and
-// split_ranks, which share ranks.cc. What passes share is in nodes.h.
+// split_ranks, which share ranks.cc. Their common helpers are in nodes.h.
 #pragma once
 #include "belfry/framework/passes/compile.h"
 
 namespace belfry {
 
-// Keeps what the fetches need, with real shapes; adds the copies that fetches are read from.
+// Keeps the nodes that the fetches need, with real shapes. Adds the copies that fetches are read
+// from.
 void prune(PlanGraph& plan, std::span<const Fetch> fetches, std::span<const FeedType> feeds);
 
-// Puts towers side by side: each node comes with those of other towers that have its logical name.
+// Puts towers side by side: a node comes next to the nodes of other towers with its logical name.
 void order_towers(PlanGraph& plan);
 
-// Gives every output the device that it has in the placement of the whole graph (placement.h), in
-// the order in which they were placed. Throws InvalidArgument for nodes that have none.
+// Gives every output its device by the placement of the whole graph (placement.h), and keeps the
+// order of placement. Throws InvalidArgument for nodes without a place.
 void place(PlanGraph& plan, const PlanContext& context);
 
-// Refuses collectives by ranks (Op::ranks) with a participant that is not on a GPU: InvalidArgument
-// naming both; and all of them in sessions whose GPUs have no NCCL: NotFoundError.
+// Refuses a collective by ranks (Op::ranks) if a participant is not on a GPU: InvalidArgument
+// naming both. Refuses all of them if the GPUs have no NCCL: NotFoundError.
 void check_ranks(const PlanGraph& plan, const PlanContext& context);
 
 // The verifier at compile: refuses steps in which towers would not combine or apply the same.
@@ -31,100 +32,104 @@ void check_ranks(const PlanGraph& plan, const PlanContext& context);
 // * verify_updates() does.
 // It changes nothing.
 void verify(const PlanGraph& plan, const PlanContext& context);
-// The second of these; for plans that prune() could not finish, too.
+// Checks real shapes and dtypes alone (the third point). It also takes plans that prune() could not
+// finish.
 void verify_types(const PlanGraph& plan);
-// Refuses writes of a variable whose gradients were combined that depend on some gradient, but not
-// on its own combined one; two such writes; writes of some towers' copies alone; and writes of
-// copies that differ in their op, options or constants, or in the gradients that they depend on.
+// Checks the updates of each variable whose gradients were combined. Refuses
+// * a write that depends on some gradient, but not on the variable's own combined one;
+// * a second write that depends on a gradient;
+// * writes of the copies of some towers alone;
+// * writes of copies that differ in their op, options or constants, or in the gradients that they
+//   depend on.
 void verify_updates(const PlanGraph& plan);
 
-// Lets replicas of one memory space, with the same first value and the same writes, lie in one
-// storage. Their writes become one, and their reads that storage's (Plan::shares, Plan::unshare).
+// Puts replicas of one memory space into one storage if they have the same first value and the same
+// writes. One write replaces theirs, and all reads read this storage (Plan::shares, Plan::unshare).
 void share_replicas(PlanGraph& plan, const PlanContext& context);
 
 // Divides the nodes of devices that are fed with samples (FeedType::first_sample) into shards of
-// the batch, by the rules of their ops. Inserts what makes tensors whole for the others. Throws
-// InvalidArgument if feeds of one device differ in their samples.
+// the batch, by the rules of their ops. Inserts nodes that make tensors whole for undivided nodes.
+// Throws InvalidArgument if feeds of one device differ in their samples.
 void shards(PlanGraph& plan, const PlanContext& context);
 
-// Where NCCL is missing, moves what sends to other processes from a GPU to the first CPU. Moves
-// there, too, what shards() has put on a GPU and has no kernel for GPUs. AddPieces are where their
-// pieces arrive.
+// Without NCCL, moves nodes that send to other processes from a GPU to the first CPU. Also moves
+// nodes there that shards() has put on a GPU and that have no kernel for GPUs. AddPieces go where
+// their pieces arrive.
 void place_messages(PlanGraph& plan, const PlanContext& context);
 
-// Replaces a collective, with the sums over shards before it, or such a sum by one FusedUpdate. It
-// takes in the updates that read its results, if nothing else reads them. On a GPU it also fuses
-// several updates of one op that follow no sum. A fusion never moves a read to another version of a
-// variable.
+// Puts a FusedUpdate in the place of a collective and the sums over shards before it, or of such a
+// sum alone. It takes in the updates that read the results, if nothing else reads them. On a GPU it
+// also fuses several updates of one op that follow no sum. A fusion never binds a read to another
+// version of a variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
-// Puts one node in the place of several where their ops say so (Op::fuse). It changes the order of
-// no reads and writes of variables.
+// Puts one node in the place of several where their ops say so (Op::fuse). Reads and writes of
+// variables keep their order.
 void fuse(PlanGraph& plan, const PlanContext& context);
 
-// Makes every tensor that crosses devices a node, one per destination device: a Copy for the first
-// device of another memory space, else a Transfer. Constants are wherever they are needed: each
-// memory space that reads one has a node of its own for it. Feeds are where they were placed; those
-// of GPUs are brought there before the step (FeedSlots), and counted here. Fetches are on hosts.
-// What GPUs read of feeds and constants of CPUs is copied into an arena there first, as GPUs do not
-// copy from memory that is not pinned.
+// Makes every tensor that crosses devices a node, one per destination device. The first device of
+// another memory space gets a Copy, the others a Transfer. Each memory space that reads a constant
+// has a node of its own for it. Feeds stay where they were placed. Feeds of GPUs are brought there
+// before the step (FeedSlots), and this pass counts them. Fetches are on hosts. A feed or constant
+// of a CPU that a GPU reads is first copied into an arena there: GPUs copy only from pinned memory.
 void add_transfers(PlanGraph& plan, const PlanContext& context);
 
-// Makes PackWeights of weights that several kernels of one memory space want in one form
-// (Op::packed_form), and gives it to them: one to what the backward pass recomputes, and one to all
-// else. Each comes when nothing is left to do that need not wait for it.
+// Inserts PackWeights for weights that several kernels of one memory space want in one form
+// (Op::packed_form), and gives these the result. Recomputed nodes of the backward pass share one
+// PackWeights, and all other nodes another. A PackWeights runs when no other node can run without
+// it.
 void pack_weights(PlanGraph& plan, const PlanContext& context);
 
-// Lets the backward pass on hosts make activations again where one pass over memory does that
-// (Op::rebuild) and what they are made of is kept anyway, rather than keep them.
+// Lets the backward pass on hosts make activations again, rather than keep them. It does so where
+// one pass over memory suffices (Op::rebuild) and the inputs of that pass are kept anyway.
 void rebuild(PlanGraph& plan, const PlanContext& context);
 
-// In plans of PrepareOptions::gathers_first: lets the run begin with what it would gather for the
-// next one at its end (AssignGathered), as the run before has left it (PlanGraph::gathered_first).
-// Changes nothing where the run itself reads what is gathered.
+// In plans of PrepareOptions::gathers_first. The run would end with gathers of updated values for
+// the next run (AssignGathered). Instead it begins with the gathers that the run before left open
+// (PlanGraph::gathered_first). Changes nothing if the run itself reads the gathered values.
 void gather_first(PlanGraph& plan, const PlanContext& context);
 
-// Binds reads of variables to versions: orders each write after the users of older versions, or
-// copies a read where that would close a cycle.
+// Binds reads of variables to versions. It orders each write after the users of older versions, or
+// copies the read where that would close a cycle.
 void order_writes(PlanGraph& plan);
 
-// For plans of LockDuration::kEachVariable, after order_writes: turns each read of a variable into
-// a copy, and gives the users of what a write leaves a copy of it. Copies of what the run finds
-// come first, those of what a write leaves right behind it.
+// For plans of LockDuration::kEachVariable, after order_writes. Turns each read of a variable into
+// a copy, and gives the users of a written value a copy of it. Copies of values from before the run
+// come first. A copy of a written value comes right behind the write.
 void copy_variables(PlanGraph& plan);
 
-// Cuts each collective by ranks into the parts of its ranks, one per physical GPU, or per device if
-// NCCL serves several ranks on one. They stand behind each other in the order of nodes, so that
-// every communicator sees the same collectives in the same order.
+// Cuts each collective by ranks into one part per rank. A physical GPU has one rank, or each of its
+// devices has one if NCCL serves several ranks there. Parts of one collective follow each other in
+// the order of nodes, so every communicator sees the same order of collectives.
 void split_ranks(PlanGraph& plan, const PlanContext& context);
 
-// In plans with GPUs: one Copy per memory space of all small tensors that hosts take from there and
-// that no GPU, fetch or eager node waits for. Such are those for variables of hosts alone. These
-// copies come behind all else, and what needs them last, so that GPUs have all their work before a
-// host waits. Groups of nodes (kNoOp) on GPUs do not wait for that. After this the order of nodes
-// is that of launches.
+// In plans with GPUs. Replaces small copies from a GPU's memory to hosts by one Copy per memory
+// space. It takes those that no GPU, fetch or eager node waits for, such as the ones for variables
+// of hosts alone. The new copies come behind everything else, and their users last, so GPUs have
+// all their work before a host waits. Groups of nodes (kNoOp) on GPUs do not wait for these copies.
+// From here on the order of nodes is the order of launches.
 void group_copies(PlanGraph& plan, const PlanContext& context);
 
-// Puts launches in one global order, on strands, with the waits between them. Copies between host
-// and GPU are on the strand of the GPU, those between GPUs on that of their destination; parts of
-// ranks are on strands for communication. Throws InvalidArgument for collectives that no device of
-// theirs reaches the tensors of.
+// Puts launches in one global order, on strands, with the waits between them. A copy between host
+// and GPU is on a strand of the GPU, and a copy between GPUs on one of its destination. Parts of
+// ranks are on strands for communication. Throws InvalidArgument for a collective if none of its
+// devices reaches all its tensors.
 ExecutionSchedule schedule(const PlanGraph& graph, const PlanContext& context);
 
-// Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Declared
-// devices get none of either. Throws NotFoundError naming op, type and device if a GPU has no
+// Prepares a kernel per launch, for its shapes, and asks how much scratch memory it needs. Launches
+// of declared devices get neither. Throws NotFoundError naming op, type and device if a GPU has no
 // kernel.
 void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
                      const PlanContext& context);
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
-// Constants of GPUs and FeedSlots outlive runs, so they are no part of it.
+// Constants of GPUs and FeedSlots outlive runs, so they lie outside the arena.
 MemoryLayout plan_memory(const PlanGraph& graph, const ExecutionSchedule& schedule,
                          const PlanContext& context);
 
-// Turns the schedule into the commands of each strand: who waits for whom, by which means, and what
-// a GPU gets as a whole, if it shall `capture`.
+// Turns the schedule into the commands of each strand: what it waits for, by which means, and which
+// launches a GPU gets as one graph. There are no graphs without `capture`.
 Commands issue(const Plan& plan, bool capture);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// Messages of a GPU go by NCCL. Where there is none they go through memory of the host.
+// Messages of a GPU go by NCCL. Without NCCL they go through memory of the host.
 #include <algorithm>
 
 #include "belfry/framework/core_ops/add_pieces.h"
@@ -10,7 +10,7 @@ namespace {
 constexpr int kHost = 0;  // the first CPU
 
 bool has_nccl(const Device& device) {
-  return !device.backend || device.backend->nccl().version > 0;  // else it is to be planned
+  return !device.backend || device.backend->nccl().version > 0;  // no backend: only a plan
 }
 
 }  // namespace

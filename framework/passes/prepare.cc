@@ -45,7 +45,7 @@ void prepare_rank(const PlanNode& node, const Device& device, KernelPlan& kernel
   };
 }
 
-// Of a shard without samples.
+// The kernel of a shard without samples.
 KernelRun zero_sums(const PlanGraph& graph, const PlanNode& node) {
   std::vector<std::size_t> bytes;
   for (const TensorType& type : graph.output_types(node, 0)) bytes.push_back(at(type.bytes()));
@@ -68,7 +68,7 @@ KernelRun prepare_shard(const PlanGraph& graph, const PlanNode& node, std::int64
   return run;
 }
 
-// One kernel for shards of each size.
+// Prepares one kernel for shards of each size.
 void prepare_shards(const PlanGraph& graph, const PlanNode& node, bool reference, Launch& launch) {
   const std::int64_t samples = graph.batches[at(node.device())].samples;
   const std::int64_t fewest = samples / graph.shards_per_device;

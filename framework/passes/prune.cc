@@ -49,7 +49,7 @@ class Pruner {
     return graph;
   }
 
-  // Nodes whose outputs or effects are needed; feeds are not looked behind.
+  // Nodes whose outputs or effects are needed. The walk stops at feeds.
   std::vector<char> mark(const Graph& graph) const {
     std::vector<char> needed(graph.size());
     std::vector<const Node*> open;
@@ -77,7 +77,7 @@ class Pruner {
   }
 
   void keep(const Node& node) {
-    if (&node.op() == &kPlaceholder) {  // wanted for its own sake, not for its value
+    if (&node.op() == &kPlaceholder) {  // wanted for itself, not for its value
       require(fed_.contains(node.output()), node.describe(), ": needs a value; feed it");
       kept_[at(node.id())] = value_of(node.output()).node;
       return;
@@ -92,7 +92,8 @@ class Pruner {
     kept_[at(node.id())] = plan_.nodes.add(std::move(kept));
   }
 
-  // Real ones: those of the graph, if it knew the inputs' as they are, else what the op infers.
+  // Real types: those of the graph if it knew the real types of the inputs, else those that the op
+  // infers.
   std::vector<TensorType> types_of(const PlanNode& kept) const {
     const Node& node = *kept.node;
     const auto is_known = [&](const Output& of_graph, const Value& value) {

@@ -13,7 +13,8 @@ bool sends_by_rank(const PlanNode& node, const PlanContext& context) {
   return node.op->exchange && context.device(node.device()).on_gpu();
 }
 
-// Of the nodes behind an expanded one: where its outputs are, and all its parts.
+// Replaces nodes by parts. It notes the outputs and all parts of each expanded node for the nodes
+// behind it.
 class RankSplitter {
  public:
   RankSplitter(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
@@ -35,7 +36,8 @@ class RankSplitter {
   }
 
  private:
-  // The memory that a rank is for, as a number that only it has.
+  // A number that only the device's rank has. It stands for the memory space, or for the device if
+  // NCCL serves several ranks there.
   int rank_of(int device) const {
     const Device& d = context_.device(device);
     return d.backend && d.backend->nccl().several_ranks ? device : -d.memory_space;
@@ -87,7 +89,7 @@ class RankSplitter {
     parts_[n].push_back(part);
   }
 
-  // With what it comes after, as it is now.
+  // Adds the node. Its control inputs become the parts of those nodes.
   NodeIndex add(PlanNode node) {
     std::vector<NodeIndex> after;
     for (const NodeIndex earlier : node.after)
@@ -104,7 +106,7 @@ class RankSplitter {
   PlanGraph& plan_;
   const PlanContext& context_;
   NodeLists parts_;                 // by old node
-  std::map<Value, Value> outputs_;  // of what was split
+  std::map<Value, Value> outputs_;  // old value -> new value, if its node was split
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
-// Frees activations that one pass over memory makes again (Op::rebuild), such as batch norm with
-// ReLU. The backward pass reads them, so they would be kept from the forward pass until then, all
-// at once. Their inputs are kept anyway, for gradients of their own. So the backward pass makes
-// each again, just before it reads it. GPUs keep them: what the passes would cost there has not
-// been measured.
+// Frees activations that one pass over memory makes again (Op::rebuild), such as those of batch
+// norm with ReLU. The backward pass reads them, so they would all be kept until then. Their inputs
+// are kept anyway, for other gradients. So the backward pass makes each activation again just
+// before it reads it. GPUs keep them: nobody has measured what the passes would cost there.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -34,7 +33,8 @@ class Rebuilder {
   }
 
  private:
-  // What the backward pass recomputes (gradients.h) counts as forward: its outputs are activations.
+  // Nodes that the backward pass recomputes (gradients.h) count as forward: their outputs are
+  // activations.
   bool is_backward(NodeIndex n) const {
     const Node& node = *plan_.node(n).node;
     return node.origin().forward && !recomputed_.contains(&node);
@@ -47,7 +47,7 @@ class Rebuilder {
     return readers;
   }
 
-  // Whether a value is there in the backward pass anyway.
+  // Whether a value is in memory during the backward pass anyway.
   bool is_kept(Value value) const {
     if (rebuilt_[value.node] && value.index == 0) return false;
     return plan_.node(root_of(plan_, value).node).op->storage ||
@@ -75,7 +75,7 @@ class Rebuilder {
     before_[*std::ranges::min_element(readers)].push_back(rebuilt);
   }
 
-  // Each just before its first reader, as that is what it is made again for.
+  // Puts each new node just before its first reader, so that the activation lives briefly.
   std::vector<NodeIndex> order() const {
     std::vector<NodeIndex> order;
     order.reserve(plan_.nodes.size());
@@ -90,7 +90,7 @@ class Rebuilder {
   PlanGraph& plan_;
   Consumers consumers_;
   const std::set<const Node*> recomputed_;
-  Indexed<PlanNode, char> free_;     // none may become part of a fusion
+  Indexed<PlanNode, char> free_;     // all false: no node may become part of a fusion
   Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
   std::vector<std::pair<NodeIndex, PlanNode>> made_;
   std::map<NodeIndex, std::vector<NodeIndex>> before_;  // by first reader

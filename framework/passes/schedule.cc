@@ -1,7 +1,7 @@
-// Makes launches of the nodes, gives each launch its strand, and finds for which launches of other
-// strands it waits. Two uses of memory may overlap unless one is known to come first, so the waits
-// also decide how much memory a plan takes. Vector clocks leave out waits that others imply: each
-// wait that is left costs a signal in every step.
+// Makes a launch of each node, puts it on a strand, and finds the launches of other strands that it
+// waits for. Two uses of memory may overlap unless one is known to come first. So the waits also
+// decide how much memory a plan takes. Vector clocks leave out waits that others imply, as each
+// wait costs a signal in every step.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -20,27 +20,28 @@ namespace {
 
 // Bytes of results above which a launch is cut into parts. A part reads twice as many bytes at
 // most, so what a worker sums at a time fits in its cache. A launch that counts as reading one
-// tensor (gather of shards, random numbers) has parts of twice as many bytes. So it is cut above
-// 128 KiB.
+// tensor (gather of shards, random numbers) has parts of twice as many bytes. So such a launch is
+// cut above 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
 // Bytes of partial sums that may wait to be added. A worker takes a shard through the step until it
 // must wait for a sum, so that the shard's tensors stay in its cache.
 constexpr std::int64_t kOpenSums = 32 << 20;
 
-// Of a device: for what runs once, for what runs once per shard, and for communication.
+// Strands of a device: for launches that run once, for those that run once per shard, and for
+// communication.
 constexpr std::size_t kMostStrands = 3;
 
-// What reads the partial sums of a device, in the order of launches.
+// Launches that read partial sums of a device, in order.
 struct Sums {
   struct Sum {
     LaunchIndex launch;
     std::int64_t bytes;
   };
   std::vector<Sum> all;
-  std::size_t past = 0;     // so many first ones must be over before what is divided next
-  std::size_t awaited = 0;  // so many of these are awaited by what is divided
-  std::int64_t open = 0;    // bytes of those behind them
+  std::size_t past = 0;     // how many of the first must be over before the next divided launch
+  std::size_t awaited = 0;  // how many of the first some divided launch waits for
+  std::int64_t open = 0;    // bytes of the sums behind the first `past`
 };
 
 class Scheduler {
@@ -85,14 +86,14 @@ class Scheduler {
     launches.push_back(launch_of_[n]);
   }
 
-  // Of a shard.
+  // Samples of the smallest shard.
   std::int64_t fewest_samples(const PlanNode& node) const {
     return node.sharding.divides()
                ? graph_.batches[at(node.device())].samples / graph_.shards_per_device
                : 0;
   }
 
-  // `samples`: of the shard, if it is divided.
+  // `samples`: of the shard, if the node is divided.
   WorkRange range_of(const PlanNode& node, std::int64_t samples) const {
     if (node.fused_update()) return {0, tensors_of(*node.fused_update()).elements()};
     if (node.sharding.divides())
@@ -101,8 +102,8 @@ class Scheduler {
     return whole_range(*node.op, node.participants(), graph_.input_types(node), node.types);
   }
 
-  // Partial sums take S times the memory of the tensor. So that not all of a step live at once,
-  // what is divided runs ahead of the sums by kOpenSums bytes, or by one sum that is larger.
+  // Partial sums take S times the memory of the tensor. So a step must not hold all of them at
+  // once: divided launches run ahead of the sums by kOpenSums bytes, or by one larger sum.
   void note_sum(NodeIndex n) {
     std::map<int, std::int64_t> bytes;  // by device
     for (const Value& input : graph_.node(n).inputs)
@@ -117,8 +118,8 @@ class Scheduler {
     }
   }
 
-  // Waits for dependencies that the clock does not cover yet, latest launches first, so that one
-  // wait implies as many others as it can. Updates the clock.
+  // Adds waits for dependencies that the clock does not cover yet. It takes the latest launches
+  // first, so that one wait implies as many others as it can. Updates the clock.
   void add_waits(Launch& launch) {
     std::vector<LaunchIndex> launches;
     for (const NodeIndex dep : deps_[launch.node]) launches.push_back(launch_of_[dep]);
@@ -139,8 +140,8 @@ class Scheduler {
     }
   }
 
-  // Collectives take turns on their devices, so that no strand runs them all. Eager ones begin
-  // with the last.
+  // Collectives take turns on their devices, so that no strand runs them all. Eager ones start on
+  // the last device.
   int choose_device(const PlanNode& node) {
     if (node.participants() == 0) return copies_from_gpu(node) ? source(node) : node.device();
     const std::span<const int> devices = collective_of(node)->devices;
@@ -163,9 +164,9 @@ class Scheduler {
 
   const Device& device(int d) const { return context_.device(d); }
 
-  // What workers share part by part above the limit: collectives and sums over shards, with the
-  // updates that are fused with them; sums of what processes send; gathers of shards; random
-  // numbers of f32 and f64.
+  // The part that a worker takes at a time. Above the limit workers share collectives and sums over
+  // shards, with the updates that are fused with them. They also share sums of messages, gathers of
+  // shards, and random numbers of f32 and f64.
   std::int64_t part_of(const PlanNode& node, WorkRange range) const {
     const std::int64_t whole = std::max<std::int64_t>(1, range.size());
     if (node.sharding.divides()) return whole;  // shards are taken one by one
@@ -178,8 +179,8 @@ class Scheduler {
     return std::max(bytes / element, (whole + 64 * kMostParts - 1) / (64 * kMostParts) * 64);
   }
 
-  // The tensors that a node reads, or counts as reading, to make one of its results; none: it is
-  // not shared.
+  // The number of tensors that a node reads, or counts as reading, to make one of its results. 0:
+  // workers do not share it.
   struct Combined {
     DType dtype = DType::kF32;
     std::int64_t read = 0;
@@ -196,7 +197,8 @@ class Scheduler {
       return {node.types[0].dtype, std::ssize(node.inputs) - 1 + others[0]};
     }
     if (node.op == &kSumShards) return {node.types[0].dtype, std::ssize(node.inputs)};
-    // Random numbers of 16 bits are made by the kernel for f32 in one workspace (HalfKernel).
+    // For random numbers of 16 bits, HalfKernel calls the kernel for f32 on one workspace, so they
+    // are not shared.
     if (node.op == &kGatherShards || (draws(node) && !is_half(node.types[0].dtype)))
       return {node.types[0].dtype, 1};
     return {node.participants() > 0 ? node.types[0].dtype : DType::kF32, node.participants()};

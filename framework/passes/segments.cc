@@ -8,7 +8,7 @@
 namespace belfry {
 namespace {
 
-// Follows the rule of segments.h, launch by launch.
+// Applies the rule of segments.h, launch by launch.
 class Cutter {
  public:
   explicit Cutter(const Plan& plan)
@@ -29,14 +29,14 @@ class Cutter {
  private:
   struct Open {
     std::size_t segment = 0;
-    bool closed = true;   // nothing more goes in
-    bool awaited = true;  // by a host before this place in the global order
+    bool closed = true;   // it takes no more launches
+    bool awaited = true;  // a host waits for it before this place in the global order
   };
 
   const Launch& launch(LaunchIndex l) const { return plan_.launches[l]; }
   int gpu_of(LaunchIndex l) const { return plan_.strands[launch(l).strand].gpu; }
 
-  // Launches for which another GPU waits, or one that is not capturable.
+  // Finds launches that another GPU, or a launch that is not capturable, waits for.
   void find_ends() {
     for (const LaunchIndex l : plan_.launches.indices()) {
       const int gpu = gpu_of(l);
@@ -81,13 +81,13 @@ class Cutter {
     });
   }
 
-  // Copies to other GPUs are on the strands of these.
+  // Copies to other GPUs are on strands of their destination, so they do not count.
   bool copies_to_host(LaunchIndex l) const {
     const PlanNode& node = plan_.node(launch(l).node);
     return node.op == &kCopy && node.device() != plan_.strands[launch(l).strand].device;
   }
 
-  // All graphs of a GPU are in one stream.
+  // Puts all graphs of a GPU into one stream.
   void give_strands() {
     std::map<int, StrandIndex> strand_of;
     for (Segment& segment : segments_)
@@ -96,8 +96,8 @@ class Cutter {
   }
 
   const Plan& plan_;
-  bool hosts_wait_ = false;     // some host has waited for a GPU: later ones may be behind it
-  Indexed<Launch, char> free_;  // of a host: neither it nor any before it waits for a GPU
+  bool hosts_wait_ = false;     // a host has waited for a GPU, so later ones may be behind it
+  Indexed<Launch, char> free_;  // a launch of a host; neither it nor any before it waits for a GPU
   Indexed<Launch, char> ends_;
   std::map<int, Open> open_;  // by GPU
   std::vector<Segment> segments_;

@@ -1,7 +1,7 @@
 // Cuts the work of each device into the shards of its batch. Feeds of samples are cut by rows. From
-// there every op says by its rule (framework/graph/shards.h) what becomes of its outputs, or puts
-// nodes in place of its own (framework/plan/expansion.h). Nodes that cannot be divided get their
-// inputs whole, from a GatherShards or a SumShards. The latter adds the partial sums of all shards
+// there each op's rule (framework/graph/shards.h) says how its outputs are divided, or the op puts
+// nodes in place of its own (framework/plan/expansion.h). A node that cannot be divided gets its
+// inputs whole, from a GatherShards or a SumShards. A SumShards adds the partial sums of all shards
 // along the canonical tree.
 //
 // Results depend on the shards alone: a kernel sees the rows of one shard, whichever device has it.
@@ -61,7 +61,7 @@ class ShardMaker {
         plan_.locks == LockDuration::kEachVariable ? 1 : context_.options.shards_per_device;
   }
 
-  // What a node refers to has moved, or other nodes stand in its place.
+  // Binds inputs to the nodes that have moved, or that replace them.
   void place_inputs(PlanNode& node) const {
     for (Value& input : node.inputs) input = moved_[input.node].output(input.index);
     for (NodeIndex& before : node.after) before = moved_[before].node;
@@ -78,7 +78,7 @@ class ShardMaker {
     }
     const Sharding sharding = batch.samples > 0 ? ask(node, batch.samples) : Sharding();
     if (!sharding.divides()) {
-      // All shapes are known: backward passes need not wait for the losses of all shards.
+      // All shapes are known, so backward passes need not wait for the losses of all shards.
       if (node.op == &kFillLike) node.inputs.clear();
       gather_inputs(node);
       return finish(append(std::move(node), cut));
@@ -86,7 +86,7 @@ class ShardMaker {
     if (plan_.shards_per_device > 1 && node.op->expand) return expand(node, sharding);
     cut = sharding.outputs;
     if (!cut.empty() && cut[0].kind == Division::Kind::kRows) node.rows = cut[0].rows;
-    // What lies whole, such as a feed, stays so under other names.
+    // A whole tensor, such as a feed, stays whole under its aliases.
     if (plan_.shards_per_device > 1 && !(node.op->alias && !plan_.division(node.inputs[0]))) {
       node.sharding = sharding;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
@@ -116,7 +116,7 @@ class ShardMaker {
     return plan_.nodes.add(std::move(node));
   }
 
-  // Node n has taken the place of the one that is visited.
+  // Notes that node n has taken the place of the visited node.
   void finish(NodeIndex n) { moved_.back().node = n; }
 
   void expand(const PlanNode& node, const Sharding& sharding) {
@@ -141,7 +141,7 @@ class ShardMaker {
     expand(node, Sharding());
   }
 
-  // Of a node that runs once.
+  // Makes the inputs of a node that runs once whole.
   void gather_inputs(PlanNode& node) {
     if (node.op->metadata) return;  // it looks at shapes alone
     for (Value& input : node.inputs)
@@ -160,10 +160,10 @@ class ShardMaker {
     return made->second = {append(std::move(node), {Division()}), 0};
   }
 
-  // Where a node of the plan before is now.
+  // The new place of a node of the old plan.
   struct Moved {
     NodeIndex node;
-    std::vector<Value> outputs = {};  // if they are not those of `node`
+    std::vector<Value> outputs = {};  // if they are not the outputs of `node`
 
     Value output(int i) const { return outputs.empty() ? Value{node, i} : outputs[at(i)]; }
   };
@@ -171,7 +171,7 @@ class ShardMaker {
   PlanGraph& plan_;
   const PlanContext& context_;
   Indexed<PlanNode, Moved> moved_;
-  Indexed<PlanNode, std::vector<Division>> cut_;  // of outputs, wherever they lie
+  Indexed<PlanNode, std::vector<Division>> cut_;  // of all outputs, whole or in shards
   std::map<Value, Value> gathered_;
 };
 

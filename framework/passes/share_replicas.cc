@@ -1,8 +1,8 @@
 // Keeps one storage for copies of a variable that are always equal. Each tower has a copy of its
 // own, but towers in one memory space start from the same value and apply the same sum. One storage
-// saves the memory of the others and their updates. Whether copies stay equal depends on their
-// writes, which read other copies. So the pass assumes that all are equal, and takes back what does
-// not follow.
+// saves the memory of the other copies, and their updates. Whether copies stay equal depends on
+// their writes, which read other copies. So the pass assumes that all are equal, and drops each
+// assumption that does not follow.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,14 +21,14 @@ namespace {
 // Larger constants are not compared: they count as different.
 constexpr std::size_t kMostConstantBytes = 1024;
 
-// Variables of the plan that share a storage, or shall: the owner first.
+// Variables of the plan that share a storage, or are to share one: the owner first.
 struct Group {
   std::vector<NodeIndex> variables;
-  bool exists = false;  // has memory already
+  bool exists = false;  // the storage has memory already
 };
 
-// Optimistic: all replicas are taken to be equal, what follows from that is computed, and groups
-// whose writes turn out to differ are dropped, until all that is left follows from itself.
+// Assumes that all replicas are equal, and computes what follows. Groups whose writes turn out to
+// differ are dropped, until the rest follows from itself.
 class Sharing {
  public:
   Sharing(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
@@ -50,7 +50,7 @@ class Sharing {
  private:
   void collect_groups() {
     std::map<std::pair<const Node*, int>, Group> fresh;
-    std::set<const Node*> found;  // among the sharers of another
+    std::set<const Node*> found;  // variables among the sharers of another
     for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& planned = plan_.nodes[n];
       if (!planned.is_variable()) continue;
@@ -76,7 +76,8 @@ class Sharing {
         if (variable) group_of_[variable] = static_cast<int>(g);
   }
 
-  // Those that the plan leaves out stand for writes that it does not have.
+  // Adds a group that shares a storage already. A sharer outside the plan has no writes in it, so
+  // its place stays empty.
   void add_existing(const std::vector<const Node*>& sharers) {
     Group group{{}, true};
     for (const Node* sharer : sharers)
@@ -102,7 +103,7 @@ class Sharing {
     return found == writes_.end() ? kNone : found->second;
   }
 
-  // True if a group was dropped, so that others may have to follow.
+  // Drops groups with unequal writes. Returns true if it dropped one, as others may depend on it.
   bool drop_unequal() {
     number_values();
     bool dropped = false;
@@ -143,10 +144,10 @@ class Sharing {
     return same_versions(group);
   }
 
-  // After the writes of all have become one, each read sees the version that it sees now.
+  // Whether each read sees the same version after one write has replaced the writes of all.
   bool same_versions(const Group& group) const {
     for (std::size_t w = 0; w < writes(group.variables[0]).size(); ++w) {
-      std::vector<NodeIndex> any;  // behind the write of some of them
+      std::vector<NodeIndex> any;  // nodes behind the write of some copy
       for (const NodeIndex variable : group.variables)
         any.insert(any.end(), reached_.at(writes(variable)[w]).begin(),
                    reached_.at(writes(variable)[w]).end());
@@ -163,13 +164,13 @@ class Sharing {
     return std::ranges::binary_search(reached_.at(write), n);
   }
 
-  // Of a node: the number of its first output, and how many outputs in a row have the same.
+  // The number of a node's first output, and how many outputs in a row have the same number.
   struct Numbers {
     int first = 0;
     int equal = 1;
   };
 
-  // Equal for values that are equal in every run.
+  // Values that are equal in every run have the same number.
   int number(Value value) const {
     const Numbers& of = numbers_[value.node];
     return of.first + value.index / of.equal;
@@ -185,7 +186,7 @@ class Sharing {
         numbers_.push_back({number(node.inputs[0]), 1});
         continue;
       }
-      // The results of a collective are equal for each of its tensors.
+      // Each tensor of a collective has one result for all participants.
       const int equal = std::max(node.participants(), 1);
       const int first = known.emplace(describe(n), next).first->second;
       if (first == next) next += std::max(static_cast<int>(node.types.size()), 1);
@@ -197,7 +198,7 @@ class Sharing {
     return node.op->alias && node.op != &kRead && node.types[0] == plan_.type(node.inputs[0]);
   }
 
-  // What a node computes, in terms of the numbers of its inputs.
+  // The computation of a node, in terms of the numbers of its inputs.
   std::vector<int> describe(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
     if (const auto group = group_of_.find(n); group != group_of_.end())
@@ -224,7 +225,8 @@ class Sharing {
     return texts_.emplace(text, static_cast<int>(texts_.size())).first->second;
   }
 
-  // Writes of the owner stand for those of all. False if they would wait for each other.
+  // Replaces the writes of all copies by those of the owner. Returns false if they would wait for
+  // each other.
   bool merge() {
     Replacements replacements;
     std::map<const Node*, const Node*> shares;
@@ -243,7 +245,7 @@ class Sharing {
         }
       }
     }
-    std::vector<NodeIndex> shared;  // reads that become so
+    std::vector<NodeIndex> shared;  // reads that now read a shared storage
     for (const NodeIndex n : plan_.nodes.indices()) {
       PlanNode& node = plan_.nodes[n];
       if (node.op != &kRead || node.reads_shared_storage ||

@@ -7,9 +7,9 @@
 
 namespace belfry {
 
-// Of numbers below a limit. A bit stands for each number, and on the next level one for each word
-// of bits that is not zero, up to a level of one word. So a push or pop looks at a word of each
-// level, and all levels of a million numbers take 127 KiB.
+// A set of numbers below a limit. The lowest level has a bit for each number. The next level has a
+// bit for each word of these that is not zero, and so on up to a level of one word. A push or pop
+// looks at one word of each level. All levels of a million numbers take 127 KiB.
 class SmallestFirst {
  public:
   explicit SmallestFirst(std::size_t limit) {
@@ -29,7 +29,7 @@ class SmallestFirst {
       number /= kBits;
     }
   }
-  // Must not be empty.
+  // Removes and returns the smallest number. The set must not be empty.
   std::size_t pop() {
     std::size_t smallest = 0;
     for (const Words& level : levels_ | std::views::reverse)

@@ -28,7 +28,7 @@ class TowerDependence {
     return node.op->metadata || node.op == &kFillLike;
   }
 
-  // What reaches a node that writes a variable.
+  // Nodes from which a path leads to a write of a variable.
   static Indexed<PlanNode, char> moving(const PlanGraph& plan) {
     Indexed<PlanNode, char> result(plan.nodes.size());
     std::vector<NodeIndex> open;
@@ -44,7 +44,8 @@ class TowerDependence {
     return result;
   }
 
-  // The tower that a node belongs to, if any. Gradients do as what they are the gradients of.
+  // The call and tower that a node belongs to, if any. A gradient belongs to those of its forward
+  // node.
   struct Maker {
     int call = 0, replica = 0;
     auto operator<=>(const Maker&) const = default;
@@ -63,14 +64,14 @@ class TowerDependence {
     return std::ranges::any_of(divisions_[n], [](const Division& d) { return bool(d); });
   }
 
-  // The size of a tower's batch is known by them.
+  // Whether the node takes rows: they tell the size of a tower's batch.
   bool takes_rows(const PlanNode& node) const {
     return std::ranges::any_of(node.inputs, [&](const Value& input) {
       return bool(divisions_[input.node][at(input.index)]);
     });
   }
 
-  // The towers whose whole batch an input is made of.
+  // Adds the towers whose whole batch the input is made of.
   void add_towers(Value input, bool divided_user, std::set<Maker>& towers) const {
     const PlanNode& from = plan_.node(input.node);
     const bool whole = joins(from) || (!divided_user && divisions_[input.node][at(input.index)]);

@@ -1,4 +1,3 @@
-// Whether what a step leaves in the variables depends on how many towers share its samples.
 #pragma once
 #include <vector>
 
@@ -6,13 +5,15 @@
 
 namespace belfry {
 
-// `divisions` of the outputs of each node, by the rules of ops, even where a device has one shard.
+// Finds a node that makes the variables after a step depend on how many towers share the samples.
+// Null: there is none. `divisions`: of the outputs of each node, by the rules of ops, even where a
+// device has one shard.
 //
-// Work on rows, on the partial sum of a shard, and on what all towers have together is the same for
-// any number of towers. So the first node of a tower that makes something of its whole batch, or of
-// the sum over it, and whose result reaches a variable, is returned; and one that draws random
-// numbers for other things than rows of samples. Null: there is none. Sums over towers are no such
-// nodes. They are exact copies of the tree over shards if the number of towers is a power of two.
+// Work on rows, on the partial sum of a shard, and on tensors of all towers together is the same
+// for any number of towers. Two kinds of nodes are not, and the first whose result reaches a
+// variable is returned. A node of a tower may compute on its whole batch, or on the sum over it. A
+// node may draw random numbers for other things than rows of samples. Sums over towers do not
+// count. They copy the tree over shards exactly if the number of towers is a power of two.
 const Node* tower_dependence(const PlanGraph& plan,
                              const Indexed<PlanNode, std::vector<Division>>& divisions);
 

@@ -1,7 +1,7 @@
-// Makes every tensor that crosses devices a node. Another memory space needs a copy; another device
-// in the same memory needs none, but its launches wait for the tensor. As a node a crossing has its
-// place: the schedule orders it, the memory plan gives it room, and reports count its bytes. A
-// tensor goes to a device once, however many nodes read it there.
+// Makes every tensor that crosses devices a node. Another memory space needs a copy. Another device
+// in the same memory needs none, but its launches wait for the tensor. The schedule orders such a
+// node, the memory plan gives it room, and reports count its bytes. A tensor goes to a device once,
+// however many nodes read it there.
 #include <map>
 #include <set>
 #include <tuple>
@@ -38,7 +38,7 @@ class Transfers {
         input.node = moved_[input.node];
         if (node.op != &kRead) input = on_device(input, wanted_at[i]);
       }
-      // A read stays with its variable, where its version is known; what travels is its value.
+      // A read stays with its variable, where its version is known. Its value is what crosses.
       const int wanted = node.device();
       if (node.op == &kRead && !node.reads_shared_storage)
         node.devices = {plan_.device(node.inputs[0])};
@@ -50,8 +50,8 @@ class Transfers {
   }
 
  private:
-  // Where a node takes its inputs: a collective each where its output is, a FusedUpdate where the
-  // members do.
+  // The devices on which a node takes its inputs. A collective takes each where its output is, a
+  // FusedUpdate where its members do.
   static std::vector<int> input_devices(const PlanNode& node) {
     std::vector<int> devices(node.inputs.size(), node.device());
     if (node.op->collective) devices = node.devices;
@@ -66,17 +66,17 @@ class Transfers {
 
   bool on_gpu(int device) const { return context_.device(device).on_gpu(); }
 
-  // Fetches are in memory of the host: the first CPU has those of GPUs.
+  // Fetches are in memory of hosts: the first CPU has the fetches of GPUs.
   int on_host(int device) const { return on_gpu(device) ? 0 : device; }
 
-  // What a GPU is fed with is brought there from the first CPU before the step.
+  // Counts a feed of a GPU, which comes from the first CPU before the step.
   void count_feed(const PlanNode& node) {
     if (!on_gpu(node.device())) return;
     plan_.transfers.push_back(
         {plan_.feeds[at(node.feed())].where.name(), 0, node.device(), node.types[0].bytes()});
   }
 
-  // Of what members of a FusedUpdate give to members on other devices.
+  // Counts tensors that a member of a FusedUpdate gives to members on other devices.
   void count_results(const FusedUpdate& fused) {
     std::set<std::tuple<int, int, int>> sent;  // member, output, device
     for (const FusedUpdate::Member& member : fused.body)
@@ -90,7 +90,8 @@ class Transfers {
       }
   }
 
-  // As if every tensor went to its first device and the sum came back, whatever the kernel does.
+  // Counts a collective as if every tensor went to its first device and the sum came back, whatever
+  // the kernel does.
   void count_collective(const CollectivePart& collective) {
     const std::size_t participants = at(collective_size(*collective.node));
     std::set<std::pair<Value, int>> sent;
@@ -140,7 +141,7 @@ class Transfers {
     return made->second = append(kCopy, near, device);
   }
 
-  // The same constant, in the memory space of `device`.
+  // A node for the same constant in the memory space of `device`.
   Value constant_in_space_of(int device, Value value) {
     const int space = space_of(device);
     if (space_of(plan_.device(value)) == space) return value;
@@ -151,7 +152,8 @@ class Transfers {
     return made->second = {plan_.nodes.add(std::move(same)), 0};
   }
 
-  // What goes from a CPU to a GPU, in an arena: feeds and constants there are not pinned.
+  // A tensor that a GPU takes from a CPU must be pinned. Feeds and constants are not, so they are
+  // copied into an arena.
   Value in_arena(Value value) {
     const PlanNode& root = plan_.node(root_of(plan_, value).node);
     const int device = plan_.device(value);

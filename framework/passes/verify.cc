@@ -1,7 +1,7 @@
 // Refuses steps whose towers would not train on one sum. Strategies combine gradients while the
 // graph is built; feeds, real shapes and devices are known only now. A feed in place of one tower's
-// gradient, or gradients of different shapes, would give numbers that look right and are not. So
-// the pass compares what each combined gradient was made of with what this step has there.
+// gradient, or gradients of different shapes, would give plausible but wrong numbers. So the pass
+// compares the parts of each combined gradient with the values that this step has in their place.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,12 +21,12 @@ std::string variable_of(const CombinedGradient& combined) {
   return combined.variables[0].describe();
 }
 
-// "tower 1's gradient of variable 'w' f32[2] (built at model.cc:4)".
+// Such as "tower 1's gradient of variable 'w' f32[2] (built at model.cc:4)".
 std::string gradient_of(const CombinedGradient& combined, std::size_t t) {
   return cat("tower ", t, "'s gradient of variable ", combined.variables[t].describe());
 }
 
-// Where the graph's outputs are in a plan.
+// The place of the graph's outputs in a plan.
 class Located {
  public:
   explicit Located(const PlanGraph& plan)
@@ -44,22 +44,23 @@ class Located {
     }
   }
 
-  // Its value in the plan, the feed if it is fed, or that of no node.
+  // The output's value in the plan. It is the feed if the output is fed, and has no node if the
+  // plan lacks it.
   Value of(Output output) const {
     if (const auto fed = fed_.find(output); fed != fed_.end()) return {fed->second, 0};
     const NodeIndex node = nodes_[at(output.node().id())];
     return node ? Value{node, output.index()} : Value{};
   }
-  // Whether what the graph computes there is in the plan.
+  // Whether the plan computes the output as the graph does.
   bool computed(Output output) const {
     const Value value = of(output);
     return value.node && plan_.node(value.node).feed() < 0;
   }
-  // Whether a feed stands for what the graph would compute.
+  // Whether a feed replaces an output that the graph would compute.
   bool replaced(Output output) const {
     return std::ranges::find(replaced_, output) != replaced_.end();
   }
-  // All outputs of which that is so.
+  // All outputs that feeds replace.
   const std::vector<Output>& replaced() const { return replaced_; }
 
  private:
@@ -69,7 +70,7 @@ class Located {
   std::vector<Output> replaced_;
 };
 
-// Types and feeds and devices of what strategies combined.
+// Checks types, feeds and devices of the tensors that strategies combined.
 class SumChecks {
  public:
   SumChecks(const PlanGraph& plan, const Located& located) : plan_(plan), located_(located) {}
@@ -103,7 +104,7 @@ class SumChecks {
     inside(combined);
   }
 
-  // Towers are all in one place, or each in its own.
+  // Towers must share one device, or have one each.
   void devices(const CombinedGradient& combined) const {
     std::map<int, std::size_t> towers;
     for (std::size_t t = 0; t < combined.towers(); ++t) {
@@ -125,7 +126,7 @@ class SumChecks {
     return std::ranges::any_of(combined.results, [&](Output r) { return located_.computed(r); });
   }
 
-  // Either all of `values`, one per tower, are fed or none.
+  // Refuses feeds for some of `values` alone; there is one value per tower.
   void whole(const CombinedGradient& combined, const std::vector<Output>& values,
              std::string_view what, bool matters) const {
     if (!matters) return;
@@ -139,7 +140,7 @@ class SumChecks {
               values[t].node().describe(), "; feed all towers' or none");
   }
 
-  // No feed between gradients and results.
+  // Refuses a feed between gradients and results.
   void inside(const CombinedGradient& combined) const {
     const auto is_end = [&](Output output) {
       return std::ranges::find(combined.gradients, output) != combined.gradients.end();
@@ -161,7 +162,7 @@ class SumChecks {
     }
   }
 
-  // Whether the graph computes it from a gradient.
+  // Whether the graph computes the output from a gradient.
   static bool comes_from(const CombinedGradient& combined, Output output) {
     std::set<int> seen;
     std::vector<const Node*> open{&output.node()};
@@ -180,7 +181,7 @@ class SumChecks {
   const Located& located_;
 };
 
-// A collective takes what all participants give, so a feed may not stand for one of them.
+// A collective needs the tensors of all participants, so a feed may not replace one of them.
 void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
   const auto fed = [&](const Value& input) {
     const PlanNode& source = plan.node(input.node);
@@ -194,10 +195,10 @@ void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
             ", ", plan.name(collective.inputs[i]), "; feed all participants or none");
 }
 
-// Participants that belong to towers are different tensors, and those that are one tensor of
-// several towers come in the order of these. Which towers take part is up to the user.
+// Participants of towers must be different tensors. If they are one tensor of several towers, they
+// must come in the order of towers. The user decides which towers take part.
 void verify_participants(const Node& collective) {
-  if (collective.origin().forward) return;  // sums what uses give, which may be one tensor
+  if (collective.origin().forward) return;  // it sums gradients of uses, perhaps one tensor
   const std::size_t count = at(collective_size(collective));
   std::unordered_set<Output> seen;
   std::unordered_map<std::string_view, int> last;  // replica of each tensor, by logical name
@@ -244,7 +245,7 @@ void verify(const PlanGraph& plan, const PlanContext& context) {
   for (const CombinedGradient& combined : all) {
     checks.feeds(combined);
     checks.types(combined);
-    // Soft placement puts towers where there is a device.
+    // Soft placement puts towers on any device that there is.
     if (!context.placement->context().allow_soft_placement) checks.devices(combined);
   }
   for (const PlanNode& node : plan.nodes)

@@ -1,7 +1,7 @@
 // Refuses steps that would update the copies of a variable differently. Copies stay equal only
-// while every tower applies the same combined gradients in the same way. No run would notice if one
-// did not: training goes on, and the copies drift apart. So the pass follows each gradient to the
-// writes that depend on it, and compares these from tower to tower.
+// while every tower applies the same combined gradients in the same way. No run would notice a
+// tower that does not: training goes on, and the copies drift apart. So the pass follows each
+// gradient to the writes that depend on it, and compares these from tower to tower.
 #include <algorithm>
 #include <deque>
 #include <iterator>
@@ -17,7 +17,7 @@
 namespace belfry {
 namespace {
 
-// A gradient of a tower: as that tower has it, or combined with those of the others.
+// The gradient of one tower, or its copy of the combined gradient.
 struct Part {
   std::size_t gradient;  // of Graph::combined_gradients()
   std::size_t tower;
@@ -25,10 +25,11 @@ struct Part {
   auto operator<=>(const Part&) const = default;
 };
 
-// Sorted. Shared, as most nodes depend on what one of their inputs does. Null: none.
+// A sorted list. Nodes share lists, as most depend on the same gradients as one of their inputs.
+// Null: none.
 using Parts = const std::vector<Part>*;
 
-// Owns them.
+// Owns the lists.
 class PartLists {
  public:
   Parts one(const Part& part) { return &lists_.emplace_back(1, part); }
@@ -45,13 +46,13 @@ class PartLists {
   std::deque<std::vector<Part>> lists_;
 };
 
-// Of the outputs of nodes.
+// The parts that the outputs of nodes depend on.
 class PartsOf {
  public:
   explicit PartsOf(std::size_t nodes) : first_(nodes, kNone) {}
 
   bool has(std::size_t node) const { return first_[node] != kNone; }
-  // Made, all null, if there are none yet.
+  // Makes the list of a node, all null, if there is none yet.
   std::span<Parts> make(std::size_t node, std::size_t outputs) {
     if (!has(node)) {
       first_[node] = parts_.size();
@@ -59,7 +60,7 @@ class PartsOf {
     }
     return std::span(parts_).subspan(first_[node], outputs);
   }
-  // Null if none were made.
+  // Null if the node has no list.
   Parts at_output(std::size_t node, std::size_t output) const {
     return has(node) ? parts_[first_[node] + output] : nullptr;
   }
@@ -94,7 +95,7 @@ class UpdateChecks {
       const auto found = writes ? places_.find(target(planned)) : places_.end();
       if (found != places_.end())
         check(planned, found->second);
-      else  // also of a slot, which updates may read again
+      else  // also the write of a slot, which updates may read again
         follow(planned, parts_.make(at(n.value()), planned.types.size()));
     }
     for (std::size_t g = 0; g < all_.size(); ++g) check_whole(g);
@@ -110,8 +111,8 @@ class UpdateChecks {
 
   const Node* target(const PlanNode& write) const { return plan_.node(write.inputs[0].node).node; }
 
-  // What the outputs depend on; an end depends on itself alone. A new value of a variable that has
-  // a gradient depends on nothing.
+  // Finds what the outputs depend on. An end depends on itself alone. A new value of a variable
+  // with a gradient depends on nothing.
   void follow(const PlanNode& planned, std::span<Parts> outputs) {
     bool all_ends = true;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -124,7 +125,7 @@ class UpdateChecks {
       if (!output) output = all;
   }
 
-  // Null for outputs that are no ends.
+  // Null if the output is no end.
   Parts end_at(const PlanNode& planned, std::size_t i) const {
     if (planned.fetch() >= 0) return nullptr;
     if (planned.feed() < 0) return ends_.at_output(at(planned.node->id()), i);
@@ -175,8 +176,8 @@ class UpdateChecks {
                               used.results[part.tower].node().describe()));
   }
 
-  // Copies that were equal must stay so: all are updated or none, and alike. A copy may be set by
-  // other means, e.g. from one that was updated.
+  // Equal copies must stay equal: a step updates all of them alike, or none. A write that depends
+  // on no gradient may set a copy, e.g. from one that was updated.
   void check_whole(std::size_t g) {
     const CombinedGradient& combined = all_[g];
     std::vector<std::size_t> done, missing;
@@ -210,7 +211,7 @@ class UpdateChecks {
     return *applied_[g].at(&all_[g].variables[t].node());
   }
 
-  // The updates of towers t, which has these options, and u are of one kind.
+  // Checks that the updates of towers t and u are of one kind. `options`: of tower t.
   void check_alike(std::size_t g, std::size_t t, const std::string& options, std::size_t u) const {
     const PlanNode &first = update_of(g, t), &other = update_of(g, u);
     std::string what;
@@ -225,7 +226,7 @@ class UpdateChecks {
             first.node->describe(), " its copy on tower ", t, "; they would differ from then on");
   }
 
-  // Both are known before the run.
+  // Whether both are known before the run and differ.
   bool differ(Value a, Value b) const {
     const PlanNode &one = plan_.node(a.node), &other = plan_.node(b.node);
     if (one.op != &kConst || other.op != &kConst || one.feed() >= 0 || other.feed() >= 0)
@@ -236,7 +237,7 @@ class UpdateChecks {
     return one.node != other.node && !(value(one) == value(other));
   }
 
-  // What the update of tower t depends on, that of tower u does, too.
+  // Checks that the update of tower u depends on all that the update of tower t depends on.
   void check_sources(std::size_t g, std::size_t t, const std::vector<Part>& of_t, std::size_t u,
                      const std::vector<Part>& of_u) const {
     for (const Part& part : of_t) {
@@ -252,7 +253,8 @@ class UpdateChecks {
     }
   }
 
-  // The gradients that an update depends on; whose copy of a combined one makes no difference.
+  // The gradients that an update depends on. It does not matter whose copy of a combined gradient
+  // it reads.
   std::vector<Part> sources(const PlanNode& write) {
     std::vector<Part> parts = *read_by(write);
     for (Part& part : parts)
@@ -263,7 +265,7 @@ class UpdateChecks {
     return parts;
   }
 
-  // A copy whose tower was not in the table would be left behind.
+  // The update would leave a copy behind whose tower was not in the table.
   void check_participants(const CombinedGradient& combined, const Node& update) {
     if (combined.towers() > 1 && combined.variables[0] == combined.variables[1])
       return;  // towers share it
@@ -283,12 +285,12 @@ class UpdateChecks {
   const PlanGraph& plan_;
   std::span<const CombinedGradient> all_;
   std::unordered_set<const Node*> written_;
-  // Of variables, by logical name.
+  // Variables by logical name.
   std::unordered_map<std::string_view, std::vector<const Node*>> copies_;
   std::unordered_map<const Node*, Places> places_;  // of variables
   PartLists lists_;
   PartsOf ends_;   // by id of the graph's node
-  PartsOf parts_;  // by plan node; none of writes of variables that have gradients
+  PartsOf parts_;  // by plan node; writes of variables with gradients have none
   // [gradient][variable]: the write that applies it.
   std::vector<std::unordered_map<const Node*, const PlanNode*>> applied_;
 };

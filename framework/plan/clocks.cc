@@ -26,7 +26,7 @@ Clocks::Clock Clocks::with(Clock clock, Index<Strand> strand, int count, int lev
   return add(node);
 }
 
-// One of the two wherever it says all that the other does, so that nothing is stored twice.
+// Returns `a` or `b` itself if it covers the other, so that nothing is stored twice.
 Clocks::Clock Clocks::joined(Clock a, Clock b, int level) {
   if (level == 0) return std::max(a, b);
   if (a == b || b == kNothing) return a;

@@ -10,25 +10,25 @@ namespace belfry {
 struct Strand;
 
 // A clock says how many launches of each strand have run. A step has as many clocks as launches,
-// and up to three strands per device; but most clocks differ from an earlier one in a few strands.
-// So a clock is a tree whose nodes never change, and clocks share those in which they are equal.
+// and up to three strands per device. Most clocks differ from an earlier one in a few strands only.
+// So a clock is a tree whose nodes never change, and equal parts of clocks share nodes.
 class Clocks {
  public:
-  using Clock = int;                    // its root, by number: nodes made later have higher ones
+  using Clock = int;  // the number of its root: nodes made later have higher numbers
   static constexpr Clock kNothing = 0;  // no launch has run
 
-  // For at most so many strands.
+  // `strands`: the most strands that clocks have.
   explicit Clocks(std::size_t strands = 0);
 
   int count(Clock clock, Index<Strand> strand) const;
   // `clock` with at least `count` launches of the strand.
   Clock with(Clock clock, Index<Strand> strand, int count);
-  // What either says has run.
+  // The clock of all launches that have run by `a` or by `b`.
   Clock joined(Clock a, Clock b) { return joined(a, b, levels_); }
 
  private:
   static constexpr int kBits = 4, kWidth = 1 << kBits;
-  // Counts in leaves, else nodes. Node 0 is empty, and all below it.
+  // A leaf holds counts, any other node holds nodes. Node 0 is empty, with everything below it.
   using Node = std::array<int, kWidth>;
 
   static int slot(Index<Strand> strand, int level) {

@@ -10,30 +10,31 @@
 
 namespace belfry {
 
-// One thing that the thread which follows a strand does. Commands of streams act in the stream of
+// One action of the thread that follows a strand. Commands of streams act in the stream of
 // `strand`.
 struct Command {
   enum class Kind : std::uint8_t {
-    // Of the thread.
+    // For the thread.
     kWait,       // until `strand` has signalled `position`
     kWaitStamp,  // until the GPU has stamped `position` of `strand`; lists of GPUs end with these
     kLaunch,     // runs the launch, or enqueues it in the stream of its strand
     kSignal,     // says that `position` of `strand` has been run, or enqueued
     kWake,       // wakes the thread between processes, which waits for that signal
     kExpect,     // tells the watch over ranks that `position` of `strand` is about to be enqueued
-    // In a stream.
-    kWaitEvent,  // what follows waits for the event
-    kWaitFeeds,  // what follows waits for the feeds of GPU `number` of fed_gpus()
+    // For a stream.
+    kWaitEvent,  // later work waits for the event
+    kWaitFeeds,  // later work waits for the feeds of GPU `number` of fed_gpus()
     kSetStep,    // from here on, kernels of strand `number` read the number of this step
-    kRecord,     // the event stands for all so far
+    kRecord,     // the event stands for all work so far
     kStamp,      // the GPU tells hosts that `position` of `strand` has finished
-    // They enclose a graph: captured once, then launched in place of the commands between them.
-    kBeginSegment,  // its kEndSegment is `position` commands further on
+    // These two enclose a graph: captured once, then launched in place of the commands between
+    // them.
+    kBeginSegment,  // its kEndSegment comes `position` commands later
     kEndSegment,
   };
 
   Kind kind;
-  LaunchIndex launch;  // that it belongs to; launches of one list never decrease
+  LaunchIndex launch;  // the launch that it belongs to; launches of one list never decrease
   StrandIndex strand = {};
   int position = 0;  // of a launch in `strand`
   int number = 0;    // of an event, a segment, one of fed_gpus(), or a strand
@@ -42,29 +43,30 @@ struct Command {
   std::string str() const;
 };
 
-// Launches that one physical GPU gets as a whole, of any of its strands, in the global order. For
-// Commands::lists each launch is a segment by itself; Commands::segments are cut by the rule of
+// Launches of any strands that one physical GPU gets as one graph, in the global order. In
+// Commands::lists each launch is a segment by itself. Commands::segments are cut by the rule of
 // passes/segments.h.
 struct Segment {
   int gpu;
-  // In whose stream it is enqueued. All graphs of a GPU are in one stream: that of the first launch
-  // of the first of them.
+  // The segment is enqueued in the stream of this strand. All graphs of a GPU are in one stream:
+  // that of the first launch of the GPU's first graph.
   StrandIndex strand;
   std::vector<LaunchIndex> launches;
-  bool writes = false;  // variables
+  bool writes = false;  // it writes variables
 
   // Several launches are captured as one CUDA graph; a launch alone is enqueued as it is.
   bool is_graph() const { return launches.size() > 1; }
 };
 
-// By strand. Threads that serve several strands follow the merged() list.
+// A command list per strand. A thread that serves several strands follows the merged() list.
 using CommandLists = Indexed<Strand, std::vector<Command>>;
 
 struct Commands {
   CommandLists lists;  // launch by launch
-  // The same with segments for GPUs; empty if no segment is a graph. Strands of CPUs are as above.
+  // The lists with segments for GPUs; empty if no segment is a graph. Strands of CPUs have the same
+  // lists as above.
   CommandLists in_segments;
-  std::vector<Segment> segments;    // of in_segments; empty where that is
+  std::vector<Segment> segments;    // of in_segments; empty if that is empty
   std::vector<StrandIndex> events;  // the strand that records each
 };
 

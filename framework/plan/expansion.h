@@ -1,5 +1,5 @@
-// How an op puts several nodes of a plan in place of one whose batch is cut into shards. Some run
-// once per shard, and some run once, on what the shards have left.
+// How an op replaces a node whose batch is cut into shards by several nodes. Some run once per
+// shard, and some run once, on the results of the shards.
 #pragma once
 #include <functional>
 #include <vector>
@@ -10,8 +10,8 @@ namespace belfry {
 
 class Expansion {
  public:
-  // `add` appends a node to the plan, and `sum` one that adds up the shards of a partial sum;
-  // `by_rows` is whether shards may take rows of a tensor of their own.
+  // `add` appends a node to the plan, and `sum` a node that adds up the shards of a partial sum.
+  // `by_rows` tells whether shards may take rows of a tensor of their own.
   Expansion(const PlanGraph& plan, const PlanNode& node, const Sharding& sharding,
             std::function<NodeIndex(PlanNode)> add, std::function<Value(Value)> sum,
             std::function<bool(Value)> by_rows)
@@ -26,26 +26,26 @@ class Expansion {
   std::size_t inputs() const { return node_.inputs.size(); }
   Value input(std::size_t i) const { return node_.inputs[i]; }
   const TensorType& output(std::size_t i) const { return node_.types[i]; }
-  // By the rule of the op.
+  // The division of an output by the rule of the op.
   Division division(std::size_t output) const { return sharding_.outputs[output]; }
 
-  // A node that runs once per shard. `own` and `outputs` as in Sharding. Kernels find the options
-  // of the node that is replaced.
+  // Adds a node that runs once per shard. `own` and `outputs` as in Sharding. Kernels find the
+  // options of the replaced node.
   NodeIndex add_divided(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
                         Sharding sharding);
-  // A node that runs once. Its inputs lie whole, or are those of a shard (shards_of()).
+  // Adds a node that runs once. Its inputs are whole, or are tensors of one shard (shards_of()).
   NodeIndex add_once(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types);
-  // A node of input x, and others that are one for all shards, on the device of x: one per shard
-  // where x is cut by rows, each of which has a part of the outputs. Returns all outputs, shard by
-  // shard.
+  // Adds nodes with input x, and `others`, which all shards share, on the device of x. If x is cut
+  // by rows, there is one node per shard, and each makes a part of the outputs. Returns all
+  // outputs, shard by shard.
   std::vector<Value> add_beside(const Op& op, Value x, std::vector<Value> others,
                                 std::vector<TensorType> types);
   // Outputs 0 to `outputs` - 1 of a divided node, shard by shard.
   std::vector<Value> shards_of(NodeIndex node, int outputs) const;
-  // The sum of what the shards have.
+  // The sum of the tensors of all shards.
   Value sum(Value partial) const { return sum_(partial); }
 
-  // What takes the place of each output.
+  // The replacement of each output.
   std::vector<Value> result;
 
  private:

@@ -8,14 +8,14 @@
 namespace belfry {
 namespace {
 
-// By member: which output of the fused node is its first one.
+// For each member, the output of the fused node that is the member's first.
 std::vector<std::size_t> first_outputs(const FusedUpdate& fused) {
   std::vector<std::size_t> first(fused.body.size());
   for (std::size_t i = fused.outputs.size(); i-- > 0;) first[at(fused.outputs[i].member)] = i;
   return first;
 }
 
-// The input of the fused node where the values begin that `source` is, or is the sum of.
+// The first input of the fused node behind `source`, which is an input or a sum of inputs.
 std::size_t first_input(const FusedUpdate& fused, FusedUpdate::Source source) {
   while (source.member != FusedUpdate::Source::kInput)
     source = fused.body[at(source.member)].inputs[0];

@@ -1,4 +1,3 @@
-// Many short lists in one piece of memory.
 #pragma once
 #include <numeric>
 #include <span>
@@ -8,20 +7,20 @@
 
 namespace belfry {
 
-// A list of Ts for each Of. Passes make such lists often, for very many nodes, tensors or launches
-// that have few elements each, so none has memory of its own.
+// A list of Ts for each Of, all in one piece of memory. Passes often make such lists, for very many
+// nodes, tensors or launches with few elements each. So no list has memory of its own.
 template <class Of, class T>
 class Lists {
  public:
   Lists() = default;
-  // each(f) calls f(of, element) for each element of each list; the same each time. Elements of one
-  // list keep their order.
+  // each(f) calls f(of, element) for each element of each list. It runs twice and must do the same
+  // each time. Elements of one list keep their order.
   Lists(std::size_t lists, const auto& each) : ends_(lists) {
     std::size_t elements = 0;
     each([&](Index<Of> of, const T&) { ++ends_[of], ++elements; });
     std::exclusive_scan(ends_.begin(), ends_.end(), ends_.begin(), std::size_t{0});
     all_.resize(elements);
-    // Each end moves from where its list begins to where it ends.
+    // Each end starts at the beginning of its list, and moves to its end.
     each([&](Index<Of> of, const T& element) { all_[ends_[of]++] = element; });
   }
 

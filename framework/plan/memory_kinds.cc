@@ -21,20 +21,20 @@ constexpr std::string_view kNames[] = {"weights",        "optimizer",   "gradien
                                        "feeds",          "fetches",     "unused"};
 static_assert(std::size(kNames) == kMemoryKinds);
 
-// What a buffer is counted as.
+// The purpose that a buffer counts for.
 struct Use {
   MemoryKind kind = MemoryKind::kActivation;
   const PlanNode* made_by = nullptr;  // the node that asked for it
   int output = 0;
-  bool touched = false;  // by a launch
+  bool touched = false;  // some launch touches it
 };
 
-// Counts each byte of a part of an arena once, as what is put there first.
+// Counts each byte of a part of an arena once, for the tensor that is put there first.
 class Ground {
  public:
   explicit Ground(std::int64_t bytes) : free_{{0, bytes}} {}
 
-  // The bytes of [begin, end) that nothing was put on before.
+  // The bytes of [begin, end) that no tensor has covered yet.
   std::int64_t put(std::int64_t begin, std::int64_t end) {
     std::int64_t covered = 0;
     std::map<std::int64_t, std::int64_t> left;
@@ -72,8 +72,8 @@ class MemoryCount {
   }
 
  private:
-  // What an update of a trainable variable takes, back to the nodes that a gradient was made by:
-  // strategies put others in between, which belong to no node of the forward pass.
+  // Notes the gradients that an update of a trainable variable takes, back to the nodes that made
+  // them. Strategies put nodes in between, which belong to no node of the forward pass.
   void note_gradients() {
     for (const PlanNode& node : plan_.nodes) {
       const auto writes = static_cast<std::size_t>(node.writes());
@@ -92,7 +92,7 @@ class MemoryCount {
     return false;
   }
 
-  // A write's result is the variable's memory.
+  // The result of a write is in the variable's memory.
   Value root(Value value) const {
     while (plan_.node(value.node).writes() > value.index)
       value = plan_.node(value.node).inputs[at(value.index)];
@@ -108,7 +108,7 @@ class MemoryCount {
     for (const Value& input : node.inputs) note_gradient(input);
   }
 
-  // A tensor of another node, which `node.node` is.
+  // Whether the node carries a tensor of another node, which is `node.node`.
   static bool carries(const PlanNode& node) {
     const Op* const carriers[] = {&kCopy, &kTransfer, &kGatherShards, &kSumShards};
     return std::ranges::find(carriers, node.op) != std::end(carriers);
@@ -142,7 +142,7 @@ class MemoryCount {
       use.kind = MemoryKind::kGradient;
   }
 
-  // Of all shards.
+  // The bytes of all shards.
   std::int64_t bytes_of(const BufferRecord& record) const {
     return record.bytes * (record.sliced ? plan_.shards_per_device : 1);
   }
@@ -170,7 +170,7 @@ class MemoryCount {
     }
   }
 
-  // The largest first, as pass `memory` puts them.
+  // Puts the largest tensor first, as pass `plan_memory` does.
   KindBytes count_part(int device, bool sliced) {
     Part& all = parts_[{device, sliced}];
     std::ranges::stable_sort(all, std::greater(),
@@ -210,7 +210,7 @@ class MemoryCount {
     return output == 0 ? node.name() : cat(node.name(), ":", output);
   }
 
-  // What lies in the common part of an arena, or in each slice.
+  // Tensors in the common part of an arena, or in each slice.
   using Part = std::vector<std::pair<const BufferRecord*, MemoryKind>>;
 
   const Plan& plan_;

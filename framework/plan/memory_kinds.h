@@ -1,4 +1,4 @@
-// What the memory of a plan is for, kind by kind: for people who ask where it goes.
+// How much memory of a plan serves each purpose, for people who ask.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Plan;
 enum class MemoryKind : std::uint8_t {
   kWeight,        // trainable variables
   kOptimizer,     // other variables: slots, counters, moving averages
-  kGradient,      // of variables: from where they are made to the update that takes them
+  kGradient,      // of variables, from their making to their update
   kShardPartial,  // partial sums, one per shard
   kActivation,    // all other tensors, gradients of activations among them
   kWorkspace,     // scratch memory of kernels
@@ -44,16 +44,16 @@ class KindBytes {
 
 struct PlannedTensor {
   std::string name;
-  SourceLine site;  // the line that it is from
+  SourceLine site;  // the line of the user that built it
   MemoryKind kind;
   int device;
   std::int64_t bytes;  // of all shards
 };
 
 struct PlanMemory {
-  // Per device: of its arena; and of fetches and what is kept between runs.
+  // Per device: bytes of its arena; bytes of fetches and of memory kept between runs.
   std::vector<KindBytes> arenas, others;
-  // Tensors of the caller: a batch. Those for GPUs count on the first CPU.
+  // A tensor of the caller: a batch. Feeds for GPUs count on the first CPU.
   struct Feed {
     Output where;
     PlannedTensor tensor;
@@ -62,22 +62,22 @@ struct PlanMemory {
   std::vector<PlannedTensor> tensors;  // all others, in no order
 };
 
-// Of a plan, without its variables. Tensors of a step that are not needed at once share memory: a
-// byte of an arena counts as what the largest tensor is that lies there. So the kinds of `arenas`
-// and `others` add up to arena_bytes, and to kept_bytes and fetch_bytes.
+// Counts the memory of a plan, without its variables. Tensors of a step share memory if they are
+// not needed at once. So a byte of an arena counts by the largest tensor that lies there. The kinds
+// of `arenas` add up to arena_bytes, and those of `others` to kept_bytes and fetch_bytes.
 PlanMemory memory_of(const Plan& plan);
 
-// What a session has planned: the memory of all steps that it keeps, and of its variables. Of an
-// arena that steps share, the kinds and tensors are those of the step that needs the largest one. A
-// placeholder counts once, with its largest feed.
+// The planned memory of a session: of all steps that it keeps, and of its variables. If steps share
+// an arena, its kinds and tensors are those of the step that needs the largest one. A placeholder
+// counts once, with its largest feed.
 struct MemoryReport {
   struct Device {
     DeviceSpec device;  // full
     KindBytes bytes;
-    std::int64_t fed_bytes = 0;  // of these, feeds of the caller: one batch
+    std::int64_t fed_bytes = 0;  // part of `bytes`: feeds of the caller, one batch
   };
   std::vector<Device> devices;
-  std::vector<PlannedTensor> tensors;  // the largest first; `device` counts in `devices`
+  std::vector<PlannedTensor> tensors;  // the largest first; `device` is an index into `devices`
 };
 
 }  // namespace belfry

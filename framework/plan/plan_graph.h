@@ -1,4 +1,4 @@
-// The nodes of a plan: what passes work on, one after another, before there is a schedule.
+// The nodes of a plan, before there is a schedule. Passes work on them one after another.
 #pragma once
 #include <map>
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace belfry {
 
-// Sessions number their devices, and nodes their outputs, by int. C++ containers take another type.
+// Converts for C++ containers: sessions number their devices, and nodes their outputs, by int.
 constexpr std::size_t at(std::integral auto i) { return static_cast<std::size_t>(i); }
 
 class Placement;
@@ -32,12 +32,12 @@ struct Value {
   static constexpr int kOwn = -1;
   NodeIndex node;
   int index = 0;
-  int shard = kOwn;  // of a divided tensor that a node takes part by part; else that of the node
+  int shard = kOwn;  // the shard of a divided tensor that a node takes; kOwn: the node's own
   auto operator<=>(const Value&) const = default;
 };
 
-// A graph node with real shapes and a device, or what a pass added: a transfer, a copy, a fused
-// node, the part of a rank. Always in topological order of inputs and after.
+// A graph node with real shapes and a device, or a node that a pass added: a transfer, a copy, a
+// fused node, the part of a rank. Nodes are always in topological order of inputs and `after`.
 struct PlanNode {
   struct Fed {
     int feed;
@@ -46,9 +46,9 @@ struct PlanNode {
     int fetch;
   };
   struct Rebuilt {};
-  // What it does other than the node of the graph. It takes its value from a feed, copies into a
-  // fetch, makes an activation again, is a FusedUpdate, is the part of one rank in a collective, or
-  // packs weights.
+  // How it differs from the node of the graph. It takes its value from a feed, copies into a fetch,
+  // makes an activation again, is a FusedUpdate, is the part of one rank in a collective, or packs
+  // weights.
   using Role =
       std::variant<std::monostate, Fed, Fetched, Rebuilt, std::shared_ptr<const FusedUpdate>,
                    std::shared_ptr<const Rank>, std::shared_ptr<const PackedForm>>;
@@ -60,9 +60,9 @@ struct PlanNode {
   std::vector<TensorType> types;  // of the outputs
   std::vector<int> devices;       // of the outputs; at least one, the node's own
   Role role = {};
-  bool reads_shared_storage = false;  // what another device's variable stores for this one
-  // Of a node that runs once per shard, and of an alias of a divided tensor: its outputs, and of
-  // which inputs each shard takes its own part. Else empty.
+  bool reads_shared_storage = false;  // it reads a variable that another device stores for this one
+  // For a node that runs once per shard, and for an alias of a divided tensor: the division of its
+  // outputs, and the inputs of which each shard takes its own part. Else empty.
   Sharding sharding = {};
   std::int64_t rows = 0;  // of output 0, for each sample of the device's batch; 0: unknown
 
@@ -78,16 +78,18 @@ struct PlanNode {
   const FusedUpdate* fused_update() const { return pointer<FusedUpdate>(); }
   const Rank* rank() const { return pointer<Rank>(); }
   const PackedForm* packed_form() const { return pointer<PackedForm>(); }
-  // Whether it makes again, for the backward pass, what the forward pass made (passes/rebuild.cc).
+  // Whether it makes an activation again for the backward pass (passes/rebuild.cc).
   bool is_rebuilt() const { return role_as<Rebuilt>(); }
-  // Whether it is the storage of a variable: no read or copy of it, and no feed in its place.
+  // Whether it is the storage of a variable, rather than a read or copy, or a feed in its place.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
-  // Whether a run executes it: an alias, or memory from outside the plan, does nothing.
+  // Whether a run executes it. An alias, or memory from outside the plan, does nothing.
   bool launches() const { return !op->alias && !op->storage; }
-  // K of a collective, of the one in a FusedUpdate, or of the part of a rank; else 0. A collective
-  // runs on any device that reaches the tensors of its participants, and reads each where it is.
+  // K of a collective, of the collective in a FusedUpdate, or of the part of a rank; else 0. A
+  // collective runs on any device that reaches the tensors of its participants, and reads each in
+  // place.
   int participants() const;
-  // Inputs 0.. that are variables which it writes; output i is the new value of input i.
+  // The number of variables that it writes: they are its first inputs. Output i is the new value of
+  // input i.
   int writes() const;
   std::string name() const;
 
@@ -103,53 +105,54 @@ struct PlanNode {
   }
 };
 
-// Makes random numbers from nothing else, so that each is a function of its index alone.
+// Whether the node makes random numbers without inputs, so that each depends on its index alone.
 inline bool draws(const PlanNode& node) {
   return node.op->random && node.inputs.empty() && node.op->split == WorkSplit::kElements;
 }
 
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
-// participants there. Or what a GPU sends to other processes and receives (Op::exchange): then it
-// is rank 0 here and has no members. Its results depend on the parts of all ranks, also those of
-// other processes. Only NCCL waits for those.
+// participants there. Or the node of a GPU that sends to other processes and receives
+// (Op::exchange): then it is rank 0 here and has no members. Its results depend on the parts of all
+// ranks, also of other processes. Only NCCL waits for those.
 struct Rank {
-  int number = 0;            // in this process
-  std::vector<int> devices;  // of each rank of it: whose strand for communication it works in
+  int number = 0;            // among the ranks of this process
+  std::vector<int> devices;  // of each of its ranks, whose strand for communication does the part
   std::vector<int> members;  // participants of the collective, in order
 
-  // Whether no other rank takes part in the collective, of this process or of another.
+  // Whether the collective has no other rank, in this process or in another.
   bool alone(const Node& collective) const;
 };
 
 // A tensor that goes to another device: one record per tensor and destination device. Devices of
-// one memory space share it; the bytes count all the same. A collective over K devices counts, for
-// each of its tensors, as K - 1 to its first device and K - 1 back.
+// one memory space share the tensor, but its bytes count for each. A collective over K devices
+// counts, for each of its tensors, as K - 1 copies to its first device and K - 1 back.
 struct TransferRecord {
   std::string name;  // of the tensor
   int from, to;
   std::int64_t bytes;
 };
 
-// Where a node is: one per output of a collective, else one for all outputs.
+// The device of a node. There is one record per output of a collective, else one for all outputs.
 struct Assignment {
   const Node* node;
   int device;
 };
 
-// The batch of a device that is cut into shards.
+// The batch of a device, which is cut into shards.
 struct DeviceBatch {
   std::int64_t samples = 0;  // 0: nothing is cut
-  std::int64_t first = 0;    // in the batch of all devices
+  std::int64_t first = 0;    // number of its first sample in the batch of all devices
 };
 
 struct PlanGraph {
-  std::shared_ptr<const Placement> placement;  // whose devices the nodes of the graph have
+  std::shared_ptr<const Placement> placement;  // gives the devices of the graph's nodes
   std::vector<Assignment> assignments;         // in the order in which they were made
 
-  // [variable] -> the variable in whose memory it shall lie. The first has no memory yet. The
-  // second has none either, or owns a storage.
+  // [variable] -> the variable whose memory it is to share. The first has no memory yet. The second
+  // has none either, or owns a storage.
   std::map<const Node*, const Node*> shares;
-  // Variables that share a storage, but cannot in this plan. Each needs its own before this runs.
+  // Variables that share a storage, but cannot in this plan. Each needs its own before the plan
+  // runs.
   std::vector<const Node*> unshare;
 
   std::vector<Output> fetches;  // an empty one for a node
@@ -160,12 +163,12 @@ struct PlanGraph {
 
   int shards_per_device = 1;
   std::vector<DeviceBatch> batches;  // by device; empty: nothing is cut
-  // Of what moves a variable, a node that takes the batch of one tower whole, so that its result
-  // depends on how many towers share the samples (passes/tower_dependence.h); null: there is none.
+  // A node on the way to a variable that computes on the whole batch of one tower. So the variables
+  // depend on how many towers share the samples (passes/tower_dependence.h). Null: there is none.
   const Node* tower_dependent = nullptr;
 
-  // Nodes of the graph that pass `fuse` has put into one with others, and that one: its op, and the
-  // node in whose place it stands.
+  // For each node of the graph that pass `fuse` has joined with others: the op of the new node, and
+  // the node in whose place it stands.
   struct FusedInto {
     const Op* op;
     const Node* node;
@@ -176,17 +179,18 @@ struct PlanGraph {
   bool writes = false;
   LockDuration locks = LockDuration::kWholeRun;
   bool gathers_first = false;  // as in PrepareOptions
-  // Variables of which the run gathers at its beginning what the one before it has updated, and the
-  // node that writes them. When it ends other processes have newer values of their parts.
+  // Variables that the run before has updated in parts, and that this run gathers at its beginning;
+  // for each, the node that writes it. When this run ends, other processes have newer values of
+  // their parts.
   std::map<const Node*, const Node*> gathered_first;
 
   const PlanNode& node(NodeIndex n) const { return nodes[n]; }
-  // The plan node that stands for a node of the graph, or none: not one that carries or copies its
-  // outputs, or feeds one in its place.
+  // The plan node that stands for a node of the graph, or none. Nodes that carry, copy or feed its
+  // outputs do not count.
   NodeIndex find(const Node& node) const;
-  // Of the whole tensor.
+  // The type of the whole tensor.
   const TensorType& type(Value value) const { return node(value.node).types[at(value.index)]; }
-  // Of what a node takes of it: of the shard, if it names one.
+  // The type of the part that a node takes: of one shard, if the value names it.
   TensorType taken_type(Value value) const;
   Division division(Value value) const { return node(value.node).division(value.index); }
   // How many times a node runs.
@@ -195,18 +199,19 @@ struct PlanGraph {
   WorkRange samples(int device, int shard) const {
     return samples_of_shard(batches[at(device)].samples, shards_per_device, shard);
   }
-  // Those of the largest shard.
+  // The samples of the largest shard.
   std::int64_t most_samples(int device) const {
     return (batches[at(device)].samples + shards_per_device - 1) / shards_per_device;
   }
-  // The rows that shards with so many samples have of tensors of a device that are cut by rows.
+  // The type of the rows of a shard with so many samples. `whole` is a tensor of the device that is
+  // cut by rows.
   TensorType rows_of(const TensorType& whole, int device, std::int64_t samples) const;
-  // What a node that runs per shard takes and makes, in shards with so many samples.
+  // The types that a node that runs per shard takes and makes in a shard with so many samples.
   std::vector<TensorType> input_types(const PlanNode& of, std::int64_t samples) const;
   std::vector<TensorType> output_types(const PlanNode& of, std::int64_t samples) const;
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }
   std::vector<TensorType> input_types(const PlanNode& of) const;
-  // Of the graph's tensor that a value is, carries or copies.
+  // The name of the graph's tensor that a value is, carries or copies.
   std::string name(Value value) const;
 };
 

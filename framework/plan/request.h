@@ -1,4 +1,3 @@
-// What a user asks a session to compute, and under which locks.
 #pragma once
 #include <optional>
 
@@ -7,7 +6,7 @@
 
 namespace belfry {
 
-// What to compute: an output, the value of a variable, or a node for its effect.
+// A thing to compute: an output, the value of a variable, or a node for its effect.
 struct Fetch {
   Fetch(Output o) : output(o), node(&o.node()) {}       // NOLINT
   Fetch(Variable v) : Fetch(static_cast<Output>(v)) {}  // NOLINT
@@ -25,15 +24,15 @@ struct FeedValue {
 struct FeedType {
   Output where;
   Shape shape;
-  // Of samples, one per index of dimension 0: the number of the first of them in the batch of all
-  // devices. Such a feed may be cut into shards.
+  // For samples, which dimension 0 counts: the number of the first one in the batch of all devices.
+  // Such a feed may be cut into shards.
   std::optional<std::int64_t> first_sample = {};
 };
 
 // How long a run holds variables.
 enum class LockDuration {
-  kWholeRun,      // all, from its beginning to its end: it is alone in the session
-  kEachVariable,  // each while it is copied, and while it is written
+  kWholeRun,      // all, for the whole run: it is alone in the session
+  kEachVariable,  // each one while it is copied or written
 };
 
 }  // namespace belfry

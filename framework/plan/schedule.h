@@ -27,7 +27,7 @@ struct Wait {
   auto operator<=>(const Wait&) const = default;
 };
 
-// Into so many parts a launch is cut at most.
+// A launch is cut into so many parts at most.
 inline constexpr std::int64_t kMostParts = 1 << 20;
 
 // A node's place in the order. Its kernel runs once, or once per shard or part.
@@ -35,17 +35,16 @@ struct Launch {
   NodeIndex node;
   StrandIndex strand;
   int position;             // in its strand
-  WorkRange range;          // of the whole, or of a shard
+  WorkRange range;          // of the whole work, or of a shard
   std::vector<Wait> waits;  // for other strands, without those that other waits imply
-  Clocks::Clock clock;      // how far the other strands are at least when the launch starts
+  Clocks::Clock clock;      // how far the other strands are, at least, when the launch starts
   std::int64_t part_size;   // units that a worker takes at a time; range.size() or more: all
   KernelRun run;            // on strands of CPUs
   GpuRun enqueue;           // on strands of GPUs
-  std::shared_ptr<RankLaunch> rank = {};  // what `enqueue` calls for one rank of a collective
-  bool capturable = true;                 // on strands of GPUs: may be a part of a segment
+  std::shared_ptr<RankLaunch> rank = {};  // `enqueue` calls it for one rank of a collective
+  bool capturable = true;                 // for strands of GPUs: a segment may contain it
   std::int64_t workspace_bytes = 0;       // for each shard
-  // Shards differ by one sample at most. What those with more samples than others run, if there are
-  // such.
+  // Shards differ by one sample at most. Shards with one sample more run these, if there are any.
   KernelRun run_larger = {};
   WorkRange range_larger = {};
 
@@ -54,15 +53,16 @@ struct Launch {
   }
 };
 
-// Launches that run in order: of a stream of a GPU, for kernels or for parts of ranks; of a CPU
-// device, those that run once, or those that run once per shard; or a device's messages between
-// processes. One thread at a time runs those of a strand, or of a shard in it. Shards do not wait
-// for each other. Launch `position` of a strand has run when all shards have run it.
+// Launches that run in order. On a GPU they are those of a stream, for kernels or for parts of
+// ranks. On a CPU device they are those that run once, or those that run once per shard. A device's
+// messages between processes have a strand, too. One thread at a time runs the launches of a
+// strand, or of a shard in it. Shards do not wait for each other. Launch `position` of a strand has
+// run when all shards have run it.
 struct Strand {
   int device;
   std::vector<LaunchIndex> launches;
   int gpu = -1;               // the physical GPU; -1: a CPU, or a declared GPU
-  bool communicates = false;  // of the parts of a rank alone, or of messages between processes
+  bool communicates = false;  // only parts of ranks, or only messages between processes
   int shards = 1;
 
   int last() const { return static_cast<int>(launches.size()) - 1; }  // position
@@ -83,11 +83,11 @@ struct ExecutionSchedule {
     return have_run(launches[a].strand, b) > launches[a].position;
   }
   bool on_gpu(StrandIndex strand) const { return strands[strand].gpu >= 0; }
-  // Of messages between processes.
+  // Whether the strand has messages between processes.
   bool exchanges(StrandIndex strand) const {
     return !on_gpu(strand) && strands[strand].communicates;
   }
-  // The launch that a wait is for.
+  // The launch that `wait` waits for.
   LaunchIndex awaited(const Wait& wait) const {
     return strands[wait.strand].launches[static_cast<std::size_t>(wait.position)];
   }
@@ -95,16 +95,16 @@ struct ExecutionSchedule {
 
 // The physical GPUs that a plan has strands of, in order.
 std::vector<int> gpus_of(const ExecutionSchedule& schedule);
-// How many of `most` workers a plan has work for: all if there are parts of launches for those
-// without launches of their own; else at most one per strand of a CPU or shard of it, and at least
-// one.
+// How many of `most` workers a plan has work for. All of them, if workers without launches of their
+// own can take parts of launches. Otherwise at most one per strand of a CPU, or per shard of it. At
+// least one.
 int workers_for(const ExecutionSchedule& schedule, int most);
 // The thread that looks first at each shard of each strand. Workers come first: each has contiguous
-// shards of CPUs, in the numeric order of their devices. What runs once, the worker of
-// the first shard looks at first. Thread `workers` + i enqueues for the strands of the i-th of
+// shards of CPUs, in the numeric order of their devices. The worker of the first shard also looks
+// first at launches that run once. Thread `workers` + i enqueues for the strands of the i-th GPU of
 // gpus_of().
 Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule, int workers);
-// The thread of the first shard of each.
+// The thread of the first shard of each strand.
 Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers);
 
 }  // namespace belfry

@@ -70,7 +70,7 @@ NodeIndex Surroundings::sole_user(Value value) const {
     const PlanNode& node = plan_.node(user);
     const bool waits = std::ranges::find(node.after, value.node) != node.after.end();
     if (!waits && !reads_value(node, value)) continue;
-    if (only) return {};  // it may be one that reads the value twice
+    if (only) return {};  // the second user may be the first one, which reads the value twice
     only = user;
   }
   return only;

@@ -1,5 +1,5 @@
-// What an op sees of the plan around one of its nodes, and how it puts one node in the place of
-// several (Op::fuse).
+// The plan around a node, as its op sees it. The op can put one node in the place of several
+// (Op::fuse).
 #pragma once
 #include <optional>
 #include <span>
@@ -10,20 +10,20 @@
 
 namespace belfry {
 
-// What takes the place of several nodes.
+// A node that takes the place of several.
 struct FusedNodes {
-  NodeIndex root;  // where the new node stands
+  NodeIndex root;  // the new node stands in its place
   PlanNode node;
   std::vector<NodeIndex> members;
-  std::vector<Value> results;  // by output of the new node: the value that it takes the place of
+  std::vector<Value> results;  // by output of the new node: the value that it replaces
 };
 
-// Whether a node reads a value. Shards of one count as one.
+// Whether a node reads a value. All shards of a value count as this value.
 bool reads_value(const PlanNode& node, Value value);
 
 class Surroundings {
  public:
-  // `consumers` as of consumers_of(); `free[n]`: node n may become part of a fusion.
+  // `consumers`: see consumers_of(). `free[n]`: node n may become part of a fusion.
   Surroundings(const PlanGraph& plan, const Consumers& consumers,
                const Indexed<PlanNode, char>& free, NodeIndex root, bool on_gpu)
       : plan_(plan), consumers_(consumers), free_(free), root_(root), on_gpu_(on_gpu) {}
@@ -36,30 +36,32 @@ class Surroundings {
   const PlanNode& node(NodeIndex n) const { return plan_.node(n); }
   const TensorType& type(Value value) const { return plan_.type(value); }
 
-  // What a value was before aliases that keep its last dimension, such as reshapes of the others.
+  // The value in front of aliases that keep its last dimension, such as reshapes of the other
+  // dimensions.
   Value before_aliases(Value value) const;
-  // What such aliases make of a value that nothing else uses.
+  // The value behind such aliases, if each has no other user.
   Value behind_aliases(Value value) const;
 
-  // The node that makes a value, if it is one of `op` on this device that may be fused; else none.
+  // The node that makes a value, if it has this op, is on this device and may be fused; else none.
   NodeIndex maker(Value value, const Op& op) const;
-  // The same through such aliases, if the value is made for `user` alone.
+  // Looks behind such aliases, too. None if the value has a user besides `user`.
   NodeIndex maker_for(NodeIndex user, Value value, const Op& op) const;
-  // As maker(), of the one node that uses a value; none if several do.
+  // The only node that uses a value, if it has this op, is on this device and may be fused; else
+  // none.
   NodeIndex only_user(Value value, const Op& op) const;
-  // A node of `op` that uses a value, and may be fused, among others; else none.
+  // A node of `op` that uses a value and may be fused, perhaps beside other users; else none.
   NodeIndex user(Value value, const Op& op) const;
-  // Whether a node that is not among `members` uses a value, or waits for its node.
+  // Whether a node outside `members` uses a value, or waits for its node.
   bool is_used_by_others(Value value, std::span<const NodeIndex> members) const;
 
-  // Puts a node of `op` in the place of this one and `others`. Each of its outputs takes the place
-  // of a value in `results`; of members' other values none may have a user that is no member.
+  // Puts a node of `op` in the place of this one and `others`. Each of its outputs replaces a value
+  // in `results`. No other value of a member may have a user outside the members.
   void replace(const Op& op, std::vector<Value> inputs, std::vector<Value> results,
                std::vector<NodeIndex> others);
   std::optional<FusedNodes> take() { return std::move(made_); }
 
  private:
-  // Whether a node is such an alias.
+  // Whether a node is an alias that keeps the last dimension.
   bool keeps_rows(NodeIndex n) const;
   // The one node that uses a value; none if several do.
   NodeIndex sole_user(Value value) const;

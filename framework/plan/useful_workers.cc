@@ -7,8 +7,8 @@
 namespace belfry {
 namespace {
 
-constexpr int kEach = -1;    // as a worker: all of them, in parts
-constexpr int kShards = -2;  // all of them, and each shard has the same one in all launches
+constexpr int kEach = -1;    // worker of a buffer: all of them, in parts
+constexpr int kShards = -2;  // worker of a buffer: that of each shard, the same one in all launches
 
 // The buffers that a launch writes.
 std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
@@ -19,8 +19,8 @@ std::vector<BufferIndex> written(const Plan& plan, const Launch& launch) {
   return buffers;
 }
 
-// What a launch costs, in bytes that go through a cache. Such a byte takes about 0.01 ns. A byte of
-// a heavy op costs as much as ten, and one of random numbers as much as fifty.
+// The cost of a launch, in bytes that go through a cache. Such a byte takes about 0.01 ns. A byte
+// of a heavy op costs as much as ten, and one of random numbers as much as fifty.
 double cost(const Plan& plan, const Launch& launch) {
   constexpr double kLaunch = 4 << 10;
   const PlanNode& node = plan.node(launch.node);
@@ -43,7 +43,7 @@ Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
   const auto note = [&](const Launch& launch) {
     for (const BufferIndex buffer : written(plan, launch)) writer[buffer] = worker(launch);
   };
-  for (const Launch& launch : plan.launches) note(launch);  // of the run before
+  for (const Launch& launch : plan.launches) note(launch);  // in the run before
   Indexed<Launch, double> result;
   for (const Launch& launch : plan.launches) {
     std::map<BufferIndex, double> buffers;
@@ -62,7 +62,8 @@ Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
 }
 
 int useful_workers(const Plan& plan, int most) {
-  // To wake others; to wait for one; the cache of one; what a byte from another's costs.
+  // Costs of waking the other workers and of a wait, the size of a cache, and the cost of a byte
+  // from another worker's cache.
   constexpr double kWaking = 256 << 10, kWait = 64 << 10, kCache = 1 << 20, kFetched = 10;
   const int workers = workers_for(plan, most);
   if (workers == 1) return 1;

@@ -1,12 +1,12 @@
-// How many workers a plan has use for.
 #pragma once
 #include "belfry/framework/plan/plan.h"
 
 namespace belfry {
 
-// Per launch, the bytes that it reads of tensors that other workers wrote last, in the same run or
-// in the one before. They may still lie in those workers' caches. Counts `most_of_each` at most of
-// each tensor. Of what all workers write or read in parts, each has its part.
+// For each launch, the bytes that it reads from tensors that other workers wrote last, in this run
+// or in the run before. They may still lie in the caches of those workers. At most `most_of_each`
+// bytes count for each tensor. If all workers write or read a tensor in parts, each worker has its
+// part.
 Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
                                                  const Indexed<Strand, int>& worker_of, int workers,
                                                  double most_of_each);

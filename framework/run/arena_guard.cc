@@ -11,9 +11,9 @@ ArenaGuard::ArenaGuard(const Plan& plan, const std::vector<std::unique_ptr<Devic
                        std::span<std::byte* const> arenas)
     : plan_(plan), arenas_(arenas), born_(plan.launches.size()), dead_(plan.launches.size()) {
   for (const auto& device : devices) on_host_.push_back(device->memory.on_host());
-  // Uses of a buffer on one strand are ordered, so the last of them is the end; buffers that
-  // several strands use, or one of a GPU, which works behind the host, stay open until they are
-  // reused.
+  // Uses of a buffer on one strand are ordered, so the buffer dies after the last of them. Other
+  // buffers stay open until they are reused: those that several strands use, and those of a GPU,
+  // which works behind the host.
   struct Life {
     StrandIndex strand;
     LaunchIndex last;

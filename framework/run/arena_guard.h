@@ -15,11 +15,11 @@ namespace belfry {
 
 class ArenaGuard {
  public:
-  // `arenas`: where that of each device begins, now and in each run.
+  // `arenas`: the beginning of each device's arena, now and in each run.
   ArenaGuard(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
              std::span<std::byte* const> arenas);
 
-  // While it lives, nothing of the arenas is open but what before() opens.
+  // While it lives, the arenas are poisoned except for the blocks that before() opens.
   class Run {
    public:
     explicit Run(const ArenaGuard& guard);
@@ -37,9 +37,9 @@ class ArenaGuard {
  private:
   struct Block {
     int device;
-    std::int64_t offset;  // in its arena, of shard 0
+    std::int64_t offset;  // in its arena, for shard 0
     std::size_t bytes;
-    std::int64_t slice;  // how far on that of the next shard is
+    std::int64_t slice;  // from a shard's block to that of the next shard
   };
   std::byte* begin_of(const Block& block, int shard) const;
 
@@ -57,7 +57,7 @@ class ArenaGuard {
              std::span<std::byte* const>) {}
   struct Run {
     explicit Run(const ArenaGuard&) {}
-    ~Run() {}  // so that nobody takes it for unused
+    ~Run() {}  // so that compilers do not call it unused
   };
   void before(LaunchIndex, int = 0) const {}
   void after(LaunchIndex, int = 0) const {}

@@ -82,7 +82,7 @@ bool CpuExecutor::follow_one(int worker) {
       follow(route, worker);
     } catch (...) {
       locks_.release_all();
-      run_.fail();  // the route stays claimed: nobody goes on with it
+      run_.fail();  // the route stays claimed, so that nobody goes on with it
     }
     return true;
   }
@@ -115,8 +115,8 @@ bool CpuExecutor::claim(std::size_t route) {
          !progress.claimed.exchange(true, std::memory_order_acquire);
 }
 
-// What the route waits for may have come since this worker looked. A worker that looked meanwhile
-// found the route claimed, and may sleep.
+// The signal that the route waits for may have come since this worker looked. A worker that looked
+// in between found the route claimed, and may sleep.
 void CpuExecutor::release(std::size_t route) {
   progress_[route].claimed.store(false, std::memory_order_seq_cst);
   const Command* const command = next(route);
@@ -149,7 +149,7 @@ void CpuExecutor::act(const Command& command, int shard, int worker) {
     case Kind::kRecord:
     case Kind::kStamp:
     case Kind::kBeginSegment:
-    case Kind::kEndSegment: break;  // of GPUs
+    case Kind::kEndSegment: break;  // only GPUs have these
   }
 }
 
@@ -188,7 +188,7 @@ void CpuExecutor::call(const LinkedLaunch& linked, WorkRange range) const {
   }
 }
 
-// Opens the launch to the others, takes parts like them, and waits for theirs.
+// Opens the launch to other workers, takes parts of it as they do, and waits for their parts.
 void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   SharedLaunch& shared = shared_[at(worker)];
   const std::int64_t parts = linked_.launch(launch).parts;
@@ -202,7 +202,7 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   try_until(
       worker, [&] { return shared.done.load(std::memory_order_seq_cst) == parts; },
       [&] { return help(worker); }, kShortSpin);
-  // Before the next opening sets the launch: a ticket read now must not fit it.
+  // This comes before the next opening sets the launch: a ticket read now must not fit it.
   shared.ticket.store(ticket.closed(), std::memory_order_release);
 }
 
@@ -224,7 +224,7 @@ bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
   try {
     call(linked, range);
   } catch (...) {
-    run_.fail();  // and count the part, for which the owner waits
+    run_.fail();  // and count the part below, for which the owner waits
   }
   if (helped) helped->push_back({index, range, {start, run_.recording->now()}});
   if (shared.done.fetch_add(1, std::memory_order_seq_cst) + 1 == parts) run_.gate().wake();

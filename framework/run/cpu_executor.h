@@ -19,50 +19,51 @@ class CpuExecutor {
   // `gpus` may be null if the plan has none.
   CpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime, GpuExecutor* gpus);
 
-  // Before a run.
+  // Call it before a run.
   void begin();
-  // What a worker does in a run: follows routes, its own first, and takes parts of what others
-  // share, until all routes are at their end. Throws nothing: RunState::fail().
+  // The work of a worker in a run. It follows routes, its own first, and takes parts of launches
+  // that others share, until all routes are at their end. Throws nothing: RunState::fail().
   void run(int worker);
-  // The first launch in the global order that a worker runs at present; none if workers wait. Any
+  // The first launch in the global order that a worker runs now; none if all workers wait. Any
   // thread may ask.
   LaunchIndex running() const;
 
  private:
-  // How far a run is in a route. The worker that has claimed it alone moves it on.
+  // How far a run has come in a route. Only the worker that has claimed the route moves it on.
   struct alignas(64) Progress {
     std::atomic<bool> claimed{false};
     std::atomic<std::size_t> next{0};  // command
   };
 
-  // Calls attempt() until done(). A worker whose attempt is in vain spins. Then it naps if a stamp
-  // is awaited. Else it sleeps at the gate, once it has swapped cores with a worker that has
-  // stopped.
+  // Calls attempt() until done(). A worker that attempts in vain spins. After that it naps if a
+  // route waits for a stamp. Otherwise it swaps cores with a stopped worker, if there is one, and
+  // then sleeps at the gate.
   template <class Done, class Attempt>
   void try_until(int worker, const Done& done, const Attempt& attempt,
                  std::chrono::nanoseconds spin);
   bool finished() const {
     return unfinished_.load(std::memory_order_seq_cst) == 0 || run_.failed();
   }
-  // Claims a route and follows it as far as it goes; false if none can be claimed.
+  // Claims a route and follows it as far as it goes. False if it can claim none.
   bool follow_one(int worker);
   bool claim(std::size_t route);
   void release(std::size_t route);
   void follow(std::size_t route, int worker);
   void act(const Command& command, int shard, int worker);
-  // The command that is next, or null at the end of the route.
+  // The next command, or null at the end of the route.
   const Command* next(std::size_t route) const;
-  // Whether a route waits for a GPU. No worker follows it, so an idle one must look for the stamp.
+  // Whether a route waits for a GPU. No worker follows such a route, so an idle one must look for
+  // the stamp.
   bool stamp_is_awaited() const;
   void run_launch(LaunchIndex launch, int shard, int worker);
   void run_shared(LaunchIndex launch, int worker);
-  // Runs a part of a shared launch; false if none is left. That of another worker is noted in
-  // `helped`, if that is given.
+  // Runs a part of a shared launch; false if none is left. For a launch of another worker, it notes
+  // the part in `helped`, if given.
   bool take_part(SharedLaunch& shared, Ticket::End end,
                  std::vector<Recording::Part>* helped = nullptr);
-  // Takes a part of what any other worker shares; false if none does.
+  // Takes a part of a launch that another worker shares; false if there is none.
   bool help(int worker);
-  // Throws what the kernel throws, as rethrow_with_launch() does.
+  // Runs the kernel. Throws what the kernel throws, as rethrow_with_launch() does.
   void call(const LinkedLaunch& launch, WorkRange range) const;
 
   const LinkedPlan& linked_;
@@ -73,8 +74,8 @@ class CpuExecutor {
   WorkerCores cores_;
   std::vector<SharedLaunch> shared_;  // per worker
   std::vector<Progress> progress_;    // per route
-  // Per worker: the routes in the order in which it looks at them. Its own come first. It takes
-  // those of others from the end, where their workers come last.
+  // Per worker: all routes in the order in which it tries them, its own first. It tries routes of
+  // others from the back, where their workers come last.
   std::vector<std::vector<std::size_t>> order_;
   std::atomic<std::size_t> unfinished_{0};  // routes
 };

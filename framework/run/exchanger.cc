@@ -20,7 +20,7 @@ RankWatch* ranks_of_processes(const LinkedPlan& linked, const GpuExecutor* gpus)
   return several ? &gpus->ranks()->watch() : nullptr;
 }
 
-// Why the others end: of a stall they tell, too.
+// The reason that other processes are given. If they stalled this run, it says so.
 std::string told_to_others(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
@@ -93,7 +93,7 @@ std::string Exchanger::doing() const {
   return cat("waits for its GPU to compute ", linked_.node_of(awaited).describe());
 }
 
-// Up to a launch, or to what must wait.
+// Follows the list up to a launch, or up to a command that must wait.
 bool Exchanger::follow(WatchedGroup& group) {
   const Command& command = linked_.exchanges[next_];
   if (!is_over(command, run_, gpus_)) return false;
@@ -103,13 +103,13 @@ bool Exchanger::follow(WatchedGroup& group) {
   return true;
 }
 
-// Who wakes this thread. Nobody does for what a GPU stamps.
+// Whether a worker will wake this thread. Nobody wakes it for a stamp of a GPU.
 bool Exchanger::awaits_worker() const {
   return !under_way_ && !ranks_ && next_ < linked_.exchanges.size() &&
          linked_.exchanges[next_].kind == Kind::kWait;
 }
 
-// A process that is late is one whose host has enqueued fewer parts.
+// A process counts as late if its host has enqueued fewer parts.
 void Exchanger::watch_ranks(WatchedGroup& group) {
   constexpr std::chrono::milliseconds kBetweenLooks{20};
   if (group.failure()) std::rethrow_exception(group.failure());

@@ -1,5 +1,5 @@
-// What the thread between processes does in a run: it follows the command list of the strand of
-// messages, launch by launch. Where ranks of GPUs wait for other processes, it also looks whether
+// The work of the thread between processes during a run. It follows the command list of the strand
+// of messages, launch by launch. If ranks of GPUs wait for other processes, it also checks that
 // these live and come in time. It does so until the other threads of the run have ended.
 #pragma once
 #include <atomic>
@@ -21,20 +21,20 @@ class RankWatch;
 
 class Exchanger final : public Processes::Work {
  public:
-  // Null if the plan needs no other processes. `gpus`: for whose launches it may wait; null if the
+  // Null if the plan needs no other processes. `gpus`: it may wait for their launches; null if the
   // plan has none.
   static std::unique_ptr<Exchanger> make(const LinkedPlan& linked, RunState& run,
                                          const CpuExecutor& cpus, GpuExecutor* gpus);
 
   // Whether ranks of the plan need other processes.
   bool by_ranks() const { return ranks_ != nullptr; }
-  // After tensors have moved.
+  // Call it after tensors have moved.
   void forget_messages() { known_.assign(known_.size(), {}); }
-  // Before a run; without messages, before ranks connect.
+  // Call it before a run, or without `messages` before ranks connect.
   void begin(bool messages = true);
-  // The other threads have ended.
+  // Says that the other threads have ended.
   void end() { ended_.store(true, std::memory_order_release); }
-  // Ends when the list is done, and with ranks after end(), or when the run has failed. Throws
+  // Ends when the list is done, and with ranks not before end(), or when the run has failed. Throws
   // nothing: RunState::fail().
   Progress advance(WatchedGroup& group) override;
   void sleep(std::chrono::milliseconds most) override { run_.messages().sleep(most); }
@@ -43,34 +43,34 @@ class Exchanger final : public Processes::Work {
  private:
   Exchanger(const LinkedPlan& linked, RunState& run, const CpuExecutor& cpus, GpuExecutor* gpus,
             RankWatch* ranks);
-  // Each returns whether it came further.
+  // Each returns whether it made progress.
   bool follow(WatchedGroup& group);
   bool finish(WatchedGroup& group);
   bool awaits_worker() const;
   void watch_ranks(WatchedGroup& group);
   void start(LaunchIndex launch, WatchedGroup& group);
-  // Of the launch that is next.
+  // The messages of the next launch.
   Exchange& next_messages(LaunchIndex launch, const KernelPointers& pointers);
 
   const LinkedPlan& linked_;
   RunState& run_;
   const CpuExecutor& cpus_;
   GpuExecutor* const gpus_;
-  RankWatch* const ranks_;  // null if they are of this process alone
+  RankWatch* const ranks_;  // null if all ranks belong to this process
   std::atomic<bool> ended_{false};
-  bool connects_ = false;                            // instead of a run
-  std::int64_t counted_ = 0;                         // of RankWatch::enqueued()
-  std::chrono::steady_clock::time_point next_look_;  // at ranks that wait
-  std::size_t next_ = 0;                             // of LinkedPlan::exchanges
-  LaunchIndex under_way_;                            // or none
-  Exchange* exchange_ = nullptr;                     // of that launch
-  std::chrono::steady_clock::time_point began_;      // it was
-  // Messages of each launch, as long as its tensors stay where they are: feeds need not.
+  bool connects_ = false;     // ranks connect; this is no run
+  std::int64_t counted_ = 0;  // how many of RankWatch::enqueued() it has counted
+  std::chrono::steady_clock::time_point next_look_;  // when it next looks at waiting ranks
+  std::size_t next_ = 0;                             // command in LinkedPlan::exchanges
+  LaunchIndex under_way_;                        // the launch whose messages are under way, or none
+  Exchange* exchange_ = nullptr;                 // its messages
+  std::chrono::steady_clock::time_point began_;  // when they began
+  // The messages of a launch. They hold as long as its tensors stay in place, which feeds may not.
   struct Known {
     std::vector<const void*> inputs;
     Exchange exchange;
   };
-  std::vector<Known> known_;  // by place in LinkedPlan::exchanges
+  std::vector<Known> known_;  // by index in LinkedPlan::exchanges
 };
 
 }  // namespace belfry

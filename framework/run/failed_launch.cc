@@ -14,7 +14,7 @@ struct Failed final : E, FailedLaunch {
   Failed(const E& error, FailedLaunch launch) : E(error), FailedLaunch(std::move(launch)) {}
 };
 
-// Throws if `error` is exactly an E: a class derived from it would lose what it adds.
+// Throws only if the class of `error` is exactly E: a derived class would lose its own members.
 template <class E>
 void throw_if(const Error& error, const FailedLaunch& launch) {
   if (typeid(error) == typeid(E)) throw Failed<E>(static_cast<const E&>(error), launch);

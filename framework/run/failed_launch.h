@@ -1,4 +1,4 @@
-// Where an error comes from, for programs that report it.
+// Names the launch beside an error, for programs that report it.
 #pragma once
 #include <string>
 
@@ -7,17 +7,17 @@
 
 namespace belfry {
 
-// A launch whose kernel threw. The exceptions that a run throws for it have this class beside one
-// of base/error.h, so that a dynamic_cast of a caught std::exception finds it.
+// A launch whose kernel threw. The run throws an exception that has this class beside one of
+// base/error.h. So a dynamic_cast of a caught std::exception finds it.
 struct FailedLaunch {
   std::string node;   // its name
   DeviceSpec device;  // in full
   virtual ~FailedLaunch() = default;
 };
 
-// For the handler of what a kernel has thrown: throws the same error as one that is a FailedLaunch,
-// and OutOfMemory naming the node for std::bad_alloc. What is no class of base/error.h itself stays
-// as it is.
+// Call it in the handler of an exception of a kernel. Throws the same error with a FailedLaunch,
+// and OutOfMemory naming the node for std::bad_alloc. Rethrows other exceptions unchanged, also of
+// classes that derive from those of base/error.h.
 [[noreturn]] void rethrow_with_launch(const Node& node, const DeviceSpec& device);
 
 }  // namespace belfry

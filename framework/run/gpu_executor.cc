@@ -15,7 +15,8 @@ using Kind = Command::Kind;
 
 namespace {
 
-// The stream knows the node, but not the device, which may be one of several on its GPU.
+// Names the device in errors. The stream knows the node, but not the device, which may be one of
+// several on its GPU.
 void check_inputs(GpuStream& stream, const Device& device) try {
   stream.check_inputs();
 } catch (FailedLaunch& launch) {
@@ -88,7 +89,7 @@ bool GpuExecutor::follow(const std::vector<Command>& commands) {
     if (command->kind == Kind::kBeginSegment) {
       if (run_.failed()) return false;
       replay(*command);
-      command += command->position;  // its end
+      command += command->position;  // to the segment's end
     } else if (!act(*command)) {
       return false;
     }
@@ -96,7 +97,7 @@ bool GpuExecutor::follow(const std::vector<Command>& commands) {
   return true;
 }
 
-// The stream of the command's strand, which tells errors of its launch.
+// The stream of the command's strand. Its errors then name the command's launch.
 GpuStream& GpuExecutor::serving(const Command& command) const {
   GpuStream& of = stream(command.strand);
   of.serve(linked_.node_of(command.launch));
@@ -109,7 +110,7 @@ bool GpuExecutor::act(const Command& command) {
   switch (command.kind) {
     case Kind::kWait:
       run_.await(strand, command.position, linked_.spin);
-      return !run_.failed();  // what ends the wait may be a failure
+      return !run_.failed();  // a failure may have ended the wait
     case Kind::kLaunch:
       if (run_.failed()) return false;
       linked_.guard->before(command.launch);
@@ -135,7 +136,7 @@ bool GpuExecutor::act(const Command& command) {
       break;
     case Kind::kWake:
     case Kind::kBeginSegment:
-    case Kind::kEndSegment: break;  // not here
+    case Kind::kEndSegment: break;  // see follow()
   }
   return true;
 }
@@ -187,11 +188,11 @@ bool GpuExecutor::must_capture(bool traced) {
   return true;
 }
 
-// While nobody looks at the streams, which would end a capture.
+// Call it while nobody looks at the streams: a look would end the capture.
 void GpuExecutor::capture(int thread) {
   const LinkedPlan::GpuProgram& program = linked_.program(thread);
   const Device& device = *runtime_.devices[at(program.device)];
-  GpuStream* origin = nullptr;  // of the segment that is captured
+  GpuStream* origin = nullptr;  // of the segment that is being captured
   try {
     device.backend->use(device.gpu);
     for (const Command& command : program.in_segments) {
@@ -204,7 +205,7 @@ void GpuExecutor::capture(int thread) {
         segments_[at(command.number)][at(run_.slot)] = origin->end_capture();
         origin = nullptr;
       } else if (origin && command.kind == Kind::kLaunch) {
-        enqueue(command.launch);  // writes nothing yet
+        enqueue(command.launch);  // captures alone; nothing is written yet
       } else if (origin) {
         act(command);
       }
@@ -232,7 +233,7 @@ void GpuExecutor::end() {
 }
 
 void GpuExecutor::recover() {
-  if (ranks_) {  // what any step has captured may refer to the communicators: it ends first
+  if (ranks_) {  // captured segments of any step may refer to the communicators, so they end first
     for (GpuExecutor* const other : runtime_.with_ranks) other->forget_captures();
     ranks_->fail();
   }

@@ -1,7 +1,7 @@
 // How a step runs on GPUs: one thread per physical GPU enqueues the work of its strands in the
 // global order. It does so launch by launch, or segment by segment once these are captured. Streams
-// wait for each other by events, and hosts poll stamps. Nothing waits for a GPU in any other way.
-// See docs/gpu_execution.md.
+// wait for each other by events, and hosts poll stamps: nothing waits for a GPU in another way. See
+// docs/gpu_execution.md.
 #pragma once
 #include <array>
 #include <functional>
@@ -17,37 +17,38 @@ namespace belfry {
 
 class GpuExecutor {
  public:
-  // Of a plan with work on GPUs. Throws InvalidArgument for steps of LockDuration::kEachVariable.
+  // Needs a plan with work on GPUs. Throws InvalidArgument for steps of
+  // LockDuration::kEachVariable.
   GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runtime,
               const FeedStaging& staging);
   ~GpuExecutor();
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
-  // Before a run, if Ranks::begin() or must_capture() says so: connect() does what begin() has
-  // returned, and capture() captures segments. Each thread that enqueues calls it. They throw
+  // Call these before a run, in each thread that enqueues. connect() calls the function that
+  // Ranks::begin() has returned. capture() captures segments, if must_capture() says so. They throw
   // nothing: RunState::fail().
   void connect(int thread, const std::function<void(int thread)>& ranks);
   // Whether the run will replay segments that must be captured first. A traced run replays none.
   bool must_capture(bool traced);
   void capture(int thread);
 
-  // What a thread does in a run: enqueues, and waits until its GPU has finished.
+  // The work of a thread in a run: it enqueues, and waits until its GPU has finished.
   void run(int thread);
-  // After a run that has succeeded: the next one may capture, or replay what has been captured.
+  // Call it after a run that has succeeded. The next run may capture, or replay captured segments.
   void end();
   // Whether the GPU has stamped the launch.
   bool reached(StrandIndex strand, int position) const {
     return streams_[strand].finished.reached(run_.epoch(strand, position));
   }
-  // What a thread that waits for a stamp does once it has spun. It looks for errors of all streams,
-  // as the awaited one may wait for another, and sleeps for a moment.
+  // Call it in a thread that waits for a stamp and has spun. It looks for errors of all streams, as
+  // the awaited one may wait for another, and sleeps for a moment.
   void nap();
-  // After a failure, when no thread is inside the run.
+  // Call it after a failure, when no thread is inside the run.
   void recover();
   // Null if the plan has no part of a rank.
   Ranks* ranks() const { return ranks_.get(); }
-  // Before communicators end: segments may refer to them.
+  // Call it before communicators end: segments may refer to them.
   void forget_captures();
 
  private:
@@ -58,7 +59,7 @@ class GpuExecutor {
   bool act(const Command& command);
   void enqueue(LaunchIndex launch);
   void replay(const Command& begin);
-  // Until the GPU has stamped the launch; false if a thread failed.
+  // Waits until the GPU has stamped the launch; false if a thread failed.
   bool await(StrandIndex strand, int position);
 
   // The stream is null on CPUs.
@@ -74,16 +75,16 @@ class GpuExecutor {
   Runtime& runtime_;
   const FeedStaging& staging_;
   Indexed<Strand, StreamOf> streams_;
-  MemoryBlock counters_;  // of stamps
+  MemoryBlock counters_;  // memory of stamps
   std::vector<std::unique_ptr<GpuEvent>> events_;
   std::vector<Captured> segments_;
-  bool warm_ = false;  // has run launch by launch, and not failed since
+  bool warm_ = false;  // a run has gone launch by launch, and none has failed since
   std::array<bool, FeedSlots::kCount> captured_ = {};
   std::unique_ptr<Ranks> ranks_;  // if the plan has parts of ranks
 };
 
-// Whether what a command of a strand of CPUs, or of messages, waits for has come; true for those
-// that wait for nothing. `gpus`: null if the plan has none.
+// Whether the wait of a command of a CPU's strand, or of messages, is over. True for commands that
+// do not wait. `gpus`: null if the plan has none.
 inline bool is_over(const Command& command, const RunState& run, const GpuExecutor* gpus) {
   if (command.kind == Command::Kind::kWait) return run.reached(command.strand, command.position);
   return command.kind != Command::Kind::kWaitStamp ||

@@ -70,7 +70,7 @@ bool KeptSteps::drop_idle() {
 
 void KeptSteps::erase(Entries::iterator entry) {
   std::unique_lock no_run(runtime_.run_lock, std::defer_lock);
-  if (runtime_.gpus) no_run.lock();  // runs look at what is captured
+  if (runtime_.gpus) no_run.lock();  // runs look at captured segments
   entries_.erase(entry);
 }
 

@@ -1,4 +1,4 @@
-// The steps that a session keeps: those that users hold, and the last used ones of Session::run.
+// The steps that a session keeps: those that users hold, and the last used steps of Session::run.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,8 +12,8 @@
 
 namespace belfry {
 
-// Who holds a step: the user, whom prepare() has given it, so that it is kept until the session
-// ends; or nobody, so that it may be dropped.
+// Who holds a step. If prepare() has given it to the user, it stays until the session ends. If
+// nobody holds it, the session may drop it.
 enum class Holder { kNobody, kUser };
 
 class KeptSteps {
@@ -21,29 +21,29 @@ class KeptSteps {
   struct Entry {
     std::vector<Fetch> fetches;
     std::vector<FeedType> feeds;
-    std::shared_ptr<CompiledStep> step;  // who runs it has a share
+    std::shared_ptr<CompiledStep> step;  // a thread that runs it has a share
     Holder holder = Holder::kNobody;
-    std::int64_t used = 0;  // how many were wanted before it was wanted last
+    std::int64_t used = 0;  // the number of its last use, counted over all steps
   };
   using Entries = std::map<std::string, Entry>;  // by fetches, feeds and options
 
-  // At most `most` that nobody holds.
+  // Keeps at most `most` steps that nobody holds.
   KeptSteps(int most, Runtime& runtime) : most_(most), runtime_(runtime) {}
 
   const Entries& entries() const { return entries_; }
-  // The step for these, if it is kept. A user who asks for it holds it from then on.
+  // The kept step for these arguments, or null. A user who asks for it holds it from then on.
   std::shared_ptr<CompiledStep> find(std::span<const Fetch> fetches,
                                      std::span<const FeedType> feeds, const PrepareOptions& options,
                                      Holder holder);
   void add(std::span<const Fetch> fetches, std::span<const FeedType> feeds,
            const PrepareOptions& options, Holder holder, std::shared_ptr<CompiledStep> step);
 
-  // Drops idle steps until there is room for another one that nobody holds, if it can.
+  // Drops idle steps, if it can, until there is room for one more that nobody holds.
   void make_room();
-  // Drops the one that was used longest ago of those that nobody holds or runs; false if there is
-  // none.
+  // Of the steps that nobody holds or runs, drops the one with the oldest last use. False if there
+  // is none.
   bool drop_idle();
-  // Waits until a step that nobody holds is used no more; false if none is used.
+  // Waits until somebody stops using a step that nobody holds. False if no such step is in use.
   bool await_idle() const;
 
  private:

@@ -39,7 +39,7 @@ bool LinkedPlan::move_to(const SharedArenas& shared) {
   if (!moved) return false;
   const auto now = [&](std::byte* address) {
     for (std::size_t d = 0; d < before.size(); ++d) {
-      const std::less<> is_before;  // of addresses of different blocks, too
+      const std::less<> is_before;  // also orders addresses of different blocks
       if (!is_before(address, before[d]) && is_before(address, before[d] + plan->arena_bytes[d]))
         return shared.of(d) + (address - before[d]);
     }
@@ -51,7 +51,7 @@ bool LinkedPlan::move_to(const SharedArenas& shared) {
   return true;
 }
 
-// On GPUs.
+// Copies constants to GPUs.
 void LinkedPlan::fill_constants(const Runtime& runtime) {
   std::set<BufferIndex> read;
   for (const Launch& launch : plan->launches)
@@ -77,7 +77,7 @@ void* LinkedPlan::address(BufferIndex buffer, int shard, const Runtime& runtime,
       // Kernels do not write their inputs, so the graph's tensor serves all sessions.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
     case BufferKind::kFetch: return fetched[at(record.index)];
-    case BufferKind::kFeed: break;  // in a slot, or the caller's
+    case BufferKind::kFeed: break;  // in a slot, or in the caller's memory
   }
   return nullptr;  // set at every run
 }
@@ -118,7 +118,8 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
   if (batch && node.rows > 0)
     linked.first_row =
         node.rows * (plan->batches[at(device)].first + (divided ? samples.begin : 0));
-  // Of what lies whole, a shard has its rows; the others are at the beginning of what it has.
+  // `offset`: a shard has its rows of a tensor that is not divided. Other tensors begin at their
+  // address.
   const auto add = [&](BufferIndex buffer, int of, std::int64_t offset) {
     const BufferRecord& record = plan->buffers[buffer];
     auto* const begin = static_cast<std::byte*>(address(buffer, of, runtime, fetched));
@@ -142,7 +143,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
   linked_launches.push_back(linked);
 }
 
-// As many workers as the plan has use for, and one thread per GPU.
+// Uses as many workers as the plan has work for, and one thread per GPU.
 void LinkedPlan::deal_routes(const Runtime& runtime) {
   const int most = plan->locks == LockDuration::kEachVariable ? 1 : runtime.pool.workers();
   workers = runtime.all_workers ? workers_for(*plan, most) : useful_workers(*plan, most);

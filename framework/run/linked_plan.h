@@ -1,5 +1,5 @@
-// A plan with its memory, its pointers, and its commands. Nothing of it changes once it is made,
-// but for the addresses of feeds, and of the arenas if they have moved.
+// A plan with its memory, its pointers, and its commands. Once made, it stays as it is. Only the
+// addresses of feeds change, and those of the arenas if they move.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -20,7 +20,7 @@ struct LinkedLaunch {
   std::span<void*const> inputs, outputs;
   std::byte* workspace = nullptr;
   std::int64_t parts = 1;
-  bool writes = false;  // variables
+  bool writes = false;  // it writes variables
   std::int64_t first_row = 0;
 
   KernelPointers pointers(WorkRange of, std::uint64_t step) const {
@@ -29,28 +29,28 @@ struct LinkedLaunch {
 };
 
 struct LinkedPlan {
-  // What one worker at a time does: the commands of a strand of a CPU, for one shard. A single
-  // worker has all strands in one, if each device has one shard.
+  // The commands of a CPU's strand for one shard. One worker at a time follows them. A single
+  // worker has all strands in one route, if each device has one shard.
   struct Route {
     std::vector<Command> commands;
     int shard = 0;
-    int worker = 0;  // that takes it before others
+    int worker = 0;  // tries it before other workers do
   };
-  // What the thread of a GPU does: the commands of all its strands.
+  // The commands of all strands of a GPU, which one thread follows.
   struct GpuProgram {
     std::vector<Command> commands;
     std::vector<Command> in_segments;  // empty as Commands::in_segments
     int device = -1;                   // a device of that GPU
   };
 
-  // `fetched`: where fetches are copied to.
+  // `fetched`: the memory that fetches are copied to.
   LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
              std::span<void* const> fetched);
 
-  // Before a run: from now on uses the arenas of the session where they are now. Whether they have
-  // moved since the last time.
+  // Call it before a run. From now on the plan uses the session's arenas at their present
+  // addresses. Returns whether they have moved since the last call.
   bool move_to(const SharedArenas& shared);
-  // Kernels that read the feed find it there.
+  // Sets the address at which kernels read the feed.
   void set_feed(std::size_t feed, std::byte* memory) {
     for (const FeedUse& use : feed_uses[feed]) *use.address = memory + use.offset;
   }
@@ -64,17 +64,17 @@ struct LinkedPlan {
   }
 
   std::shared_ptr<const Plan> plan;
-  // Per device: where the arena begins, which is the session's (SharedArenas), or this plan's own
-  // if it runs beside others.
+  // Per device: the beginning of the arena. It is the session's (SharedArenas), or this plan's own
+  // if its runs go beside others.
   std::vector<std::byte*> arenas;
   std::vector<MemoryBlock> kept;              // per device
   std::vector<LinkedLaunch> linked_launches;  // shard by shard of each launch
   Indexed<Launch, std::size_t> first_linked;
-  int workers = 1;  // that run launches; behind them are the threads that enqueue
+  int workers = 1;  // threads that run launches; the threads that enqueue follow them
   std::vector<Route> routes;
   std::vector<Command> exchanges;              // of the thread between processes
   std::vector<GpuProgram> programs;            // per thread that enqueues
-  std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, and for the next
+  std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, or for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas
 
  private:
@@ -89,7 +89,7 @@ struct LinkedPlan {
   void* address(BufferIndex buffer, int shard, const Runtime& runtime,
                 std::span<void* const> fetched) const;
 
-  // Where the address of a feed stands, or that of a shard's rows in it.
+  // A place that holds the address of a feed, or of a shard's rows in it.
   struct FeedUse {
     void** address;
     std::int64_t offset;

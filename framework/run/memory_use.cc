@@ -11,7 +11,7 @@ namespace {
 
 bool shares_arena(const Plan& plan) { return plan.locks == LockDuration::kWholeRun; }
 
-// What no other step uses, but for its fetches.
+// Bytes that no other step uses, without fetches.
 std::int64_t own_bytes(const Plan& plan, std::size_t device) {
   return plan.kept_bytes[device] + (shares_arena(plan) ? 0 : plan.arena_bytes[device]);
 }
@@ -74,12 +74,12 @@ MemoryReport MemoryUse::by_kind() const {
 
 void MemoryUse::add_steps(MemoryReport& report) const {
   const std::vector<std::int64_t> shared = arena_bytes();
-  std::vector<bool> is_told(devices_.size(), false);  // the kinds of a shared arena
+  std::vector<bool> is_told(devices_.size(), false);  // its shared arena has been told by kind
   std::map<std::pair<int, int>, PlannedTensor> feeds;
   for (const auto& [key, kept] : steps_.entries()) {
     const std::shared_ptr<const Plan> plan = kept.step->plan();
     PlanMemory memory = memory_of(*plan);
-    std::vector<bool> counts(devices_.size());  // the arena of this step
+    std::vector<bool> counts(devices_.size());  // whether the arena of this step counts
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const bool shares = shares_arena(*plan);
       counts[d] = !shares || (!is_told[d] && plan->arena_bytes[d] == shared[d]);

@@ -1,4 +1,4 @@
-// What the variables of a session and the steps that it keeps take of each device.
+// The memory that the variables and kept steps of a session take on each device.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,12 +20,12 @@ class MemoryUse {
 
   std::vector<DeviceUse> of_devices() const;
   MemoryReport by_kind() const;
-  // Per device: how large the arena is that the kept steps share, if `more` plans share it, too.
+  // Per device: the size of the arena that the kept steps share, if `more` plans share it, too.
   std::vector<std::int64_t> arena_bytes(std::span<const Plan* const> more = {}) const;
-  // After more has been given memory.
+  // Call it after something has got memory.
   void note_peak();
-  // What the limits of devices do not allow, for people; empty if the plan fits. With
-  // `counts_fetches` its fetches count, too.
+  // Says, for people, which device limits the plan exceeds; empty if it fits. With `counts_fetches`
+  // its fetches count, too.
   std::string lacking(const Plan& plan, bool counts_fetches) const;
 
  private:

@@ -2,9 +2,10 @@
 // The thread that enqueues for its GPU hands the part to the communicators. A thread that polls
 // stamps also watches the ranks. A failure aborts the communicators; the next run makes them anew.
 //
-// The ranks of a graph of one of several processes are those of all. They number the ranks by
-// process. Before a step connects, they compare its collectives. Rank 0 hands out an id for each
-// communicator, in the order in which the plan uses them. So all make them in one order.
+// With several processes, the ranks of a graph are those of all processes, numbered by process.
+// Before a step connects, the processes compare its collectives. Rank 0 hands out an id for each
+// communicator, in the order in which the plan uses them. So all processes make communicators in
+// the same order.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -43,18 +44,18 @@ class NcclRanks final : public Ranks, private RankWatch {
 
   using Clock = std::chrono::steady_clock;
 
-  // Communicators that the plan uses.
+  // A communicator that the plan uses.
   struct Joined {
     Communicators* all;
     int made = 0;         // Communicators::made at connect()
-    std::string id = {};  // of several processes
+    std::string id = {};  // with several processes
   };
-  // The watch over a strand: how long what was enqueued there has not finished.
+  // The watch over a strand: since when its enqueued work has not finished.
   struct Watched {
     StrandIndex strand = {};
     Stamp finished = {};
-    std::atomic<std::int64_t> enqueued{0};  // epoch
-    std::int64_t seen = -1;                 // epoch that had been finished at the last look
+    std::atomic<std::int64_t> enqueued{0};  // last epoch enqueued
+    std::int64_t seen = -1;                 // finished epoch at the last look; -1: nothing waits
     Clock::time_point since = {};
 
     bool waits() const { return seen >= 0; }
@@ -68,7 +69,7 @@ class NcclRanks final : public Ranks, private RankWatch {
   void make(Joined& of);
   void connect_collectives(int thread);
   void look(Clock::time_point now);
-  // The first collective that was enqueued and has not finished, and where; "" if there is none.
+  // The first enqueued collective that has not finished, and its place; "" if there is none.
   std::string unfinished() const;
 
   const LinkedPlan& linked_;
@@ -79,9 +80,9 @@ class NcclRanks final : public Ranks, private RankWatch {
   const ProcessPlace place_;
   Processes* const processes_;    // null in a graph of one process
   std::vector<Watched> watched_;  // strands of GPUs that communicate
-  std::vector<Joined> joined_;    // in the order in which the plan uses them first
-  std::mutex making_;             // over joined_, while threads connect
-  std::mutex watching_;           // over watched_, but for `enqueued`
+  std::vector<Joined> joined_;    // in order of first use by the plan
+  std::mutex making_;             // guards joined_, while threads connect
+  std::mutex watching_;           // guards watched_, except `enqueued`
   std::atomic<std::int64_t> enqueued_{0};
   std::atomic<bool> others_late_{false};
   bool failed_ = false;  // since the last end()
@@ -120,7 +121,8 @@ const GpuBackend& NcclRanks::backend() const {
   return *runtime_.devices[at(plan_.strands[watched_[0].strand].device)]->backend;
 }
 
-// Whether communicators have been made, for this step or another, since this step connected last.
+// If all communicators live, and none was made again since this step connected last, it need not
+// connect.
 std::function<void(int thread)> NcclRanks::begin() {
   const bool connected = std::ranges::all_of(
       joined_, [](const Joined& of) { return of.all->live && of.all->made == of.made; });
@@ -130,7 +132,7 @@ std::function<void(int thread)> NcclRanks::begin() {
   return [this](int thread) { connect(thread); };
 }
 
-// All processes come here for the same steps in the same order.
+// All processes call it for the same steps in the same order.
 void NcclRanks::meet_processes() {
   require_agreement(*processes_, collectives());
   for (Joined& of : joined_)
@@ -138,8 +140,8 @@ void NcclRanks::meet_processes() {
       of.id = processes_->gather(place_.rank == 0 ? backend().communicator_id() : "")[0];
 }
 
-// What all processes must have alike: NCCL waits for ever, or adds up what does not belong
-// together, where one has another collective next.
+// The collectives, in which all processes must agree. If one has another collective next, NCCL
+// waits for ever, or adds up wrong tensors.
 std::vector<AgreedItem> NcclRanks::collectives() const {
   std::vector<AgreedItem> items;
   for (const Joined& of : joined_)
@@ -162,7 +164,7 @@ std::vector<AgreedItem> NcclRanks::collectives() const {
   return items;
 }
 
-// One thread does it, and the others wait. False if the run has failed.
+// One thread makes all communicators while the others wait. False if the run has failed.
 bool NcclRanks::make_all() {
   const std::lock_guard lock(making_);
   if (run_.failed()) return false;
@@ -207,8 +209,7 @@ void NcclRanks::connect(int thread) {
   }
 }
 
-// Ranks that one thread serves go together: connections are made while all ranks of a collective
-// are there.
+// Ranks of one thread connect together: a connection needs all ranks of a collective.
 void NcclRanks::connect_collectives(int thread) {
   std::vector<RankTensors> group;
   const RankLaunch* first = nullptr;
@@ -264,7 +265,7 @@ void NcclRanks::check() {
                            "larger nccl_timeout_s"));
 }
 
-// Since when each strand waits for what it waits for now.
+// Notes since when each strand has waited for its present launch.
 void NcclRanks::look(Clock::time_point now) {
   for (Watched& watched : watched_) {
     const std::int64_t finished = watched.finished.value();

@@ -1,12 +1,11 @@
-// Who may run in a session: one run alone, or several that share it.
 #pragma once
 #include <mutex>
 #include <shared_mutex>
 
 namespace belfry {
 
-// A std::shared_mutex that starves nobody: a run that waits to be alone keeps later sharers out,
-// which could otherwise come and go for ever. Use it through the locks of <mutex>.
+// A std::shared_mutex that starves nobody. A run that waits to be alone keeps later sharers out, as
+// they could come and go for ever. Use it through the locks of <mutex>.
 class RunLock {
  public:
   void lock() {

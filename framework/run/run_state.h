@@ -1,5 +1,5 @@
-// One run of a step, as its threads share it: how far each strand is, what was recorded, and the
-// first error.
+// One run of a step, as its threads share it: how far each strand is, the recording, and the first
+// error.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -20,29 +20,29 @@ class RunState {
   // `gate`: where threads of the run sleep.
   RunState(const ExecutionSchedule& schedule, Gate& gate);
 
-  // Before a run. Counts of launches go on from run to run.
+  // Call it before a run. Counts of launches go on from run to run.
   void begin();
-  // Before work that no run enqueues, such as connecting ranks: its epochs follow those of all runs
-  // so far.
+  // Call it before work that no run enqueues, such as connecting ranks. The epochs of this work
+  // follow those of all runs so far.
   void rebase();
-  // What a strand has counted when launch `position` of it has run in this run.
+  // The count of a strand when its launch `position` has run in this run.
   std::int64_t epoch(StrandIndex strand, int position) const {
     return bases_[strand] + position + 1;
   }
-  // What it has counted after all runs so far.
+  // The count of a strand after all runs so far.
   std::int64_t counted(StrandIndex strand) const { return epochs(strand, runs_); }
 
-  // A launch of a CPU has run, or one of a GPU has been enqueued.
+  // Says that a launch of a CPU has run, or that a launch of a GPU has been enqueued.
   void signal(StrandIndex strand, int position, int shard = 0) {
     signals_[strand][at(shard)].set(epoch(strand, position), gate_);
   }
-  // Whether that is so in all shards, or the run has failed.
+  // Whether all shards have signalled the launch, or the run has failed.
   bool reached(StrandIndex strand, int position) const {
     const std::int64_t count = epoch(strand, position);
     return std::ranges::all_of(signals_[strand],
                                [&](const Signal& signal) { return signal.reached(count); });
   }
-  // Waits until that, or until the run fails.
+  // Waits until reached().
   void await(StrandIndex strand, int position, std::chrono::nanoseconds spin) {
     wait_until([&] { return reached(strand, position); }, gate_, spin);
   }
@@ -51,20 +51,20 @@ class RunState {
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   const std::atomic<bool>& failure() const { return failed_; }
-  // Call it in a handler: keeps the exception if it is the first. Ends all waits.
+  // Call it in a handler. Keeps the exception if it is the first, and ends all waits.
   void fail() noexcept;
   // The first error of a run that has failed.
   std::exception_ptr error();
-  // Ends all waits. Each thread that stops early does this last, so that no later signal of its own
-  // hides it.
+  // Ends all waits. A thread that stops early calls this last, so that no later signal of its own
+  // hides the poison.
   void poison();
-  // When no thread is inside the run: the next run can wait again. Returns the first error.
+  // Call it when no thread is inside the run. The next run can wait again. Returns the first error.
   std::exception_ptr recover();
 
-  std::uint64_t step = 0;                // of random ops
-  int slot = 0;                          // of the feeds
+  std::uint64_t step = 0;                // random ops are keyed by it
+  int slot = 0;                          // slot of the feeds
   bool replays = false;                  // GPUs get their work in segments
-  std::atomic<bool> has_written{false};  // variables, perhaps in part
+  std::atomic<bool> has_written{false};  // the run has begun to write variables
   std::optional<Recording> recording;    // if it is traced
 
  private:

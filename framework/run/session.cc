@@ -20,7 +20,7 @@ int thread_count(int asked) {
   require(asked >= 0 && asked <= kMostThreads, "threads must be from 0 (one per usable core) to ",
           kMostThreads, ", not ", asked);
   const int cores = usable_cores();
-  // The sessions of a program mostly ask alike.
+  // Most sessions of a program ask for the same number, so it warns once.
   if (asked > cores && first_time_logged(cat(asked, " threads on ", cores, " cores")))
     log_warning(asked, " threads were asked for, but only ", cores,
                 " cores can be used; the run may be slower");
@@ -41,7 +41,7 @@ int count_gpus(const std::vector<std::unique_ptr<Device>>& devices) {
   return static_cast<int>(gpus.size());
 }
 
-// Where SessionOptions::log_device_placement prints.
+// Prints the lines of SessionOptions::log_device_placement.
 void show_lines(const std::string& lines, const SessionOptions& options) {
   if (lines.empty()) return;
   log_debug(lines);
@@ -85,7 +85,7 @@ Session::State::State(const Graph& g, SessionOptions o)
   if (options.log_device_placement) show_lines(device_mapping(devices), options);
 }
 
-// Each node once, whichever plan is the first to hold it.
+// Prints each node once, in the first plan that has it.
 void Session::State::print_placement(const Plan& plan) {
   show_lines(placement_lines(plan, devices, printed), options);
   for (const Assignment& assignment : plan.assignments) printed.insert(assignment.node);
@@ -138,10 +138,10 @@ std::unique_ptr<CompiledStep::State> Session::State::build(std::span<const Fetch
     if (log_enabled(LogLevel::kDebug)) log_debug(plan.str(devices));
     if (options.plan_hook) {
       options.plan_hook(plan);
-      plan.commands = issue(plan, options.capture);  // of the launches as they are now
+      plan.commands = issue(plan, options.capture);  // for the launches that the hook left
     }
     make_room(plan, how.counts_fetches);
-    fit_arenas(plan);  // what has been dropped makes room for variables
+    fit_arenas(plan);  // dropped steps make room for variables
     initialise(plan);
     if (how.runtime)
       how.runtime->arenas.resize(plan.arena_bytes);
@@ -171,22 +171,22 @@ Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<cons
   }
 }
 
-// By the plan, before anything is allocated.
+// Decides by the plan, before anything is allocated.
 void Session::State::make_room(const Plan& plan, bool counts_fetches) {
   for (;;) {
     const std::string text = use.lacking(plan, counts_fetches);
     if (text.empty()) return;
-    // A run that uses a step ends without this thread's help.
-    // The last one in use may become idle between the first two calls.
+    // A run that uses a step ends without this thread's help. The last step in use may become idle
+    // between the first two calls.
     if (!steps.drop_idle() && !steps.await_idle() && !steps.drop_idle()) throw OutOfMemory(text);
   }
 }
 
-// For the steps that are kept, and this plan.
+// Makes arenas large enough for the kept steps and this plan.
 void Session::State::fit_arenas(const Plan& plan) {
   const Plan* const more[] = {&plan};
   const std::vector<std::int64_t> bytes = use.arena_bytes(more);
-  if (options.dry_run || runtime.arenas.have(bytes)) return;  // so most wait for no run
+  if (options.dry_run || runtime.arenas.have(bytes)) return;  // so most calls wait for no run
   const std::lock_guard no_run(runtime.run_lock);
   runtime.arenas.resize(bytes);
 }

@@ -22,55 +22,55 @@ class FeedStaging;
 class Trace;
 
 struct RunOptions {
-  // Replaced by what the run did and when (trace.h); empty if the run throws. Recording changes no
-  // result.
+  // Run replaces it by a record of what it did and when (trace.h); it is empty if the run throws.
+  // Recording changes no result.
   Trace* trace = nullptr;
 };
 
-// What a variable shall hold: dense, of its shape and dtype.
+// The value that a variable is to have: dense, of its shape and dtype.
 struct VariableBytes {
   Variable variable;
   std::span<const std::byte> bytes;
 };
 
 struct PrepareOptions {
-  // Steps of kEachVariable may run beside each other, from several threads; each runs on the thread
-  // that called run() alone. Such a run begins by copying what it reads of variables and computes
-  // with the copies. A copy is never torn, but those of two variables may be of different moments.
-  // Between its reading and its writing others may write. What a write gives to its own run (such
-  // as the number that it has counted to) is what this write left.
+  // Steps of kEachVariable may run beside each other, from several threads, each on the thread of
+  // its caller alone. Such a run first copies the variables that it reads, and computes with the
+  // copies. A copy is never torn, but copies of two variables may be of different moments. Others
+  // may write between the copy and the run's own write. If the run reads the result of its write
+  // (such as a count), it gets what this write left.
   //
   // If a run of kEachVariable fails after it has begun to write, those beside it go on to their
-  // end. Later ones of kEachVariable throw the error of the one that failed. It counts in
+  // end. Later ones of kEachVariable throw the error of the failed one. A run counts in
   // Session::step() from its beginning. Such steps run on CPUs alone: prepare() throws
-  // InvalidArgument for those with work on GPUs.
+  // InvalidArgument for work on GPUs.
   LockDuration locks = LockDuration::kWholeRun;
-  // The last act of the step is to gather what each process has updated of variables
-  // (AssignGathered). It then comes at the beginning of the next run, beside the forward pass.
-  // Until then the session gets from the other processes what else reads these variables, other
-  // steps and read() alike. Not for kEachVariable.
+  // The step would end by gathering the parts of variables that each process has updated
+  // (AssignGathered). With this option the next run gathers them at its beginning, beside the
+  // forward pass. If another step or read() wants such a variable before, the session fetches the
+  // new values from the other processes. Not for kEachVariable.
   bool gathers_first = false;
 };
 
-// What plans need of a device.
+// The memory that plans need on a device.
 struct DeviceUse {
   DeviceSpec device;  // full
   int variables = 0;
   std::int64_t variable_bytes = 0;
-  // Of its variables, and of the steps that are kept: their fetches, what each keeps between runs,
-  // and an arena that is large enough for each of them.
+  // Bytes of its variables and of the kept steps: their fetches, the memory that each keeps between
+  // runs, and an arena large enough for each of them.
   std::int64_t bytes = 0;
-  std::int64_t peak_bytes = 0;  // the most that these have been so far
-  int physical_gpu = -1;        // whose memory that is; -1: the host's
-  // Of a dry run's declared device: peak_bytes lacks the workspaces of libraries.
+  std::int64_t peak_bytes = 0;  // the most that `bytes` has been so far
+  int physical_gpu = -1;        // it has this memory; -1: the host has it
+  // It is a declared device of a dry run: peak_bytes lacks the workspaces of libraries.
   bool declared = false;
 
   // "<full name>: 4 variables, 1024 bytes, planned peak 4096 bytes".
   std::string str() const;
 };
 
-// What CompiledStep::stage() has sent to the GPUs, in one of the two slots of its step. The slot is
-// free again when this object ends, or when the run that takes it ends. It must end before the
+// Feeds that CompiledStep::stage() has sent to the GPUs, in one of the two slots of the step. The
+// slot is free again when this object ends, or when a run with it ends. It must end before the
 // session.
 class StagedFeeds {
  public:
@@ -80,7 +80,7 @@ class StagedFeeds {
   StagedFeeds& operator=(StagedFeeds&& other) noexcept;
   ~StagedFeeds() { reset(); }
   explicit operator bool() const { return staging_ != nullptr; }
-  // Gives the slot back.
+  // Frees the slot.
   void reset() noexcept;
 
  private:
@@ -91,29 +91,30 @@ class StagedFeeds {
   int slot_ = 0;
 };
 
-// A compiled step: stage() and run() of one process allocate nothing, but for a trace. With work on
-// GPUs that is so from the fourth run on: the second and third capture CUDA graphs. Belongs to its
-// Session and dies with it. One run of it at a time; others wait.
+// A compiled step. It belongs to its Session and dies with it. In a graph of one process stage()
+// and run() allocate nothing, but for a trace. With work on GPUs this holds from the fourth run on,
+// as the second and third capture CUDA graphs. Only one run of a step goes on at a time; others
+// wait.
 //
-// Feeds are in the order given to prepare(). Those placed on GPUs are copied there beforehand,
-// through pinned memory; those on CPUs are used where they are.
+// Feeds are in the order given to prepare(). Feeds on GPUs are copied there before the run, through
+// pinned memory. Feeds on CPUs are used where they are.
 class CompiledStep {
  public:
   // Copies the feeds of GPUs into pinned memory and enqueues the copies to the GPUs, while another
-  // thread may run this step. Reads the feeds until it returns, and those of CPUs not at all. Waits
-  // while both slots are taken; a thread that holds both waits for ever. If `stop` is requested
-  // meanwhile, it returns none.
+  // thread may run this step. It reads these feeds until it returns, and ignores the feeds of CPUs.
+  // Waits while both slots are taken; a thread that holds both waits for ever. Returns an empty
+  // object if `stop` is requested meanwhile.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
-  // With what this step has staged, even if a run has failed since. Of `feeds` it reads those of
-  // CPUs alone, until it returns. Throws InvalidArgument for what has not been staged. A step
-  // without feeds on GPUs runs with none.
+  // Runs with feeds that this step has staged, even if a run has failed since. It reads only the
+  // feeds of CPUs in `feeds`, until it returns. Throws InvalidArgument for feeds that are not
+  // staged. A step without feeds on GPUs takes an empty `staged`.
   void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {});
   // Stages all feeds first.
   void run(std::span<const Tensor> feeds = {}, RunOptions options = {});
-  // The value of fetch i after a run. The next run overwrites it, and copies of it with it;
+  // The value of fetch i after a run. The next run overwrites it, and any Tensor copied from it.
   // Session::run returns tensors of their own.
   const Tensor& fetched(std::size_t i) const;
-  // The plan that it runs now. A write to one of several replicas in one storage replaces it.
+  // The plan that it runs now. A new plan replaces it when a write parts replicas in one storage.
   std::shared_ptr<const Plan> plan() const;
 
   CompiledStep(const CompiledStep&) = delete;
@@ -134,11 +135,11 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Computes fetches; compiles them at first use for the shapes of the feeds, and keeps the step
+  // Computes fetches. Compiles a step at first use, for the shapes of the feeds, and keeps it
   // (SessionOptions::kept_steps). Node fetches give an empty tensor. Throws InvalidArgument for
-  // feeds of the wrong type, and whatever a kernel throws, after all workers have stopped; if a
-  // variable had been written by then, every later run throws until write() has set each variable
-  // that it may have written, or restore() (restore_checkpoint too) any.
+  // feeds of the wrong type. Throws what a kernel throws, after all workers have stopped. If the
+  // run had begun to write variables by then, every later run throws until write() has set each of
+  // them, or restore() (restore_checkpoint too) any.
   Tensor run(Output fetch, std::span<const FeedValue> feeds = {});
   std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds = {},
                           RunOptions options = {});
@@ -154,39 +155,39 @@ class Session {
                    std::span(feeds.begin(), feeds.size()), options);
   }
 
-  // Values of variables, between steps. Where several processes hold parts of a tensor
-  // (VariablePart), read() asks the others for theirs, which any process may do alone. write() and
-  // restore() take the whole and keep the part of this process.
+  // Values of variables, between steps. If several processes hold parts of a tensor (VariablePart),
+  // read() asks the others for their parts. Any process may do so alone. write() and restore() take
+  // the whole and keep the part of this process.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
-  // False after a run that failed when it had begun to write variables, until they are restored.
+  // False after a run failed that had begun to write variables, until these are restored.
   bool intact() const;
-  // The variable lies in the storage of another, whose bytes count once.
+  // Whether the variable lies in the storage of another, whose bytes count once.
   bool shares_storage(Variable variable) const;
-  // Sets variables and the step, all between two runs, or throws and sets none. Others that a
-  // failed run may have written start again from their first values: the session is intact.
+  // Sets all given variables and the step between two runs, or throws and sets none. Other
+  // variables that a failed run may have written get their first values, so the session is intact.
   void restore(std::span<const VariableBytes> values, std::uint64_t step);
   const Graph& graph() const;
 
-  // The device of an output: full name. It follows from the whole graph (placement/placer.h),
-  // whatever is fetched or fed, and compiles nothing. When the graph has grown the answer may be
-  // another one, but not for variables that have memory; steps stay as they were prepared. Throws
-  // InvalidArgument saying why the node cannot be placed.
+  // The device of an output: full name. It depends on the whole graph (placement/placer.h), not on
+  // fetches or feeds. Nothing is compiled. The answer may change when the graph grows, except for
+  // variables that have memory; prepared steps stay as they are. Throws InvalidArgument saying why
+  // the node cannot be placed.
   DeviceSpec placement(Output output);
-  // Why it is there.
+  // Why the output is there.
   Explanation explain(const Output& output);
   // Full names of all devices.
   std::vector<DeviceSpec> devices() const;
-  // Of each device, in the same order.
+  // The use of each device, in the order of devices().
   std::vector<DeviceUse> device_use() const;
-  // The same bytes by what they are for (plan/memory_kinds.h), with feeds.
+  // The same bytes by purpose (plan/memory_kinds.h), with feeds.
   MemoryReport memory_report() const;
   // Bytes planned per device: DeviceUse::peak_bytes.
   std::map<std::string, std::int64_t> peak_bytes() const;
-  // Workers that were asked for; no more of them run than there are shards on CPUs.
+  // The number of workers that was asked for. No more of them run than there are shards on CPUs.
   int threads() const;
 
-  // Runs that wrote variables so far: random ops are keyed by it.
+  // The number of runs so far that wrote variables. Random ops are keyed by it.
   std::uint64_t step() const;
   void set_step(std::uint64_t step);
 

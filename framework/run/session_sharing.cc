@@ -1,5 +1,4 @@
-// How a session takes replicas in one storage apart: each gets its own, and the steps are compiled
-// again.
+// Unshares replicas: each gets a storage of its own, and the steps are compiled again.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -9,7 +8,7 @@
 
 namespace belfry {
 
-// A variable and those that part with it. While it lives they count as alone.
+// A variable, and those that part with it. While this object lives, they count as alone.
 class Session::State::Apart {
  public:
   Apart(State& session, const Node& variable) : session_(session) {
@@ -20,7 +19,8 @@ class Session::State::Apart {
   Apart& operator=(const Apart&) = delete;
 
   void compile_steps();
-  // Gives memory, then replaces the plans of the steps. Changes nothing if it throws.
+  // Gives memory to the variables, then replaces the plans of the steps. Changes nothing if it
+  // throws.
   void finish();
 
  private:
@@ -34,7 +34,7 @@ class Session::State::Apart {
 void Session::State::unshare(const Node& variable) {
   if (variables.sharers(variable).size() < 2) return;
   const std::lock_guard no_run(runtime.run_lock);
-  fetch_newer_parts();  // its plan says what shares storage
+  fetch_newer_parts();  // the plan that left them says what shares storage
   Apart apart(*this, variable);
   apart.compile_steps();
   apart.finish();
@@ -61,7 +61,7 @@ Plan Session::State::Apart::compile_again(const KeptSteps::Entry& kept) const {
   return compile(kept.fetches, kept.feeds, compiling);
 }
 
-// Others that were equal because of the variables that part do so too.
+// Other variables that were equal because of these part as well.
 void Session::State::Apart::compile_steps() {
   const KeptSteps::Entries& steps = session_.steps.entries();
   for (auto entry = steps.begin(); entry != steps.end();) {
@@ -76,7 +76,7 @@ void Session::State::Apart::compile_steps() {
   }
 }
 
-// For the plans of before, which stay if this fails, and for those that replace them.
+// Makes arenas large enough for the old plans, which stay if this fails, and the new ones.
 void Session::State::Apart::fit_arenas() {
   std::vector<const Plan*> more;
   for (const auto& [key, plan] : plans_) more.push_back(plan.get());

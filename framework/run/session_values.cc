@@ -1,4 +1,4 @@
-// What users ask a session beside its runs: values of variables, placement, memory, the step count.
+// The calls of users besides runs: values of variables, placement, memory, the step count.
 #include <algorithm>
 #include <map>
 
@@ -55,9 +55,9 @@ void Session::restore(std::span<const VariableBytes> values, std::uint64_t step)
     all.emplace(&variable.node(), own_bytes(variable, bytes));
   }
   state_->unshare_unequal(all);
-  std::vector<std::vector<Tensor>> first;  // which `all` refers to
+  std::vector<std::vector<Tensor>> first;  // holds the bytes that `all` refers to
   std::unique_lock no_run(state_->runtime.run_lock);
-  for (;;) {  // runs may fail while the lock is let go
+  for (;;) {  // runs may fail while the lock is free
     std::vector<const Node*> lost;
     for (const Node* node : state_->runtime.suspects)
       if (!all.contains(node)) lost.push_back(node);

@@ -8,14 +8,14 @@
 namespace belfry {
 namespace {
 
-// Those of copies are their originals'.
+// Copies have the first values of their originals.
 std::vector<Fetch> initials_of(std::span<const Node* const> nodes) {
   std::vector<Fetch> initials;
   for (const Node* node : nodes) initials.emplace_back(original_of(*node).variable().initial);
   return initials;
 }
 
-// Bytes from which on first values are worth threads of their own.
+// With fewer bytes, first values are not worth threads of their own.
 constexpr std::int64_t kWorthThreads = 4 << 20;
 
 std::int64_t bytes_of(std::span<const Node* const> variables) {
@@ -24,7 +24,7 @@ std::int64_t bytes_of(std::span<const Node* const> variables) {
   return bytes;
 }
 
-// All cores make first values, even if the steps of the session have no use for so many.
+// All cores make first values, even if the steps of the session cannot use so many.
 struct StartCrew {
   StartCrew(const std::vector<std::unique_ptr<Device>>& devices, int threads,
             const std::function<void*(const Node&)>& memory)
@@ -34,7 +34,7 @@ struct StartCrew {
   Runtime runtime;
 };
 
-// Of those that soft placement gave memory elsewhere than they asked for.
+// Warns of variables that soft placement put elsewhere than they asked for.
 void warn_of_moved(std::span<const Node* const> fresh, const VariableMemory& variables,
                    const Placement& placement) {
   const PlacementContext& context = placement.context();
@@ -50,7 +50,7 @@ void warn_of_moved(std::span<const Node* const> fresh, const VariableMemory& var
 
 }  // namespace
 
-// Gives the variables of a plan memory and a first value. A replica's is its original's.
+// Gives the variables of a plan memory and a first value. A replica gets the value of its original.
 void Session::State::initialise(const Plan& plan) {
   const std::vector<const Node*> fresh = variables.add(plan);
   try {
@@ -58,7 +58,7 @@ void Session::State::initialise(const Plan& plan) {
       fill_in(fresh);
     else if (options.log_device_placement && !fresh.empty())
       print_placement(compile(initials_of(fresh), {}, context()));
-  } catch (...) {  // what has no first value does not exist
+  } catch (...) {  // a variable without first value must not exist
     variables.remove(fresh);
     throw;
   }
@@ -75,7 +75,7 @@ void Session::State::fill_in(std::span<const Node* const> fresh) {
   const std::vector<Tensor> values = first_values(originals, into);
   for (const Node* node : fresh)
     if (Node* original = node->variable().copy_of) ensure(Variable(*original));
-  const std::lock_guard no_run(runtime.run_lock);  // a run may be writing what copies start from
+  const std::lock_guard no_run(runtime.run_lock);  // a run may be writing the originals of copies
   fetch_newer_parts();
   for (std::size_t i = 0; i < originals.size(); ++i)
     if (!into[i]) variables.memory_of(*originals[i]).store(values[i].raw());
@@ -84,7 +84,8 @@ void Session::State::fill_in(std::span<const Node* const> fresh) {
       variables.memory_of(*node).store(variables.memory_of(*original).data());
 }
 
-// Where each has memory of the host of its own: nobody looks at it before it is filled.
+// Null for variables without host memory of their own. Nobody looks at this memory before it is
+// filled.
 std::vector<void*> Session::State::memory_to_fill(std::span<const Node* const> originals) const {
   std::vector<void*> into;
   for (const Node* node : originals) {
@@ -105,7 +106,7 @@ std::vector<Tensor> Session::State::first_values(std::span<const Node* const> no
   const auto step = build(initials_of(nodes), {}, how);
   step->initial = true;
   std::unique_lock no_run(runtime.run_lock, std::defer_lock);
-  if (crew) no_run.lock();  // else the step does
+  if (crew) no_run.lock();  // otherwise the step locks it
   step->run(step->stage({}), {});
   return step->fetched;
 }

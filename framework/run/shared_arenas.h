@@ -1,5 +1,5 @@
-// The arenas of steps that run one after another. What lies there is of one run alone, so a device
-// needs one arena, as large as the largest of these steps wants it.
+// The arenas of steps that run one after another. Only one run uses an arena at a time. So a device
+// needs one, as large as the largest of these steps needs.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace belfry {
 
-// Who calls these holds the lock of runs (Runtime::run_lock), or has the devices to itself.
+// A caller holds the lock of runs (Runtime::run_lock), or has the devices to itself.
 class SharedArenas {
  public:
   explicit SharedArenas(const std::vector<std::unique_ptr<Device>>& devices)
       : devices_(devices), blocks_(devices.size()), bytes_(devices.size(), 0) {}
 
-  // From now on each device has an arena of so many bytes. One of another size ends before its
-  // successor is made, as both may not fit. If that throws OutOfMemory, the sizes of before hold,
-  // and restore() makes these arenas again.
+  // Gives each device an arena of so many bytes. An arena of another size ends before its successor
+  // is made, as both may not fit. If this throws OutOfMemory, the old sizes hold, and restore()
+  // makes the old arenas again.
   void resize(std::span<const std::int64_t> bytes);
-  // Whether resize() was called with these last. Who asks is the one that may call it.
+  // Whether the arenas have these sizes. Only a thread that may call resize() asks.
   bool have(std::span<const std::int64_t> bytes) const { return std::ranges::equal(bytes, bytes_); }
-  // Makes those that a failed resize() has ended. Throws OutOfMemory.
+  // Makes the arenas again that a failed resize() has ended. Throws OutOfMemory.
   void restore() { make(bytes_); }
   std::byte* of(std::size_t device) const { return blocks_[device].data(); }
 

@@ -22,7 +22,7 @@ std::size_t bytes_of(const FeedType& feed) {
 }  // namespace
 
 void check_feed(const FeedType& feed, const Tensor& value) {
-  // The text is made only when it is needed: a step allocates nothing.
+  // The text is made only if it is needed, as a step allocates nothing.
   if (value.shape() != feed.shape || value.dtype() != feed.where.dtype())
     throw InvalidArgument(cat(feed.where.node().describe(), ": fed with ", name_of(value.dtype()),
                               value.shape(), ", but the step was prepared for ",
@@ -76,7 +76,7 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
   }
 }
 
-// What is staged lies in pinned memory.
+// Staged feeds lie in pinned memory.
 void FeedStaging::replace(FeedStaging& other) {
   const std::lock_guard lock(linking_);
   for (int slot = 0; slot < FeedSlots::kCount; ++slot) {
@@ -108,7 +108,7 @@ StagedFeeds FeedStaging::stage(std::span<const Tensor> feeds, std::stop_token st
   return staged;
 }
 
-// The one that was not taken last, if there is a choice. kNowhere if it shall stop.
+// Takes the slot that was not taken last, if both are free. Returns kNowhere if it is to stop.
 int FeedStaging::take(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   const auto is_free = [](const Slot& slot) { return !slot.taken; };
@@ -153,7 +153,7 @@ void FeedStaging::enqueue(int slot) {
   }
 }
 
-// Those of feeds that no run took. A failure has waited for all from before it.
+// Waits for copies of feeds that no run took. A failure has waited for all copies from before it.
 void FeedStaging::await_copies(int slot) {
   const int enqueued = std::exchange(slots_[at(slot)].enqueued, -1);
   if (enqueued < 0 || enqueued != streams_->failures()) return;

@@ -1,4 +1,4 @@
-// How feeds get to the GPUs of a step. The thread that has them copies them into pinned memory. A
+// Brings feeds to the GPUs of a step. The thread of the feeds copies them into pinned memory. A
 // copy stream brings them to the GPU while another step computes. There are two slots (FeedSlots),
 // so that the next feeds come while a run reads the last ones.
 #pragma once
@@ -30,20 +30,20 @@ class FeedStaging {
 
   // Links to a plan with its kept memory.
   void link(const LinkedPlan& linked, const Runtime& runtime);
-  // Between two runs: takes over the memory of `other`, of another plan for the same feeds, and
-  // keeps what is staged.
+  // Call it between two runs. Takes over the memory of `other`, which is for another plan with the
+  // same feeds. Keeps staged feeds.
   void replace(FeedStaging& other);
 
-  // As CompiledStep::stage.
+  // See CompiledStep::stage.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop);
 
-  // At the start of a run: returns the slot of its feeds. All their copies have been enqueued by
-  // then; those that a failure or replace() may have undone are enqueued again.
+  // Call it at the start of a run. Returns the slot of its feeds. All their copies are enqueued by
+  // then. If a failure or replace() may have undone some, they are enqueued again.
   int begin(const StagedFeeds& staged);
-  // At the end of a run: nothing waits for the copies of the slot any more.
+  // Call it at the end of a run, when nothing waits for the copies of the slot any more.
   void end(int slot);
 
-  // Whether the feed goes to a GPU; and where it is there.
+  // Whether the feed goes to a GPU, and its address there.
   bool stages(std::size_t feed) const { return feeds_[feed].staged; }
   void* address(std::size_t feed, int slot) const {
     return feeds_[feed].on_gpu + at(slot) * feeds_[feed].stride;
@@ -53,7 +53,7 @@ class FeedStaging {
 
  private:
   friend class StagedFeeds;
-  static constexpr int kNowhere = -1;  // as a slot: none
+  static constexpr int kNowhere = -1;  // no slot
 
   struct Feed {
     FeedType type;
@@ -61,14 +61,14 @@ class FeedStaging {
     std::byte *pinned = nullptr, *on_gpu = nullptr;  // in slot 0
     std::size_t stride = 0;
   };
-  // Of a device: one copy brings all its feeds.
+  // The feeds of a device, which one copy brings there.
   struct Part {
     const Node* node;  // for errors
     std::byte *from, *to;
     std::size_t bytes;
   };
   struct Gpu {
-    const Device* device;  // one of its
+    const Device* device;  // one of its devices
     GpuStream* stream;
     std::array<std::unique_ptr<GpuEvent>, FeedSlots::kCount> copied;
     std::vector<Part> parts;
@@ -89,13 +89,14 @@ class FeedStaging {
   void await_copies(int slot);
 
   GpuStreams* streams_ = nullptr;
-  std::mutex linking_;  // over the next two, between stage() and replace(); runs only read them
+  // Guards feeds_ and gpus_ between stage() and replace(). Runs only read them.
+  std::mutex linking_;
   std::vector<Feed> feeds_;
   std::vector<Gpu> gpus_;  // as fed_gpus()
   std::mutex mutex_;       // over `taken` and last_
   std::condition_variable_any freed_;
-  std::array<Slot, FeedSlots::kCount> slots_;  // the rest is their owner's
-  int last_ = FeedSlots::kCount - 1;           // that was taken
+  std::array<Slot, FeedSlots::kCount> slots_;  // beside `taken`, a slot belongs to who took it
+  int last_ = FeedSlots::kCount - 1;           // the slot that was taken last
 };
 
 }  // namespace belfry

@@ -94,7 +94,7 @@ void CompiledStep::State::run(StagedFeeds staged, std::span<const Tensor> feeds,
     execute(staged, feeds, options);
     if (!results) return;
     results->assign(fetched.begin(), fetched.end());
-    for (Tensor& result : *results) result.mutable_raw();  // memory of its own
+    for (Tensor& result : *results) result.mutable_raw();  // gets memory of its own
   };
   if (runs_beside_others()) {
     const std::shared_lock lock(runtime.run_lock);
@@ -147,7 +147,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   make_connections();
   if (options.trace) start_recording(linked, runtime.devices, run);
   if (gpus && gpus->must_capture(options.trace)) capture();
-  // Runs beside each other have different steps.
+  // Runs beside each other have different step numbers.
   const std::uint64_t step =
       runs_beside_others() && writes ? runtime.step.fetch_add(1) : runtime.step.load();
   run.step = initial ? 0 : step;
@@ -183,7 +183,8 @@ void CompiledStep::State::check_intact() {
       "before running again");
 }
 
-// What the run reads of which other processes have newer values, but for what it gathers itself.
+// Fetches variables that the run reads and that are newer in other processes. The run gathers some
+// itself.
 void CompiledStep::State::fetch_if_behind() {
   const NewerElsewhere& elsewhere = runtime.elsewhere;
   const Plan& plan = *executor_->linked.plan;
@@ -194,7 +195,8 @@ void CompiledStep::State::fetch_if_behind() {
   if (runtime.is_behind(read)) elsewhere.fetch();
 }
 
-// What the run writes without the other processes, which may still ask for its values of before.
+// Keeps the old values of variables that the run writes without the other processes, as these may
+// still ask for them.
 void CompiledStep::State::keep_for_others() {
   const NewerElsewhere& elsewhere = runtime.elsewhere;
   const Plan& plan = *executor_->linked.plan;
@@ -211,7 +213,8 @@ void CompiledStep::State::set_feeds(std::span<const Tensor> feeds) {
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     const bool staged = staging_.stages(i);
     if (!staged) check_feed(plan.feeds[i], feeds[i]);
-    // Kernels do not write their inputs; KernelPointers carry inputs and outputs alike.
+    // The cast is safe: kernels do not write their inputs, but KernelPointers has one type for
+    // inputs and outputs.
     void* const memory =
         staged ? staging_.address(i, executor_->run.slot) : const_cast<std::byte*>(feeds[i].raw());
     executor_->linked.set_feed(i, static_cast<std::byte*>(memory));
@@ -261,7 +264,7 @@ void CompiledStep::State::recover() {
     if (runtime.suspects.empty()) runtime.cause = runs_beside_others() ? error : nullptr;
     const Plan& plan = *executor_->linked.plan;
     if (!plan.gathered_first.empty())
-      runtime.elsewhere.left_by = nullptr;  // what it writes must be restored
+      runtime.elsewhere.left_by = nullptr;  // the variables that it writes must be restored
     for (const PlanNode& node : plan.nodes)
       for (int i = 0; i < node.writes(); ++i)
         runtime.suspects.insert(plan.node(node.inputs[at(i)].node).node);

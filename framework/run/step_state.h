@@ -1,4 +1,4 @@
-// A step of a session: what is linked to its plan, and its runs.
+// The state of a compiled step: the executor of its plan, and its runs.
 #pragma once
 #include <functional>
 #include <memory>
@@ -19,7 +19,8 @@ namespace belfry {
                                  const std::vector<std::unique_ptr<Device>>& devices);
 
 struct CompiledStep::State {
-  // All that runs one plan. Another plan for the same fetches and feeds may replace it.
+  // Everything that runs one plan. The executor of another plan for the same fetches and feeds may
+  // replace it.
   struct Executor {
     Executor(std::shared_ptr<const Plan> plan, State& step);
 
@@ -28,16 +29,16 @@ struct CompiledStep::State {
     std::unique_ptr<GpuExecutor> gpus;  // null if the plan has no work for them
     CpuExecutor cpus;
     std::unique_ptr<Exchanger> exchanger;  // null if the plan needs no other processes
-    std::function<void(int)> body;         // of a thread in a run
+    std::function<void(int)> body;         // the work of a thread in a run
   };
 
-  // In a dry run nothing is linked. `into`: memory of the host for fetches, instead of tensors;
-  // null, or missing, for others.
+  // In a dry run nothing is linked. `into`: host memory for fetches, instead of tensors; null, or
+  // missing, for fetches that have a tensor.
   State(Plan compiled, Runtime& owner, std::span<void* const> into = {});
 
   // Null in a dry run.
   std::unique_ptr<Executor> link(std::shared_ptr<const Plan> compiled);
-  // From now on runs this plan, which has been linked. The caller holds runtime.run_lock.
+  // Runs this linked plan from now on. The caller holds runtime.run_lock.
   void replace(std::shared_ptr<const Plan> compiled, std::unique_ptr<Executor> executor);
   // Makes the communicators that the plan needs, and all connections that its collectives use.
   // Waits for other runs. After a failure the next run makes them again.
@@ -52,7 +53,7 @@ struct CompiledStep::State {
 
   Runtime& runtime;
   std::vector<Tensor> fetched;
-  // Computes first values of variables: they do not depend on the step at which they are needed.
+  // It computes first values of variables, which do not depend on the step that needs them.
   bool initial = false;
 
  private:
@@ -68,16 +69,16 @@ struct CompiledStep::State {
   void make_connections();
   void capture();
   // Calls body(t) for each thread t of the plan. Meanwhile the thread between processes works for
-  // the exchanger, which has begun; null: that thread is not needed. Throws what has failed.
+  // `exchanger`, which has begun; null: that thread is not needed. Throws the first failure.
   void run_threads(const std::function<void(int)>& body, Exchanger* exchanger);
   [[noreturn]] void recover();
 
-  std::vector<void*> results_;    // where fetches are copied to
-  const LockDuration locks_;      // the plan's: another plan has the same
-  mutable std::mutex replacing_;  // over plan_
+  std::vector<void*> results_;    // memory that fetches are copied to
+  const LockDuration locks_;      // of the plan, and of each that replaces it
+  mutable std::mutex replacing_;  // guards plan_
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Executor> executor_;  // null in a dry run
-  FeedStaging staging_;                 // ends first: its copies use the memory of the other
+  FeedStaging staging_;                 // ends first: its copies use the memory of the executor
   std::mutex running_;                  // one run of this step at a time
   WorkerPool alone_{1};                 // the caller of run()
 };

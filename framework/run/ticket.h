@@ -1,4 +1,3 @@
-// How workers take the parts of a shared launch.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,18 +7,18 @@
 namespace belfry {
 
 // Which parts of a shared launch are taken. The worker of the launch opens it to the others. It
-// takes parts from the front, the others from the back: so a worker finds in its cache what it
-// wrote in the run before. A ticket is the number of the opening and how many parts were taken from
-// either end. Parts are taken by compare-and-swap, so a worker with an old ticket never takes a
-// part of another opening. Numbers begin again after kOpenings. No ticket is that old: no worker is
-// inside between two runs, and a worker opens fewer launches in one (LinkedPlan::deal_routes).
+// takes parts from the front, the others from the back. So a worker finds in its cache what it
+// wrote in the run before. A ticket holds the number of the opening, and the number of parts taken
+// from either end. Workers take parts by compare-and-swap, so an old ticket never takes a part of
+// another opening. Numbers begin again after kOpenings. No ticket is that old: no worker is inside
+// between two runs, and a worker opens fewer launches in one run (LinkedPlan::deal_routes).
 class Ticket {
  public:
   enum class End : std::uint8_t { kFront, kBack };
   static constexpr std::int64_t kOpenings = std::int64_t{1} << 20;
 
   Ticket() = default;  // nothing is open
-  // Of the next opening.
+  // The ticket of the next opening.
   Ticket opened() const { return Ticket(((bits_ >> 2 * kBits) + 1) << 2 * kBits); }
   Ticket closed() const { return Ticket(bits_ | kNone); }
   Ticket taken(End end) const {
@@ -27,7 +26,7 @@ class Ticket {
   }
   bool operator==(const Ticket&) const = default;
   bool has_part(std::int64_t parts) const { return front() + back() < parts; }
-  // The part that is taken next.
+  // The next part to be taken.
   std::int64_t next(End end, std::int64_t parts) const {
     return end == End::kFront ? front() : parts - 1 - back();
   }

@@ -11,7 +11,7 @@ VariableLocks::VariableLocks(const LinkedPlan& linked, Runtime& runtime) {
   if (plan.locks != LockDuration::kEachVariable) return;
   holds_.resize(plan.launches.size());
   NodeIndex writer;  // the last node that wrote
-  LaunchIndex last;  // its launch, or that of the last copy right behind it
+  LaunchIndex last;  // its launch, or the launch of the last copy right behind it
   for (const LaunchIndex l : plan.launches.indices()) {
     const NodeIndex n = plan.launches[l].node;
     const PlanNode& node = plan.node(n);
@@ -25,7 +25,8 @@ VariableLocks::VariableLocks(const LinkedPlan& linked, Runtime& runtime) {
     for (const void* memory : touched) holds_[l].locks.push_back(&runtime.variable_locks[memory]);
     const bool copies =
         node.op == &kCopy && node.inputs[0].node == writer && last.value() + 1 == l.value();
-    // A write and the copies of what it left are one: their variables are among those that it has.
+    // A write and the copies of its result are one critical section: the copies read variables that
+    // the write locks.
     if (copies) holds_[last].keeps = true;
     if (node.writes() > 0) writer = n;
     if (copies || node.writes() > 0) last = l;

@@ -1,4 +1,4 @@
-// The variables that a step of LockDuration::kEachVariable holds, launch by launch. It has one
+// Locks the variables of a step of LockDuration::kEachVariable, launch by launch. The step has one
 // worker.
 #pragma once
 #include <mutex>
@@ -10,26 +10,26 @@ namespace belfry {
 
 class VariableLocks {
  public:
-  // For plans of another LockDuration it holds nothing.
+  // For plans of another LockDuration it locks nothing.
   VariableLocks(const LinkedPlan& linked, Runtime& runtime);
 
-  // Before a launch: locks the variables that it touches, unless the launch before has kept them
-  // for it. It takes all locks in the order of addresses, so two runs never wait for each other in
-  // a circle.
+  // Call it before a launch. It locks the variables that the launch touches, unless the launch
+  // before has kept the locks. It takes locks in the order of addresses, so two runs never wait for
+  // each other in a circle.
   void hold(LaunchIndex launch) {
     if (!holds_.empty()) lock(launch);
   }
-  // After a launch: unlocks them, unless the next launch needs them too.
+  // Call it after a launch. It unlocks the variables, unless the next launch needs them too.
   void release(LaunchIndex launch) {
     if (!holds_.empty() && !holds_[launch].keeps) release_all();
   }
-  // After a failure, too.
+  // Call it after a failure, too.
   void release_all();
 
  private:
   struct Hold {
     std::vector<std::mutex*> locks;
-    bool keeps = false;  // for the next launch
+    bool keeps = false;  // the locks, for the next launch
   };
   void lock(LaunchIndex launch);
 

@@ -1,4 +1,4 @@
-// The memory of a session's variables. Replicas may lie in one storage until they part.
+// The memory of a session's variables. Replicas may share one storage until they part.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,9 +15,9 @@ class VariableMemory {
  public:
   struct Entry {
     int device;
-    std::int64_t bytes;           // 0 for those that lie in another's memory
-    MemoryBlock memory;           // empty in a dry run, and for those that lie in another's
-    const Node* owner = nullptr;  // whose memory this variable lies in; null: its own
+    std::int64_t bytes;           // 0 if it lies in the memory of another
+    MemoryBlock memory;           // empty in a dry run, and if it lies in the memory of another
+    const Node* owner = nullptr;  // the variable whose memory it lies in; null: its own
   };
   using Entries = std::map<const Node*, Entry>;
 
@@ -26,9 +26,9 @@ class VariableMemory {
       : devices_(devices), dry_run_(dry_run) {}
 
   const Entries& entries() const { return entries_; }
-  // Null for those that have none.
+  // Null if the variable has no entry.
   const Entry* find(const Node& variable) const;
-  // Where its value is.
+  // The memory of its value.
   const MemoryBlock& memory_of(const Node& variable) const;
 
   // Gives entries to the variables of a plan that have none, and returns them. Their memory holds
@@ -36,11 +36,11 @@ class VariableMemory {
   std::vector<const Node*> add(const Plan& plan);
   void remove(std::span<const Node* const> variables);
 
-  // Those in one storage with a variable, the owner first; empty if it has no memory.
+  // The variables that share the storage of this one, the owner first; empty if it has no memory.
   std::vector<const Node*> sharers(const Node& variable) const;
-  // From now on those in one storage with it count as alone, until end_parting().
+  // The variables that share storage with this one count as alone until end_parting().
   void take_apart(const Node& variable);
-  // Gives each of these memory of its own, with its value. Returns the entries of before. Throws
+  // Gives each such variable memory of its own, with its value. Returns their old entries. Throws
   // OutOfMemory, and changes nothing, beyond the limit of a device.
   Entries give_own_memory();
   void take_back(Entries& before);
@@ -56,7 +56,7 @@ class VariableMemory {
   const std::vector<std::unique_ptr<Device>>& devices_;
   const bool dry_run_;
   Entries entries_;
-  std::map<const Node*, std::set<const Node*>> sharers_;  // by owner, which is not among them
+  std::map<const Node*, std::set<const Node*>> sharers_;  // by owner, who is not listed
   std::set<const Node*> parting_;
 };
 

@@ -13,10 +13,10 @@
 namespace belfry {
 namespace {
 
-// Where the keys of variables begin of which processes have the newest value of a part.
+// The first key of variables of which processes have the newest value of a part.
 constexpr std::uint64_t kFirstGathered = std::uint64_t{1} << 31;
 
-// Of part `rank`, in bytes.
+// The bytes of part `rank`.
 WorkRange byte_range(const Node& variable, const Cuts& cuts, std::size_t rank) {
   const auto size = static_cast<std::int64_t>(size_of(variable.output_type(0).dtype));
   return {cuts[rank] * size, cuts[rank + 1] * size};
@@ -68,7 +68,7 @@ void SharedParts::fetch(const Node& variable, const Cuts& cuts, Tensor& whole) c
     const WorkRange range = byte_range(variable, cuts, r);
     parts.push_back(bytes.subspan(at(range.begin), at(range.size())));
   }
-  // Replicas are equal, and not published.
+  // Replicas are equal, and only the original is published.
   options_.processes->fetch(key_of(original_of(variable)).value(), elsewhere_.runs.load(), parts);
 }
 
@@ -78,7 +78,7 @@ void SharedParts::keep(const Node& variable) const {
   if (key && (*key & kFirstGathered) != 0) options_.processes->parts().keep(*key);
 }
 
-// Processes have the same variables in one order, whatever else their graphs have.
+// All processes have the same variables in one order, even if the rest of their graphs differs.
 void SharedParts::publish() {
   if (!options_.processes || options_.dry_run) return;
   std::uint64_t place = 0;
@@ -88,7 +88,7 @@ void SharedParts::publish() {
     const std::uint64_t own_place = place++;
     if (variables_.find(node)) publish(node, own_place, 0, variables_.memory_of(node).bytes());
   }
-  std::set<const Node*> known;  // each form of a training step writes the same variables
+  std::set<const Node*> known;  // each variant of a training step writes the same variables
   for (const Node* const gathered : gathered_assigns(graph_)) {
     const Node& node = gathered->input(0).node();
     const std::uint64_t own_place = kFirstGathered + known.size();
@@ -136,7 +136,7 @@ void Session::State::fetch_newer_parts() {
 SharedParts::~SharedParts() {
   for (const auto& [node, key] : keys_) try {
       options_.processes->parts().withdraw(key);
-    } catch (const std::exception& error) {  // a GPU has failed, and with it the training
+    } catch (const std::exception& error) {  // a GPU has failed, so the training has failed
       log_warning(node->describe(),
                   ": other processes cannot read its part any more: ", error.what());
     }

@@ -17,7 +17,7 @@ std::optional<cpu_set_t> usable_by(pthread_t thread) {
   return cores;
 }
 
-// The core with this place in the set, which is not empty; the count wraps around.
+// The index-th core of the set, which is not empty; the index wraps around.
 int nth_core(const cpu_set_t& cores, int index) {
   int left = index % CPU_COUNT(&cores);
   int core = 0;
@@ -90,7 +90,8 @@ bool WorkerCores::swap(int worker) {
 }
 
 bool WorkerCores::move(int worker, int core) {
-  // One at a time, or another mover would take the mask of one core for the thread's own.
+  // Only one thread moves workers at a time. Another mover would take the mask of one core for the
+  // thread's own.
   static std::mutex moving;
   const std::unique_lock lock(moving, std::try_to_lock);
   if (!lock) return false;

@@ -11,33 +11,33 @@
 
 namespace belfry {
 
-// Where workers sleep when there is nothing to do, and what wakes them.
+// The place where workers sleep when there is nothing to do.
 //
-// One word has all of its state. It is odd while somebody sleeps or is about to, and each wake
+// Its whole state is one word. The word is odd while somebody sleeps or is about to. Each wake
 // makes it even: a number that no sleeper has seen. A sleeper makes the word odd, then looks for
-// news, and then sleeps as long as the word stays what it made of it. A waker stores its news, then
-// reads the word. All of this is sequentially consistent, so one of the two sees the other. Only
-// the first waker after a sleeper calls the system. Who sleeps again after that makes the word odd
-// anew, and then looks: it finds the news of all wakers that found the word even.
+// news, then sleeps as long as the word keeps this value. A waker stores its news, then reads the
+// word. All of this is sequentially consistent, so one of the two sees the other. Only the first
+// waker after a sleeper calls the system. A thread that sleeps again makes the word odd anew before
+// it looks. So it finds the news of all wakers that found the word even.
 class Gate {
  public:
-  // Wakes all sleepers, so that they look again. Costs a load when nobody sleeps, or when all who
-  // do have been woken and have not run yet.
+  // Wakes all sleepers, so that they look again. Costs one load if nobody sleeps, or if all
+  // sleepers have been woken and have not run yet.
   void wake() {
     std::uint32_t seen = word_.load(std::memory_order_seq_cst);
     if (seen % 2 == 0) return;
-    // It fails only where another waker was faster.
+    // This fails only if another waker was faster.
     if (word_.compare_exchange_strong(seen, seen + 1, std::memory_order_seq_cst))
       word_.notify_all();
   }
-  // Sleeps until the next wake(), unless ready() holds once the sleeper is known. In that case the
-  // next wake() may be in vain.
+  // Sleeps until the next wake(), unless ready() holds after the word tells of the sleeper. In that
+  // case the next wake() may call the system in vain.
   template <class Ready>
   void sleep(const Ready& ready) {
     const std::uint32_t seen = word_.fetch_or(1, std::memory_order_seq_cst) | 1;
     if (!ready()) word_.wait(seen, std::memory_order_acquire);
   }
-  // Whether somebody sleeps whom no wake() has called yet, or was about to.
+  // Whether somebody sleeps, or is about to, whom no wake() has called yet.
   bool has_sleepers() const { return word_.load(std::memory_order_seq_cst) % 2 != 0; }
 
  private:
@@ -45,7 +45,7 @@ class Gate {
 };
 
 // A monotonic count, such as that of finished launches, on a cache line of its own. One thread sets
-// it, where others wait for what it counts: not for each launch. Poison satisfies every wait.
+// it, and only at counts that others wait for. Poison satisfies every wait.
 class alignas(64) Signal {
  public:
   static constexpr std::int64_t kPoison = std::int64_t{1} << 62;
@@ -60,11 +60,11 @@ class alignas(64) Signal {
   std::atomic<std::int64_t> epoch_{0};
 };
 
-// Where one thread sleeps that polls otherwise: the one between processes.
+// The place where the thread between processes sleeps when it need not poll.
 class Alarm {
  public:
   void ring();
-  // Until ring(), unless it has been called since the last sleep; or for so long.
+  // Sleeps until ring(), unless it has been called since the last sleep; `most` limits the time.
   void sleep(std::chrono::milliseconds most);
 
  private:
@@ -76,21 +76,21 @@ class Alarm {
 // How long threads spin before they sleep. Threads that wait for workers spin briefly: workers are
 // not pinned, and there may be fewer cores than threads.
 inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(20);
-// Threads that wait for a GPU, or enqueue for one, where there are enough cores.
+// For threads that wait for a GPU, or enqueue for one, if there are enough cores.
 inline constexpr std::chrono::nanoseconds kGpuSpin = std::chrono::milliseconds(4);
 
-// For a step with so many threads. One core is left for the threads that make its input.
+// The spin of a step with so many threads. One core is left for the threads that make its input.
 constexpr std::chrono::nanoseconds gpu_spin(int threads, int cores) {
   return cores > threads ? kGpuSpin : kShortSpin;
 }
 
-// Measures how long a thread has spun in vain. A spin that is longer than kShortSpin yields the
-// core between two looks from then on.
+// Measures how long a thread has spun in vain. If the spin is longer than kShortSpin, the thread
+// yields its core between two looks once kShortSpin is over.
 class SpinTimer {
  public:
   explicit SpinTimer(std::chrono::nanoseconds spin = kShortSpin) : spin_(spin) {}
   void restart() { rounds_ = 0; }
-  // Pauses for a moment; true once it is time to sleep.
+  // Pauses for a moment. True once it is time to sleep.
   bool expired();
 
  private:
@@ -113,21 +113,21 @@ class WorkerPool {
   int workers() const { return workers_; }  // W
 
   // Calls body(0) here and, at the same time, body(t) in each thread t in [1, active). Returns when
-  // each call that has begun has ended. A thread t < awaited_from whose call has not begun when
-  // body(0) returns is left out: other programs may keep a thread that has been woken from a core
-  // for longer than a run lasts. All others are awaited. `body` must not throw. One run() at a
-  // time. With one active thread no other is woken. Threads that wait for others, or afterwards for
-  // the next run(), spin for `spin` before they sleep.
+  // each call that has begun has ended. A thread t < awaited_from is left out if its call has not
+  // begun when body(0) returns: other programs may keep a woken thread from a core for longer than
+  // a run lasts. All other threads are awaited. `body` must not throw. One run() at a time. With
+  // one active thread no other is woken. Threads that wait for others, or for the next run(), spin
+  // for `spin` before they sleep.
   void run(int active, const std::function<void(int)>& body,
            std::chrono::nanoseconds spin = kShortSpin, int awaited_from = 1);
 
-  // Where threads of this pool sleep, and all that wait in its runs.
+  // The gate of the threads of this pool, and of all that wait in its runs.
   Gate& gate() { return gate_; }
 
  private:
-  // What run() was asked for.
+  // The arguments of run().
   struct Request {
-    std::int64_t number = 0;  // of run()
+    std::int64_t number = 0;  // of the call of run()
     int active = 0;
     int awaited_from = 1;
     std::chrono::nanoseconds spin = kShortSpin;
@@ -136,23 +136,23 @@ class WorkerPool {
   };
 
   void loop(int thread);
-  // The last request; without a body if this thread is not active in it, or comes too late.
+  // The last request. It has no body if this thread is not active in it, or comes too late.
   Request begin_call(int thread);
-  // This thread has ended its call.
+  // Says that this thread has ended its call.
   void end_call();
   void stop();
 
   const int workers_;
   Gate gate_;
-  Signal start_;                 // the number of request_, for those that sleep
+  Signal start_;                 // the number of request_, for sleeping threads
   std::atomic<int> awaited_{0};  // calls that run() still waits for
-  std::mutex requesting_;        // over what follows
+  std::mutex requesting_;        // guards the following fields
   Request request_;
   bool takes_late_ = false;  // whether a thread below awaited_from may still begin
   std::vector<std::jthread> threads_;
 };
 
-// Waits until done(). The thread spins, then sleeps.
+// Waits until done(): spins, then sleeps.
 template <class Done>
 void wait_until(const Done& done, Gate& gate, std::chrono::nanoseconds spin = kShortSpin) {
   SpinTimer timer(spin);

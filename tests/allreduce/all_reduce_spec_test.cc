@@ -12,7 +12,7 @@
 
 namespace belfry {
 
-// For messages of GoogleTest.
+// GoogleTest prints ranges by this.
 static void PrintTo(const AllReduceRange& range, std::ostream* out) {
   *out << "(" << range.strategy << ", " << range.chunks << ", " << range.limit << ")";
 }
@@ -28,7 +28,7 @@ std::vector<AllReduceRange> parse(std::string_view text) {
   return parse_all_reduce_spec(text).ranges;
 }
 
-// Refused with a message that names the spec and the piece.
+// Expects an error that names the spec and the piece.
 void expect_refused(const std::string& spec, const std::string& piece) {
   const std::string message = message_of([&] { parse_all_reduce_spec(spec); });
   EXPECT_THAT(message, HasSubstr("'" + spec + "'"));
@@ -144,7 +144,7 @@ TEST(AllReduceSpec, ShowsLongOrStrangeSpecsInPart) {
   EXPECT_EQ(message.find('\x1b'), message.npos);
 }
 
-// Whatever the text, it is read or refused; what is read keeps the rules.
+// Any text is read or refused. A text that is read keeps the rules.
 TEST(AllReduceSpec, ReadsOrRefusesAnyText) {
   std::vector<test::Input> corpus;
   for (const std::string_view text :
@@ -174,7 +174,7 @@ TEST(AllReduceSpec, ReadsOrRefusesAnyText) {
 }
 
 TEST(MixedStrategy, SendsEachTensorToTheFirstRangeThatTakesIt) {
-  // 4 bytes, 64, 68, 128, 132.
+  // The tensors have 4, 64, 68, 128 and 132 bytes.
   TestGradients g(4, {{}, {4, 4}, {17}, {32}, {33}});
   const GradientTable sums = make_strategy("collective:64:naive:128:shuffle")
                                  ->reduce(g.table(), {.reduction = Reduction::kSum});

@@ -98,7 +98,7 @@ TEST(Bucketed, StrategiesWithoutOneNodeSayNothingElseInSpecs) {
     EXPECT_EQ(make_strategy(spec)->in_one_node(), nullptr) << spec;
 }
 
-// Everything about a node but its name.
+// Describes a node completely, but for its name.
 std::vector<std::string> shape_of(const Graph& graph, std::size_t first) {
   std::vector<std::string> lines;
   for (std::size_t id = first; id < graph.size(); ++id) {
@@ -113,7 +113,7 @@ std::vector<std::string> shape_of(const Graph& graph, std::size_t first) {
   return lines;
 }
 
-// Also those that rotate devices with the number of the variable.
+// This includes strategies that rotate devices with the number of the variable.
 TEST(Bucketed, LeavesOtherStrategiesTheirOwnNodesAndDevices) {
   for (const char* name : {"naive", "hierarchical", "colocate"}) {
     const std::vector<Shape> shapes(7, Shape{64});

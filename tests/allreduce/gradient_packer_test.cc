@@ -13,7 +13,7 @@ namespace gradient_packer_test {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Elements of the parts, of one tower.
+// The elements of each part of one tower.
 std::vector<std::int64_t> part_sizes(GradientPacker& packer, const TestGradients& gradients) {
   const GradientTable parts = packer.pack(gradients.table());
   std::vector<std::int64_t> sizes;

@@ -21,7 +21,7 @@ std::vector<int> first(int count) {
   return indices;
 }
 
-// Shapes of the tensors that are combined.
+// The shapes of the tensors that are combined.
 std::vector<Shape> combined(const std::vector<Shape>& shapes, std::int64_t max_bytes,
                             int max_group = kMostInSmallPack) {
   TestGradients g(2, shapes);
@@ -58,7 +58,7 @@ TEST(ExtractRuns, RefusesWhatIsNoList) {
 }
 
 TEST(SmallTensors, ArePackedInRunsBeforeAllOthers) {
-  // Up to 16 bytes are small: 4 elements.
+  // Tensors of up to 16 bytes, or 4 elements, are small.
   EXPECT_THAT(combined({{5}, {2}, {2, 2}, {9}, {1}, {8}, {}, {3}}, 16),
               ElementsAre(Shape{2 + 4}, Shape{1 + 3}, Shape{5}, Shape{9}, Shape{1}, Shape{8}));
   EXPECT_THAT(combined({{5}, {5}}, 16), ElementsAre(Shape{5}, Shape{5}));

@@ -23,8 +23,8 @@ inline std::vector<DeviceSpec> devices_of(const char* type, int count) {
 inline std::vector<DeviceSpec> cpus(int count) { return devices_of("cpu", count); }
 inline std::vector<DeviceSpec> gpus(int count) { return devices_of("gpu", count); }
 
-// Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., or on these devices, with
-// gradients whose sum depends on the order of additions.
+// Variables v0, v1, ... replicated over towers on cpu:0, cpu:1, ..., or on the given devices. The
+// sum of their gradients depends on the order of additions.
 struct TestGradients {
   TestGradients(int towers, std::vector<Shape> of) : TestGradients(cpus(towers), std::move(of)) {}
   TestGradients(const std::vector<DeviceSpec>& devices, std::vector<Shape> of)
@@ -47,7 +47,7 @@ struct TestGradients {
 
   GradientTable table() const { return GradientTable(rows); }
 
-  // Numbers of very different sizes, a function of tower, variable and element.
+  // Numbers of very different sizes, as a function of tower, variable and element.
   Tensor value(int t, int v) const {
     Tensor tensor(shapes[static_cast<std::size_t>(v)], DType::kF32);
     std::uint64_t state = static_cast<std::uint64_t>(t) * 1000003 + static_cast<std::uint64_t>(v);
@@ -72,7 +72,8 @@ struct TestGradients {
     return left;
   }
 
-  // Of each element of variable v over all towers: what rounding errors of its sum scale with.
+  // For each element of variable v, the sum of magnitudes over all towers. Rounding errors of the
+  // sum scale with it.
   std::vector<float> sum_of_magnitudes(int v) const {
     std::vector<float> sums(
         static_cast<std::size_t>(shapes[static_cast<std::size_t>(v)].elements()));
@@ -88,7 +89,7 @@ struct TestGradients {
   std::vector<std::vector<Gradient>> rows;
 };
 
-// What a call is refused with.
+// The error of a call.
 template <class Call>
 std::string message_of(const Call& call) {
   try {
@@ -106,7 +107,8 @@ inline std::vector<Node*> nodes_of(const Graph& graph, const Op& op) {
   return found;
 }
 
-// Tensors that cross devices on the way into nodes [first, end): one per tensor and destination.
+// Counts tensors that cross devices on the way into nodes [first, end): one per tensor and
+// destination.
 inline int crossings(const Graph& graph, std::size_t first) {
   std::set<std::pair<std::string, std::string>> crossed;
   for (std::size_t id = first; id < graph.size(); ++id) {

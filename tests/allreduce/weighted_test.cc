@@ -24,7 +24,7 @@ const std::vector<Shape> kShapes{{33, 40}, {7}, {}};
 
 using Numbers = std::vector<float>;
 
-// The canonical tree over n_t g_t of towers [begin, end).
+// The canonical tree over n_t * g_t of towers [begin, end).
 Numbers weighted_tree(const TestGradients& of, const Numbers& n, int v, int begin, int end) {
   if (end - begin == 1) {
     Numbers leaf = of.tree(v, begin, end);
@@ -46,7 +46,7 @@ void expect_bits(const Tensor& got, const Numbers& want, const std::string& what
         << what << ", element " << i << ": " << got.data<float>()[i];
 }
 
-// Tower t's gradients become NaN, as those of a tower without samples may be.
+// Makes tower t's gradients NaN. The gradients of a tower without samples may be NaN.
 void spoil(TestGradients& gradients, std::size_t t) {
   DeviceScope on(gradients.graph, cpu(static_cast<int>(t)));
   for (Gradient& g : gradients.rows[t])
@@ -188,7 +188,7 @@ TEST(Weights, RefusesWeightsThatAreNotOneScalarPerTower) {
   EXPECT_THAT(error({Output(), one}), HasSubstr("the weight of tower 0 is empty"));
 }
 
-// Leaves the last tower out.
+// A strategy that leaves out the last tower.
 class Lacking final : public Strategy {
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     std::vector<Output> row;

@@ -1,5 +1,5 @@
-// Strategies around another one: whatever that one does wrong is refused, and what was combined is
-// noted once.
+// Strategies around another one. Errors of the inner strategy are refused, and combined gradients
+// are noted once.
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -24,10 +24,11 @@ using testing::HasSubstr;
 constexpr int kTowers = 3;
 using Rows = std::vector<std::vector<Output>>;
 
-// Two packs of two, and one tensor that is left alone.
+// These make two packs of two tensors, and one tensor is left alone.
 std::vector<Shape> shapes() { return {{2048}, {2048}, {2048}, {2048}, {16}}; }
 
-// Sums what it is given, and then spoils that. Tensors 0 and 1 of its table have one shape.
+// A strategy that sums correctly and then spoils the result. Tensors 0 and 1 of its table have one
+// shape.
 struct Fault {
   std::string name;
   void (*spoil)(const GradientTable&, Rows&);

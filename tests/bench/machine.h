@@ -1,4 +1,4 @@
-// What the machine can do at the moment: the figures that belong beside every timing.
+// Measures the present speed of the machine, to be reported beside every timing.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -20,8 +20,8 @@ inline double seconds_now() {
 
 namespace detail {
 
-// `rounds` of kChains independent chains of fused multiply-adds, as wide as the instruction set has
-// them: enough to hide the latency. Returns the operations done, two per element.
+// Runs `rounds` of kChains independent chains of fused multiply-adds, as wide as the instruction
+// set has them. So many chains hide the latency. Returns the number of operations, two per element.
 constexpr int kChains = 12;
 
 #if defined(__x86_64__)
@@ -63,7 +63,7 @@ inline double fma_rounds(std::int64_t rounds, float& sink) {
   return fma_scalar(rounds, sink);
 }
 
-// Seconds that work(thread) takes on `threads` threads at once.
+// The seconds that work(thread) takes on `threads` threads at once.
 template <class Work>
 double timed(int threads, const Work& work) {
   std::latch ready(threads);
@@ -80,13 +80,13 @@ double timed(int threads, const Work& work) {
   return seconds_now() - start;
 }
 
-// Counts as a use of a value, so that what made it is not optimised away.
+// Uses a value, so that the compiler does not remove its computation.
 inline void keep(float value) { asm volatile("" : : "m"(value)); }
 
 }  // namespace detail
 
-// Fused multiply-adds in f32: operations per second, two per element, of `threads` threads
-// together. Takes about 40 ms.
+// The fused multiply-adds in f32 of `threads` threads together: operations per second, two per
+// element. Takes about 40 ms.
 inline double fma_peak(int threads) {
   constexpr std::int64_t kRounds = 8'000'000;
   std::vector<float> sinks(static_cast<std::size_t>(threads) * 16);  // a cache line each
@@ -101,12 +101,12 @@ inline double fma_peak(int threads) {
   return operations / seconds;
 }
 
-// Memory in which bandwidth is measured: larger than any cache.
+// Memory for measuring bandwidth, larger than any cache.
 class ScaledBuffer {
  public:
   ScaledBuffer() : values_(kElements, 1.0F) {}
 
-  // Bytes per second, read and written counted both, of x *= a in place on `threads` threads.
+  // Bytes per second, read and written, of x *= a in place on `threads` threads.
   double bandwidth(int threads) {
     const std::int64_t part = kElements / threads;
     const double seconds = detail::timed(threads, [&](int t) {

@@ -1,6 +1,5 @@
-// Writes what one step of a model computes, for scripts/compare_with_torch: `weight/NAME` and
-// `gradient/NAME` of each variable, the batch as `input/FIELD`, and `loss`, in one safetensors
-// file.
+// Writes the results of one step of a model for scripts/compare_with_torch, in one safetensors
+// file: `weight/NAME` and `gradient/NAME` of each variable, the batch as `input/FIELD`, and `loss`.
 #include <numeric>
 #include <string>
 #include <vector>
@@ -32,7 +31,7 @@ Wanted parse(std::span<const char* const> arguments, const std::string& program)
   return wanted;
 }
 
-// Of synthetic data, one tensor per field.
+// Makes a batch of synthetic data, one tensor per field.
 std::vector<Tensor> make_batch(const ModelSpec& spec, int samples) {
   const auto data = synthetic_data(spec.fields, spec.classes, samples, 1);
   std::vector<std::int64_t> indices(static_cast<std::size_t>(samples));

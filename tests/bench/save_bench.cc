@@ -1,4 +1,5 @@
-// What a save behind the training costs, and a comparison of copies; see docs/benchmarks.md.
+// Measures the cost of saves that run beside the training, and of a comparison of copies; see
+// docs/benchmarks.md.
 #include <cstdio>
 #include <ctime>
 #include <memory>
@@ -48,10 +49,10 @@ double cpu_seconds() {
 }
 
 struct Window {
-  double wall, cpu;  // seconds; cpu of the whole process
+  double wall, cpu;  // seconds; `cpu`: of the whole process
 };
 
-// Stands before the saver. The first window warms up.
+// Stands before the saver, and times windows of steps. The first window warms up.
 struct Windows final : Callback {
   Windows(RunSaver& s, int n) : saver(s), steps(n) {}
   void before_step(Trainer&, const StepInfo& info) override {
@@ -67,7 +68,7 @@ struct Windows final : Callback {
   std::vector<Window> windows;
 };
 
-// Stands behind the saver, and times what it does before a step.
+// Stands behind the saver, and times the saver's work before a step.
 struct Held final : Callback {
   explicit Held(const Windows& w) : windows(w) {}
   void before_step(Trainer&, const StepInfo& info) override {
@@ -95,7 +96,7 @@ void print(const Windows& windows, const Held& held) {
   std::printf("the training waits for a save         %9.2f ms\n", 1e3 * median(held.seconds));
 }
 
-// Of a trainer whose replicas have memory of their own.
+// Compares copies of a trainer whose replicas have memory of their own.
 void print_comparison(Trainer& trainer) {
   std::vector<double> seconds;
   for (int i = 0; i < 20; ++i) {

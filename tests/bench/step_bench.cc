@@ -1,4 +1,4 @@
-// Times whole training steps on logical CPU devices, and what a launch costs; see
+// Times whole training steps on logical CPU devices, and the cost of a launch; see
 // docs/benchmarks.md.
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kChainLength = 1000;
 
-// What is trained, and how many steps of it fill about half a second.
+// A model to train, and how many of its steps take about half a second.
 struct Work {
   std::string name, title;
   ModelFunction model;
@@ -59,7 +59,7 @@ struct Case {
   CompiledStep* step = nullptr;
   std::vector<Tensor> feeds;
   std::vector<double> ms = {};
-  double wall = 0, cpu = 0;  // seconds of the timed steps; cpu of the whole process
+  double wall = 0, cpu = 0;  // seconds of the timed steps; `cpu`: of the whole process
 
   double median_ms() const { return median(ms); }
   double min_ms() const { return *std::ranges::min_element(ms); }
@@ -123,9 +123,8 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
   return made;
 }
 
-// `length` no-ops, each after the one before, taking turns on the devices. With `claims` a worker
-// alone does not merge their strands, but claims one after the other, as it does if there are
-// shards.
+// `length` no-ops, each after the one before, taking turns on the devices. A single worker merges
+// their strands. With `claims` it claims one strand after another, as it does if there are shards.
 std::unique_ptr<Case> chain_case(int length, int devices, int threads, const StepOptions& options,
                                  bool claims = false) {
   auto made = std::make_unique<Case>();
@@ -143,8 +142,8 @@ std::unique_ptr<Case> chain_case(int length, int devices, int threads, const Ste
   return made;
 }
 
-// What the host does at the end of a step of ResNet-50 on GPUs: all averages of batch norm move by
-// the moments of its towers, which have come.
+// The host's work at the end of a step of ResNet-50 on GPUs: it moves all averages of batch norm by
+// the towers' moments, which have arrived.
 std::unique_ptr<Case> averages_case(int towers, const StepOptions& options) {
   auto made = std::make_unique<Case>();
   made->model = "averages";
@@ -191,10 +190,10 @@ void measure(Case& timed, int warmup) {
   }
 }
 
-// The figures of a run.
+// The results of a run.
 struct Results {
   int threads = 0, cores = 0;
-  std::vector<double> peak_one, peak_all, scale;  // per round: operations/s, bytes/s
+  std::vector<double> peak_one, peak_all, scale;  // per round, in operations/s and bytes/s
   std::vector<std::unique_ptr<Case>> training;
   std::vector<std::unique_ptr<Case>> averages;
   std::unique_ptr<Case> single, chain, claims, ping_pong;  // launches; ping_pong needs two workers
@@ -237,7 +236,7 @@ Results prepare(const StepOptions& options) {
   return results;
 }
 
-// One round after another over all cases, so that slow spells of the machine hit all alike.
+// Runs all cases in each round, so that slow spells of the machine hit all alike.
 void run(const StepOptions& options, Results& results) {
   ScaledBuffer buffer;
   for (int round = 0; round < options.rounds; ++round) {

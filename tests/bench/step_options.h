@@ -28,8 +28,8 @@ inline constexpr const char* kUsage =
 
 struct StepOptions {
   std::vector<std::string> models{"mlp", "convnet", "averages", "launch"};
-  std::vector<int> devices;  // empty: those of the model
-  int steps = 0;             // 0: those of the model
+  std::vector<int> devices;  // empty: the defaults of the model
+  int steps = 0;             // 0: the default of the model
   int warmup = 3, rounds = 5, threads = 0;
   double bucket_mb = 0;
   std::string allreduce = "collective", json;

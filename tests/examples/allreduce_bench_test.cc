@@ -1,4 +1,4 @@
-// The benchmark of reductions, run as people run it.
+// Runs the benchmark of reductions as people run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -148,7 +148,7 @@ TEST(AllreduceBench, ChoosesAsIfTheDevicesOfAFileWereThere) {
   EXPECT_THAT(missing.errors, HasSubstr("--links=/nowhere/links.json: "));
 }
 
-// --help says where measurements are kept only if they are.
+// --help names the place of kept measurements only if they are kept.
 TEST(AllreduceBench, SaysWhereItKeepsMeasurements) {
   const std::string program = cat(BELFRY_BIN_DIR, "/allreduce_bench");
   const Finished kept = run_program("env", {"XDG_CACHE_HOME=/some/cache", program, "--help"});
@@ -169,7 +169,7 @@ TEST(AllreduceBench, PutsNothingButTheFileOnStdout) {
   EXPECT_THAT(done.errors, HasSubstr("# Avg bus bandwidth    : "));
 }
 
-// The second size does not fit into the address space that it may have.
+// The second size does not fit into the limited address space.
 TEST(AllreduceBench, KeepsWhatItMeasuredBeforeAnError) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need the address space";
   const std::string json = temporary_path(".json"), csv = temporary_path(".csv");
@@ -208,7 +208,7 @@ TEST(AllreduceBench, TimesTheUpdateInFourCells) {
   }
 }
 
-// 784 * 512 + 512, 512 * 512 + 512, 512 * 10 + 10 weights of four bytes.
+// The weights are 784 * 512 + 512, 512 * 512 + 512 and 512 * 10 + 10 numbers of four bytes.
 TEST(AllreduceBench, ReducesTheGradientsOfAModel) {
   const Finished done = run_built("allreduce_bench", {"--model=mlp", "-n", "2", "--devices=cpu:2"});
   EXPECT_EQ(done.status, 0) << done.errors;

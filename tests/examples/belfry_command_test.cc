@@ -1,4 +1,4 @@
-// The command belfry, run as people run it.
+// Runs the command belfry as people run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// In a folder with the checkpoints a and b, of other steps of one run.
+// A folder with the checkpoints a and b of different steps of one run.
 class BelfryCommandTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -27,7 +27,7 @@ class BelfryCommandTest : public testing::Test {
   }
   static void TearDownTestSuite() { remove_tree(local_file_system(), folder_); }
 
-  // Programs of the build are on the PATH.
+  // Runs a command with the programs of the build on the PATH.
   static Finished shell(const std::string& command) {
     return run_program(
         "sh", {"-c", cat("cd ", folder_, " && PATH=", BELFRY_BIN_DIR, ":$PATH; ", command)});

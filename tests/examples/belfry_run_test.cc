@@ -1,4 +1,4 @@
-// `belfry run`, run as people run it.
+// Runs `belfry run` as people run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class BelfryRunTest : public testing::Test {
   BelfryRunTest() { local_file_system().create_directory(folder_); }
   ~BelfryRunTest() override { remove_tree(local_file_system(), folder_); }
 
-  // In a folder of the test, with the programs of the build on the PATH.
+  // Runs a command in a folder of the test, with the programs of the build on the PATH.
   Finished shell(const std::string& command) const {
     return run_program(
         "sh", {"-c", cat("cd ", folder_, " && PATH=", BELFRY_BIN_DIR, ":$PATH; ", command)});
@@ -48,7 +48,7 @@ TEST_F(BelfryRunTest, NamesTheFirstFailureAndReturnsItsExitCode) {
   const Finished exited = shell(
       "belfry run -n 2 -- sh -c 'test $RANK = 0 && exec sleep 100; echo error: no disk; exit 75'"
       " & sleep 0.3; kill -9 $(pgrep -x -P $! sleep); wait $!");
-  EXPECT_EQ(exited.status, 137);  // the signal counts more
+  EXPECT_EQ(exited.status, 137);  // the signal decides
   EXPECT_THAT(exited.errors, AllOf(HasSubstr("error: rank 0 (process "), HasSubstr("SIGKILL")));
   const Finished alone =
       shell("belfry run -n 2 -- sh -c 'test $RANK = 0 && exit 0; echo error: no disk; exit 75'");
@@ -58,7 +58,7 @@ TEST_F(BelfryRunTest, NamesTheFirstFailureAndReturnsItsExitCode) {
                                             "no disk")));
 }
 
-// A rank that fails as another did tells of that one.
+// A rank that fails because another one did names that one.
 TEST_F(BelfryRunTest, DoesNotBlameWhoTellsOfAnother) {
   const Finished done = shell(
       "belfry run -n 2 -- sh -c 'if test $RANK = 0; then echo error: [rank 0, a] rank 1, a: no "
@@ -99,9 +99,9 @@ TEST_F(BelfryRunTest, PassesSignalsOnAndStartsNothingAgain) {
   EXPECT_EQ(done.errors, "");
 }
 
-// Neither when a rank has started others itself, nor when the command is killed.
+// This holds if a rank has started other processes, and if the command is killed.
 TEST_F(BelfryRunTest, LeavesNoOrphan) {
-  // Waits for 10 s at most. One that nobody has collected yet (Z) has ended.
+  // Waits for at most 10 s. A process that nobody has collected yet (Z) has ended.
   const std::string tell =
       "; for i in $(seq 500); do left=; for p in $(cat pids); do case $(cut -d' ' -f3 "
       "/proc/$p/stat 2> /dev/null) in [!Z]) left=$p;; esac; done; test -z \"$left\" && break; "
@@ -134,7 +134,7 @@ TEST_F(BelfryRunTest, RefusesWhatCannotBe) {
   EXPECT_THAT(missing.errors, HasSubstr("cannot start './no_such_program': No such file"));
 }
 
-// Rank 1 is killed once in each of the first starts. With --min_processes one process goes on.
+// Each of the first starts loses rank 1 once. With --min_processes one process goes on.
 TEST_F(BelfryRunTest, ATrainingThatLosesProcessesHasTheBitsOfOneThatLosesNone) {
   if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
   const test::SmallDigits digits;

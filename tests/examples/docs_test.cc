@@ -1,4 +1,4 @@
-// The commands of docs/training_runs.md, in their order.
+// Runs the commands of docs/training_runs.md, in order.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ namespace docs_test {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-// The lines of its blocks of code.
+// The lines of the document's code blocks.
 std::vector<std::string> commands(const std::string& document) {
   std::vector<std::string> lines;
   bool inside = false;

@@ -1,4 +1,4 @@
-// scripts/gpu_check as it is called; what it runs, scripts/test rehearses.
+// Calls scripts/gpu_check. scripts/test rehearses the work that it runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ TEST(GpuCheck, SaysWhatCanBeSet) {
     EXPECT_THAT(done.output, HasSubstr(what));
 }
 
-// Before it builds or runs anything.
+// It refuses them before it builds or runs anything.
 TEST(GpuCheck, RefusesStagesAndNumbersThatAreNone) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> refusals{
       {{kScript, "build", "fly"}, "gpu_check: no stage fly; there are build gpu ops bench "},

@@ -1,6 +1,6 @@
-// Trains on MNIST by a model with two ops that hang when a file asks for it: for lose_processes.
-// $HANG_FOLDER/forward.1, or backward.1, with the text "sleep 3" or "compute 3": the op of rank 1
-// removes the file, and then sleeps or computes for 3 s.
+// Trains on MNIST by a model with two ops that hang when a file says so. lose_processes uses it.
+// The file is $HANG_FOLDER/forward.1, or backward.1, with the text "sleep 3" or "compute 3". The op
+// of rank 1 removes the file, and then sleeps or computes for 3 s.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>

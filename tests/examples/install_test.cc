@@ -1,4 +1,5 @@
-// What is installed, and programs outside the tree that are made of that alone, as README.md says.
+// Checks the installed files, and builds programs outside the tree with them alone, as README.md
+// says.
 #include <filesystem>
 #include <regex>
 #include <set>
@@ -27,7 +28,7 @@ std::string example(const char* path) { return cat(BELFRY_SOURCE_DIR, "/examples
 
 const std::string kBuildDir = cat(BELFRY_BIN_DIR, "/..");
 
-// What this build was configured with.
+// A value of the configuration of this build.
 std::string configured(std::string_view name) {
   const std::string cache = text_of_file(kBuildDir + "/CMakeCache.txt");
   for (const std::string_view line : split(cache, '\n'))
@@ -36,7 +37,7 @@ std::string configured(std::string_view name) {
   return "";
 }
 
-// Runs a step that has to succeed.
+// Runs a step that must succeed.
 void succeed(const std::string& program, const std::vector<std::string>& arguments) {
   const Finished done = run_program(program, arguments);
   ASSERT_EQ(done.status, 0) << program << " " << join(arguments, " ") << "\n"
@@ -56,8 +57,8 @@ class Installed : public testing::Test {
   static std::string prefix() { return folder("prefix"); }
   static std::string folder(const char* name) { return cat(root_, "/", name); }
 
-  // Makes the program of a folder that was copied out of the tree, with another source if one is
-  // given. Returns where it is.
+  // Builds the program of a folder that was copied out of the tree, with another source if one is
+  // given. Returns its path.
   static std::string make(const char* folder, const std::string& program,
                           const std::string& main = "main.cc") {
     const std::string source = cat(root_, "/", main, ".", folder), build = source + ".build";
@@ -78,7 +79,7 @@ class Installed : public testing::Test {
     return nlohmann::json::parse(text_of_file(json));
   }
 
-  // --print_config gives a file of which --config makes the same run.
+  // --config must make the same run from the file that --print_config gives.
   static void expect_run_again(const std::string& program, std::vector<std::string> arguments,
                                const nlohmann::json& first) {
     arguments.emplace_back("--print_config");
@@ -89,7 +90,7 @@ class Installed : public testing::Test {
     EXPECT_EQ(run(program, {"--config=" + config})["state_hash"], first["state_hash"]) << program;
   }
 
-  // Looks at a source without making code of it.
+  // Checks a source without generating code.
   static Finished compile(std::vector<std::string> arguments) {
     arguments.insert(arguments.end(),
                      {"-std=c++20", "-fsyntax-only", cat("-I", prefix(), "/include")});
@@ -100,12 +101,13 @@ class Installed : public testing::Test {
   static inline std::string root_;
 };
 
-// What programs include: the first of all, and those for ops and strategies of their own.
+// The headers that programs include: the first for all, the others for ops and strategies of their
+// own.
 const std::vector<std::string> kPublic = {"belfry.h", "framework/graph/op.h",
                                           "framework/graph/kernel.h", "ops/kernels/pointwise_op.h",
                                           "allreduce/pieces.h"};
 
-// What a header below `folder` includes of ours, without "belfry/".
+// The headers of ours that a header below `folder` includes, without "belfry/".
 std::vector<std::string> included_by(const std::string& folder, const std::string& header) {
   std::vector<std::string> names;
   for (const std::string& include : test::includes(text_of_file(cat(folder, "/", header))))
@@ -134,7 +136,7 @@ TEST_F(Installed, HeadersAreThoseThatPublicOnesInclude) {
     EXPECT_THAT(installed, Not(Contains(hidden)));
 }
 
-// Another machine has neither this tree nor the libraries that Belfry is made with.
+// Another machine has neither this tree nor the libraries that Belfry is built with.
 TEST_F(Installed, FilesNameNeitherThisTreeNorPrivateLibraries) {
   const Finished mentions = run_program(
       "grep", {"-rlE", cat(BELFRY_SOURCE_DIR, "|include <(spdlog|CLI|nlohmann|dnnl|oneapi)"),
@@ -142,7 +144,7 @@ TEST_F(Installed, FilesNameNeitherThisTreeNorPrivateLibraries) {
   EXPECT_EQ(mentions.output, "");
 }
 
-// A second each.
+// Each takes a second.
 TEST_F(Installed, PublicHeadersCompileAloneLong) {
   std::vector<std::string> headers = kPublic;
   for (const std::string& header : included_by(prefix() + "/include/belfry", "belfry.h"))
@@ -181,8 +183,8 @@ std::set<std::string> types_of_one_word(const std::string& text) {
   return types;
 }
 
-// Programs keep all words that are not terms of Belfry. A new type has a name of two words, or is
-// a term that users need; then it belongs to this list.
+// Programs keep all words that are no terms of Belfry. So a new type has a name of two words, or is
+// a term that users need and belongs to this list.
 TEST_F(Installed, TypesOfOneWordAreTermsOfBelfry) {
   const std::set<std::string> terms = {
       "Allocator", "At",       "Autocast",  "Callback",  "Dataset", "Error",     "Fetch",
@@ -243,7 +245,7 @@ TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
   const auto naive = run(program, {"--devices=cpu:3", "--allreduce=naive"});
   EXPECT_EQ(naive["allreduce"], "naive");
   EXPECT_EQ(naive["params_hash"], own["params_hash"]);
-  // It is a strategy like any other: in lists, and in specs.
+  // The user's strategy is like any other: in lists, and in specs.
   const Finished wrong = run_program(program, {"--devices=cpu:3", "--allreduce=on_furst"});
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.errors, HasSubstr("on_first"));

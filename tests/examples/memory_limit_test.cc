@@ -1,4 +1,4 @@
-// Programs with less memory or stack than they need end with an error that says so.
+// A program with too little memory or stack ends with an error that says so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// With so many KiB of address space.
+// Runs a program with so many KiB of address space.
 Finished limited(int kib, const std::string& arguments) {
   return run_program("sh", {"-c", cat("ulimit -c 0; ulimit -v ", kib, " && exec ", BELFRY_BIN_DIR,
                                       "/train_bench --devices=cpu:2 --batch_size=8 "
@@ -23,7 +23,7 @@ Finished limited(int kib, const std::string& arguments) {
 
 class MemoryLimit : public testing::TestWithParam<const char*> {};
 
-// From what the program needs to start, in steps, up to where it works.
+// The limit grows in steps, from what the program needs to start to where it works.
 TEST_P(MemoryLimit, EndsInAnErrorThatSaysWhatLacksMemory) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer takes more memory than can be limited";
   constexpr int kFirst = 64'000, kStep = 12'000, kMost = 400'000;
@@ -31,7 +31,7 @@ TEST_P(MemoryLimit, EndsInAnErrorThatSaysWhatLacksMemory) {
   for (int kib = kFirst; kib < kMost; kib += kStep) {
     const Finished done = limited(kib, GetParam());
     if (done.status == 0) break;
-    if (done.status == 127) continue;  // its libraries did not fit
+    if (done.status == 127) continue;  // its libraries do not fit
     ++refused;
     ASSERT_EQ(done.status, 1) << kib << " KiB: " << done.errors;
     EXPECT_THAT(done.errors, HasSubstr("error: "));

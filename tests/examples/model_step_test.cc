@@ -1,4 +1,4 @@
-// The program model_step, which scripts/compare_with_torch reads.
+// Tests the program model_step, whose output scripts/compare_with_torch reads.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -33,7 +33,7 @@ TEST(ModelStep, WritesWeightsBatchLossAndGradients) {
   const float loss = floats_of(file, "loss")[0];
   EXPECT_GT(loss, 0.5);
   EXPECT_LT(loss, 10);
-  // Softmax less the label: probabilities add up to one.
+  // The gradient is softmax less the label, and probabilities add up to one.
   const std::vector<float> bias = floats_of(file, "gradient/fc2/b");
   EXPECT_NEAR(std::accumulate(bias.begin(), bias.end(), 0.0), 0, 1e-6);
   EXPECT_GT(*std::max_element(bias.begin(), bias.end()), 0);

@@ -1,4 +1,4 @@
-// The programs resnet20, gpt and resnet50, run as people run them on a few samples.
+// Runs the programs resnet20, gpt and resnet50 on a few samples, as people run them.
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -38,9 +38,9 @@ void expect_refused(const std::string& program, const std::vector<std::string>& 
   EXPECT_THAT(done.errors, HasSubstr(why));
 }
 
-// One hash on one, two and four devices and with three data workers; and of a run that stopped
-// after its second step and went on, from the devices `stopped` to `resumed_on`. The rate is
-// constant, as the programs' own ends with the run.
+// Expects one hash on one, two and four devices, and with three data workers. A run that stops
+// after its second step on the devices `stopped`, and goes on on `resumed_on`, must have it, too.
+// The rate is constant, as the programs' own schedules end with the run.
 void expect_one_hash(const std::string& program, std::vector<std::string> flags,
                      const std::string& stopped, const std::string& resumed_on) {
   flags.emplace_back("--learning_rate=0.001");
@@ -64,7 +64,7 @@ void expect_one_hash(const std::string& program, std::vector<std::string> flags,
   EXPECT_EQ(resumed["state_hash"], one["state_hash"]) << "resumed";
 }
 
-// `count` images of CIFAR-10's binary form.
+// `count` images in the binary form of CIFAR-10.
 Bytes cifar(int count) {
   Bytes bytes;
   for (int i = 0; i < count; ++i) {
@@ -189,7 +189,7 @@ TEST(Gpt, RefusesWrongFlagsAndNamesWrongFiles) {
   expect_refused("gpt", {"--label_smoothing=2"}, "--label_smoothing=2 is not a number from 0 to 1");
 }
 
-// With and without a plan, of text of a file and of generated text.
+// With and without a plan, for text of a file and for generated text.
 TEST(Gpt, RefusesAVocabularyThatIsTooSmall) {
   const TemporaryFolder data;
   write_text(data);
@@ -282,8 +282,8 @@ TEST(ResNet50, SaysThatTheRestOfAFileIsLost) {
   local_file_system().remove(json);
 }
 
-// Real data, where $BELFRY_DATA_DIR has them. Figures of PyTorch by the same recipes are in
-// docs/benchmarks.md.
+// Trains on real data, if $BELFRY_DATA_DIR has them. docs/benchmarks.md has PyTorch's figures for
+// the same recipes.
 class RealData : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// A program with names of its own, which using the public face leaves to it. Only looked at by the
-// compiler (install_test.cc).
+// A program that uses names which the public face leaves to programs. It is only compiled
+// (install_test.cc).
 #include "belfry/allreduce/pieces.h"
 #include "belfry/belfry.h"
 #include "belfry/ops/kernels/pointwise_op.h"
@@ -49,7 +49,7 @@ struct Unconnected {};
 struct Value {};
 struct Wait {};
 
-// An enumerator meets anything of its name: types, functions and constants.
+// An enumerator collides with anything of its name: types, functions and constants.
 enum Word {
   arguments,
   cat,

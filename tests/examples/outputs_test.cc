@@ -1,4 +1,4 @@
-// What programs do with their outputs and inputs when a shell gives them something else than files.
+// The outputs and inputs of programs if a shell passes something else than files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -18,13 +18,13 @@ using testing::StartsWith;
 
 const std::string kTrain = "linear_regression --epochs=1 ";
 
-// In a folder of its own, where commands of a shell run.
+// Commands of a shell run in a folder of their own.
 class ShellTest : public testing::Test {
  protected:
   ShellTest() : folder_(temporary_path(".shell")) { local_file_system().create_directory(folder_); }
   ~ShellTest() override { remove_tree(local_file_system(), folder_); }
 
-  // Programs of the build are on the PATH.
+  // Runs a command with the programs of the build on the PATH.
   Finished shell(const std::string& command) const {
     return run_program(
         "sh", {"-c", cat("cd ", folder_, " && PATH=", BELFRY_BIN_DIR, ":$PATH; ", command)});
@@ -165,7 +165,7 @@ TEST_F(ShellTest, ARunSaysTheExitCodeThatItsProgramHas) {
                                                  {"--learning_rate=1e30", 1}};
   for (const auto& [ending, code] : endings) {
     SCOPED_TRACE(ending);
-    // In a pipe the last command is another.
+    // In a pipe another command is the last one.
     const std::string command =
         cat("linear_regression --epochs=5 --run_dir=run ", ending[0] == '|' ? "" : ending);
     shell(cat("{ ", command, "; echo $? >status; } ", ending[0] == '|' ? ending : ""));
@@ -210,7 +210,7 @@ TEST_F(ShellTest, AnOpenDescriptorIsTheFileThatItLeadsTo) {
               "error: --json=/dev/fd/3 and --trace_file=log would overwrite each other\n");
     EXPECT_EQ(text("log"), "");
   }
-  // The other name of one file is replaced alone.
+  // A file with two names is replaced under one name alone.
   EXPECT_EQ(shell("ln log other").status, 0);
   EXPECT_EQ(shell(kTrain + "--json=/dev/fd/3 --trace_file=other 3>>log").status, 0);
   EXPECT_EQ(nlohmann::json::parse(text("log"))["epochs"], 1);

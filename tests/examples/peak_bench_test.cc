@@ -1,4 +1,4 @@
-// The benchmark program peak_bench, run as people run it.
+// Runs the benchmark program peak_bench as people run it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -79,7 +79,7 @@ TEST(PeakBench, RefusesWhatTheMachineHasNoMemoryFor) {
   }
 }
 
-// The matrices do not fit into the address space that it may have.
+// The matrices do not fit into the limited address space.
 TEST(PeakBench, KeepsWhatItMeasuredBeforeAnError) {
   if (kSanitized) GTEST_SKIP() << "sanitizers need the address space";
   const Finished done = run_program(

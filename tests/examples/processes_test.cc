@@ -1,4 +1,4 @@
-// Training programs started as several processes give the hash of one.
+// Training programs that run as several processes give the hash of one process.
 #include <cstdlib>
 #include <filesystem>
 
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 const std::string kMnist = BELFRY_BIN_DIR "/mnist";
 
-// Of mnist: a small data set, and few steps on one thread.
+// The flags of mnist for a small data set, and for few steps on one thread.
 std::string data() {
   static const test::SmallDigits digits;
   return " --data_dir=" + digits.path();
@@ -28,7 +28,7 @@ std::string arguments() { return data() + " --global_batch_size=32 --max_steps=5
 
 Finished shell(const std::string& command) { return run_program("/bin/sh", {"-c", command}); }
 
-// The line "params_hash ..." of what a program printed.
+// The line "params_hash ..." in the output of a program.
 std::string hash_in(const Finished& finished) {
   const std::size_t at = finished.output.find("params_hash");
   EXPECT_NE(at, std::string::npos) << finished.output << finished.errors;
@@ -36,7 +36,7 @@ std::string hash_in(const Finished& finished) {
                                  : finished.output.substr(at, finished.output.find('\n', at) - at);
 }
 
-// Rank 0 speaks.
+// Starts processes that talk by TCP. Rank 0 prints.
 std::string by_tcp(int size, const std::string& arguments, int port,
                    const std::string& program = kMnist) {
   std::string command;
@@ -46,7 +46,8 @@ std::string by_tcp(int size, const std::string& arguments, int port,
   return command;
 }
 
-// Pairs of settings; tests/examples/one_hash tries all. A process of four has 8 of the samples.
+// Pairs of settings; tests/examples/one_hash tries all. Each of four processes has 8 of the
+// samples.
 std::string dropout() { return arguments() + " --dropout=0.5 --shards=16"; }
 
 TEST(Processes, ByTcpGiveTheHashOfOne) {
@@ -56,7 +57,7 @@ TEST(Processes, ByTcpGiveTheHashOfOne) {
     const Finished all = shell(by_tcp(size, dropout() + flags, free_port()));
     EXPECT_EQ(all.status, 0) << all.errors;
     EXPECT_EQ(hash_in(all), alone) << size;
-    // One of them speaks.
+    // Only one of them prints.
     EXPECT_EQ(all.output.find("params_hash"), all.output.rfind("params_hash"));
   }
 }
@@ -66,7 +67,7 @@ bool has_mpi() {
          std::filesystem::exists(BELFRY_BIN_DIR "/../lib/libbelfry_mpi.so");
 }
 
-// Open MPI leaves memory behind when it ends.
+// Open MPI does not free all its memory at the end.
 const std::string kMpirun =
     "ASAN_OPTIONS=detect_leaks=0 mpirun --allow-run-as-root --bind-to none --oversubscribe -n ";
 
@@ -82,7 +83,7 @@ TEST(Processes, ByMpiGiveTheHashOfOne) {
   }
 }
 
-// In an order of its own, so that only losses are near.
+// MPI adds in an order of its own, so only losses are near.
 TEST(Processes, MpiAddsGradientsToo) {
   if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
   const auto report = [](const std::string& command) {
@@ -117,7 +118,7 @@ std::int64_t optimizer_bytes(const std::string& memory_report) {
   return bytes;
 }
 
-// What rank 0 keeps is within a block of the norm's tree of half.
+// Rank 0 keeps half of the slots, give or take a block of the norm's tree.
 TEST(Processes, KeepSlotsInPartsToTheHashOfOne) {
   const test::TemporaryFolder folder;
   const auto with_report = [&](const char* name) {
@@ -137,7 +138,7 @@ TEST(Processes, KeepSlotsInPartsToTheHashOfOne) {
               static_cast<double>(optimizer_bytes(folder.path() + "/alone")) / 2, 2 * 4 * 4096.0);
 }
 
-// A run that two processes begin, each with a part of the slots, ends in one process.
+// Two processes begin a run, each with a part of the slots. One process ends it.
 TEST(Processes, SaveWholeSlotsWhereEachHasAPart) {
   if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
   const test::TemporaryFolder folder;
@@ -156,7 +157,7 @@ TEST(Processes, SaveWholeSlotsWhereEachHasAPart) {
   EXPECT_EQ(hash_in(ended), alone);
 }
 
-// Over a link of TCP between two network namespaces.
+// The hosts are two network namespaces with a link of TCP.
 TEST(Processes, OnTwoHostsGiveTheHashOfOne) {
   if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";
   const std::string two_hosts = BELFRY_SOURCE_DIR "/scripts/two_hosts";
@@ -186,7 +187,7 @@ TEST(Processes, OfABenchmarkGiveTheHashOfOne) {
   EXPECT_EQ(hash_in(all), alone);
 }
 
-// The number of processes may change where a run goes on.
+// A run may go on with another number of processes.
 TEST(Processes, GoOnFromARunDirectory) {
   const auto part = [](int size, int steps, const std::string& run_dir) {
     const std::string arguments =
@@ -238,7 +239,7 @@ TEST(Processes, AreInTheReport) {
 
 const std::string kAllReduce = BELFRY_BIN_DIR "/allreduce_bench";
 
-// The rows of the table: strategies, and what is wrong in and out of place.
+// Checks the rows of the table: strategies, and wrong elements in and out of place.
 void expect_rows(const Finished& done, const std::string& strategies) {
   EXPECT_EQ(done.status, 0) << done.errors;
   const nlohmann::json records = nlohmann::json::parse(done.output);
@@ -284,7 +285,7 @@ TEST(Processes, AreNotTimedByWhatOneProcessDoes) {
   }
 }
 
-// A benchmark's rates are of all processes, and its trace is one file.
+// A benchmark's rates count all processes, and its trace is one file.
 TEST(Processes, OfABenchmarkAreInItsReportAndItsTrace) {
   const std::string trace = temporary_path(".trace");
   const Finished all = shell(by_tcp(
@@ -332,7 +333,7 @@ TEST(Processes, ArePlannedWithoutBeingStarted) {
               HasSubstr("--processes=3, but a launcher has started 2 (WORLD_SIZE=2)"));
 }
 
-// Two processes, of which the second has something of its own before or behind the command.
+// Two processes. The second has a text of its own before or behind the command.
 Finished unlike(const std::string& before, const std::string& behind) {
   const std::string run = cat(kMnist, " --devices=cpu:1", arguments());
   return shell(cat("export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", free_port(),
@@ -367,8 +368,8 @@ TEST(Processes, AnotherInstructionSetIsToldAndNotCanonical) {
   EXPECT_THAT(report["k_dependent_because"].get<std::string>(), HasSubstr("SSE41"));
 }
 
-// Two processes that would train for hours. When both do, `then` is run, a script that knows rank
-// 1 as $other and rank 0 as $first, which writes to the file $log.
+// Two processes that would train for hours. When both train, the script `then` runs. It knows rank
+// 0 as $first, rank 1 as $other and their output file as $log.
 Finished while_training(const std::string& then) {
   return shell(
       cat("log=$(mktemp); export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", free_port(),

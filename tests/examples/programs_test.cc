@@ -1,4 +1,4 @@
-// The example programs, run as people run them.
+// Runs the example programs as people run them.
 #include "belfry/tests/support/programs.h"
 
 #include <cstdio>
@@ -56,7 +56,7 @@ TEST(Programs, MnistSmoothsItsLabelsAndClipsItsGradients) {
   local_file_system().remove(json);
 }
 
-// Which units are zero depends on the row of the global batch alone.
+// The row of the global batch alone decides which units are dropped.
 TEST(Programs, MnistDropsTheSameUnitsOnAnyNumberOfDevices) {
   const std::string json = temporary_path(".json");
   const test::SmallDigits digits;
@@ -79,7 +79,7 @@ TEST(Programs, MnistDropsTheSameUnitsOnAnyNumberOfDevices) {
   local_file_system().remove(json);
 }
 
-// The sources of programs that train: they call train(), or have its flags.
+// The sources of programs that train: they call train(), or take its flags.
 std::vector<std::string> training_programs() {
   std::vector<std::string> names;
   const std::string folder = cat(BELFRY_SOURCE_DIR, "/examples");
@@ -118,7 +118,7 @@ TEST(Programs, GiveTheSameRunAgainByTheirConfiguration) {
     ASSERT_EQ(printed.status, 0) << printed.errors;
     write_text_file(local_file_system(), config, printed.output);
     EXPECT_EQ(hash({"--config=" + config}), first);
-    if (program == "linear_regression") {  // which takes no time
+    if (program == "linear_regression") {  // takes no time
       EXPECT_NE(hash({"--config=" + config, "--seed=4"}), first);
     }
     EXPECT_EQ(run_built(program, {"--config=" + config, "--print_config"}).output, printed.output);
@@ -155,7 +155,7 @@ TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
   remove_tree(local_file_system(), checkpoint);
 }
 
-// The loss of the last step is finite, and that of all test data is not.
+// The loss of the last step is finite, and the loss of all test data is not.
 TEST(Programs, LinearRegressionWhoseTestLossIsNotFiniteWritesItsJsonAndExitsWithOne) {
   const Finished wild =
       run_built("linear_regression", {"--learning_rate=5", "--max_steps=17", "--json=-"});
@@ -188,8 +188,8 @@ TEST(Programs, LoopTrainsWithoutATrainer) {
   EXPECT_LT(losses[2], 0.25);
 }
 
-// Each optimizer trains its own part: the discriminator gets better than guessing, whose loss is
-// 2 log 2, while the generator is trained, too.
+// Each optimizer trains its own part. The discriminator gets better than guessing, whose loss is 2
+// log 2, while the generator is trained, too.
 TEST(Programs, GanTrainsTwoPartsOfTheVariablesInTurns) {
   const std::string json = temporary_path(".json");
   const Finished done = run_built("gan", {"--json=" + json});
@@ -290,8 +290,8 @@ TEST(Programs, WrongFlagsExitWithTwo) {
   EXPECT_THAT(done.errors, HasSubstr("--allreduce"));
 }
 
-// The closed forms: a, b and c cross either way (a to sin, b to cos, c to the sum). Colocated, the
-// gradient of cos runs beside it, so that what it makes for the gradient of sin crosses too.
+// The closed forms: in both cases a, b and c cross (a to sin, b to cos, c to the sum). Colocated,
+// the gradient of cos runs beside cos, so its result crosses to the gradient of sin, too.
 TEST(Programs, ColocationPrintsWhatCrossesDevicesAndWritesTwoTraces) {
   const std::string folder = temporary_path(".traces");
   local_file_system().create_directory(folder);
@@ -376,7 +376,7 @@ TEST(Programs, ListDevicesAsPeopleCount) {
   EXPECT_LT(done.errors.find("peak CPU:2 "), done.errors.find("peak CPU:10 "));
 }
 
-// The meaning that these commands have for tf_cnn_benchmarks, and its sweep over numbers of GPUs.
+// The flags mean what they mean in tf_cnn_benchmarks. So does its sweep over numbers of GPUs.
 TEST(Programs, TakeTheFlagsOfTfCnnBenchmarks) {
   for (const int k : {1, 2, 4}) {
     const std::string devices = cat("--num_gpus=", k);
@@ -404,7 +404,7 @@ TEST(Programs, TakeTheFlagsOfTfCnnBenchmarks) {
         << device;
 }
 
-// It takes a while, and much address space.
+// Loading takes a while, and much address space.
 TEST(Programs, OnCpusDoNotLoadTheGpuModule) {
   const std::string run_dir = temporary_path(".run");
   for (const std::string& program :

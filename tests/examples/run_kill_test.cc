@@ -24,7 +24,7 @@ namespace run_kill_test {
 using test::course_of;
 using test::summary_of;
 
-// 1,024 images, 40 steps, a checkpoint behind each.
+// 1,024 images, 40 steps, and a checkpoint after each step.
 class RunKillTest : public testing::Test {
  protected:
   std::vector<std::string> command(const std::string& run) const {
@@ -37,7 +37,8 @@ class RunKillTest : public testing::Test {
             "--run_dir=" + run};
   }
 
-  // Ends it by `signal` after so long; returns its exit status, -1 if the signal ended it.
+  // Ends the run by `signal` after some time. Returns its exit status, or -1 if the signal ended
+  // it.
   int run_and_signal(const std::string& run, int signal, std::chrono::microseconds after) const {
     std::vector<std::string> words = command(run);
     words.insert(words.begin(), std::string(BELFRY_BIN_DIR) + "/mnist");
@@ -92,7 +93,7 @@ TEST_F(RunKillTest, SavesWhenItIsAskedToEnd) {
   const std::string reference = folder_.path() + "/reference";
   ASSERT_EQ(run_program(std::string(BELFRY_BIN_DIR) + "/mnist", command(reference)).status, 0);
   const std::string run = folder_.path() + "/run";
-  // Where it was asked before it listened, the signal ended it.
+  // If the signal came before the program listened, it ended the program.
   const int code = run_and_signal(run, SIGTERM, std::chrono::milliseconds(kSanitized ? 4000 : 500));
   EXPECT_TRUE(code == 143 || code == 0 || code == -1) << code;
   if (code == 143) {

@@ -1,4 +1,5 @@
-// What the steps of the example programs run once per device, and not once per shard of its batch.
+// The ops that steps of the example programs run once per device, and not once per shard of its
+// batch.
 #include <regex>
 #include <set>
 #include <sstream>
@@ -15,7 +16,7 @@ namespace serial_ops_test {
 using testing::IsSubsetOf;
 
 // The ops that devices with eight shards together run once, by the plans that a dry run logs. Plans
-// without shards, of evaluations, are left out.
+// without shards, such as those of evaluations, are ignored.
 std::set<std::string> serial_ops(const std::string& program, std::vector<std::string> flags,
                                  const std::string& devices = "cpu:2") {
   flags.insert(flags.end(),
@@ -47,10 +48,10 @@ std::set<std::string> serial_ops(const std::string& program, std::vector<std::st
 }
 
 // Sums over shards and towers, updates of variables, forms of weights, and scalars. A GatherShards
-// among them would be a batch that is made whole for an op without a rule.
+// would mean that a batch is made whole for an op without a rule.
 const std::set<std::string> kSums{"SumShards", "FusedUpdate"}, kScalars{"FillLike", "NoOp", "Copy"},
     kWeights{"PackWeights"}, kAdam{"AssignAdd"};
-// Moments of shards are combined, and averages moved by them.
+// Ops that combine moments of shards, and move averages by them.
 const std::set<std::string> kMoments{"CombineMoments", "Sub", "Mul", "AssignSub"};
 
 std::set<std::string> joined(std::initializer_list<std::set<std::string>> sets) {
@@ -75,7 +76,7 @@ TEST(SerialOps, OfTheBenchmarkedModelsAreSumsUpdatesMomentsAndScalars) {
         << model;
 }
 
-// Gradients of all shards of all towers are added for the statistics of all, too.
+// Gradients for the statistics are added over all shards of all towers, too.
 TEST(SerialOps, OfSynchronisedBatchNormAddMomentsOfAllTowers) {
   for (const char* devices : {"cpu:1", "cpu:2"})
     EXPECT_THAT(

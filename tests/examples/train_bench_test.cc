@@ -1,4 +1,4 @@
-// The benchmark program train_bench, run as people run it.
+// Runs the benchmark program train_bench as people run it.
 #include <algorithm>
 #include <map>
 #include <regex>
@@ -30,14 +30,14 @@ std::string take(const std::string& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Measures nothing.
+// With described links the program measures nothing.
 const std::string kLinks = cat("--links=", BELFRY_SOURCE_DIR, "/docs/links/slow_links.json");
 
 Finished bench(std::vector<std::string> arguments) {
   return run_program(cat(BELFRY_BIN_DIR, "/train_bench"), arguments);
 }
 
-// What a wrong command line is refused with.
+// The error of a wrong command line.
 std::string refusal(const std::vector<std::string>& arguments) {
   const Finished done = bench(arguments);
   EXPECT_EQ(done.status, 2);
@@ -73,7 +73,7 @@ TEST(TrainBench, PrintsMemoryFirstThenWhatTfCnnBenchmarksPrints) {
   EXPECT_EQ(result["ratio_spread"], 0);
 }
 
-// Code of kernels, and what planning itself takes, are not planned.
+// Plans do not count the code of kernels, and the memory of planning itself.
 TEST(TrainBench, PlansTheMemoryThatItTakes) {
   if (kSanitized) GTEST_SKIP() << "sanitizers take memory of their own";
   const std::string json = temporary_path(".json");
@@ -103,7 +103,7 @@ TEST(TrainBench, WritesWhatPlannedMemoryIsForInADryRun) {
   EXPECT_EQ(report["largest_tensors"][0]["kind"], "activations");
 }
 
-// Products of few rows are slow, so the MLP has fewer shards than devices may want.
+// Products of few rows are slow, so the MLP has fewer shards than some numbers of devices need.
 TEST(TrainBench, SaysInADryRunWhichShardsGiveEqualBits) {
   const Finished mlp =
       bench({"--model=mlp", "--global_batch_size=256", "--devices=cpu:2", "--dry_run"});
@@ -227,7 +227,7 @@ TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
                                  HasSubstr("a smaller batch")));
 }
 
-// Their samples are made before the first step.
+// The samples of all batches are made before the first step.
 TEST(TrainBench, RefusesMoreBatchesPerStepThanMemoryHolds) {
   for (const char* const other : {"--num_batches=1", "--dry_run"}) {
     const Finished done = bench(

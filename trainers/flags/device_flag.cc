@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// Refuses `needed` GPUs that the machine lacks.
+// Refuses `needed` GPUs if the machine has fewer.
 void require_gpus(const WrittenFlag& list, int needed, std::int64_t logical, const Gpus& found) {
   const int count = found.count();
   const std::string name = list.shown_name();
@@ -59,7 +59,7 @@ std::vector<FlagSpelling> device_spellings() {
     if (number) read_integer(*number, 1, kMostDevices, count);
     const std::string written =
         cat(number ? number->written : "", number && type ? " " : "", type ? type->written : "");
-    // Beside --devices alone it may just say what that says.
+    // Beside --devices alone it may repeat what --devices says.
     const std::string name = type ? lower(type->value) : "gpu";
     if (!number && lower(line.value("devices")).find(name) != std::string::npos)
       return std::vector<WrittenFlag>{};

@@ -15,16 +15,16 @@ namespace belfry {
 
 class FlagParser;
 
-// Where their values go.
+// The variables that get their values.
 struct DeviceFlags {
   std::vector<DeviceSpec>& devices;  // as parse_devices() gives them
   int& logical_gpus;                 // per physical GPU, as in SessionOptions
   bool& deterministic;               // as in SessionOptions
-  std::string& algorithms;           // the file of AlgorithmsFile; "" for none
+  std::string& algorithms;           // path of AlgorithmsFile; "" for none
 };
 
-// Adds --devices, --logical_gpus, --deterministic and --algorithms. `devices` is what --devices is
-// if it is not given.
+// Adds --devices, --logical_gpus, --deterministic and --algorithms. `devices` is the default of
+// --devices.
 void add_device_flags(FlagParser& parser, const DeviceFlags& flags,
                       const std::string& devices = "cpu:2");
 
@@ -32,12 +32,12 @@ void add_device_flags(FlagParser& parser, const DeviceFlags& flags,
 // --device.
 std::vector<FlagSpelling> device_spellings();
 
-// How many devices a command line asks for, 0 if that cannot be told.
+// How many devices a command line asks for; 0 if that is unknown.
 int count_devices(const WrittenFlags& line);
 
 // Call it once the flags are read. Throws FlagError for --logical_gpus or --algorithms without a
-// GPU to serve, and, unless the program only `plans`, for GPUs that it cannot use. Asks `find`
-// about GPUs alone, so that programs on CPUs load no module.
+// GPU. Unless the program only `plans`, it also throws for GPUs that the program cannot use. Calls
+// `find` only if there are GPUs among the devices, so that programs on CPUs load no module.
 void check_devices(const FlagParser& parser, const DeviceFlags& flags, bool plans,
                    const std::function<const Gpus&()>& find = gpus);
 

@@ -1,4 +1,4 @@
-// What a program's recipe says about its flags.
+// The settings of a program's recipe that its flags need.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,9 +10,9 @@ namespace belfry {
 struct FlagDefaults {
   std::string program;  // for --help
   int batch_size = 32;
-  int global_batch_size = 0;  // instead of batch_size, whatever the number of devices; 0: none
+  int global_batch_size = 0;  // of all devices, instead of batch_size; 0: none
   int epochs = 1;
-  bool reads_files = true;  // false: there is no --data_dir
+  bool reads_files = true;  // false: the program has no --data_dir
   // A benchmark chooses data, steps and batch size itself, so it has no flags of epochs, files and
   // single nodes.
   bool benchmark = false;

@@ -47,7 +47,7 @@ class HelpFormatter final : public CLI::Formatter {
   std::string make_description(const CLI::App* app) const override {
     return wrapped(app->get_description(), kHelpColumns) + "\n";
   }
-  // One empty line between groups, where CLI11 prints two.
+  // Leaves one empty line between groups, where CLI11 prints two.
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
     std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
@@ -57,12 +57,12 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// "--iters" and "-n,--iters" without what is in front.
+// "iters" of "--iters" and of "-n,--iters".
 std::string long_name(std::string_view names) {
   return std::string(names.substr(names.rfind("--") + 2));
 }
 
-constexpr std::size_t kLongestName = 100;  // of those that are compared with ours for a hint
+constexpr std::size_t kLongestName = 100;  // longer names are not compared with ours for a hint
 
 }  // namespace
 
@@ -72,7 +72,7 @@ struct FlagParser::State {
     app.formatter(std::make_shared<HelpFormatter>());
   }
 
-  // In --help; "" for a unit makes a switch.
+  // Lists a flag in --help. Without a unit it is a switch.
   void list(const std::string& names, const std::string& unit, const std::string& text) {
     if (unit.empty())
       app.add_flag(names, text)->group(group);
@@ -86,7 +86,7 @@ struct FlagParser::State {
     if (names[1] != '-') letters[names[1]] = name;
   }
 
-  // An argument without a name: one of them, or, if it has `values`, all that are left.
+  // An argument without a name. If it has `values`, it takes all arguments that are left.
   struct Argument {
     std::string unit;  // "FOLDER"
     Needed needed = Needed::kNo;
@@ -104,7 +104,7 @@ struct FlagParser::State {
     return given < arguments.size() || (!arguments.empty() && arguments.back().values);
   }
 
-  // Says in an error what a word of the command line should have been.
+  // The part of an error that says what a word of the command line should have been.
   std::string wanted() const {
     if (!arguments.empty()) return cat("neither a flag nor a ", arguments[0].unit, " (see --help)");
     return switches.contains("batch_size") ? "no flag; flags look like --batch_size=64 (see --help)"
@@ -113,10 +113,10 @@ struct FlagParser::State {
 
   CLI::App app;
   std::string group = "Options";         // without one, CLI11 hides them
-  std::map<std::string, bool> switches;  // of all long names, whether they take no value
-  std::map<char, std::string> letters;   // their long names
+  std::map<std::string, bool> switches;  // by long name: whether it takes no value
+  std::map<char, std::string> letters;   // to long names
   struct Bound {
-    WrittenFlag otherwise;  // without a value if there is none
+    WrittenFlag otherwise;  // has no value if the flag has no default
     Read read;
   };
   std::vector<Bound> bound;
@@ -152,7 +152,7 @@ class FlagParser::Reader {
     return line;
   }
 
-  // Hands out the arguments that read() found.
+  // Sets the variables of the arguments that read() found.
   void set_arguments() const {
     std::size_t at = 0;
     for (const State::Argument& argument : state_.arguments) {
@@ -192,7 +192,7 @@ class FlagParser::Reader {
                         hint.empty() ? "; see --help" : cat("; did you mean --", hint, "?")));
   }
 
-  // The switch that "nodry_run" or "no_dry_run" turns off; "" if it is none.
+  // The switch that "nodry_run" or "no_dry_run" turns off; "" if there is none.
   std::string switched_off(std::string_view name) const {
     if (!name.starts_with("no")) return "";
     name.remove_prefix(name.starts_with("no_") ? 3 : 2);
@@ -228,7 +228,7 @@ class FlagParser::Reader {
   State& state_;
   std::span<const char* const> arguments_;
   std::size_t next_ = 0;
-  std::vector<std::string> given_;  // without a name
+  std::vector<std::string> given_;  // arguments without a name
 };
 
 FlagParser::FlagParser(std::string description, std::string program)

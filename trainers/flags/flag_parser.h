@@ -13,9 +13,9 @@ namespace belfry {
 
 struct FlagSpelling;
 
-// Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
-// A flag that has a letter, too, is also read as -n value, -nvalue and -n=value. parse() sets the
-// variables that flags are bound to, in the order in which these were added.
+// Reads --name=value and --name value. `-` and `_` are alike in names, and the last of several
+// values wins. A flag with a letter is also read as -n value, -nvalue and -n=value. parse() sets
+// the variables of flags in the order in which the flags were added.
 class FlagParser {
  public:
   FlagParser(std::string description, std::string program);
@@ -23,17 +23,17 @@ class FlagParser {
   FlagParser(const FlagParser&) = delete;
   FlagParser& operator=(const FlagParser&) = delete;
 
-  // Heads the flags that are added next in --help.
+  // The heading in --help of the flags that are added next.
   void group(std::string name);
-  // A flag with a value; with a letter, add("-n,--iters", ...). `read` gets it if it is given, else
-  // `otherwise`, as if that had been written, if there is such a value.
+  // Adds a flag with a value; with a letter, add("-n,--iters", ...). `read` gets the flag if it is
+  // given. If not, it gets `otherwise`, as if that had been written; "": it is not called.
   using Read = std::function<void(const WrittenFlag&)>;
   void add(const std::string& names, Read read, const std::string& unit, const std::string& text,
            const std::string& otherwise = "");
-  // With any text. `value` keeps what it holds unless the flag is given; so below.
+  // Takes any text. `value` keeps its content unless the flag is given; the same holds below.
   void add(const std::string& names, std::string& value, const std::string& unit,
            const std::string& text);
-  // With a whole number in [least, most].
+  // Takes a whole number in [least, most].
   template <class T>
   void add(const std::string& names, T& value, std::type_identity_t<T> least,
            std::type_identity_t<T> most, const std::string& unit, const std::string& text) {
@@ -42,8 +42,8 @@ class FlagParser {
     };
     add(names, read, unit, text);
   }
-  // With what `make` makes of the flag, or of its text: then an error of `make` becomes one of
-  // the flag. `otherwise` as above.
+  // Takes a value that `make` makes of the flag, or of its text. In the second case an error of
+  // `make` becomes one of the flag. `otherwise` as above.
   template <class T, class Make>
   void add_parsed(const std::string& names, T& value, Make make, const std::string& unit,
                   const std::string& text, const std::string& otherwise = "") {
@@ -55,7 +55,7 @@ class FlagParser {
     };
     add(names, read, unit, text, otherwise);
   }
-  // With a finite number that is `allowed`, which `wanted` describes (read_number()). T is double
+  // Takes a finite number that is `allowed`, which `wanted` describes (read_number()). T is double
   // or std::optional<double>.
   template <class T>
   void add_number(const std::string& names, T& value, const std::string& wanted,
@@ -67,36 +67,36 @@ class FlagParser {
     };
     add(names, read, unit, text);
   }
-  // With what parse_switch() takes.
+  // Takes what parse_switch() reads.
   void add(const std::string& names, bool& value, const std::string& unit, const std::string& text);
-  // A flag that stands for true by itself; --name=false and --noname are read, too.
+  // A switch: it sets true by itself. --name=false and --noname are read, too.
   void add(const std::string& names, bool& value, const std::string& text);
 
-  // An argument that is no flag, shown as its unit, in brackets if it may be left out. Arguments
-  // are read in the order in which they were added, those that are needed first.
+  // Adds an argument that is no flag. --help shows its unit, in brackets if it may be left out.
+  // Arguments are read in the order in which they were added, needed ones first.
   enum class Needed : bool { kNo, kYes };
   void add_argument(const std::string& unit, std::string& value, const std::string& text,
                     Needed needed = Needed::kNo);
-  // All that follow, one at least.
+  // Takes all arguments that follow, at least one.
   void add_arguments(const std::string& unit, std::vector<std::string>& values,
                      const std::string& text);
 
-  // Other spellings, listed at the end of --help. Those that are names of the program's own flags
-  // are left out, so these have to be added before.
+  // Adds other spellings, which --help lists at its end. A spelling that is the name of a flag is
+  // left out, so the program's own flags must be added before.
   void add_spellings(std::vector<FlagSpelling> spellings);
 
-  // Returns the text of --help, at most 100 columns wide, if that was asked for, else "". Throws
-  // FlagError for unknown flags, with the nearest name, for values and arguments that are missing,
-  // not wanted or not what the flag takes, and for spellings that contradict each other.
+  // Returns the text of --help, at most 100 columns wide, if it is asked for, else "". Throws
+  // FlagError for unknown flags, with the nearest name, and for spellings that contradict each
+  // other. Also for values and arguments that are missing, not wanted, or of the wrong kind.
   std::string parse(std::span<const char* const> arguments);
 
-  // Whether it was added, e.g. "--seed", or is one of the spellings.
+  // Whether the flag, e.g. "--seed", was added, or is a spelling.
   bool has(const std::string& name) const;
   // Whether parse() saw this flag, e.g. "--seed", in any spelling.
   bool given(const std::string& name) const;
-  // How it was written: "-n 3". With `otherwise` of add() if it was not.
+  // The flag as written: "-n 3". If it was not given, it has the value `otherwise` of add().
   WrittenFlag flag(const std::string& name) const;
-  // All that parse() saw, in our spelling.
+  // All flags that parse() saw, in our spelling.
   std::span<const WrittenFlag> line() const;
 
  private:

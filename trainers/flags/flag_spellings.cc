@@ -18,7 +18,7 @@ std::optional<T> number_in(std::string_view text) {
   return error == std::errc() && stop == end ? std::optional(number) : std::nullopt;
 }
 
-// Integers first, as large ones are not all floating-point numbers.
+// Compares integers first, as large ones are not all floating-point numbers.
 bool is_same_number(std::string_view a, std::string_view b) {
   const auto m = number_in<std::uint64_t>(a), n = number_in<std::uint64_t>(b);
   if (m && n) return m == n;
@@ -26,7 +26,7 @@ bool is_same_number(std::string_view a, std::string_view b) {
   return x && y && x == y;
 }
 
-// "1e-1" is 0.1, and "CPU:4" cpu:4.
+// "1e-1" means the same as 0.1, and "CPU:4" as cpu:4.
 bool means_same(const std::string& a, const std::string& b) {
   return underscores_in_names(lower(a)) == underscores_in_names(lower(b)) || is_same_number(a, b);
 }

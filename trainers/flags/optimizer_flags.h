@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// How variables are updated, where it is not as the recipe says.
+// Changes to the optimizer of the recipe.
 struct OptimizerFlags {
   std::optional<double> learning_rate;
   std::optional<double> weight_decay;
@@ -18,12 +18,12 @@ struct OptimizerFlags {
   std::optional<double> moving_average;  // the decay
 };
 
-// `clip_norm`: of --clip_norm, TrainerOptions::clip_norm.
+// `clip_norm`: the value of --clip_norm, for TrainerOptions::clip_norm.
 void add_optimizer_flags(FlagParser& parser, OptimizerFlags& flags, double& clip_norm);
 
-// The optimizer as they ask for it. --learning_rate replaces its rate; --lr_schedule and
-// --warmup_steps make the rate change. Throws FlagError if a schedule is to replace that of the
-// optimizer, and for a weight decay that it does not take.
+// The optimizer with the changes of the flags. --learning_rate replaces its rate; --lr_schedule and
+// --warmup_steps make the rate change. Throws FlagError for a schedule if the optimizer has one.
+// Also throws it for a weight decay that the optimizer does not take.
 Optimizer with_flags(const Optimizer& optimizer, const OptimizerFlags& flags);
 
 }  // namespace belfry

@@ -77,7 +77,8 @@ std::string unit_of(const std::string&) { return "TEXT"; }
 template <class T>
 void add(FlagParser& parser, const OwnFlag& flag, T& variable) {
   const std::string written = cat(variable);
-  // Read as if it had been written, so that nothing starts with a value that no flag could give.
+  // The default is read as if it had been written, so that nothing starts with a value that no flag
+  // could give.
   if (!written.empty()) {
     try {
       read(flag, {flag.name, written, cat("--", flag.name, "=", written)}, variable);

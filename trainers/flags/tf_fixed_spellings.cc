@@ -11,7 +11,7 @@ namespace {
 
 struct Fixed {
   std::string name;
-  std::string value;  // that is taken; "" for none. Switches have one, true or false
+  std::string value;  // the value that is taken; "" for none. Switches take true or false
 };
 
 class Table {

@@ -1,4 +1,4 @@
-// The flags of tf_cnn_benchmarks for what Belfry leaves no choice of.
+// Flags of tf_cnn_benchmarks for which Belfry leaves no choice.
 #pragma once
 #include <vector>
 
@@ -7,8 +7,9 @@
 
 namespace belfry {
 
-// Each takes the value, if there is one, that says what happens anyway. All else is refused, with
-// the flag of ours to write, by names that the program has, or with that there is nothing like it.
+// Each flag takes the value, if there is one, that names what happens anyway. All else is refused.
+// The error names our flag to write instead, if the program has it, or says that there is nothing
+// like it.
 std::vector<FlagSpelling> tf_fixed_spellings(const FlagDefaults& program);
 
 }  // namespace belfry

@@ -28,7 +28,7 @@ bool names_strategy(const WrittenFlags& line) {
 Translated variable_update(const WrittenFlag& self, const WrittenFlags& line) {
   const std::string& mode = self.value;
   if (mode == "parameter_server" || mode == "replicated") return {{"trainer", mode, {}}};
-  // With one worker that is what these are.
+  // With one worker these modes do the same.
   if (mode == "distributed_all_reduce") return {{"trainer", "replicated", {}}};
   if (mode == "collective_all_reduce" && names_strategy(line))
     return {{"trainer", "replicated", {}}};
@@ -44,8 +44,8 @@ Translated variable_update(const WrittenFlag& self, const WrittenFlags& line) {
                       "(or async)"));
 }
 
-// One range. There a number at pscpu and psgpu is that of the devices that share in summing a
-// tensor, which take turns.
+// Translates one range. In tf_cnn_benchmarks a number at pscpu and psgpu counts the devices that
+// take turns in summing a tensor.
 std::string strategy_of_range(const WrittenFlag& self, std::string_view range, int devices) {
   const std::string_view name = range.substr(0, range.find('#'));
   if (name == "hiercopy" || name == "hierarchical_copy")
@@ -63,7 +63,7 @@ std::string strategy_of_range(const WrittenFlag& self, std::string_view range, i
   return "shuffle";
 }
 
-// With aliases as what they stand for.
+// Parses a spec, and replaces aliases.
 std::vector<AllReduceRange> ranges_of(const std::string& spec) {
   std::vector<AllReduceRange> ranges = parse_all_reduce_spec(underscores_in_names(spec)).ranges;
   for (AllReduceRange& range : ranges) range.strategy = main_strategy_name(range.strategy);
@@ -73,7 +73,7 @@ std::vector<AllReduceRange> ranges_of(const std::string& spec) {
 bool is_same_spec(const std::string& a, const std::string& b) {
   try {
     return ranges_of(a) == ranges_of(b);
-  } catch (const InvalidArgument&) {  // which is said when it is read
+  } catch (const InvalidArgument&) {  // the error comes when the flag is read
     return false;
   }
 }
@@ -90,13 +90,13 @@ Translated all_reduce_spec(const WrittenFlag& self, const WrittenFlags& line) {
   return {{"allreduce", is_same_spec(ours, spec) ? ours : spec, {}}};
 }
 
-// Where variables are that exist once, or else where gradients are summed.
+// The device of variables that exist once. Otherwise it is the device where gradients are summed.
 Translated local_parameter_device(const WrittenFlag& self, const WrittenFlags& line) {
   const std::string device = lower(self.value);
   require<FlagError>(device == "cpu" || device == "gpu", self.written, " is neither cpu nor gpu");
   const std::string trainer = named_trainer(line);
   const bool on_cpu = device == "cpu";
-  if (trainer.empty())  // as there
+  if (trainer.empty())  // as in tf_cnn_benchmarks
     return {{"trainer", "parameter_server", {}},
             {"parameter_device", on_cpu ? "cpu" : "spread", {}}};
   if (trainer == "parameter_server" || trainer == "async")
@@ -121,7 +121,7 @@ Translated agg_small_grads_max_bytes(const WrittenFlag& self, const WrittenFlags
   return {{"small_tensors_kb", cat(bytes / 1024), {}}};
 }
 
-// So many steps, however many epochs they take.
+// Trains so many steps, however many epochs they take.
 Translated num_batches(const WrittenFlag& self, const WrittenFlags& line) {
   const WrittenFlag* const spelled = line.find("num_epochs");
   const WrittenFlag* const epochs = spelled ? spelled : line.find("epochs");

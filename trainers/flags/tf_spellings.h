@@ -1,4 +1,4 @@
-// The flags of tf_cnn_benchmarks, as the scripts of its users have them, in ours.
+// Translates the flags of tf_cnn_benchmarks, as users' scripts have them, into ours.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace belfry {
 
-// For programs that train, or benchmarks. Each does what it does there, but for what the flags of
-// ours say otherwise: gradients of replicas are averaged (there they are added up), and limits of
-// an all_reduce_spec are bytes (there the text says bytes, and the code counts elements). What has
-// no counterpart is refused with what to write, by flags that the program has.
+// The spellings for programs that train, or for benchmarks. Each flag does what it does there, with
+// two exceptions. Gradients of replicas are averaged (there they are added up). Limits of an
+// all_reduce_spec are bytes (there the text says bytes, and the code counts elements). A flag
+// without counterpart is refused; the error names a flag of the program to write instead.
 std::vector<FlagSpelling> tf_spellings(const FlagDefaults& program);
 
-// For programs that train nothing: each is refused, for this reason.
+// The spellings for programs that train nothing: each is refused, for this reason.
 std::vector<FlagSpelling> tf_refusals(const std::string& why);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// --algorithms=FILE: the algorithms by which libraries compute on GPUs, kept from run to run.
+// --algorithms=FILE: the algorithms that libraries use on GPUs, kept from run to run.
 #pragma once
 #include <string>
 
@@ -9,10 +9,10 @@ namespace belfry {
 
 class AlgorithmsFile {
  public:
-  // Gives the GPUs' module the choices of the file, if there is one, for steps that are
-  // `deterministic` or not. Does nothing for no path. Throws IoError if the file cannot be read or
-  // written, and InvalidArgument, naming it, for what is no file of algorithms.
-  // `found` is in place of gpus(), which are asked for a path alone.
+  // Gives the GPUs' module the choices of the file, if it exists, for steps that are
+  // `deterministic` or not. Does nothing for an empty path. Throws IoError if the file cannot be
+  // read or written, and InvalidArgument, naming it, if it is no file of algorithms. `found`
+  // replaces gpus(), which is called only if there is a path.
   AlgorithmsFile(FileSystem& files, OutputFiles& outputs, const std::string& path,
                  bool deterministic, const Gpus* found = nullptr);
 

@@ -31,7 +31,7 @@ void refuse_beside_equivalence(const TrainFlags& flags, const UsedFlags& used) {
     if (used.given(other)) refuse(used.written(other));
 }
 
-// A program that inspects or compares keeps nothing of a training run, and goes on from none.
+// A program that inspects or compares keeps nothing of a training run, and does not go on from one.
 void refuse_unused_files(const TrainFlags& flags) {
   require<FlagError>(flags.files.save_checkpoint != "-",
                      "--save_checkpoint=-: a checkpoint is a directory, so it cannot go to "
@@ -59,7 +59,7 @@ void refuse_unused_files(const TrainFlags& flags) {
                      ", which is no training run; leave one of them out");
 }
 
-// Calls `check`, whose OptionError becomes one of the flag, which has the name of the option.
+// Calls `check`. Its OptionError becomes one of the flag, which has the name of the option.
 template <class Check>
 void as_option(const Check& check) {
   try {
@@ -69,7 +69,7 @@ void as_option(const Check& check) {
   }
 }
 
-// The trainer is chosen.
+// Checks the flags once the trainer is chosen.
 class FlagConflicts {
  public:
   FlagConflicts(const TrainFlags& flags, const UsedFlags& used, const TrainerKind& kind)
@@ -159,7 +159,7 @@ class FlagConflicts {
   }
 
   // --check_equivalence has auto among its modes. A run that goes on from one that chose may
-  // choose, too: train() knows when it has looked.
+  // choose, too: train() finds out when it reads the checkpoint.
   void check_auto(bool wishes_auto) const {
     const std::string& resume = flags_.run.resume;
     const bool goes_on = !flags_.files.restore_checkpoint.empty() ||

@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// The command line without the flags that are left out.
+// The command line without ignored flags.
 class UsedFlags {
  public:
   explicit UsedFlags(const FlagParser& parser) : parser_(parser) {}
@@ -16,7 +16,7 @@ class UsedFlags {
   void leave_out(const std::string& name) { left_out_.push_back(name); }
   bool given(const std::string& name) const;
   std::string written(const std::string& name) const { return parser_.flag(name).written; }
-  // "--trainer=simple" as it is written, or "--trainer=simple (chosen for --devices=cpu:1)".
+  // "--trainer=simple" as written, or "--trainer=simple (chosen for --devices=cpu:1)".
   std::string trainer(const std::string& kind) const;
 
  private:
@@ -25,11 +25,11 @@ class UsedFlags {
 };
 
 // Throws FlagError for a flag that has no use beside --check_equivalence, --dry_run, --summary or
-// --explain. Nothing is chosen yet.
+// --explain. Call it before anything is chosen.
 void refuse_beside_inspection(const TrainFlags& flags, const UsedFlags& used);
 
-// Throws FlagError for the first contradiction, once the trainer `kind`, strategy and buckets are
-// chosen. `wishes_auto`: what was asked for has `auto` among its strategies.
+// Throws FlagError for the first contradiction. Call it once the trainer `kind`, strategy and
+// buckets are chosen. `wishes_auto`: the user asked for `auto` among the strategies.
 void refuse_conflicts(const TrainFlags& flags, const UsedFlags& used, const TrainerKind& kind,
                       bool wishes_auto);
 

@@ -53,7 +53,7 @@ std::vector<std::string> parse_scopes(const WrittenFlag& list) {
   return scopes;
 }
 
-// Reads one of two words.
+// Reads a flag whose value is one of two words.
 struct OneOf {
   std::string first, second;
   std::string operator()(const WrittenFlag& flag) const {
@@ -63,7 +63,7 @@ struct OneOf {
   }
 };
 
-// Whether the second of two words is written.
+// Reads such a flag: true for the second word.
 struct IsSecond {
   OneOf words;
   bool operator()(const WrittenFlag& flag) const { return words(flag) == words.second; }

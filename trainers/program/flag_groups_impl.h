@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-// Where the values of add_device_flags() go.
+// The variables for add_device_flags().
 DeviceFlags device_flags(TrainFlags& flags);
 
 // Each declares flags with unit, text and default, and binds them to their fields in `flags`.

@@ -61,7 +61,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   return flags;
 }
 
-// --restore_checkpoint=PATH is --resume=PATH.
+// --restore_checkpoint=PATH means --resume=PATH.
 void TrainFlagSet::read_run(TrainFlags& flags) const {
   check_run_flags(parser_, flags.run, flags.files.overwrite);
   if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;
@@ -77,7 +77,7 @@ TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& mod
   options.keeps_gradients = flags.run.hash_every > 0;
   AutoOptions& choice = options.aggregation.choice;
   choice.machine = machine_finder(flags.automatic, measured_devices(options));
-  if (!flags.automatic.links.empty()) choice.machine();  // wrong files are refused first
+  if (!flags.automatic.links.empty()) choice.machine();  // so that wrong files are refused first
   return options;
 }
 

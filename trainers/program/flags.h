@@ -16,19 +16,19 @@
 
 namespace belfry {
 
-// Files that are read or written; "" for none.
+// Files to read or write; "" for none.
 struct FileFlags {
   std::string data_dir;
   BadRecordPolicy bad_records = {};
   std::string algorithms, trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
-  bool overwrite = false;  // another model's checkpoint at save_checkpoint, or the run
+  bool overwrite = false;  // may replace another model's checkpoint at save_checkpoint, or the run
 };
 
-// What a program looks at instead of training, or beside it.
+// Inspections that a program makes instead of training, or while it trains.
 struct InspectionFlags {
   bool dry_run = false;
   bool summary = false;
-  bool mfu = false;     // measures the peak of the devices, and says what share of it is reached
+  bool mfu = false;     // measures the peak of the devices, and tells which share of it is reached
   std::string explain;  // a node; "" for none
   int check_equivalence = 0;  // steps in every mode; 0: train instead
 
@@ -36,33 +36,33 @@ struct InspectionFlags {
   bool plans() const { return dry_run || summary || !explain.empty(); }
 };
 
-// The exit code of a program whose processes wait in vain for another.
+// The exit code of a program whose processes wait in vain for another process.
 inline constexpr int kStallExitCode = 75;
 
 // The processes that train together.
 struct GroupFlags {
-  bool without_mpi = false;              // --mpi=off
-  LauncherFound launcher;                // of several processes
-  int processes = 1;                     // that it has started, or that a dry run plans one of
-  WatchOptions watch;                    // over them
-  int stall_exit_code = kStallExitCode;  // of a run that watch.stall_end, or that of NCCL, ends
+  bool without_mpi = false;  // --mpi=off
+  LauncherFound launcher;    // the launcher of several processes
+  int processes = 1;         // as the launcher started them, or of the run that a dry run plans
+  WatchOptions watch;        // the watch over them
+  int stall_exit_code = kStallExitCode;  // if watch.stall_end, or the timeout of NCCL, ends the run
 };
 
-// Which flags were on the command line, where that matters beside their values.
+// Flags that were on the command line, if that matters beside their values.
 struct GivenFlags {
-  bool allreduce = false;  // else it is the trainer's default
+  bool allreduce = false;  // false: it is the trainer's default
   bool batch = false;      // --batch_size or --global_batch_size
   bool shards = false;
 };
 
-// The flags with defaults filled in and checked against each other.
+// All flags, with defaults filled in, and checked against each other.
 struct TrainFlags {
   std::string kind;  // --trainer: a TrainerKind's name
-  // Without model, optimizer and callbacks (trainer_options()). The session of a program that plans
-  // is a dry run; allreduce is "" for trainers that combine nothing.
+  // Lacks model, optimizer and callbacks (trainer_options()). The session of a program that only
+  // plans is a dry run. `allreduce` is "" for trainers that combine nothing.
   TrainerOptions trainer;
-  AutoFlags automatic;        // of "auto"
-  int global_batch_size = 0;  // instead of the batch size per device; 0: not given
+  AutoFlags automatic;        // for "auto"
+  int global_batch_size = 0;  // replaces the batch size per device; 0: not given
   OptimizerFlags optimizer;
   std::optional<EarlyStopOptions> early_stop;
   FileFlags files;
@@ -75,29 +75,29 @@ struct TrainFlags {
   std::string help;         // not empty if --help was given: print it and do nothing else
 
   bool plans() const { return inspection.plans(); }
-  // A copy of the state is held now and then.
+  // Whether the run sometimes holds a copy of the state, for checkpoints.
   bool saves() const { return !run.directory.empty() || !files.save_checkpoint.empty(); }
-  // How the trainer async runs; "" for other trainers.
+  // The mode of the trainer async; "" for other trainers.
   std::string async() const;
 };
 
-// Makes the options of a trainer: those of the flags, the model, and the optimizer as with_flags()
-// changes it. Callbacks are left out. Reads the file of --links now, and throws for what is wrong
-// with it. Measures nothing before a choice is to be made.
+// Makes the options of a trainer from the flags, the model, and the optimizer as with_flags()
+// changes it. Callbacks are left out. Reads the file of --links now, and throws if it is wrong.
+// Measures nothing until something must be chosen.
 TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& model,
                                const Optimizer& optimizer);
 
 // Adds to flags.config the settings of the program's optimizer that no flag sets: a constant rate
-// as a flag, and the rest as chosen.
+// as a flag, and the others as chosen.
 void add_to_config(TrainFlags& flags, const Optimizer& optimizer);
 
-// Reads --name=value and --name value, with `-` and `_` alike in names; the last of several wins.
-// Throws FlagError for unknown flags (with the nearest name), values that cannot be, and flags that
-// contradict each other (naming both).
+// Reads --name=value and --name value. `-` and `_` are alike in names, and the last of several
+// values wins. Throws FlagError for unknown flags (with the nearest name), impossible values, and
+// flags that contradict each other (naming both).
 TrainFlags parse_flags(std::span<const char* const> arguments, const FlagDefaults& defaults);
 
-// The same flags on the command line of a program that has others too: added to its parser before
-// FlagParser::parse(), read after it.
+// The same flags for a program that has others too. It adds them to the parser before
+// FlagParser::parse(), and reads them after.
 class TrainFlagSet {
  public:
   // `parser` must outlive it.
@@ -105,8 +105,8 @@ class TrainFlagSet {
   TrainFlagSet(const TrainFlagSet&) = delete;
   TrainFlagSet& operator=(const TrainFlagSet&) = delete;
 
-  // `batch_size` is the default of --batch_size, if that was not known before. `compares_auto`: the
-  // program's own flags name `auto`, so that the flags for its choice have a use.
+  // `batch_size` is the default of --batch_size, if it was not known before. `compares_auto`: the
+  // program's own flags name `auto`, so the flags for its choice have a use.
   TrainFlags read(std::optional<int> batch_size = {}, bool compares_auto = false) const;
 
  private:
@@ -115,7 +115,7 @@ class TrainFlagSet {
 
   const FlagParser& parser_;
   FlagDefaults defaults_;
-  TrainFlags flags_;  // as the parser sets them
+  TrainFlags flags_;  // set by the parser
 };
 
 }  // namespace belfry

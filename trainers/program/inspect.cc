@@ -18,7 +18,8 @@
 namespace belfry {
 namespace {
 
-// Prints what each device needs, and returns it: [{device, variables, variable_bytes, peak_bytes}].
+// Prints the needs of each device, and returns them: [{device, variables, variable_bytes,
+// peak_bytes}].
 JsonValue print_device_use(const Session& session, Console& console) {
   JsonValue devices = JsonValue::array();
   for (const DeviceUse& use : session.device_use()) {
@@ -35,7 +36,7 @@ JsonValue print_device_use(const Session& session, Console& console) {
   return devices;
 }
 
-// Prints what logical GPUs need together, and returns it: [{physical_gpu, devices, peak_bytes}].
+// Prints the common needs of logical GPUs, and returns them: [{physical_gpu, devices, peak_bytes}].
 JsonValue print_physical_use(const Session& session, Console& console) {
   std::map<int, std::vector<DeviceSpec>> sharers;
   std::map<int, std::int64_t> bytes;
@@ -118,7 +119,7 @@ JsonValue to_json(const Explanation& explanation) {
       .set("shards", explanation.shards == 0 ? JsonValue() : shards_json(explanation));
 }
 
-// Plans all that a run would run: on many devices that takes long.
+// Plans everything that a run would run. On many devices that takes long.
 std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& options,
                                  const Dataset& train, const Dataset* test) {
   const Busy busy(cat("planning for ", options.devices.size(), " devices"));
@@ -128,7 +129,7 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
   return trainer;
 }
 
-// What inspect() looks at, and where it prints.
+// The subject of inspect(), and its output.
 struct Inspection {
   const TrainFlags& flags;
   Trainer& trainer;
@@ -142,7 +143,7 @@ JsonValue summary_json(const Inspection& at) {
   return to_json(summary);
 }
 
-// Prints how the plan divides batches, and adds that to `json`.
+// Prints how the plan divides batches, and adds it to `json`.
 void add_division(const Inspection& at, JsonValue& json) {
   const ShardReport shards = shard_report(at.trainer);
   at.console.line(without_line_break(shards_text(shards)));
@@ -156,7 +157,7 @@ void add_division(const Inspection& at, JsonValue& json) {
   add_k_dependence(json, shards.k_dependent_because);
 }
 
-// Does so for what crosses links, if the plan is of several processes.
+// Prints the traffic over links, and adds it to `json`, if the plan is of several processes.
 void add_step(const Inspection& at, JsonValue& json) {
   if (at.flags.group.processes == 1) return;
   const PlannedStep step = planned_step(at.trainer);
@@ -166,7 +167,7 @@ void add_step(const Inspection& at, JsonValue& json) {
   json.set("step", to_json(step).set("note", note));
 }
 
-// Prints the plan, and adds what it does to `json`. Returns the members about memory.
+// Prints the plan, and adds its effects to `json`. Returns the members about memory.
 JsonValue add_plan(const Inspection& at, const std::string& placement, JsonValue& json) {
   Session& session = at.trainer.session();
   add_division(at, json);
@@ -219,7 +220,7 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   if (asked.dry_run)
     for (const Dataset* const data : {&train, test})
       if (data) data->check();
-  std::string placement;  // shown once the node to explain is known
+  std::string placement;  // shown once the node to explain has been found
   options.session.placement_sink = [&](std::string_view lines) { placement += lines; };
   const std::unique_ptr<Trainer> trainer = planned(flags, options, train, test);
   if (asked.dry_run) trainer->check_callbacks();

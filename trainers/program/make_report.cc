@@ -66,7 +66,7 @@ BadRecordCount left_out(const Trainer& trainer) {
   return count;
 }
 
-// All processes call it. Whether they end with the same values.
+// Whether all processes end with the same values. All processes call it.
 bool equal_in_all(Processes* processes, const std::string& hash) {
   if (!processes) return true;
   const std::vector<std::string> hashes = processes->gather(hash);

@@ -1,4 +1,4 @@
-// What a training program tells of a run: before it begins, and what it has come to.
+// The header that a training program prints before a run, and the report after it.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,25 +12,25 @@
 
 namespace belfry {
 
-// The choice of "auto", the trainer on its devices, the data, and how batches are divided.
+// Prints the choice of "auto", the trainer and its devices, the data, and how batches are divided.
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
                   Trainer& trainer, const Dataset& train, const Dataset* test);
 
-// Without times and memory of the process. Logs copies that differ from tower 0's variables.
-// `peak`: multiplications and additions a second of the devices of this process, if that was
+// A report without times and memory of the process. Logs copies that differ from tower 0's
+// variables. `peak`: multiplications and additions a second of this process's devices, if it was
 // measured.
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
                    Trainer& trainer, std::optional<double> peak = {});
 
-// measure_peak() of the devices, sessions and precision that the flags ask for.
+// measure_peak() for the devices, sessions and precision of the flags.
 double measured_peak(const TrainFlags& flags);
 
-// The memory that --memory_report plans, the peak, and `rss_before_plan`. `saves`: the plan has the
-// copy that checkpoints are written from.
+// The memory that --memory_report plans, the peak, and `rss_before_plan`. `saves`: the plan has a
+// copy of the variables, from which checkpoints are written.
 ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool saves);
 
-// Log a warning: the run has ended before the step that --trace_file traces. The second one logs it
-// only if the run has made none of the steps of --trace_steps.
+// These log a warning that the run has ended before it traced a step: the step of --trace_file, or
+// all of the steps of --trace_steps.
 void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer);
 void warn_of_no_traces(const StepRange& asked, const Trainer& trainer);
 

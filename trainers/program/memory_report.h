@@ -1,4 +1,4 @@
-// What --memory_report writes, and the line about memory before the first step.
+// The file of --memory_report, and the line about memory before the first step.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,21 +15,23 @@ namespace belfry {
 
 // {"planned_bytes", "devices": [{"device", "planned_bytes", "kinds": {"weights": ..}}],
 // "saved_copy_bytes", "data_bytes", "largest_tensors": [{"name", "line", "kind", "device",
-// "bytes"}]}: ten tensors, the largest first. planned_bytes is the sum over the devices and what
-// else is held. Bytes of a device are the sum of its kinds, whose meaning memory_kinds.h states.
+// "bytes"}]}: ten tensors, the largest first. planned_bytes is the sum over the devices and other
+// memory of the process. Bytes of a device are the sum of its kinds, whose meaning memory_kinds.h
+// states.
 JsonValue memory_json(const MemoryReport& report, const HeldMemory& held);
 
-// The report of a training program, and what it holds beside sessions. `saves` as in TellMemory.
+// Writes the report of a training program, with the memory that it holds beside sessions. `saves`
+// as in TellMemory.
 void write_memory_report(const Session& session, bool saves, OutputFile& file);
 HeldMemory held_memory(const Graph& graph, bool saves);
 
 // "memory: 69.10 MiB planned; CPU:0 38.20 MiB (activations 26.00 MiB, weights 1.60 MiB, ...), CPU:1
-// CPU:2 each 15.45 MiB (...)": the same bytes. Devices that need as much share an entry. Kinds of
-// less than a hundredth of a device are left out. A copy that a checkpoint in the making holds is
-// said apart, if there is one.
+// CPU:2 each 15.45 MiB (...)": the same bytes. Devices with equal needs share an entry. Kinds with
+// less than a hundredth of a device are left out. The copy for a checkpoint that is being written
+// is told apart, if there is one.
 std::string memory_line(const MemoryReport& report, const HeldMemory& held);
 
-// Prints that line when all steps of the run are planned: stands behind Evaluation.
+// Prints memory_line() when all steps of the run are planned. It must come behind Evaluation.
 class TellMemory final : public Callback {
  public:
   // `saves`: checkpoints are written while training goes on, from a copy of the variables.

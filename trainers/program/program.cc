@@ -22,7 +22,7 @@
 namespace belfry {
 namespace {
 
-// One line, whatever the message.
+// Prints one line, whatever the message.
 int fail(std::string text, int code) {
   text = options_as_flags(std::move(text));
   std::ranges::replace(text, '\n', ' ');
@@ -30,7 +30,7 @@ int fail(std::string text, int code) {
   return code;
 }
 
-// Each thread needs so much, and gets what the first one may have. Libraries take half of it.
+// Each thread needs so much stack, and gets the limit of the first one. Libraries take half of it.
 constexpr rlim_t kLeastStackKib = 256;
 
 void require_stack() {
@@ -40,8 +40,8 @@ void require_stack() {
                   kLeastStackKib, "; allow it more (ulimit -s 8192)"));
 }
 
-// Graphs of many devices have millions of small objects. glibc would join freed ones over and over;
-// without its fast bins a plan for 256 devices takes 0.92 of the time.
+// Graphs of many devices have millions of small objects. glibc would join freed ones over and over.
+// Without its fast bins a plan for 256 devices takes 0.92 of the time.
 void leave_fast_bins_out() {
 #ifdef M_MXFAST
   ::mallopt(M_MXFAST, 0);
@@ -104,7 +104,8 @@ std::span<const char* const> program_arguments(int argc, const char* const* argv
 }
 
 int run_program(const std::function<int()>& body) {
-  // A pipe whose reader goes, and a limit of file sizes, make a write fail; they do not end a run.
+  // If the reader of a pipe goes, or a file reaches its size limit, the write must fail without
+  // ending the run.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::clearerr(stdout);
   leave_fast_bins_out();

@@ -29,15 +29,15 @@ class SaveForFlag final : public SaveCheckpoint {
   std::string written_;
 };
 
-// Adds all callbacks to `options`, in the order that callbacks.h states. Returns that of
-// --save_checkpoint; null if the flag is not given. `peak` is for Progress: the measured peak of
-// the devices.
+// Adds all callbacks to `options`, in the order that callbacks.h states. Returns the callback of
+// --save_checkpoint, or null if the flag is not given. `peak`: the measured peak of the devices,
+// for Progress.
 std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainFlags& flags,
                                            const Recipe& recipe, Console& console, TrainingRun& run,
                                            std::optional<double> peak);
 
-// For people: what was saved last, by --save_checkpoint (null: none) or else into the run
-// directory; "" for nothing.
+// Tells people what was saved last, by `save` (--save_checkpoint; null: none) or else into the run
+// directory. "" if nothing was saved.
 std::string last_saved(const SaveCheckpoint* save, const TrainingRun& run);
 
 }  // namespace belfry

@@ -27,7 +27,7 @@
 namespace belfry {
 namespace {
 
-// The value of each process, by rank. It is text on the way.
+// The values of all processes, by rank. They travel as text.
 template <class T>
 std::vector<T> of_all(Processes& processes, const T& own) {
   std::vector<T> all;
@@ -35,7 +35,8 @@ std::vector<T> of_all(Processes& processes, const T& own) {
   return all;
 }
 
-// Processes that see the same GPUs divide them; others have all that they see.
+// Processes that see the same GPUs divide them. A process alone with its GPUs uses all that it
+// sees.
 void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
   const auto wanted = std::ranges::count_if(flags.trainer.devices, &DeviceSpec::is_gpu);
   if (wanted == 0 || flags.plans()) return;
@@ -62,14 +63,14 @@ bool is_stall(const std::exception& error) {
   return false;
 }
 
-// The last words of a process that hangs.
+// Prints the last words of a process that hangs, and ends it.
 void abandon(const ProcessGroup& group, const std::exception& error, int stall_exit_code) {
   std::fprintf(stderr, "error: [%s] %s; this process did not end by itself, and ends now\n",
                describe_rank(group, group.rank()).c_str(), error.what());
   end_process(is_stall(error) ? stall_exit_code : 1);
 }
 
-// Throws FlagError for what several processes can neither run nor plan.
+// Throws FlagError for flags that several processes can neither run nor plan.
 void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.inspection.check_equivalence > 0},
@@ -95,11 +96,11 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
                      " carries messages here; start the processes by mpirun, or use collective");
 }
 
-// Flags that each process may have for itself.
+// Flags in which processes may differ.
 constexpr std::string_view kOwnFlags[] = {"data_dir", "json", "memory_report", "save_checkpoint",
                                           "threads"};
 
-// One for 4 and 4.0, and for true and 1.
+// The text of a value: the same for 4 and 4.0, and for true and 1.
 std::string text_of(const JsonValue& value) {
   switch (value.kind()) {
     case JsonValue::Kind::kString: return value.text();
@@ -109,14 +110,14 @@ std::string text_of(const JsonValue& value) {
   }
 }
 
-// By name, as command lines may have them in any order: what was given, or else chosen.
+// The values of flags, given or chosen, by name: command lines may have them in any order.
 std::map<std::string, std::string> values_of(const TrainFlags& flags) {
   std::map<std::string, std::string> values;
   for (const auto& [name, value] : flags.config.members())
     if (name != kChosen) values["--" + name] = text_of(value);
   for (const auto& [name, value] : flags.config.at(kChosen).members())
     values.emplace(name == "optimizer" ? "the optimizer" : "--" + name, text_of(value));
-  // No configuration has these.
+  // Configurations lack these flags.
   const RunFlags& run = flags.run;
   const auto add = [&](const char* name, std::string value) {
     if (!value.empty()) values.emplace(name, std::move(value));
@@ -132,7 +133,7 @@ std::map<std::string, std::string> values_of(const TrainFlags& flags) {
   add("--run_dir", run.directory);
   add("--summary", flags.inspection.summary ? "1" : "");
   for (const std::string_view own : kOwnFlags) values.erase(cat("--", own));
-  // Traces are made by all together, and written by rank 0.
+  // All processes make traces together, and rank 0 writes them.
   const std::optional<StepRange>& traced = run.traced;
   values["--trace_file"] = flags.files.trace_file.empty() ? "not given" : "given";
   values["--trace_steps"] = traced ? cat(traced->first, "-", traced->last) : "not given";
@@ -142,7 +143,7 @@ std::map<std::string, std::string> values_of(const TrainFlags& flags) {
 std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
   std::map<std::string, std::string> values = values_of(flags);
   std::vector<AgreedItem> items{agreed_version()};
-  for (const char* const first : {"--trainer", "--run_dir"})  // others follow from them
+  for (const char* const first : {"--trainer", "--run_dir"})  // the others follow from these
     if (const auto value = values.extract(first)) items.push_back({value.key(), value.mapped()});
   for (const auto& [name, value] : values) items.push_back({name, value});
   return items;
@@ -163,7 +164,7 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   require_agreement(*processes, agreed_flags(flags));
   require_possible(flags, *processes);
   SessionOptions& session = flags.trainer.session;
-  const int share = share_of_cores(*processes);  // all ask, whoever has --threads
+  const int share = share_of_cores(*processes);  // all processes ask, even with --threads
   if (session.threads == 0) session.threads = share;
   take_share_of_gpus(flags, *processes);
   session.processes = std::move(processes);

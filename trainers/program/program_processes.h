@@ -1,4 +1,4 @@
-// A training program as one of several processes: who speaks, and which cores each takes.
+// Runs a training program as one of several processes: which one prints, and which cores each uses.
 #pragma once
 #include <exception>
 #include <functional>
@@ -12,39 +12,40 @@
 
 namespace belfry {
 
-// Joins the processes that the environment names; null if this one is alone.
+// Joins the processes that the environment names; null if this process is alone.
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags);
 
-// The flags of one of several processes: rank 0 alone writes files (of --trace_file for all), and
-// without --threads those of one host share its cores. Throws FlagError for what several processes
-// cannot do yet, and InvalidArgument for flags that differ.
+// The flags of one of several processes. Rank 0 alone writes files, for --trace_file on behalf of
+// all. Without --threads processes of one host share its cores. Throws FlagError for flags that
+// several processes do not support yet, and InvalidArgument for flags that differ.
 TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes);
 
-// The flags of a program that is alone: with --processes, of rank 0 of so many, whose step a dry
-// run plans. Throws FlagError for what several processes cannot do.
+// The flags of a program that runs alone. With --processes they are those of rank 0 of so many,
+// whose step a dry run plans. Throws FlagError for flags that several processes do not support.
 TrainFlags of_planned_process(TrainFlags flags);
-// How a plan of several processes that combines gradients so takes them from GPUs to other hosts;
-// "" for plans of CPUs.
+// For a plan of several processes that combines gradients by `allreduce`: how they get from GPUs to
+// other hosts. "" for plans of CPUs.
 std::string note_of_plan(const TrainFlags& flags, std::string_view allreduce);
 
-// Whether this process prints and writes: rank 0 of several does, and one that is alone.
+// Whether this process prints and writes: it is rank 0, or runs alone.
 bool speaks(const TrainFlags& flags);
-// The devices of all processes, each of which has as many.
+// The devices of all processes. Each process has equally many.
 std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 
-// The host of each process; none for one that is alone (null).
+// The host of each process; empty if this process is alone (null).
 std::vector<std::string> hosts_of(const Processes* processes);
 
-// The workers that this process is to start: processes that may use the same cores share them.
-// All processes call it; rank 0 warns of those that may use fewer cores than their part.
+// The number of workers that this process is to start. Processes that may use the same cores share
+// them. All processes call it. Rank 0 warns of processes that may use fewer cores than their share.
 int share_of_cores(Processes& processes);
 
-// Runs one of several processes: what it throws ends the others, and says which one it was. A stall
-// becomes an ExitError with this code; of a process that is alone (null), too.
+// Runs body() in one of several processes. An exception ends the other processes, and its text says
+// which process threw. A stall becomes an ExitError with this code, also if the process is alone
+// (null).
 int run_process(Processes* processes, const std::function<int()>& body,
                 int stall_exit_code = kStallExitCode);
 
-// The exit code of a program whose training throws this through run_process() and run_program().
+// The exit code of a program whose training throws `error` through run_process() and run_program().
 int exit_code_of(const std::exception& error, const TrainFlags& flags);
 
 }  // namespace belfry

@@ -21,7 +21,7 @@ struct Report {
   std::string program;
   OwnValues flags = {};                 // the recipe's own
   std::vector<DeviceSpec> devices;      // of all processes
-  std::vector<std::string> hosts = {};  // of each process; empty for one alone
+  std::vector<std::string> hosts = {};  // of each process; empty for one that runs alone
   StepSettings settings = {};           // a member per field
   int threads = 0;
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
@@ -34,12 +34,12 @@ struct Report {
     int gradient_repacking = 0;       // 0: not packed
     int small_tensors_kb = 0;         // 0: not packed
     double bucket_mb = 0;             // most MiB of gradients combined at once; 0: no buckets
-    std::string learning_rate;        // what it is: LearningRate::str()
+    std::string learning_rate;        // LearningRate::str()
     std::string async;                // "ordered" or "free"; "" for other trainers than async
     bool share_replicas = true;
     bool partition_updates = false;  // each process updates a part of every variable
-    // Whether this trainer and strategy are promised to give, for so many devices, the bits of the
-    // canonical sum, and so of all others that are.
+    // Whether this trainer and strategy give, for so many devices, the bits of the canonical sum,
+    // and so of all other canonical ones.
     bool canonical = true;
 
     void add_to(JsonValue& json) const;
@@ -49,7 +49,7 @@ struct Report {
     int batch_size = 0;  // per tower, on average
     std::int64_t global_batch_size = 0;
     int shards = 1;  // of the global batch
-    // Members k_independent, whether it is "", and itself: k_dependence().
+    // Members k_independent (whether it is "") and k_dependent_because: k_dependence().
     std::string k_dependent_because;
     std::string uneven = "drop";
     std::vector<double> tower_weights;  // none: equal
@@ -58,17 +58,17 @@ struct Report {
     void add_to(JsonValue& json) const;
   } batches;
 
-  // Data for training and tests that this process has left out: members bad_records, and
-  // lost_rests of files ("FILE from byte 5").
+  // Bad records of training and test data that this process has left out. Its members are
+  // bad_records and lost_rests of files ("FILE from byte 5").
   BadRecordCount left_out;
 
   struct Progress {
     std::int64_t steps = 0;  // complete
     int epochs = 0;          // complete
-    // From the start of the process until training steps are planned and variables have their first
-    // values; data are loaded by then.
+    // From the start of the process to the first step. Data are loaded, steps are planned, and
+    // variables have their first values by then.
     double startup_seconds = 0;
-    // From the data being loaded to the end of training: its last evaluation and checkpoint.
+    // From the end of loading data to the end of training, with its last evaluation and checkpoint.
     double seconds = 0;
     TrainingSpeed speed;
 
@@ -80,7 +80,7 @@ struct Report {
     // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
     Divergence divergence;
     std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
-    std::optional<LossScaleState> scale;  // of f16: members loss_scale and skipped_steps
+    std::optional<LossScaleState> scale;  // for f16: members loss_scale and skipped_steps
 
     void add_to(JsonValue& json) const;
     void add_scale_to(JsonValue& json) const;
@@ -89,21 +89,21 @@ struct Report {
   struct Variables {
     std::string params_hash, state_hash;
     bool replicas_equal = true;
-    int replicas_shared = 0;  // that lie in the storage of another
+    int replicas_shared = 0;  // copies that lie in the storage of another
 
     void add_to(JsonValue& json) const;
   } variables;
 };
 
-// One JSON object with a member per field above, groups left out; `flags` is an object. What does
-// not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale, skipped_steps, loss,
-// first_nonfinite_step, nonfinite_variable, validation_loss, validation_accuracy,
-// tokens_per_second, mfu, communication_hidden_share, k_dependent_because), and numbers that are
-// not finite, are null. `test_accuracy` is an older name of validation_accuracy,
-// `images_per_second` another of examples_per_second.
+// One JSON object with a member per field above, without the groups; `flags` is an object. Values
+// that do not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale,
+// skipped_steps, loss, first_nonfinite_step, nonfinite_variable, validation_loss,
+// validation_accuracy, tokens_per_second, mfu, communication_hidden_share, k_dependent_because),
+// and numbers that are not finite, are null. `test_accuracy` is an older name of
+// validation_accuracy, `images_per_second` another of examples_per_second.
 JsonValue to_json(const Report& report);
 
-// A table for the end of a program's output.
+// A table that closes a program's output.
 std::string to_table(const Report& report);
 
 }  // namespace belfry

@@ -6,7 +6,8 @@
 
 namespace belfry {
 
-// Opened before anything is built, so that a file that cannot be written costs no training.
+// The files of a run, opened before anything is built. So a file that cannot be written costs no
+// training.
 struct ReportFiles {
   // Throws FlagError for a file that cannot be written, that two flags name, or that the program
   // reads.

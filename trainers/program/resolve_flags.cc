@@ -14,7 +14,7 @@
 namespace belfry {
 namespace {
 
-// What to do about a strategy that a trainer does not take.
+// The advice for a strategy that a trainer does not take.
 std::string without_strategy(const std::string& spec) {
   for (const std::string& name : trainer_names())
     if (const TrainerKind& other = find_trainer(name); other.accepts && other.accepts(spec))
@@ -41,7 +41,7 @@ class FlagChoices {
  private:
   std::string trainer() const { return used_.trainer(flags_.kind); }
 
-  // One device has nothing to combine, so what says how is left out. No error, as it would end
+  // One device has nothing to combine, so flags about combining are ignored. An error would end
   // every sweep over numbers of devices.
   void leave_out_combining() {
     if (trainer_.devices.size() != 1 || flags_.group.processes > 1 || used_.given("--trainer") ||
@@ -100,7 +100,7 @@ class FlagChoices {
                                   : " combines gradients in a way of its own, so it takes no ";
     require<FlagError>(kind_->accepts && kind_->accepts(allreduce), trainer(), why_not, flag,
                        without_strategy(allreduce));
-    // Several processes ask again when they have met.
+    // Several processes check this again when they have met.
     const bool asks = !chooses && flags_.group.processes == 1;
     const std::string refusal = asks ? make_strategy(allreduce)->refusal(trainer_.devices) : "";
     if (refusal.empty()) return;
@@ -112,7 +112,7 @@ class FlagChoices {
     allreduce = kind_->default_strategy;
   }
 
-  // No error, as a run may go on with fewer processes.
+  // This is no error, as a run may go on with fewer processes.
   void leave_out_partition() {
     if (!aggregation_.partition_updates || flags_.group.processes > 1) return;
     log_warning(used_.written("--partition_updates"),

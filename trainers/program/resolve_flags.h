@@ -1,17 +1,16 @@
-// Flags of training beside each other: defaults that depend on others, and contradictions.
+// Resolves flags of training: defaults that depend on other flags, and contradictions.
 #pragma once
 #include "belfry/trainers/program/flags.h"
 
 namespace belfry {
 
-// Chooses trainer, strategy and size of buckets, where flags say nothing of them, and leaves out
-// what one device or process has no use for, with a warning. Throws FlagError for flags that
-// contradict each other. `compares_auto`: a program's own flags have `auto` among the strategies to
-// compare.
+// Chooses trainer, strategy and size of buckets if no flag does. Ignores flags that one device or
+// process has no use for, with a warning. Throws FlagError for flags that contradict each other.
+// `compares_auto`: a program's own flags have `auto` among the strategies to compare.
 void resolve_flags(TrainFlags& flags, const FlagParser& parser, bool compares_auto);
 
-// Fills in `processes`. Throws FlagError for --processes beside a run, or beside a launcher that
-// has started another number.
+// Sets `processes`. Throws FlagError for --processes beside a run, or beside a launcher that has
+// started another number.
 void count_processes(TrainFlags& flags, const FlagParser& parser);
 
 // Sets the batch size of each device to its part of --global_batch_size.

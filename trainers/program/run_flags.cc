@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-// Flags about one call of a program, which another with the same configuration does not share.
+// Flags of one call of a program. Another call with the same configuration may have others.
 constexpr std::string_view kOfOneCall[] = {
     "config",     "print_config",      "run_dir",       "resume",
     "overwrite",  "save_checkpoint",   "json",          "restore_checkpoint",
@@ -87,7 +87,7 @@ std::string name_in(std::string_view argument) {
   return name.starts_with("__") ? name.substr(2) : "";
 }
 
-// The configuration of a run with a directory is good for one without, too.
+// The configuration of a run with a directory also serves a run without one.
 void leave_out_of_run_directory(const std::string& path, std::vector<std::string>& arguments) {
   std::vector<std::string> left_out;
   std::erase_if(arguments, [&](const std::string& argument) {
@@ -101,7 +101,7 @@ void leave_out_of_run_directory(const std::string& path, std::vector<std::string
                 left_out.size() == 1 ? ", which is left out" : ", which are left out");
 }
 
-// A number as one, so that people can edit it.
+// A number as a JSON number, so that people can edit it.
 JsonValue value_of(const std::string& text) {
   try {
     JsonValue value = JsonValue::parse(text);
@@ -243,7 +243,7 @@ std::vector<std::string> with_config(std::span<const char* const> arguments) {
   if (!path) return {arguments.begin(), arguments.end()};
   require<FlagError>(!path->empty(), "--config needs a value");
   std::vector<std::string> all = arguments_in(*path);
-  // Two flags may stand for one thing. Those of the command line win then, too.
+  // Two flags may set one thing. The command line wins then, too.
   const auto names_batch = [](std::string_view argument) {
     return name_in(argument) == "batch_size" || name_in(argument) == "global_batch_size";
   };
@@ -276,8 +276,8 @@ JsonValue config_of(const FlagParser& parser) {
   return config;
 }
 
-// The configuration of a run has defaults filled in, so that another version or machine, with other
-// defaults, makes the same run of it.
+// The configuration of a run has all defaults filled in. So another version or machine with other
+// defaults makes the same run.
 
 namespace {
 
@@ -287,7 +287,7 @@ std::string full_names(std::span<const DeviceSpec> devices) {
   return join(names, ",");
 }
 
-// Flags that were not given, if the program has them.
+// Adds flags that were not given, if the program has them.
 class ConfigDefaults {
  public:
   ConfigDefaults(JsonValue& config, const FlagParser& parser) : config_(config), parser_(parser) {}
@@ -312,8 +312,8 @@ void add_run(ConfigDefaults& defaults, const RunFlags& run) {
   defaults.add("memory_every", run.memory_every);
 }
 
-// The choices that follow from devices and the flags beside them. As flags they would be in the way
-// of whoever takes the configuration to other devices.
+// The choices that follow from devices and other flags. If they were flags, they would be wrong on
+// other devices.
 JsonValue chosen_by(const TrainFlags& flags) {
   const TrainerOptions& trainer = flags.trainer;
   const AggregationOptions& aggregation = trainer.aggregation;
@@ -342,7 +342,7 @@ JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   JsonValue config = config_of(parser_);
   ConfigDefaults defaults(config, parser_);
   defaults.add("devices", full_names(trainer.devices));
-  if (!defaults_.benchmark) {  // those have other names for them
+  if (!defaults_.benchmark) {  // benchmarks have other names for them
     defaults.add("epochs", trainer.epochs);
     defaults.add("max_steps", trainer.max_steps);
   }
@@ -359,7 +359,7 @@ JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   defaults.add("check_replicas_every", flags.run.check_replicas_every);
   if (!flags.run.directory.empty()) add_run(defaults, flags.run);
   for (const OwnFlag& flag : defaults_.own)
-    if (flag.value() != OwnFlag::Value(""))  // which no command line gives
+    if (flag.value() != OwnFlag::Value(""))  // no command line gives ""
       std::visit([&](const auto& value) { defaults.add(flag.name, JsonValue(value)); },
                  flag.value());
   config.set(kChosen, chosen_by(flags));
@@ -375,7 +375,7 @@ void add_to_config(TrainFlags& flags, const Optimizer& optimizer) {
     chosen.set("learning_rate", rate.str());
   chosen.set("optimizer", optimizer.name());
   if (!flags.optimizer.weight_decay) chosen.set("weight_decay", optimizer.weight_decay());
-  // Last, as people read it last.
+  // Comes last, as people read it last.
   JsonValue config = JsonValue::object();
   for (const auto& [name, value] : flags.config.members())
     if (name != kChosen) config.set(name, value);

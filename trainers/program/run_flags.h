@@ -1,4 +1,4 @@
-// Flags about what a training run leaves behind and goes on from.
+// Flags about the files that a training run writes and goes on from.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,33 +23,34 @@ struct RunFlags {
   double max_seconds = 0;       // 0: no limit
   std::int64_t hash_every = 0;  // steps; 0: never
   std::int64_t histograms_every = 0;
-  std::int64_t check_replicas_every = 0;  // steps; 0: before saves alone
+  std::int64_t check_replicas_every = 0;  // steps; 0: only before saves
   std::int64_t memory_every = 100;
   std::optional<StepRange> traced = {};
   bool print_config = false;
 };
 
 void add_run_flags(FlagParser& parser, RunFlags& flags);
-// Adds --config and --print_config alone, for programs that keep nothing of a run.
+// Adds only --config and --print_config, for programs that keep nothing of a run.
 void add_config_flags(FlagParser& parser, RunFlags& flags);
 
-// Throws FlagError for what has no use together.
+// Throws FlagError for flags that have no use together.
 void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite);
 
-// A member of configurations: what a run chose by its flags, for people. Another chooses it again.
+// The member of configurations with the choices that a run made, for people. Another run chooses
+// again.
 inline constexpr char kChosen[] = "chosen";
 
-// The arguments, in front of them those of the file that --config names, whose members are flags:
-// {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line wins. Those
-// about a run directory are left out, with a warning, if no argument names one. Throws FlagError
-// naming the file and the line.
+// The arguments behind those of the file that --config names. Its members are flags: {"devices":
+// "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line wins. Flags about a run
+// directory are ignored, with a warning, if no argument names one. Throws FlagError naming the file
+// and the line.
 std::vector<std::string> with_config(std::span<const char* const> arguments);
 
 // FlagParser::parse() of with_config().
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
 
-// The configuration that makes this run again: the flags that were given, but for those that name
-// what one run reads and writes.
+// The configuration that makes this run again: the given flags, without those that name files of
+// one run.
 JsonValue config_of(const FlagParser& parser);
 // Serves --print_config.
 void print_config(const JsonValue& config);

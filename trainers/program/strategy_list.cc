@@ -13,8 +13,8 @@
 namespace belfry {
 namespace {
 
-// The trainer for a strategy: the one asked for, else the replicated one, else the one that takes
-// it by default, else any that does.
+// The mode of a strategy. Its trainer is the one asked for, else the replicated one, else the one
+// that takes the strategy by default, else any that takes it.
 Mode mode_for(const std::string& strategy, const std::string& trainer, int repacking) {
   std::vector<std::string> trainers = trainer_names();
   std::ranges::stable_partition(
@@ -30,7 +30,7 @@ Mode mode_for(const std::string& strategy, const std::string& trainer, int repac
                                         strategy, "; leave one of them out"));
 }
 
-// Throws FlagError if these devices cannot be served.
+// Throws FlagError if the strategy cannot serve these devices.
 void require_serves(const std::string& strategy, const TrainFlags& training) {
   const std::string flag = cat("--strategies=", strategy);
   if (strategy != "auto") {
@@ -75,7 +75,7 @@ std::vector<Mode> strategy_modes(const StrategyList& list, const std::string& tr
       modes.push_back(mode_for(name, trainer, training.trainer.aggregation.gradient_repacking));
       if (!list.all && training.trainer.devices.size() > 1) require_serves(name, training);
     } catch (const FlagError&) {
-      if (!list.all) throw;  // else not this trainer's
+      if (!list.all) throw;  // this trainer does not take the strategy
     }
   }
   require<FlagError>(!modes.empty(), "--strategies: --trainer=", trainer,

@@ -35,7 +35,7 @@ namespace {
 std::vector<std::int32_t> encoded(const Vocabulary& vocabulary, const std::string& begin) try {
   return vocabulary.encode(begin.empty() ? "\n" : begin);
 } catch (const InvalidArgument& error) {
-  if (begin.empty()) return {0};  // text of one line
+  if (begin.empty()) return {0};  // the text has one line only
   refuse(begin, error.what());
 }
 
@@ -92,7 +92,7 @@ void TextSamples::show(Trainer& trainer, std::int64_t step) {
   const std::uint64_t key = combine_key(trainer.options().seed, static_cast<std::uint64_t>(step));
   std::vector<std::int32_t> text = model_->begin;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
-    // The last tokens, in front of what a causal model does not look at.
+    // The last tokens come first; a causal model does not look at the rest of the row.
     const std::size_t known = std::min(text.size(), time);
     std::ranges::copy(std::span(text).last(known), tokens.mutable_data<std::int32_t>().begin());
     model_->step.run(model_->inputs);

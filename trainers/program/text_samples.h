@@ -1,4 +1,4 @@
-// Text that a model makes up while it is trained.
+// Samples of text that a model writes while it is trained.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,32 +11,31 @@
 namespace belfry {
 
 struct TextSampleOptions {
-  std::string begin = "";         // what a sample goes on from; "": a line break
-  std::int64_t tokens = 200;      // that are added
+  std::string begin = "";         // the text that a sample continues; "": a line break
+  std::int64_t tokens = 200;      // added to it
   double temperature = 0.8;       // logits are divided by it; above 0
-  std::string output = "logits";  // of the model (Tower::output)
+  std::string output = "logits";  // name of the model's output (Tower::output)
 };
 
-// Shows a sample after each epoch, after a last epoch that was cut short, and of a run that had
-// ended before (Trainer::say). For data whose fields begin with tokens i32 [time], and a model that
-// is causal and whose output has a row of logits per token: [n time, tokens]. Each token is drawn
-// by its probability, as a function of the seed, the step and its place. Shows none if the data
-// have no vocabulary and no beginning was asked for.
+// Shows a sample after each epoch, after a last epoch that was cut short, and for a run that had
+// ended before (Trainer::say). The fields of the data begin with tokens i32 [time]. The model is
+// causal, and its output has a row of logits per token: [n time, tokens]. Each token is drawn by
+// its probability, as a function of the seed, the step and its place. Shows nothing if the data
+// have no vocabulary, unless a beginning was asked for.
 class TextSamples final : public Callback {
  public:
   explicit TextSamples(TextSampleOptions wanted = {});
   ~TextSamples() override;
-  // Throws OptionMistake for a beginning that has what no token stands for, which it calls the
-  // option sample.
+  // Throws OptionMistake, naming the option sample, if no token stands for a part of the beginning.
   void check(Trainer& trainer) const override;
-  // Throws InvalidArgument for inputs and an output of other shapes; NotFoundError for an output
-  // that there is not.
+  // Throws InvalidArgument if inputs or output have other shapes, and NotFoundError if there is no
+  // such output.
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
   void on_ended_run(Trainer& trainer) override;
 
-  TextSampleOptions options;  // heeded by setup()
+  TextSampleOptions options;  // read by setup()
 
  private:
   struct Model;

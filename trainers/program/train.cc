@@ -39,8 +39,8 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
-// Trains. An error says what was saved before it. Returns the error of a run that had diverged,
-// which is reported all the same.
+// Trains. An error names what was saved before it. If the run diverged, returns the error, as such
+// a run is reported all the same.
 std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
                                  const TrainingRun& run) try {
   try {
@@ -56,8 +56,8 @@ std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
   return std::current_exception();
 }
 
-// A run that goes on from one that chose, without a wish of its own, chooses too; and as that did,
-// if it can and is not told to measure again.
+// A run that goes on from one that chose a strategy, and asks for none, chooses too. It makes the
+// same choice, if it can and need not measure again.
 void go_on_choosing(TrainerOptions& options, const TrainFlags& flags, const CheckpointInfo& info) {
   AggregationOptions& aggregation = options.aggregation;
   aggregation.choice.kept = choice_in(info);
@@ -135,7 +135,7 @@ class TrainingProgram {
       naming_flag<Error>(run_.written(), [&] { go_on_choosing(options_, flags_, *run_.found()); });
   }
 
-  // All processes call it behind the same step, and one of them writes.
+  // All processes call it after the same step, and one of them writes.
   void keep(const Trace& trace) {
     const TraceFile file = trace_of_all(options_.session.processes.get(), trace);
     communication_ += file.communication;
@@ -150,11 +150,11 @@ class TrainingProgram {
     return status;
   }
 
-  // When training began, and what it started from.
+  // When training began, and its state then.
   struct Start {
     double began = seconds_now();
     std::int64_t rss_before_plan = resident_bytes();
-    double startup_seconds = 0;  // since the start of the process
+    double startup_seconds = 0;  // from the start of the process
   };
 
   int train() {
@@ -191,8 +191,7 @@ class TrainingProgram {
     return start;
   }
 
-  // Throws for a run that diverged, or whose last checkpoint is not where it should be, once it is
-  // reported.
+  // Reports the run, and then throws if it diverged, or if its last checkpoint is missing.
   void train_and_report(const Start& start) {
     const std::exception_ptr error = train_or_tell(*trainer_, save_.get(), run_);
     report_ = make_report(name_, flags_, recipe_, *trainer_, peak_);
@@ -218,8 +217,8 @@ class TrainingProgram {
     }
   }
 
-  // Files that could not be written make the program end with 1 (finish()), and standard output
-  // does if nothing else is amiss (run_program()). The run says the same.
+  // If files could not be written, the program ends with 1 (finish()). A failing standard output
+  // does so only if nothing else is amiss (run_program()). The run records the same code.
   void end_run(int status) {
     const std::string files = report_files_.files.failures();
     const IoError lost(files.empty() ? standard_output_failure() : files);
@@ -228,7 +227,7 @@ class TrainingProgram {
     run_.end(*trainer_, to_json(report_), {.exit_code = code, .error = is_lost ? &lost : nullptr});
   }
 
-  // Rank 0 alone has the run directory.
+  // Only rank 0 has the run directory, so it answers for all.
   bool rank_0_says(bool own) const {
     Processes* const processes = options_.session.processes.get();
     return processes ? processes->gather(own ? "yes" : "")[0] == "yes" : own;
@@ -256,7 +255,7 @@ class TrainingProgram {
             saved.empty() ? ", and nothing was to be saved" : cat("; ", saved, "; ", goes_on)));
   }
 
-  // Prints and writes the results of a run that has ended before.
+  // Prints and writes the results of a run that had ended before.
   int repeat(const JsonValue& results) {
     console_.line(cat("this run has ended before, after step ", trainer_->steps(),
                       "; nothing was written. Train longer by --epochs or --max_steps."));
@@ -277,7 +276,7 @@ class TrainingProgram {
   const Recipe& recipe_;
   ReportFiles report_files_;
   AlgorithmsFile algorithms_;
-  Console console_;  // whoever asked for a file on stdout gets nothing else there
+  Console console_;  // a program whose results go to stdout prints nothing else there
   TrainingRun run_;
   TrainerOptions options_;
   std::shared_ptr<SaveForFlag> save_;

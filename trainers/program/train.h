@@ -14,9 +14,9 @@
 
 namespace belfry {
 
-// Where a program's data come from: a function that makes the training data (train = true) or the
-// test data (train = false; null if there are none). One that takes RunDirs first reads files, and
-// gives the program its --data_dir.
+// The data of a program: a function that makes the training data (train = true) or the test data
+// (train = false; null if there are none). A function that takes RunDirs first reads files, so the
+// program has --data_dir.
 class DataSource {
  public:
   DataSource() = default;
@@ -44,25 +44,26 @@ class DataSource {
   bool reads_files_ = false;
 };
 
-// train() refuses one without model, data or optimizer, or with a null callback.
+// The parts of a training program. train() refuses a recipe without model, data or optimizer, or
+// with a null callback.
 struct Recipe {
   ModelFunction model;  // takes the tower and one tensor per field of the data
   DataSource data;
   Optimizer optimizer;
-  int batch_size = 32;  // per tower; --batch_size
-  // The samples of all towers, instead of batch_size; --global_batch_size. 0: none.
+  int batch_size = 32;  // per tower; flag --batch_size
+  // The samples of all towers, instead of batch_size; flag --global_batch_size. 0: none.
   int global_batch_size = 0;
   int epochs = 1;                                         // --epochs
-  std::vector<std::shared_ptr<Callback>> callbacks = {};  // behind our own (callbacks.h)
-  std::vector<OwnFlag> flags = {};                        // beside those of flags.h
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // they come behind our own (callbacks.h)
+  std::vector<OwnFlag> flags = {};                        // added to those of flags.h
 };
 
-// The body of main: reads the flags (flags.h), trains, prints progress and a closing table, writes
-// the JSON of report.h. Prints errors as one line to stderr, which after a failure in training
-// names the last checkpoint saved. Returns the exit code: 0; 2 for what is wrong with the command
-// line by itself, or asks for what the model has not; 1 for all else, such as flags that do not fit
-// the data, training that diverged (divergence.h), and modes that differ (--check_equivalence).
-// Throws nothing.
+// The body of main. It reads the flags (flags.h), trains, prints progress and a closing table, and
+// writes the JSON of report.h. Errors go to stderr, one line each. After a failure in training the
+// line names the last checkpoint saved. Returns the exit code. 0: success. 2: the command line is
+// wrong by itself, or asks for something that the model lacks. 1: any other error, such as flags
+// that do not fit the data, training that diverged (divergence.h), or modes that differ
+// (--check_equivalence). Throws nothing.
 int train(int argc, char** argv, const Recipe& recipe);
 
 }  // namespace belfry

@@ -20,7 +20,8 @@
 namespace belfry {
 namespace {
 
-// The checkpoints of a run directory, the newest first. A checkpoint is one itself.
+// The checkpoints of a run directory, the newest first. A path that is a checkpoint is the only
+// one.
 std::vector<std::string> checkpoints_at(const std::string& path) {
   if (!is_run_directory(path)) return {path};
   std::vector<std::string> paths;
@@ -99,8 +100,8 @@ void TrainingRun::find(const TrainFlags& flags) {
   throw IoError(cat(written_, ": ", why));
 }
 
-// A run may go on from a checkpoint that the user named. Then all else in the directory would be
-// lost, or be taken for the newest.
+// A run may go on from a checkpoint that the user named. Other contents of the directory would then
+// be lost, or be taken for the newest state.
 void TrainingRun::require_room(const TrainFlags& flags) {
   if (!found_ || flags.run.resume == "auto" || directory_->is_empty()) return;
   if (!is_own(found_->path)) {
@@ -200,7 +201,7 @@ std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {
     const JsonValue* const ended = summary.find("finished");
     if (ended && ended->kind() == JsonValue::Kind::kBool && ended->str() == "true" &&
         summary.at("steps").integer() == trainer.steps()) {
-      // A run that ended early goes on only if it is to be longer than it was to be then.
+      // A run that ended early goes on only if its length has changed, and is not reached yet.
       const JsonValue* const total = summary.find("total_steps");
       const bool as_before = total && total->integer() == trainer.total_steps();
       if (as_before || trainer.total_steps() <= trainer.steps()) return summary;

@@ -1,4 +1,4 @@
-// What a training program goes on from, and what it keeps in its run directory.
+// The state that a training program goes on from, and the run directory that it writes.
 #pragma once
 #include <exception>
 #include <memory>
@@ -23,43 +23,42 @@ namespace belfry {
 // The run of one call of a program. Call its members in their order.
 class TrainingRun {
  public:
-  // Takes the run directory, if there is to be one, and finds the newest checkpoint. Of several
-  // processes rank 0 alone takes it; the others read. Throws FlagError for a directory that
-  // cannot be taken, and for what `flags` must not do to the run that is there; Error if another
-  // process has it.
+  // Takes the run directory, if one is asked for, and finds the newest checkpoint. With several
+  // processes, rank 0 takes it and the others read. Throws FlagError for a directory that cannot be
+  // taken, and for flags that may not change the run in it. Throws Error if another process has it.
   TrainingRun(const TrainFlags& flags, Console& console);
   ~TrainingRun();
 
   // The checkpoint to go on from; none for a run that starts.
   const std::optional<CheckpointInfo>& found() const { return found_; }
-  // How that was asked for: "--resume=PATH".
+  // The flag that asked for it: "--resume=PATH".
   const std::string& written() const { return written_; }
-  // Takes the global batch and the shards of the run that is found, where flags set neither.
+  // Takes the global batch and the shards of the run that was found, unless flags set them.
   void adopt(TrainerOptions& options) const;
-  // The callbacks of --run_dir and of signals, which stand before all others (callbacks.h).
+  // The callbacks of --run_dir and of signals, which come before all others (callbacks.h).
   std::vector<std::shared_ptr<Callback>> callbacks();
   // Goes on from the newest checkpoint that can be read, or loads variables. Throws FlagError for
   // the checkpoint of another run.
   void restore(Trainer& trainer);
-  // The results of a run that has ended, if nothing is left to do; nothing was written then.
+  // The results of a run that has ended, if nothing is left to do. In that case nothing is written.
   std::optional<JsonValue> finished(const Trainer& trainer) const;
-  // Writes what is known before training, config.json and placement.txt, and removes what the run
+  // Writes config.json and placement.txt, which are known before training. Removes what the run
   // replaces.
   void begin(Trainer& trainer, const std::string& placement);
-  // How a call of the program ends. `error` is null unless it failed: in training, or behind it,
-  // where something could not be written.
+  // How a call of the program ends. `error` is null unless it failed in training, or in writing
+  // something after it.
   struct End {
     int exit_code = 0;
     const std::exception* error = nullptr;
-    bool is_trained = true;  // to the end, or until it was interrupted
+    bool is_trained = true;  // until the end, or until it was interrupted
   };
-  // Writes summary.json: `report` with how the run ended.
+  // Writes summary.json: `report`, and how the run ended.
   void end(Trainer& trainer, const JsonValue& report, const End& end);
-  // Writes the trace of a step, counted from 1. What cannot be written is a warning.
+  // Writes the trace of a step, counted from 1. A failure to write is a warning.
   void write_trace(std::int64_t step, const std::string& trace);
 
   const StopOnRequest& stop() const { return *stop_; }
-  // For people: what was saved last; "" for nothing, or without a run directory.
+  // Tells people what was saved last; "" for nothing, or without a run directory.
   std::string saved() const;
 
  private:
@@ -82,11 +81,11 @@ class TrainingRun {
   std::vector<std::string> candidates_;  // checkpoints, the newest first
   std::optional<CheckpointInfo> found_;
   std::optional<std::int64_t> resumed_from_;
-  // begin() removes the run that was there, or its checkpoints of these steps: nothing can be
-  // refused any more then.
+  // begin() removes the old run (replaces_), or its checkpoints of the steps later_: from then on
+  // nothing can be refused.
   bool replaces_ = false;
   std::vector<std::int64_t> later_;
-  JsonValue line_positions_ = JsonValue::object();  // of the checkpoint, if it is of this directory
+  JsonValue line_positions_ = JsonValue::object();  // of the checkpoint, if this directory has it
 };
 
 }  // namespace belfry

@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// So that differences stay numbers.
+// Values are held within this bound, so that differences stay finite.
 constexpr double kFarthest = 1e300;
 constexpr double kNearly = 1e-9;  // as 0.3 / 0.1 is less than 3
 
@@ -21,7 +21,7 @@ struct Unit {
 constexpr std::array<Unit, 3> kUnits = {{{1e10, 1e9, "G"}, {1e7, 1e6, "M"}, {1e4, 1e3, "k"}}};
 constexpr double kMostWithUnit = 1e13, kLeastPlain = 1e-4;
 
-// With as many digits after the point as ticks that are `step` apart need.
+// Writes the value with as many digits as tell ticks `step` apart from each other.
 std::string number(double value, double step) {
   const int digits = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - kNearly)), 0, 12);
   char text[400];
@@ -35,7 +35,7 @@ std::string short_number(double value) {
   return text;
 }
 
-// For ticks that are `step` apart, none of which is larger than `size`.
+// The text of a tick. Ticks are `step` apart, and none is larger than `size`.
 std::string tick_text(double value, double step, double size) {
   if (value == 0) value = 0;  // not -0
   if (size < kMostWithUnit)
@@ -59,7 +59,7 @@ Axis::Axis(double least, double most, Scale scale, double begin, double end)
       most_(std::clamp(most, -kFarthest, kFarthest)),
       begin_(begin),
       end_(end) {
-  constexpr double kShortest = 1e-9;  // beside the values
+  constexpr double kShortest = 1e-9;  // relative to the values
   if (scale_ == Scale::kLog) {
     least_ = std::max(least_, 1 / kFarthest);
     if (most_ >= least_ * (1 + kShortest)) return;

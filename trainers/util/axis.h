@@ -1,11 +1,11 @@
-// An axis of a chart: where values lie, in pixels, and which of them are written beside it.
+// An axis of a chart: the pixels of values, and its ticks.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace belfry {
 
-// 1, 2 or 5 times a power of ten: the least with which no more than `most` steps fit into `length`,
+// The least of 1, 2 or 5 times a power of ten of which at most `most` steps fit into `length`,
 // which is above 0.
 double round_step(double length, int most);
 
@@ -14,16 +14,16 @@ class Axis {
   enum class Scale { kLinear, kLog };
 
   // Values from `least` to `most` lie from pixel `begin` to pixel `end`. On a logarithmic axis both
-  // are above 0. Where they are alike, the axis is made longer.
+  // values are above 0. If they are almost equal, the axis is made longer.
   Axis(double least, double most, Scale scale, double begin, double end);
 
-  // In pixels. What lies beyond the ends is at them; so is NaN, at the first.
+  // The pixel of a value. Values beyond an end lie at that end, and NaN lies at the first end.
   double at(double value) const;
   struct Tick {
     double value;
-    std::string text;  // with the digits that tell ticks from each other: "0.25", "20k"
+    std::string text;  // with enough digits to tell ticks apart: "0.25", "20k"
   };
-  // Round values within the ends: on a linear axis with `most` steps between them at most, on a
+  // Round values within the ends. A linear axis has at most `most` steps between them, a
   // logarithmic one about so many.
   std::vector<Tick> ticks(int most) const;
   double length() const { return most_ - least_; }

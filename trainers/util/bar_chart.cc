@@ -13,7 +13,7 @@
 namespace belfry {
 namespace {
 
-// Pixels.
+// In pixels.
 constexpr int kCharacter = 7, kTop = 48, kRow = 34, kBar = 20, kPlot = 520, kRight = 110;
 
 std::string number(double value) {

@@ -17,8 +17,8 @@ struct BarChart {
 };
 
 // A whole SVG document: horizontal bars from zero, one below the other, each with its label, its
-// value and its error bar, over a labelled axis. What is no printable ASCII in a text becomes '?'.
-// Throws InvalidArgument for no bars, and for values or errors that are negative or not
+// value and its error bar, over a labelled axis. Characters that are not printable ASCII become
+// '?'. Throws InvalidArgument for no bars, and for values or errors that are negative or not
 // finite.
 std::string bar_chart_svg(const BarChart& chart, std::span<const Bar> bars);
 

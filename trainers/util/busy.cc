@@ -15,7 +15,7 @@ Busy::Busy(std::string what, std::chrono::milliseconds every)
     thread_ = start_thread(
         {.what = cat("saying that a program is still ", what_), .remedy = "use fewer threads"},
         [this](const std::stop_token& stop) { report(stop); });
-  } catch (const Error&) {  // the work goes on in silence
+  } catch (const Error&) {  // no thread: the work goes on in silence
   }
 }
 
@@ -27,8 +27,7 @@ Busy::~Busy() {
 void Busy::report(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (true) {
-    // What this returns does not tell: libstdc++ returns false, too, where it sees the request
-    // early.
+    // The result does not tell: libstdc++ also returns false if it sees the request early.
     ends_.wait_for(lock, stop, every_, [&] { return stop.stop_requested(); });
     if (stop.stop_requested()) return;
     const auto busy = std::chrono::steady_clock::now() - since_;

@@ -1,4 +1,4 @@
-// Says that a program works while one call takes long: measuring, planning, compiling.
+// Tells people that a program works while one call takes long: measuring, planning, compiling.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -9,8 +9,8 @@
 
 namespace belfry {
 
-// Logs "still <what>, for 20 s" as often as `every` passes before it ends, from a thread of its
-// own. Calls that can say how far they are use Console::due() instead.
+// From a thread of its own, logs "still <what>, for 20 s" whenever `every` has passed, until it is
+// destroyed. Calls that can say how far they are use Console::due() instead.
 class Busy {
  public:
   explicit Busy(std::string what, std::chrono::milliseconds every = std::chrono::seconds(9));

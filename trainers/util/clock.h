@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// Never goes back; only differences mean anything.
+// Seconds that never go back. Only differences mean anything.
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

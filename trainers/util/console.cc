@@ -45,7 +45,7 @@ Console::Screen screen_of(std::FILE* stream) {
           .columns = [descriptor] { return terminal_columns(descriptor); }};
 }
 
-// That a byte of UTF-8 adds: none if it goes on with a character.
+// The columns that a byte of UTF-8 adds: none if it continues a character.
 std::size_t columns_of_byte(char c) {
   const auto byte = static_cast<unsigned char>(c);
   if (byte < 0x80) return 1;

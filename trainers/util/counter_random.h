@@ -24,10 +24,11 @@ class CounterRandom {
   // 64 independent bits.
   constexpr std::uint64_t bits() { return mix_bits(key_ + 0x9E3779B97F4A7C15u * counter_++); }
 
-  // In [0, bound), bound > 0. The bias, bound / 2^64, is far below what any data set can show.
+  // A number in [0, bound), bound > 0. The bias, bound / 2^64, is far below what any data set can
+  // show.
   constexpr std::uint64_t below(std::uint64_t bound) { return bits() % bound; }
 
-  // In [low, high), 24 random bits.
+  // A number in [low, high), with 24 random bits.
   constexpr float uniform(float low, float high) {
     return low + (high - low) * (static_cast<float>(bits() >> 40) * 0x1p-24f);
   }

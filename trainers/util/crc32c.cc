@@ -7,9 +7,9 @@
 namespace belfry {
 namespace {
 
-constexpr std::size_t kWord = 8;  // bytes that are taken at once
+constexpr std::size_t kWord = 8;  // bytes processed at a time
 
-// [i][byte]: what a byte does to the CRC with i bytes behind it.
+// [i][byte]: the change of the CRC by a byte with i bytes behind it.
 using CrcTables = std::array<std::array<std::uint32_t, 256>, kWord>;
 
 constexpr CrcTables crc_tables() {

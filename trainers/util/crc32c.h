@@ -7,10 +7,11 @@
 
 namespace belfry {
 
-// Castagnoli's, as of RFC 3720.
+// The CRC of Castagnoli, as in RFC 3720.
 std::uint32_t crc32c(std::span<const std::byte> bytes);
 
-// As TFRecord files keep it, since the CRC of data with a CRC in it tells little.
+// The masked form that TFRecord files keep, since the CRC of data that contain their CRC tells
+// little.
 std::uint32_t masked_crc32c(std::span<const std::byte> bytes);
 inline std::uint32_t masked_crc32c(std::string_view text) {
   return masked_crc32c(std::as_bytes(std::span(text)));

@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// The items of a list, with errors that begin with the name of the flag or option.
+// Parses the items of a list. Its errors begin with the name of the flag or option.
 class ListParser {
  public:
   explicit ListParser(std::string_view name) : name_(name) {}
@@ -64,7 +64,7 @@ std::vector<DeviceSpec> parse_devices(std::string_view text, std::string_view na
   const ListParser parser(name);
   if (text.find(',') == text.npos && !text.starts_with('/')) return parser.counted(text);
   std::vector<DeviceSpec> devices;
-  int cpus = 0, gpus = 0;  // that must exist, as numbers are counted from 0
+  int cpus = 0, gpus = 0;  // how many must exist, as numbers count from 0
   for (const std::string_view item : split(text, ',')) {
     const DeviceSpec device = parser.named(item);
     parser.check(std::ranges::find(devices, device) == devices.end(), device,

@@ -1,4 +1,4 @@
-// Values of flags, and what is wrong with them.
+// Values of flags, and errors about them.
 #pragma once
 #include <charconv>
 #include <cstdint>
@@ -14,33 +14,33 @@
 
 namespace belfry {
 
-// A mistake on the command line. Programs that see one exit with 2, after any other error with 1.
+// A mistake on the command line. A program exits with 2 for it, and with 1 after any other error.
 class FlagError : public InvalidArgument {
  public:
   using InvalidArgument::InvalidArgument;
 };
 
-// A flag as it stands on a command line: errors show users their own words.
+// A flag as the user wrote it, so that errors show users their own words.
 struct WrittenFlag {
   std::string name;     // without dashes: "num_epochs"
   std::string value;    // "true" or "false" if it takes none
   std::string written;  // "--num_epochs=3", "-n 3"
 
-  // "--epochs", or all that was written if that is another spelling.
+  // "--epochs", or all that the user wrote if that is another spelling.
   std::string shown_name() const {
     return written.starts_with("--" + name) ? "--" + name : written;
   }
 };
 
-// A command line: each name once, as the last of several wins.
+// A command line: each name once, with the value that was given last.
 class WrittenFlags {
  public:
   void add(WrittenFlag flag);
 
   std::span<const WrittenFlag> all() const { return flags_; }
-  // Null if it is not there.
+  // Null if the flag is not given.
   const WrittenFlag* find(std::string_view name) const;
-  // The value of the flag, or `otherwise` if it is not there.
+  // The value of the flag, or `otherwise` if it is not given.
   std::string value(std::string_view name, std::string otherwise = "") const;
 
  private:
@@ -74,31 +74,32 @@ void read_integer(const WrittenFlag& flag, std::type_identity_t<T> least,
   value = static_cast<T>(number);
 }
 
-// The same for a finite number that is `allowed`; `wanted` says which are, for the error: "a number
+// Sets `value` to a finite number that is `allowed`. `wanted` describes these in errors: "a number
 // above 0".
 void read_number(const WrittenFlag& flag, std::string_view wanted, bool (*allowed)(double),
                  double& value);
 
-// true, yes, on, 1 or false, no, off, 0, in either case; none for all else.
+// Reads true, yes, on, 1 or false, no, off, 0, in either case. None for other texts.
 std::optional<bool> parse_switch(std::string_view text);
 
-// Throws FlagError unless it is what parse_switch() takes. `written` as of WrittenFlag.
+// As parse_switch(), but throws FlagError for other texts. `written` as in WrittenFlag.
 bool read_switch(std::string_view written, std::string_view text);
 
-// "(the option threads)" as "(--threads)": flags have the names of options.
+// Writes "(the option threads)" as "(--threads)": flags have the names of options.
 std::string options_as_flags(std::string text);
 
-// With '_' for each '-' after a letter; elsewhere that is the sign of a number.
+// Puts '_' for each '-' after a letter. Other '-' are signs of numbers.
 std::string underscores_in_names(std::string text);
 
-// A number of bytes: a whole number, and perhaps K, M, G or T (1024, 1024^2, 1024^3, 1024^4; either
-// case). Throws FlagError "<written> is ...".
+// Reads a number of bytes: a whole number, and perhaps K, M, G or T (1024, 1024^2, 1024^3, 1024^4;
+// either case). Throws FlagError "<written> is ...".
 std::int64_t parse_bytes(std::string_view written, std::string_view text);
 
-// The text of an error behind the flag that it is about: "--load=PATH: no such file".
+// The text of an error behind its flag: "--load=PATH: no such file".
 std::string with_flag(std::string_view written, const std::exception& error);
 
-// Calls f(). What it throws as a Caught becomes a Named, with_flag(). The cause is nested in it.
+// Calls f(). Turns an exception Caught into a Named, with the text of with_flag(). The cause is
+// nested in it.
 template <class Named, class Caught = Error, class F>
 decltype(auto) naming_flag(std::string_view written, const F& f) {
   try {
@@ -108,7 +109,8 @@ decltype(auto) naming_flag(std::string_view written, const F& f) {
   }
 }
 
-// The same for `look_up`, which refuses a value and names no flag: the flag is wrong.
+// Calls `look_up`, which refuses a wrong value and names no flag. The error becomes one of the
+// flag.
 template <class F>
 decltype(auto) as_flag(std::string_view written, const F& look_up) {
   return naming_flag<FlagError, InvalidArgument>(written, look_up);

@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// Tensors are hashed as they lie in memory.
+// Tensors are hashed as their bytes lie in memory.
 static_assert(std::endian::native == std::endian::little);
 
 void add_text(Fnv1a& hash, std::string_view text) {
@@ -35,7 +35,7 @@ void add_tensor(Fnv1a& hash, std::string_view name, const Tensor& value) {
   hash.add({value.raw(), value.bytes()});
 }
 
-// Reads one variable at a time: together they may be large.
+// Reads one variable at a time, as all together may be large.
 std::string hash_originals(Session& session, std::vector<Variable> variables) {
   variables = originals_of(std::move(variables));
   std::ranges::sort(variables, {}, &Variable::logical_name);
@@ -80,7 +80,8 @@ int count_shared(Session& session, const Graph& graph) {
 
 namespace {
 
-// In the order of the graph. Reads each original once, beside its copies.
+// The copies that differ, in the order of the graph. Reads each original once, together with its
+// copies.
 std::vector<Variable> differing_copies(Session& session, const Graph& graph) {
   std::map<Node*, std::vector<Variable>> copies;
   for (const Variable variable : all_variables(graph))

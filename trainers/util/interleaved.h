@@ -1,4 +1,3 @@
-// Timings of several ways to do something, taken in turns.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -7,25 +6,25 @@
 
 namespace belfry {
 
-// Ways to do something are timed in rounds over all of them (A B C A B C), so that slow spells of
-// the machine hit all alike.
+// Times several ways to do something, in rounds over all of them (A B C A B C), so that slow spells
+// of the machine hit all alike.
 class Interleaved {
  public:
-  // Ways of several processes work together, so each must be called equally often in all: no number
-  // of calls depends on time then.
+  // Call it if ways of several processes work together. Each process must then call a way equally
+  // often, so no number of calls depends on time.
   void count_alike() { counts_alike_ = true; }
 
   // Adds a way; `work` does it once. Returns its number, from 0.
   int add(std::function<void()> work);
 
-  // Calls `f` behind calls of the ways, untimed, with how many of about `all` have been made.
+  // Calls f(made, all) between calls of the ways, untimed: `made` of about `all` calls are done.
   void on_call(std::function<void(std::int64_t made, std::int64_t all)> f);
 
-  // Calls each `warmup` times, then times `iterations` calls of each, in up to five rounds. In a
-  // round each is called, once or for 100 us, before the first timed call. Then its data are in the
-  // caches and the workers of the others asleep. Timed calls of a way that together take more than
-  // `seconds` are fewer, at least one in each round; after count_alike() neither depends on time.
-  // Throws what `work` throws.
+  // Calls each way `warmup` times, then times `iterations` calls of each, in up to five rounds. In
+  // a round each way runs untimed before its first timed call, once or for 100 us. Then its data
+  // are in the caches, and the workers of other ways sleep. If the timed calls of a way take more
+  // than `seconds` together, it gets fewer of them, but at least one in each round. After
+  // count_alike() no number of calls depends on time. Throws what `work` throws.
   void run(int warmup, int iterations, double seconds = std::numeric_limits<double>::infinity());
 
   // The seconds of one call: the median over all calls, and the median of each round.
@@ -42,7 +41,7 @@ class Interleaved {
   std::vector<Way> ways_;
   bool counts_alike_ = false;
   std::function<void(std::int64_t, std::int64_t)> on_call_;
-  std::int64_t made_ = 0, all_ = 0;  // calls of the current run; none to settle a round
+  std::int64_t made_ = 0, all_ = 0;  // calls of this run, without the untimed ones of rounds
 };
 
 }  // namespace belfry

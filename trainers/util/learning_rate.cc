@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kSampled = "function of ";  // "function of 9 steps: 0=0.1, 3=0.05"
 
-// Those that samples are taken at. Which of them come before a step depends on the steps per epoch
-// alone, so that runs of different lengths can be compared.
+// The steps at which samples are taken. Whether an early step is among them depends only on the
+// steps per epoch, so that runs of different lengths can be compared.
 std::set<std::int64_t> sampled_steps(const StepInfo& run) {
   constexpr std::int64_t kEpochs = 128, kDensity = 8;
   std::set<std::int64_t> steps;
@@ -36,7 +36,7 @@ StepInfo at_step(const StepInfo& run, std::int64_t step) {
           .total_steps = run.total_steps};
 }
 
-// How LearningRate::str(run) describes a function: from which step on there is which value.
+// A function as LearningRate::str(run) describes it: the first step of each value.
 struct Samples {
   std::int64_t steps = 0;
   std::vector<std::pair<std::int64_t, std::string>> values;

@@ -15,7 +15,7 @@ namespace {
 
 using Look = ChartLine::Look;
 
-// Pixels.
+// In pixels.
 constexpr double kLeft = 76, kWidth = 760, kRight = 34, kTitleAt = 30, kLegendTop = 54;
 constexpr double kLegendRow = 20, kSwatch = 22, kGlyph = 6.6, kLegendGap = 24;
 constexpr double kPanel = 250, kGap = 56, kBelow = 50;
@@ -23,7 +23,7 @@ constexpr double kCross = 3.5, kMark = 2.6;
 constexpr double kXTicks = 10;
 constexpr int kYTicks = 6;
 constexpr char kGrid[] = "#e4e4e4", kFrame[] = "#999999";
-constexpr std::size_t kFewPoints = 40;  // that get a mark each
+constexpr std::size_t kFewPoints = 40;  // lines with fewer points get a mark at each
 
 constexpr std::array kColors = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e",
                                 "#17a2b8", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"};
@@ -46,12 +46,12 @@ Axis x_axis(const LineChart& chart) {
   for (const ChartPanel& panel : chart.panels)
     for (const ChartLine& line : panel.lines)
       for (const ChartPoint& point : line.points) range.add(point.x);
-  constexpr double kNearZero = 0.2;  // of the axis may be empty before the first step
+  constexpr double kNearZero = 0.2;  // the empty share of the axis allowed before the first step
   if (range.least > 0 && range.least <= std::max(1.0, kNearZero * range.most)) range.least = 0;
   return {range.least, range.most, Axis::Scale::kLinear, kLeft, kLeft + kWidth};
 }
 
-// With room above and below what is drawn.
+// The y axis of a panel, with room above and below the lines.
 Axis y_axis(const ChartPanel& panel, double top) {
   const bool is_log = panel.scale == Axis::Scale::kLog;
   Range range;
@@ -112,10 +112,10 @@ class Drawing {
   }
 
  private:
-  // Where values are not finite; with room between them.
+  // Crosses at values that are not finite, with room between them.
   std::string crosses_of(std::span<const ChartPoint> points, const char* color) const {
     std::string parts;
-    double free = 0;  // up to there is a cross
+    double free = 0;  // the end of the last cross
     for (const ChartPoint& point : points) {
       const double x = x_.at(point.x);
       if (std::isfinite(point.y) || x < free) continue;
@@ -125,7 +125,7 @@ class Drawing {
     return parts;
   }
 
-  // Broken where a value is not finite.
+  // The path of a line. It has gaps at values that are not finite.
   std::string path_of(std::span<const ChartPoint> points, const char* color, Look look) const {
     std::string steps;
     bool is_open = false;
@@ -148,7 +148,7 @@ class Drawing {
 std::string grid(const Axis& x, const Axis& y, double top) {
   const double bottom = top + kPanel, right = kLeft + kWidth;
   std::string parts;
-  const int steps = static_cast<int>(std::clamp(x.length(), 1.0, kXTicks));  // whole ones
+  const int steps = static_cast<int>(std::clamp(x.length(), 1.0, kXTicks));  // ticks at whole steps
   for (const auto& [value, text] : x.ticks(steps))
     parts += svg::line(x.at(value), top, x.at(value), bottom, kGrid) +
              svg::text(x.at(value), bottom + 16, "middle", text);
@@ -169,10 +169,10 @@ std::string panel_at(const ChartPanel& panel, const Axis& x, double top) {
   return parts;
 }
 
-// Entries from left to right, in as many rows as they need.
+// A legend: entries from left to right, in as many rows as they need.
 class Legend {
  public:
-  // `sign` draws what stands before the text, given where it begins and its middle.
+  // `sign` draws the sign in front of the text, from its left end and its middle.
   template <class Sign>
   void add(std::string_view text, const Sign& sign) {
     const double width = kSwatch + kGlyph * static_cast<double>(text.size());
@@ -222,7 +222,7 @@ Legend legend_of(const LineChart& chart) {
   return legend;
 }
 
-// Points of one column of pixels, in their order.
+// Adds the points of one column of pixels, in their order.
 void add_column(std::span<const ChartPoint> column, std::vector<ChartPoint>& to) {
   constexpr std::size_t kMost = 4;
   if (column.size() <= kMost) {

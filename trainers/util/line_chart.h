@@ -1,4 +1,4 @@
-// Charts of what changes over the steps of runs, as SVG.
+// Charts of values over the steps of runs, as SVG.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -12,13 +12,13 @@ namespace belfry {
 
 struct ChartPoint {
   double x = 0;  // finite
-  double y = 0;  // what is not finite becomes a cross at the upper edge
+  double y = 0;  // a value that is not finite becomes a cross at the upper edge
 };
 
 struct ChartLine {
   // Faint lines lie below all others; a dotted one has a mark at each point.
   enum class Look { kFaint, kPlain, kDotted };
-  std::size_t name = 0;  // which of LineChart::names, and of the colours
+  std::size_t name = 0;  // index into LineChart::names, and of its colour
   Look look = Look::kPlain;
   std::vector<ChartPoint> points = {};  // x grows
 };
@@ -33,18 +33,18 @@ struct ChartPanel {
 
 struct LineChart {
   std::string title, x_title;
-  std::vector<std::string> names;  // of the legend, each with its colour
-  // The meaning of each look. A look that no line has is left out.
+  std::vector<std::string> names;  // in the legend, each with its colour
+  // The meaning of each look. Looks without lines are left out.
   std::vector<std::pair<ChartLine::Look, std::string>> looks;
-  std::vector<ChartPanel> panels;  // one below the other; they share the axis of x
+  std::vector<ChartPanel> panels;  // one below the other, with a common x axis
 };
 
-// A whole document. Lines are thinned to what can be seen: the first, least, greatest and last
-// point of each column of pixels. What is no printable ASCII in a text becomes '?'. Throws
-// InvalidArgument for no panel, and for a panel without points.
+// A whole SVG document. Lines are thinned to the visible points (see thinned()). Characters that
+// are not printable ASCII become '?'. Throws InvalidArgument for no panel, and for a panel without
+// points.
 std::string line_chart_svg(const LineChart& chart);
 
-// The points that are seen along this axis: the first, the least, the greatest and the last of each
+// The visible points along this axis: the first, the least, the greatest and the last of each
 // column of pixels, and one that is not finite. `points` are in order of x.
 std::vector<ChartPoint> thinned(std::span<const ChartPoint> points, const Axis& x);
 

@@ -17,8 +17,8 @@ namespace {
 // "-" is standard output.
 std::string meant(const std::string& path) { return path == "-" ? "/dev/stdout" : path; }
 
-// Calls f(), which looks at the file that `written` names. Its IoError becomes one of the flag,
-// with advice.
+// Calls f(), which looks at the file that `written` names. An IoError becomes one of the flag, with
+// advice.
 template <class F>
 void as_output(const std::string& written, const F& f) {
   const auto refuse = [&](const char* why, const char* advice) {
@@ -63,7 +63,7 @@ void OutputFile::write(const std::string& text) {
   asked_ = true;
   try {
     if (!stream_) return write_text_file(files_, path_, text);
-    if (stdout_) std::fflush(stdout);  // what was printed before comes before
+    if (stdout_) std::fflush(stdout);  // earlier output comes first
     stream_->append(std::as_bytes(std::span(text)));
     stream_->close();
   } catch (const IoError& failure) {

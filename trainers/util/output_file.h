@@ -1,4 +1,3 @@
-// Files that flags name and programs write at the end.
 #pragma once
 #include <deque>
 #include <memory>
@@ -10,22 +9,22 @@
 
 namespace belfry {
 
-// Where to write results, checked before there are any.
+// A file for results that a flag names. It is checked before there are any results.
 class OutputFile {
  public:
-  // `flag`, e.g. "--json", and the path as it is given are named in errors. "-" is standard output.
-  // Throws FlagError, with a remedy, if `path` cannot be written, or lies in a checkpoint. Does not
-  // change a file that exists.
+  // Errors name `flag`, e.g. "--json", and the path as given. "-" is standard output. Throws
+  // FlagError, with a remedy, if `path` cannot be written, or lies in a checkpoint. Does not change
+  // a file that exists.
   OutputFile(FileSystem& files, std::string_view flag, const std::string& path);
 
-  // Replaces the file as a whole, at the end of a link that which it leads to, and keeps its
-  // permissions. What FileSystem::open_stream() opens - a descriptor such as /dev/stderr, a device,
-  // a pipe - is open from the start and is added to. Throws nothing: a failure costs neither the
-  // run nor other files, and is kept as failure().
+  // Replaces the whole file, behind a link the file that it leads to, and keeps its permissions. A
+  // file that FileSystem::open_stream() opens (a descriptor such as /dev/stderr, a device, a pipe)
+  // is open from the start, and the text is appended. Throws nothing: failure() keeps the error, so
+  // that it costs neither the run nor other files.
   void write(const std::string& text);
   // Whether write() was called.
   bool asked_to_write() const { return asked_; }
-  // What went wrong; "" if nothing did.
+  // The error of write(); "" if it succeeded.
   const std::string& failure() const { return failure_; }
   // Whether the text goes to descriptor 1.
   bool is_stdout() const { return stdout_; }
@@ -37,31 +36,33 @@ class OutputFile {
   bool stdout_ = false, asked_ = false;
 };
 
-// The files of one run, opened before there is anything to lose. No two flags may name one file,
-// however they spell it, nor may one file lie in a directory that another flag names. No flag may
+// The files of one run, opened before there is anything to lose. Two flags may not name one file,
+// however they spell it. A file may not lie in a directory that another flag names. No flag may
 // name a file to write that the run reads.
 class OutputFiles {
  public:
   explicit OutputFiles(FileSystem& files) : files_(files) {}
-  // Logs what finish() was not asked for.
+  // Logs the failures if finish() was not called.
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  // Null for no path; else borrowed. Throws FlagError as OutputFile does, and, naming both flags,
-  // for the file of another one.
+  // Null for an empty path, else a borrowed pointer. Throws FlagError as OutputFile does. Also
+  // throws it, naming both flags, for a file of another flag.
   OutputFile* open(std::string_view flag, const std::string& path);
-  // For a checkpoint, which the run writes by other means: only refuses what others name. It has
-  // PATH and each PATH<suffix>. It may replace the input at the same path, which it goes on from.
+  // Reserves the places of a checkpoint, which the run writes by other means: PATH and each
+  // PATH<suffix>. Refuses them if another flag names one. A checkpoint may replace the input at the
+  // same path, from which the run goes on.
   void reserve(std::string_view flag, const std::string& path,
                const std::vector<std::string>& suffixes = {});
-  // For what the run reads, named by `written`, e.g. "--links=FILE"; a folder with all in it.
+  // Reserves a file that the run reads, or a folder with everything in it. `written` names it, e.g.
+  // "--links=FILE".
   void reserve_input(const std::string& written, const std::string& path,
                      const std::vector<std::string>& suffixes = {});
   bool on_stdout() const;
   // Names each file that could not be written so far; "" for none.
   std::string failures() const;
-  // At the end of the run: throws IoError of these.
+  // Call it at the end of the run. Throws IoError with failures(), if there are any.
   void finish();
 
  private:

@@ -24,7 +24,7 @@ struct ScheduleKind {
   throw InvalidArgument(cat("'", shown(part), "' ", why));
 }
 
-// A finite number >= 0, if it is one.
+// The finite number >= 0 that the text is; none for other texts.
 std::optional<double> read_magnitude(std::string_view text) {
   double value = -1;
   const char* const end = text.data() + text.size();
@@ -48,7 +48,7 @@ TrainingTime parse_time(std::string_view text) {
   return {*count, in_steps};
 }
 
-// The parts between the commas. There must be one.
+// The items between commas. There must be at least one.
 std::vector<std::string_view> items_of(const ScheduleParts& parts, const std::string& example) {
   if (parts.list.empty()) refuse_part(parts.name, cat("needs times, as in ", example));
   return split(parts.list, ',');

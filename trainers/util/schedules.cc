@@ -17,7 +17,7 @@ void check_number(const char* what, double value) {
           "; it must be finite and not negative");
 }
 
-// In steps and growing: so no two of them can meet.
+// Times must all be in steps, or all in epochs, and must grow, so that no two of them meet.
 void check_times(const std::vector<TrainingTime>& times) {
   require(!times.empty(), "a schedule without times; give at least one");
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -46,14 +46,14 @@ std::string text_of(const std::vector<RatePoint>& points) {
   return join(parts, ",");
 }
 
-// Where the end is needed.
+// The step at which the schedule ends.
 double end_of(const std::optional<TrainingTime>& until, const StepInfo& info) {
   require(until || info.total_steps > 0,
           "a schedule that lasts until the end of the run needs StepInfo::total_steps");
   return until ? until->steps(info) : static_cast<double>(info.total_steps);
 }
 
-// From the base rate to another; `left(x)` of the way are left after x of the time.
+// Moves from the base rate to another. left(x) of the way are left after x of the time.
 RateSchedule moving(const char* name, double to, std::optional<TrainingTime> until,
                     double (*left)(double)) {
   check_number("rate", to);
@@ -67,7 +67,7 @@ RateSchedule moving(const char* name, double to, std::optional<TrainingTime> unt
           }};
 }
 
-// What is complete: steps, or whole epochs, as the rates of tensorpack change between epochs.
+// The complete steps, or whole epochs, as the rates of tensorpack change between epochs.
 double complete(const TrainingTime& unit, const StepInfo& info) {
   const auto step = static_cast<double>(info.step);
   if (unit.in_steps || info.steps_per_epoch <= 0) return unit.in_steps ? step : 0;

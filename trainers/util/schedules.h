@@ -1,6 +1,5 @@
-// Learning rates that change by a rule. What they are at a step depends on its number, on the steps
-// per epoch and on those in all, and on nothing else. So a resumed run has the rates of one that
-// did not stop.
+// Learning rates that change by a rule. The rate of a step depends only on its number, on the steps
+// per epoch and on the steps of the run. So a resumed run has the rates of one that did not stop.
 #pragma once
 #include <functional>
 #include <optional>
@@ -17,19 +16,19 @@ struct TrainingTime {
   double count = 0;
   bool in_steps = false;
 
-  // The steps that are complete then.
+  // The number of steps that are complete at this time.
   double steps(const StepInfo& info) const;
   std::string str() const;  // "30", "500s"
 };
 
-// A rule that makes a rate of a base rate. With a warm-up those that move to a goal begin at its
-// end, while times are counted from the start of the run.
+// A rule that makes a rate of a base rate. With a warm-up, rates that move to a goal begin to move
+// at its end. Times are counted from the start of the run.
 class RateSchedule {
  public:
   // `begin`: the step at which the warm-up ends.
   using Rule = std::function<double(double base, const StepInfo& info, double begin)>;
   RateSchedule() = default;  // constant
-  // `text` says all of it, as schedule() reads it.
+  // `text` describes it completely, as parse_schedule() reads it.
   RateSchedule(std::string text, Rule rule) : text_(std::move(text)), rule_(std::move(rule)) {}
 
   bool is_constant() const { return !rule_; }
@@ -48,36 +47,36 @@ struct RatePoint {
   double rate = 0;
 };
 
-// The base rate, times `factor` after each of the times. As the others here: throws InvalidArgument
-// for rates, factors and times that are negative or not finite, and for times that do not grow, or
-// are some in steps and some in epochs.
+// The base rate, times `factor` after each of the times. Like the others here, it throws
+// InvalidArgument for rates, factors and times that are negative or not finite. It also does for
+// times that do not grow, or of which some are in steps and some in epochs.
 RateSchedule step_schedule(std::vector<TrainingTime> times, double factor = 0.1);
-// From the base rate to another, which it has from a time on; none: the end of the run. Along a
-// line, or along half a wave: (1 + cos(pi x)) / 2 of the way are left where x of the time is over.
+// Moves from the base rate to rate `to`, which holds from `until` on; none: the end of the run. The
+// way is a line, or half a wave: (1 + cos(pi x)) / 2 of the way are left after x of the time.
 RateSchedule linear_schedule(double to = 0, std::optional<TrainingTime> until = {});
 RateSchedule cosine_schedule(double to = 0, std::optional<TrainingTime> until = {});
-// Tensorpack's ScheduledHyperParamSetter: the rate of a point takes effect after so many epochs (or
-// steps), that of time 0 at once; before the first point there is the base rate. Interpolated, the
+// Tensorpack's ScheduledHyperParamSetter. The rate of a point takes effect after so many epochs (or
+// steps), and at once for time 0. Before the first point the base rate holds. Interpolated, the
 // rate moves from point to point, after each whole epoch, and stays at the last.
 RateSchedule piecewise_schedule(std::vector<RatePoint> points);
 RateSchedule interpolated_schedule(std::vector<RatePoint> points);
 
-// Reads "constant", "step:30,60,80@0.1" or "step:30,60", "linear", "linear:TO",
-// "linear:TO@UNTIL", the same with cosine, "piecewise:30=0.01,60=0.001", and the same with
-// interpolate. Times are epochs ("30", "0.5"), or steps with an s ("500s"). Throws InvalidArgument
-// naming the part that cannot be, with the nearest name.
+// Reads "constant", "step:30,60,80@0.1" or "step:30,60", "linear", "linear:TO", "linear:TO@UNTIL",
+// the same with cosine, "piecewise:30=0.01,60=0.001", and the same with interpolate. Times are
+// epochs ("30", "0.5"), or steps with an s ("500s"). Throws InvalidArgument naming the wrong part,
+// with the nearest name.
 RateSchedule parse_schedule(std::string_view text);
 
 // The texts that parse_schedule() takes, for --help.
 std::string schedule_help();
 
-// A schedule from a base rate on, with a warm-up (warm_up()) of so many steps. Without either it
-// is the base rate, as a constant.
+// The rate of a schedule from a base rate on, with a warm-up (warm_up()) of so many steps. Without
+// schedule and warm-up it is the base rate, as a constant.
 LearningRate scheduled_rate(double base, const RateSchedule& schedule,
                             std::int64_t warmup_steps = 0);
 
-// Tensorpack's HyperParamSetterWithFunc: after each epoch, of which `epochs` are then complete, the
-// rate becomes next(epochs, rate). It is a function of the user's (RateFunction).
+// Tensorpack's HyperParamSetterWithFunc. After each epoch the rate becomes next(epochs, rate),
+// where `epochs` are then complete. It counts as a function of the user (RateFunction).
 LearningRate set_each_epoch(double first, std::function<double(int epochs, double rate)> next);
 
 }  // namespace belfry

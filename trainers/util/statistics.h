@@ -9,26 +9,27 @@ namespace belfry {
 // The middle value, or the mean of the two in the middle. Throws InvalidArgument for no values.
 double median(std::span<const double> values);
 
-// Measurements that were taken in pairs, one of each per round: what drifts over rounds cancels.
+// The ratio of measurements taken in pairs, one of each per round. Drift over the rounds cancels
+// out.
 struct PairedRatio {
   double median = 1;  // of a[i] / b[i]
-  double spread = 0;  // their largest less their smallest
+  double spread = 0;  // the largest less the smallest of these
 };
 
-// Throws InvalidArgument unless there are equally many of both, at least one.
+// Throws InvalidArgument unless `a` and `b` have equally many values, at least one.
 PairedRatio paired_ratio(std::span<const double> a, std::span<const double> b);
 
-// With so many digits after the point: rounded(1.236, 2) is "1.24".
+// Writes `digits` digits after the point: rounded(1.236, 2) is "1.24".
 std::string rounded(double value, int digits);
 
-// With four significant digits; NaN has no sign.
+// Writes four significant digits. NaN has no sign.
 std::string significant(double value);
 
-// "0:07", "12:34", "1:02:03" or "3d 04:05", which are days, hours and minutes.
+// "0:07", "12:34", "1:02:03", or "3d 04:05" for days, hours and minutes.
 std::string duration_text(double seconds);
 
-// With spaces up to so many characters: before the text, behind it if `width` is negative, as
-// printf does. Longer texts stay as they are.
+// Pads the text with spaces to `width` characters. They come before the text, or behind it if
+// `width` is negative, as in printf. Longer texts stay as they are.
 std::string padded(std::string text, int width);
 
 }  // namespace belfry

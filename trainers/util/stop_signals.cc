@@ -16,11 +16,11 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 std::atomic<int> asked_to_end{0};
 std::atomic<bool> asked_to_save{false};
-std::atomic<std::int64_t> asked_at{0};  // nanoseconds, when the first signal came
+std::atomic<std::int64_t> asked_at{0};  // time of the first signal, in nanoseconds
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
               std::atomic<std::int64_t>::is_always_lock_free);
 
-// One request may arrive twice, as from `timeout`, which signals a child and then its group.
+// Signals within this time count as one request: `timeout` signals a child and then its group.
 constexpr std::int64_t kOneRequest = 500'000'000;
 
 std::int64_t nanoseconds_now() {
@@ -31,7 +31,7 @@ std::int64_t nanoseconds_now() {
 
 std::array<struct sigaction, kSignals.size()> before;
 
-// Runs inside of any code.
+// It may interrupt any code.
 void note(int signal) {
   if (signal == SIGUSR2) {
     asked_to_save.store(true);

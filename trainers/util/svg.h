@@ -5,9 +5,9 @@
 
 namespace belfry::svg {
 
-// What is no printable ASCII becomes '?'.
+// Characters that are not printable ASCII become '?'.
 std::string escaped(std::string_view text);
-// With one digit after the point.
+// The number with one digit after the point.
 std::string pixels(double value);
 
 // A whole document over white, with text of 12 pixels.

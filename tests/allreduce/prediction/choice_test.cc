@@ -1,4 +1,4 @@
-// Predictions of whole reductions: the cost model and the choice that is made by it.
+// Predictions of whole reductions: the cost model, and the choice that uses it.
 #include "belfry/allreduce/prediction/choice.h"
 
 #include <gmock/gmock.h>
@@ -24,18 +24,19 @@ double microseconds(const char* strategy, const std::vector<TensorType>& gradien
   return 1e6 * predict_reduction(*make_strategy(strategy), gradients, on, machine, Reduction::kSum);
 }
 
-// 1 GB/s and 10 us between devices; kernels take 5 us and touch 10 bytes per ns.
+// Devices have links of 1 GB/s and 10 us. Kernels take 5 us and touch 10 bytes per ns.
 MachineDescription linked(int count) { return machine_of_links(count, {10, 1}, 10); }
 
-// A copy of 4000 bytes takes 5 + 10 + 4 us; the sum reads 4000 and is written over the copy, which
-// counts twice: 5 + 1.2 us, as much as an assignment. There, add, back, assign.
+// A copy of 4000 bytes takes 5 + 10 + 4 us. The sum reads 4000 bytes and overwrites the copy, which
+// counts twice: 5 + 1.2 us, as much as an assignment. The path is a copy, a sum, a copy back, an
+// assignment.
 TEST(Prediction, AddsUpCopiesAndSumsAlongTheLongestPath) {
   const MachineDescription machine = linked(2);
   EXPECT_NEAR(microseconds("naive", {floats(1000)}, machine.devices, machine), 19 + 6.2 + 19 + 6.2,
               1e-6);
 }
 
-// Three copies come and go over links of their own: beside each other. Over a bus they take turns.
+// Three copies go over links of their own at the same time. Over a bus they take turns.
 TEST(Prediction, TransfersOverABusTakeTurns) {
   MachineDescription machine = linked(4);
   EXPECT_NEAR(microseconds("naive", {floats(1000)}, machine.devices, machine), 19 + 7 + 19 + 6.2,
@@ -46,7 +47,7 @@ TEST(Prediction, TransfersOverABusTakeTurns) {
               3 * 19 + 7 + 3 * 19 + 6.2, 1e-6);
 }
 
-// Fragments of 2000 bytes: 5 + 10 + 2 us there, as much back, and sums of two fragments.
+// Fragments of 2000 bytes take 5 + 10 + 2 us each way. Then come sums of two fragments.
 TEST(Prediction, ACollectiveOverLinksExchangesFragments) {
   MachineDescription machine = linked(2);
   const double sums = 4 * 2000 / 10e3, assignment = 6.2;
@@ -58,23 +59,24 @@ TEST(Prediction, ACollectiveOverLinksExchangesFragments) {
               5 + 2 * (5 + 2 * 12) + sums + assignment, 1e-6);
 }
 
-// 64 Ki floats. The collective writes where it reads, which counts twice, and both workers share
-// it. The others add up alone - two read, one written - and each worker assigns one, the second
-// when it has seen the first's sum.
+// Tensors of 64 Ki floats. The collective overwrites what it reads, which counts twice, and both
+// workers share it. In the other strategies one worker adds alone: two tensors read, one written.
+// Each worker then assigns one tensor, the second after it has seen the first's sum.
 TEST(Prediction, WorkersShareMemoryAndLargeCollectives) {
   const MachineDescription machine = machine_of_workers(2);
   constexpr double kBytes = 262144;
   EXPECT_NEAR(microseconds("collective", {floats(65536)}, machine.devices, machine),
               1 + 0.5 + 0.125 + 4 * kBytes / 16e3, 1e-6);
-  const double ahead = 0.25 * 10e3;  // bytes that the first assigns alone, and the second, later
+  const double ahead = 0.25 * 10e3;  // bytes that one worker assigns alone, and later the other
   EXPECT_NEAR(microseconds("naive", {floats(65536)}, machine.devices, machine),
               1 + 0.5 + 4 * kBytes / 10e3 + 0.75 + 2 * (3 * kBytes - ahead) / 16e3 + 0.25, 1e-6);
-  // Small ones are not shared.
+  // Workers do not share small collectives.
   EXPECT_NEAR(microseconds("collective", {floats(1024)}, machine.devices, machine),
               1 + 0.5 + 4 * 4096 / 10e3, 1e-6);
 }
 
-// As a whole step on one worker: a sum of two is written, then assigned twice to what is not read.
+// As a whole step on one worker: a sum of two is written, then assigned twice to tensors that it
+// has not read.
 TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
   MachineDescription machine = machine_of_workers(2);
   machine.bandwidth[0].write = 3;
@@ -87,8 +89,8 @@ TEST(Prediction, WritingCostsLessWhereTheLaunchHasRead) {
               1 + 3 * 0.5 + (2 + 3 + 2 * (1 + 3)) * kBytes / 10e3, 1e-6);
 }
 
-// What the other worker wrote takes 0.15 ns a byte more: its variable, which the sum reads, and the
-// sum, which it assigns. As a whole step, that is better done by one worker.
+// Bytes that the other worker wrote take 0.15 ns more each. They are its variable, which the sum
+// reads, and the sum, which it assigns. As a whole step, one worker does this better.
 TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
   MachineDescription machine = machine_of_workers(2);
   machine.bandwidth[0].other_gbps = 4;
@@ -116,11 +118,11 @@ TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
     return microseconds("collective", {floats(elements)}, machine.devices, machine);
   };
   EXPECT_NEAR(whole(16 << 20), part(16 << 20) + 3, 1e-6);
-  EXPECT_NEAR(whole(1024), part(1024), 1e-6);  // on one
+  EXPECT_NEAR(whole(1024), part(1024), 1e-6);  // on one worker
 }
 
-// Two collectives on two workers, each at half of what both together reach; the longer goes on
-// alone.
+// Two collectives on two workers. Each gets half of the bandwidth of both together; the longer one
+// goes on alone.
 TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {
   const MachineDescription machine = machine_of_workers(2);
   EXPECT_NEAR(microseconds("collective", {floats(1000), floats(1000)}, machine.devices, machine),
@@ -129,7 +131,7 @@ TEST(Prediction, WorkersThatAreBusyTogetherAreSlower) {
               1 + 0.5 + 2 * 16000 / 16e3 + 16000 / 10e3, 1e-6);
 }
 
-// On four devices two workers have two each, and collectives take turns on them.
+// Two workers have two of four devices each, and collectives take turns on the devices.
 TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
   const MachineDescription machine = machine_of_workers(4);
   const std::vector<TensorType> four(4, floats(1000));
@@ -137,7 +139,7 @@ TEST(Prediction, DevicesAreSharedOutToWorkersAsInAStep) {
               1 + 2 * 0.5 + 4 * 32000 / 16e3, 1e-6);
 }
 
-// A TiB on each device.
+// The tensors have a TiB on each device.
 TEST(Prediction, AllocatesNothing) {
   const MachineDescription machine = machine_of_workers(2);
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16})
@@ -165,10 +167,10 @@ MachineDescription described(const char* name) {
       JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
-// On a DGX-1 hierarchical and halving_doubling keep to NVLink: the one with fewer steps, the other
-// with fewer bytes. Over slow links between all, what takes the fewest steps wins for small
-// tensors, and what sends fragments everywhere for large ones; on workers in one memory, what they
-// share.
+// On a DGX-1 hierarchical and halving_doubling keep to NVLink: the first has fewer steps, the
+// second fewer bytes. Over slow links between all devices, the strategy with the fewest steps wins
+// for small tensors. For large ones the strategy that sends fragments everywhere wins. Workers in
+// one memory choose a strategy whose work they share.
 TEST(Choice, DependsOnTheMachineAsThisTableSays) {
   // All but colocate, which sums as naive does and is for parameter servers.
   std::vector<std::string> names = strategy_names();
@@ -208,7 +210,7 @@ TEST(Choice, ListsAllAndSaysWhyOneWasTaken) {
   EXPECT_THAT(choice.str(), HasSubstr("; naive, the next, takes "));
 }
 
-// Sums as fast as naive does, and does not say that its sums are canonical.
+// This strategy sums as fast as naive, and does not claim to be canonical.
 class Loose final : public Strategy {
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     DeviceScope on(grads.graph(), grads.device(0));
@@ -229,7 +231,7 @@ TEST(Choice, TakesCanonicalStrategiesUnlessAnyMayServe) {
   EXPECT_EQ(choose(true).best().strategy, "choice_loose");
 }
 
-// Two tensors of 1000 bytes over one link: in buckets of their own they cost an exchange each.
+// Two tensors of 1000 bytes over one link. In separate buckets each costs an exchange.
 TEST(Choice, TriesEachBucketSizeWithStrategiesThatHaveANodePerBucket) {
   const MachineDescription machine = linked(2);
   const StrategyChoice choice =
@@ -254,7 +256,7 @@ TEST(Choice, TakesTheFirstSizeOfThoseThatMakeNoDifference) {
               buckets[0]);
 }
 
-// What is trained with may pack gradients first: one exchange instead of two.
+// Training may pack gradients first: one exchange instead of two.
 TEST(Choice, PredictsWhatItIsToldToMake) {
   const MachineDescription machine = linked(2);
   const std::vector<TensorType> two{floats(2000), floats(2000)};

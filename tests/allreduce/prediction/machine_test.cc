@@ -75,7 +75,7 @@ TEST(MachineDescription, LetsDevicesOfARunStandForItsOwn) {
             (std::vector<DeviceSpec>{"/device:CPU:0", "/device:GPU:1"}));
   EXPECT_EQ(machine.devices_for({"/device:CPU:0", "/device:CPU:1"}),
             (std::vector<DeviceSpec>{"/device:GPU:0", "/device:GPU:1"}));
-  // The host is no third GPU.
+  // The host does not count as a third GPU.
   EXPECT_THROW(machine.devices_for(std::vector<DeviceSpec>(3, "/device:CPU:7")), InvalidArgument);
 }
 

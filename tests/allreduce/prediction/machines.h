@@ -1,4 +1,4 @@
-// Machines for predictions, so that tests need not measure the one that they run on.
+// Machines for predictions. With these, tests need not measure the machine on which they run.
 #pragma once
 #include "belfry/allreduce/prediction/machine.h"
 
@@ -11,7 +11,8 @@ inline std::vector<DeviceSpec> local_devices(const char* type, int count) {
   return devices;
 }
 
-// `devices` logical CPU devices in one memory, on two workers: alone 10 bytes per ns, together 16.
+// `devices` logical CPU devices in one memory, on two workers. One worker touches 10 bytes per ns,
+// both together 16.
 inline MachineDescription machine_of_workers(int devices) {
   return {.devices = local_devices("CPU", devices),
           .workers = 2,
@@ -22,7 +23,7 @@ inline MachineDescription machine_of_workers(int devices) {
           .bandwidth = {{1, 10, 16}}};
 }
 
-// `devices` GPUs, each with a link to each other one. Kernels touch `gbps` bytes per ns.
+// `devices` GPUs, each with a link to every other one. Kernels touch `gbps` bytes per ns.
 inline MachineDescription machine_of_links(int devices, const Link& link, double gbps = 500) {
   const auto count = static_cast<std::size_t>(devices);
   return {.devices = local_devices("GPU", devices),

@@ -1,4 +1,4 @@
-// What strategies move, against the formulas of docs/strategies.md.
+// The traffic of strategies, against the formulas of docs/strategies.md.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -18,7 +18,7 @@ namespace costs_test {
 struct Costs {
   std::int64_t transfers = 0, bytes = 0;
   int hops = 0;                    // transfers that wait for each other
-  std::int64_t most_received = 0;  // by one device
+  std::int64_t most_received = 0;  // received by one device
   bool operator==(const Costs&) const = default;
 };
 
@@ -27,8 +27,8 @@ void PrintTo(const Costs& c, std::ostream* out) {
        << c.most_received << " bytes into one device";
 }
 
-// The longest chain of transfers; a collective counts as the gather and the broadcast that its
-// records stand for.
+// The longest chain of transfers. A collective counts as a gather and a broadcast, as its records
+// do.
 int hops_of(const Plan& plan) {
   Indexed<PlanNode, int> depth(plan.nodes.size());
   for (const NodeIndex n : plan.nodes.indices()) {
@@ -40,8 +40,8 @@ int hops_of(const Plan& plan) {
   return depth.empty() ? 0 : std::ranges::max(depth);
 }
 
-// What a plan moves when every tower uses its own results. Gradients are computed: constants would
-// be wherever they are needed.
+// The traffic of a plan in which every tower uses its own results. Gradients are computed, as
+// constants would exist on every device that needs them.
 Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& shapes) {
   TestGradients g(towers, shapes);
   for (int t = 0; t < towers; ++t) {
@@ -69,7 +69,7 @@ Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& s
   return costs;
 }
 
-// The formulas, for one tensor whose number of elements K and P divide.
+// The formulas, for one tensor whose number of elements is divisible by K and by P.
 Costs expected(const std::string& name, std::int64_t towers, std::int64_t elements) {
   const std::int64_t bytes = 4 * elements, all = 2 * (towers - 1) * bytes;
   const std::int64_t even_share = all / towers;
@@ -106,7 +106,7 @@ TEST(Costs, AreThoseOfTheFormulas) {
     }
 }
 
-// Lengths that nothing divides, and lengths below the number of fragments.
+// The lengths are not divisible by anything, or are below the number of fragments.
 TEST(Costs, OfAnyLengthMoveTheSameBytes) {
   for (const int towers : {2, 3, 4, 6, 8})
     for (const char* spec : kSpecs) {

@@ -41,7 +41,7 @@ struct Case {
 
 void PrintTo(const Case& of, std::ostream* out) { *out << of.spec << " of " << of.towers; }
 
-// Odd, smaller than the number of towers, empty, scalar.
+// Odd shapes, shapes smaller than the number of towers, empty ones, and a scalar.
 std::vector<Shape> odd_shapes() {
   return {{33, 40}, {7}, {2, 3, 5}, {3001}, {}, {0, 4}, {3}, {1, 1}};
 }
@@ -54,7 +54,7 @@ std::unique_ptr<Strategy> with(Packing packing, std::unique_ptr<Strategy> strate
   return strategy;
 }
 
-// The values of every tower, per variable; computed together, as variables share nodes.
+// The values of every tower, per variable. They are computed together, as variables share nodes.
 std::vector<std::vector<Tensor>> evaluate_all(const GradientTable& table) {
   std::vector<Output> outputs;
   for (int v = 0; v < table.variables(); ++v)
@@ -80,7 +80,7 @@ void expect_bits_in_session(const Strategy& strategy, int towers, std::vector<Sh
 
 class EveryStrategy : public testing::TestWithParam<Case> {
  protected:
-  // As it is and in every packing that it can be used with.
+  // The strategy as it is, and in every packing that it supports.
   static std::vector<std::unique_ptr<Strategy>> strategies() {
     std::vector<std::unique_ptr<Strategy>> all;
     for (const Packing packing : kPackings)
@@ -147,7 +147,7 @@ TEST_P(EveryStrategy, NamesTheLineThatAsksForIt) {
   }
 }
 
-// Those that are canonical for so many towers.
+// Strategies that are canonical for so many towers.
 std::vector<Case> canonical_cases() {
   std::vector<Case> all;
   for (const char* spec :
@@ -171,7 +171,7 @@ std::string name_of(const Case& of) {
 INSTANTIATE_TEST_SUITE_P(Towers, EveryStrategy, testing::ValuesIn(canonical_cases()),
                          [](const auto& test) { return name_of(test.param); });
 
-// Strategies whose order is not the tree.
+// Strategies that add in another order than the tree.
 class OtherOrders : public testing::TestWithParam<Case> {};
 
 TEST_P(OtherOrders, GiveEachTowerTheSameSumWithinRounding) {

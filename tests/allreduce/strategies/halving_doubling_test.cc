@@ -10,7 +10,7 @@
 namespace belfry {
 namespace halving_doubling_test {
 
-// Of every sum: where it is, where its two operands come from, and its elements.
+// A sum: its tower, the towers of its two operands, and its elements.
 using Sum = std::tuple<int, int, int, std::int64_t>;
 
 std::vector<Sum> sums_of(const Graph& graph) {

@@ -1,4 +1,4 @@
-// The strategy nccl on GPUs that are stood in for.
+// The strategy nccl on stand-in GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ TEST(NcclStrategy, IsRefusedOnGpusWithoutNccl) {
   test::StandInGpus present(2);
   present.set_nccl({.why_not = "libnccl.so.2 is not found"});
   const auto strategy = make_strategy("nccl");
-  EXPECT_EQ(strategy->refusal(gpus(2)), "");  // declared, and planned for another machine
+  EXPECT_EQ(strategy->refusal(gpus(2)), "");  // declared GPUs are planned for another machine
   const test::UseGpus use(present);
   EXPECT_THAT(strategy->refusal(gpus(2)),
               AllOf(HasSubstr("libnccl.so.2 is not found"), HasSubstr("use collective")));
@@ -70,7 +70,7 @@ TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   const test::StandInGpus present(2);
   const test::UseGpus use(present);
   const TestGradients gradients(gpus(2), {{4}, {3}, {2}});
-  const GradientTable sums = bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // 2 and 3; 1
+  const GradientTable sums = bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // v2, v1; v0
                                  ->reduce(gradients.table());
   std::vector<Fetch> fetches;
   for (int t = 0; t < 2; ++t)
@@ -91,7 +91,7 @@ TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   };
   EXPECT_THAT(error([](test::NcclFaults& faults) { faults.fail_at = 1; }),
               AllOf(HasSubstr("combines the gradients of"), HasSubstr("ncclAllReduce failed")));
-  // Anew: four calls connect.
+  // Four calls connect anew.
   const std::string first = error([](test::NcclFaults& faults) { faults.stall_at = 4; });
   EXPECT_THAT(first, AllOf(HasSubstr("'v1', 'v2'"), Not(HasSubstr("'v0'")),
                            HasSubstr("has not finished within 1 s")));

@@ -39,7 +39,7 @@ TEST(RingSchedule, RotatesTheOrderFromChunkToChunk) {
   EXPECT_THAT(ranks(2, 3, 5), ElementsAre(1, 0)) << "more chunks than towers";
 }
 
-// Segment (r + K - 2 - t) mod K is summed, (r + K - 1 - t) mod K is kept.
+// At tick t rank r sums segment (r + K - 2 - t) mod K, and keeps (r + K - 1 - t) mod K.
 TEST(RingSchedule, GoesThroughTheSegmentsBackwards) {
   EXPECT_EQ(ring_reduce_fragment(0, 3, 0), 1);
   EXPECT_EQ(ring_reduce_fragment(0, 3, 1), 0);
@@ -49,8 +49,8 @@ TEST(RingSchedule, GoesThroughTheSegmentsBackwards) {
   EXPECT_EQ(ring_gather_fragment(1, 4, 2), 2);
 }
 
-// After the last tick of the reduction, the tower of rank r holds the finished fragment r, and each
-// fragment that it takes is what its predecessor took one tick earlier.
+// After the last tick of the reduction, the tower of rank r has the finished fragment r. It always
+// takes the fragment that its predecessor took one tick earlier.
 TEST(RingSchedule, PassesOnWhatArrivedATickAgo) {
   for (const int towers : {2, 3, 4, 6, 8})
     for (int rank = 0; rank < towers; ++rank) {

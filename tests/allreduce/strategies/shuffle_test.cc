@@ -13,7 +13,7 @@ namespace shuffle_test {
 
 using Sums = std::vector<std::pair<std::string, std::int64_t>>;
 
-// Device and number of elements of every sum.
+// The device and number of elements of every sum.
 Sums sums_of(const Graph& graph) {
   Sums sums;
   for (const Node* node : nodes_of(graph, kAddN))
@@ -21,7 +21,7 @@ Sums sums_of(const Graph& graph) {
   return sums;
 }
 
-// The same for towers on other devices than cpu:0, cpu:1, ...
+// The sums for towers on other devices than cpu:0, cpu:1, ...
 Sums sums_with_towers_on(const char* strategy, const std::vector<DeviceSpec>& devices) {
   Graph graph;
   std::vector<std::vector<Gradient>> rows;

@@ -76,8 +76,8 @@ TEST(GradientTable, RefusesOtherValuesOfAnotherNumber) {
   EXPECT_THROW(gradients.table().with(values), InvalidArgument);
 }
 
-// tensorpack 0.11: split_grad_list([[(1,'a'),(2,'b')],[(3,'c'),(4,'d')]]) is
-// ([[1, 2], [3, 4]], [['a', 'b'], ['c', 'd']]), and merge_grad_list of these is what it was.
+// In tensorpack 0.11, split_grad_list([[(1,'a'),(2,'b')],[(3,'c'),(4,'d')]]) is ([[1, 2], [3, 4]],
+// [['a', 'b'], ['c', 'd']]). merge_grad_list turns these into the first list again.
 TEST(GradLists, AreSplitIntoGradientsAndVariablesAndMergedAgain) {
   TestGradients gradients(2, {{2}, {3, 4}, {}});
   const SplitGradients parts = split_grad_list(gradients.rows);

@@ -1,6 +1,6 @@
-// A model of two variables on K towers, for tests of the verifier. Lines are made up, so that tests
-// can look for them. Variables are built in model.cc, lines 41 (w) and 42 (b). Gradients of tower t
-// are built in grad.cc, lines 50 + t (w) and 60 + t (b). Reductions are built in reduce.cc:70, and
+// A model of two variables on K towers, for tests of the verifier. Tests look for lines that are
+// made up here. Variables are built in model.cc, lines 41 (w) and 42 (b). Gradients of tower t are
+// built in grad.cc, lines 50 + t (w) and 60 + t (b). Reductions are built in reduce.cc:70, and
 // updates of tower t in update.cc, lines 80 + t.
 #pragma once
 #include <functional>
@@ -38,7 +38,7 @@ class Given final : public Strategy {
 };
 
 struct TwoVariables {
-  // Gradients have a shape that is not known before a step, or `known` elements.
+  // The shape of gradients is unknown before a step, or has `known` elements.
   explicit TwoVariables(int towers, DType dtype = DType::kF32, std::int64_t known = kUnknownSize) {
     const std::int64_t size = known == kUnknownSize ? 4 : known;
     elements = {size};
@@ -53,7 +53,7 @@ struct TwoVariables {
         const Variable v = variable(graph, t == 0 ? name : tower + name, {size}, options,
                                     SourceLine{"model.cc", line});
         const SourceLine site{"grad.cc", gradient_line + static_cast<unsigned>(t)};
-        // Fed, as a loss would be; so its real shape is the step's.
+        // The input is a feed, as for a loss, so each step gives its real shape.
         inputs.push_back(placeholder(graph, cat(name, "_input"), dtype, Shape({known}), site));
         const Output x = inputs.back();
         return Gradient{mul(x, x, At(cat(name, "_grad"), site)), v};
@@ -68,12 +68,12 @@ struct TwoVariables {
     return strategy.reduce(table(), {.reduction = reduction}, SourceLine{"reduce.cc", 70});
   }
   GradientTable reduce(std::string_view strategy) const { return reduce(*make_strategy(strategy)); }
-  // By a strategy that gives what `make` returns.
+  // Reduces by a strategy that gives what `make` returns.
   GradientTable reduce(std::function<Values(const GradientTable&)> make) const {
     return reduce(Given(std::move(make)));
   }
 
-  // By a collective of the parts that a packer makes.
+  // Reduces the parts of a packer by a collective.
   GradientTable reduce_packed() const {
     GradientPacker packer(2);
     packer.prepare(rows[0]);
@@ -89,7 +89,7 @@ struct TwoVariables {
     ColocateWith beside(variable.ref());
     return sgd_update(variable, gradient, constant(graph, 1.0, variable.dtype(), site), {}, site);
   }
-  // Of all variables on all towers.
+  // Updates of all variables on all towers.
   std::vector<Fetch> updates(const GradientTable& combined) {
     std::vector<Fetch> all;
     for (int t = 0; t < combined.towers(); ++t)
@@ -97,7 +97,8 @@ struct TwoVariables {
     return all;
   }
 
-  // Compiles a step in which input i has elements[i] (cyclically), and `replaced` besides.
+  // Compiles a step in which input i has elements[i] (cyclically), and in which `replaced` outputs
+  // are fed, too.
   void compile(const std::vector<Fetch>& fetches, const std::vector<Output>& replaced = {},
                bool soft = false) const {
     std::vector<FeedType> feeds;
@@ -111,11 +112,11 @@ struct TwoVariables {
 
   Graph graph;
   Rows rows;
-  std::vector<Output> inputs;  // tower by tower: of w's gradient and b's
+  std::vector<Output> inputs;  // by tower: the inputs of w's gradient and b's
   std::vector<std::int64_t> elements;
 };
 
-// A way to get it wrong, and what the message must say: the variable, lines, what is wrong.
+// A mistake, and the words of its error: the variable, lines, and what is wrong.
 struct Way {
   std::string name;
   std::function<void()> run;

@@ -90,11 +90,11 @@ std::vector<Way> wrong_tables() {
   };
 }
 
-// -- What a strategy makes of it.
+// -- The results of a strategy.
 
 Output total(const GradientTable& g, int v) { return add_n(g.values(v)); }
 
-// The right result, which functions then spoil.
+// The right result, which tests then spoil.
 Values sums(const GradientTable& g) {
   Values result(static_cast<std::size_t>(g.towers()));
   for (int v = 0; v < g.variables(); ++v) {
@@ -104,8 +104,8 @@ Values sums(const GradientTable& g) {
   return result;
 }
 
-// Halves of variable b, each the sum of the towers that `halves` names, side by side; the rest is
-// right.
+// Variable b consists of halves, side by side. Each is the sum of the towers that `halves` names.
+// The other variable is right.
 Values scattered(const GradientTable& g, const std::vector<std::vector<int>>& halves, bool mean) {
   Values values = sums(g);
   std::vector<Output> parts;
@@ -273,7 +273,7 @@ TEST(Verified, TensorsMayBeStackedAndThenAdded) {
   }));
 }
 
-// Each half is begun by other towers, sent beside the other, and finished there.
+// Other towers begin each half, send it beside the other half, and finish it there.
 TEST(Verified, PartsMayTravelTogether) {
   const TwoVariables model(4, DType::kF32, 4);
   EXPECT_NO_THROW(model.reduce([](const GradientTable& g) {
@@ -303,7 +303,7 @@ TEST(Verified, PartsMayBeFinishedBesideEachOther) {
   }));
 }
 
-// There is nothing to add in it.
+// An empty part has nothing to add.
 TEST(Verified, AnEmptyPartMayLackTowers) {
   const TwoVariables model(3, DType::kF32, 4);
   EXPECT_NO_THROW(model.reduce([](const GradientTable& g) {

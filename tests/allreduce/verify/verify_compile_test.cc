@@ -126,7 +126,7 @@ std::vector<Way> wrong_feeds() {
   };
 }
 
-// A table that was combined as its user packed it, and what a step makes of it.
+// A step with a table that its user packed and combined.
 Way packed_step(std::string name, std::function<void(TwoVariables&, const GradientTable&)> compile,
                 std::vector<std::string> says) {
   return {std::move(name),
@@ -339,7 +339,8 @@ TEST(Verified, StepsOfEveryStrategyAreCompiled) {
   }
 }
 
-// In groups; one after the other; of several tensors per tower; of what no tower computed.
+// Collectives in groups; one after the other; of several tensors per tower; of tensors that no
+// tower computed.
 TEST(Verified, CollectivesMayBeOfWhatTheirUserLikes) {
   TwoVariables model(4);
   const auto of = [&](int t, int v) { return model.rows[at(t)][at(v)].value; };
@@ -397,7 +398,7 @@ TEST(Verified, GradientsMayBeClippedByTheNormOfAll) {
   EXPECT_NO_THROW(model.compile(updates));
 }
 
-// Tower 0 clips by what all have, and all towers by the same.
+// All towers clip by one norm, made of gradients of all towers.
 TEST(Verified, GradientsMayBeClippedByOneNorm) {
   for (const bool raw : {false, true}) {
     TwoVariables model(3);

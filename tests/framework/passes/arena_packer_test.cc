@@ -8,7 +8,8 @@
 namespace belfry {
 namespace arena_packer_test {
 
-// Strand 0 runs launches 0, 1, 2 and 3; strand 1 runs 4, which has waited for 1, and 5.
+// Strand 0 runs launches 0, 1, 2 and 3. Strand 1 runs launch 4, which has waited for 1, and launch
+// 5.
 class ArenaPackerTest : public ::testing::Test {
  protected:
   ArenaPackerTest() {
@@ -63,8 +64,8 @@ TEST_F(ArenaPackerTest, SmallBlocksFillGaps) {
   EXPECT_EQ(put(64, {2, 3}), 256) << "the gap is full";
 }
 
-// Far more blocks than the packer looks at one by one. Each goes where a search through all blocks
-// before it, by the rule itself, puts it.
+// There are far more blocks than the packer looks at one by one. Each must lie where a search
+// through all earlier blocks puts it by the rule.
 TEST_F(ArenaPackerTest, ManyBlocksLieWhereASearchThroughAllPutsThem) {
   struct Block {
     std::int64_t begin, end;

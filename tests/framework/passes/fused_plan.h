@@ -1,4 +1,4 @@
-// What tests of pass `fuse` share.
+// Common code of tests of pass `fuse`.
 #pragma once
 #include <cstring>
 #include <numeric>
@@ -20,7 +20,7 @@ inline std::multiset<std::string> ops_of(const Plan& plan) {
   return names;
 }
 
-// x is fed: its first dimension is the batch.
+// Prepares a step with feed x, whose first dimension is the batch.
 inline CompiledStep& prepared(Session& session, const std::vector<Fetch>& fetches, Output x) {
   return session.prepare(fetches, std::vector{FeedType{x, x.shape(), 0}});
 }
@@ -31,7 +31,7 @@ inline Tensor with_dtype(const Tensor& tensor, DType dtype) {
   return dtype == tensor.dtype() ? tensor : session.run(cast(constant(graph, tensor), dtype));
 }
 
-// Feeds x and fetches all, with and without the pass: the bits are the same, and arenas no larger.
+// Feeds x and fetches all, with and without the pass. The bits must be equal, and arenas no larger.
 inline void expect_same_when_fused(const Graph& graph, Output x, const std::vector<Fetch>& fetches,
                                    SessionOptions options) {
   Tensor values(x.shape(), DType::kF32);
@@ -48,7 +48,7 @@ inline void expect_same_when_fused(const Graph& graph, Output x, const std::vect
     step.run(std::vector{values});
     for (std::size_t i = 0; i < fetches.size(); ++i) {
       results[fuses].push_back(step.fetched(i));
-      results[fuses].back().mutable_raw();  // memory of its own
+      results[fuses].back().mutable_raw();  // gets memory of its own
     }
     const auto& arenas = step.plan()->arena_bytes;
     bytes[fuses] = std::accumulate(arenas.begin(), arenas.end(), std::int64_t{0});

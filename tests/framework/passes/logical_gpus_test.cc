@@ -1,4 +1,4 @@
-// Several GPU devices on one physical GPU, as plans see them.
+// Plans for several GPU devices on one physical GPU.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/copy.h"
@@ -53,7 +53,7 @@ TEST(LogicalGpus, AreMappedToTheirPhysicalOne) {
 
 class LogicalGpusTest : public ::testing::Test {
  protected:
-  // Four on two.
+  // Four logical GPUs on two physical ones.
   explicit LogicalGpusTest() : session(graph, gpus(4, 2)) {}
 
   Output source(const DeviceSpec& device) {

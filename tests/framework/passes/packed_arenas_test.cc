@@ -7,8 +7,8 @@
 namespace belfry {
 namespace packed_arenas_test {
 
-// Each of four strands has run launches 0, 1 and 2 of its own. Then strand 3 has run a sum, which
-// has waited for launch 1 of all strands.
+// Four strands have launches 0, 1 and 2 each. Then strand 3 runs a sum, which has waited for launch
+// 1 of all strands.
 class PackedArenasTest : public ::testing::Test {
  protected:
   PackedArenasTest() {
@@ -34,7 +34,7 @@ class PackedArenasTest : public ::testing::Test {
 
   LaunchIndex launch(int strand, int position) const { return LaunchIndex(3 * strand + position); }
 
-  // Of a gradient that the sum reads, and of two tensors that live one after the other.
+  // Packs a gradient that the sum reads, and two tensors that live one after the other.
   std::vector<std::int64_t> pack(int strand, std::int64_t gradient = 64) {
     const std::vector<std::vector<LaunchIndex>> uses{
         {launch(strand, 1), sum_},

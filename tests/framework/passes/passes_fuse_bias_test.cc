@@ -1,4 +1,4 @@
-// What pass `fuse` puts into one launch with an activation, and what it leaves alone.
+// Nodes that pass `fuse` joins with an activation, and nodes that it leaves alone.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/ops/arithmetic.h"
@@ -23,7 +23,7 @@ struct Activation {
 const Activation kActivations[] = {
     {"Relu", plain_relu}, {"Gelu", plain_gelu}, {"Silu", plain_silu}};
 
-// Two dense layers of x [6, 4] behind each other.
+// Two dense layers of x [6, 4], one behind the other.
 struct Net {
   Net(const Activation& activation, DType dtype = DType::kF32) {
     x = placeholder(graph, "x", dtype, {6, 4});
@@ -57,7 +57,7 @@ TEST(FuseBias, TakesTheBiasBeforeAnActivationAndItsGradientBehindThat) {
     }
 }
 
-// The gradient of ReLU reads its output, that of GELU its input.
+// The gradient of ReLU reads its output, and that of GELU its input.
 TEST(FuseBias, WritesTheSumWhereItIsReadAlone) {
   for (const Activation& activation : kActivations) {
     const Net net(activation);
@@ -82,7 +82,7 @@ TEST(FuseBias, LeavesSumsThatAreNoBias) {
   }
 }
 
-// One column is summed in another order.
+// The sum over one column has another order.
 TEST(FuseBias, LeavesGradientsOfOtherSums) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {4, 3, 4}),

@@ -1,4 +1,4 @@
-// What pass `fuse` puts into one launch with a layer norm or RMS norm, and what it leaves alone.
+// Nodes that pass `fuse` joins with a layer norm or RMS norm, and nodes that it leaves alone.
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/gradients/gradients.h"
@@ -14,8 +14,8 @@
 namespace belfry {
 namespace passes_fuse_layer_norm_test {
 
-// Two branches beside the rows x [n, 3, 4], as a transformer has them: of what a norm makes of the
-// rows, a product with a bias. `branch` is the type of products, as in mixed precision.
+// Two branches beside the rows x [n, 3, 4], as in a transformer. Each is a norm of the rows, times
+// a matrix, plus a bias. `branch` is the type of products, as in mixed precision.
 struct Net {
   explicit Net(DType of_rows = DType::kF32, DType branch = DType::kF32, bool centred = true,
                const char* device = "CPU") {

@@ -1,4 +1,4 @@
-// What pass `fuse` puts into one launch, and what it leaves alone.
+// Nodes that pass `fuse` joins, and nodes that it leaves alone.
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/gather_shards.h"
@@ -15,7 +15,7 @@
 namespace belfry {
 namespace passes_fuse_test {
 
-// Two layers with batch norm, the second with a shortcut around it, and the gradient of all.
+// Two layers with batch norm, the second with a shortcut around it, and their gradients.
 struct Net {
   explicit Net(DType dtype = DType::kF32) {
     x = placeholder(graph, "x", dtype, {6, 4});
@@ -76,7 +76,7 @@ TEST(Fuse, IsOffWithTheOptionAndWithReferenceKernels) {
   }
 }
 
-// Its read of gamma would wait for the write of `other`, and nothing else does.
+// Fused, the read of gamma would wait for the write of `other`, which no other node does.
 TEST(Fuse, LeavesWhatComesAfterAWrite) {
   Graph graph;
   const Variable other = variable(graph, "other", {2, 4});

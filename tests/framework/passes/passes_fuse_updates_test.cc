@@ -90,7 +90,7 @@ TEST(FuseUpdates, AReadAfterOneUpdateKeepsItsVersion) {
   Output read;
   {
     ControlDependencies after(made.graph, {made.updates[0]});
-    read = identity(made.w[1].read());  // no path from the update of w[1]
+    read = identity(made.w[1].read());  // no path leads here from the update of w[1]
   }
   EXPECT_EQ(count(plan_of(made, {*made.step, read}), kFusedUpdate), 0);
 }
@@ -262,7 +262,7 @@ TEST(FuseUpdates, AnUpdateOnAnotherDeviceThanItsSumCountsTheTransferAndNeedsTheS
   EXPECT_EQ(count(compile(update, feeds, context), kFusedUpdate), 0);
 }
 
-// Asks for scratch memory, which a part of a fused update has none of.
+// The kernel asks for scratch memory, which a part of a fused update does not get.
 KernelRun greedy_kernel(KernelPlan& plan) {
   plan.workspace(64);
   return [](const KernelPointers&) {};

@@ -19,8 +19,8 @@ namespace passes_gather_first_test {
 
 using ::testing::ElementsAre;
 
-// A step that adds rank + 1 to the part of its process of two variables, and returns their sum from
-// before. Gathers the last variable first, as training does.
+// A step that adds rank + 1 to this process's part of two variables, and returns their sum from
+// before. It gathers the last variable first, as training does.
 struct Step {
   explicit Step(ProcessPlace place) : graph(1, place) {
     for (const char* name : {"a", "b"})
@@ -88,7 +88,7 @@ std::vector<float> values_of(const Tensor& tensor) {
   return {tensor.data<float>().begin(), tensor.data<float>().end()};
 }
 
-// Part 0 has grown by 1 a run, part 1 by 2.
+// Each run adds 1 to part 0 and 2 to part 1.
 std::vector<float> after(float runs) {
   return {1 + runs, 1 + 2 * runs, 1 + 2 * runs, 1 + 2 * runs};
 }
@@ -106,7 +106,7 @@ TEST(GatherFirst, LeavesTheNewestValuesToAllThatReadThem) {
       if (runs == 1) {
         EXPECT_EQ(values_of(session.read(a)), after(1));
       }
-      if (runs == 2 && step.graph.process().rank == 1) {  // alone
+      if (runs == 2 && step.graph.process().rank == 1) {  // rank 1 alone
         EXPECT_EQ(values_of(session.run(a)), after(2));
       }
     }
@@ -134,7 +134,7 @@ TEST(GatherFirst, GoesOnFromWhatIsWrittenAndRestored) {
   });
 }
 
-// What reads a gathered value in the same run would find the one of the run before.
+// A node that reads a gathered value in the same run would find the value of the run before.
 TEST(GatherFirst, ChangesNothingWhereTheRunReadsWhatItGathers) {
   in_two_processes([](Step& step, Session& session) {
     const ControlDependencies behind(step.graph, {step.all});

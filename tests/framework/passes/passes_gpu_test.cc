@@ -1,4 +1,4 @@
-// What the passes make of graphs on GPUs.
+// Plans of graphs on GPUs.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
@@ -153,7 +153,7 @@ TEST_F(GpuPlanTest, OneCopyServesTheLogicalGpusOfAPhysicalOne) {
   const Plan made = plan({1, 2}, {z.node()});
   EXPECT_THAT(texts(made), ElementsAre("Fill>0 on 0", "Copy 0>1 on 1", "Tanh 1>1 on 1",
                                        "Tanh 2>2 on 2", "Add 2>2 on 2"));
-  EXPECT_EQ(made.transfers.size(), 3u);  // x to each, and y
+  EXPECT_EQ(made.transfers.size(), 3u);  // x to each GPU, and y
 }
 
 TEST_F(GpuPlanTest, ConstantsHaveMemoryInEachGpuThatReadsThem) {
@@ -212,7 +212,7 @@ TEST_F(GpuPlanTest, UpdatesOnSeveralGpusAreNotFused) {
   EXPECT_NE(made.buffer({sum, 0}), made.buffer({sum, 1}));
 }
 
-// Updates of `count` variables on a GPU, each by a placeholder.
+// Updates of `count` variables on a GPU. Each applies a placeholder.
 struct Updates {
   Updates(GpuPlanTest& test, const DeviceSpec& device, int count) {
     for (int i = 0; i < count; ++i) add(test, device);

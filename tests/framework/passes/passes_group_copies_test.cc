@@ -1,5 +1,5 @@
-// What hosts do with small tensors of GPUs, as batch norm's averages, comes last in a step, from
-// one copy per memory space.
+// Work of hosts on small tensors of GPUs, such as batch norm's averages. It comes last in a step,
+// behind one copy per memory space.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/copy.h"
 #include "belfry/framework/core_ops/fill.h"
@@ -12,7 +12,7 @@
 namespace belfry {
 namespace averages_test {
 
-// Launches that copy several tensors.
+// The launches that copy several tensors.
 std::vector<int> groups(const Plan& plan) {
   std::vector<int> found;
   for (std::size_t l = 0; l < plan.launches.size(); ++l) {
@@ -78,7 +78,7 @@ TEST_F(GroupCopies, LeaveAGpuOneSegment) {
   EXPECT_EQ(after.copied - before.copied, layout_.devices()) << "the feeds alone";
 }
 
-// Though they wait for what is in the middle of it, on another strand.
+// The copies wait for a launch in the middle of the segment, on another strand.
 TEST(GroupedCopies, OfTowersThatDoNotMeetLeaveAGpuOneSegment) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -100,7 +100,7 @@ TEST(GroupedCopies, OfTowersThatDoNotMeetLeaveAGpuOneSegment) {
   EXPECT_EQ(session.read(v), floats({12, 12, 12, 12}));
 }
 
-// Nor do GPUs wait for the host at the end: a group, or a group of groups, is nothing to wait for.
+// GPUs do not wait for the host at the end. A group, or a group of groups, need not wait either.
 TEST_F(GroupCopies, LetGroupsOnGpusGo) {
   {
     DeviceScope on(model.graph, gpu(1));
@@ -126,7 +126,7 @@ TEST_F(GroupCopies, AreOfWhatNobodyWaitsFor) {
   EXPECT_EQ(grouped_by({train, model.seen, model.spread}), 0u);
 }
 
-// By control edges alone.
+// Only control edges put the work of the GPU behind the copies.
 TEST_F(GroupCopies, AreNoneBeforeWhatAGpuDoesAfterThem) {
   DeviceScope on_gpu(model.graph, gpu(0));
   Output behind;
@@ -137,7 +137,7 @@ TEST_F(GroupCopies, AreNoneBeforeWhatAGpuDoesAfterThem) {
   EXPECT_EQ(grouped_by({behind}), 0u);
 }
 
-// Variables of the host, which GPUs read in the next run.
+// GPUs read these variables of the host in the next run.
 TEST_F(GroupCopies, AreNoneOfGradients) {
   std::vector<Fetch> updates;
   for (int i = 0; i < 2; ++i) {
@@ -173,7 +173,7 @@ TEST_F(GroupCopies, AreOfSmallTensors) {
   EXPECT_EQ(assigned((1 << 18) + 1), 0u);
 }
 
-// One arrow per tensor, from the copy to the first use on the host.
+// A trace has one arrow per tensor, from the copy to the first use on the host.
 TEST_F(GroupCopies, AreTraced) {
   Session& on = session();
   Trace trace;

@@ -1,5 +1,5 @@
-// A model of threads and streams, which take turns at random, follows command lists here. Whatever
-// the order, each launch must run behind what it depends on, and all must run.
+// A model of threads and streams, which take turns at random, follows command lists. In any order
+// each launch must run behind those that it depends on, and all must run.
 #include <deque>
 #include <map>
 #include <random>
@@ -64,7 +64,7 @@ class Model {
     std::size_t next = 0;
     std::vector<StrandIndex> strands = {};
   };
-  // An event is waited for as it was last recorded when the wait was enqueued.
+  // A wait refers to the last record of the event that was enqueued before the wait.
   struct Event {
     int enqueued = 0, done = 0;
   };
@@ -140,7 +140,7 @@ class Model {
   int ran_ = 0;
 };
 
-// On two CPUs, and on as many GPUs as the layout has.
+// Plans for two CPUs, and for the GPUs of the layout.
 class Lists : public ::testing::TestWithParam<Layout> {
  protected:
   template <class F>
@@ -175,7 +175,7 @@ TEST_P(Lists, RunEachLaunchBehindWhatItDependsOn) {
   EXPECT_GT(in_segments, 0);
 }
 
-// A model that can find no fault proves nothing.
+// A model that finds no fault proves nothing. So it must find a missing wait.
 TEST_P(Lists, WithoutAWaitSomethingRunsTooEarly) {
   int found = 0;
   for_plans([&](const Plan& plan, unsigned seed) {

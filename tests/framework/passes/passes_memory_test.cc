@@ -67,7 +67,7 @@ TEST(Memory, EveryBufferLiesInItsArenaAndIsAligned) {
   }
 }
 
-// What is written over an input must find no other reader of it, now or later.
+// A value that is written over an input must find no other reader of it, now or later.
 TEST(Memory, AValueIsOverwrittenByItsLastUserOnly) {
   int overwritten = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
@@ -99,7 +99,7 @@ TEST(Memory, AValueIsOverwrittenByItsLastUserOnly) {
   EXPECT_GT(overwritten, 0) << "nothing is done in place";
 }
 
-// A variable may take its new value early, but nobody may look for the old one from then on.
+// A variable may take its new value early if nobody reads the old value from then on.
 TEST(Memory, AVariableIsWrittenEarlyWhereNobodyNeedsItsOldValue) {
   int early = 0;
   for (unsigned seed = 0; seed < 60; ++seed) {
@@ -156,7 +156,7 @@ TEST_F(PeakTest, OfAChainThatCannotBeInPlaceIsTwo) {
 
 TEST_F(PeakTest, CountsAllInputsThatAreNeededTogether) {
   const Output a = kilobyte(), b = kilobyte(), c = kilobyte();
-  EXPECT_EQ(peak({add_n({a, b, c})}), 3072);  // in place of one of them
+  EXPECT_EQ(peak({add_n({a, b, c})}), 3072);  // the sum overwrites one of them
 }
 
 TEST_F(PeakTest, AValueThatIsUsedLaterIsNotOverwritten) {

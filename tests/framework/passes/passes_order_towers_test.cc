@@ -1,4 +1,3 @@
-// Towers side by side.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/placeholder.h"
@@ -13,7 +12,7 @@ using ::testing::ElementsAre;
 
 class OrderTowersTest : public ::testing::Test {
  protected:
-  // Each tower adds x in steps of these names.
+  // Builds towers. Each adds x in steps with the given names.
   void build(std::vector<std::vector<std::string>> towers, int first_replica = 0) {
     for (std::size_t t = 0; t < towers.size(); ++t) {
       const int replica = first_replica + static_cast<int>(t);
@@ -52,7 +51,7 @@ TEST_F(OrderTowersTest, FollowsTheFirstTowerWhereOneHasMore) {
                                    "tower0/extra", "tower0/b", "tower1/b", "tower2/b", "sum"));
 }
 
-// As towers that train and towers that predict.
+// There are two models, like towers that train and towers that predict.
 TEST_F(OrderTowersTest, KeepsModelsApart) {
   build({{"a", "b"}, {"a", "b"}});
   x = placeholder(graph, "other", DType::kF32, {2});

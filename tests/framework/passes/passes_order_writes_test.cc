@@ -36,7 +36,7 @@ class OrderWritesTest : public ::testing::Test {
   }
   Output twos() { return fill(graph, {2}, 2); }
 
-  // There is a path from the first to the second.
+  // Whether there is a path from the first node to the second.
   static bool path(const Plan& plan, NodeIndex from, NodeIndex to) {
     const Consumers consumers = consumers_of(plan);
     std::vector<NodeIndex> open{from};
@@ -120,24 +120,24 @@ TEST_F(OrderWritesTest, RefusesWritesWithoutAnOrderWithBothLines) {
               AllOf(HasSubstr("the writes to variable 'v' by Assign 'Assign'"),
                     HasSubstr("AssignSub 'AssignSub'"), HasSubstr("are not ordered"),
                     ContainsRegex("order_writes_test.cc:[0-9]+.*order_writes_test.cc:[0-9]+")));
-  EXPECT_NO_THROW(ordered({*both[0]}));  // after pruning there is one
+  EXPECT_NO_THROW(ordered({*both[0]}));  // one is left after pruning
 }
 
-// A step in which each of two variables is read late: the order that protects one of them must not
-// decide what the other's read sees.
+// The step reads each of two variables late. The order that protects one of them must not decide
+// which value the read of the other sees.
 TEST_F(OrderWritesTest, VersionsFollowTheGraphNotTheOrderOfOtherVariables) {
   const Variable w = make("w");
   Node& write_w = assign(w, fill(graph, {2}, 5), "write_w");
   Output old_v;
   {
     ControlDependencies after(graph, {&write_w});
-    old_v = add_n({v, twos()}, "old_v");  // v before its write, after that of w
+    old_v = add_n({v, twos()}, "old_v");  // reads v before its write, after the write of w
   }
   Node& write_v = assign(v, fill(graph, {2}, 7), "write_v");
   Output old_w;
   {
     ControlDependencies after(graph, {&write_v});
-    old_w = identity(w.read("read_w"), "old_w");  // waits for v alone, so it sees w before
+    old_w = identity(w.read("read_w"), "old_w");  // waits for v alone, so it sees the old w
   }
   Session session(graph);
   const auto got = session.run({old_v, old_w, write_v, write_w});

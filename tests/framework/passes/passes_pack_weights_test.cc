@@ -18,7 +18,7 @@
 namespace belfry {
 namespace passes_pack_weights_test {
 
-// Two convolutions of one image each over a batch, and a step of gradient descent.
+// Two convolutions over a batch, and a step of gradient descent.
 struct Net {
   explicit Net(int groups = 1) {
     x = placeholder(graph, "x", DType::kF32, {kUnknownSize, 8, 8, 16});
@@ -54,7 +54,8 @@ TEST(PackWeights, OncePerFormForAllShards) {
   Session session(net.graph, {.shards_per_device = 4, .threads = 1});
   const Plan plan =
       *session.prepare({net.y, *net.update}, {FeedType{net.x, {8, 8, 8, 16}, 0}}).plan();
-  // Forward of both, and of the second the gradient of its input; at most one form each.
+  // There is at most one form for each of three users: both forward nodes, and the gradient of the
+  // second one's input.
   EXPECT_GE(count(plan, kPackWeights), 1);
   EXPECT_LE(count(plan, kPackWeights), 3);
   for (const PlanNode& node : plan.nodes) {
@@ -71,7 +72,7 @@ TEST(PackWeights, OfOneUseStaysWithTheKernel) {
   EXPECT_EQ(count(plan, kPackWeights), 0);
 }
 
-// Else the forms of the forward pass would be kept until the backward pass has come there.
+// Otherwise the forms of the forward pass would be kept until the backward pass needs them.
 TEST(PackWeights, AgainForWhatTheBackwardPassRecomputes) {
   if (!library()) GTEST_SKIP() << "convolutions are not those of a library";
   Graph graph;
@@ -94,7 +95,7 @@ TEST(PackWeights, AgainForWhatTheBackwardPassRecomputes) {
   const std::set<const Node*> recomputed = recomputed_nodes(plan);
   ASSERT_EQ(recomputed.size(), 4U) << "a convolution and a ReLU of each block";
   NodeIndex last_forward;
-  std::map<NodeIndex, std::set<bool>> users;  // of packed weights: whether they are recomputed
+  std::map<NodeIndex, std::set<bool>> users;  // packed weights -> are users recomputed
   for (const NodeIndex n : plan.nodes.indices()) {
     const PlanNode& node = plan.node(n);
     if (node.inputs.size() < 2 || plan.node(node.inputs[1].node).op != &kPackWeights) continue;
@@ -145,7 +146,7 @@ TEST(PackWeights, TakesFiltersOfGroups) {
   EXPECT_GE(count(plan, kPackWeights), 1);
 }
 
-// A step that writes the weights packs what it found, and the next one what that left.
+// A step that writes the weights packs the old ones. The next step packs the new ones.
 TEST(PackWeights, FollowsTheVersionsOfAVariable) {
   std::vector<Tensor> results;
   for (const bool reference : {false, true}) {

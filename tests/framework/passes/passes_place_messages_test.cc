@@ -1,4 +1,4 @@
-// Where messages between processes are, in plans for GPUs.
+// The devices of messages between processes in plans for GPUs.
 #include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/plan/plan.h"
@@ -20,7 +20,7 @@ std::vector<std::string> places(const Plan& plan) {
   return all;
 }
 
-// Of a sum of two processes that is made on a GPU of each: in the plan of rank 0.
+// The places in the plan of rank 0 for a sum of two processes, each on a GPU.
 std::vector<std::string> places_of_sum(const test::StandInGpus& gpus) {
   const test::UseGpus use(gpus);
   std::vector<std::string> found;

@@ -1,5 +1,5 @@
-// Candidates, the two passes, generators, metadata, collectives. Where a test quotes a vector, it
-// is what TensorFlow 1.15.5 does.
+// Candidates, the two passes, generators, metadata, collectives. Vectors that a test quotes are the
+// behaviour of TensorFlow 1.15.5.
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -81,8 +81,8 @@ TEST_F(PlaceOnGpusTest, PlacesTheMixedProgramOfTheSeedPage) {
             "a_1: (Const): /job:localhost/replica:0/task:0/device:GPU:3\n");
 }
 
-// c and d have no inputs: d and c are used on two devices each, so they go to the first; e follows
-// its only consumer. An alias without a request goes to the first device too.
+// c and d have no inputs. Both are used on two devices, so they go to the first. e follows its only
+// consumer. An alias without a request goes to the first device too.
 TEST_F(PlaceTest, GeneratorsGoWhereTheirConsumersAreIfTheseAgree) {
   const Output c = constant(graph, {1, 2}, {2}, "c"), d = constant(graph, {1, 2}, {2}, "d");
   const Output e = constant(graph, {1, 2}, {2}, "e");
@@ -150,7 +150,7 @@ TEST_F(PlaceTest, MetadataOpsWithARequestGoWhereTheyWereAskedTo) {
   EXPECT_EQ(device(shape_of(there)), 1);
 }
 
-// Its input has no device yet in the first pass.
+// In the first pass the input has no device yet.
 TEST_F(PlaceTest, AMetadataOpOfAGeneratorGoesToTheFirstDevice) {
   EXPECT_THAT(devices_of({shape_of(on("/cpu:2"))}), ElementsAre(0));
 }
@@ -208,7 +208,7 @@ TEST_F(PlaceTest, ACollectiveIgnoresARequestAndPullsWhatIsColocatedWithIt) {
     DeviceScope scope(graph, name);
     parts.push_back(identity(fill(graph, {2}, 1)));
   }
-  DeviceScope scope(graph, "/gpu:7");  // there is none
+  DeviceScope scope(graph, "/gpu:7");  // does not exist
   const auto sums = all_reduce(parts);
   EXPECT_THAT(devices_of({sums[0], sums[1]}), ElementsAre(2, 1));
   DeviceScope none(graph, NoDevice{});

@@ -70,7 +70,7 @@ TEST_F(PruneTest, KeepsControlInputsAndTheirOrder) {
   ASSERT_TRUE(planned(plan, write));
   EXPECT_TRUE(plan.writes);
   EXPECT_THAT(plan.variables, ElementsAre(&v.node()));
-  // The constant was made inside, so the wait is its.
+  // The constant was built inside the scope, so the constant has the wait.
   EXPECT_THAT(plan.node(at).after, ElementsAre());
   EXPECT_THAT(plan.node(planned(plan, z.node())).after, ElementsAre(planned(plan, write)));
 }

@@ -1,4 +1,4 @@
-// Collectives by ranks in plans: one part per physical GPU, on a communication strand of its own.
+// Collectives by ranks in plans: one part per physical GPU, each on a strand for communication.
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/framework/run/gpu_test_support.h"
 
@@ -9,7 +9,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of each strand that communicates, by device: the collectives in order.
+// The collectives of each strand that communicates, by device, in order.
 std::map<int, std::vector<const Node*>> collectives_of(const Plan& plan) {
   std::map<int, std::vector<const Node*>> found;
   for (const Strand& strand : plan.strands)
@@ -47,7 +47,7 @@ TEST(Ranks, ArePhysicalGpusWithACommunicationStrandEach) {
     }
 }
 
-// Where towers are ready in different orders, each of two collectives would be the first somewhere.
+// Towers are ready in different orders, so each of two collectives would come first somewhere.
 TEST(Ranks, SeeCollectivesInOneOrderWhateverIsReadyFirst) {
   const test::StandInGpus gpus(3);
   const test::UseGpus use(gpus);

@@ -1,4 +1,4 @@
-// What pass `rebuild` makes again for the backward pass, and when.
+// Activations that pass `rebuild` makes again for the backward pass, and when.
 #include <cstring>
 #include <numeric>
 
@@ -18,8 +18,8 @@
 namespace belfry {
 namespace passes_rebuild_test {
 
-// Layers of batch norm and ReLU, with the gradient of all. Each reads the square of the one before;
-// those from `shortcuts` on add the one before, too.
+// Layers of batch norm and ReLU, with their gradients. Each layer reads the square of the one
+// before. Layers from `shortcuts` on also add the one before.
 struct Net {
   explicit Net(int layers, int shortcuts = 100, std::string_view device = "") {
     const DeviceScope scope(graph, device);
@@ -79,7 +79,8 @@ TEST(Rebuild, GivesTheSameBitsInLessMemory) {
     }
 }
 
-// From the last layer to the first, each where the backward pass has nothing else to do.
+// Activations are made again from the last layer to the first, each just before the backward pass
+// reads it.
 TEST(Rebuild, ComesJustBeforeItsFirstReader) {
   const Net net(5);
   Session session(net.graph, {.threads = 1});
@@ -95,7 +96,7 @@ TEST(Rebuild, ComesJustBeforeItsFirstReader) {
     EXPECT_GT(plan.node(rebuilt[i - 1]).node->id(), plan.node(rebuilt[i]).node->id());
 }
 
-// Each of a row of sums would need the one before.
+// Each of a row of sums would need the one before it.
 TEST(Rebuild, LeavesWhatIsMadeOfSomethingRebuilt) {
   const Net net(6, 1);
   Session session(net.graph, {.threads = 1});
@@ -113,7 +114,7 @@ TEST(Rebuild, IsOffOnGpusAndWithReferenceKernels) {
   EXPECT_THAT(rebuilt_in(*on_gpu.prepare(gpu_session).plan()), testing::IsEmpty());
 }
 
-// Nothing is kept for a backward pass that does not come.
+// Without a backward pass nothing is kept for one.
 TEST(Rebuild, LeavesPredictionsAlone) {
   Net net(3);
   net.fetches.erase(net.fetches.begin() + 1, net.fetches.end());

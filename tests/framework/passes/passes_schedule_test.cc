@@ -137,7 +137,7 @@ TEST(Schedule, HugeLaunchesHaveNoMorePartsThanTicketsCount) {
   EXPECT_LE(plan.launches.back().parts(), kMostParts);
 }
 
-// All cores make first values.
+// All cores make first values, which are random numbers.
 TEST(Schedule, RandomNumbersAreCutIntoParts) {
   const auto parts = [](const Output& made) {
     const auto devices = cpu_devices(1);

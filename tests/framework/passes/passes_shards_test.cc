@@ -25,7 +25,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// y = relu(x w + b) of `samples` rows of 3, a loss, and a step of gradient descent.
+// y = relu(x w + b) for `samples` rows of 3, a loss, and a step of gradient descent.
 struct Net {
   explicit Net(int layers = 1, std::int64_t width = 3) {
     x = placeholder(graph, "x", DType::kF64, {kUnknownSize, width});
@@ -103,7 +103,7 @@ TEST(Shards, OfOneDeviceMustAgreeOnTheirSamples) {
   }
 }
 
-// Whatever the number of shards: some have fewer samples than others, or none.
+// With any number of shards: some have fewer samples than others, or none.
 TEST(Shards, GiveTheResultsOfTheWhole) {
   const Net net(3);
   for (const std::int64_t samples : {1, 2, 5, 12}) {
@@ -135,8 +135,8 @@ TEST(Shards, GiveTheResultsOfTheWhole) {
   }
 }
 
-// Sums of 32 MiB at most are under way, however many layers there are: five of these, and one that
-// is being made.
+// At most 32 MiB of partial sums wait at a time, whatever the number of layers: five sums, and one
+// that is being made.
 TEST(Shards, DoNotKeepAllPartialSums) {
   constexpr std::int64_t kWidth = 600, kWeights = kWidth * kWidth * 8;
   const Net net(12, kWidth);
@@ -146,8 +146,7 @@ TEST(Shards, DoNotKeepAllPartialSums) {
   EXPECT_EQ(count(plan, kSumShards), 24);
 }
 
-// So a shard stays in the cache of its worker from the first launch of the backward pass to the
-// last one.
+// So a worker's cache keeps a shard from the first launch of the backward pass to the last one.
 TEST(Shards, RunAheadOfSumsOf32MiB) {
   constexpr std::int64_t kWidth = 128;  // 256 KiB a sum
   const Net net(12, kWidth);
@@ -160,8 +159,8 @@ TEST(Shards, RunAheadOfSumsOf32MiB) {
   }
 }
 
-// From its first row to its last gradient: what starts the backward pass is known before it, and
-// the sum of the loss is small.
+// A shard runs from its first row to its last gradient without a wait. The start of the backward
+// pass is known before, and the sum of the loss is small.
 TEST(Shards, OfASmallNetWaitForNothingButVariables) {
   const Net net(3);
   Session session(net.graph, {.shards_per_device = 4, .threads = 1});
@@ -179,7 +178,7 @@ TEST(Shards, OfASmallNetWaitForNothingButVariables) {
   EXPECT_TRUE(began);
 }
 
-// The quotient of a sum of integers is not the sum of quotients.
+// The quotient of a sum of integers differs from the sum of quotients.
 TEST(Shards, DivideSumsOfIntegersOnce) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kI32, {kUnknownSize});
@@ -190,7 +189,7 @@ TEST(Shards, DivideSumsOfIntegersOnce) {
   EXPECT_EQ(step.fetched(0).item<std::int32_t>(), 1);
 }
 
-// Sums of 16 bits are shared among workers, and made in the pass that updates.
+// Workers share sums of 16 bits, and apply them in the same pass.
 TEST(Shards, AddAndApplySixteenBits) {
   constexpr std::int64_t kColumns = 100'000;
   Graph graph;
@@ -221,7 +220,8 @@ TEST(Shards, GatherForOpsWithoutARule) {
   EXPECT_THAT(step.fetched(0).data<float>(), ElementsAre(1, 3, 5, 2, 4, 6));
 }
 
-// Rows are numbered over all devices: two with two shards each drop what one with four drops.
+// Rows are numbered over all devices. So two devices with two shards each drop the same rows as one
+// with four.
 void expect_equal_masks(DType dtype) {
   std::vector<std::vector<float>> found;
   for (const int devices : {1, 2, 4}) {

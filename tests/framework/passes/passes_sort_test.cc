@@ -20,7 +20,8 @@ namespace passes_sort_test {
 
 using ::testing::ElementsAre;
 
-// Two chains of three on two devices, as two backward passes, whose first links are combined.
+// Two chains of three nodes on two devices, like two backward passes. A collective combines their
+// first links.
 class SortTest : public ::testing::Test {
  protected:
   Output on(int device, const char* name, Output input) {
@@ -64,7 +65,8 @@ TEST_F(SortTest, EagerNodesGoAsSoonAsTheyMayWithTheTensorsTheyTake) {
                                                        "sum", "write", "d", "d/copy", "last"));
 }
 
-// Of a step of six sums of 4 MiB: T computes, S and G are messages, A adds what S brings.
+// The order of a step with six sums of 4 MiB. T computes, S and G are messages, A adds the pieces
+// that S brings.
 std::string order_of_sums(ProcessPlace place, int towers) {
   Graph graph(1, place);
   Output x = fill(graph, {1 << 20}, 0.5, DType::kF32, "x");

@@ -89,7 +89,7 @@ TEST_F(TransfersTest, AReadStaysWithItsVariableAndItsValueTravels) {
   const Plan plan = moved({sum(3, {v, v}), sum(2, {v, v})});
   const NodeIndex read = planned(plan, kRead);
   EXPECT_EQ(plan.node(read).device(), 1);
-  ASSERT_EQ(plan.transfers.size(), 2u);  // to the cache, and from there
+  ASSERT_EQ(plan.transfers.size(), 2u);  // to the cache, and from the cache to the reader
   EXPECT_EQ(plan.transfers[0].from, 1);
   EXPECT_EQ(plan.transfers[0].to, 2);
   EXPECT_EQ(plan.transfers[1].from, 2);
@@ -124,7 +124,7 @@ TEST_F(TransfersTest, ACopyIsMadeOncePerMemorySpaceAndReportedOncePerDevice) {
   }
 }
 
-// The whole plan of it runs on a host, whose kernels reach all memory.
+// The whole plan runs on a host, whose kernels reach all memory.
 TEST_F(TransfersTest, ACopyIsALaunchOnItsDeviceWithMemoryOfItsOwn) {
   devices[1]->memory_space = 1;
   const Output x = source(0);
@@ -166,7 +166,7 @@ TEST_F(TransfersTest, CollectivesCountATensorOncePerDevice) {
   const Output parts[] = {a, b, c, b};
   const auto sums = all_reduce(parts);
   const Plan plan = moved({sums[0]});
-  ASSERT_EQ(plan.transfers.size(), 2u);  // b there, the sum back
+  ASSERT_EQ(plan.transfers.size(), 2u);  // b to the first device, the sum back
   EXPECT_EQ(plan.transfers[0].from, 1);
   EXPECT_EQ(plan.transfers[0].to, 0);
   EXPECT_EQ(plan.transfers[1].from, 0);

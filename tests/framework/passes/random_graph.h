@@ -1,5 +1,5 @@
-// Random graphs over several devices: sums, collectives, matrix products, aliases, variables that
-// are read and written at all times that control dependencies allow.
+// Random graphs over several devices: sums, collectives, matrix products, aliases, and variables.
+// Control dependencies decide when a variable is read and written.
 #pragma once
 #include <memory>
 #include <optional>
@@ -37,8 +37,8 @@ class RandomGraph {
   RandomGraph(unsigned seed, int devices, int nodes, std::int64_t side = 4)
       : RandomGraph(seed, cpus_of(devices), {}, nodes, side) {}
 
-  // What collectives combine is made on devices of `combined`; if there are none, it is taken from
-  // wherever it is.
+  // The inputs of collectives are made on devices of `combined`. If that is empty, they stay where
+  // they are.
   RandomGraph(unsigned seed, std::vector<DeviceSpec> devices, std::vector<DeviceSpec> combined,
               int nodes, std::int64_t side = 4)
       : random_(seed), devices_(std::move(devices)), combined_(std::move(combined)), side_(side) {
@@ -105,7 +105,7 @@ class RandomGraph {
     return result;
   }
 
-  // Uses the outputs of a node with two.
+  // Builds nodes that use both outputs of a split.
   Output halves() {
     const auto parts = split(any(), 2, 0);
     return tanh(matmul(transpose(parts[0]), parts[1]));
@@ -124,7 +124,7 @@ class RandomGraph {
 
   Variable any_variable() { return variables[static_cast<std::size_t>(draw(random_, 3))]; }
 
-  // After the last write of the same variable.
+  // Adds a write of variable v behind the last write of it.
   void write(int v) {
     const auto index = static_cast<std::size_t>(v);
     std::vector<Node*> before;
@@ -151,7 +151,7 @@ class RandomGraph {
   std::mt19937 random_;
   std::vector<DeviceSpec> devices_, combined_;
   std::int64_t side_;
-  std::vector<Node*> writes_;  // the last, per variable
+  std::vector<Node*> writes_;  // the last write of each variable
 };
 
 // before[l]: the launches that strands and waits order before launch l, by brute force.
@@ -171,7 +171,7 @@ inline std::vector<std::vector<char>> happens_before(const Plan& plan) {
   return before;
 }
 
-// The launches that plan node n must wait for, aliases followed.
+// The launches that plan node n must wait for, directly or through aliases.
 inline void collect_deps(const Plan& plan, NodeIndex n, std::vector<int>& deps) {
   const PlanNode& node = plan.node(n);
   const auto add = [&](NodeIndex earlier) {

@@ -1,4 +1,4 @@
-// Where a plan's work for GPUs is cut.
+// The segments of a plan's work for GPUs.
 #include "belfry/framework/passes/segments.h"
 
 #include <utility>
@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 
 class SegmentsTest : public ::testing::Test {
  protected:
-  // The nodes of each segment of a GPU, copies by the name of what they carry.
+  // The nodes of each segment of a GPU. A copy has the name of the node whose output it carries.
   std::vector<std::string> cut(Layout layout, const std::vector<Fetch>& fetches, int gpu = 0,
                                const std::vector<FeedType>& feeds = {}) {
     SessionOptions options = on_gpus(layout);
@@ -96,7 +96,7 @@ TEST_F(SegmentsTest, EndAtEdgesToOtherGpus) {
   EXPECT_THAT(cut({2, 1}, {back}, 1), ElementsAre("b/copy there"));
 }
 
-// As a collective of NCCL among several GPUs.
+// A collective of NCCL over several GPUs is not captured either.
 TEST_F(SegmentsTest, EndAroundWhatIsNotCaptured) {
   const Output a = start(gpu(0), "a"), b = on(gpu(0), [&] { return tanh(a, "b"); });
   const Output alone = on(gpu(1), [&] { return tanh(a, "alone"); });
@@ -105,7 +105,7 @@ TEST_F(SegmentsTest, EndAroundWhatIsNotCaptured) {
   EXPECT_THAT(cut({1, 2}, {sum}), ElementsAre("a", "b", "alone", "c", "sum sum/copy"));
 }
 
-// Whatever the plan, and however its hosts' strands are dealt.
+// This holds for any plan, and any division of its hosts' strands among workers.
 TEST(Segments, HoldEachLaunchOnceAndWaitForNothingInTheMiddle) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     const Layout layout{1 + static_cast<int>(seed % 3), 1 + static_cast<int>(seed / 3 % 3)};
@@ -131,7 +131,7 @@ TEST(Segments, HoldEachLaunchOnceAndWaitForNothingInTheMiddle) {
           EXPECT_EQ(plan.strands[plan.launches[l].strand].gpu, segments[s].gpu);
         }
       }
-      // Hosts that wait for a GPU, and what their workers do later.
+      // Marks launches of hosts that wait for a GPU, and later launches of their workers.
       std::vector<char> waits(plan.launches.size()), worker_waits(at(workers));
       for (std::size_t l = 0; l < plan.launches.size(); ++l) {
         const Launch& launch = plan.launches[l];

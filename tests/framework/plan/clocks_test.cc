@@ -16,7 +16,7 @@ namespace clocks_test {
 
 using Strands = std::vector<int>;
 
-// Beside plain lists of counts.
+// Clocks must agree with plain lists of counts.
 TEST(Clocks, CountAsListsDo) {
   for (const int strands : {1, 16, 17, 300}) {
     std::mt19937 random(static_cast<unsigned>(strands));
@@ -51,7 +51,8 @@ TEST(Clocks, StoreNothingForWhatIsKnown) {
   EXPECT_EQ(next, later + 3) << "its nodes, one a level, follow those of the last clock";
 }
 
-// A step of K towers that all wait for each other, again and again.
+// The nodes of clocks per launch, in a step of K towers that all wait for each other again and
+// again.
 double nodes_per_launch(int towers) {
   Graph graph;
   std::vector<Output> values;

@@ -1,4 +1,4 @@
-// Bodies of fused updates, and what passes and kernels read from them.
+// The bodies of fused updates, as passes and kernels read them.
 #include "belfry/framework/plan/fused_update.h"
 
 #include "belfry/framework/core_ops/assign.h"
@@ -13,7 +13,7 @@ using testing::ElementsAre;
 
 constexpr int kInput = Source::kInput;
 
-// An all-reduce of two towers, and the update of each: by momentum, of the variables w and m.
+// An all-reduce of two towers, and the momentum update of each tower's variables w and m.
 class FusedUpdateTest : public ::testing::Test {
  protected:
   FusedUpdateTest() {
@@ -90,7 +90,7 @@ TEST_F(FusedUpdateTest, TensorsHaveTheUpdatesThatApplyThem) {
   EXPECT_EQ(tensor.updates[1].first_output, 2u);
 }
 
-// Two updates without a collective: y = w - rate * g, and of another length.
+// Two updates y = w - rate * g of different lengths, without a collective.
 TEST(FusedTensors, WithoutACollectiveEachUpdateHasATensor) {
   const TensorType small{{3}, DType::kF32}, large{{5}, DType::kF32};
   const FusedUpdate update{

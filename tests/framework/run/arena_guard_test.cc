@@ -14,7 +14,7 @@
 namespace belfry {
 namespace arena_guard_test {
 
-// A chain of sums on one strand: each tensor is dead once the next exists.
+// A chain of sums on one strand: each tensor dies when the next one exists.
 TEST(ArenaGuard, OpensTensorsWhileTheyLiveAndClosesGapsAndDeadOnes) {
   Graph graph;
   const Output a = fill(graph, {10}, 1);  // 40 bytes of a block of 64

@@ -1,4 +1,4 @@
-// Steps in which moments of GPUs move averages on /cpu:0, for tests of how these get there.
+// Steps in which moments from GPUs update averages on /cpu:0.
 #pragma once
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
@@ -10,9 +10,8 @@ namespace averages_test {
 
 inline constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {1, 4}, {2, 2}};
 
-// Data-parallel training in which means over the towers' batches move averages on /cpu:0, as those
-// of batch norm. There are two forms of the step, which move them by different parts, and a counter
-// on /cpu:0, too.
+// Data-parallel training, as with batch norm: means over the towers' batches update averages on
+// /cpu:0. Two forms of the step update them by different parts. Both also count on /cpu:0.
 struct Averaging {
   Averaging(const std::string& type, int count) {
     {
@@ -60,7 +59,7 @@ struct Averaging {
     for (const Output& of_tower : x) types.push_back({of_tower, {5, 4}});
     return types;
   }
-  // Of step `number`.
+  // The feeds of step `number`.
   std::vector<Tensor> feeds(int number) const { return feeds_of_towers(x.size(), number); }
   CompiledStep& step(Session& session, std::size_t form = 0) const {
     std::vector<Fetch> fetches(losses.begin(), losses.end());
@@ -87,12 +86,12 @@ struct Averaging {
   std::vector<Variable> w;
   Variable mean, spread, counter;
   std::vector<Node*> forms;
-  Output twice, seen;  // of the mean, on a CPU and on the first device
+  Output twice, seen;  // made of the mean, on a CPU and on the first device
 };
 
 inline SessionOptions cpus(int towers) { return {.device_count = {{"CPU", towers}}, .threads = 1}; }
 
-// Variables after so many steps.
+// The variables after so many steps.
 inline std::vector<Tensor> on_cpus(int towers, int steps) {
   const Averaging model("CPU", towers);
   Session session(model.graph, cpus(towers));
@@ -100,7 +99,7 @@ inline std::vector<Tensor> on_cpus(int towers, int steps) {
   return model.values(session);
 }
 
-// GPUs with a session for `Averaging`.
+// Stand-in GPUs with a session for `Averaging`.
 class Averages : public ::testing::Test {
  protected:
   Session& session(const std::function<void(Plan&)>& hook = {}) {

@@ -1,5 +1,5 @@
-// Averages on /cpu:0 that moments of GPUs move, as those of batch norm: what steps leave in them,
-// and who sees it.
+// Averages on /cpu:0 that moments from GPUs update, as in batch norm: their values after steps, and
+// who sees them.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -25,7 +25,7 @@ TEST(AveragesOf, EachLayoutHaveTheBitsOfCpus) {
   }
 }
 
-// Replicas on CPUs that are shared, and are read for another variable, too.
+// Replicas on CPUs that share a storage, and are also read for another variable.
 TEST(AveragesOf, SharedReplicasOfHostsHaveTheBitsOfCpus) {
   std::vector<std::vector<Tensor>> results;
   const test::StandInGpus gpus(1);
@@ -66,7 +66,7 @@ TEST(AveragesOf, SharedReplicasOfHostsHaveTheBitsOfCpus) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// Alone, and fused with the updates by its results.
+// The collective stands alone, or is fused with the updates that apply its results.
 TEST(AveragesOf, CollectivesOfHostsHaveTheBitsOfCpus) {
   for (const bool fuse : {false, true}) {
     std::vector<std::vector<Tensor>> results;
@@ -152,7 +152,7 @@ TEST_F(Averages, AreKeptByCheckpoints) {
   EXPECT_EQ(model.values(on), expected(5));
 }
 
-// Both forms move the same averages.
+// Both forms update the same averages.
 TEST_F(Averages, OfTwoFormsHaveTheBitsOfCpus) {
   Session& on = session();
   const Averaging reference("CPU", 2);
@@ -164,7 +164,7 @@ TEST_F(Averages, OfTwoFormsHaveTheBitsOfCpus) {
   EXPECT_EQ(model.values(on), reference.values(other));
 }
 
-// Whatever fails on a GPU, in the first run, in the one that captures, or in a replay.
+// A launch fails on a GPU, in the first run, in the one that captures, or in a replay.
 TEST_F(Averages, AreNotMovedByAStepThatFails) {
   StreamFault fault;
   Session& on = session([&](Plan& plan) { fault.put_into(plan); });
@@ -187,8 +187,7 @@ TEST_F(Averages, AreNotMovedByAStepThatFails) {
       EXPECT_THROW(model.train(on, healthy, healthy + 1), DeviceError);
       fault.broken = -1;
       gpus_.mend();
-      // What the earlier steps did to the averages stays, and nothing of the one that failed is
-      // done.
+      // The averages keep the changes of earlier steps, and get none of the failed one.
       const std::vector<Tensor>& wanted = after[at(healthy)];
       EXPECT_EQ(on.read(model.mean), wanted[0]) << "launch " << l << " after " << healthy;
       EXPECT_EQ(on.read(model.spread), wanted[1]) << "launch " << l << " after " << healthy;

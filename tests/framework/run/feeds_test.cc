@@ -1,4 +1,4 @@
-// What goes into a session and what comes out of it.
+// Feeds and fetches of a session.
 #include <thread>
 
 #include "belfry/framework/base/text.h"
@@ -38,7 +38,7 @@ TEST_F(FeedsTest, OfTheWrongShapeOrTypeAreRefusedByName) {
                 session.run({sum}, {{x, floats({1, 2})}, {y, Tensor({2}, DType::kF64)}});
               }),
               HasSubstr("fed with f64[2], but the step was prepared for f32[2]"));
-  // Shapes that fit their placeholders, but not each other.
+  // Each shape fits its placeholder, but they do not fit each other.
   EXPECT_THAT(message_of<InvalidArgument>([&] {
                 session.run({sum}, {{x, floats({1})}, {y, floats({1, 2})}});
               }),
@@ -83,7 +83,7 @@ TEST_F(FeedsTest, OfAVariablesValueLeaveTheVariableAlone) {
 }
 
 TEST_F(FeedsTest, AreNeverWritten) {
-  // In place kernels would write over their inputs if feeds were arena memory.
+  // Kernels that work in place would overwrite feeds if these were in an arena.
   const Tensor ones = floats({1, 1});
   session.run({twice}, {{x, ones}, {y, ones}});
   EXPECT_EQ(ones, floats({1, 1}));
@@ -162,7 +162,7 @@ TEST(Session, RunsFromSeveralThreadsAtOnce) {
         const Tensor got = session.run(y, {&feed, 1});
         for (const float element : got.data<float>()) wrong += element != 8 * value;
         session.run({count});
-        // Compiles and initialises while others run.
+        // This compiles, and makes first values, while others run.
         session.read(fresh[static_cast<std::size_t>(i % 20)]);
         wrong += session.step() < 1;
       }

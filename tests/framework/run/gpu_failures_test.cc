@@ -1,4 +1,5 @@
-// What fails in a step on GPUs: every strand is released, and what may have been written is known.
+// Failures of steps on GPUs. All strands are released, and the session knows which variables may
+// have been written.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -13,7 +14,7 @@ namespace gpu_failures_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What f() throws says which launch failed.
+// The failed launch that the exception of f() names.
 template <class F>
 FailedLaunch failed_launch(const F& f) {
   try {
@@ -25,8 +26,8 @@ FailedLaunch failed_launch(const F& f) {
   return {};
 }
 
-// What fails, and where, in the middle of a step. In runs launch by launch; gpu_segments_test has
-// the others.
+// Launches that fail in the middle of a step that runs launch by launch. gpu_segments_test has the
+// others.
 class GpuFailureTest : public ::testing::Test {
  protected:
   std::unique_ptr<Session> session(const Towers& model, Layout layout) {
@@ -67,7 +68,7 @@ TEST_F(GpuFailureTest, AtAnyLaunchReleasesEveryLaneThreeStepsRunning) {
   }
 }
 
-// What waits for a launch, and what waits for that, and so on.
+// Launches that wait for this one, directly or through others.
 std::vector<std::size_t> behind(const Plan& plan, std::size_t launch) {
   std::vector<std::size_t> all;
   std::vector<char> waits(plan.launches.size());
@@ -110,7 +111,7 @@ TEST_F(GpuFailureTest, AtAnyLaunchLeavesWhatWaitsForItUndone) {
   EXPECT_GT(on_other_gpus, 0u);
 }
 
-// Variables of two GPUs, and none of the host.
+// Variables on two GPUs, and none on the host.
 struct Moved {
   Moved() {
     std::vector<Node*> updates;
@@ -131,7 +132,7 @@ struct Moved {
   Node* train;
 };
 
-// In the first run, in those that capture, and in a replay.
+// The launch fails in the first run, in those that capture, and in a replay.
 TEST(GpuStepFailures, ThatFailsOnceAGpuHasBegunToWriteClosesTheSessionUntilAllItWritesIsWritten) {
   for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
     const test::StandInGpus gpus(layout.physical);
@@ -153,7 +154,7 @@ TEST(GpuStepFailures, ThatFailsOnceAGpuHasBegunToWriteClosesTheSessionUntilAllIt
         EXPECT_THROW(step.run(), DeviceError);
         fault.broken = -1;
         gpus.mend();
-        for (std::size_t i = 0; i < model.variables.size(); ++i) {  // another one is the last
+        for (std::size_t i = 0; i < model.variables.size(); ++i) {  // each time another one is last
           EXPECT_FALSE(session.intact()) << "launch " << l << ", " << i << " are written";
           EXPECT_THROW(step.run(), InvalidArgument);
           session.write(model.variables[(i + healthy) % model.variables.size()], floats({1, 2, 3}));
@@ -183,7 +184,7 @@ TEST(GpuStepFailures, ThatFailsBeforeItWritesLeavesTheSessionIntact) {
   step.run();
 }
 
-// Towers that learn classes: kernels look at labels when they run.
+// Towers that learn classes: their kernels check labels when they run.
 struct Classifiers {
   explicit Classifiers(const std::string& type) {
     std::vector<Node*> updates;
@@ -207,7 +208,7 @@ struct Classifiers {
     fetches.emplace_back(*train);
     return session.prepare(fetches, types);
   }
-  // With this label in the last row of the last tower.
+  // Feeds with `label` in the last row of the last tower.
   std::vector<Tensor> feeds(int number, int label = 2) const {
     std::vector<Tensor> all = feeds_of_towers(2, number);
     for (const int last : {1, label})
@@ -231,8 +232,8 @@ struct Classifiers {
   Node* train;
 };
 
-// In the first run, in those that capture, and in a replay. Other than on CPUs, the step goes on to
-// its end.
+// The label is wrong in the first run, in those that capture, and in a replay. Unlike on CPUs, the
+// step goes on to its end.
 TEST(GpuStepFailures, RefusesInputInTheWordsOfCpusAndCanBeRestored) {
   const Classifiers reference("CPU");
   Session of_cpus(reference.graph, {.device_count = {{"CPU", 2}}, .threads = 1});

@@ -1,4 +1,4 @@
-// Steps with NCCL over several processes, which are threads here; NCCL is stood in for.
+// Steps with NCCL over several processes. Threads stand in for processes, and a module for NCCL.
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -31,7 +31,7 @@ SessionOptions share_of(const Group& processes, Layout layout) {
   return options;
 }
 
-// What each process says that throws CommError, by rank.
+// The CommError that each process throws, by rank.
 template <class F>
 std::vector<std::string> failures(int size, const F& body, WatchOptions watch = {}) {
   std::vector<std::string> said(at(size));
@@ -44,8 +44,8 @@ std::vector<std::string> failures(int size, const F& body, WatchOptions watch = 
   return said;
 }
 
-// One process's graph: each of its towers gives its number among those of all, plus the index of
-// the element, to a sum by NCCL. With `apart` another sum takes the first tower's alone.
+// The graph of one process. Each tower gives its number, counted over all processes, plus the index
+// of the element. NCCL sums these. With `apart` another sum takes the first tower's alone.
 struct Sums {
   Sums(const ProcessPlace& place, int towers, bool mean, bool apart = false,
        const std::string& name = "sum")
@@ -129,7 +129,7 @@ TEST(GpuProcesses, EndTogetherWhenACollectiveOfOneFails) {
     const test::StandInGpus gpus(2 * layout.physical);
     const test::UseGpus use(gpus);
     test::NcclFaults& faults = gpus.nccl_faults();
-    faults.fail_at = 2 * layout.physical;  // the first behind those that connect
+    faults.fail_at = 2 * layout.physical;  // the first one after those that connect
     const auto said = failures(2, [&](const Group& processes) {
       const Sums sums(processes->place(), layout.devices(), false);
       Session session(sums.graph, share_of(processes, layout));
@@ -143,7 +143,7 @@ TEST(GpuProcesses, EndTogetherWhenACollectiveOfOneFails) {
   }
 }
 
-// The same sum by messages of GPUs: what each process has goes to the owners of pieces.
+// The same sum by messages of GPUs: each process sends pieces to their owners.
 struct SumByMessages {
   explicit SumByMessages(const ProcessPlace& place) : graph(1, place) {
     const DeviceScope on(graph, gpu(0).of_process(place));
@@ -157,7 +157,7 @@ TEST(GpuProcesses, EndTogetherWhenAMessageOfOneFails) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
   test::NcclFaults& faults = gpus.nccl_faults();
-  faults.fail_at = 8;  // behind two of each that connect, and the first run
+  faults.fail_at = 8;  // after two connecting messages of each process, and the first run
   std::atomic<int> good{0};
   const auto said = failures(2, [&](const Group& processes) {
     const SumByMessages sums(processes->place());
@@ -173,7 +173,7 @@ TEST(GpuProcesses, EndTogetherWhenAMessageOfOneFails) {
   EXPECT_THAT(said, Contains(AllOf(HasSubstr("rank "), HasSubstr("a step has failed there"))));
   EXPECT_EQ(faults.aborted, 2);
   EXPECT_EQ(faults.alive, 0);
-  // The first run of each, or of one: the other may hear of the failure at its end.
+  // Both processes finish the first run, or one does, if the other hears of the failure at its end.
   EXPECT_GE(good, 1);
   EXPECT_LE(good, 2);
 }
@@ -194,7 +194,7 @@ TEST(GpuProcesses, EndWhenAnotherHasEndedThem) {
   EXPECT_EQ(gpus.nccl_faults().aborted, 1);
 }
 
-// All have enqueued it: so NCCL itself hangs, which a clock tells.
+// All processes have enqueued it, so NCCL itself hangs. A clock shows that.
 TEST(GpuProcesses, NameACollectiveThatHangsInNccl) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
@@ -214,7 +214,7 @@ TEST(GpuProcesses, NameACollectiveThatHangsInNccl) {
   EXPECT_EQ(gpus.nccl_faults().aborted, 2);
 }
 
-// Rank 1 computes on its host before it has anything to sum.
+// Rank 1 computes on its host before it can sum anything.
 TEST(GpuProcesses, NameTheProcessThatIsLateAndWhatItComputes) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);

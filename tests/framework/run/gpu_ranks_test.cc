@@ -1,4 +1,4 @@
-// Steps with NCCL, which is stood in for: sums, failures, and what is left after them.
+// Steps with a stand-in for NCCL: sums, failures, and the state after failures.
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/kernels/half_bits.h"
@@ -14,7 +14,8 @@ namespace gpu_ranks_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Of collectives that stall, and of those that do not: a busy machine must not take that long.
+// The timeout for all collectives, also those that do not stall: a busy machine must not take so
+// long.
 constexpr double kTimeout = kSanitized ? 1.5 : 0.5;
 
 void expect_near(const std::vector<Tensor>& got, const std::vector<Tensor>& wanted) {
@@ -35,7 +36,7 @@ TEST(GpuRanks, TrainAsCpusDo) {
       Session session(model.graph, on_gpus(layout));
       expect_near(model.train_in(session, 4), on_cpus(layout.devices(), 4));
       EXPECT_EQ(gpus.nccl_faults().made, 1);
-      // A rank alone connects, runs, and is captured for each slot of feeds.
+      // A single rank connects, runs, and is captured for each slot of feeds.
       EXPECT_EQ(gpus.calls().all_reduces, layout.physical == 1 ? 4 : 5 * layout.physical);
       EXPECT_EQ(gpus.calls().drains, 0);
     }
@@ -53,7 +54,7 @@ Tensor values(std::int64_t elements, int tower) {
   return tensor;
 }
 
-// Whole numbers, whose sums are exact.
+// The values are whole numbers, whose sums are exact.
 TEST(GpuRanks, SumABucketOfAnySizes) {
   const std::vector<std::int64_t> sizes = {5, 0, 1, 1031};
   for (const Layout layout : {Layout{1, 3}, {2, 1}, {3, 1}, {2, 2}}) {
@@ -93,7 +94,7 @@ TEST(GpuRanks, SumABucketOfAnySizes) {
   }
 }
 
-// 2048 + 1 is 2048 in f16, 256 + 1 is 256 in bf16: so it shows where a sum is rounded.
+// 2048 + 1 is 2048 in f16, and 256 + 1 is 256 in bf16, so the test sees where a sum is rounded.
 TEST(GpuRanks, RoundSixteenBitsOnceOnAGpuAndAtEachAdditionBetweenThem) {
   const auto expect_sums = []<class T>(T, DType dtype, float large, Layout layout, bool mean) {
     using Stored = kernels::Stored<T>;
@@ -165,11 +166,10 @@ TEST(GpuRanks, AllocateAndConnectNothingInASteadyStep) {
   EXPECT_EQ(after.all_reduces, before.all_reduces + 3 * 2);
 }
 
-// A step with NCCL that is made to fail, three times running, and then goes on as if nothing had
-// been.
+// A step with NCCL fails three times, and afterwards runs as if nothing had happened.
 class GpuRankFailures : public ::testing::TestWithParam<Layout> {
  protected:
-  // `fault` of what is left of a step after it was connected; `what` the message has.
+  // `set_fault` breaks a step that is already connected. `what`: its message.
   template <class Set>
   void expect_recovery(const Set& set_fault, const ::testing::Matcher<std::string>& what) {
     const Layout layout = GetParam();
@@ -184,7 +184,7 @@ class GpuRankFailures : public ::testing::TestWithParam<Layout> {
     const SavedVariables first(session, model.variables());
     for (int i = 0; i < 3; ++i) {
       faults.reset();
-      if (i > 0) faults.calls = -layout.physical;  // those that connect anew
+      if (i > 0) faults.calls = -layout.physical;  // does not count those that connect anew
       set_fault(faults);
       EXPECT_THAT(message_of<CommError>([&] { step.run(model.feeds(0)); }), what);
       EXPECT_EQ(faults.aborted, i + 1);
@@ -210,7 +210,7 @@ TEST_P(GpuRankFailures, ThatComeLaterRecover) {
     expect_recovery(
         [&](test::NcclFaults& faults) {
           faults.fail_later_at = call;
-          faults.stall_at = call;  // else the step may end before anybody looks
+          faults.stall_at = call;  // otherwise the step may end before anybody looks
         },
         AllOf(HasSubstr("a collective failed: in a test"), HasSubstr("it failed NcclAllReduce")));
 }
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GpuRankFailures,
                            return cat(layout.param.physical, "x", layout.param.logical);
                          });
 
-// On one GPU the second run captures.
+// On one GPU the second run captures the step.
 class GpuRankSegments : public ::testing::Test {
  protected:
   GpuRankSegments() : session(model.graph, options()) {}
@@ -274,7 +274,7 @@ TEST_F(GpuRankSegments, AreWatchedWhereTheyAreReplayed) {
   for (int i = 0; i < 3; ++i) {
     step.run(model.feeds(0));
     faults.reset();
-    faults.stall_at = 0;  // when it is captured: so whenever that is replayed
+    faults.stall_at = 0;  // while it is captured, and so in each replay
     EXPECT_THAT(failure(), AllOf(HasSubstr("NcclAllReduce 'NcclAllReduce' (built at "),
                                  HasSubstr("device:GPU:0 has not finished within")));
     faults.reset();
@@ -301,7 +301,7 @@ TEST_F(GpuRankSegments, OfAllStepsEndBeforeTheCommunicators) {
   EXPECT_EQ(faults.outlived, 0);
 }
 
-// What fails at any launch, and not in NCCL, leaves ranks that wait for others.
+// A failure of any launch outside NCCL leaves ranks that wait for others.
 TEST(GpuRanks, AreAbortedAfterAnyFailure) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
@@ -336,7 +336,7 @@ TEST(GpuRanks, ThatCannotBeMadeLeaveNothing) {
   EXPECT_THAT(message_of<CommError>([&] { session.prepare(model.fetches(), model.feed_types()); }),
               HasSubstr("ncclCommInitRankConfig failed"));
   faults.reset();
-  faults.fail_at = 1;  // while they are connected
+  faults.fail_at = 1;  // while ranks connect
   EXPECT_THAT(message_of<CommError>([&] { session.prepare(model.fetches(), model.feed_types()); }),
               HasSubstr("ncclAllReduce failed"));
   EXPECT_EQ(faults.alive, 0);
@@ -344,7 +344,7 @@ TEST(GpuRanks, ThatCannotBeMadeLeaveNothing) {
   expect_near(model.train_in(session, 2), on_cpus(2, 2));
 }
 
-// Replicas of one GPU are taken apart, and the step gets another plan.
+// A write takes replicas on one GPU apart, so the step gets another plan.
 TEST(GpuRanks, OfAPlanThatReplacesAnotherHearOfFailures) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
@@ -372,7 +372,7 @@ TEST(GpuRanks, OfAPlanThatReplacesAnotherHearOfFailures) {
   ASSERT_FALSE(session.shares_storage(w[1]));
   test::NcclFaults& faults = gpus.nccl_faults();
   faults.reset();
-  faults.calls = -2;  // those that connect
+  faults.calls = -2;  // does not count those that connect
   faults.in_progress_at = 0;
   faults.fail_at = 1;
   EXPECT_THAT(message_of<CommError>([&] { step.run(); }), HasSubstr("ncclAllReduce failed"));

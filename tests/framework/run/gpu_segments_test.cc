@@ -1,5 +1,5 @@
-// Steps whose work for GPUs is captured at the second run, for the other slot of feeds at the
-// third, and replayed from there on.
+// Steps whose GPU work is captured in the second run, and for the other slot of feeds in the third.
+// Later runs replay it.
 #include <cmath>
 
 #include "belfry/framework/base/text.h"
@@ -18,8 +18,8 @@ using ::testing::StartsWith;
 
 constexpr Layout kLayouts[] = {{1, 1}, {2, 1}, {8, 1}, {1, 8}, {2, 4}};
 
-// Data-parallel training whose towers drop inputs, at a rate of learning that the host is fed with.
-// With `nccl`, NCCL makes the mean.
+// Data-parallel training whose towers use dropout. The learning rate is a feed on the host. With
+// `nccl`, NCCL makes the mean.
 struct DroppingTowers {
   DroppingTowers(const char* type, int count, bool nccl = false) {
     Output rate;
@@ -71,7 +71,7 @@ struct DroppingTowers {
     }
     return values;
   }
-  // Losses, and then the variables.
+  // The losses, then the variables.
   std::vector<Tensor> results(Session& session) const {
     std::vector<Tensor> all;
     CompiledStep& run = step(session);
@@ -92,7 +92,7 @@ struct DroppingTowers {
   std::vector<Node*> updates;
 };
 
-// After each of some steps.
+// The results after each step on CPUs.
 std::vector<std::vector<Tensor>> on_cpus(int towers, int steps) {
   const DroppingTowers model("CPU", towers);
   Session session(model.graph, {.device_count = {{"CPU", towers}}, .threads = 1});
@@ -145,7 +145,7 @@ TEST(GpuSegments, AreAllOfAStepOnOneGpu) {
     EXPECT_EQ(after.enqueued > before.enqueued, i < 3) << i;
     EXPECT_EQ(after.replays - before.replays, i > 0) << i;
     if (i < 3) continue;
-    EXPECT_EQ(after.copied - before.copied, 4);  // feeds
+    EXPECT_EQ(after.copied - before.copied, 4);  // the feeds
     EXPECT_EQ(after.stamps - before.stamps, 4);
     EXPECT_EQ(after.waits - before.waits, 3 + 1);
     EXPECT_EQ(after.records - before.records, 1 + 1);
@@ -265,7 +265,7 @@ TEST(GpuSegments, LeaveFeedsStagedForAPlanThatReplacesTheirs) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-// Their graphs hold addresses in it.
+// Captured graphs hold addresses in the arena.
 TEST(GpuSegments, AreCapturedAgainWhenTheArenaMoves) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -300,7 +300,7 @@ TEST(GpuSegments, AreCapturedAgainWhenTheArenaMoves) {
       << "the one twice per slot of feeds; the other is fed nothing";
 }
 
-// A launch fails on its GPU in the first run, which is launch by launch, in the second or third,
+// A launch fails on its GPU: in the first run, which goes launch by launch, in the second or third,
 // which capture, or in a replay.
 TEST(GpuSegments, ThatFailReleaseEveryLaneThreeStepsRunning) {
   for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
@@ -371,8 +371,8 @@ TEST(GpuSegments, ThatCannotBeCapturedSayWhyAndLeaveTheStepIntact) {
 
 class GpuSegmentWaitsTest : public ::testing::TestWithParam<Layout> {
  protected:
-  // What the third and the fourth run give, if a GPU forgets a wait of one of them: in the third
-  // segments are captured.
+  // The results of the third and fourth run, if a GPU forgets wait `lost` of run `run`. The third
+  // run captures segments.
   std::vector<std::vector<Tensor>> results(int gpu, int run = -1, int lost = -1) {
     test::StandInGpus gpus(GetParam().physical);
     const test::UseGpus use(gpus);
@@ -391,7 +391,7 @@ class GpuSegmentWaitsTest : public ::testing::TestWithParam<Layout> {
     return all;
   }
 
-  int waits_[2] = {};  // of that GPU in each of them
+  int waits_[2] = {};  // waits of that GPU in each of these runs
 };
 
 TEST_P(GpuSegmentWaitsTest, AreAllNeeded) {

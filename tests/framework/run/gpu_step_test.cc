@@ -1,4 +1,4 @@
-// Steps on GPUs that are stood in for.
+// Steps on stand-in GPUs.
 #include <thread>
 
 #include "belfry/framework/base/json.h"
@@ -37,7 +37,7 @@ TEST(GpuStep, TrainsToTheBitsOfCpus) {
   }
 }
 
-// Without a collective: the updates of each GPU are one launch.
+// There is no collective, so the updates of each GPU are one launch.
 TEST(GpuStep, GivesTheBitsOfCpusWithGroupedUpdates) {
   const auto values = [](const DeviceSpec& device, const SessionOptions& options) {
     Graph graph;
@@ -120,7 +120,7 @@ TEST(GpuStep, RecordsAndStampsOnlyWhatIsWaitedFor) {
   const test::StandInGpus::Calls calls = gpus.calls();
   EXPECT_EQ(calls.enqueued, 7);
   EXPECT_EQ(calls.copied, 1);
-  EXPECT_EQ(calls.stamps, 1);  // behind the copy to the host, which is the end, too
+  EXPECT_EQ(calls.stamps, 1);  // behind the copy to the host, which is also the end
   EXPECT_EQ(calls.records, 0);
   EXPECT_EQ(calls.waits, 0);
   EXPECT_EQ(calls.events, 0);
@@ -258,7 +258,7 @@ TEST(GpuStep, IsTraced) {
   expect_sound(trace);
 }
 
-// A kernel of a GPU that waits until the host has enqueued all behind it, as a CPU op has seen.
+// A GPU kernel that waits until the host has enqueued everything behind it. A CPU op tells when.
 std::atomic<bool> all_enqueued{false};
 KernelRun patient_kernel(KernelPlan&) {
   return [](const KernelPointers& p) {
@@ -272,7 +272,7 @@ const Op kPatientTest{.name = "PatientTest",
                       .no_gradient = "it is for tests",
                       .reference = patient_kernel};
 
-// The times of slices, in microseconds, by the names of their nodes: start, end, enqueued.
+// The times of slices in microseconds, by the names of their nodes: start, end, enqueued.
 struct Times {
   double start = 0, end = 0, enqueued = -1;
 };
@@ -290,7 +290,7 @@ std::map<std::string, Times> times_of(const Trace& trace) {
   return all;
 }
 
-// The host has enqueued the second node long before the GPU is done with the first.
+// The host has enqueued the second node long before the GPU has finished the first.
 TEST(GpuStep, IsTracedByTheTimesOfTheGpu) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -307,7 +307,7 @@ TEST(GpuStep, IsTracedByTheTimesOfTheGpu) {
   const int all = gpus.calls().enqueued + 3;
   std::thread watcher([&] {
     while (gpus.calls().enqueued < all) std::this_thread::yield();
-    // The host notes the time of the last one behind its call.
+    // The host notes the time of the last node after its call.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     all_enqueued = true;
   });
@@ -323,10 +323,10 @@ TEST(GpuStep, IsTracedByTheTimesOfTheGpu) {
   EXPECT_EQ(gpus.calls().timers, 2 * 3 + 1);
   expect_sound(trace);
   step.run();
-  EXPECT_EQ(gpus.calls().timers, 2 * 3 + 1);  // runs without a trace take none
+  EXPECT_EQ(gpus.calls().timers, 2 * 3 + 1);  // only runs with a trace take timers
 }
 
-// Who polls naps only between two questions whether a GPU has failed.
+// A polling thread naps only between two checks whether a GPU has failed.
 TEST(GpuStep, IsWaitedForWithoutNapsWhereThereAreCores) {
   test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -352,7 +352,7 @@ TEST(GpuStep, RefusesToSpinForLessThanNothing) {
               HasSubstr("gpu_spin_ms must not be less than 0"));
 }
 
-// Values come from and go to everywhere.
+// Values move between all devices.
 void expect_agreement(unsigned first, unsigned last, Layout layout, int cpus) {
   const test::StandInGpus gpus(layout.physical);
   const test::UseGpus use(gpus);

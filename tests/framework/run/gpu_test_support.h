@@ -1,4 +1,4 @@
-// What tests of steps on GPUs share.
+// Common code of tests of steps on GPUs.
 #pragma once
 #include <mutex>
 #include <set>
@@ -29,7 +29,7 @@
 
 namespace belfry {
 
-// Physical GPUs, and logical ones on each.
+// A number of physical GPUs, and of logical ones on each.
 struct Layout {
   int physical = 1, logical = 1;
   int devices() const { return physical * logical; }
@@ -42,7 +42,7 @@ inline SessionOptions on_gpus(Layout layout, int cpus = 1) {
           .all_workers = true};
 }
 
-// What towers see in step `number`: [5, 4] each.
+// The inputs of towers in step `number`: [5, 4] each.
 inline std::vector<Tensor> feeds_of_towers(std::size_t towers, int number) {
   std::vector<Tensor> values;
   for (std::size_t t = 0; t < towers; ++t) {
@@ -54,9 +54,9 @@ inline std::vector<Tensor> feeds_of_towers(std::size_t towers, int number) {
   return values;
 }
 
-// A step of data-parallel training on GPUs, or on CPUs: each tower has a matrix of its own, which
-// the mean of all gradients moves with momentum. What the towers see moves an average on /cpu:0,
-// which they read. With `nccl`, NCCL makes the mean.
+// A step of data-parallel training on GPUs, or on CPUs. Each tower has a matrix, which the mean of
+// all gradients updates with momentum. The outputs of the towers update an average on /cpu:0, which
+// they read. With `nccl`, NCCL makes the mean.
 struct Towers {
   Towers(const std::string& type, int count, bool nccl = false) {
     {
@@ -109,7 +109,7 @@ struct Towers {
     for (const Output& of_tower : x) types.push_back({of_tower, {5, 4}});
     return types;
   }
-  // Of step `number`.
+  // The feeds of step `number`.
   std::vector<Tensor> feeds(int number) const { return feeds_of_towers(x.size(), number); }
   std::vector<Variable> variables() const {
     std::vector<Variable> all{average};
@@ -117,7 +117,7 @@ struct Towers {
     all.insert(all.end(), slots.begin(), slots.end());
     return all;
   }
-  // The losses of some steps, and the variables afterwards.
+  // Trains some steps. Returns their losses, then the variables.
   std::vector<Tensor> train_in(Session& session, int steps) const {
     std::vector<Tensor> results;
     CompiledStep& step = session.prepare(fetches(), feed_types());
@@ -137,7 +137,7 @@ struct Towers {
   Node* train;
 };
 
-// The values of variables, to be put back as they are now.
+// The present values of variables, to be restored later.
 class SavedVariables {
  public:
   SavedVariables(Session& session, std::vector<Variable> variables)
@@ -157,8 +157,8 @@ class SavedVariables {
   std::vector<Tensor> values_;
 };
 
-// One launch of a plan, by its number, throws where it runs or is enqueued: "broken at 3". Knows
-// which others have begun.
+// Makes one launch of a plan, by its number, throw where it runs or is enqueued: "broken at 3".
+// Notes which others have begun.
 class LaunchFault {
  public:
   void put_into(Plan& plan) {
@@ -178,7 +178,7 @@ class LaunchFault {
     }
   }
 
-  // Since the last call.
+  // The launches that have begun since the last call.
   std::set<std::size_t> begun() {
     const std::lock_guard lock(mutex_);
     return std::exchange(begun_, {});
@@ -197,7 +197,7 @@ class LaunchFault {
   std::set<std::size_t> begun_;
 };
 
-// One launch of a plan, by its number, fails on its GPU when it is done there.
+// Makes one launch of a plan, by its number, fail when its GPU has finished it.
 class StreamFault {
  public:
   void put_into(Plan& plan) {
@@ -215,8 +215,8 @@ class StreamFault {
   std::atomic<int> broken{-1};
 };
 
-// A launch of a host looks whether a GPU still uses its memory, before it runs, for as long as
-// `patience` says: what is enqueued too late is found then.
+// Makes a launch of a host check, before it runs and for as long as `patience`, whether a GPU still
+// uses its memory. So it finds GPU work that was enqueued too late.
 inline void watch_host(const Plan& plan, Launch& launch, const test::StandInGpus& gpus,
                        std::chrono::milliseconds patience = {}) {
   const PlanNode& node = plan.node(launch.node);
@@ -245,7 +245,7 @@ inline void watch_hosts(Plan& plan, const test::StandInGpus& gpus) {
     if (launch.run) watch_host(plan, launch, gpus);
 }
 
-// By scripts/check_trace.
+// Checks a trace by scripts/check_trace.
 inline void expect_sound(const Trace& trace) {
   const std::string file = temporary_path(".json");
   trace.save(file);
@@ -254,7 +254,7 @@ inline void expect_sound(const Trace& trace) {
   local_file_system().remove(file);
 }
 
-// What some steps give on CPUs.
+// The results of some steps on CPUs.
 inline std::vector<Tensor> on_cpus(int towers, int steps) {
   const Towers model("CPU", towers);
   Session session(model.graph, {.device_count = {{"CPU", towers}}, .threads = 1});

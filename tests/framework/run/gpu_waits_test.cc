@@ -1,5 +1,5 @@
-// Every wait of a plan on GPUs is needed, and is waited for. Where one is taken away, what waited
-// runs before what it waited for.
+// Every wait of a plan on GPUs is needed, and takes place. Without it a launch runs before the one
+// that it must wait for.
 #include <condition_variable>
 #include <mutex>
 
@@ -10,7 +10,7 @@
 namespace belfry {
 namespace gpu_waits_test {
 
-// Holds one launch up until another has begun, or for a while.
+// Holds up one launch until another has begun, or for a while.
 class Hold {
  public:
   Hold(int held, int other, std::chrono::milliseconds patience)
@@ -42,7 +42,7 @@ class Hold {
   bool began_ = false, done_ = false, too_early_ = false;
 };
 
-// Tells `hold` when launches begin and end: on GPUs, in their streams.
+// Tells `hold` when launches begin and end. Launches of GPUs tell from their streams.
 void observe(Plan& plan, Hold& hold) {
   for (std::size_t i = 0; i < plan.launches.size(); ++i) {
     Launch& launch = plan.launches[i];
@@ -95,13 +95,13 @@ class GpuWaits {
   const std::vector<Place>& needed() const { return needed_; }
   const std::vector<Place>& implied() const { return implied_; }
 
-  // Whether hosts that wait for no GPU are seen to use what one still works with: at the first of
-  // these launches, as later ones may come late enough.
+  // Whether a host uses memory that a GPU still works with, once hosts do not wait for GPUs. It
+  // looks at the first of these launches, as later ones may come late enough.
   bool races_without_waits_of_hosts() {
     gpus_.slow_down(std::chrono::milliseconds(1));
     SessionOptions options = on_gpus(layout_);
     options.plan_hook = [&](Plan& plan) {
-      if (plan.feeds.empty()) return;  // first values
+      if (plan.feeds.empty()) return;  // the step makes first values
       for (Launch& launch : plan.launches)
         if (!on_gpu(plan, launch.strand))
           std::erase_if(launch.waits, [&](const Wait& wait) { return on_gpu(plan, wait.strand); });
@@ -116,12 +116,13 @@ class GpuWaits {
     return false;
   }
 
-  // Whether what waits there can run before what it waits for, with the wait or without.
+  // Whether the launch at `place` can run before the one that it waits for, with the wait or
+  // without.
   bool runs_too_early(Place place, bool without, std::chrono::milliseconds patience) {
     std::unique_ptr<Hold> hold;
     SessionOptions options = on_gpus(layout_);
     options.plan_hook = [&](Plan& plan) {
-      if (plan.feeds.empty()) return;  // first values
+      if (plan.feeds.empty()) return;  // the step makes first values
       std::vector<Wait>& waits = plan.launches[place.launch].waits;
       const Wait wait = waits[place.wait];
       hold = std::make_unique<Hold>(plan.awaited(wait).value(), static_cast<int>(place.launch),
@@ -134,7 +135,7 @@ class GpuWaits {
       session.prepare(model_.fetches(), model_.feed_types()).run(model_.feeds(0));
     } catch (const DeviceError&) {
       if (!without) throw;
-      return true;  // the GPUs have noticed
+      return true;  // the GPUs have noticed the race
     }
     return hold->too_early();
   }
@@ -142,8 +143,8 @@ class GpuWaits {
  private:
   static bool on_gpu(const Plan& plan, StrandIndex strand) { return plan.on_gpu(strand); }
 
-  // Whether the worker of a launch waits anyway, for something before it, until what the launch
-  // waits for has finished: the host does one thing after another.
+  // Whether the launch needs no such wait. The host does one thing after another, so its worker may
+  // already wait for something earlier, until the awaited launch has finished.
   static bool implied(const Plan& plan, std::size_t launch, std::size_t wait) {
     const Indexed<Strand, int> worker_of = deal_strands(plan, 1);
     const Launch& waits = plan.launches[launch];

@@ -1,4 +1,4 @@
-// When workers are woken, and what those do that have no launches of their own.
+// When workers wake, and the work of those that have no launches.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -25,7 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
-// Whether others than the caller take part in a step of two devices with tensors of `elements`.
+// Whether other threads than the caller take part in a step of two devices with tensors of
+// `elements`.
 bool wakes_others(std::int64_t elements, bool all_workers = false) {
   Graph graph;
   std::vector<Fetch> fetches;
@@ -46,7 +47,7 @@ TEST(IdleWorkers, AreWokenForWorkThatIsWorthIt) {
   EXPECT_TRUE(wakes_others(256, true));
 }
 
-// Variables on two devices become their sum, which device 0 computes.
+// Two devices have a variable each. Both become their sum, which device 0 computes.
 class SumForTwo {
  public:
   explicit SumForTwo(std::int64_t elements) {
@@ -62,7 +63,7 @@ class SumForTwo {
 
   const Plan& plan() const { return *step_->plan(); }
 
-  // Of the launches of an op, in order.
+  // The bytes from other workers that launches of an op read, in order.
   std::vector<double> from_others(const Op& op, const Indexed<Strand, int>& worker_of,
                                   double most) const {
     const Indexed<Launch, double> all = bytes_from_other_workers(plan(), worker_of, 2, most);
@@ -122,7 +123,7 @@ class CollectiveHookTest : public ::testing::Test {
   ~CollectiveHookTest() override { set_collective_hook({}); }
 };
 
-// All is on the first device's strand, so the other workers have nothing else to do.
+// All launches are on the strand of the first device, so the other workers have nothing else to do.
 TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakePartsOfCollectives) {
   Graph graph;
   const std::vector<Output> parts(2, fill(graph, {100'000}, 2));
@@ -141,9 +142,9 @@ TEST_F(CollectiveHookTest, WorkersWithoutLaunchesTakePartsOfCollectives) {
   for (const float value : result.data<float>()) ASSERT_EQ(value, 4);
 }
 
-// Of a step that paid for one worker only, until a write took its replicas apart.
+// The step was worth one worker only, until a write took its replicas apart.
 TEST_F(CollectiveHookTest, WorkersWithoutLaunchesHelpAStepThatWasCompiledAgain) {
-  constexpr std::int64_t kElements = 20'000;  // just as many that this is so
+  constexpr std::int64_t kElements = 20'000;  // just enough for that
   const Replicas made(2, kElements);
   Session session(made.graph, made.options(true, true, 2));
   const std::vector<Fetch> updates{*made.updates[0], *made.updates[1]};
@@ -199,7 +200,8 @@ const Op kMeetTest{.name = "MeetTest",
                    },
                    .cpu_only = "a test"};
 
-// Both strands are the first worker's own, and the second worker's one is empty of work.
+// The first worker owns both strands of kMeetTest. The second worker's own strand has hardly any
+// work.
 TEST(IdleWorkers, FollowTheStrandsOfBusyOnes) {
   Graph graph;
   std::vector<Fetch> fetches;

@@ -29,7 +29,7 @@ constexpr int kRuns = 200;
 constexpr std::int64_t kElements = 4096;
 constexpr PrepareOptions kApart{.locks = LockDuration::kEachVariable};
 
-// Calls f(t) on thread t of kThreads, at once.
+// Calls f(t) on thread t of kThreads at the same time.
 template <class F>
 void at_once(const F& f) {
   std::vector<std::jthread> threads;
@@ -45,7 +45,7 @@ Variable large(Graph& graph, const char* name) {
   return variable(graph, name, {kElements}, {.initializer = init::zeros()});
 }
 
-// A node per thread that adds one to every element.
+// For each thread, a node that adds one to every element.
 std::vector<Node*> increments(Graph& graph, Variable v) {
   std::vector<Node*> nodes;
   for (int t = 0; t < kThreads; ++t) nodes.push_back(&assign_add(v, fill(graph, {kElements}, 1)));
@@ -153,7 +153,7 @@ TEST(Locks, WritesOfSeveralVariablesInAnyOrderDoNotBlockEachOther) {
   at_once([&](int t) {
     for (int i = 0; i < kRuns; ++i) steps[static_cast<std::size_t>(t)]->run();
   });
-  EXPECT_TRUE(all_equal(session.read(v)));  // as each update is whole
+  EXPECT_TRUE(all_equal(session.read(v)));  // because each update is whole
   EXPECT_TRUE(all_equal(session.read(w)));
   EXPECT_EQ(session.step(), std::uint64_t{kThreads * kRuns});
 }
@@ -233,7 +233,7 @@ TEST(Locks, StepsOfBothKindsGiveTheSameValues) {
   EXPECT_EQ(alone.step(), apart.step());
 }
 
-// Throws if its input is negative.
+// The kernel throws if its input is negative.
 KernelRun picky_kernel(KernelPlan&) {
   return [](const KernelPointers& p) {
     require<DeviceError>(p.input<float>(0)[0] >= 0, "picky");

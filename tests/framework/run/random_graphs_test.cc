@@ -1,4 +1,4 @@
-// Random graphs, run by sessions of all kinds, against the interpreter, bit for bit.
+// Sessions of all kinds run random graphs. Their results must equal the interpreter's, bit for bit.
 #include "belfry/framework/run/session.h"
 #include "belfry/tests/framework/passes/random_graph.h"
 #include "belfry/tests/support/interpreter.h"
@@ -7,7 +7,7 @@
 namespace belfry {
 namespace random_graphs_test {
 
-// What three runs fetch, and the variables afterwards.
+// The fetches of three runs, then the variables.
 template <class Runtime>
 std::vector<Tensor> results(Runtime& runtime, const RandomGraph& random) {
   std::vector<Tensor> all;
@@ -19,7 +19,7 @@ std::vector<Tensor> results(Runtime& runtime, const RandomGraph& random) {
 }
 
 void expect_agreement(unsigned first, unsigned last, int nodes, std::int64_t side) {
-  // Sanitizers look at every graph ten times as long.
+  // With sanitizers every graph takes ten times as long.
   for (unsigned seed = first; seed < last; seed += kSanitized ? 5 : 1) {
     const int devices = 1 + static_cast<int>(seed % 4);
     RandomGraph random(seed, devices, nodes, side);
@@ -38,14 +38,14 @@ void expect_agreement(unsigned first, unsigned last, int nodes, std::int64_t sid
   }
 }
 
-// So many elements that sessions find it worth while to wake other workers.
+// The tensors are so large that sessions wake other workers.
 TEST(RandomGraphs, GiveTheBitsOfTheInterpreter) { expect_agreement(0, 150, 60, 32); }
 
 TEST(RandomGraphs, OfTinyTensorsGiveTheBitsOfTheInterpreter) { expect_agreement(500, 520, 60, 4); }
 
 TEST(RandomGraphs, OfManyNodesGiveTheBitsOfTheInterpreter) { expect_agreement(1000, 1012, 400, 6); }
 
-// 160 x 160 floats are more than the 64 KiB above which collectives are shared among workers.
+// 160 x 160 floats exceed the 64 KiB above which workers share collectives.
 TEST(RandomGraphs, WithSharedCollectivesGiveTheBitsOfTheInterpreter) {
   expect_agreement(2000, 2008, 30, 160);
 }
@@ -54,7 +54,7 @@ TEST(RandomGraphs, GiveTheSameBitsOnAnyNumberOfDevices) {
   for (unsigned seed = 0; seed < 5; ++seed) {
     std::vector<Tensor> expected;
     for (int devices = 1; devices <= 4; ++devices) {
-      // The same draws, with all devices there are; those that do not exist fall back to the first.
+      // The graph uses four devices. Nodes on devices that do not exist fall back to the first.
       RandomGraph random(seed, 4, 60);
       Session session(random.graph, {.device_count = {{"CPU", devices}},
                                      .allow_soft_placement = true,

@@ -1,4 +1,4 @@
-// Towers with a replica of one variable each, for tests of the passes that join them.
+// Towers with a replica of one variable each, for tests of passes that join replicas.
 #pragma once
 #include <vector>
 
@@ -16,7 +16,8 @@
 
 namespace belfry {
 
-// Tower t has "w" and its slot "m" on cpu:t, and is fed a gradient; the mean moves all.
+// Tower t has "w" and its slot "m" on cpu:t, and a gradient as feed. The mean of gradients updates
+// all.
 struct Replicas {
   explicit Replicas(int towers, std::int64_t size = 3, DType dtype = DType::kF32) {
     for (int t = 0; t < towers; ++t) {

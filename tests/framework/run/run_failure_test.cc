@@ -23,7 +23,8 @@ namespace run_failure_test {
 
 using ::testing::HasSubstr;
 
-// Throws when the input's first element is negative; counts kernels that are running.
+// The kernel throws if the first element of its input is negative. `running` counts running
+// kernels.
 std::atomic<int> running{0};
 
 KernelRun trip_kernel(KernelPlan& plan) {
@@ -44,7 +45,7 @@ const Op kTripTest{.name = "TripTest",
                    .no_gradient = "it is for tests",
                    .reference = trip_kernel};
 
-// Layers of sums over all devices with a trip on one of them in the middle.
+// Layers of sums over all devices. In the middle one device has a node that trips.
 struct Net {
   explicit Net(int devices, int layers = 8) {
     x = placeholder(graph, "x", DType::kF32, {1});
@@ -108,7 +109,7 @@ TEST(RunFailure, OfSeveralKernelsGivesOneOfTheirErrors) {
 
 class WrittenTest : public ::testing::Test {
  protected:
-  // Two variables on two devices; v is written before the trip, w after it.
+  // Two variables on two devices. The step writes v before the trip, and w after it.
   WrittenTest() {
     x = placeholder(graph, "x", DType::kF32, {1});
     {
@@ -151,7 +152,7 @@ TEST_F(WrittenTest, ARunThatFailedAfterAWriteMustBeRestored) {
                   HasSubstr("restore them with restore_checkpoint, Session::restore or "
                             "Session::write before running again"));
     EXPECT_THROW(session.run({v}), InvalidArgument);  // other steps as well
-    EXPECT_EQ(session.read(v), floats({3}));          // for the curious
+    EXPECT_EQ(session.read(v), floats({3}));          // reading is allowed
     session.write(v, floats({10}));
     session.write(w, floats({20}));
     run(session, *writes_first, 1);
@@ -214,7 +215,7 @@ TEST(RunFailure, OfAnInitialiserLeavesNoVariableBehind) {
   EXPECT_EQ(session.peak_bytes().begin()->second, 0);
 }
 
-// A collective of many parts, shared among workers, one of which fails at any of them.
+// Workers share a collective of many parts. One part fails, at any of them.
 TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
   constexpr int kDevices = 4;
   constexpr std::int64_t kElements = 200'000;
@@ -254,7 +255,7 @@ TEST(RunFailure, InTheMiddleOfASharedCollectiveArrivesAndTheNextRunIsRight) {
   set_collective_hook({});
 }
 
-// The value is made in the memory of the variable, before the write runs.
+// The value is made in the memory of the variable before the write runs.
 TEST(RunFailure, BetweenAValueAndItsAssignmentLosesTheVariable) {
   Graph graph;
   const Variable v = variable(graph, "v", {1}, {.initializer = init::zeros()});
@@ -268,7 +269,7 @@ TEST(RunFailure, BetweenAValueAndItsAssignmentLosesTheVariable) {
   EXPECT_TRUE(session.intact());
 }
 
-// Counts runs that find something else than zero.
+// Counts runs that find another value than zero.
 std::atomic<int> dirty{0};
 KernelRun look_kernel(KernelPlan&) {
   return [](const KernelPointers& p) { dirty += p.input<float>(0)[0] != 0; };
@@ -279,8 +280,9 @@ const Op kLookTest{.name = "LookTest",
                    .no_gradient = "it is for tests",
                    .reference = look_kernel};
 
-// A run that fails while others' values are restored leaves a variable half-written; none may start
-// before that has its first value again. The restores fall on all moments of the runs.
+// A run fails while the values of other variables are restored, and leaves its variable
+// half-written. No run may start before this variable has its first value again. Restores come at
+// all moments of the runs.
 TEST(RunFailure, BesideARestoreOfOtherVariablesIsNotForgotten) {
   Graph graph;
   const Variable v = variable(graph, "v", {1}, {.initializer = init::zeros()});

@@ -26,7 +26,7 @@ class SharingTest : public ::testing::Test {
   CompiledStep& prepared(Session& session) {
     return session.prepare(std::vector<Fetch>{*made.step}, made.feed_types());
   }
-  // Of "w" after `steps` steps, all private and unfused.
+  // The values of "w" after `steps` steps, without sharing and fusions.
   std::vector<float> expected(int steps) {
     Session session(made.graph, made.options(false, false));
     CompiledStep& step = prepared(session);
@@ -219,7 +219,8 @@ TEST_F(SharingTest, AReadAfterTheUpdateOfAnotherTowerKeepsThemApart) {
   Output early;
   {
     ControlDependencies after(made.graph, {made.updates[0]});
-    early = made.w[1].read();  // no path from the update of w[1]: the value before the step
+    early = made.w[1].read();  // no path leads here from the update of w[1], so it has the value
+                               // from before the step
   }
   Session session(made.graph, made.options(true, true));
   CompiledStep& step = session.prepare(std::vector<Fetch>{*made.step, early}, made.feed_types());
@@ -228,7 +229,7 @@ TEST_F(SharingTest, AReadAfterTheUpdateOfAnotherTowerKeepsThemApart) {
   EXPECT_EQ(step.fetched(1).data<float>()[0], 1);
 }
 
-// Takes its time.
+// The kernel takes a while.
 KernelRun slow_kernel(KernelPlan&) {
   return [](const KernelPointers& p) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -1,4 +1,4 @@
-// The steps that a session keeps of those that run() has compiled.
+// The steps that a session keeps after run() has compiled them.
 #include <thread>
 
 #include "belfry/framework/base/allocator.h"
@@ -35,7 +35,7 @@ class SessionStepsTest : public ::testing::Test {
     options.plan_hook = [this](Plan&) { ++compiled; };
     return Session(graph, options);
   }
-  // 4 * x.
+  // Computes 4 * x.
   Tensor run(Session& session, std::int64_t size) { return session.run(y, {{{x, numbers(size)}}}); }
   CompiledStep& prepare(Session& session, std::int64_t size) {
     const FeedType type{x, {size}};
@@ -47,7 +47,7 @@ class SessionStepsTest : public ::testing::Test {
     const auto data = result.data<float>();
     for (std::size_t i = 0; i < data.size(); ++i) ASSERT_EQ(data[i], 4 * static_cast<float>(i));
   }
-  // Bytes of its step: an arena of 8 * size, and y.
+  // Bytes of the step: an arena of 8 * size, and y.
   std::int64_t step_bytes(std::int64_t size) {
     Session session(graph);
     return prepare(session, size).plan()->arena_bytes[0] + 4 * size;
@@ -75,7 +75,7 @@ TEST_F(SessionStepsTest, AThousandShapesStayWithinTheMemoryOfThoseThatAreKept) {
   constexpr int kKept = 8;
   constexpr std::int64_t kShapes = kThreadSanitized ? 200 : 1000;
   const std::int64_t most = kKept * step_bytes(kShapes);
-  Session few = session(kKept, most);  // which counts what is allocated
+  Session few = session(kKept, most);  // this session counts allocations
   for (std::int64_t size = 1; size <= kShapes; ++size) {
     expect_result(run(few, size), size);
     ASSERT_LE(bytes(few), most);
@@ -92,7 +92,7 @@ TEST_F(SessionStepsTest, TheOneThatWasUsedLongestAgoIsDropped) {
   run(two, 1);
   run(two, 2);
   run(two, 1);
-  run(two, 3);  // in place of 2
+  run(two, 3);  // replaces 2
   EXPECT_EQ(compiled, 3);
   run(two, 1);
   run(two, 3);
@@ -162,7 +162,7 @@ TEST_F(SessionStepsTest, GiveWayToAPlanThatWouldNotFitBesideThem) {
   EXPECT_THROW(run(limited, 1024), OutOfMemory) << "prepared ones do not";
 }
 
-// How large the arena of cpu:0 is after each allocation of it.
+// Notes the size of the arena of cpu:0 after each allocation.
 class SharedArena : public SessionStepsTest {
  protected:
   ~SharedArena() override { set_allocation_hook({}); }
@@ -202,7 +202,7 @@ TEST_F(SharedArena, ShrinksWhenTheLargestStepIsDropped) {
   watch(one);
   CompiledStep& small = prepare(one, 16);
   expect_result(run(one, 1024), 1024);
-  expect_result(run(one, 512), 512);  // in place of the other
+  expect_result(run(one, 512), 512);  // replaces the other one
   expect_run(small, 16);
   EXPECT_THAT(arenas, ElementsAre(8 * 16, 8 * 1024, 8 * 512));
 }

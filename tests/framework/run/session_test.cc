@@ -96,7 +96,7 @@ TEST(Session, DevicesThatDoNotExistAreNamedWithThoseThatDo) {
   }
 }
 
-// Work on many devices that all depend on each other, against the sum by hand.
+// Work on many devices that all depend on each other. The expected sum is computed by hand.
 TEST(Session, LanesOrderEachOtherWhateverTheNumberOfThreads) {
   for (const int threads : {1, 2, 3, 8}) {
     Graph graph;

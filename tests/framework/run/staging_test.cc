@@ -1,4 +1,4 @@
-// Feeds on their way to GPUs that are stood in for.
+// Feeds on their way to stand-in GPUs.
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr Layout kLayouts[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 8}, {2, 4}};
 
-// Set once, by another thread.
+// A flag that another thread sets once.
 class Flag {
  public:
   void set() {
@@ -46,7 +46,7 @@ std::vector<Tensor> train_ahead(const Towers& model, Session& session, int steps
   StagedFeeds next = step.stage(model.feeds(0));
   for (int i = 0; i < steps; ++i) {
     StagedFeeds now = std::exchange(next, step.stage(model.feeds(i + 1)));
-    step.run(std::move(now), model.feeds(-1));  // which nobody looks at
+    step.run(std::move(now), model.feeds(-1));  // nobody looks at these feeds
     for (std::size_t t = 0; t < model.losses.size(); ++t)
       results.emplace_back(step.fetched(t).item<float>());
   }
@@ -70,7 +70,7 @@ TEST(Staging, OfTheNextBatchGivesTheBitsOfCpus) {
   }
 }
 
-// Without waits for them the stand-in finds that copies and kernels use the same memory.
+// Without waits for copies, the stand-in finds that copies and kernels use the same memory.
 TEST(Staging, IsWaitedForWhereCopiesAreSlow) {
   for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
     test::StandInGpus gpus(layout.physical);
@@ -82,7 +82,7 @@ TEST(Staging, IsWaitedForWhereCopiesAreSlow) {
   }
 }
 
-// One addition on each of some GPUs, of a feed of its own.
+// One addition on each of some GPUs. Each has a feed of its own.
 struct Sums {
   explicit Sums(int count) {
     for (int d = 0; d < count; ++d) {
@@ -108,7 +108,7 @@ struct Sums {
   std::vector<Output> x, y;
 };
 
-// The GPU goes on with the first step only when the feeds of the second have been staged.
+// The GPU goes on with the first step only after the feeds of the second have been staged.
 TEST(Staging, OfTheNextBatchEndsBeforeTheStepBeforeIt) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -224,7 +224,7 @@ TEST(Staging, TakesTheSlotOfFeedsThatNoRunTook) {
   Session session(model.graph, on_gpus({1, 1}));
   CompiledStep& step = model.prepare(session);
   gpus.slow_copies(kMoment);
-  for (int i = 0; i < 4; ++i) step.stage(model.feeds(9));  // and lets go of them
+  for (int i = 0; i < 4; ++i) step.stage(model.feeds(9));  // and gives their slots back
   step.run(model.feeds(1));
   model.expect(step, 1);
   step.stage(model.feeds(9));  // the session ends while it is copied
@@ -261,7 +261,7 @@ TEST(Staging, RefusesWhatDoesNotFit) {
               HasSubstr("no feeds are staged"));
   EXPECT_THAT(message_of<InvalidArgument>([&] { step.run(other.stage(good), good); }),
               HasSubstr("staged for another step"));
-  step.run(step.stage(wrong_b), {good.data(), 2});  // each looks at its own
+  step.run(step.stage(wrong_b), {good.data(), 2});  // each checks its own feeds
   EXPECT_EQ(step.fetched(0), floats({11, 22}));
 }
 
@@ -313,7 +313,7 @@ TEST(Staging, ServesOtherGpusAndCpus) {
           expected.push_back(Tensor(step.fetched(f)));
         else
           EXPECT_EQ(step.fetched(f), expected[at(i) * fetches.size() + f]) << i << " " << f;
-        if (!on_gpu) expected.back().mutable_raw();  // memory of its own
+        if (!on_gpu) expected.back().mutable_raw();  // gets memory of its own
       }
     }
   }
@@ -360,8 +360,8 @@ TEST(Staging, IsTraced) {
   }
 }
 
-// A run fails on one of two GPUs while the feeds of the next one are staged; or even copied, by a
-// GPU that does nothing any more.
+// A run fails on one of two GPUs while the feeds of the next run are staged, or even copied by a
+// GPU that has stopped.
 TEST(Staging, OutlivesAFailureOfTheStepBefore) {
   for (const Layout layout : {Layout{1, 2}, Layout{2, 1}}) {
     const test::StandInGpus gpus(layout.physical);
@@ -386,7 +386,7 @@ TEST(Staging, OutlivesAFailureOfTheStepBefore) {
     for (std::size_t i = 0; i < values.size(); ++i)
       first.push_back({model.variables()[i], {values[i].raw(), values[i].bytes()}});
     CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
-    // Of another step of the session, which does not fail.
+    // Feeds of another step of the session, which does not fail.
     const std::vector<Fetch> one{model.losses[0]};
     CompiledStep& loss = session.prepare(one, model.feed_types());
     loss.run(model.feeds(0));

@@ -1,4 +1,4 @@
-// A step in which an op of one process hangs: the others say which one.
+// An op of one process hangs in a step. The other processes must name this process.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -19,10 +19,10 @@ namespace stall_test {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Before the messages of a step, between them, and behind the last.
+// The op hangs before the messages of a step, between them, or behind the last one.
 class Stall : public testing::TestWithParam<const char*> {};
 
-// Two sums over both processes with an op before, between and behind them.
+// Two sums over both processes, with an op before, between and behind them.
 Output ops_and_sums(Graph& graph, Output x) {
   const ProcessPlace place = graph.process();
   const auto sum = [&](Output of) { return sum_over_processes({{of}}, place, 1, false); };

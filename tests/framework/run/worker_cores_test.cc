@@ -18,7 +18,7 @@ cpu_set_t usable() {
   return set;
 }
 
-// Calls `body` in a thread of its own, whose affinity ends with it.
+// Calls `body` in a thread of its own, so that changes of affinity end with the thread.
 template <class Body>
 void in_a_thread(const Body& body) {
   std::jthread thread(body);
@@ -68,7 +68,7 @@ TEST(WorkerCores, OneThatHasLeftHasNoCore) {
   EXPECT_EQ(cores.core(0), WorkerCores::kNoCore);
 }
 
-// A thread that sleeps gets no processor time either.
+// A sleeping thread gets no processor time, as a stopped one.
 TEST(WorkerCores, AnIdleWorkerSwapsCoresWithOneThatHasStopped) {
   in_a_thread([] {
     const cpu_set_t before = usable();
@@ -119,7 +119,8 @@ TEST(WorkerCores, AnIdleWorkerKeepsItsCoreWhereTheOthersRunOrHaveLeft) {
   });
 }
 
-// Each may move the others, so two could take the same thread's mask of one core for its own.
+// Each worker may move the others. So two movers could take a thread's mask of one core for its own
+// mask.
 TEST(WorkerCores, NoThreadIsPinnedByWorkersThatMoveEachOther) {
   constexpr int kWorkers = 4;
   WorkerCores cores(kWorkers);

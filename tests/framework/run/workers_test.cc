@@ -35,7 +35,7 @@ TEST(Signal, PingPongNeverLosesAWakeUp) {
   constexpr std::int64_t kRounds = 3000;
   Gate gate;
   Signal ping, pong;
-  std::int64_t shared = 0;  // ordered by the signals alone
+  std::int64_t shared = 0;  // only the signals order its uses
   std::thread other([&] {
     for (std::int64_t i = 1; i <= kRounds; ++i) {
       await(ping, i, gate);
@@ -59,19 +59,19 @@ TEST(SpinTimer, LastsAsLongAsItIsTold) {
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(patient.expired());
 }
 
-// One of its own is left for the threads that make input.
+// One core is left for the threads that make input.
 TEST(GpuSpin, IsLongWhereThereAreMoreCoresThanThreads) {
   EXPECT_EQ(gpu_spin(2, 2), kShortSpin);
   EXPECT_EQ(gpu_spin(2, 3), kGpuSpin);
 }
 
-// Without that each would be asleep after a moment.
+// Without the long spin each worker would be asleep after a moment.
 TEST(WorkerPool, ThoseOfAPatientRunDoNotSleepBeforeTheNext) {
   WorkerPool pool(2);
   std::atomic<int> calls{0};
   const auto work = [&](int) { ++calls; };
   pool.run(2, work, std::chrono::hours(1));
-  pool.gate().wake();  // forgets whoever was about to sleep before the run
+  pool.gate().wake();  // forgets a thread that was about to sleep before the run
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(pool.gate().has_sleepers());
   pool.run(2, work);
@@ -89,7 +89,8 @@ TEST(WorkerPool, ThoseThatHadNoWorkInAPatientRunSleep) {
   }
 }
 
-// An opener that saw no sleeper wakes nobody: what it opened is seen by the one that goes to sleep.
+// An opener that saw no sleeper wakes nobody. So a thread that goes to sleep must see what was
+// opened.
 TEST(Gate, ASleeperLooksOnceMoreWhenItIsKnown) {
   Gate gate;
   int looks = 0;
@@ -133,7 +134,7 @@ TEST(Gate, WakesAllSleepers) {
   EXPECT_EQ(awake, 6);
 }
 
-// The sleeper needs no second call of the system, though it may not have run yet.
+// The sleeper needs no second call of the system, even if it has not run yet.
 TEST(Gate, ForgetsSleepersThatItHasWoken) {
   Gate gate;
   EXPECT_FALSE(gate.has_sleepers());
@@ -143,8 +144,8 @@ TEST(Gate, ForgetsSleepersThatItHasWoken) {
   EXPECT_FALSE(gate.has_sleepers());
 }
 
-// Each waker tells all sleepers of each round, and sleeps until all have answered. Nobody spins,
-// and a lost wake-up would hang.
+// Each waker signals all sleepers in each round, and sleeps until all have answered. Nobody spins,
+// so a lost wake-up would hang.
 TEST(Gate, LosesNoWakeUpAmongManyWakersAndSleepers) {
   constexpr int kWakers = 4, kSleepers = 4, kRounds = 300;
   Gate gate;
@@ -259,7 +260,7 @@ TEST(WorkerPool, WorkersOrderEachOtherThroughSignals) {
     for (int run = 0; run < 20; ++run) {
       std::vector<Signal> done(static_cast<std::size_t>(workers));
       std::vector<int> order;
-      // From the last to the first, so that the caller waits longest.
+      // Workers finish from the last to the first, so the caller waits longest.
       pool.run(workers, [&](int worker) {
         if (worker + 1 < workers) await(done[static_cast<std::size_t>(worker) + 1], 1, pool.gate());
         order.push_back(worker);
@@ -275,7 +276,7 @@ TEST(WorkerPool, WorkersOrderEachOtherThroughSignals) {
 class ThreadHookTest : public ::testing::Test {
  protected:
   ~ThreadHookTest() override { set_thread_hook({}); }
-  // As where the user may have no more threads.
+  // Refuses a thread, as a system does whose user may have no more of them.
   static void refuse(const std::string& what) {
     set_thread_hook([what](const ThreadUse& use) {
       if (use.what == what)

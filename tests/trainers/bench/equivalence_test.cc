@@ -28,7 +28,7 @@ using testing::IsSupersetOf;
 using testing::Not;
 using testing::StartsWith;
 
-// A user's strategy. It adds from left to right, and may say that this is the canonical order.
+// A user's strategy, which adds from left to right. It may claim that this is the canonical order.
 class LeftToRight final : public Strategy {
  public:
   static inline bool claims_canonical = false;
@@ -105,7 +105,7 @@ TEST(Modes, PutCanonicalOnesFirst) {
   EXPECT_FALSE(Mode{"simple"}.canonical(options(2).devices));
 }
 
-// As a trainer of a user, who gives it no strategies to choose from.
+// Such is a trainer of a user who gives it no strategies to choose from.
 TEST(Modes, AreCanonicalForATrainerThatPromisesItAndCombinesInOneWay) {
   const TrainerKind own{.name = "own", .canonical = true};
   EXPECT_TRUE(combines_canonically(own, "", options(4).devices));
@@ -115,7 +115,7 @@ TEST(Modes, AreCanonicalForATrainerThatPromisesItAndCombinesInOneWay) {
 TEST(CheckEquivalence, ShowsHowFarItIs) {
   const auto data = smooth_data(40);
   const Mode modes[] = {{"replicated", "naive"}, {"replicated", "collective"}};
-  FakeConsole fake(false, /*per_look=*/4);  // so that every second part has a line
+  FakeConsole fake(false, /*per_look=*/4);  // so every second part has a line
   EXPECT_TRUE(check_equivalence(options(2), *data, 4, modes, &fake.console).holds());
   const std::string text = fake.printed();
   EXPECT_TRUE(
@@ -150,9 +150,9 @@ TEST(CheckEquivalence, FindsAllCanonicalModesEqualWithTheirCosts) {
     EXPECT_GT(entry->peak_bytes, 0) << name;
     EXPECT_GT(entry->seconds, 0) << name;
   }
-  // 31 gradients of 8 bytes go to a first device from three others, and back.
+  // 31 gradients of 8 bytes go from three devices to the first, and back.
   EXPECT_EQ(find(result, "replicated collective")->bytes_moved, 2 * 3 * 31 * 8);
-  // Replicas of their own: three more copies of 31 variables and their slots.
+  // Without sharing there are three more copies of 31 variables and their slots.
   EXPECT_GE(find(result, "replicated collective unshared")->peak_bytes,
             find(result, "replicated collective")->peak_bytes + 3 * 2 * 31 * 8);
 }
@@ -300,7 +300,7 @@ TEST(CheckEquivalence, HoldsForModelsWithSynchronisedLayers) {
   }
 }
 
-// One variable serves on both sides of a synchronised layer.
+// Uses one variable before and behind a synchronised layer.
 Output tied_model(Tower& tower, Output x, Output y) {
   const Output w = variable(tower.graph(), "W", {4, 4}, {.dtype = DType::kF64});
   const Output h = batch_norm(tower, "bn0", matmul(x, w), {.synchronised = true});
@@ -321,10 +321,11 @@ TEST(CheckEquivalence, BlamesNoTrainerForTheOrderThatAModelLeavesIt) {
   EXPECT_TRUE(result.entries[2].canonical);
 }
 
-// Shared variables then have fewer uses than there are towers, so their sum is another tree.
+// Shared variables then have fewer uses than there are towers, so another tree sums their
+// gradients.
 TEST(CheckEquivalence, BlamesNoTrainerWhenSynchronisedTowersHaveNoSamples) {
-  // 6 towers share 12 samples, then 4 (one each), or 8 (two each): either way the last two get
-  // none.
+  // 6 towers share 12 samples, then 4 (one each), or 8 (two each). Either way the last two towers
+  // get no samples in the second batch.
   for (const auto& [uneven, samples] : {std::pair{Uneven::kWeight, 16}, {Uneven::kPad, 20}}) {
     const auto data = smooth_data(samples);
     TrainerOptions wanted = options(6);

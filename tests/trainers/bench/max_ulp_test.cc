@@ -1,4 +1,4 @@
-// How far two tensors are from each other.
+// The distance of two tensors in units in the last place.
 #include <cmath>
 #include <cstring>
 #include <limits>

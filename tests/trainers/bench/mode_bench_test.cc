@@ -31,11 +31,12 @@ TEST(PlanMode, AddsUpThePeaksOfDevicesAndFourBatches) {
   ASSERT_EQ(plan.use.size(), 2u);
   EXPECT_EQ(plan.use[0].variables, 4);
   EXPECT_GT(plan.use[0].peak_bytes, plan.use[0].variable_bytes);
-  // A sample has four values and one, f64.
+  // A sample has four values and one value of f64.
   EXPECT_EQ(plan.bytes, plan.use[0].peak_bytes + plan.use[1].peak_bytes + 4 * 8 * 5 * 8);
 }
 
-// The data set has those of a whole step, and as many are in flight as with one batch.
+// The data set has the samples of a whole step. As many batches are in flight as with one batch per
+// step.
 TEST(PlanMode, CountsTheBatchesThatAStepAddsUp) {
   const auto data = smooth_data(5 * 8);
   TrainerOptions several = options(2);
@@ -83,7 +84,7 @@ TEST(RequireMemory, RefusesWhatTheMachineLacks) {
 TEST(BenchModes, SayWhichRunTheyAreAt) {
   const auto data = smooth_data(8);
   const Mode modes[] = {{"replicated", "naive"}, {"parameter_server", "colocate"}};
-  FakeConsole fake(false, /*per_look=*/4);  // so that every second step has a line
+  FakeConsole fake(false, /*per_look=*/4);  // so every second step has a line
   bench_modes(modes, options(2), *data,
               {.steps = 2,
                .timer = {.warmup = 1, .display_every = 0, .console = &fake.console},
@@ -164,7 +165,7 @@ TEST(BenchModes, ChooseOnceForAllRoundsWithTheBitsOfOthers) {
   EXPECT_EQ(runs[1].state_hash, runs[0].state_hash);
 }
 
-// Of two rounds: naive 100 and 200 samples a second, colocate 50 and 150.
+// The speeds of two rounds: naive 100 and 200 samples a second, colocate 50 and 150.
 std::vector<ModeRuns> two_runs() {
   return {{.mode = {"replicated", "naive"},
            .speeds = {100, 200},
@@ -188,7 +189,7 @@ TEST(BenchResults, AreMediansAndRatiosToTheReference) {
   EXPECT_EQ(results[0].images_per_second_per_device(), 75);
   EXPECT_EQ(results[0].ratio, 1);
   EXPECT_EQ(results[0].ratio_spread, 0);
-  // Speeds of steps are 100 and 200: a standard deviation of 50, over the root of 2.
+  // Steps have speeds of 100 and 200: a standard deviation of 50, divided by the root of 2.
   EXPECT_NEAR(results[0].uncertainty, 35.3553, 1e-3);
   EXPECT_NEAR(results[0].jitter, 1.4826 * 50, 1e-9);
   EXPECT_EQ(results[1].ratio, 0.625);

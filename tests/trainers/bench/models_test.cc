@@ -33,7 +33,7 @@ TEST(Models, Resnet50HasThePublishedNumberOfParameters) {
   EXPECT_EQ(trainable_types(find_model("resnet50")).size(), 161u);
 }
 
-// Those of torchvision's vgg16: 13 convolutions and three dense layers.
+// These are the numbers of torchvision's vgg16: 13 convolutions and three dense layers.
 TEST(Models, Vgg16HasThePublishedNumberOfParameters) {
   EXPECT_EQ(trained_elements("vgg16"), 138'357'544);
   EXPECT_EQ(trainable_types(find_model("vgg16")).size(), 32u);
@@ -52,15 +52,16 @@ TEST(Models, SmallOnesHaveTheParametersOfTheirLayers) {
             32 * 9 + 32 + 64 * 9 * 32 + 64 + 7 * 7 * 64 * 128 + 128 + 128 * 10 + 10);
 }
 
-// Tokens and positions; per block two norms, queries, keys and values, what projects them, and two
-// dense layers; the last norm and the head: those of a model of PyTorch with the same layers.
+// The parameters of a model of PyTorch with the same layers. Tokens and positions come first. Each
+// block has two norms, queries, keys and values, their projection, and two dense layers. The last
+// norm and the head follow.
 TEST(Models, GptHasTheParametersOfItsLayers) {
   constexpr std::int64_t c = 384, v = 65, t = 256;
   const std::int64_t block = 2 * 2 * c + c * 3 * c + 3 * c + c * c + c + 2 * 4 * c * c + 5 * c;
   EXPECT_EQ(trained_elements("gpt"), v * c + t * c + 6 * block + 2 * c + c * v);
 }
 
-// With a tied head, as examples/gpt.cc has it: no weights beside the table of tokens.
+// A tied head, as in examples/gpt.cc, has no weights beside the table of tokens.
 TEST(Models, GptMayTieItsHeadToTheTableOfTokens) {
   Graph graph;
   Tower tower(graph);
@@ -86,7 +87,7 @@ TEST(Models, TakeTokensOfTheirOwnNumberOrAnother) {
                              testing::HasSubstr("for the model gpt")));
 }
 
-// Equal bits for every number of towers.
+// The bits are equal for every number of towers.
 TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
   const ModelSpec spec = find_model("gpt", 0, {.sequence_length = 6});
   const auto data = synthetic_data(spec.fields, spec.classes, 4, 1);
@@ -109,7 +110,7 @@ TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
   }
 }
 
-// Its 256 tokens are work enough for the weights of a shard.
+// The 256 tokens are work enough for the weights of a shard.
 TEST(Models, GptHasEightShardsByDefaultOnAnyNumberOfDevices) {
   const ModelSpec spec = find_model("gpt");
   const auto data = synthetic_data(spec.fields, spec.classes, 8, 1);
@@ -154,7 +155,7 @@ TEST(Models, RefuseUnknownNamesAndSizes) {
               testing::ElementsAre("mnist", "mlp", "resnet20", "resnet50", "vgg16", "gpt"));
 }
 
-// All but vgg16, whose weights take longer to update than the others take to learn.
+// All models but vgg16, whose updates take longer than the others take to learn.
 std::vector<std::string> models_that_learn_fast() {
   std::vector<std::string> names = model_names();
   std::erase(names, "vgg16");
@@ -163,7 +164,7 @@ std::vector<std::string> models_that_learn_fast() {
 
 class EveryModel : public testing::TestWithParam<std::string> {};
 
-// Random labels of one batch can be learned by heart.
+// A model can learn the random labels of one batch by heart.
 TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
   if (kSanitized && GetParam() == std::string_view("resnet50")) GTEST_SKIP() << "resnet20 does";
   const bool text = GetParam() == "gpt";
@@ -188,7 +189,7 @@ TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
                   *data);
   trainer.train();
   ASSERT_EQ(losses->values.size(), 12u);
-  // Near that of guessing at first, e.g. log(10) = 2.3.
+  // At first the loss is near that of guessing, e.g. log(10) = 2.3.
   EXPECT_NEAR(losses->values[0], std::log(spec.classes), 2.5);
   EXPECT_LT(losses->values.back(), 0.8 * losses->values.front());
   EXPECT_GE(losses->accuracy, 0);
@@ -197,8 +198,7 @@ TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models_that_learn_fast()),
                          [](const auto& test) { return test.param; });
 
-// The loss of guessing with smoothed targets lies above that of the labels alone, and training by
-// it ends elsewhere.
+// Smoothed targets make the loss of guessing larger, and training ends with other weights.
 TEST(Models, SmoothTheirLabels) {
   const auto loss = [](double smoothing) {
     const ModelSpec spec = find_model("mlp", 4, {.label_smoothing = smoothing});
@@ -209,12 +209,12 @@ TEST(Models, SmoothTheirLabels) {
     trainer.train();
     return trainer.metric("loss");
   };
-  // With all of the target on all classes, guessing is best: log(10).
+  // If the target is spread over all classes, guessing is best: log(10).
   EXPECT_GE(loss(1), std::log(10) - 1e-5);
   EXPECT_GT(loss(0.5), loss(0) + 0.1);
 }
 
-// A 1x1 convolution whose filter is the identity over the channels that there are.
+// The shortcut acts like a 1x1 convolution whose filter is the identity over the existing channels.
 TEST(Models, ShortcutsOfResnet20SubsampleAndPadWithZeros) {
   Graph graph;
   Tower tower(graph);

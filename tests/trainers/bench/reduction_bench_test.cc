@@ -29,13 +29,13 @@ ReductionBenchOptions options(const char* devices) {
 
 using Sums = std::vector<std::vector<Output>>;
 
-// Adds towers one after another: for three towers and more another order than the tree's.
+// Adds one tower after another. For three towers or more the tree has another order.
 class Sequential final : public Strategy {
  public:
   explicit Sequential(bool claims) : claims_(claims) {}
   bool canonical(int) const override { return claims_ && pretending; }
 
-  static inline bool pretending = false;  // other tests go through all strategies
+  static inline bool pretending = false;  // false while other tests go through all strategies
 
  private:
   Sums sum(const GradientTable& grads) const override {
@@ -50,7 +50,7 @@ class Sequential final : public Strategy {
   bool claims_;
 };
 
-// Twice the sum.
+// Gives twice the sum.
 class Doubling final : public Strategy {
   Sums sum(const GradientTable& grads) const override {
     std::vector<Output> totals;
@@ -124,7 +124,7 @@ TEST(ReductionBench, ShowsHowFarItIs) {
   ReductionBenchOptions asked = options("cpu:2");
   asked.warmup = 1;
   asked.iterations = 3;
-  FakeConsole fake(false, /*per_look=*/11);  // so that every part has a line
+  FakeConsole fake(false, /*per_look=*/11);  // so every part has a line
   asked.console = &fake.console;
   bench_reduction({{1024}}, {"naive", "collective"}, asked);
   const std::string text = fake.printed();
@@ -164,7 +164,7 @@ TEST(ReductionBench, AsksForDeterministicKernelsWhereItIs) {
   }
 }
 
-// In each timed step of both forms, behind each other; the checks are of one.
+// Each timed step of both forms runs them one after another. The checks run one.
 TEST(ReductionBench, TimesSeveralReductionsInAStep) {
   ReductionBenchOptions asked = options("cpu:2");
   asked.threads = asked.iterations = 1;
@@ -175,7 +175,7 @@ TEST(ReductionBench, TimesSeveralReductionsInAStep) {
   set_collective_hook({});
   EXPECT_EQ(bench.results[0].in_place.wrong, 0);
   EXPECT_EQ(bench.results[0].out_of_place.wrong, 0);
-  // By creation: the first, and for each more one in place and one out of place.
+  // In order of creation: the first, and for each further one a node in place and one out of place.
   std::vector<int> all = reduced;
   std::ranges::sort(all);
   all.erase(std::ranges::unique(all).begin(), all.end());
@@ -211,7 +211,7 @@ TEST(ReductionBench, FindsNothingWrongWithTheStrategiesThatWeHave) {
     }
 }
 
-// Other strategies would round sums of them more than once.
+// Other strategies would round sums of these types more than once.
 TEST(ReductionBench, ChecksSixteenBitTypesOfTheCollective) {
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     ReductionBenchOptions asked = options("cpu:3");
@@ -240,7 +240,7 @@ TEST(ReductionBench, CountsTheWrongElementsOfEveryTower) {
       {{1000}}, {"bench_doubling", "bench_sequential", "bench_pretender"}, options("cpu:4"));
   EXPECT_EQ(bench.results[0].in_place.wrong, 4 * 999);  // twice zero is zero
   EXPECT_EQ(bench.results[0].out_of_place.wrong, 4 * 999);
-  EXPECT_EQ(bench.results[1].in_place.wrong, 0);  // another order, and says so
+  EXPECT_EQ(bench.results[1].in_place.wrong, 0);  // it has another order, and says so
   EXPECT_GT(bench.results[2].in_place.wrong.value(), 100);
   EXPECT_GT(bench.results[2].out_of_place.wrong.value(), 100);
   Sequential::pretending = false;
@@ -269,11 +269,12 @@ TEST(ReductionBench, ResolvesAutoByTheMachineAndPredictsWhatItTimes) {
   EXPECT_TRUE(chosen.canonical);
   EXPECT_EQ(bench.results[1].resolved, "naive");
   EXPECT_EQ(bench.results[1].reason, "");
-  // Reads two tensors of 400,000 bytes and writes one, alone: at 10 bytes per ns, and 1 us.
+  // A worker alone reads two tensors of 400,000 bytes and writes one: at 10 bytes per ns, plus 1
+  // us.
   ASSERT_TRUE(bench.results[1].out_of_place.predicted);
   EXPECT_NEAR(*bench.results[1].out_of_place.predicted, 161e-6, 1e-9);
 
-  // Of another machine, which these devices stand for, there is nothing to predict here.
+  // These devices stand for another machine, so nothing can be predicted here.
   machine.workers = 0;
   machine.links = {{{}, {10, 1}}, {{10, 1}, {}}};
   machine.devices[0] = DeviceSpec::local("GPU", 0);
@@ -286,9 +287,9 @@ TEST(ReductionBench, ResolvesAutoByTheMachineAndPredictsWhatItTimes) {
   EXPECT_THROW(bench_reduction({{8}}, {"auto"}, asked), InvalidArgument);
 }
 
-// Two devices with 1024 floats each, a unit of 4096 bytes: variables and the limit's buffers are 4,
-// and a sum out of place 1. A check has variables and a sum of its own, 3, fetches both sums twice,
-// 4, and has 2 to compare, but not the buffers. naive makes its sum in the same arena.
+// Two devices have 1024 floats each; a unit is 4096 bytes. Variables and the limit's buffers take 4
+// units, and a sum out of place 1. A check has its own variables and sum (3), fetches both sums
+// twice (4), and compares 2, but it lacks the buffers. naive makes its sum in the same arena.
 TEST(ReductionBench, PlansItsMemoryAndTakesNone) {
   ReductionBenchOptions asked = options("cpu:2");
   asked.check = false;
@@ -311,7 +312,7 @@ TEST(ReductionBench, CountsBusBandwidthAsNcclTestsDo) {
   EXPECT_EQ(bus_bandwidth(1000, 1, 1), 0);
 }
 
-// Of two processes with two devices each.
+// Two processes with two devices each.
 TEST(ReductionBench, OfSeveralProcessesChecksTheSumOverAllTowers) {
   std::mutex mutex;
   std::vector<ReductionBench> all;

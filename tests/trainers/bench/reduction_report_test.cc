@@ -40,8 +40,8 @@ TEST(ReductionTable, PrintsTheColumnsOfNcclTestsThenOurs) {
   EXPECT_THAT(lines, HasSubstr("# hierarchical refused: K is odd\n"));
 }
 
-// 6 us and no more: at 4.8 the buffers may be in caches, faster steps did not wait for the threads
-// that the limit waits for.
+// The limit is 6 us. At 4.8 us the buffers may be in caches. Faster steps did not wait for the
+// threads that the limit waits for, so they have no share of it.
 TEST(ReductionTable, PrintsNoShareOfALimitThatLimitsNothing) {
   Reported reported;
   ReductionTable table(reported.options);
@@ -70,7 +70,7 @@ TEST(ReductionTable, PrintsTheReasonOfAutoAndPredictionsOverTimes) {
   EXPECT_EQ(list.items().back().find("resolved"), nullptr);
 }
 
-// By a file's links nothing is predicted of this machine, but something is chosen.
+// With the links of a file nothing is predicted for this machine, but a strategy is chosen.
 TEST(ReductionTable, SaysWhatAutoChoseWithoutPredictionsToo) {
   Reported reported;
   reported.bench.results[0].strategy = "auto";

@@ -13,7 +13,7 @@
 namespace belfry {
 namespace update_bench_test {
 
-// Twice the sum, on every tower.
+// Gives twice the sum on every tower.
 class Doubling final : public Strategy {
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     std::vector<Output> totals;
@@ -40,7 +40,7 @@ TEST(UpdateBench, AsksForDeterministicKernelsWhereItIs) {
 }
 
 TEST(UpdateBench, ShowsHowFarItIs) {
-  FakeConsole fake(false, /*per_look=*/11);  // so that every part has a line
+  FakeConsole fake(false, /*per_look=*/11);  // so every part has a line
   bench_update({{30}}, "naive",
                {.devices = parse_devices("cpu:2"),
                 .threads = 1,
@@ -86,7 +86,8 @@ TEST(UpdateBench, TimesFourCellsThatGiveTheSameBits) {
     }
 }
 
-// Of sums and means, also of the sum of many towers; all cells alike, so only the first is wrong.
+// It compares sums and means, also of many towers. All cells are alike, so only the first can be
+// wrong.
 TEST(UpdateBench, ComparesWithMomentumComputedPlainly) {
   for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
     const ReductionBenchOptions options{.devices = parse_devices("cpu:8"),
@@ -101,9 +102,9 @@ TEST(UpdateBench, ComparesWithMomentumComputedPlainly) {
   }
 }
 
-// Two devices with 1024 floats each, a unit of 4096 bytes: gradients and the limit's buffers are 4,
-// variables and slots of a session 4, or 2 if replicas are shared; unless updates are fused there
-// is the sum of both devices, too.
+// Two devices have 1024 floats each; a unit is 4096 bytes. Gradients and the limit's buffers take 4
+// units. Variables and slots of a session take 4, or 2 if replicas are shared. Unless updates are
+// fused, the sum of both devices adds to that.
 TEST(UpdateBench, PlansTheMemoryOfAllFourSessions) {
   const ReductionBenchOptions options{.devices = parse_devices("cpu:2")};
   EXPECT_EQ(update_memory({{1024}}, "collective", options), 4096 * (4 + 2 * 4 + 2 * 2 + 2 * 1));

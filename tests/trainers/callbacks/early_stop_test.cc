@@ -16,7 +16,7 @@ namespace early_stop_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// In the place of an evaluation: the value of an epoch.
+// Stands in for an evaluation: it gives the value of an epoch.
 struct Says final : Callback {
   std::vector<double> values;
   explicit Says(std::vector<double> of_epochs) : values(std::move(of_epochs)) {}
@@ -31,7 +31,7 @@ struct Outcome {
   std::string printed, state;
 };
 
-// Epochs of 2 steps, as many as there are values; from the state before, if one is given.
+// Runs as many epochs of 2 steps as there are values. Starts from the state `before`, if given.
 Outcome run(const EarlyStopOptions& options, const std::vector<double>& scores,
             const std::string& before = "", const TrainingPosition& from = {}) {
   const auto data = smooth_data(8);
@@ -81,7 +81,7 @@ TEST(EarlyStop, GoesOnFromItsState) {
   const Outcome second = run(options, scores, first.state, {.steps = 6, .epoch = 3});
   EXPECT_EQ(second.steps, 8);
   EXPECT_EQ(second.state, run(options, scores).state);
-  // The epoch is seen again, and counts once.
+  // The epoch is evaluated again, and counts once.
   const Outcome again = run(options, scores, first.state, {.steps = 4, .epoch = 2});
   EXPECT_EQ(again.steps, 8);
   EXPECT_EQ(run(options, {3}).state, run(options, {3},

@@ -17,7 +17,7 @@
 namespace belfry {
 namespace evaluator_test {
 
-// "x" f32 [3], "label" of three classes.
+// Samples "x" f32 [3], and "label" with three classes.
 std::unique_ptr<Dataset> points(std::int64_t samples) {
   std::vector<float> x;
   std::vector<std::int32_t> labels;
@@ -39,7 +39,7 @@ Output classes(Tower& tower, Output x, Output label) {
   return cross_entropy(logits, label);
 }
 
-// All metrics after three steps.
+// All metrics after three steps of training.
 std::vector<std::pair<std::string, double>> trained(int devices, int global_batch, int shards,
                                                     std::int64_t tests) {
   const auto data = points(96), test = points(tests);
@@ -71,13 +71,13 @@ TEST(Evaluator, GivesTheSameBitsOnAnyNumberOfDevices) {
 }
 
 TEST(Evaluator, TakesAsMuchAtOnceAsShardsDivideEvenly) {
-  // 24 samples are six a shard, of which an evaluation takes four at once.
+  // 24 samples make shards of six; an evaluation takes four of a shard at once.
   const auto one = trained(1, 24, 4, 53);
   for (std::size_t m : {2, 3}) EXPECT_EQ(trained(2, 24, 4, 53)[m], one[m]);
 }
 
 TEST(Evaluator, GivesTheMeanOverAllSamplesHoweverTheyAreDivided) {
-  // The same weights: shards and batches differ in the last bits alone.
+  // The weights are the same. Shards and batches change only the last bits.
   const auto expected = trained(1, 16, 1, 53);
   for (const auto& [devices, shards] : {std::pair(1, 4), {2, 2}, {4, 8}, {4, 16}}) {
     const auto metrics = trained(devices, 16, shards, 53);

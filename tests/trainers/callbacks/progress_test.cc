@@ -1,4 +1,4 @@
-// What people see while a program trains, on terminals of any width and elsewhere.
+// The output for people while a program trains, on terminals of any width and elsewhere.
 #include "belfry/trainers/callbacks/progress.h"
 
 #include <cstdlib>
@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// Progress of a trainer with several metrics, told of steps that need not happen.
+// Progress of a trainer with several metrics. It is told of steps that need not happen.
 class ProgressTest : public testing::Test {
  protected:
   ProgressTest() {
@@ -41,7 +41,7 @@ class ProgressTest : public testing::Test {
     progress_.emplace(fake_->console);
     progress_->setup(*trainer_);
   }
-  // A step that takes so long, after so long a time between steps.
+  // Makes a step of `seconds`, `between` seconds after the one before.
   void step(double seconds, double between = 0) {
     fake_->now += between;
     progress_->before_step(*trainer_, info());
@@ -53,7 +53,7 @@ class ProgressTest : public testing::Test {
   }
   StepInfo info() const { return {done_, 100, static_cast<int>(done_ / 100), fake_->now}; }
 
-  // The status line that is shown now.
+  // The status line on the screen.
   std::string status() {
     const std::string text = fake_->printed();
     const std::size_t begin = text.rfind("\r\x1b[K");
@@ -141,7 +141,7 @@ TEST_F(ProgressTest, PrintsALineAtLeastEveryTenSeconds) {
   step(25);
   EXPECT_THAT(steps_in(fake_->printed()), ElementsAre(21, 22));
   step(0.1);
-  step(0.1, /*between=*/60);  // as by an evaluation
+  step(0.1, /*between=*/60);  // e.g. for an evaluation
   EXPECT_THAT(steps_in(fake_->printed()), ElementsAre(24));
 }
 
@@ -159,7 +159,7 @@ TEST_F(ProgressTest, CountsWhatHappensBetweenStepsToTheTimeThatIsLeft) {
 TEST_F(ProgressTest, LeavesALineForAnEvaluationThatTakesLong) {
   const auto train = smooth_data(8), test = smooth_data(41);
   for (const bool terminal : {false, true}) {
-    FakeConsole fake(terminal, /*per_look=*/4);  // so that every second batch has a line
+    FakeConsole fake(terminal, /*per_look=*/4);  // so every second batch has a line
     TrainerOptions options{.model = smooth_model,
                            .optimizer = sgd(0.1),
                            .batch_size = 4,
@@ -177,7 +177,7 @@ TEST_F(ProgressTest, LeavesALineForAnEvaluationThatTakesLong) {
   }
 }
 
-// The times of lines of work in such parts.
+// The times of the lines of work that has such parts.
 std::vector<double> lines_at(FakeConsole& fake, std::span<const double> parts) {
   std::vector<double> at;
   for (const double part : parts) {

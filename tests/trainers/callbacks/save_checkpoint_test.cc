@@ -1,4 +1,4 @@
-// What a run that saves does to the checkpoints that it finds, and to those that it loses.
+// What a saving run does to checkpoints that it finds, and to checkpoints that it loses.
 #include "belfry/trainers/callbacks/save_checkpoint.h"
 
 #include "belfry/tests/trainers/program/train_support.h"
@@ -10,21 +10,21 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// Does something when an epoch has ended, behind what train() does then.
+// Acts at the end of an epoch, after train() has done its work there.
 struct AfterEpoch final : Callback {
   explicit AfterEpoch(std::function<void(const StepInfo&)> f) : act(std::move(f)) {}
   void after_epoch(Trainer&, const StepInfo& info) override { act(info); }
   std::function<void(const StepInfo&)> act;
 };
 
-// Epochs of 4 steps.
+// Runs have epochs of 4 steps.
 class SaveCheckpointTest : public TrainTest {
  protected:
   ~SaveCheckpointTest() override {
     for (const std::string& file : left()) std::filesystem::remove_all(folder() / file);
   }
   std::filesystem::path folder() const { return json_.parent_path(); }
-  // The checkpoint and what lies beside it.
+  // The names of the checkpoint and of the files beside it.
   std::vector<std::string> left() const {
     std::vector<std::string> names = local_file_system().list(folder().string());
     const std::string own = std::filesystem::path(checkpoint_).filename();
@@ -40,7 +40,7 @@ class SaveCheckpointTest : public TrainTest {
     recipe.callbacks = {std::make_shared<AfterEpoch>(std::move(act))};
     return recipe;
   }
-  // After a step at the rate of kWild its weights are finite, and no longer of any use.
+  // After a step at the rate of kWild the weights are finite, but useless.
   static Recipe steep_recipe() {
     Recipe recipe = small_recipe();
     recipe.model = [](Tower& tower, Output x, Output y) { return smooth_model(tower, x, y) * 1e3; };

@@ -89,7 +89,7 @@ TEST(StepTimer, IsSilentWithoutAConsoleAndNeedsNoWarmUp) {
   EXPECT_TRUE(time_steps({.warmup = 0, .display_every = 5}, 1).output.starts_with(kStepHeader));
 }
 
-// A training step takes so many seconds of the console's clock.
+// Makes a training step take so many seconds of the console's clock.
 class Slow final : public Callback {
  public:
   Slow(FakeConsole& fake, double seconds) : fake_(fake), seconds_(seconds) {}

@@ -54,7 +54,7 @@ TEST_F(CheckpointListingTest, OfOneThatTrainingDidNotSaveLacksItsNumbers) {
   EXPECT_EQ(listing.json.at("epoch").kind(), JsonValue::Kind::kNull);
 }
 
-// A session runs once per batch, and training counts updates.
+// A session counts a run per batch, and training counts updates.
 TEST_F(CheckpointListingTest, HasTheStepsOfTraining) {
   Graph graph;
   graph.create_variable({"w", {1}, {.initializer = init::zeros()}}, At());

@@ -38,7 +38,7 @@ TEST(Flags, OfACommandAreLeftOutWithTheirValues) {
               ElementsAre("mnist", "--seed=1", "--epochs", "2"));
 }
 
-// A run directory, and checkpoints as a training of `shards` shards saves them.
+// A run directory, and checkpoints as saved by a training with `shards` shards.
 class RestartsTest : public testing::Test {
  protected:
   ~RestartsTest() override { remove_tree(local_file_system(), folder_); }
@@ -70,7 +70,7 @@ TEST_F(RestartsTest, WithoutACheckpointDoWhatTheFirstStartDid) {
   EXPECT_EQ(restarts.saved_step(), std::nullopt);
 }
 
-// A process that is killed before the first checkpoint is saved leaves an empty folder.
+// A process that is killed before its first checkpoint leaves an empty folder.
 TEST_F(RestartsTest, TakeAFolderWithoutCheckpointsForNone) {
   std::filesystem::create_directories(folder_ + "/checkpoints");
   Restarts restarts(command(" --devices=cpu:1"), 4, 2);
@@ -110,7 +110,7 @@ TEST_F(RestartsTest, GoOnWithAsManyAsDivideTheShardsAndThenWithAll) {
   EXPECT_EQ(restarts.next().processes, 2);
 }
 
-// The sums of three devices of two shards each are no nodes of the tree over six shards.
+// Three devices with two shards each make sums that are no nodes of the tree over six shards.
 TEST_F(RestartsTest, DoNotGoOnWithFewerToOtherBits) {
   save(7, 24, 6);
   Restarts restarts(command(" --devices=cpu:1"), 3, 1);

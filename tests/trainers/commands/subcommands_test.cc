@@ -14,7 +14,7 @@ namespace subcommands_test {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Says in words what ran.
+// Describes what ran.
 std::string outcome(std::vector<const char*> arguments) {
   std::string said;
   const auto run = [&](std::span<const char* const> rest, const std::string& program) {

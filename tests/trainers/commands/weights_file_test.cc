@@ -22,7 +22,7 @@ std::vector<float> floats_in(std::span<const std::byte> bytes) {
 
 class WeightsFileTest : public SavedRunsTest {
  protected:
-  // A convolution, a dense layer, batch norm, and a table that is none of these.
+  // Saves a convolution, a dense layer, batch norm, and a table that is none of these.
   void save_model(const std::string& path, float first = 1) {
     Tensor kernel = counting({2, 1, 2, 3});
     kernel.mutable_data<float>()[0] = first;

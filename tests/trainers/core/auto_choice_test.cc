@@ -31,14 +31,14 @@ std::string described(const char* name) {
   return cat(BELFRY_SOURCE_DIR, "/docs/links/", name, ".json");
 }
 
-// What a program printed and reported.
+// The output and report of a program.
 struct Ran {
   int code;
   std::string out, error;
   nlohmann::json report;
 };
 
-// Sets a variable of the environment, and sets it back.
+// Sets an environment variable, and restores it at the end.
 class Environment {
  public:
   Environment(const char* name, const std::string& value) : name_(name) {
@@ -80,15 +80,15 @@ class AutoTraining : public ::testing::Test {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  // --links of a file that describes this machine.
+  // The flag --links with a file that describes this machine.
   std::string links(const MachineDescription& machine, const char* name = "links.json") const {
     const std::string path = folder_.path() + "/" + name;
     write_text_file(local_file_system(), path, to_json(machine).str());
     return "--links=" + path;
   }
 
-  // The path of a file that keeps what was measured of so many devices on two threads, below an
-  // XDG_CACHE_HOME that is folder_.
+  // Keeps a measurement for so many devices on two threads, in a file below an XDG_CACHE_HOME that
+  // is folder_. Returns its path.
   std::string keep(const MachineDescription& machine, int devices) const {
     local_file_system().create_directory(folder_.path() + "/belfry");
     const std::string path =
@@ -102,15 +102,15 @@ class AutoTraining : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-// Everything costs its launches: one for all tensors is best.
+// Only launches cost time, so one collective for all tensors is best.
 MachineDescription slow_to_launch(int devices) {
   MachineDescription machine = machine_of_workers(devices);
   machine.launch_us = 1000;
   return machine;
 }
 
-// Nothing but bytes costs anything, and two workers are twice as fast as one: they do best with two
-// tensors at a time.
+// Only bytes cost time, and two workers are twice as fast as one. They do best with two tensors at
+// a time.
 MachineDescription free_to_launch(int devices) {
   MachineDescription machine = machine_of_workers(devices);
   machine.launch_us = machine.wait_us = machine.share_us = machine.run_us = 0;
@@ -118,7 +118,7 @@ MachineDescription free_to_launch(int devices) {
   return machine;
 }
 
-// Links of a ring are fast, and all others hardly there.
+// Links of a ring are fast, and all others are very slow.
 MachineDescription ring_of_four() {
   MachineDescription machine = machine_of_links(4, {.latency_us = 1, .gbps = 100});
   for (const auto& [a, b] : {std::pair{0, 2}, {1, 3}})
@@ -180,7 +180,7 @@ TEST_F(AutoTraining, ChoosesStrategiesAndBucketsByTheMachineWithTheSameBits) {
   }
 }
 
-// A step of full batches and one of the last: one choice.
+// There is a step for full batches and one for the last batch, but one choice.
 TEST_F(AutoTraining, ChoosesOnceForAllFormsOfSteps) {
   const std::string file = links(slow_to_launch(3));
   const Ran ran = run({"--devices=cpu:3", "--uneven=weight", "--allreduce=auto", file});
@@ -243,7 +243,7 @@ TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
   };
   const Ran whole = on_four({"--allreduce=auto", slow, "--epochs=2"});
   on_four({"--allreduce=auto", slow, "--max_steps=3", save});
-  // The other file would have it choose no buckets.
+  // With the other file, auto would choose no buckets.
   for (const std::vector<std::string>& flags :
        {std::vector<std::string>{"--allreduce=auto", other}, {}}) {
     std::vector<std::string> all{restore, "--epochs=2"};
@@ -292,7 +292,7 @@ TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) 
     EXPECT_EQ(anew.report["allreduce"], "collective");
     EXPECT_EQ(anew.report["bucket_mb"], bucket_mb);
   }
-  if (!kSanitized) {  // too slow to measure
+  if (!kSanitized) {  // measuring would be too slow
     const Ran measured = run({"--devices=cpu:4", "--threads=2", "--remeasure", restore});
     ASSERT_EQ(measured.code, 0) << measured.error;
     EXPECT_THAT(measured.out,
@@ -347,7 +347,7 @@ TEST_F(AutoTraining, GoesByWhatWasMeasuredBeforeUnlessItIsToMeasureAgain) {
     EXPECT_EQ(ran.report["bucket_mb"], bucket_mb) << ran.out << ran.error;
     EXPECT_EQ(text_of(kept), to_json(machine).str());
   }
-  if (kSanitized) return;  // too slow to measure
+  if (kSanitized) return;  // measuring would be too slow
   const std::string before = text_of(kept);
   EXPECT_EQ(run({"--allreduce=auto", "--threads=2", "--remeasure"}).code, 0);
   EXPECT_NE(text_of(kept), before);

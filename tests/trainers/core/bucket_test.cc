@@ -1,4 +1,4 @@
-// Buckets of gradients in the plan of a training step.
+// The buckets of gradients in the plan of a training step.
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/bucketed.h"
@@ -10,13 +10,13 @@
 namespace belfry {
 namespace bucket_test {
 
-// Positions in the global order of a step of the MNIST convnet on 4 devices, planned: GPUs for
+// Positions in the global order of a planned step of the MNIST convnet on 4 devices; on GPUs for
 // NCCL.
 struct Positions {
   int collectives = 0;
   int first_reduction = -1;  // a collective or another node that combines gradients
   int last_backward = -1;
-  bool overlaps = false;  // of two workers, that of the first reduction has backward work left then
+  bool overlaps = false;  // the first reduction leaves its worker backward work
 };
 
 Positions positions(const char* strategy, double bucket_mb) {
@@ -69,7 +69,8 @@ TEST(BucketsInAPlan, TheFirstIsCombinedBeforeTheLastGradientIsComputed) {
   EXPECT_TRUE(positions("collective", 0.05).overlaps);
 }
 
-// fc0/W has 1.5 MiB, the three after it and the four before it less than 0.1 MiB together.
+// fc0/W has 1.5 MiB. The three tensors after it and the four before it have less than 0.1 MiB
+// together.
 TEST(BucketsInAPlan, AreOneCollectiveEach) {
   for (const char* strategy : {"collective", "nccl"}) {
     EXPECT_EQ(positions(strategy, 0.1).collectives, 3) << strategy;

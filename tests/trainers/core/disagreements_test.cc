@@ -1,4 +1,5 @@
-// Processes that differ are all refused before the first step, and told which one differs in what.
+// Processes that differ are all refused before the first step. Each error says which process
+// differs, and in what.
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ struct ModelOptions {
   bool normalised = false, synchronised = false;
 };
 
-// Built by the same lines, whatever is wanted.
+// The same lines build all variants of the model.
 ModelFunction model_of(ModelOptions wanted) {
   return [=](Tower& tower, Output x, Output y) {
     const Output input = wanted.dtype == DType::kF64 ? x : cast(x, wanted.dtype);
@@ -49,7 +50,7 @@ ModelFunction model_of(ModelOptions wanted) {
   };
 }
 
-// What one process trains.
+// The training of one process.
 struct Training {
   TrainerOptions options;
   TrainerKind kind = find_trainer("replicated");
@@ -66,7 +67,7 @@ Change of_model(const ModelOptions& wanted) {
   return of_options([wanted](TrainerOptions& options) { options.model = model_of(wanted); });
 }
 
-// What each of two processes is told, by rank, if one trains `first` and the other `second`.
+// The errors of two processes, by rank, if one trains `first` and the other `second`.
 std::vector<std::string> told(const Change& first, const Change& second) {
   std::vector<std::string> all(2);
   test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
@@ -234,7 +235,7 @@ TEST(Disagreements, AboutTheOrderOfMessagesAreNamed) {
   expect_refusal("message 'one'", kNone, sending(false));
 }
 
-// That is an error in one process, of which the other hears when the first has gone.
+// One process has this error, and the other hears of it when the first has gone.
 TEST(Disagreements, AboutTheTrainerEndAll) {
   for (const char* const kind : {"simple", "parameter_server"}) {
     const std::vector<std::string> all =

@@ -1,4 +1,4 @@
-// Training whose loss or weights become NaN or infinite: nothing is lost, and it says so.
+// Training whose loss or weights become NaN or infinite: nothing is lost, and the program says so.
 #include "belfry/trainers/core/divergence.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// The weights overflow in the third step, or a little later.
+// With this rate the weights overflow in the third step, or a little later.
 const std::string kWild = "--learning_rate=1e100";
 
 class DivergenceTest : public TrainTest {
@@ -78,7 +78,7 @@ TEST_F(DivergenceTest, OfWeightsAloneIsOneToo) {
   EXPECT_TRUE(report()["first_nonfinite_step"].is_null());
 }
 
-// The last step leaves weights that are finite, but no longer of any use.
+// The last step leaves weights that are finite, but useless.
 TEST_F(DivergenceTest, OfTheTestLossAloneIsOneToo) {
   Recipe recipe = small_recipe();
   recipe.model = [](Tower& tower, Output x, Output y) { return smooth_model(tower, x, y) * 1e3; };
@@ -159,7 +159,7 @@ TEST_F(DivergenceTest, OfATrainerThatIsNotRunByTrainIsNotSavedEither) {
   EXPECT_THAT(found.str(), AllOf(HasSubstr("'fc1/W' f64[5,1]"), HasSubstr("-inf at element 2")));
 }
 
-// One of the samples has a loss that is not finite; f16 skips the steps that have it.
+// One sample has a loss that is not finite. f16 skips the steps with this sample.
 TEST_F(DivergenceTest, BeginsWithTheFirstOfTheLastLossesThatAreNotFinite) {
   struct Losses : Callback {
     std::optional<std::int64_t> since;

@@ -1,4 +1,4 @@
-// The trainer "async": towers that run free of each other.
+// The trainer "async" with towers that run independently of each other.
 #include <atomic>
 #include <numeric>
 #include <system_error>
@@ -29,7 +29,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// What callbacks are told.
+// Records the calls of callbacks.
 struct Recorder : Callback {
   std::vector<std::string> events;
   std::thread::id thread = std::this_thread::get_id();
@@ -41,7 +41,7 @@ struct Recorder : Callback {
   void after_step(Trainer&, const StepInfo& info) override { note("after", info); }
   void after_epoch(Trainer& trainer, const StepInfo& info) override {
     note("epoch at", info);
-    // At rest, after exactly so many tower steps.
+    // All towers have stopped, after exactly so many tower steps.
     EXPECT_EQ(trainer.session().step(), static_cast<std::uint64_t>(3 * info.step));
     EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = info.step, .epoch = info.epoch + 1}));
   }
@@ -76,7 +76,7 @@ TEST(Free, CountsKTowerStepsAsOneAndCallsCallbacksInOrder) {
 }
 
 TEST(Free, GivesEachTowerItsOwnShareOfTheSamples) {
-  // Without a learning rate the losses are those of the batches, whatever the order of the towers.
+  // Without a learning rate, the losses depend only on the batches, not on the order of the towers.
   const auto data = smooth_data(48);
   const auto mean_losses = [&](const char* kind, const char* async) {
     struct Sum : Callback {
@@ -140,13 +140,14 @@ TEST(Free, LearnsGeneratedDigits) {
     options.callbacks = {std::make_shared<Evaluation>(console)};
     Trainer trainer(find_trainer("async"), options, *train, test.get());
     trainer.train();
-    // By the moving averages, which the towers have moved.
+    // The accuracy uses the moving averages, which the towers have updated.
     EXPECT_GT(trainer.metric("validation_accuracy"), 0.75);
   }
   std::fclose(sink);
 }
 
-// Averages go from 0 and 1 by momentum 0.9 towards the moments; 6 moves of constants are known.
+// Averages start at 0 and 1 and move towards the moments with momentum 0.9. The result of 6 moves
+// to constants is known.
 TEST(Free, MovesAveragesByEachTowersMoments) {
   const auto data = smooth_data(24);
   TrainerOptions options = async_options("free", 2);
@@ -164,7 +165,8 @@ TEST(Free, MovesAveragesByEachTowersMoments) {
   ASSERT_EQ(averages.size(), 2u);
   const double mean = trainer.session().read(averages[0]).data<double>()[0];
   const double variance = trainer.session().read(averages[1]).data<double>()[0];
-  // Between three moves to 1 before three to 2 and the reverse: no tower moved it by both.
+  // The result lies between three moves to 1 before three to 2, and the reverse. No tower moved the
+  // average by both.
   const double p = 0.9 * 0.9 * 0.9, low = (1 - p) * 2 * p + (1 - p),
                high = (1 - p) * p + (1 - p) * 2;
   EXPECT_GE(mean, std::min(low, high) - 0.2);
@@ -188,7 +190,7 @@ TEST(Free, StopsWhenACallbackAsksForIt) {
   trainer.train();
   EXPECT_EQ(trainer.steps(), 3);
   EXPECT_GE(trainer.session().step(), 6u);
-  EXPECT_LE(trainer.session().step(), 8u);  // at most K more
+  EXPECT_LE(trainer.session().step(), 8u);  // K steps more at most
   EXPECT_TRUE(trainer.session().intact());
 }
 
@@ -209,7 +211,7 @@ TEST(Free, ErrorsOfCallbacksEndTheTraining) {
   EXPECT_TRUE(trainer.session().intact());
 }
 
-// Counts its runs and throws in the one that is asked for.
+// Counts runs of the kernel, which throws in the run `fatal_run`.
 std::atomic<int> runs{0};
 std::atomic<int> fatal_run{0};
 
@@ -268,8 +270,8 @@ TEST(Free, TheErrorOfATowerStopsAllAndLeavesTrain) {
   }
 }
 
-// The update of the tower that fails has been made in part: whoever runs next fails too, but with
-// this error.
+// The failing tower has made its update in part. A tower that runs next fails, too, but with this
+// error.
 TEST(Free, AnErrorAmidUpdatesIsTheOneThatIsThrown) {
   const auto data = smooth_data(4000);
   runs = 0;

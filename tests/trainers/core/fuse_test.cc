@@ -1,4 +1,4 @@
-// --fuse changes where a step is computed, and no bit of it.
+// --fuse changes where a step is computed, but no bit of it.
 #include <gtest/gtest.h>
 
 #include "belfry/tests/support/stand_in_gpus.h"
@@ -56,7 +56,7 @@ TEST(Fused, ResNetOfBottlenecksTrainsToTheSameBitsLong) {
   expect_one_hash(find_model("resnet50", 32), 2, 1);
 }
 
-// Two blocks of a transformer, over five tokens.
+// Two blocks of a transformer over five tokens.
 ModelSpec small_gpt(GeluForm gelu) {
   ModelSpec spec = find_model("gpt", 0, {.sequence_length = 5});
   spec.model = [gelu](Tower& tower, Output tokens, Output label) {

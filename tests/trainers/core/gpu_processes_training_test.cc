@@ -1,4 +1,4 @@
-// Trainings of several processes on GPUs, by NCCL: both are stood in for.
+// Trainings of several processes on stand-in GPUs, with a stand-in for NCCL.
 #include <mutex>
 
 #include <gmock/gmock.h>
@@ -24,7 +24,8 @@ using testing::HasSubstr;
 constexpr int kGlobalBatch = 24, kSteps = 4;
 using Group = std::shared_ptr<Processes>;
 
-// In f32, as f64 is not rounded to 16 bits; with averages, which live on hosts.
+// The model computes in f32, as f64 is not rounded to 16 bits. It has averages, which live on
+// hosts.
 Output model_with(bool synchronised, Tower& tower, Output x, Output y) {
   const Output wide = dense(tower, "fc0", cast(x, DType::kF32), {.units = 5});
   const Output hidden = tanh(batch_norm(tower, "bn", wide, {.synchronised = synchronised}));
@@ -64,7 +65,8 @@ std::string trained(TrainerOptions options) {
              state_hash(trainer.session(), trainer.graph()), " ", trainer.metric("loss"));
 }
 
-// NCCL promises no order; its stand-in adds all ranks in one, however they are spread.
+// NCCL promises no order. Its stand-in adds all ranks in one order, however they are spread over
+// processes.
 TEST(GpuProcessesTraining, EndsAsOneProcessWithAllGpusDoes) {
   for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}, {3, 1}})
     for (const auto& [precision, bucket_mb] :
@@ -100,7 +102,7 @@ std::string refusal(int devices, const std::string& allreduce) {
   return said[0];
 }
 
-// What all of so many processes end with; one has no group. All are on one host unless told.
+// The common result of all processes; one process has no group. By default all are on one host.
 std::string trained_on(const test::StandInGpus& gpus, int size, int devices,
                        const std::string& allreduce, const ModelFunction& model = normalised_model,
                        int hosts = 1) {
@@ -128,7 +130,7 @@ std::string trained_by(int size, int devices, const std::string& allreduce,
   return trained_on(gpus, size, devices, allreduce, model);
 }
 
-// In the order of the canonical tree: pieces go to their owners by NCCL, and sums to all.
+// The sum follows the canonical tree: NCCL brings pieces to their owners, and sums to all.
 TEST(GpuProcessesTraining, ByCollectiveEndsAsOneProcessWithAllGpusDoes) {
   for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}, {3, 2}}) {
     const std::string alone = trained_by(1, size * devices, "collective");
@@ -149,7 +151,7 @@ TEST(GpuProcessesTraining, OnSeveralHostsEndsAsOneProcessWithAllGpusDoes) {
   EXPECT_EQ(gpus.calls().rank_gathers, 0) << "NCCL gathers among all ranks alone";
 }
 
-// Slots lie on GPUs, where other processes read their parts for the hash.
+// Slots lie on GPUs. Other processes read their parts there for the hash.
 TEST(GpuProcessesTraining, InPartsEndsAsOneProcessWithAllGpusDoes) {
   for (const auto& [size, devices] : {std::pair(2, 1), {2, 2}, {3, 1}}) {
     const test::StandInGpus gpus(size * devices);
@@ -181,7 +183,7 @@ TEST(GpuProcessesTraining, NormalisesOverAllGpusAsOneProcessDoes) {
   EXPECT_EQ(trained_by(2, 2, "collective", synchronised_model), alone);
 }
 
-// Of two processes a ring has the order of the tree.
+// With two processes a ring adds in the order of the tree.
 TEST(GpuProcessesTraining, ByRingOfTwoEndsAsByCollective) {
   EXPECT_EQ(trained_by(2, 1, "ring"), trained_by(2, 1, "collective"));
 }

@@ -1,4 +1,4 @@
-// Training runs on GPUs that are stood in for: the same bits as on CPUs.
+// Training on stand-in GPUs gives the same bits as on CPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Way {
   Precision precision = Precision::kF32;
 };
 
-// The towers' devices are of one type.
+// The hash of a trained model. All towers are on devices of one type.
 std::string trained(const std::string& model, const char* type, int towers, int logical, Way way) {
   const ModelSpec spec = find_model(model, model == "mnist" ? 28 : 8);
   const auto data = synthetic_data(spec.fields, spec.classes, towers * kBatch, 5);
@@ -47,7 +47,8 @@ std::string trained(const std::string& model, const char* type, int towers, int 
              state_hash(trainer->session(), trainer->graph()), " ", trainer->metric("loss"));
 }
 
-// But for the end, where batches are on their way that no step takes, to so many GPUs and forms.
+// Drains happen only at the end, when batches are on their way that no step takes. `most`: the
+// number of GPUs times that of forms.
 void expect_no_drains(const test::StandInGpus& gpus, int most) {
   EXPECT_LE(gpus.calls().drains, FeedSlots::kCount * most);
 }
@@ -75,12 +76,12 @@ TEST(GpuTrainer, LearnsWhatCpusLearnWithEachStrategy) {
   expect_the_bits_of_cpus("mnist", ways);
 }
 
-// Their averages are on /cpu:0.
+// The averages of batch norm are on /cpu:0.
 TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNorm) {
   expect_the_bits_of_cpus("resnet20", {{"replicated", "collective"}});
 }
 
-// The first updates are skipped, as the scale is too large; averages move all the same.
+// The first updates are skipped, as the scale is too large. Averages move anyway.
 TEST(GpuTrainer, LearnsWhatCpusLearnWithBatchNormOn16Bits) {
   if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
   expect_the_bits_of_cpus("resnet20", {{"replicated", "collective", Precision::kF16},
@@ -103,7 +104,7 @@ TEST(GpuTrainer, LearnsWhereGpusDoNotReachEachOther) {
   }
 }
 
-// Its sums are no canonical ones.
+// Sums of NCCL are not canonical.
 TEST(GpuTrainer, LearnsWithNccl) {
   const auto loss = [](const std::string& result) {
     return std::stod(result.substr(result.rfind(' ')));
@@ -120,8 +121,8 @@ TEST(GpuTrainer, LearnsWithNccl) {
   }
 }
 
-// Rates are fed to the host when a step runs, and its batch has been staged by then; the last batch
-// of an epoch goes to another step.
+// A run feeds rates to the host at its start, when its batch has already been staged. The last
+// batch of an epoch goes to another step.
 TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
   const auto data = smooth_data(8 * kBatch * 3 + 2 * kBatch);
   const auto trained = [&](const char* type, int towers, int logical) {
@@ -135,7 +136,7 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
         .session = {.logical_gpus = logical, .threads = 2}};
     options.devices.clear();
     for (int t = 0; t < towers; ++t) options.devices.push_back(DeviceSpec::local(type, t));
-    options.shards = towers;  // as on GPUs
+    options.shards = towers;  // as many as on GPUs
     const auto trainer =
         std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
     trainer->train();
@@ -195,7 +196,7 @@ TEST(GpuTrainer, StopsWithBatchesStaged) {
   EXPECT_EQ(trainer->steps(), 2);
 }
 
-// So the moments of 19 layers and 4 towers are one copy, and cut no segment.
+// The moments of 19 layers and 4 towers are one copy, which cuts no segment.
 TEST(GpuTrainer, GivesAGpuOneSegmentWithBatchNorm) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
@@ -204,7 +205,8 @@ TEST(GpuTrainer, GivesAGpuOneSegmentWithBatchNorm) {
   EXPECT_EQ(gpus.calls().gathered, 1 + FeedSlots::kCount);  // in the first step, and captured
 }
 
-// The device part of a step: only losses are fetched, and nothing else is the host's.
+// Only losses are fetched, and nothing else comes to the host, so the device part of a step is one
+// segment.
 TEST(GpuTrainer, GivesAGpuOneSegmentInEachCanonicalMode) {
   for (const char* allreduce : {"collective", "naive", "hierarchical", "shuffle"}) {
     const test::StandInGpus gpus(1);

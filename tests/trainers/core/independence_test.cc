@@ -1,4 +1,4 @@
-// Runs whose bits do not depend on the number of devices, and what makes a run depend on it.
+// Runs whose bits do not depend on the number of devices, and causes of such a dependence.
 #include "belfry/trainers/core/independence.h"
 
 #include <cmath>
@@ -43,7 +43,7 @@ Output convnet(Tower& tower, Output images, Output labels) {
   return loss_of(tower, dropout(tower, flatten(x), 0.5), labels);
 }
 
-// Images smaller and larger again, each channel by itself and in groups.
+// Images shrink and grow again. Convolutions take each channel by itself, and channels in groups.
 Output groups_of_channels(Tower& tower, Output images, Output labels) {
   Output x = conv2d(tower, "each", images, {.filters = 6, .dilation = 2, .groups = 3});
   x = relu(conv2d(tower, "halves", x, {.filters = 8, .stride = 2, .groups = 2}));
@@ -51,7 +51,7 @@ Output groups_of_channels(Tower& tower, Output images, Output labels) {
   return loss_of(tower, flatten(x), labels);
 }
 
-// One block, whose batch norm is over all towers or over each.
+// One block, with batch norm over all towers together, or over each one.
 template <bool synchronised>
 Output resnet(Tower& tower, Output images, Output labels) {
   const BatchNormLayer norm{.synchronised = synchronised};
@@ -61,7 +61,7 @@ Output resnet(Tower& tower, Output images, Output labels) {
   return loss_of(tower, reduce_mean(relu(x + y), {1, 2}), labels);
 }
 
-// A layer that is applied twice.
+// Applies one layer twice.
 Output two_uses(Tower& tower, Output images, Output labels) {
   Output x = flatten(images);
   const Variable w = variable(tower.graph(), "w", {x.shape().back(), x.shape().back()},
@@ -76,7 +76,7 @@ Output two_uses_of_a_synchronised_layer(Tower& tower, Output images, Output labe
   return loss_of(tower, relu(matmul(relu(matmul(x, w)), w)), labels);
 }
 
-// Row norms, gates, attention over three times, and labels as ids of an embedding.
+// Row norms, gates, attention over three time steps, and an embedding with labels as ids.
 Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
   Output x = dense(tower, "in", flatten(images), {.units = 6});
   x = layer_norm(tower, "ln", x + embedding(tower, "ids", labels, {.rows = 5, .width = 6}));
@@ -87,7 +87,7 @@ Output block_of_a_transformer(Tower& tower, Output images, Output labels) {
   return cross_entropy(logits, labels, {.smoothing = 0.1, .ignored = 3});
 }
 
-// Products of each sample's own matrices, in all forms, and a loss of targets from 0 to 1.
+// Products of each sample's own matrices, in all forms, and a loss with targets from 0 to 1.
 Output products_of_samples(Tower& tower, Output images, Output labels) {
   Output x = reshape(dense(tower, "in", flatten(images), {.units = 12}), {kUnknownSize, 3, 4});
   const Output scores = matmul(x, x, {.transpose_b = true});                      // [n,3,3]
@@ -111,7 +111,7 @@ Output with_noise_on_weights(Tower& tower, Output images, Output labels) {
   return loss_of(tower, relu(matmul(x, noisy)), labels);
 }
 
-// An identity whose gradient is no longer than 1: it needs the whole gradient of its tower.
+// An identity that clips its gradient to length 1. So it needs the whole gradient of its tower.
 OutputTypes identity_shape(const ShapeContext& c) { return {c.type(0)}; }
 std::vector<Output> clipped(const Node&, std::span<const Output> grads) {
   return {grads[0] / (reduce_sum(square(grads[0])) + 1.0)};

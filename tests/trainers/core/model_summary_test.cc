@@ -60,7 +60,7 @@ TEST(ModelSummary, CountsHalfOfWhatPyTorchsFlopCounterSays) {
 }
 
 TEST(ModelSummary, CountsTheBackwardPassOfAllTowersAndBatches) {
-  // Each dense layer again for its input and its weights; the images have no gradient.
+  // Each dense layer counts again for its input and its weights. The images have no gradient.
   const double first = 4.0 * 784 * 512, others = 4.0 * (512 * 512 + 512 * 10);
   EXPECT_EQ(summary_of("mlp", 4).multiply_adds, first + others);
   EXPECT_EQ(summary_of("mlp", 4).step_multiply_adds, 2 * first + 3 * others);

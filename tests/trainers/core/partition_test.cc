@@ -1,4 +1,4 @@
-// Updates of which each process makes a part have the bits of whole updates.
+// Updates in parts, one per process, have the bits of whole updates.
 #include <chrono>
 #include <cmath>
 #include <mutex>
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 constexpr int kGlobalBatch = 12, kSteps = 4;
 constexpr std::int64_t kElements = 4 * 3000 + 3000 + 3000 + 1;
 
-// The first weights have three blocks of the tree of squares, the last bias has one element.
+// The first weights have three blocks of the tree of squares, and the last bias has one element.
 Output wide_model(Tower& tower, Output x, Output y) {
   const Output hidden = tanh(dense(tower, "fc0", x, {.units = 3000}));
   return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
@@ -64,7 +64,7 @@ Trained train(TrainerOptions options, std::int64_t samples = 5 * kGlobalBatch) {
   return result_of(trainer);
 }
 
-// What each process ends with, partitioned.
+// Trains with updates in parts, and expects this result in each process.
 void expect_in_all(int size, int devices, const Optimizer& optimizer, const Trained& expected,
                    const std::function<void(TrainerOptions&)>& change,
                    std::int64_t samples = 5 * kGlobalBatch) {
@@ -76,7 +76,7 @@ void expect_in_all(int size, int devices, const Optimizer& optimizer, const Trai
   });
 }
 
-// Of one process with six devices in 2 x 3 and 3 x 2 processes x devices.
+// Compares one process of six devices with 2 processes of 3 devices, and with 3 of 2.
 void expect_bits_of_one(const Optimizer& optimizer,
                         const std::function<void(TrainerOptions&)>& change,
                         std::int64_t samples = 5 * kGlobalBatch) {
@@ -145,7 +145,8 @@ std::int64_t optimizer_bytes(const Session& session) {
   return bytes;
 }
 
-// The rest is cut between blocks of 4,096 elements, so no process is further from its share.
+// Slots are cut between blocks of 4,096 elements, so no process is further than that from its
+// share.
 TEST(Partition, LeavesEachProcessItsShareOfTheSlots) {
   for (const int size : {2, 3}) {
     std::mutex mutex;
@@ -165,8 +166,8 @@ TEST(Partition, LeavesEachProcessItsShareOfTheSlots) {
   }
 }
 
-// The forward pass computes while the values that others have updated arrive. Averages read the
-// values of the same step, and steps of several batches read the variables in each.
+// The forward pass computes while values that others have updated arrive. Averages read the values
+// of the same step, and steps of several batches read the variables in each batch.
 TEST(Partition, BeginsStepsWithTheValuesOfTheStepBefore) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
     const auto data = smooth_data(5 * kGlobalBatch);
@@ -182,7 +183,7 @@ TEST(Partition, BeginsStepsWithTheValuesOfTheStepBefore) {
   });
 }
 
-// What rank 0 finds after each step, alone.
+// Rank 0 alone reads the variables after each step.
 struct ReadByRank0 final : Callback {
   void after_step(Trainer& trainer, const StepInfo&) override {
     if (trainer.graph().process().rank == 0)
@@ -211,7 +212,7 @@ TEST(Partition, LetsOneProcessReadWhatAllHaveUpdated) {
     });
 }
 
-// Gives the first weights of each process a norm of 1 after each step, rank 0 first.
+// After each step each process, rank 0 first, gives its first weights a norm of 1.
 struct Normalise final : Callback {
   void after_step(Trainer& trainer, const StepInfo&) override {
     const int rank = trainer.graph().process().rank;
@@ -237,7 +238,7 @@ TEST(Partition, LetsAllProcessesWriteWhatTheyHaveRead) {
   });
 }
 
-// Goes on from `path`, to the end.
+// Goes on from the checkpoint `path` to the end.
 Trained go_on(TrainerOptions options, const std::string& path) {
   const auto data = smooth_data(5 * kGlobalBatch);
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);

@@ -1,4 +1,4 @@
-// What a dry run says of one of several processes.
+// The output of a dry run about one of several processes.
 #include "belfry/trainers/core/planned_step.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace planned_step_test {
 
 using ::testing::HasSubstr;
 
-// Of smooth_model in f64, all gradients of which travel as one row.
+// The planned step of smooth_model in f64. All its gradients travel as one row.
 PlannedStep planned(ProcessPlace place, const char* type, int devices,
                     const std::string& allreduce = "collective", int per_host = 1) {
   TrainerOptions options{
@@ -33,7 +33,7 @@ PlannedStep planned(ProcessPlace place, const char* type, int devices,
 
 constexpr std::int64_t kGradients = 4 * 5 + 5 + 5 + 1;  // elements
 
-// Besides gradients, each process sends of each tower its loss and metric, and a request.
+// Besides gradients, each process sends the loss and metric of each tower, and a request.
 std::int64_t bytes_of_values(int towers) { return 8 * (2 * towers + 1); }
 
 TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
@@ -45,7 +45,7 @@ TEST(PlannedStep, CountsTheBytesToEachOtherProcess) {
     for (int r = 0; r < 4; ++r) {
       const auto& [sent, received] = step.messages[static_cast<std::size_t>(r)];
       const std::int64_t theirs = pieces[static_cast<std::size_t>(r)];
-      // A piece of its sum goes to r, and the piece that it has added.
+      // A process sends r a piece of its sum, and the piece that it has added.
       EXPECT_EQ(sent, r == place.rank ? 0 : 8 * (theirs + own) + bytes_of_values(2));
       EXPECT_EQ(received, sent) << "towers are aligned, so each has one covering node";
     }
@@ -85,11 +85,11 @@ PlannedStep::Messages with_all(const PlannedStep& step) {
   return step.messages_with(all);
 }
 
-// GPUs are declared. Their sums go from GPU to GPU in pieces that are padded to one size: losses
-// alone come to the host.
+// GPUs are declared. Their sums go from GPU to GPU, in pieces that are padded to one size. Only
+// losses come to the host.
 TEST(PlannedStep, OfGpusSendsFromGpuToGpu) {
   const PlannedStep step = planned({0, 128}, "GPU", 8);
-  const std::int64_t piece = even_unit(128) / 128;  // more than all gradients, in one of 128
+  const std::int64_t piece = even_unit(128) / 128;  // larger than all gradients
   const std::int64_t sums = 127 * 8 * 2 * piece;
   EXPECT_EQ(with_all(step).sent, sums + 127 * bytes_of_values(8));
   for (const PlannedStep::Link& link : step.links)

@@ -1,4 +1,4 @@
-// Mixed precision in training: f32 variables, a loss that f16 scales, updates that are skipped.
+// Mixed precision in training: f32 variables, loss scales for f16, and skipped updates.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -43,7 +43,7 @@ using Kind = std::string;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// "x" [4], "y" [1], and "spice", by which the loss is multiplied: 1, but for some samples.
+// Samples "x" [4], "y" [1], and "spice", a factor of the loss, which is 1 except for some samples.
 std::unique_ptr<Dataset> spiced_data(std::int64_t samples,
                                      const std::map<std::int64_t, float>& spices = {}) {
   std::vector<float> x, y, spice;
@@ -61,7 +61,7 @@ std::unique_ptr<Dataset> spiced_data(std::int64_t samples,
       "a function with spices");
 }
 
-// A batch norm among the layers, so that averages are at stake, too.
+// A batch norm is among the layers, so that a wrong step could spoil averages, too.
 Output spiced_model(Tower& tower, Output x, Output y, Output spice) {
   const Output spices = reduce_mean(spice);
   tower.metric("spice", spices);
@@ -71,7 +71,7 @@ Output spiced_model(Tower& tower, Output x, Output y, Output spice) {
   return reduce_mean(square(dense(tower, "fc2", hidden, {.units = 1}) - y)) * spices;
 }
 
-// NaN and infinity go through the model; with 10,000 the loss is finite, but its gradients
+// NaN and infinity go through the model. With 10,000 the loss is finite, but its gradients
 // overflow.
 const std::map<std::int64_t, float> kSpices{
     {3, kInfinity}, {17, kNaN}, {30, 1e4f}, {41, -kInfinity}};
@@ -94,14 +94,14 @@ std::map<std::string, Tensor> state_of(Trainer& trainer) {
   return state;
 }
 
-// Follows the rule beside the training.
+// Follows the rule of loss scales during the training.
 class Rule final : public Callback {
  public:
   void before_step(Trainer& trainer, const StepInfo&) override { before_ = state_of(trainer); }
 
   void after_step(Trainer& trainer, const StepInfo& info) override {
     const LossScaleState now = trainer.loss_scale().value();
-    // f16 overflows by itself, too, while the scale is large.
+    // f16 also overflows by itself while the scale is large.
     const bool bad = now.skipped_steps > skipped_;
     EXPECT_TRUE(bad || std::isfinite(trainer.metric("spice"))) << "after step " << info.step;
     if (bad) {
@@ -202,8 +202,8 @@ const std::vector<std::vector<Setting>> kAxes{
      {"private", [](Kind&, TrainerOptions& o) { o.session.share_replicas = false; }}},
 };
 
-// The same bits in every combination of the settings; under sanitizers in every seventh, in which
-// each setting occurs.
+// Every combination of settings gives the same bits. Sanitizers run every seventh one, which covers
+// each setting.
 void expect_equal_bits(const TrainerOptions& common, const Dataset& data, std::int64_t least) {
   std::string reference;
   std::vector<std::size_t> choice(kAxes.size());
@@ -256,7 +256,7 @@ TEST(MixedPrecision, GivesTheSameBitsWithUnequalBatches) {
   expect_equal_bits(options, *data, 3);
 }
 
-// Towers without samples count neither in gradients nor in whether they are finite.
+// Towers without samples count neither in gradients nor in the check for finite values.
 TEST(LossScale, LeavesTowersWithoutSamplesOut) {
   const auto data = spiced_data(9);
   for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad}) {
@@ -266,11 +266,11 @@ TEST(LossScale, LeavesTowersWithoutSamplesOut) {
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->loss_scale()->skipped_steps, 0);
-    EXPECT_EQ(trainer->loss_scale()->scale, 256);  // 6 steps
+    EXPECT_EQ(trainer->loss_scale()->scale, 256);  // for 6 steps
   }
 }
 
-// The sum of two gradients of 3e38 would not be finite, though each is.
+// Two gradients of 3e38 are finite, but their sum would not be.
 TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
   const auto data = spiced_data(8, {{0, 1e20f},
                                     {1, 1e20f},
@@ -311,7 +311,7 @@ TEST(LossScale, LeavesUpdatesFused) {
   EXPECT_EQ(fused_updates(*f16), fused_updates(*f32));
 }
 
-// f64 is left alone, so that nothing overflows or vanishes.
+// f64 stays as it is, so nothing overflows or vanishes.
 TEST(LossScale, ChangesNoBitOfWhatIsLearned) {
   const auto data = smooth_data(64);
   const auto hash_of = [&](Precision precision, double scale) {
@@ -365,7 +365,7 @@ TEST(LossScale, StartsAnewBehindACheckpointOfAnotherPrecision) {
   EXPECT_EQ(params_hash(bf16->session(), bf16->graph()), params);
 }
 
-// A run that is killed and goes on ends with the bits of one that was not.
+// A run that is killed and goes on ends with the bits of an uninterrupted one.
 TEST(LossScale, GoesOnToTheSameBits) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() + "/checkpoint";

@@ -33,7 +33,7 @@ Output normalised_model(Tower& tower, Output x, Output y, bool first, bool secon
 struct Trained {
   std::string hash, state;
   double loss;
-  std::string identity = "";  // of the run
+  std::string identity = "";  // identity of the run
   bool operator==(const Trained&) const = default;
 };
 
@@ -65,7 +65,7 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, double b
 
 class Layouts : public testing::TestWithParam<std::tuple<int, int>> {};
 
-// What each process ends with.
+// The result of each process.
 std::vector<Trained> train_in(int size, int devices, double bucket_mb, const ModelFunction& model) {
   std::mutex mutex;
   std::vector<Trained> all;
@@ -98,14 +98,14 @@ TEST_P(Layouts, NormaliseAlike) {
   }
 }
 
-// smooth_model in f32: f64 is not rounded to 16 bits.
+// smooth_model in f32, as f64 is not rounded to 16 bits.
 Output single_model(Tower& tower, Output x, Output y) {
   const Output hidden = tanh(dense(tower, "fc0", cast(x, DType::kF32), {.units = 5}));
   const Output error = dense(tower, "fc1", hidden, {.units = 1}) - cast(y, DType::kF32);
   return reduce_mean(square(error));
 }
 
-// Strategies around others. Tensors of single_model have 4 to 80 bytes.
+// These strategies wrap others. Tensors of single_model have 4 to 80 bytes.
 TEST_P(Layouts, CombineInChunksRangesAndPacksAlike) {
   const auto [size, devices] = GetParam();
   const AggregationOptions ways[] = {
@@ -130,7 +130,7 @@ TEST_P(Layouts, CombineInChunksRangesAndPacksAlike) {
   }
 }
 
-// From a scale at which f16 overflows, so that steps are skipped.
+// Trains from a scale at which f16 overflows, so that steps are skipped.
 Trained train_in_f16(int devices, const std::shared_ptr<Processes>& processes) {
   const auto data = smooth_data(5 * kGlobalBatch);
   TrainerOptions options = options_of(devices, processes, 25, single_model);
@@ -152,7 +152,7 @@ TEST_P(Layouts, ScaleLossesAlike) {
   });
 }
 
-// Sums in another order, and the same in all processes.
+// A ring adds in another order, which is the same in all processes.
 TEST_P(Layouts, TrainAlongARing) {
   const auto [size, devices] = GetParam();
   const Trained alone = train(size * devices, nullptr, 25);
@@ -174,7 +174,7 @@ TEST_P(Layouts, TrainAlongARing) {
   }
 }
 
-// Counts how often each sample is asked for.
+// Counts how often each sample is read.
 class CountingData final : public Dataset {
  public:
   CountingData(std::unique_ptr<Dataset> data, std::vector<std::atomic<int>>& counts)
@@ -195,7 +195,7 @@ class CountingData final : public Dataset {
 
 constexpr int kTests = 12 * kGlobalBatch + 5, kTestedEpochs = 2;
 
-// Loss and metric of test data that fill no last batch, after the last epoch.
+// The loss and metric of test data after the last epoch. The data do not fill the last batch.
 std::pair<double, double> tested(int devices, const std::shared_ptr<Processes>& processes,
                                  std::vector<std::atomic<int>>& counts) {
   const auto data = smooth_data(2 * kGlobalBatch);
@@ -216,11 +216,11 @@ TEST_P(Layouts, EachTestAPartToTheSameLoss) {
   test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
     EXPECT_EQ(tested(devices, processes, counts), alone);
   });
-  // Samples at both ends are part of a checksum, too.
+  // A checksum reads samples at both ends, too.
   for (std::size_t i = 64; i < kTests - 64; ++i) EXPECT_EQ(counts[i], kTestedEpochs);
 }
 
-// 3 x 2 and 2 x 3 have processes whose towers are no node of the tree.
+// With 3 x 2 and 2 x 3, the towers of some processes are no node of the tree.
 INSTANTIATE_TEST_SUITE_P(Processes, Layouts,
                          testing::Values(std::tuple(2, 1), std::tuple(2, 2), std::tuple(3, 1),
                                          std::tuple(3, 2), std::tuple(2, 3), std::tuple(4, 2)));

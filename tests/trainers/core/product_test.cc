@@ -1,4 +1,4 @@
-// No combination of ways to train changes a bit of what is learned.
+// No combination of ways to train changes a bit of the trained model.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -22,13 +22,13 @@ namespace product_test {
 
 constexpr int kBatch = 4;  // per tower
 
-// $BELFRY_PRODUCT_STEPS, or 20. Races show in the first ones.
+// $BELFRY_PRODUCT_STEPS, or 20. Races show in the first steps.
 int steps() {
   const char* given = std::getenv("BELFRY_PRODUCT_STEPS");
   return given ? std::atoi(given) : kSanitized ? 3 : 20;
 }
 
-// One combination.
+// One combination of settings.
 struct Cell {
   std::string trainer = "replicated";
   TrainerOptions options;
@@ -39,8 +39,8 @@ struct Setting {
   void (*apply)(Cell&);
 };
 
-// What must not change a bit, an axis each; the first setting of each is the reference. Settings
-// apply in the order of the axes. A new way to train is a line here.
+// Settings that must not change a bit, in one list per axis. The first of each axis is the
+// reference. Settings apply in the order of the axes. A new way to train is a line here.
 const std::vector<std::vector<Setting>>& axes() {
   static const std::vector<std::vector<Setting>> all{
       {{"collective", [](Cell& c) { c.options.aggregation.allreduce = "collective"; }},
@@ -51,7 +51,8 @@ const std::vector<std::vector<Setting>>& axes() {
        {"auto",
         [](Cell& c) {
           c.options.aggregation.allreduce = "auto";
-          // Mostly naive or hierarchical: collectives take turns, so each pays the latency.
+          // The choice is mostly naive or hierarchical: collectives take turns, so each pays the
+          // latency.
           c.options.aggregation.choice = {
               .buckets = {0},
               .machine = [] { return machine_of_links(8, {.latency_us = 50, .gbps = 100}); }};
@@ -83,7 +84,7 @@ const std::vector<std::vector<Setting>>& axes() {
   return all;
 }
 
-// The numbers of towers, and models with the size of their images.
+// The numbers of towers, and the models with the size of their images.
 const std::vector<int> kTowers = kSanitized ? std::vector{4} : std::vector{2, 4, 6, 8};
 const std::vector<std::pair<std::string, int>> kModels{{"resnet20", 8}, {"mnist", 28}};
 
@@ -113,8 +114,8 @@ std::set<Pair> pairs_of(const Choice& choice) {
   return pairs;
 }
 
-// Some of the choices, in which each pair of settings occurs: always the one with the most new
-// ones.
+// Some of the choices, in which each pair of settings occurs. It always takes the choice with the
+// most new pairs.
 std::vector<Choice> pairwise(const std::vector<Choice>& all) {
   std::set<Pair> missing;
   for (const Choice& choice : all) missing.merge(pairs_of(choice));

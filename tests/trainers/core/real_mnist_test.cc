@@ -1,4 +1,4 @@
-// The convnet on real MNIST, where $BELFRY_DATA_DIR/mnist has it.
+// The convnet on real MNIST, if $BELFRY_DATA_DIR/mnist has it.
 #include <cstdlib>
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class RealMnist : public testing::Test {
     ASSERT_EQ(test_->size(), 10000);
   }
 
-  // cpu:4, 64 images per tower, Adam 1e-3: the defaults of examples/mnist.cc.
+  // Uses the defaults of examples/mnist.cc: cpu:4, 64 images per tower, Adam 1e-3.
   Outcome run(const Mode& mode, std::int64_t max_steps = 0, std::uint64_t seed = 1,
               int epochs = 3) const {
     std::FILE* const sink = std::tmpfile();
@@ -85,7 +85,7 @@ class RealMnist : public testing::Test {
     return outcome;
   }
 
-  // In all modes.
+  // Expects equal hashes in all modes.
   void expect_equal_hashes(std::int64_t steps) const {
     const Outcome reference = run(kDefault, steps);
     for (const Mode& mode : kOthers) {

@@ -1,4 +1,4 @@
-// Training that rebuilds activations in the backward pass learns the same bits in less memory.
+// Training that recomputes activations in the backward pass gives the same bits in less memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ struct Wanted {
   const char* model;
   ModelOptions options = {};
   int towers = 2, batch_size = 2;
-  const char* kind = "";  // by default for so many towers
+  const char* kind = "";  // "": the default for so many towers
 };
 
 std::unique_ptr<Trainer> make(const Wanted& wanted, const Scopes& recompute, const Dataset& data,
@@ -49,7 +49,7 @@ std::unique_ptr<Dataset> data_of(const Wanted& wanted) {
   return synthetic_data(spec.fields, spec.classes, wanted.towers * wanted.batch_size, 3);
 }
 
-// Averages of batch norm are part of the state.
+// The hash of a training. Averages of batch norm are part of the state.
 std::string trained(const Wanted& wanted, const Scopes& recompute) {
   const auto data = data_of(wanted);
   const auto trainer = make(wanted, recompute, *data, false);
@@ -58,7 +58,7 @@ std::string trained(const Wanted& wanted, const Scopes& recompute) {
              state_hash(trainer->session(), trainer->graph()));
 }
 
-// Of all devices.
+// The planned peak of all devices together.
 std::int64_t peak(const Wanted& wanted, const Scopes& recompute) {
   const auto data = data_of(wanted);
   std::int64_t bytes = 0;
@@ -89,7 +89,7 @@ TEST(RecomputeTraining, PlansFewerBytes) {
   struct Case {
     Wanted wanted;
     Scopes scopes;
-    double share;  // of what is planned without
+    double share;  // of the bytes planned without recomputation
   };
   for (const auto& [wanted, scopes, share] :
        {Case{{"gpt", {}, 1, 8}, {"block*"}, 0.55}, Case{{"gpt", {}, 2, 4}, {"block*"}, 0.7},
@@ -105,7 +105,7 @@ TEST(RecomputeTraining, PlansFewerBytes) {
   }
 }
 
-// A layer of its own has nothing that only its own gradients read.
+// A scope with a single layer saves nothing: other nodes read all its tensors, too.
 TEST(RecomputeTraining, WarnsOnceOfAScopeThatSavesNothing) {
   const Wanted mlp{"mlp"};
   const auto data = data_of(mlp);
@@ -136,7 +136,7 @@ TEST(RecomputeTraining, WarnsOfTheSecondOfTwoScopesForTheSameNodes) {
   EXPECT_EQ(errors.find("block*"), errors.npos) << errors;
 }
 
-// Start-up builds no other trainer to find out.
+// Start-up builds no second trainer to find out.
 TEST(RecomputeTraining, BuildsTheModelAsOftenAsWithout) {
   const Wanted resnet{"resnet20", {}, 1};
   const auto data = data_of(resnet);

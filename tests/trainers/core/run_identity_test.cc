@@ -31,7 +31,7 @@ TEST(ChecksumOfFile, ReadsTheEndsOfALargeFileAlone) {
   std::vector<std::byte> bytes(65 * kMiB);
   const auto sum = [&] {
     write(disk, bytes);
-    disk.fail_at(4);  // opened, read, sought, read
+    disk.fail_at(4);  // calls: open, read, seek, read
     const std::string result = checksum_of_file(disk, "/disk/data");
     EXPECT_TRUE(disk.waits());
     disk = disk.again();
@@ -57,7 +57,8 @@ TEST(ChecksumOfFile, ReadsAllOfAFileUpTo64MiB) {
   EXPECT_NE(checksum_of_file(disk, "/disk/data"), before);
 }
 
-// The model of the program mnist. Its runs of before convolutions had dilation and groups go on.
+// The model of the program mnist. Its runs from before convolutions had dilation and groups must go
+// on.
 TEST(RunIdentity, OfPlainConvolutionsIsWhatItWas) {
   const auto model_of = [](ConvLayer first) {
     const auto data =

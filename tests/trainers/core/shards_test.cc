@@ -1,4 +1,4 @@
-// Shards of the global batch: how many there are, and that their number alone decides the bits.
+// Shards of the global batch: their number, which alone decides the bits.
 #include <cmath>
 #include <functional>
 
@@ -51,7 +51,7 @@ TEST(DefaultShards, LeaveEachShardEnoughWorkForItsWeights) {
   EXPECT_EQ(default_shards(resnet, std::int64_t{1} << 40), 256);
 }
 
-// Six rows of 18 numbers a sample, times a product of weights, then attention over the rows.
+// Six rows of 18 numbers per sample, times a product of weights, and then attention over the rows.
 Output tokens(Tower& tower, Output images, Output labels) {
   const VariableOptions normal{.initializer = init::he_normal()};
   const Variable a = variable(tower.graph(), "a", {18, 5}, normal);
@@ -82,7 +82,7 @@ TEST(DefaultShards, CountAllRowsOfASample) {
     }
 }
 
-// A transposed convolution has the work of the smaller image, and a group sees its own channels.
+// A transposed convolution has the work of the smaller image, and a group reads its own channels.
 TEST(DefaultShards, CountConvolutionsOfGroupsInBothDirections) {
   const auto data =
       synthetic_data({{"image", DType::kF32, {6, 6, 4}}, {"label", DType::kI32, {}}}, 5, 16, 1);
@@ -103,7 +103,7 @@ TEST(DefaultShards, CountConvolutionsOfGroupsInBothDirections) {
             3 * 3 * 8 * (3 * 3 * 1) + 3 * 3 * 8 * (3 * 3 * 1) + 6 * 6 * 2 * 5);
 }
 
-// A convolution, perhaps a mask, and a product, so that most rules are met.
+// A convolution, perhaps a mask, and a product, so that most rules are used.
 ModelFunction convnet(double dropped) {
   return [dropped](Tower& tower, Output images, Output labels) {
     Output x = relu(conv2d(tower, "conv0", images, {.filters = 4, .kernel = 3}));
@@ -113,7 +113,7 @@ ModelFunction convnet(double dropped) {
   };
 }
 
-// With statistics of all towers' batches.
+// Statistics are over the batches of all towers.
 Output resnet(Tower& tower, Output images, Output labels) {
   return models::resnet20(tower, images, labels, {.batch_norm = BatchNormOver::kSynchronised});
 }
@@ -128,7 +128,7 @@ struct Run {
   bool keeps_gradients = false;
 };
 
-// The trainer at its end.
+// A result of the trainer after training.
 template <class Result>
 Result trained(const Run& run, const std::function<Result(Trainer&)>& result) {
   const auto data =
@@ -178,7 +178,7 @@ TEST(Shards, GiveTheSameBitsToMoreWorkersThanCores) {
   }
 }
 
-// Relative to the largest of the variable.
+// Relative to the largest value of the variable.
 double largest_difference(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
   EXPECT_EQ(a.size(), b.size());
   double most = 0;
@@ -196,7 +196,7 @@ double largest_difference(const std::vector<NamedTensor>& a, const std::vector<N
   return most;
 }
 
-// Masks do not depend on the number, either.
+// Masks do not depend on the number of shards, either.
 TEST(Shards, OfAllNumbersGiveNearlyTheSameGradients) {
   for (const ModelFunction& model : {convnet(0), convnet(0.5), ModelFunction(resnet)}) {
     const auto gradients = [&](int shards) {

@@ -19,7 +19,7 @@ inline std::vector<DeviceSpec> cpus(int count) {
   return devices;
 }
 
-// "x" f64 [4], "y" f64 [1]: y is a smooth function of x.
+// Samples "x" f64 [4], "y" f64 [1], where y is a smooth function of x.
 inline std::unique_ptr<Dataset> smooth_data(std::int64_t samples) {
   std::vector<double> x, y;
   for (std::int64_t i = 0; i < samples; ++i) {
@@ -36,7 +36,7 @@ inline std::unique_ptr<Dataset> smooth_data(std::int64_t samples) {
       "a smooth function");
 }
 
-// Two layers, five and one units; metric "mean_x".
+// Two layers of five and one units, and the metric "mean_x".
 inline Output smooth_model(Tower& tower, Output x, Output y) {
   const Output hidden = tanh(dense(tower, "fc0", x, {.units = 5}));
   tower.metric("mean_x", reduce_mean(x));

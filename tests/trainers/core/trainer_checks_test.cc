@@ -1,4 +1,4 @@
-// What users hand in wrong is refused by name, before anything is built or trained.
+// Wrong input of users is refused by name, before anything is built or trained.
 #include <limits>
 
 #include "belfry/framework/base/text.h"
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 using Fields = std::vector<Dataset::Field>;
 
-// Data that say of themselves what they like, and have zeros.
+// Data with a signature that a test chooses. All values are zeros.
 struct SaidData final : Dataset {
   std::int64_t samples = 64;
   Fields fields = smooth_data(1)->signature();
@@ -70,7 +70,7 @@ TEST(TrainerChecks, NameWhatTheOptionsLack) {
   EXPECT_THAT(refusal(options), HasSubstr("-1 epochs"));
 }
 
-// Has the state {} unless it says otherwise.
+// A callback with a name. Its state is {} unless a test changes it.
 struct Named final : Callback {
   std::string own;
   explicit Named(std::string name) : own(std::move(name)) {}
@@ -151,7 +151,7 @@ TEST(TrainerChecks, LeaveTheDataAloneInADryRun) {
   EXPECT_EQ(refusal(options, train, &test), "(built)");
 }
 
-// Of whole programs.
+// -- Whole programs.
 
 TEST(Train, NamesWhatTheRecipeLacks) {
   const auto error = [](const auto& change) {
@@ -186,7 +186,7 @@ TEST(Train, NamesWhatTheRecipeLacks) {
               HasSubstr("the test data (data of somebody) say that they have -5 samples"));
 }
 
-// Failures behind an epoch.
+// -- Failures after an epoch.
 
 class SaveFirstTest : public TrainTest {
  protected:
@@ -194,7 +194,7 @@ class SaveFirstTest : public TrainTest {
   TrainResult train(const Recipe& recipe) {
     return run_train({"--devices=cpu:1", "--save_checkpoint=" + checkpoint_}, recipe);
   }
-  // How many steps the checkpoint has.
+  // The step of the checkpoint.
   std::uint64_t steps() const { return inspect_checkpoint(checkpoint_).step; }
 
   const std::string checkpoint_ = path(".checkpoint");

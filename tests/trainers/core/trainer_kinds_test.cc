@@ -47,7 +47,7 @@ TEST(TrainerKinds, AreCanonicalWhereTheySaySo) {
   EXPECT_FALSE(find_trainer("async").canonical);
 }
 
-// --parameter_device=cpu: no tower is on cpu:0, yet all variables are.
+// --parameter_device=cpu puts all variables on cpu:0, though no tower is there.
 TEST(TrainerKinds, ThatSpreadVariablesPutThemOnTheCpuIfAsked) {
   const auto data = smooth_data(64);
   for (const char* name : {"parameter_server", "async"}) {

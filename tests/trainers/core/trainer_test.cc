@@ -27,7 +27,7 @@ TrainerOptions small_options(int towers) {
   return {.model = smooth_model, .optimizer = sgd(0.1), .devices = cpus(towers), .batch_size = 4};
 }
 
-// Over all elements of field 0.
+// The mean over all elements of field 0.
 double mean_x(const Dataset& data) {
   std::vector<std::int64_t> all;
   for (std::int64_t i = 0; i < data.size(); ++i) all.push_back(i);
@@ -37,7 +37,7 @@ double mean_x(const Dataset& data) {
   return sum / static_cast<double>(x.elements());
 }
 
-// What callbacks are told, as text.
+// Records the calls of callbacks, as text.
 struct Recorder : Callback {
   std::vector<std::string>* events;
   std::string name;
@@ -194,7 +194,7 @@ TEST(Trainer, ResumesAnotherGlobalBatchAtItsLastWholeOne) {
   trainer.resume({.steps = 2, .samples = 14});
   EXPECT_EQ(trainer.position().samples, 12);
   EXPECT_EQ(trainer.total_steps(), 2 + 3);
-  trainer.resume({.steps = 9, .samples = 27});  // of another set: a whole epoch is done
+  trainer.resume({.steps = 9, .samples = 27});  // as of another data set: a whole epoch is done
   EXPECT_EQ(trainer.position().epoch, 1);
   EXPECT_EQ(trainer.total_steps(), 9);
   EXPECT_THROW(trainer.resume({.steps = -1}), InvalidArgument);
@@ -232,8 +232,8 @@ TEST(Trainer, FeedsScheduledRatesEachStep) {
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
 }
 
-// Epochs of 8 and 3 samples. What callbacks do before a step does not count, what is done in it
-// does.
+// Epochs have 8 and 3 samples. The time of callbacks before a step does not count; the time in the
+// step does.
 TEST(Trainer, KnowsTheSpeedOfTheLastStep) {
   static constexpr std::chrono::milliseconds kSleep(20);
   struct Watch final : Callback {
@@ -253,7 +253,7 @@ TEST(Trainer, KnowsTheSpeedOfTheLastStep) {
   options.batches.uneven = Uneven::kPad;
   const auto watch = std::make_shared<Watch>();
   options.callbacks = {watch};
-  options.on_trace = [](const Trace&) { std::this_thread::sleep_for(kSleep); };  // of step 1
+  options.on_trace = [](const Trace&) { std::this_thread::sleep_for(kSleep); };  // for step 1
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   EXPECT_EQ(trainer.step_examples_per_second(), 0);
   trainer.train();
@@ -262,7 +262,7 @@ TEST(Trainer, KnowsTheSpeedOfTheLastStep) {
   EXPECT_LE(watch->speeds[1], 3 / 0.02);
 }
 
-// Also of steps that this run does not make.
+// This holds for steps that this run does not make, too.
 TEST(Trainer, TellsSchedulesOfTheWholeRun) {
   const auto data = smooth_data(8);
   TrainerOptions options = small_options(1);
@@ -342,7 +342,7 @@ TEST(Evaluation, WorksWithLessTestDataThanABatch) {
   std::fclose(sink);
 }
 
-// Errors at build.
+// -- Errors at build.
 
 std::string build_error(TrainerOptions options, std::int64_t samples = 64,
                         const char* kind = "replicated") {

@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// What building for two fields of these names says.
+// The error of building for two fields of these names.
 std::string built(const std::string& first, const std::string& second) {
   Graph graph;
   const Dataset::Field fields[] = {{first, DType::kF64, {4}}, {second, DType::kF64, {1}}};
@@ -42,7 +42,7 @@ TEST(TrainingGraph, NamesPlaceholdersAfterTheFieldsOfTheData) {
     EXPECT_THAT(built("x", name), HasSubstr(cat("a field called '", name, "'")));
 }
 
-// The plans of a model's forms, on one copy of the variables.
+// The plans of a model's forms, which share one copy of the variables.
 std::vector<std::string> plan_texts(Uneven uneven, const ModelFunction& model = smooth_model) {
   Graph graph;
   const TrainerOptions options{
@@ -87,7 +87,7 @@ TEST(TrainingGraph, RunsNoKernelOfATowerWithoutSamples) {
   };
   const std::string joint = plan_texts(Uneven::kWeight, ModelFunction(normalised))[1];
   EXPECT_THAT(joint, AllOf(HasSubstr("(BatchStatisticsGrad)"), Not(HasSubstr("(Weigh)"))));
-  // Zeros are fed in place of what it would contribute.
+  // Zeros are fed in place of tower 3's contribution.
   EXPECT_THAT(joint, HasSubstr("tower3/first/Add (Placeholder)"));
   EXPECT_THAT(joint, HasSubstr("tower3/bn/weight (Placeholder)"));
   EXPECT_THAT(joint, Not(HasSubstr("tower3/first/MatMul")));

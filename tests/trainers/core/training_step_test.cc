@@ -9,8 +9,8 @@
 namespace belfry {
 namespace training_step_test {
 
-// A trainer with 4 samples per tower, and one sample in the last batch of an epoch: that goes to
-// the first tower.
+// A trainer with 4 samples per tower. The last batch of an epoch has one sample, which goes to the
+// first tower.
 std::unique_ptr<Trainer> trainer_on(std::vector<DeviceSpec> devices, const Dataset& data) {
   TrainerOptions options{.model = smooth_model,
                          .optimizer = sgd(0.1),
@@ -27,7 +27,7 @@ TrainingStep step_of(Trainer& trainer, std::size_t form) {
   return {trainer.session(), built.steps[form], built.towers, built.learning_rates};
 }
 
-// Fields of both towers, of so many rows.
+// The fields of both towers, with so many rows each.
 std::vector<Tensor> inputs(std::int64_t first, std::int64_t second) {
   std::vector<Tensor> all;
   for (const std::int64_t rows : {first, second})
@@ -42,7 +42,7 @@ TEST(TrainingStep, OfCpusRunsWithNothingStaged) {
   const auto trainer = trainer_on(cpus(2), *data);
   TrainingStep step = step_of(*trainer, 0);
   EXPECT_FALSE(step.stages());
-  EXPECT_FALSE(step.stage({}));  // looks at nothing
+  EXPECT_FALSE(step.stage({}));  // ignores its arguments
   step.run({}, inputs(4, 4), 0.1);
   EXPECT_GT(step.metric(0), 0);
 }

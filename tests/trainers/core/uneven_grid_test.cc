@@ -1,5 +1,5 @@
-// Whatever the numbers of samples, of samples per batch and of towers: training ends, and as that
-// of one device.
+// For any numbers of samples, samples per batch and towers, training ends with the result of one
+// device.
 #include <random>
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace uneven_grid_test {
 
 constexpr double kRate = 0.1;
 
-// The least to train: y = x w, by squares.
+// The smallest model: y = x w, with squared errors.
 Output line(Tower& tower, Output x, Output y) {
   const Variable w =
       variable(tower.graph(), "w", {4, 1}, {.dtype = DType::kF64, .initializer = init::zeros()});
@@ -35,7 +35,7 @@ struct Outcome {
   double loss = 0;
 };
 
-// One device with the whole batch, in plain C++, over `samples` in the order of the seed.
+// Trains on one device with the whole batch, in plain C++, over `samples` in the order of the seed.
 Outcome plain_training(const Dataset& data, const Cell& cell, std::int64_t samples) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(cell.samples));
   BatchPlan(cell.samples, 1, 1, 1).shuffle(0, order);
@@ -89,7 +89,7 @@ void check(const Cell& cell, Uneven uneven) {
 
 constexpr int kSamples = 200, kBatch = 16, kTowers = 8;
 
-// The same cells every time.
+// Checks some cells, the same ones every time.
 void check_some(int count, Uneven uneven) {
   std::mt19937 random(20 + static_cast<unsigned>(uneven));
   const auto up_to = [&](int most) {
@@ -97,7 +97,7 @@ void check_some(int count, Uneven uneven) {
   };
   for (int i = 0; i < count && !testing::Test::HasFatalFailure(); ++i) {
     const int samples = up_to(kSamples), batch = up_to(kBatch), towers = up_to(kTowers);
-    // So that some are not refused.
+    // Makes some cells acceptable.
     const int whole = samples < batch * towers ? 1 : samples / (batch * towers);
     const bool fills = uneven == Uneven::kError && i % 2 == 0;
     check({fills ? static_cast<std::int64_t>(whole) * batch * towers : samples, batch, towers},

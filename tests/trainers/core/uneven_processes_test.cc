@@ -1,4 +1,4 @@
-// Batches that do not come out even, in several processes: the bits of one process.
+// Uneven batches in several processes give the bits of one process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, const Wa
                          .batches = {.uneven = wanted.uneven},
                          .epochs = 2,
                          .precision = wanted.precision,
-                         .loss_scale = {.initial = 0x1p20},  // at which f16 overflows
+                         .loss_scale = {.initial = 0x1p20},  // f16 overflows at it
                          .session = {.threads = 1, .processes = processes}};
   for (int t = 0; wanted.shares && t < towers; ++t)
     options.batches.tower_weights.push_back(1 + t % 3 * 0.5);
@@ -69,7 +69,7 @@ class UnevenLayouts : public testing::TestWithParam<std::tuple<int, int>> {
   }
 };
 
-// Of 2 samples most towers get none, and so do whole processes.
+// With 2 samples most towers get none, and whole processes may get none.
 TEST_P(UnevenLayouts, TrainToTheBitsOfOneProcess) {
   for (const Uneven uneven : {Uneven::kWeight, Uneven::kPad})
     for (const int last : {0, 2, 13})
@@ -115,7 +115,7 @@ TEST_P(UnevenLayouts, TakeShardsToTheBitsOfOneProcess) {
             {.model = single_model, .uneven = uneven, .last = last, .shards = shards});
 }
 
-// From a scale at which f16 overflows, so that steps are skipped.
+// Training starts at a scale at which f16 overflows, so that steps are skipped.
 TEST_P(UnevenLayouts, ScaleLossesToTheBitsOfOneProcess) {
   for (const int last : {2, 13})
     expect_bits_of_one({.model = single_model, .last = last, .precision = Precision::kF16});
@@ -124,7 +124,7 @@ TEST_P(UnevenLayouts, ScaleLossesToTheBitsOfOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Processes, UnevenLayouts,
                          testing::Values(std::tuple(2, 1), std::tuple(3, 2), std::tuple(4, 2)));
 
-// Else its plan could have messages in another order than those of other processes.
+// Otherwise its plan could have messages in another order than the plans of other processes.
 TEST(UnevenProcesses, CutATowerWithoutSamplesIntoShards) {
   const auto data = smooth_data(kGlobalBatch + 2);
   Trainer trainer(find_trainer("replicated"),

@@ -1,4 +1,4 @@
-// Helpers of the tests of batches that do not come out even.
+// Helpers for tests of uneven batches.
 #pragma once
 #include <cmath>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace belfry {
 
-// All variables of f64, one after the other.
+// The values of all f64 variables, one variable after the other.
 inline std::vector<double> trained(Trainer& trainer) {
   std::vector<double> values;
   for (const Variable v : trainer.graph().variables(kGlobalVariables)) {

@@ -1,5 +1,4 @@
-// Batches that do not come out even: towers with unequal numbers of samples train like one device
-// with all of them.
+// Uneven batches: towers with unequal numbers of samples train like one device with all samples.
 #include <set>
 #include <vector>
 
@@ -16,7 +15,7 @@
 namespace belfry {
 namespace uneven_test {
 
-// Towers see each other's batches, so they equal one tower in everything.
+// Batch norm is over the batches of all towers, so they equal one tower in everything.
 Output normalised_model(Tower& tower, Output x, Output y) {
   Output h = batch_norm(tower, "bn0", x * 3.0 + 100.0, {.synchronised = true});
   h = tanh(dense(tower, "fc0", h, {.units = 5}));
@@ -56,7 +55,7 @@ Result train(const ModelFunction& model, const Optimizer& optimizer, const Datas
 
 void expect_like_one_device(const ModelFunction& model, const Optimizer& optimizer, double bound) {
   constexpr int kGlobal = 24;
-  // All but full; fewer than towers; larger than the epoch.
+  // The sizes: one less than full; fewer than towers; larger than the epoch.
   std::vector<std::int64_t> sizes{47, 48, 50, 25, 11, 3};
   if (kSanitized) sizes = {25, 3};
   for (const std::int64_t samples : sizes) {
@@ -103,7 +102,7 @@ TEST(UnevenTowers, HaveTheBitsOfPlainOnesWhereAllCountAlike) {
   }
 }
 
-// Moments of each tower's own batch, but averages over all samples.
+// Each tower takes the moments of its own batch, but averages are over all samples.
 TEST(UnevenTowers, MoveAveragesBySamples) {
   const auto data = smooth_data(7);
   const ModelFunction model = [](Tower& tower, Output x, Output y) {
@@ -179,7 +178,7 @@ TEST(UnevenTowers, FeedScheduledRatesInEveryForm) {
   EXPECT_EQ(fed.values, fixed.values);
 }
 
-// A tower that repeats samples may compute anything: here, not a number.
+// A tower that repeats samples may compute anything: here, NaN.
 TEST(UnevenTowers, LetNothingThroughFromSamplesThatDoNotCount) {
   const auto data = smooth_data(5);
   const ModelFunction model = [](Tower& tower, Output x, Output y) {
@@ -192,7 +191,7 @@ TEST(UnevenTowers, LetNothingThroughFromSamplesThatDoNotCount) {
   EXPECT_TRUE(std::isfinite(result.loss));
 }
 
-// Both forms write the copies alike, so that they can be one.
+// Both forms write the copies alike, so the copies can share a storage.
 TEST(UnevenTowers, ShareReplicasWithTheBitsOfPrivateOnes) {
   const auto data = smooth_data(27);  // steps of 12, 12 and 3
   for (const ModelFunction& model : {ModelFunction(smooth_model), ModelFunction(normalised_model)})
@@ -227,7 +226,7 @@ TEST(UnevenTowers, HaveTheSameBitsInAllCanonicalModes) {
                                  .devices = cpus(4),
                                  .batch_size = 3,
                                  .batches = {.uneven = uneven, .tower_weights = {2, 1, 1, 0.5}}};
-    // Those of the library, for which the gradients are enough.
+    // Only modes of the library, for which the gradients suffice.
     std::vector<Mode> modes = all_modes(options.devices);
     std::erase_if(modes, [](const Mode& mode) {
       const std::set<std::string> tried{"collective", "naive",    "naive_cpu",    "shuffle",

@@ -52,7 +52,7 @@ TEST(BatchPlan, PutsEverySampleEverywhereEquallyOften) {
     const Order order = order_of(kSamples, 9, epoch);
     for (std::size_t i = 0; i < kSamples; ++i) ++seen[i][order[i]];
   }
-  // 1000 expected, standard deviation 28.
+  // 1000 are expected, with a standard deviation of 28.
   for (const auto& place : seen)
     for (const int count : place) EXPECT_NEAR(count, kEpochs / kSamples, 150);
 }
@@ -237,8 +237,7 @@ TEST(Uneven, IsKnownByItsNames) {
               ::testing::HasSubstr("drop, pad, weight, error"));
 }
 
-// "first:samples x blocks" of each run, "one" behind those that a single device takes.
-// So that the plans of several processes are alike.
+// Towers without samples are fed, so that the plans of several processes are alike.
 TEST(BatchPlan, FeedsTowersWithoutSamplesOneThatDoesNotCount) {
   const BatchPlan plan(26, 4, 6, 1, {.uneven = Uneven::kWeight, .feeds_every_tower = true});
   ASSERT_EQ(plan.forms().size(), 2u);
@@ -252,6 +251,7 @@ TEST(BatchPlan, FeedsTowersWithoutSamplesOneThatDoesNotCount) {
     EXPECT_THAT(plan.rows(order, 1, tower), ElementsAre(order[0]));
 }
 
+// Describes each run as "first:samples x blocks". "one" follows runs that a single device takes.
 std::string text_of(const EvaluationPlan& plan) {
   std::string text;
   for (const EvaluationPlan::Run& run : plan.runs())

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kRecord = 3073;
 
-// A record per label. Pixel (y, x) has the bytes label + y, x and 100 + y as red, green and blue.
+// A record per label. Pixel (y, x) has red label + y, green x and blue 100 + y.
 Bytes records(const std::vector<int>& labels) {
   Bytes bytes;
   for (const int label : labels) {
@@ -64,7 +64,7 @@ TEST(Cifar10, TakesTheUnpackedOneOfAFileThatIsThereTwice) {
   EXPECT_EQ(data::cifar10({folder.path()}, true)->size(), 2);
 }
 
-// The shift and the mirror are read off the image, and all 81 shifts, mirrored or not, must occur.
+// The image tells the shift and the mirror. All 81 shifts must occur, mirrored and not.
 TEST(Cifar10, ShiftsAndMirrorsImagesWithZerosBesideThem) {
   const TemporaryFolder folder;
   folder.write("data_batch_1.bin", records(std::vector<int>(60, 0)));
@@ -164,7 +164,7 @@ TEST(Cifar10, TakesAnEmptyFileBesideOthersForABadRecord) {
   }
 }
 
-// Bytes that packing cannot shrink, so that records lie where one expects them.
+// Records of bytes that compression cannot shrink, so that their places in the file are known.
 Bytes noisy_records(int count) {
   Bytes bytes = records(std::vector<int>(static_cast<std::size_t>(count), 1));
   std::uint32_t state = 1;
@@ -214,7 +214,7 @@ TEST(Cifar10, KeepsAllRecordsInFrontOfWhatFollowsGzipData) {
 TEST(Cifar10, UsesNoRecordInFrontOfCorruptDataAsItMayBeWrong) {
   const TemporaryFolder folder;
   Bytes packed = gzip(noisy_records(6));
-  packed[packed.size() - 8] ^= std::byte{1};  // of the checksum
+  packed[packed.size() - 8] ^= std::byte{1};  // in the checksum
   const std::string path = folder.write("data_batch_1.bin.gz", packed);
   folder.write("data_batch_0.bin", records({4, 5}));
   EXPECT_THAT(

@@ -14,7 +14,7 @@ using test::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Three samples of two bytes, and a label each.
+// Three samples of two bytes, with a label each.
 TensorDataset small() {
   return TensorDataset({{.name = "image",
                          .rows = Tensor({3, 2}, std::vector<std::uint8_t>{0, 255, 51, 102, 1, 2}),

@@ -18,7 +18,8 @@ namespace gatherer_test {
 using test::message_of;
 using ::testing::HasSubstr;
 
-// Sample i is (i, 1000 seed + 100 epoch + i in training, 0 else). Refuses those of 90 and above.
+// Sample i is (i, 1000 seed + 100 epoch + i) in training, else (i, 0). Refuses samples of 90 and
+// above.
 class Passes final : public Dataset {
  public:
   std::vector<Field> signature() const override {

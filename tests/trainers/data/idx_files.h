@@ -1,4 +1,4 @@
-// Writes the files that tests of the readers take.
+// Writes the files that tests of readers read.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace belfry::test {
 
 using Bytes = std::vector<std::byte>;
 
-// Magic, big-endian dimensions, values 0, 1, 2, ... modulo `modulus`.
+// An IDX file: magic, big-endian dimensions, and values 0, 1, 2, ... modulo `modulus`.
 inline Bytes idx_bytes(const std::vector<std::uint32_t>& dims, std::uint32_t modulus = 256) {
   Bytes bytes;
   const auto number = [&](std::uint32_t value) {
@@ -52,7 +52,7 @@ inline Bytes gzip(const Bytes& plain) {
   return packed;
 }
 
-// A folder that goes with its owner.
+// A folder that is removed with its owner.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -81,8 +81,8 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Images of the form of MNIST for --data_dir of programs: 1,024 to train on and 64 to test on,
-// which take far less time than the 70,000 that programs generate.
+// Images in the form of MNIST for the flag --data_dir: 1,024 to train on and 64 to test on. They
+// take far less time than the 70,000 that programs generate.
 class SmallDigits : public TemporaryFolder {
  public:
   explicit SmallDigits(std::uint32_t train = 1024) {

@@ -90,7 +90,7 @@ TEST(IdxReader, RefusesTrailingBytes) {
                                               "data, found 5 more")));
 }
 
-// As `cat a.gz b.gz` makes them.
+// Such files come from `cat a.gz b.gz`.
 TEST(IdxReader, ReadsGzipFilesOfSeveralMembers) {
   const Bytes plain = idx_bytes({20, 28, 28});
   for (const std::size_t cut : {std::size_t{1}, std::size_t{9}, plain.size() / 2, plain.size()}) {
@@ -113,7 +113,7 @@ TEST(IdxReader, UnpacksNoMoreThanTheHeaderDeclares) {
   EXPECT_THAT(io_error(gzip(bytes)), HasSubstr("trailing bytes from byte 40 of the unpacked data"));
 }
 
-// Sparse, so that it costs no disk.
+// The file is sparse, so it needs no disk space.
 TEST(IdxReader, ReadsNoMoreOfAFileThanTheHeaderDeclares) {
   const test::TemporaryFolder folder;
   const auto refusal = [&](const Bytes& start) {
@@ -181,7 +181,7 @@ TEST(IdxReader, RefusesAGzipFileThatDeclaresMoreThanDeflateCanPack) {
 TEST(IdxReader, FindsAFileByEitherSpellingGzippedOrNot) {
   const Bytes plain = idx_bytes({3, 2, 2}), packed = gzip(plain);
   for (const char* name : {"a-idx3-ubyte", "a-idx3-ubyte.gz", "a.idx3-ubyte", "a.idx3-ubyte.gz"}) {
-    // The content decides, not the name.
+    // The content of the file decides, not its name.
     for (const Bytes& content : {plain, packed}) {
       const test::TemporaryFolder folder;
       folder.write(name, content);
@@ -211,8 +211,8 @@ TEST(IdxReader, ListsTheNamesTriedForAMissingFile) {
             "/nowhere/a.idx3-ubyte or /nowhere/a.idx3-ubyte.gz");
 }
 
-// Flips, overwrites, cuts and extends files; whatever comes, the parser returns or throws an Error,
-// and asks for no more memory than the file can hold.
+// Flips, overwrites, cuts and extends files. The parser must return or throw an Error, and may not
+// ask for more memory than the file can hold.
 TEST(IdxReader, SurvivesThousandsOfMutatedFiles) {
   const Bytes seeds[] = {idx_bytes({3, 5, 4}), gzip(idx_bytes({3, 5, 4})), idx_bytes({40}),
                          gzip(idx_bytes({40}))};

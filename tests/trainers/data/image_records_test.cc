@@ -54,7 +54,7 @@ TEST(ResizeImage, KeepsARampAndMirrorsIt) {
   std::vector<float> same(16 * 16 * 3), small(4 * 4 * 3), mirrored(4 * 4 * 3);
   resize_image(image, {0, 0, 16, 16}, 16, false, same);
   for (std::size_t i = 0; i < same.size(); ++i) EXPECT_NEAR(same[i], image.pixels[i], 1e-3);
-  // The middle of a ramp stays where it is, whatever the size.
+  // The middle of a ramp stays in place, whatever the size.
   resize_image(image, {4, 4, 8, 8}, 4, false, small);
   for (std::size_t y = 0; y < 4; ++y)
     for (std::size_t x = 0; x < 4; ++x) {
@@ -94,7 +94,7 @@ TEST_F(ImageRecordsTest, GiveImagesOfOneSizeWithTheirLabelsLessTheOffset) {
   EXPECT_THAT(
       std::vector<int>(batch[1].data<std::int32_t>().begin(), batch[1].data<std::int32_t>().end()),
       testing::ElementsAre(0, 2, 1));
-  // 14 of 16 pixels: the first one is pixel (1, 1) of the image.
+  // The crop has 14 of 16 pixels, so its first pixel is pixel (1, 1) of the image.
   const auto pixels = batch[0].data<float>();
   EXPECT_NEAR(pixels[0], (8 / 255.0 - 0.485) / 0.229, 1e-3);
   EXPECT_NEAR(pixels[1], (8 / 255.0 - 0.456) / 0.224, 1e-3);
@@ -111,7 +111,7 @@ TEST_F(ImageRecordsTest, TrainOnPartsThatAreAFunctionOfSeedEpochAndSample) {
   EXPECT_NE(test::training_samples(*data, {2, 0}, all_)[0], drawn[0]);
   const Tensor last = test::training_samples(*data, {1, 0}, {2})[0];
   EXPECT_TRUE(std::ranges::equal(last.data<float>(), drawn[0].data<float>().last(8 * 8 * 3)));
-  // Mirrored or not: green grows to one side or the other.
+  // Green grows to one side or the other, depending on the mirror.
   int mirrored = 0;
   for (std::int64_t epoch = 0; epoch < 40; ++epoch) {
     const Tensor images = test::training_samples(*data, {1, epoch}, {0})[0];

@@ -41,7 +41,7 @@ std::vector<Tensor> all_samples(const Dataset& dataset) {
   return gather_tensors(dataset, indices);
 }
 
-// A folder of `images` training images with `labels` labels.
+// Writes a folder of `images` training images with `labels` labels.
 void write_mnist(const TemporaryFolder& folder, std::uint32_t images, std::uint32_t labels,
                  std::uint32_t classes = 10) {
   folder.write("train-images-idx3-ubyte.gz", gzip(idx_bytes({images, 28, 28})));
@@ -80,7 +80,7 @@ TEST(Mnist, NamesBothFilesAndCountsWhenLabelsDoNotMatchImages) {
           "file again, or name another folder (the option data_dir)"));
 }
 
-// A file of 2,000,000 images that is all holes would take seconds to read.
+// The file is all holes. Reading its 2,000,000 images would take seconds.
 TEST(Mnist, ComparesCountsBeforeImagesAreRead) {
   const TemporaryFolder folder;
   write_mnist(folder, 12, 11);
@@ -142,7 +142,7 @@ TEST(Mnist, LeavesOutImagesWhoseLabelIsNone) {
   const auto samples = all_samples(*data);
   EXPECT_EQ(samples[1].data<std::int32_t>()[9], 9);
   EXPECT_EQ(samples[1].data<std::int32_t>()[10], 0);
-  const int first_byte = 12 * 28 * 28 % 256;  // of image 12
+  const int first_byte = 12 * 28 * 28 % 256;  // first byte of image 12
   EXPECT_FLOAT_EQ(samples[0].data<float>()[10 * 28 * 28], static_cast<float>(first_byte) / 255);
   EXPECT_EQ(data->left_out().str(), "4 bad records");
   EXPECT_THAT(data->describe(), EndsWith(cat(folder.path(), ", without 4 bad records")));
@@ -183,7 +183,7 @@ TEST(Mnist, KeepsTheImagesInFrontOfWhatFollowsGzipDataButNoneOfCorruptData) {
   const TemporaryFolder folder;
   Bytes packed = gzip(idx_bytes({12, 28, 28}));
   folder.write("train-labels-idx1-ubyte", idx_bytes({12}, 10));
-  packed[packed.size() - 8] ^= std::byte{1};  // of the checksum
+  packed[packed.size() - 8] ^= std::byte{1};  // in the checksum
   folder.write("train-images-idx3-ubyte", packed);
   EXPECT_THAT(load_error(folder), HasSubstr("incorrect data check"));
   EXPECT_THAT(message_of<IoError>([&] {

@@ -23,7 +23,7 @@ namespace prefetch_test {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Sample i is ([i, -i], i). Can be told to fail at a call, or to wait at one.
+// Sample i is ([i, -i], i). It can fail at a call, or wait at one.
 class Counting final : public Dataset {
  public:
   explicit Counting(std::int64_t size) : size_(size) {}
@@ -210,7 +210,7 @@ TEST(Prefetcher, FillsNoMoreSlotsThanItHas) {
   }
 }
 
-// A step that takes the batches of Counting's towers, on a GPU that is stood in for.
+// A step that takes the batches of Counting's towers, on a stand-in GPU.
 class StagingTest : public ::testing::Test {
  protected:
   StagingTest() {

@@ -42,7 +42,7 @@ TEST(FirstCharacter, TakesUtf8AndNothingElse) {
   EXPECT_EQ(first_character("é!").bytes, 2u);
   EXPECT_EQ(first_character("日").code, 0x65E5u);
   EXPECT_EQ(first_character("😀").code, 0x1F600u);
-  // A byte that continues, one cut off, overlong forms, a surrogate, and beyond Unicode.
+  // A continuing byte, a character cut off, overlong forms, a surrogate, and a code beyond Unicode.
   for (const char* const text : {"\x80", "\xC3", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80",
                                  "\xF4\x90\x80\x80", "\xFF", "\xC3("})
     EXPECT_EQ(first_character(text).bytes, 0u) << text;
@@ -63,7 +63,8 @@ TEST(CharacterTokens, AreNumberedByTheirCodePoints) {
   EXPECT_EQ(tokens->describe(), "7 characters, 5 different ones, of " + path);
 }
 
-// Longer than a block of the reader, with characters of one and three bytes across all borders.
+// The file is longer than a block of the reader. Characters of one and three bytes cross all
+// borders.
 TEST(CharacterTokens, AreReadFromAnywhereInALongFile) {
   std::string text;
   for (int i = 0; i < 40000; ++i)
@@ -151,7 +152,7 @@ TEST(LlmcTokens, NameWhatIsWrongWithAHeader) {
                  "for GPT-2, or name another folder (the option data_dir)"));
 }
 
-// Tokens follow each other, so those before the place where a file ends too early are sound.
+// Tokens follow each other. So tokens before an early end of the file are sound.
 TEST(LlmcTokens, OfAFileThatHasNotItsSizeAreTakenAsFarAsTheyGo) {
   const TemporaryFolder folder;
   Bytes odd = llmc_file({1, 2, 3});
@@ -184,7 +185,7 @@ TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
       data::text({.tokens = "bytes", .length = 5, .per_epoch = 40, .vocabulary = 256});
   const auto train = source({folder.path()}, true), held = source({folder.path()}, false);
   EXPECT_EQ(train->size(), 40);
-  EXPECT_EQ(held->size(), 4);  // of 21 bytes
+  EXPECT_EQ(held->size(), 4);  // from 21 bytes
   const std::vector<std::int64_t> rows{0, 3};
   const std::vector<Tensor> windows = gather_tensors(*held, rows);
   const auto at = [&](int i) {
@@ -253,7 +254,7 @@ TEST(Text, NamesFilesThatLackAndTextWithTooManyCharacters) {
               HasSubstr("9 tokens have no window of 9 and one that follows"));
 }
 
-// A plan reads no samples, and may be made where there are no data.
+// A plan reads no samples, and may be made on a machine without the data.
 TEST(Text, ChecksItsVocabularyIfItsFilesAreThere) {
   const TemporaryFolder folder;
   const auto check = [&](const std::string& tokens, std::int64_t vocabulary, bool generated) {

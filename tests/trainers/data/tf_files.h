@@ -1,5 +1,5 @@
-// Writes the TFRecord files and images that tests of the readers take. Shares no code with what
-// reads them.
+// Writes the TFRecord files and images that tests of readers read. It shares no code with the
+// readers.
 #pragma once
 #include <cstdio>
 #include <cstring>
@@ -38,7 +38,7 @@ inline std::string image_example(const std::string& image, std::int64_t label) {
                  int_feature("image/class/label", label));
 }
 
-// Bit by bit, as the definition says.
+// Computes the CRC bit by bit, as its definition says.
 inline std::string masked_crc_bytes(const std::string& text) {
   std::uint32_t crc = ~0u;
   for (const char c : text) {
@@ -60,7 +60,7 @@ inline Bytes as_bytes(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Red, green and blue of height x width pixels.
+// Red, green and blue values of height x width pixels.
 struct PlainImage {
   std::uint32_t height, width;
   std::vector<std::uint8_t> pixels;
@@ -108,7 +108,7 @@ inline std::string jpeg_of(const PlainImage& image) {
   return file;
 }
 
-// Brighter downwards in red, to the right in green.
+// An image whose red grows downwards, and whose green grows to the right.
 inline PlainImage ramp(std::uint32_t height, std::uint32_t width) {
   PlainImage image{height, width, {}};
   for (std::uint32_t y = 0; y < height; ++y)

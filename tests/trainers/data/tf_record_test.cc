@@ -61,7 +61,7 @@ TEST(TfRecords, EndAtALengthThatCannotBe) {
   }
 }
 
-// The CRC of the length is right, so its record seems whole, and no record follows.
+// The CRC of the length is right, so the record seems whole, and no record follows it.
 TEST(TfRecords, CountOnceWhereALengthIsWrong) {
   const std::string good = tf_record("first"), data = "second";
   for (const std::uint64_t size : {4, 9}) {

@@ -1,4 +1,3 @@
-// Samples as training takes them.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,7 +6,7 @@
 
 namespace belfry::test {
 
-// The fields of these samples in this pass over the data.
+// The fields of these samples as training takes them in this pass over the data.
 inline std::vector<Tensor> training_samples(const Dataset& data, DataPass pass,
                                             const std::vector<std::int64_t>& rows) {
   std::vector<Tensor> tensors = batch_tensors(data, std::ssize(rows));

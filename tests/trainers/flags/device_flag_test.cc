@@ -102,13 +102,13 @@ TEST(DevicesFlag, RefusesWhatIsNoDevice) {
     EXPECT_THAT(device_refusal(text), HasSubstr(why)) << "'" << text << "'";
 }
 
-// A command line of these flags.
+// A command line with these flags.
 struct Typed {
-  std::string list, logical_gpus = {}, algorithms = {};  // "" stands for one that is not given
+  std::string list, logical_gpus = {}, algorithms = {};  // "": the flag is not given
   bool deterministic = false;
 };
 
-// What its flags stand for.
+// The variables that its flags set.
 struct Devices {
   std::vector<DeviceSpec> devices;
   int logical_gpus = 1;
@@ -133,7 +133,7 @@ Devices read(const Typed& typed, bool plans, const std::function<const Gpus&()>&
   return read;
 }
 
-// What becomes of the flags on a machine with so many GPUs: "" if they are accepted.
+// The error about these flags on a machine with so many GPUs; "" if they are accepted.
 std::string refusal_with(int count, const Typed& typed, bool plans = false) {
   const FakeGpus backend(count, "no NVIDIA driver is installed");
   const Gpus found(backend);

@@ -1,5 +1,5 @@
-// Flags of tf_cnn_benchmarks without a choice here: each says what to write, or that there is
-// nothing like it.
+// Flags of tf_cnn_benchmarks for which there is no choice here. Each error names a flag to write,
+// or says that there is nothing like it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(TfFixedSpellings, TakeWhatHappensAnyway) {
             1);
 }
 
-// No flag is unknown, of programs that train, of benchmarks, and of those that do neither.
+// Programs that train, benchmarks, and programs that do neither know all these flags.
 TEST(TfFixedSpellings, AreKnownToEveryProgram) {
   std::vector<std::string> names;
   for (const FlagSpelling& spelling : tf_refusals("nothing is trained")) {

@@ -249,7 +249,7 @@ TEST(TfSpellings, LetTheCommandsOfItsUsersRunTrainBench) {
   EXPECT_THAT(bench_refusal({"--print_training_accuracy"}), HasSubstr("such as mnist"));
 }
 
-// What each spelling says to a value that it does not take.
+// The error of each spelling for a value that it does not take.
 std::vector<std::string> refusals_of(const FlagDefaults& program) {
   std::vector<std::string> texts;
   for (const FlagSpelling& spelling : tf_spellings(program))
@@ -271,7 +271,7 @@ TEST(TfSpellings, NameNoFlagThatTheProgramLacks) {
         FlagDefaults{.program = "bench", .reads_files = false, .benchmark = true}}) {
     FlagParser parser("", program.program);
     std::string model, num_batches;
-    if (program.benchmark) {  // of train_bench
+    if (program.benchmark) {  // for train_bench
       parser.add("--model", model, "NAME", "to train");
       parser.add("--num_batches", num_batches, "N", "steps");
     }

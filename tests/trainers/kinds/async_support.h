@@ -1,4 +1,4 @@
-// Helpers of the tests of the trainer "async".
+// Helpers for tests of the trainer "async".
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// The trainer "async": updates by each tower's gradients, in order.
+// The trainer "async" with updates in order, by the gradients of each tower.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ struct NamedOptimizer {
   Optimizer (*make)();
 };
 
-// K updates by hand: gradients of all towers at the same values, divided by K, applied one after
-// the other by a graph that has no towers.
+// Makes K updates by hand. All towers compute gradients at the same values. A graph without towers
+// divides them by K, and applies one after the other.
 class ByHand {
  public:
   ByHand(int towers, const Optimizer& optimizer, Session& like) : towers_(towers) {

@@ -1,4 +1,4 @@
-// Clipping is a part of what is learned: no way to train changes its bits.
+// Clipping changes the trained model, but no way to train changes its bits.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ struct Run {
   Optimizer optimizer = momentum(0.1, {.nesterov = true, .weight_decay = 0.01});
 };
 
-// Hashes of weights and of all state after a few steps of the MLP.
+// The hashes of weights and of all state after a few steps of the MLP.
 std::string hashes(const Run& run) {
   const ModelSpec spec = find_model("mlp", 6);
   const auto data = synthetic_data(spec.fields, spec.classes, 32, 5);
@@ -102,7 +102,7 @@ TrainerOptions smooth_options(double clip_norm) {
           .clip_norm = clip_norm};
 }
 
-// By plain gradient descent the weights move by rate * norm, and not further than the limit says.
+// In plain gradient descent the weights move by rate * norm, and no further than the limit allows.
 TEST(ClipNorm, BoundsAStepOfGradientDescent) {
   const auto data = smooth_data(16);
   const auto length = [&](double clip_norm) {
@@ -125,7 +125,7 @@ TEST(ClipNorm, BoundsAStepOfGradientDescent) {
   EXPECT_EQ(length(4 * free), free);
 }
 
-// A gradient that is NaN makes all weights NaN, so that the run is seen to have diverged.
+// A gradient that is NaN makes all weights NaN, so everybody sees that the run has diverged.
 TEST(ClipNorm, HidesNoDivergence) {
   std::vector<double> x(64, 0.5), y(16, 1);
   x[5] = NAN;

@@ -1,4 +1,4 @@
-// Towers, trainers and strategies change where a step is computed, not what.
+// Towers, trainers and strategies change where a step is computed, but not its results.
 #include <cmath>
 #include <map>
 
@@ -29,7 +29,7 @@ double relative_difference(std::span<const double> a, std::span<const double> b)
   return std::sqrt(difference / norm);
 }
 
-// Values of the trained variables by logical name.
+// The values of trained variables, by logical name.
 using Values = std::map<std::string, Tensor>;
 
 Values values_of(Trainer& trainer) {
@@ -202,7 +202,7 @@ TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
                   *data);
   Session& session = trainer.session();
   const int shared = count_shared(session, trainer.graph());
-  // All that a tower has of its own: trained variables and their slots.
+  // Everything that a tower has of its own: trained variables and their slots.
   EXPECT_EQ(shared, 2 * static_cast<int>(trainer.towers()[1].trainables.size()));
   const Variable bias = trainer.graph().stored_variable("tower1/fc1/b");
   Tensor value = session.read(bias);
@@ -223,7 +223,7 @@ TEST(Hashes, AreEqualForAllModesOfThreeTowers) {
   EXPECT_EQ(reference, train_digits({"replicated", "collective", 0, 2, 0.002}, 3));
 }
 
-// Combined gradients of the MNIST convnet on 24 digits, divided among towers.
+// Combined gradients of the MNIST convnet for 24 digits, divided among towers.
 std::vector<Tensor> first_gradients(int towers, const char* strategy) {
   constexpr std::int64_t kImages = 24;
   const auto data = data::generated_digits(kImages, 5);

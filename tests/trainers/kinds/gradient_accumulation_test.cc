@@ -1,4 +1,4 @@
-// Several batches per update: the mean of their combined gradients.
+// Several batches per update. An update uses the mean of their combined gradients.
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -76,7 +76,7 @@ struct Run {
   Optimizer optimizer = adamw(0.01);
 };
 
-// Hashes of weights and of all state after a few steps of the MLP.
+// The hashes of weights and of all state after a few steps of the MLP.
 std::string hashes(const Run& run) {
   const ModelSpec spec = find_model("mlp", 6);
   const auto data = synthetic_data(spec.fields, spec.classes, 96, 5);
@@ -130,7 +130,7 @@ TEST(Accumulation, AndLambGiveOneHashOnOneToEightDevices) {
   EXPECT_EQ(lamb_hashes("parameter_server", "colocate", 4), one);
 }
 
-// What is known at each step: its number, epoch and loss.
+// Records the number, epoch and loss of each step.
 struct Steps final : Callback {
   std::vector<std::string> seen;
   void after_step(Trainer& trainer, const StepInfo& info) override {
@@ -161,7 +161,7 @@ TEST(Accumulation, CountsUpdatesAndLeavesOutWhatDoesNotFillOne) {
   EXPECT_THAT(asked, ElementsAre(0, 1, 2, 3));
 }
 
-// Without learning, the loss of a step is the mean over all that it takes.
+// Without learning, the loss of a step is the mean over all its batches.
 TEST(Accumulation, RunsThePlansOfTheFirstTheOtherAndTheLastBatch) {
   const auto data = smooth_data(48);
   const auto runs_of = [&](int batches) {
@@ -222,7 +222,7 @@ TEST(Accumulation, KeepsItsSumsOutOfWhatIsSavedAndHashed) {
     EXPECT_THAT(std::string(v.logical_name()), testing::Not(HasSubstr("GradientSum")));
 }
 
-// The steps of the first batch, of those between, and of the last one share arenas.
+// The steps of the first, the middle and the last batch share arenas.
 TEST(Accumulation, TakesTheMemoryOfOneBatchAndTheSums) {
   const auto data = smooth_data(4096);
   const auto planned = [&](int batch_size, int batches) {
@@ -236,7 +236,7 @@ TEST(Accumulation, TakesTheMemoryOfOneBatchAndTheSums) {
   EXPECT_GT(all, 6 * one);
 }
 
-// What towers combine is added as it is made, so that a step keeps the sums alone.
+// Combined gradients are added as soon as they are made, so a step keeps only the sums.
 TEST(Accumulation, KeepsNoGradientsBesideTheirSums) {
   const ModelSpec spec = find_model("mlp", 28);
   const auto planned = [&](const char* kind, int towers, int batches, double clip_norm) {

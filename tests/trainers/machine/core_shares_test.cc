@@ -46,7 +46,7 @@ TEST(NarrowProcesses, AreThoseWithLessThanTheirPartOfTheHost) {
               ElementsAre("rank 0 on a may use 1 of 8 cores, and its part of them is 4", ""));
   EXPECT_THAT(narrow_processes(std::vector{process("1111"), process("00001111")}),
               ElementsAre("", ""));
-  // The quota leaves no more.
+  // The quota allows no more.
   EXPECT_THAT(narrow_processes(std::vector{process("1", 2), process("01", 2)}),
               ElementsAre("", ""));
 }

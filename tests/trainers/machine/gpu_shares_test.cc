@@ -40,7 +40,7 @@ TEST(GpuShares, OfOtherHostsDoNotMatter) {
               ElementsAre(ElementsAre(0), ElementsAre(0, 1), ElementsAre(1)));
 }
 
-// CUDA_VISIBLE_DEVICES may name them in any order.
+// CUDA_VISIBLE_DEVICES may list GPUs in any order.
 TEST(GpuShares, AreDisjointWhereProcessesNumberGpusInOtherWays) {
   EXPECT_THAT(shares({{"a", {"x", "y"}}, {"a", {"y", "x"}}}),
               ElementsAre(ElementsAre(0), ElementsAre(0)));

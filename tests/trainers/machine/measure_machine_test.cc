@@ -41,7 +41,7 @@ void write(FileSystem& files, const std::string& path, const std::string& text) 
 TEST(MeasureMachine, TimesWhatItCanAndKeepsItForTheNextTime) {
   MemoryFileSystem files("/cache");
   const auto measure = [](const MeasuredDevices& here) {
-    return measure_machine(here, 1 << 20);  // more takes long under sanitizers
+    return measure_machine(here, 1 << 20);  // a larger size takes long under sanitizers
   };
   const MachineDescription machine =
       find_machine(files, kTwo, {.cache = "/cache", .measure = measure});

@@ -16,7 +16,7 @@
 namespace belfry {
 namespace clipping_test {
 
-// Two variables per tower, of gradients 3 and 4 times `scale`: their norm is 5 times that.
+// Two variables per tower, with gradients of 3 and 4 times `scale`. Their norm is 5 times `scale`.
 GradientTable table_of(Graph& graph, int towers, double scale = 1) {
   std::vector<std::vector<Gradient>> rows;
   for (int t = 0; t < towers; ++t) {
@@ -54,7 +54,7 @@ TEST(Clipped, BoundsTheNormOfOneTowersGradients) {
   EXPECT_EQ(factor_of(graph, clipped(table_of(graph, 2), 5, {})), 1.0f);
 }
 
-// With a loss scale of 4 gradients of norm 5 come as 20.
+// With a loss scale of 4, gradients of norm 5 arrive with norm 20.
 TEST(Clipped, MeasuresGradientsWithoutTheLossScale) {
   Graph graph;
   const Unscaling by{constant(graph, Tensor(0.25f)), constant(graph, 1, DType::kI64)};
@@ -79,7 +79,7 @@ TEST(Clipped, DividesTheTensorsAmongTowersWithCopies) {
   EXPECT_THAT(devices, testing::UnorderedElementsAre("/device:CPU:0", "/device:CPU:1"));
 }
 
-// Decay is added behind the factor: w = 0 - rate * (0.5 * 3), then w -= rate * (1.5 + decay * w).
+// Decay comes after clipping: w = 0 - rate * (0.5 * 3), then w -= rate * (1.5 + decay * w).
 TEST(Clipped, ComesBeforeWeightDecay) {
   Graph graph;
   const GradientTable table = table_of(graph, 1);

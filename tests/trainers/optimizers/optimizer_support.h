@@ -21,7 +21,7 @@ inline Gradient gradient(Variable w, double value) {
   return {init::constant(value)(graph, w.shape(), w.dtype()), w};
 }
 
-// Values of w[0] after each of `steps` steps with the gradient 0.5, from 1.
+// The values of w[0], which begins at 1, after each of `steps` steps with the gradient 0.5.
 inline std::vector<double> sequence(const Optimizer& optimizer, int steps) {
   Graph graph;
   const Variable w = weight(graph, "w");

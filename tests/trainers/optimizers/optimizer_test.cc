@@ -1,4 +1,4 @@
-// What an optimizer adds to a graph: slots, updates, counters, their names and devices.
+// Nodes that an optimizer adds to a graph: slots, updates, counters, their names and devices.
 #include "belfry/trainers/optimizers/optimizer.h"
 
 #include <cmath>
@@ -78,7 +78,7 @@ TEST(Optimizer, CountsStepsOncePerApplyWhateverTheNumberOfVariables) {
   EXPECT_EQ(graph.variables(kGlobalVariables).size(), 3u + 6 + 1);
 }
 
-// Two updates in one run by the gradients 0.5 and 0.5 are two runs with one.
+// Two updates in one run, each by the gradient 0.5, equal two runs with one.
 TEST(Optimizer, AppliesRowsOneByOneAsRunsOfTheirOwn) {
   for (const Optimizer& optimizer : {sgd(0.1), momentum(0.1), adam(0.1)}) {
     Graph graph;
@@ -90,7 +90,7 @@ TEST(Optimizer, AppliesRowsOneByOneAsRunsOfTheirOwn) {
     Session session(graph);
     const std::vector<double> expected = sequence(optimizer, 4);
     for (const std::size_t runs : {1, 2}) {
-      session.run({*updates[1]});  // which takes the first along
+      session.run({*updates[1]});  // this runs the first one, too
       EXPECT_EQ(session.read(w).data<double>()[0], expected[2 * runs - 1]);
     }
     if (const Variable counter = graph.stored_variable("Adam/step")) {
@@ -114,7 +114,7 @@ TEST(Optimizer, AppliesFreeRowsWithOneSetOfSlots) {
   EXPECT_EQ(graph.variables().size(), 4u);
 }
 
-// w -= rate * (g + w): its updates read what those before them have written.
+// w -= rate * (g + w): each update reads the result of the update before it.
 TEST(Optimizer, RulesThatReadTheVariableSeeTheUpdateBefore) {
   const Optimizer decays(
       {.name = "Decay", .rate = 0.5, .update = [](const Optimizer::Update& u) -> Node& {
@@ -174,7 +174,7 @@ TEST(Optimizer, PlacesTheLearningRateAloneByTheScopesOfTheCall) {
   EXPECT_EQ(graph.find("apply_gradients/learning_rate").device().str(), "/device:CPU:1");
 }
 
-// In TensorFlow slots take the scope's device then, and the variable has to follow.
+// In TensorFlow slots then take the scope's device, and the variable must follow.
 TEST(Optimizer, LeavesVariablesWithoutADeviceToThePlacer) {
   Graph graph;
   const Variable w = weight(graph, "w");
@@ -254,8 +254,8 @@ TEST(Optimizer, ListsItsLastNodeInTheCollectionTrainOp) {
   EXPECT_THAT(graph.nodes("train_op"), testing::ElementsAre(&first, &second));
 }
 
-// TensorFlow 1.15.5: opt.apply_gradients(gv, name="train_op").name is 'train_op', a second time
-// 'train_op_1', in name scope sc 'sc/train_op', with name="a/b" 'a/b'; parts are 'T/update_w/...'.
+// TensorFlow 1.15.5: opt.apply_gradients(gv, name="train_op").name is 'train_op', the second time
+// 'train_op_1', in name scope sc 'sc/train_op', with name="a/b" 'a/b'. Parts are 'T/update_w/...'.
 TEST(Optimizer, GivesItsNodeTheNameThatIsAskedFor) {
   const Optimizer rules[] = {sgd(0.1), momentum(0.1), adam(0.1)};
   for (const Optimizer& optimizer : rules) {
@@ -335,7 +335,7 @@ TEST(Optimizer, RefusesRatesThatAreNegativeOrNotFinite) {
   EXPECT_THROW(sgd(0.1).apply({}), InvalidArgument);
 }
 
-// A row with the part of the one process that there is: all of each variable.
+// The error for a row with the parts of a single process: all of each variable.
 std::string parts_error_of(const Optimizer& optimizer, const std::vector<Gradient>& gradients,
                            std::size_t parts, const Unscaling& unscaling = {}) {
   UpdatedParts of;
@@ -388,7 +388,7 @@ TEST(Schedule, ReachesAllTowersThroughOnePlaceholder) {
   EXPECT_EQ(session.read(v).data<double>()[0], 0.75);
 }
 
-// Two towers; the second has replicas.
+// Two towers; the second one has replicas.
 struct TwoTowers {
   TwoTowers() {
     w = weight(graph, "fc/W");

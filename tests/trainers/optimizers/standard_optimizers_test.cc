@@ -1,4 +1,4 @@
-// How each optimizer changes a variable, step by step.
+// Each optimizer changes a variable step by step.
 #include <cmath>
 #include <limits>
 
@@ -33,12 +33,12 @@ TEST(Adam, CorrectsTheBiasOfItsMoments) {
          (std::sqrt(v) + 1e-8);
     wanted.push_back(w);
   }
-  // A constant gradient moves w by the rate in each step.
+  // With a constant gradient, each step moves w by the rate.
   EXPECT_NEAR(wanted[0], 0.99, 1e-8);
   expect_near(sequence(adam({.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95}), 5), wanted);
 }
 
-// The oracles below are PyTorch's loops, written out; the gradient of sequence() is 0.5.
+// The following oracles are PyTorch's loops, written out. The gradient of sequence() is 0.5.
 TEST(Sgd, AddsWeightDecayAsPyTorch) {
   std::vector<double> wanted;
   double w = 1;
@@ -78,7 +78,7 @@ TEST(RmsProp, FollowsPyTorch) {
   }
 }
 
-// Of a variable of ones with a gradient of 0.5, after three steps of AdamW.
+// A variable of ones with a gradient of 0.5, after three steps of AdamW.
 double after_adamw(Shape shape) {
   Graph graph;
   const Variable w =
@@ -108,7 +108,7 @@ TEST(AdamW, DecaysAsPyTorchWhatHasTwoDimensionsAndNothingElse) {
   EXPECT_NEAR(after_adamw({}), wanted(0), 1e-12);
 }
 
-// What LAMB makes of a variable in three steps by one gradient, written as in the paper.
+// Three steps of LAMB by one gradient, written as in the paper.
 std::vector<double> plain_lamb(std::vector<double> w, const std::vector<double>& g, double decay) {
   std::vector<double> m(w.size()), v(w.size()), u(w.size());
   for (int t = 1; t <= 3; ++t) {
@@ -126,7 +126,7 @@ std::vector<double> plain_lamb(std::vector<double> w, const std::vector<double>&
   return w;
 }
 
-// The same by the optimizer; of a gradient that is `scale` times too large.
+// Three steps by the optimizer, with a gradient that is `scale` times too large.
 std::vector<double> after_lamb(const Shape& shape, const std::vector<double>& w,
                                const std::vector<double>& g, double scale = 1) {
   Graph graph;
@@ -150,7 +150,7 @@ std::vector<double> after_lamb(const Shape& shape, const std::vector<double>& w,
 
 TEST(Lamb, ScalesTheStepOfAdamByTheNormOfTheVariable) {
   const std::vector<double> w{1, -2, 3, 0.5}, g{0.5, -1, 0.25, 2};
-  // The ratio is f32.
+  // The ratio is f32, so results are only near.
   const auto near = [](const std::vector<double>& a, const std::vector<double>& b) {
     ASSERT_EQ(a.size(), b.size());
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6) << i;

@@ -1,4 +1,4 @@
-// Moving averages of weights: their values, their bits, and who reads them.
+// Moving averages of weights: their values, their bits, and their readers.
 #include "belfry/trainers/optimizers/weight_averages.h"
 
 #include <filesystem>
@@ -21,7 +21,8 @@ namespace weight_averages_test {
 
 using testing::ElementsAre;
 
-// The average after each step with the gradient 1 and the rate 1 from 8: the variable is 7, 6, ...
+// The average after each step. The variable starts at 8 and becomes 7, 6, ..., with the gradient 1
+// and the rate 1.
 std::vector<double> averages(const WeightAverages& options, int steps) {
   Graph graph;
   const Variable w =
@@ -43,7 +44,7 @@ TEST(WeightAverages, FollowTheUpdatedVariableFromItsFirstValue) {
 }
 
 TEST(WeightAverages, ForgetFirstValuesSoonerIfTheyCountUpdates) {
-  // Decays of 2 / 11 and 3 / 12.
+  // The decays are 2 / 11 and 3 / 12.
   const std::vector<double> early = averages({.decay = 0.999, .counts_updates = true}, 2);
   EXPECT_NEAR(early[0], 8 - 9.0 / 11, 1e-12);
   EXPECT_NEAR(early[1], early[0] - (early[0] - 6) * 0.75, 1e-12);
@@ -141,7 +142,7 @@ TEST(WeightAverages, StartAtRandomFirstValues) {
 TEST(WeightAverages, AreEvaluated) {
   const auto data = smooth_data(16);
   FakeConsole console;
-  // The loss is w, which begins at 8.
+  // The loss is w, which starts at 8.
   const auto model = [](Tower& tower, Output, Output) {
     return reduce_sum(
         variable(tower.graph(), "w", {}, {.dtype = DType::kF64, .initializer = init::constant(8)}));

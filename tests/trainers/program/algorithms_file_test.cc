@@ -10,7 +10,7 @@
 namespace belfry {
 namespace algorithms_file_test {
 
-// Keeps what it is given as its own, and takes texts that begin with "choices".
+// Keeps given choices as its own. It accepts texts that begin with "choices".
 class Chooser final : public test::FakeGpus {
  public:
   Chooser() : FakeGpus(1) {}

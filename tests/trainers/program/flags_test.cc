@@ -273,7 +273,7 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
     EXPECT_EQ(flags.group.watch.stall_end, std::chrono::milliseconds(500));
     EXPECT_EQ(flags.trainer.session.nccl_timeout_s, 0.5);
   }
-  // No limit.
+  // 0 means no limit.
   EXPECT_EQ(parse({"--stall_abort_seconds=0"}).group.watch.stall_end.count(), 0);
   EXPECT_GT(parse({"--stall_abort_seconds=0"}).trainer.session.nccl_timeout_s, 1e8);
   EXPECT_EQ(parse({}).group.stall_exit_code, 75);
@@ -281,7 +281,7 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
   EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
 }
 
-// Whatever is typed, errors are ours: they name the flag as it was written.
+// Errors for any command line are ours: they name the flag as it was written.
 TEST(Flags, NameThemselvesInEveryError) {
   std::istringstream flags(
       "--devices --logical_gpus --trainer --allreduce --bucket_mb --fuse --fuse_updates "

@@ -1,4 +1,4 @@
-// What --memory_report says planned memory is for.
+// The purposes of planned memory in --memory_report.
 #include "belfry/trainers/program/memory_report.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace memory_report_test {
 
 using testing::HasSubstr;
 
-constexpr std::int64_t kWeights = 8 * (4 * 5 + 5 + 5 + 1);  // of smooth_model
+constexpr std::int64_t kWeights = 8 * (4 * 5 + 5 + 5 + 1);  // bytes of smooth_model
 
 TrainerOptions options(int towers, int shards) {
   return {.model = smooth_model,
@@ -28,7 +28,7 @@ MemoryReport report_of(const std::string& kind, const TrainerOptions& options) {
   const auto data = smooth_data(64);
   Trainer trainer(find_trainer(kind), options, *data);
   const MemoryReport report = trainer.session().memory_report();
-  // The kinds are all that is planned; feeds of CPUs are the caller's.
+  // The kinds add up to all planned bytes. Feeds on CPUs belong to the caller.
   const std::vector<DeviceUse> use = trainer.session().device_use();
   for (std::size_t d = 0; d < use.size(); ++d)
     EXPECT_EQ(report.devices[d].bytes.total() - report.devices[d].bytes[MemoryKind::kFeed],
@@ -36,7 +36,7 @@ MemoryReport report_of(const std::string& kind, const TrainerOptions& options) {
   return report;
 }
 
-// Of tensors, all devices together.
+// The bytes of tensors of a kind, on all devices together.
 std::int64_t bytes_of(const MemoryReport& report, MemoryKind kind) {
   std::int64_t bytes = 0;
   for (const PlannedTensor& tensor : report.tensors)
@@ -60,7 +60,7 @@ TEST(MemoryReport, TellsKindsOfOneDeviceApart) {
 
 TEST(MemoryReport, CountsPartialSumsOfAllShards) {
   const MemoryReport report = report_of("simple", options(1, 4));
-  // And partial sums of the loss and the metric.
+  // Partial sums of the loss and the metric add to that.
   EXPECT_GE(bytes_of(report, MemoryKind::kShardPartial), 4 * kWeights);
   EXPECT_EQ(bytes_of(report, MemoryKind::kGradient), 0) << "summed as they are applied";
 }
@@ -100,7 +100,7 @@ TEST(MemoryLine, GroupsDevicesThatNeedAsMuch) {
                              HasSubstr(", a copy to save 2.00 MiB")));
 }
 
-// Of two layers, each with weights and a bias.
+// The model has two layers, each with weights and a bias.
 TEST(MemoryLine, CountsTheCopyThatIsSavedOnce) {
   const auto data = smooth_data(64);
   Trainer trainer(find_trainer("replicated"), options(2, 2), *data);
@@ -162,7 +162,7 @@ TEST_F(MemoryReportFile, CountsTheCopyThatIsSaved) {
   std::filesystem::remove_all(path("saved"));
 }
 
-// A batch waits in memory of the host, and there are two slots for each GPU.
+// A batch waits in memory of the host, and each GPU has two slots.
 TEST(MemoryReport, CountsFeedsOfGpusOnTheHostToo) {
   const auto data = smooth_data(64);
   TrainerOptions asked = options(2, 2);

@@ -1,4 +1,4 @@
-// What tests of training flags share.
+// Common code of tests of training flags.
 #pragma once
 #include <string>
 #include <vector>

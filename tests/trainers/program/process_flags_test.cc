@@ -1,5 +1,4 @@
-// Flags of several processes. Those whose command lines differ are refused, with the flag and both
-// values.
+// Flags of several processes. If command lines differ, an error names the flag and both values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@ namespace process_flags_test {
 using ::testing::HasSubstr;
 using Arguments = std::vector<const char*>;
 
-// Of one process: its own memory for the program's own flag.
+// The command line of one process. It has its own variable for the program's own flag.
 class Line {
  public:
   explicit Line(Arguments more) {
@@ -32,7 +31,7 @@ class Line {
   TrainFlags flags_;
 };
 
-// What both of two processes are told; "" for nothing.
+// The error of both of two processes; "" for none.
 std::string told(const Arguments& first, const Arguments& second) {
   std::vector<std::string> all(2);
   test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
@@ -123,7 +122,7 @@ TEST(Flags, CountTheDevicesOfAllPlannedProcesses) {
   EXPECT_TRUE(parse(with("--partition_updates=1")).trainer.aggregation.partition_updates);
 }
 
-// No error, as a run may go on with fewer processes.
+// This is no error, as a run may go on with fewer processes.
 TEST(Flags, OfUpdatesInPartsChangeNothingInOneProcess) {
   for (const char* flag : {"--partition_updates=1", "--zero_stage=1", "--zero_stage=0"})
     EXPECT_FALSE(parse({flag, "--devices=cpu:2"}).trainer.aggregation.partition_updates) << flag;

@@ -1,5 +1,4 @@
-// A training program as one of several processes, which are threads here, on GPUs that are stood in
-// for.
+// A training program as one of several processes, on stand-in GPUs. Threads stand in for processes.
 #include "belfry/trainers/program/program_processes.h"
 
 #include <gmock/gmock.h>
@@ -97,7 +96,7 @@ TEST(ProgramProcesses, AreRefusedStrategiesThatCannotServeTheirDevices) {
 TEST(ProgramProcesses, AreRefusedMpiInAnyRangeWhereTcpCarriesMessages) {
   TrainFlags flags = parse({"--devices=cpu:1", "--trainer=replicated"});
   for (const char* spec : {"mpi", "collective:1k:mpi", "mpi:1k:ring"}) {
-    flags.trainer.aggregation.allreduce = spec;  // one process alone would not take it
+    flags.trainer.aggregation.allreduce = spec;  // one process alone would refuse it
     EXPECT_THAT(
         refusal_in_processes(2, flags),
         HasSubstr(cat("--allreduce=", spec, " adds by MPI, and TCP carries messages here")));

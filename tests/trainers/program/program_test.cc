@@ -11,7 +11,7 @@
 namespace belfry {
 namespace program_test {
 
-// Pages that the system makes while a list of 64 MiB is filled and freed.
+// The pages that the system makes while a list of 64 MiB is filled and freed.
 long pages_of_a_long_list() {
   const auto made = [] {
     rusage usage = {};
@@ -23,7 +23,7 @@ long pages_of_a_long_list() {
   return list.back() == 'x' ? made() - before : -1;
 }
 
-// In a process of its own: others are to free as they do.
+// Runs in a process of its own, so that other tests free memory as usual.
 [[noreturn]] void fill_twice() {
   keep_freed_memory();
   const long first = pages_of_a_long_list();

@@ -1,4 +1,5 @@
-// Runs that go on in other ways: to the same bits without a word, or to others, and told so.
+// Runs that go on with other settings. They reach the same bits without a message, or other bits
+// with one.
 #include <array>
 #include <fstream>
 
@@ -55,7 +56,7 @@ Recipe summing_recipe() {
   });
 }
 
-// f32, for 16-bit types, and large enough to be packed into three.
+// Variables of f32, for 16-bit types, and large enough to be packed into three.
 Recipe f32_recipe() {
   Recipe recipe = recipe_with([](Tower& tower, Output x, Output y) {
     const Output hidden = tanh(dense(tower, "fc0", x, {.units = 60}));
@@ -75,7 +76,7 @@ Recipe f32_recipe() {
   return recipe;
 }
 
-// A layer over all towers before a variable that is used twice.
+// A layer over all towers stands before a variable that is used twice.
 Recipe twice_recipe() {
   return recipe_with([](Tower& tower, Output x, Output y) {
     const Output in = batch_norm(tower, "bn", x, {.synchronised = true});
@@ -95,12 +96,12 @@ class ResumeBits : public TrainTest {
     flags.insert(flags.end(), more.begin(), more.end());
     return flags;
   }
-  // Three steps, saved.
+  // Runs three steps and saves.
   TrainResult save(const Flags& flags, const Recipe& recipe, const std::string& name = "a") {
     return run_train(
         joined({"--max_steps=3", "--overwrite", "--save_checkpoint=" + at(name)}, flags), recipe);
   }
-  // Three more.
+  // Runs three more steps.
   TrainResult go_on(const Flags& flags, const Recipe& recipe, const std::string& name = "a") {
     return run_train(
         joined({"--max_steps=6", "--resume=" + at(name), "--json=" + json_.string()}, flags),
@@ -120,7 +121,7 @@ class ResumeBits : public TrainTest {
   const std::string folder_ = path(".saved");
 };
 
-// What may change without changing a bit, at 16 samples in 8 shards.
+// Settings that may change without changing a bit, at 16 samples in 8 shards.
 const std::vector<Flags>& equal_modes() {
   static const std::vector<Flags> all{
       {"--devices=cpu:1"},
@@ -179,7 +180,7 @@ TEST_F(ResumeToEqualBits, FromEachWayToTwoOthers) {
   run(pairs);
 }
 
-// The program's own choice of shards would be another.
+// The program itself would choose another number of shards.
 TEST_F(ResumeToEqualBits, KeepTheShardsOfABatchThatIsSaidAgain) {
   const Recipe recipe = f32_recipe();
   const Flags asked{"--devices=cpu:1", "--global_batch_size=16", "--shards=8"};
@@ -202,7 +203,7 @@ TEST_F(ResumeToEqualBits, LongFromEachWayToEachOther) {
   run(pairs);
 }
 
-// Ways whose bits depend on them, but not on how they are carried out.
+// Settings that change the bits. But the way in which they are carried out does not.
 TEST_F(ResumeBits, AreEqualWhereTheSameWayGoesOn) {
   struct Case {
     Recipe recipe;
@@ -391,7 +392,7 @@ std::vector<Told> told_changes() {
   };
 }
 
-// Its node over all towers is another one on other devices.
+// With another number of devices, the node over all towers is another one.
 TEST_F(ResumeBits, AreEqualWhereSynchronisedBatchNormGoesOnOnOtherDevices) {
   const Recipe recipe = recipe_with([](Tower& tower, Output x, Output y) {
     const Output hidden = dense(tower, "fc0", x, {.units = 8});

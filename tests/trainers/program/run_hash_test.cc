@@ -1,4 +1,4 @@
-// Hashes that a run notes, and copies of variables that must be equal.
+// The hashes in the files of a run, and copies of variables that must be equal.
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/run_support.h"
 #include "belfry/trainers/runs/hash_log.h"
@@ -39,7 +39,7 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   EXPECT_FALSE(same.differs);
   EXPECT_EQ(same.compared, 34);
   EXPECT_THROW(find_parting(path(".a"), path(".none")), NotFoundError);
-  // A run that goes on from another's checkpoint has files of its own.
+  // A run that goes on from another's checkpoint has its own files.
   std::vector<std::string> all = flags;
   all.insert(all.end(),
              {"--run_dir=" + path(".d"), "--resume=" + path(".a") + "/checkpoints/step-00000017"});
@@ -50,7 +50,7 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   for (const char* name : {".a", ".b", ".c", ".d"}) std::filesystem::remove_all(path(name));
 }
 
-// Of a run whose processes update parts: none has the whole of a gradient.
+// In a run whose processes update parts, no process has the whole of a gradient.
 TEST_F(RunHashTest, ComparesVariablesAloneWhereOneRunHasNoGradients) {
   const std::vector<std::string> flags{"--devices=cpu:1", "--batch_size=4", "--hash_every=8",
                                        "--run_dir=" + path(".e")};

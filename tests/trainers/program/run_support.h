@@ -1,4 +1,4 @@
-// What tests of run directories share.
+// Common code of tests of run directories.
 #pragma once
 #include <fstream>
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// Does something in front of a step, the first being 0.
+// Calls `f` before step `at`, counted from 0.
 struct BeforeStep final : Callback {
   BeforeStep(std::int64_t at, std::function<void(Trainer&)> f) : step(at), act(std::move(f)) {}
   void before_step(Trainer& trainer, const StepInfo& info) override {
@@ -18,7 +18,8 @@ struct BeforeStep final : Callback {
   std::function<void(Trainer&)> act;
 };
 
-// As if the process were gone: no step is saved any more, and nothing is closed.
+// A recipe that calls `act` before a step. If `act` throws, this looks as if the process were gone:
+// no step is saved any more, and nothing is closed.
 inline Recipe recipe_that(std::int64_t step, std::function<void(Trainer&)> act) {
   Recipe recipe = small_recipe();
   recipe.callbacks = {std::make_shared<BeforeStep>(step, std::move(act))};
@@ -29,7 +30,7 @@ inline Recipe recipe_that_fails_at(std::int64_t step) {
   return recipe_that(step, [](Trainer&) { throw Error("the machine is down"); });
 }
 
-// Epochs of 8 steps on one device, two of them.
+// Runs of two epochs of 8 steps on one device.
 class TrainingRunTest : public TrainTest {
  protected:
   TrainingRunTest() { std::filesystem::remove_all(directory_); }
@@ -49,7 +50,7 @@ class TrainingRunTest : public TrainTest {
   std::vector<std::string> checkpoints() const {
     return local_file_system().list(directory_ + "/checkpoints");
   }
-  // What a run that is never stopped ends with.
+  // Expects the results of a run that is never stopped.
   void expect_as_never_stopped(const std::vector<std::string>& flags = {}) {
     const std::string hash = summary()["state_hash"];
     const std::vector<std::string> course = stats();

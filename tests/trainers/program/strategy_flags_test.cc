@@ -1,4 +1,4 @@
-// The flags that say how towers are trained together: trainer, strategy, packing, buckets, async.
+// Flags about training towers together: trainer, strategy, packing, buckets, async.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
             1u);
 }
 
-// So that a sweep over numbers of devices may begin with one.
+// Otherwise a sweep over numbers of devices could not begin with one.
 TEST(OneDevice, TrainsWithoutWhatSaysHowToCombine) {
   const TrainFlags plain = parse({"--devices=cpu:1"});
   for (const std::vector<const char*>& asked :
@@ -168,7 +168,7 @@ TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
     EXPECT_THAT(refusal({flag, "--allreduce=naive"}), HasSubstr("without --allreduce=auto"));
     EXPECT_THAT(refusal({flag, "--trainer=parameter_server"}), HasSubstr(flag));
   }
-  // It may have chosen.
+  // The earlier run may have chosen its strategy.
   EXPECT_TRUE(parse({"--restore_checkpoint=c", "--remeasure"}).automatic.remeasure);
   EXPECT_THAT(refusal({"--restore_checkpoint=c", "--allreduce=naive", "--remeasure"}),
               HasSubstr("without --allreduce=auto"));

@@ -66,8 +66,8 @@ TEST(TextSamples, AreDrawnFrom16BitsToo) {
   }
 }
 
-// Near zero the most probable token is taken: after "a" always the same one, and at a temperature
-// without bound any.
+// Near temperature zero the most probable token is drawn, always the same one after "a". At a very
+// high temperature any token may follow.
 TEST(TextSamples, FollowTheTemperature) {
   const auto data = text();
   const std::string cold =

@@ -27,7 +27,7 @@ TEST_F(TrainTest, SaysWhatARestoredRunDid) {
   EXPECT_THAT(one.out, Not(HasSubstr("examples/s ("))) << "of the first step of a run";
 }
 
-// 3 steps, then on to 8: as 8 without a stop.
+// Training for 3 steps, and then on to 8, equals training for 8 steps.
 TEST_F(TrainTest, GoesOnFromACheckpointToTheSameBits) {
   const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
   EXPECT_EQ(run_train({json}).code, 0);
@@ -78,7 +78,7 @@ TEST(Train, RefusesCheckpointsBeforeTheDataAreRead) {
                                        "no checkpoint /no/such/checkpoint"));
 }
 
-// With a part of its state, or more, it would be another run.
+// With a part of the optimizer's state, or with more, it would be another run.
 TEST_F(TrainTest, GoesOnWithTheSameOptimizerAlone) {
   const std::string checkpoint = path(".checkpoint");
   Recipe adams = small_recipe();

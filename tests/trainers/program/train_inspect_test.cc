@@ -138,7 +138,7 @@ TEST_F(TrainTest, PlansLogicalGpusThatShareTheMemoryOfAPhysicalOne) {
                                 HasSubstr("\nphysical GPU 0 (GPU:0 GPU:1): planned peak ")));
   const nlohmann::json devices = report()["devices"], physical = report()["physical_gpus"];
   ASSERT_EQ(devices.size(), 5u);
-  // A replica per physical GPU: GPU:1's is GPU:0's.
+  // Each physical GPU has one replica: GPU:1 shares that of GPU:0.
   const int variables[] = {0, 4, 4, 0, 4}, bytes[] = {0, 248, 0, 0, 248};
   for (std::size_t d = 1; d < 5; ++d) {
     EXPECT_EQ(devices[d]["variables"], variables[d]) << d;
@@ -240,7 +240,7 @@ TEST_F(TrainTest, ExplainsTheLoadsThatASetterSaw) {
   ASSERT_EQ(load.size(), 2u);
   std::int64_t elements = 0;
   for (const auto& [device, n] : load.items()) elements += std::int64_t{n};
-  EXPECT_EQ(elements, 4 * 5 + 5);  // fc0/W and fc0/b came before
+  EXPECT_EQ(elements, 4 * 5 + 5);  // fc0/W and fc0/b were placed before
 }
 
 TEST(Train, SuggestsTheNearestNodeToExplain) {

@@ -1,4 +1,4 @@
-// What tests of the function train() share.
+// Common code of tests of the function train().
 #pragma once
 #include <filesystem>
 
@@ -27,7 +27,7 @@ struct TrainResult {
   std::string out, error;
 };
 
-// As from a command line.
+// Calls train() as from a command line.
 inline TrainResult run_train(std::vector<std::string> arguments,
                              const Recipe& recipe = small_recipe()) {
   arguments.insert(arguments.begin(), "/some/where/program");
@@ -39,7 +39,7 @@ inline TrainResult run_train(std::vector<std::string> arguments,
   return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
 }
 
-// With a file for --json and others beside it.
+// Has a path for --json, and for other files beside it.
 class TrainTest : public testing::Test {
  protected:
   TrainTest()
@@ -61,7 +61,7 @@ class TrainTest : public testing::Test {
   std::filesystem::path json_;
 };
 
-// Data that a dry run must not read.
+// A recipe with data that a dry run must not read.
 inline Recipe unreadable_recipe() {
   Recipe recipe = small_recipe();
   recipe.data = [](bool) -> std::unique_ptr<Dataset> {

@@ -1,4 +1,4 @@
-// Training runs as from a command line: what they print, report and refuse.
+// Training runs as from a command line: their output, reports and errors.
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/train_support.h"
 
@@ -142,7 +142,7 @@ TEST_F(TrainTest, SchedulesTheRecipesRateByFlags) {
   EXPECT_EQ(hash({"--lr_schedule=constant"}), hash({}));
 }
 
-// 8 steps in all, of which the first run makes 4.
+// The run has 8 steps, and its first part makes 4.
 TEST_F(TrainTest, GoesOnWithTheRatesOfARunThatDidNotStop) {
   const std::string checkpoint = path(".checkpoint");
   const auto run = [&](std::vector<std::string> flags, const char* schedule,
@@ -166,7 +166,7 @@ TEST_F(TrainTest, GoesOnWithTheRatesOfARunThatDidNotStop) {
   EXPECT_THAT(run({go_on}, "cosine"),
               HasSubstr("not the same bits because the learning rate follows the length of the "
                         "run, which was 4 steps and is now 8"));
-  // A function is asked about no step that the run does not have.
+  // A function is asked only about steps of the run.
   Recipe recipe = small_recipe();
   recipe.optimizer = sgd([rates = std::vector<double>(8, 0.1)](const StepInfo& info) {
     return rates.at(static_cast<std::size_t>(info.step));
@@ -199,8 +199,8 @@ TEST_F(TrainTest, EndsEarlyWhenItGetsNoBetter) {
                                    HasSubstr("did you mean 'validation_loss'?")));
 }
 
-// The evaluation at which it ends is made twice: by a run that was saved before it, and by the run
-// that goes on from there.
+// The last evaluation happens twice: in the run that was saved before it, and in the run that goes
+// on from there.
 TEST_F(TrainTest, EndsEarlyAtTheSameStepWhenItGoesOn) {
   const auto run = [&](std::vector<std::string> flags) {
     for (const char* flag : {"--epochs=9", "--early_stop=validation_loss:max:2",

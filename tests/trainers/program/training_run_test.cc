@@ -1,4 +1,4 @@
-// Runs that are cut and go on, and what their directory holds.
+// Runs that are cut and go on, and the content of their directory.
 #include "belfry/trainers/program/training_run.h"
 
 #include <csignal>
@@ -59,7 +59,7 @@ TEST_F(TrainingRunTest, GoesOnToTheBitsOfOneThatNeverStopped) {
 }
 
 TEST_F(TrainingRunTest, DoesTheEvaluationThatWasDue) {
-  // The epoch is saved, then evaluated.
+  // The epoch is saved before it is evaluated.
   EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(8)).code, 1);
   EXPECT_EQ(stats().size(), 9u);
   const TrainResult on = start({"--devices=cpu:1"});
@@ -117,7 +117,7 @@ TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
   refused({}, others, "the number of training samples was 70 and is now 71");
   refused({}, momentum_recipe, "the optimizer");
   EXPECT_EQ(checkpoints().back(), "step-00000003");
-  // Whoever names a checkpoint is told.
+  // A user who names a checkpoint is told.
   const TrainResult told = run_train({"--devices=cpu:1", "--seed=2", "--epochs=1",
                                       "--resume=" + directory_ + "/checkpoints/latest"});
   EXPECT_EQ(told.code, 0);
@@ -220,7 +220,7 @@ TEST_F(TrainingRunTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'"));
 }
 
-// Whatever was the best before.
+// Whatever was the best before is removed.
 TEST_F(TrainingRunTest, KeepsNoFormerBest) {
   EXPECT_EQ(start({"--epochs=6", "--keep=1", "--best_metric=validation_loss:min"}).code, 0);
   const auto best = std::filesystem::read_symlink(directory_ + "/checkpoints/best").string();
@@ -249,7 +249,7 @@ TEST_F(TrainingRunTest, EndsWhenASignalAsksForItAndGoesOn) {
 }
 
 TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
-  // The losses are finite, and the weights are not any more.
+  // The losses are finite, but the weights are not.
   const Recipe recipe = recipe_that(12, [](Trainer& trainer) {
     const Variable w = trainer.towers()[0].trainables[1];
     Tensor value = trainer.session().read(w);
@@ -289,7 +289,7 @@ TEST_F(TrainingRunTest, LeavesTheEvaluationToTheRunThatGoesOnAfterASignal) {
 }
 
 TEST_F(TrainingRunTest, TellsTheLossOfItsLastStepIfItMakesNone) {
-  // It dies behind its last save, before the evaluation.
+  // The run dies after its last save, before the evaluation.
   EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(16)).code, 0) << "no step 16";
   const double loss = summary()["loss"];
   std::filesystem::remove(directory_ + "/summary.json");
@@ -351,7 +351,7 @@ TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
   EXPECT_EQ(config["chosen"]["optimizer"], "SGD");
   const std::string hash = summary()["state_hash"];
 
-  // Without a run directory, on other devices, and by other ways to combine.
+  // Runs again without a run directory, on other devices, and by other strategies.
   const auto again = [&](std::vector<std::string> flags) {
     flags.insert(flags.end(), {"--config=" + file, "--json=" + json_.string()});
     return run_train(std::move(flags));
@@ -368,14 +368,14 @@ TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
   EXPECT_EQ(report()["trainer"], "simple");
   EXPECT_EQ(again({"--lr_schedule=linear"}).code, 0);
   EXPECT_NE(report()["state_hash"], hash);
-  // In a run directory.
+  // Runs again in a run directory.
   const std::string second = path(".second");
   EXPECT_EQ(run_train({"--config=" + file, "--run_dir=" + second}).code, 0);
   EXPECT_EQ(text_in(second + "/config.json"), text_in(file));
   std::filesystem::remove_all(second);
 }
 
-// Neither a run that has ended nor its files are touched.
+// A finished run and its files stay as they are.
 TEST_F(TrainingRunTest, KnowsItsMetricsBeforeItWritesAnything) {
   EXPECT_EQ(start().code, 0);
   const std::string config = text_in(directory_ + "/config.json");
@@ -392,7 +392,7 @@ TEST_F(TrainingRunTest, KnowsItsMetricsBeforeItWritesAnything) {
   }
 }
 
-// What was there before stays.
+// Files that were there before stay.
 TEST_F(TrainingRunTest, LeavesNothingOfAStartThatIsRefused) {
   for (const bool there : {false, true})
     for (const char* const flag :

@@ -1,4 +1,4 @@
-// Reads event files as TensorBoard does. Shares no code with their writer.
+// Reads event files as TensorBoard does. It shares no code with their writer.
 #pragma once
 #include <cstring>
 #include <map>
@@ -26,7 +26,7 @@ T number_at(std::string_view bytes) {
   return number;
 }
 
-// Computes bit by bit, as the definition says.
+// Computes the CRC bit by bit, as its definition says.
 inline std::uint32_t masked_crc_of(std::string_view bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const char c : bytes) {
@@ -37,7 +37,7 @@ inline std::uint32_t masked_crc_of(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8;
 }
 
-// The data of whole records; bytes after the last one are cut. Throws for a record with a wrong
+// The data of whole records; bytes after the last one are ignored. Throws for a record with a wrong
 // CRC.
 inline std::vector<std::string> records_of(std::string_view file) {
   constexpr std::size_t kHead = 12, kFoot = 4;

@@ -37,7 +37,7 @@ TEST_F(PredictorTest, AnswersWithTheWeightsOfARunWithoutItsOptimizer) {
   const std::vector<Tensor> fields = gather_tensors(*data, rows);
   const Tensor all = predict("answer", {{"x", fields[0]}});
   EXPECT_EQ(all.shape(), Shape({5, 1}));
-  // Samples do not depend on each other: batch norm takes its averages.
+  // Samples do not depend on each other, as batch norm uses its averages.
   for (const std::int64_t row : rows) {
     const std::int64_t one[] = {row};
     const Tensor x = gather_tensors(*data, one)[0];

@@ -30,7 +30,7 @@ class RunErrorTest : public TrainTest {
   RunErrorTest() { std::filesystem::remove_all(run_); }
   ~RunErrorTest() override { std::filesystem::remove_all(run_); }
 
-  // The error of a run that fails. All members are there.
+  // The error of a run that fails, with all its members.
   nlohmann::json error_of(std::vector<std::string> flags, const Recipe& recipe,
                           const std::string& devices = "cpu:1") {
     flags.insert(flags.end(), {"--devices=" + devices, "--run_dir=" + run_});
@@ -48,7 +48,7 @@ class RunErrorTest : public TrainTest {
   const std::string run_ = path(".run");
 };
 
-// Three classes; the last of 32 samples is of a fourth one.
+// Samples of three classes. The last of 32 has a fourth label.
 std::unique_ptr<Dataset> mislabelled_data(bool train) {
   if (!train) return nullptr;
   std::vector<float> x;

@@ -1,4 +1,4 @@
-// Whenever a machine dies, a run directory holds a checkpoint that can be gone on from.
+// Whenever a machine dies, its run directory has a checkpoint from which a run can go on.
 #include "belfry/trainers/runs/run_saver.h"
 
 #include <random>
@@ -24,8 +24,8 @@ constexpr char kRun[] = "/disk/run";
 
 constexpr char kStats[] = "/stats/stats.jsonl";
 
-// Trains six steps and saves after each, on a disk that may fail. Returns the error, or "". Lines
-// go to `lines`.
+// Trains six steps and saves after each, on a disk that may fail. Lines of the run go to `lines`.
+// Returns the error, or "".
 std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t& saved,
                      MemoryFileSystem& lines) {
   const auto data = smooth_data(24);
@@ -35,7 +35,7 @@ std::string train_on(MemoryFileSystem& disk, SaveSchedule schedule, std::int64_t
     const auto log = std::make_shared<StatsLog>(lines, kStats, schedule.on_error);
     const auto saver = std::make_shared<RunSaver>(directory, schedule);
     saver->keep_in_step(log->file());
-    // Notes the steps whose checkpoints are known to be on the disk.
+    // Notes the steps whose checkpoints are certainly on the disk.
     struct Known final : Callback {
       explicit Known(const RunSaver& s, std::int64_t& t) : saver(s), to(t) {}
       void after_step(Trainer&, const StepInfo&) override { to = saver.saved_step().value_or(-1); }
@@ -68,7 +68,7 @@ int lines_in(MemoryFileSystem& disk) {
   return static_cast<int>(std::ranges::count(bytes, std::byte{'\n'}));
 }
 
-// The newest checkpoint that is whole; -1 for none.
+// The step of the newest whole checkpoint; -1 if there is none.
 std::int64_t newest_whole(MemoryFileSystem disk) {
   std::vector<std::int64_t> steps = checkpoints_in(disk, kRun);
   for (const std::int64_t step : steps) {
@@ -96,7 +96,7 @@ TEST(RunSaver, LosesNothingThatWasSavedWhateverCallTheMachineDiesAt) {
   EXPECT_GT(crashes, kSanitized ? 10 : 60);
 }
 
-// Saves and crashes in random ways: steps, places, and which unsynced changes are left.
+// Saves and crashes in random ways: at random steps and places, with random unsynced changes left.
 void expect_nothing_lost(int crashes, unsigned seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 dice(seed);
@@ -141,7 +141,7 @@ TEST(RunSaver, DoesAsItIsToldWhenItCannotSave) {
   for (int call = 12; call < 60; call += 4) {
     std::int64_t saved = -1;
     const std::string error = failing(OnSaveError::kStop, call, saved);
-    if (error.empty()) continue;  // an old one could not be removed
+    if (error.empty()) continue;  // only an old checkpoint could not be removed
     ++ended;
     EXPECT_THAT(error, HasSubstr(kFull)) << call;
     EXPECT_EQ(failing(OnSaveError::kContinue, call, saved), "") << call;
@@ -202,7 +202,7 @@ TEST(RunSaver, SavesAgainBetweenTwoSavesThatAreDue) {
   }
 }
 
-// Whichever call fails: the line waits, or the run ends, and earlier checkpoints stay.
+// Any call may fail. Then the line waits, or the run ends, and earlier checkpoints stay.
 TEST(RunSaver, TreatsLinesThatCannotBeWrittenAsASaveThatFails) {
   int ended = 0;
   for (int call = 0; call < 13; ++call) {
@@ -216,7 +216,7 @@ TEST(RunSaver, TreatsLinesThatCannotBeWrittenAsASaveThatFails) {
       const std::string error =
           train_on(disk, {.every_steps = 1, .keep = 9, .on_error = on_error}, saved, lines);
       const std::string told = testing::internal::GetCapturedStderr();
-      if (lines.waits()) continue;  // there are fewer calls
+      if (lines.waits()) continue;  // there are not so many calls
       if (on_error == OnSaveError::kStop) {
         EXPECT_THAT(error, HasSubstr("no space left on the disk"));
         ++ended;
@@ -234,7 +234,7 @@ TEST(RunSaver, TreatsLinesThatCannotBeWrittenAsASaveThatFails) {
   EXPECT_GT(ended, 8);
 }
 
-// The disk stays full: the run goes on, and ends with an error.
+// The disk stays full. The run goes on, and ends with an error.
 TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
   MemoryFileSystem disk("/disk"), lines("/stats");
   const std::function<void(MemoryFileSystem&)> full = [&](MemoryFileSystem& here) {

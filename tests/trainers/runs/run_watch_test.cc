@@ -1,4 +1,4 @@
-// Notes of a run beside its course: traces of chosen steps, and memory.
+// Other notes of a run: traces of chosen steps, and memory.
 #include <fstream>
 
 #include "belfry/framework/base/host_memory.h"

@@ -1,4 +1,4 @@
-// Shared by tests of a run's files.
+// Common code of tests of the files of a run.
 #pragma once
 #include <filesystem>
 #include <string>

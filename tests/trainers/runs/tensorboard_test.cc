@@ -36,7 +36,7 @@ std::vector<std::int64_t> steps(std::int64_t first, std::int64_t last) {
   return all;
 }
 
-// Notes the metrics of the trainer.
+// Records the metrics of the trainer.
 struct Watch final : Callback {
   std::vector<float> losses, tested;
   void after_step(Trainer& trainer, const StepInfo&) override {

@@ -28,8 +28,7 @@ TEST(Busy, SaysWhatTakesLongUntilItEnds) {
   EXPECT_THAT(seen, HasSubstr("I still planning 512 towers, for 0 s\n"));
 }
 
-// Wherever its thread is when it ends: a stop between two looks was once taken for a time that
-// passed.
+// It may stop at any point of its thread. A stop between two looks must not count as elapsed time.
 TEST(Busy, SaysNothingOfShortWork) {
   EXPECT_THAT(logged([] {
                 for (int i = 0; i < 4000; ++i) {

@@ -7,7 +7,7 @@
 namespace belfry {
 namespace crc32c_test {
 
-// Of the package crc32c; the second is the example of RFC 3720.
+// The values come from the package crc32c; the second is the example of RFC 3720.
 TEST(Crc32c, IsCastagnolis) {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
@@ -16,7 +16,7 @@ TEST(Crc32c, IsCastagnolis) {
   EXPECT_EQ(crc32c({}), 0u);
 }
 
-// The definition, bit by bit.
+// Computes the CRC by its definition, bit by bit.
 std::uint32_t slow_crc(std::string_view text) {
   std::uint32_t crc = ~0u;
   for (const char c : text) {

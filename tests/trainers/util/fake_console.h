@@ -14,7 +14,7 @@ struct FakeConsole {
         console(sink.get(), {.rewrites = terminal, .columns = [this] { return columns; }},
                 [this] { return now += seconds_per_look; }) {}
 
-  // All that was printed since the last call.
+  // The text that was printed since the last call.
   std::string printed() {
     std::fflush(sink.get());
     std::string text(static_cast<std::size_t>(std::ftell(sink.get()) - read), '\0');
@@ -28,7 +28,7 @@ struct FakeConsole {
   long read = 0;
   int columns = 80;
   double now = 0;
-  double seconds_per_look;  // that pass at each look at the clock
+  double seconds_per_look;  // added at each look at the clock
   Console console;
 };
 

@@ -48,7 +48,7 @@ TEST(HashTensors, DoesNotDependOnTheOrderGiven) {
   EXPECT_NE(hash_tensors({{"a", a}, {"b", b}}), hash_tensors({{"a", b}, {"b", a}}));
 }
 
-// A variable, something that is not trained, and a replica of the first.
+// A variable, a variable that is not trained, and a replica of the first.
 struct Copies {
   Copies() {
     w = variable(graph, "w", {2}, {.initializer = init::ones()});

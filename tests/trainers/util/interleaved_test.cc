@@ -8,7 +8,7 @@
 namespace belfry {
 namespace interleaved_test {
 
-// Without calls that belong together.
+// The calls without those that belong together.
 std::string turns(const std::string& calls) {
   std::string result;
   for (const char call : calls)
@@ -22,7 +22,7 @@ TEST(Interleaved, WarmsUpThenTimesInFiveRoundsOverAllWays) {
   const auto way = [&](char name) {
     return ways.add([&calls, name] {
       calls += name;
-      std::this_thread::sleep_for(std::chrono::microseconds(200));  // settled by one call
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // one call settles it
     });
   };
   EXPECT_EQ(way('a'), 0);

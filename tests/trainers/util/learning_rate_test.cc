@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 constexpr StepInfo kRun{.steps_per_epoch = 10, .total_steps = 40};
 
-// Falls by half after each of so many epochs.
+// A rate that halves after each `epochs` epochs.
 LearningRate falls_after(int epochs) {
   return LearningRate(
       [epochs](const StepInfo& info) { return std::pow(0.5, info.epoch / epochs); });
@@ -59,7 +59,7 @@ TEST(LearningRate, IsTheSameOnlyWithTheSameValues) {
   EXPECT_FALSE(same_rates("function of 4 steps: zero", "function of 4 steps: 0=1"));
 }
 
-// A run that goes on for longer has the same schedule.
+// A longer run has the same schedule.
 TEST(LearningRate, IsComparedAsFarAsBothRunsGo) {
   const StepInfo longer{.steps_per_epoch = 10, .total_steps = 4000};
   const StepInfo shorter{.steps_per_epoch = 10, .total_steps = 11};

@@ -152,7 +152,7 @@ TEST_F(OutputFileTest, WritesToDevicesAsTheyAre) {
   EXPECT_TRUE(OutputFile(local_file_system(), "--json", "-").is_stdout());
 }
 
-// What is said of a second file; "" if it is opened.
+// The error of opening a second file; "" if it is opened.
 std::string refusal(const std::string& first, const std::string& second) {
   OutputFiles outputs(local_file_system());
   outputs.open("--json", first);
@@ -229,7 +229,7 @@ TEST_F(OutputFileTest, SparesWhatTheRunReads) {
               cat("--json=", path("link/manifest.json"),
                   " would overwrite what --restore_checkpoint=from reads; write elsewhere"));
   }
-  outputs.reserve("--save_checkpoint", path("link"), {".old", ".lock"});  // goes on from it
+  outputs.reserve("--save_checkpoint", path("link"), {".old", ".lock"});  // the run goes on from it
   EXPECT_TRUE(outputs.open("--trace_file", path("t.json")));
   EXPECT_THROW(outputs.reserve_input("--data_dir=.", path("t.json")), FlagError);
 }

@@ -56,7 +56,7 @@ TEST(Schedules, MoveToAGoalAndStayThere) {
   EXPECT_THAT(rates("cosine:0.5", {20, 40}), ElementsAre(.75, .5));
 }
 
-// Those that move begin where the warm-up ends; epochs are counted from the start.
+// Schedules that move begin at the end of the warm-up. Epochs are counted from the start.
 TEST(Schedules, FollowAWarmUp) {
   EXPECT_THAT(rates("linear:0@16s", {0, 3, 4, 10, 16}, 4), ElementsAre(.25, 1, 1, .5, 0));
   EXPECT_THAT(rates("step:1@0.5", {0, 1, 3, 4}, 8), ElementsAre(.125, .25, .5, .3125));

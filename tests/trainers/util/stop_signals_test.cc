@@ -34,7 +34,7 @@ TEST(StopSignals, NotesWhatComesAndRestoresWhatWasThere) {
   EXPECT_EQ(after.sa_handler, before.sa_handler);
 }
 
-// A handler on the stack of a product of oneDNN 2.6.3 corrupts the heap soon.
+// A handler on the stack of a product of oneDNN 2.6.3 soon corrupts the heap.
 TEST(StopSignals, DestroyNoMemoryOfProducts) {
   const StopSignals signals;
   std::atomic<int> sent{0};

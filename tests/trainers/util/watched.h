@@ -1,4 +1,3 @@
-// What long work tells of itself.
 #pragma once
 #include <mutex>
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace belfry {
 
-// What each Busy that began while f() ran would have said: "still <this>".
+// The text that each Busy which began during f() would have logged: "still <this>".
 template <class F>
 std::vector<std::string> watched(const F& f) {
   constexpr std::string_view kSays = "saying that a program is still ";

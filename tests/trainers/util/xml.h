@@ -1,4 +1,4 @@
-// Looks at SVG documents.
+// Checks SVG documents.
 #pragma once
 #include <cstddef>
 #include <regex>
@@ -7,14 +7,14 @@
 
 namespace belfry {
 
-// How often `part` is in `text`.
+// How often `text` contains `part`.
 inline std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
   return found;
 }
 
-// Why `xml` is not well formed, as far as elements, attributes and text go; "" if it is.
+// Why the elements, attributes and text of `xml` are not well formed; "" if they are.
 inline std::string xml_error(const std::string& xml) {
   static const std::regex tag(
       R"re(<\?xml [^<>?]*\?>|<(/?)([A-Za-z]+)((?: [A-Za-z0-9:-]+="[^"<&]*")*)(/?)>)re");
