@@ -162,3 +162,4 @@ TEST(TrainerKinds, MayUpdateBetweenCombinations) {
   for (const int batches : {1, 2, 3, 6}) expect_close(run_of(kLocal, data, 2, batches), one);
 }
 
+    EXPECT_EQ(first_difference(replicated.identity, local.identity), "");
