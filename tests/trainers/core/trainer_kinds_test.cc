@@ -48,9 +48,24 @@ TEST(TrainerKinds, RefuseWhatContradictsItself) {
   EXPECT_THAT(refusal_of(kind), HasSubstr("'simple' is already registered"));
 }
 
+// The bits of one tower with the whole batch, whatever there is to tell trainers apart.
 TEST(TrainerKinds, AreCanonicalWhereTheySaySo) {
-  for (const char* name : {"simple", "replicated", "parameter_server"})
-    EXPECT_TRUE(find_trainer(name).canonical) << name;
+  const auto data = smooth_data(48);
+  const auto hash = [&](const TrainerKind& kind) {
+    const int towers = kind.takes_one_device ? 1 : 4;
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = momentum(0.1),
+                           .devices = cpus(towers),
+                           .aggregation = {.allreduce = kind.default_strategy},
+                           .batch_size = 16 / towers,
+                           .shards = 4};
+    Trainer trainer(kind, std::move(options), *data);
+    trainer.train();
+    return params_hash(trainer.session(), trainer.graph());
+  };
+  const std::string one_tower = hash(find_trainer("simple"));
+  for (const std::string& name : library_trainers())
+    EXPECT_EQ(hash(find_trainer(name)) == one_tower, find_trainer(name).canonical) << name;
   EXPECT_FALSE(find_trainer("async").canonical);
 }
 
@@ -79,8 +94,6 @@ TEST(TrainerKinds, ThatSpreadVariablesPutThemOnTheCpuIfAsked) {
   }
 }
 
-}  // namespace trainer_kinds_test
-}  // namespace belfry
 // The mean of each variable's copies, in every copy, once `updated` has run.
 Node& average_copies(const GradientTable& gradients, Node& updated) {
   Graph& graph = gradients.graph();
@@ -149,6 +162,7 @@ TEST(TrainerKinds, MayCombineVariablesInsteadOfGradients) {
   for (const bool share : {false, true}) {
     const LocalRun local = run_of(kLocal, *data, 3, 1, share);
     expect_close(local, replicated);
+    EXPECT_EQ(first_difference(replicated.identity, local.identity), "");
   }
 }
 
@@ -162,4 +176,5 @@ TEST(TrainerKinds, MayUpdateBetweenCombinations) {
   for (const int batches : {1, 2, 3, 6}) expect_close(run_of(kLocal, data, 2, batches), one);
 }
 
-    EXPECT_EQ(first_difference(replicated.identity, local.identity), "");
+}  // namespace trainer_kinds_test
+}  // namespace belfry
