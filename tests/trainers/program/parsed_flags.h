@@ -1,5 +1,6 @@
 // What tests of training flags share.
 #pragma once
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,15 @@ inline std::string refusal(std::vector<const char*> arguments) {
   } catch (const FlagError& error) {
     return error.what();
   }
-  return "(accepted)";
+  return kAccepted;
+}
+
+// Text as if no line broke: one blank where there are blanks or lines end.
+inline std::string without_breaks(const std::string& text) {
+  std::istringstream words(text);
+  std::string all;
+  for (std::string word; words >> word;) all += (all.empty() ? "" : " ") + word;
+  return all;
 }
 
 }  // namespace belfry
