@@ -1,7 +1,5 @@
 #include "belfry/trainers/program/flags.h"
 
-#include <sstream>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -279,26 +277,6 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
   EXPECT_EQ(parse({}).group.stall_exit_code, 75);
   EXPECT_EQ(parse({"--stall_exit_code=3"}).group.stall_exit_code, 3);
   EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
-}
-
-// Whatever is typed, errors are ours: they name the flag as it was written.
-TEST(Flags, NameThemselvesInEveryError) {
-  std::istringstream flags(
-      "--devices --logical_gpus --trainer --allreduce --bucket_mb --fuse --fuse_updates "
-      "--share_replicas --gradient_repacking --batch_size --nccl_timeout_s --uneven "
-      "--small_tensors_kb --epochs --max_steps --tower_weights --learning_rate --precision "
-      "--seed --threads --check_equivalence --async --dry_run --deterministic "
-      "--parameter_device --num_gpus --device --num_epochs --variable_update --num_batches "
-      "--use_fp16 --remeasure --all_reduce_spec --tf_random_seed --lr_schedule "
-      "--warmup_steps --early_stop --moving_average --weight_decay --clip_norm "
-      "--gradient_accumulation_steps --partition_updates --zero_stage");
-  for (std::string flag; flags >> flag;)
-    for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
-      const std::string argument = cat(flag, "=", value);
-      const std::string why = refusal({argument.c_str()});
-      EXPECT_THAT(why, testing::StartsWith(flag)) << argument;
-      EXPECT_THAT(why, testing::Not(HasSubstr("Could not"))) << argument;
-    }
 }
 
 TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {

@@ -13,6 +13,8 @@ inline TrainFlags parse(std::vector<const char*> arguments,
   return parse_flags(arguments, defaults);
 }
 
+inline constexpr const char* kAccepted = "(accepted)";
+
 inline std::string refusal(std::vector<const char*> arguments) {
   try {
     parse(std::move(arguments));
