@@ -73,6 +73,13 @@ bool strangers(const std::string& a, const std::string& b) {
   return a.starts_with("allreduce") && b == "towers";
 }
 
+// Headers of ops are above the rooms of kernels that they use.
+std::string advice(const std::string& folder, const std::string& target) {
+  return folder.starts_with("ops") && target == "ops"
+             ? "; what ops/x.cc and ops/x.cu share goes into ops/x_impl.h"
+             : "";
+}
+
 // One line for each include of `file` that does not point down.
 std::vector<std::string> wrong_includes(const SourceFile& file) {
   std::vector<std::string> wrong;
@@ -90,7 +97,8 @@ std::vector<std::string> wrong_includes(const SourceFile& file) {
     const std::string rest = name.substr(std::string("belfry/").size());
     const std::string target = rest.starts_with("ops.h") ? "ops" : rest.substr(0, rest.rfind('/'));
     if (height(target) > height(folder) || strangers(folder, target))
-      wrong.push_back(cat(file.path, " includes ", include, ", which is not below it"));
+      wrong.push_back(
+          cat(file.path, " includes ", include, ", which is not below it", advice(folder, target)));
     else if (name.ends_with("_impl.h") && target != folder)
       wrong.push_back(cat(file.path, " includes ", include, ", which is for its own room alone"));
   }
@@ -191,6 +199,8 @@ TEST(Includes, ThatPointUpOrSidewaysAreFound) {
   EXPECT_THAT(
       wrong("framework/graph/a.h", "#include \"belfry/ops/relu.h\"\n"),
       ElementsAre("framework/graph/a.h includes \"belfry/ops/relu.h\", which is not below it"));
+  EXPECT_THAT(wrong("ops/kernels/a.h", "#include \"belfry/ops/relu.h\"\n"),
+              ElementsAre(HasSubstr("not below it; what ops/x.cc and ops/x.cu share goes into ")));
   EXPECT_THAT(wrong("framework/core_ops/a.cc", "  #  include <belfry/ops/relu.h>"),
               ElementsAre(HasSubstr("not below it")));
   EXPECT_THAT(wrong("towers/a.cc",
