@@ -13,6 +13,7 @@ namespace belfry::test {
 namespace class_size_test {
 
 using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
 
 // The members that a class declares itself. Constructors and operators are methods, unless they are
 // deleted or defaulted. Static members are no fields.
@@ -184,6 +185,7 @@ const std::set<std::string> kOfManyMethods = {"Graph", "Session", "Trainer"};
 const std::set<std::string> kOfManyFields = {"Op", "SessionOptions", "TrainerOptions", "Trainer"};
 
 constexpr int kMost = 20;
+constexpr const char* kAdvice = ", and may have 20; make those of one subject a class of their own";
 
 TEST(Classes, HaveAtMost20MethodsAnd20Fields) {
   std::set<std::string> many_methods, many_fields;
@@ -192,13 +194,14 @@ TEST(Classes, HaveAtMost20MethodsAnd20Fields) {
       if (of.methods > kMost) many_methods.insert(of.name);
       if (of.fields > kMost) many_fields.insert(of.name);
       EXPECT_TRUE(of.methods <= kMost || kOfManyMethods.contains(of.name))
-          << file.path << ": " << of.name << " has " << of.methods << " methods";
+          << file.path << ": " << of.name << " has " << of.methods << " methods" << kAdvice;
       EXPECT_TRUE(of.fields <= kMost || kOfManyFields.contains(of.name))
-          << file.path << ": " << of.name << " has " << of.fields << " fields";
+          << file.path << ": " << of.name << " has " << of.fields << " fields" << kAdvice;
     }
   }
-  EXPECT_EQ(many_methods, kOfManyMethods) << "an exception without need, or the check is blind";
-  EXPECT_EQ(many_fields, kOfManyFields) << "an exception without need, or the check is blind";
+  constexpr const char* kBlind = "an exception without need, or the check is blind";
+  EXPECT_THAT(many_methods, IsSupersetOf(kOfManyMethods)) << kBlind;
+  EXPECT_THAT(many_fields, IsSupersetOf(kOfManyFields)) << kBlind;
 }
 
 // "A 2 1" for a class A of two methods and one field, in order of their beginnings.

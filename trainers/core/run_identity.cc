@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/device/gpus.h"
@@ -120,14 +122,28 @@ std::string without_last_zeros(std::string options) {
   return options == "{0}" ? "" : options;
 }
 
-// Its ops and their options, as updates of the variables have them; rates are told apart.
+// What strategies made, of gradients or of other tensors.
+std::set<std::pair<const Node*, int>> combined_in(const Graph& graph) {
+  std::set<std::pair<const Node*, int>> combined;
+  for (const CombinedGradient& of : graph.combined_gradients())
+    for (const Output& result : of.results) combined.insert({&result.node(), result.index()});
+  return combined;
+}
+
+// Its ops and their options, as updates of the variables have them; rates are told apart. A trainer
+// may assign combined values to trained variables, too: that is no update.
 std::string hash_of_optimizer(const Graph& graph) {
   std::set<std::string> updates;
+  const auto combined = combined_in(graph);
+  const auto is_combination = [&](const Node& node) {
+    return &node.op() == &kAssign && node.input(0).node().variable().trainable &&
+           combined.contains({&node.input(1).node(), node.input(1).index()});
+  };
   std::set<const Node*> gathered;  // writes of values of all processes, and what they write
   for (const Node* node : gathered_assigns(graph)) gathered.insert({node, &node->input(0).node()});
   for (std::size_t id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (node.op().writes == 0 || gathered.contains(&node)) continue;
+    if (node.op().writes == 0 || gathered.contains(&node) || is_combination(node)) continue;
     std::string options = node.raw_options().str();
     // The last option of an update says where its part begins, if it is of one.
     if (gathered.contains(&node.input(0).node()))
@@ -186,6 +202,10 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
     {"clip_norm", "the largest norm of gradients (clip_norm)"},
     {"optimizer", "the optimizer"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
+
+bool is_compared(std::string_view key) {
+  return std::ranges::any_of(kNames, [&](const auto& of) { return of.first == key; });
+}
 
 std::string hash_of(const Tensor& tensor) {
   Fnv1a hash;
@@ -283,6 +303,9 @@ JsonValue run_identity(const Trainer& trainer, const Dataset& data) {
     identity.set("weight_decay", cat(decay));
   if (options.clip_norm != 0) identity.set("clip_norm", cat(options.clip_norm));
   add_data(data, identity);
+  for (const auto& [key, value] : identity.members())
+    require<InternalError>(is_compared(key), "the identity of a run has '", key,
+                           "', which kNames lacks: runs that differ in it would go on");
   return identity;
 }
 

@@ -156,7 +156,7 @@ void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) 
   if (steps == 1) return;
   const std::string option = cat("gradient_accumulation_steps=", steps);
   require<OptionError>(steps >= 1, option, ": a step takes at least 1 batch");
-  require<OptionError>(kind.combines(), option,
+  require<OptionError>(kind.combines() || kind.updates_between, option,
                        " is the mean of combined gradients, and the trainer ", kind.name,
                        kCombinesNone);
   require<OptionError>(options.precision != Precision::kF16, option,

@@ -23,6 +23,8 @@ void register_trainer(TrainerKind kind) {
           "' needs both `accepts` and a default strategy, or neither");
   require(kind.accepts || !(kind.packs_gradients || kind.makes_buckets), "trainer '", kind.name,
           "' packs or buckets gradients, so it needs `accepts` and a default strategy");
+  require(kind.update || !kind.updates_between, "trainer '", kind.name,
+          "' updates between combinations, so it needs TrainerKind::update");
   std::string name = kind.name;
   const auto [entry, added] = registry().try_emplace(std::move(name), std::move(kind));
   require(added, "a trainer called '", entry->first, "' is already registered");

@@ -29,9 +29,14 @@ struct TrainerKind {
   // --uneven=weight, --tower_weights, --clip_norm and --gradient_accumulation_steps.
   std::function<GradientTable(const TrainerOptions&, const GradientTable&, const ReduceOptions&)>
       combine = {};
-  // Instead of `combine`, for kinds whose towers update by their own gradients: one node that makes
-  // all these updates, and heeds Unscaling (--precision=f16).
-  std::function<Node&(const TrainerOptions&, const GradientTable&, const Unscaling&)> update = {};
+  // Instead of `combine`, for kinds whose towers update by their own gradients: the nodes that make
+  // all these updates, as UpdateOptions ask for. They heed UpdateOptions::unscaling
+  // (--precision=f16). Replicas must be equal after each step, since checkpoints keep one copy.
+  std::function<UpdateNodes(const TrainerOptions&, const GradientTable&, const UpdateOptions&)>
+      update = {};
+  // `update` gives nodes for the batches before the last, too (UpdateNodes::accumulation). Such
+  // kinds take --gradient_accumulation_steps.
+  bool updates_between = false;
   // Beside `update`, for --async=free: a node per tower, for towers that run free of each other.
   std::function<std::vector<Node*>(const TrainerOptions&, const GradientTable&)> update_free = {};
   bool packs_gradients = false;  // takes --gradient_repacking and --small_tensors_kb

@@ -263,7 +263,7 @@ class StepBuilder {
                                StepNodes& step) {
     const TrainerKind& kind = options_.kind;
     if (updates_parts(trainer_)) return update_parts(trainer_, table, how);
-    if (!kind.combines()) return {.update = &kind.update(trainer_, table, how.unscaling)};
+    if (!kind.combines()) return kind.update(trainer_, table, how);
     if (options_.choose && built_.steps.empty()) options_.choose(table);
     return apply(kind.combine(trainer_, table, how.reduce), how, step);
   }

@@ -25,7 +25,7 @@ GradientRows scaled(const GradientTable& gradients) {
 }
 
 std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& gradients,
-                           UpdateOrder order, const Unscaling& unscaling) {
+                           UpdateOrder order, const UpdateOptions& how) {
   require<TrainerMistake>(
       gradients.towers() == std::ssize(options.devices),
       "trainer=async cannot train layers that are synchronised over towers: each tower updates by "
@@ -33,13 +33,13 @@ std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& g
       "replicated (the option trainer)");
   const GradientRows rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
-  return options.optimizer.apply_each(rows, order, {}, OptimizerSlots::kMake, unscaling);
+  return options.optimizer.apply_each(rows, order, {}, how.slots, how.unscaling);
 }
 
-Node& update_in_order(const TrainerOptions& options, const GradientTable& gradients,
-                      const Unscaling& unscaling) {
-  return group(gradients.graph(), updates(options, gradients, UpdateOrder::kOneByOne, unscaling),
-               "train_op");
+UpdateNodes update_in_order(const TrainerOptions& options, const GradientTable& gradients,
+                            const UpdateOptions& how) {
+  const auto made = updates(options, gradients, UpdateOrder::kOneByOne, how);
+  return {.update = &group(gradients.graph(), made, "train_op")};
 }
 
 std::vector<Node*> update_free(const TrainerOptions& options, const GradientTable& gradients) {

@@ -70,19 +70,26 @@ void abandon(const ProcessGroup& group, const std::exception& error, int stall_e
   end_process(is_stall(error) ? stall_exit_code : 1);
 }
 
+std::string trainers_of_processes() {
+  std::vector<std::string> names = trainer_names();
+  std::erase_if(names, [](const auto& name) { return !find_trainer(name).spans_processes; });
+  return join(names, " or ");
+}
+
 // Throws FlagError for flags that several processes can neither run nor plan.
 void require_plannable(const TrainFlags& flags) {
   const std::pair<const char*, bool> refused[] = {
       {"--check_equivalence", flags.inspection.check_equivalence > 0},
       {"--explain", !flags.inspection.explain.empty()},
-      {"--trainer=async", !flags.async().empty()},
       {"--allreduce=auto", flags.trainer.aggregation.allreduce == "auto"}};
   for (const auto& [what, given] : refused)
     require<FlagError>(!given, what,
                        " is for one process, and this is one of several; --mpi=off "
                        "makes each a training of its own");
-  require<FlagError>(find_trainer(flags.kind).spans_processes,
-                     "several processes train with --trainer=replicated, not ", flags.kind);
+  require<FlagError>(find_trainer(flags.kind).spans_processes, "--trainer=", flags.kind,
+                     " is for one process, and this is one of several; --mpi=off makes each a "
+                     "training of its own, and --trainer=",
+                     trainers_of_processes(), " trains with all");
   const std::string& allreduce = flags.trainer.aggregation.allreduce;
   const std::string why = make_strategy(allreduce)->refusal_of_processes(flags.trainer.devices);
   require<FlagError>(why.empty(), "--allreduce=", allreduce, ": ", why);

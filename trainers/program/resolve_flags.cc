@@ -93,9 +93,9 @@ class FlagChoices {
     const std::string flag = used_.written("--allreduce");
     const bool chooses = as_flag(flag, [&] { return parse_all_reduce_spec(allreduce).is_auto(); });
     const std::string_view why_not =
-        kind_->accepts         ? " does not take "
-        : kind_->takes_async() ? " combines no gradients: those of each tower update the variables "
-                                 "by themselves, so it takes no "
+        kind_->accepts       ? " does not take "
+        : !kind_->combines() ? " combines no gradients: those of each tower update the variables "
+                               "by themselves, so it takes no "
         : kind_->takes_one_device ? " has no gradients to combine, so it takes no "
                                   : " combines gradients in a way of its own, so it takes no ";
     require<FlagError>(kind_->accepts && kind_->accepts(allreduce), trainer(), why_not, flag,

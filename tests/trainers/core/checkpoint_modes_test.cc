@@ -13,16 +13,21 @@ namespace belfry {
 namespace checkpoint_modes_test {
 
 struct Mode {
-  const char* kind;
-  const char* strategy;
+  std::string kind, strategy;
   int towers;
 };
-constexpr Mode kModes[] = {{"simple", "", 1},
-                           {"replicated", "collective", 1},
-                           {"replicated", "naive", 3},
-                           {"parameter_server", "colocate", 2},
-                           {"parameter_server", "colocate", 4},
-                           {"async", "", 2}};
+
+// Of each trainer, and more.
+std::vector<Mode> modes() {
+  std::vector<Mode> all{{"replicated", "collective", 1},
+                        {"replicated", "naive", 3},
+                        {"parameter_server", "colocate", 4}};
+  for (const std::string& name : library_trainers()) {
+    const TrainerKind& kind = find_trainer(name);
+    all.push_back({name, kind.default_strategy, kind.takes_one_device ? 1 : 2});
+  }
+  return all;
+}
 
 std::unique_ptr<Trainer> make(const Mode& mode, const Dataset& data, std::uint64_t seed) {
   TrainerOptions options{
@@ -37,14 +42,14 @@ std::unique_ptr<Trainer> make(const Mode& mode, const Dataset& data, std::uint64
 TEST(CheckpointModes, RestoreWeightsSlotsAndCountersInEveryTower) {
   const test::TemporaryFolder folder;
   const auto data = smooth_data(64);
-  for (const Mode& from : kModes) {
+  for (const Mode& from : modes()) {
     const std::string path = folder.path() + "/checkpoint";
     const auto trained = make(from, *data, 1);
     trained->train();
     save_checkpoint(trained->session(), path);
     const std::string params = params_hash(trained->session(), trained->graph());
     const std::string state = state_hash(trained->session(), trained->graph());
-    for (const Mode& to : kModes) {
+    for (const Mode& to : modes()) {
       const auto fresh = make(to, *data, 2);
       EXPECT_NE(params_hash(fresh->session(), fresh->graph()), params);
       restore_checkpoint(fresh->session(), path);

@@ -9,6 +9,7 @@
 #include "belfry/ops/square.h"
 #include "belfry/ops/tanh.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/dataset.h"
 
 namespace belfry {
@@ -41,6 +42,13 @@ inline Output smooth_model(Tower& tower, Output x, Output y) {
   const Output hidden = tanh(dense(tower, "fc0", x, {.units = 5}));
   tower.metric("mean_x", reduce_mean(x));
   return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
+}
+
+// The trainers of trainers/kinds. One that a test registers is called "test_..." and left out.
+inline std::vector<std::string> library_trainers() {
+  std::vector<std::string> names = trainer_names();
+  std::erase_if(names, [](const std::string& name) { return name.starts_with("test_"); });
+  return names;
 }
 
 }  // namespace belfry

@@ -24,8 +24,9 @@ std::string built(const std::string& first, const std::string& second) {
   const Dataset::Field fields[] = {{first, DType::kF64, {4}}, {second, DType::kF64, {1}}};
   const BatchPlan batches(2, 1, 2, 1);
   const TrainerOptions options{.model = smooth_model, .devices = {"/cpu:0"}};
-  const TrainerKind kind{.update = [&](const TrainerOptions&, const GradientTable&,
-                                       const Unscaling&) -> Node& { return group(graph, {}); }};
+  const TrainerKind kind{
+      .update = [&](const TrainerOptions&, const GradientTable&,
+                    const UpdateOptions&) -> UpdateNodes { return {.update = &group(graph, {})}; }};
   try {
     build_training_graph(
         graph, {.kind = kind, .trainer = options, .fields = fields, .forms = batches.forms()});

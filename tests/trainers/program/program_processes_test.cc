@@ -39,6 +39,14 @@ TEST(ProgramProcesses, NameTheFlagOfAnOption) {
   });
 }
 
+TEST(ProgramProcesses, AreRefusedTrainersOfOneProcess) {
+  for (const char* const trainer : {"--trainer=async", "--trainer=parameter_server"})
+    EXPECT_EQ(refusal_in_processes(2, parse({trainer, "--devices=cpu:2"})),
+              cat(trainer,
+                  " is for one process, and this is one of several; --mpi=off makes each a "
+                  "training of its own, and --trainer=replicated trains with all"));
+}
+
 TEST(ProgramProcesses, DivideTheGpusOfAHost) {
   const test::StandInGpus gpus(5);
   const test::UseGpus use(gpus);
