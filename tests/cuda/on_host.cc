@@ -1,8 +1,14 @@
-// The source of kernels for gpu_ops_tests.
+// The source of kernels for gpu_ops_tests, and what the module says of them.
 #include "belfry/tests/cuda/host_queue.h"
 
 extern "C" void belfry_gpu_kernel_on_host(belfry::KernelPlan& plan, bool own_kernels,
                                           belfry::KernelRun& run) {
   belfry::cuda::HostAlgorithms algorithms(own_kernels);
   run = belfry::cuda::gpu_kernel_on_host(plan, algorithms);
+}
+
+extern "C" void belfry_gpu_kernels_of_ops(std::vector<const char*>& missing,
+                                          std::vector<const belfry::Op*>& take_half) {
+  missing = belfry::cuda::ops_without_gpu_kernel();
+  take_half = belfry::cuda::ops_that_take_half();
 }

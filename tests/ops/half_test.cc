@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
@@ -11,14 +13,17 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/fill.h"
+#include "belfry/framework/core_ops/gather_shards.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/run/session.h"
+#include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/attention/causal_attention.h"
 #include "belfry/ops/attention/rotary_embedding.h"
+#include "belfry/ops/broadcast_to.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/convolution/avg_pool.h"
@@ -26,7 +31,6 @@
 #include "belfry/ops/convolution/conv2d_transpose.h"
 #include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/dropout.h"
-#include "belfry/ops/exp.h"
 #include "belfry/ops/gather.h"
 #include "belfry/ops/gelu.h"
 #include "belfry/ops/matmul.h"
@@ -35,17 +39,16 @@
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
-#include "belfry/ops/sigmoid.h"
-#include "belfry/ops/sigmoid_cross_entropy.h"
-#include "belfry/ops/silu.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/softmax.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/ops/split.h"
-#include "belfry/ops/tanh.h"
+#include "belfry/ops/sum_to.h"
 #include "belfry/ops/transpose.h"
+#include "belfry/tests/ops/half_cases.h"
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/support/op_test.h"
+#include "belfry/tests/support/pointwise_ops.h"
 
 namespace belfry {
 namespace half_test {
@@ -103,16 +106,8 @@ const HalfCase kCases[] = {
     {"max_pool", {{2, 6, 6, 3}}, [](Inputs x) { return max_pool(x[0], {.window = 2}); }},
     {"avg_pool", {{2, 6, 6, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},
     {"avg_pool_odd", {{2, 5, 5, 3}}, [](Inputs x) { return avg_pool(x[0], {.window = 2}); }},
-    {"relu", {{5, 7}}, [](Inputs x) { return relu(x[0]); }},
-    {"tanh", {{37}}, [](Inputs x) { return tanh(x[0]); }},
-    {"sigmoid", {{37}}, [](Inputs x) { return sigmoid(x[0]); }},
-    {"sigmoid_cross_entropy",
-     {{37}, {37}},
-     [](Inputs x) { return sigmoid_cross_entropy(x[0], x[1]); }},
-    {"silu", {{37}}, [](Inputs x) { return silu(x[0]); }},
     {"gelu", {{37}}, [](Inputs x) { return gelu(x[0]); }},
     {"gelu_tanh", {{37}}, [](Inputs x) { return gelu(x[0], {.form = GeluForm::kByTanh}); }},
-    {"exp", {{37}}, [](Inputs x) { return exp(x[0]); }},
     {"neg", {{37}}, [](Inputs x) { return neg(x[0]); }},
     {"add", {{5, 7}, {5, 7}}, [](Inputs x) { return add(x[0], x[1]); }},
     {"add_bias", {{5, 16}, {16}}, [](Inputs x) { return add(x[0], x[1]); }},
@@ -120,6 +115,12 @@ const HalfCase kCases[] = {
     {"mul", {{5, 7}, {5, 7}}, [](Inputs x) { return mul(x[0], x[1]); }},
     {"div", {{5, 7}, {5, 7}}, [](Inputs x) { return div(x[0], x[1]); }, 0.5, 2},
     {"add_n", {{5, 7}, {5, 7}, {5, 7}}, [](Inputs x) { return add_n(x); }},
+    {"all_reduce", {{5, 7}, {5, 7}, {5, 7}}, [](Inputs x) { return all_reduce(x)[0]; }},
+    {"sum_shards",
+     {{5, 7}, {5, 7}, {5, 7}},
+     [](Inputs x) { return x[0].graph().add(kSumShards, x).output(); }},
+    {"broadcast_to", {{7}, {5, 7}}, [](Inputs x) { return broadcast_to(x[0], x[1]); }},
+    {"sum_to", {{5, 7}, {7}}, [](Inputs x) { return x[0].graph().add(kSumTo, x).output(); }},
     {"softmax", {{5, 7}}, [](Inputs x) { return softmax(x[0]); }},
     {"layer_norm", {{5, 7}, {7}, {7}}, [](Inputs x) { return layer_norm(x[0], x[1], x[2]); }},
     {"rms_norm", {{5, 7}, {7}}, [](Inputs x) { return rms_norm(x[0], x[1]); }},
@@ -195,54 +196,92 @@ double distance(const Tensor& a, const Tensor& b, DType dtype, bool of_largest =
   return largest;
 }
 
-// One unit allows for another order of sums, which may change the rounding.
-TEST_P(Half, IsF32RoundedOnce) {
-  const auto& [dtype, test] = GetParam();
-  Graph graph;
+// Placeholders of a case in 16 bits and in f32, and what feeds them.
+struct Fed {
   std::vector<Output> halves, wides;
   std::vector<FeedValue> feeds;
-  for (std::size_t i = 0; i < test.inputs.size(); ++i) {
-    const Shape& shape = test.inputs[i];
-    const Tensor x =
-        to(random_values(shape, test.low, test.high, static_cast<unsigned>(i) + 1), dtype);
-    halves.push_back(placeholder(graph, cat("half", i), dtype, shape));
-    wides.push_back(placeholder(graph, cat("wide", i), DType::kF32, shape));
-    feeds.push_back({halves.back(), x});
-    feeds.push_back({wides.back(), as_f32(x)});
+
+  Fed(Graph& graph, DType dtype, const std::vector<Tensor>& inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor x = to(inputs[i], dtype);
+      halves.push_back(placeholder(graph, cat("half", i), dtype, x.shape()));
+      wides.push_back(placeholder(graph, cat("wide", i), DType::kF32, x.shape()));
+      feeds.push_back({halves.back(), x});
+      feeds.push_back({wides.back(), as_f32(x)});
+    }
   }
-  // Random ops are keyed by their names.
-  const Output half = [&] {
-    const ReplicaScope replica(graph, "a/", 0);
-    const NameScope names(graph, "a/");
-    return test.build(halves);
-  }();
-  const Output wide = [&] {
-    const ReplicaScope replica(graph, "b/", 0);
-    const NameScope names(graph, "b/");
-    return test.build(wides);
-  }();
-  ASSERT_EQ(half.dtype(), dtype);
-  for (const bool reference : {false, true}) {
-    const Tensor actual = as_f32(evaluate(half, feeds, {.reference = reference}));
-    const Tensor plain = evaluate(wide, feeds, {.reference = true});
-    EXPECT_LE(distance(actual, as_f32(to(plain, dtype)), dtype, test.rounds_weights && !reference),
-              reference ? 0 : 1)
-        << actual.str() << "\ninstead of\n"
-        << plain.str();
-  }
-  // Gradients have the type, too, and are near those of f32, as they take the rounded y.
+};
+
+// Gradients, where there are some, have the type, too, and are near those of f32, as they take the
+// rounded y.
+void expect_gradients_near_f32(const Fed& fed, Output half, Output wide) {
+  if (!half.node().op().gradient) return;
+  const DType dtype = half.dtype();
   const Tensor direction = random_values(half.shape(), -1, 1, 9);
-  const std::vector<Output> ys = gradients(half, halves,
-                                           {.initial = {constant(graph, to(direction, dtype))}}),
-                            wide_ys =
-                                gradients(wide, wides, {.initial = {constant(graph, direction)}});
+  const std::vector<Output> ys =
+      gradients(half, fed.halves, {.initial = {constant(half.graph(), to(direction, dtype))}});
+  const std::vector<Output> wide_ys =
+      gradients(wide, fed.wides, {.initial = {constant(half.graph(), direction)}});
   for (std::size_t i = 0; i < ys.size(); ++i) {
+    ASSERT_EQ(!ys[i], !wide_ys[i]);
+    if (!ys[i]) continue;
     ASSERT_EQ(ys[i].dtype(), dtype);
-    const Tensor actual = as_f32(evaluate(ys[i], feeds)), plain = evaluate(wide_ys[i], feeds);
+    const Tensor actual = as_f32(evaluate(ys[i], fed.feeds)),
+                 plain = evaluate(wide_ys[i], fed.feeds);
     if (plain.elements() > 0) {
       EXPECT_LE(difference(actual, plain), dtype == DType::kF16 ? 4e-3 : 3e-2) << ys[i].name();
     }
   }
+}
+
+// One unit allows for another order of sums, which may change the rounding.
+void expect_f32_rounded_once(DType dtype, const std::function<Output(Inputs)>& build,
+                             const std::vector<Tensor>& inputs, bool rounds_weights = false) {
+  Graph graph;
+  const Fed fed(graph, dtype, inputs);
+  // Random ops are keyed by their names.
+  const Output half = [&] {
+    const ReplicaScope replica(graph, "a/", 0);
+    const NameScope names(graph, "a/");
+    return build(fed.halves);
+  }();
+  const Output wide = [&] {
+    const ReplicaScope replica(graph, "b/", 0);
+    const NameScope names(graph, "b/");
+    return build(fed.wides);
+  }();
+  ASSERT_EQ(half.dtype(), dtype);
+  for (const bool reference : {false, true}) {
+    const Tensor actual = as_f32(evaluate(half, fed.feeds, {.reference = reference}));
+    const Tensor plain = evaluate(wide, fed.feeds, {.reference = true});
+    EXPECT_LE(distance(actual, as_f32(to(plain, dtype)), dtype, rounds_weights && !reference),
+              reference ? 0 : 1)
+        << actual.str() << "\ninstead of\n"
+        << plain.str();
+  }
+  expect_gradients_near_f32(fed, half, wide);
+}
+
+std::vector<Tensor> inputs_of(const HalfCase& test) {
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < test.inputs.size(); ++i)
+    inputs.push_back(
+        random_values(test.inputs[i], test.low, test.high, static_cast<unsigned>(i) + 1));
+  return inputs;
+}
+
+TEST_P(Half, IsF32RoundedOnce) {
+  const auto& [dtype, test] = GetParam();
+  expect_f32_rounded_once(dtype, test.build, inputs_of(test), test.rounds_weights);
+}
+
+TEST(HalfOfPointwiseOps, IsF32RoundedOnce) {
+  for (const Op* op : pointwise_ops())
+    for (const DType dtype : {DType::kF16, DType::kBF16}) {
+      SCOPED_TRACE(testing::Message() << op->name << " of " << name_of(dtype));
+      const auto build = [op](Inputs x) { return x[0].graph().add(*op, x).output(); };
+      expect_f32_rounded_once(dtype, build, pointwise_inputs(*op, 37, 2));
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Half,
@@ -252,6 +291,59 @@ INSTANTIATE_TEST_SUITE_P(Ops, Half,
                            return cat(std::get<1>(test.param).name, "_",
                                       name_of(std::get<0>(test.param)));
                          });
+
+// The ops of the graphs that the cases build, with gradients: those that have 16 bits on a side.
+std::set<const Op*> ops_of_cases() {
+  std::set<const Op*> tried;
+  for (const Op* op : pointwise_ops()) tried.insert(op);
+  const auto is_half = [](const Output& x) { return x.dtype() == DType::kF16; };
+  for (const HalfCase& test : kCases) {
+    Graph graph;
+    const Fed fed(graph, DType::kF16, inputs_of(test));
+    const Output y = test.build(fed.halves);
+    const Tensor direction = to(random_values(y.shape()), DType::kF16);
+    if (y.node().op().gradient) gradients(y, fed.halves, {.initial = {constant(graph, direction)}});
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+      const Node& node = graph.node(id);
+      bool half = std::ranges::any_of(node.inputs(), is_half);
+      for (std::size_t i = 0; i < node.outputs(); ++i) half = half || is_half(node.output(i));
+      if (half) tried.insert(&node.op());
+    }
+  }
+  return tried;
+}
+
+// Ops without a case above: why, or which test tries them.
+const std::pair<const char*, std::set<std::string>> kExceptions[] = {
+    {"moves bits", {"Assign", "AssignGathered", "Copy", "GatherPieces", "GatherShards"}},
+    {"reads no value", {"RankOf", "ShapeOf", "SizeOf"}},
+    {"has the kernel of ReduceMean", {"ReduceMeanRows"}},
+    {"cast_test.cc", {"Cast"}},
+    {"gpu_ranks_test.cc", {"NcclAllReduce"}},
+    {"bias_activation_test.cc",
+     {"BiasGelu", "BiasGeluGrad", "BiasRelu", "BiasReluGrad", "BiasSilu", "BiasSiluGrad"}},
+    {"fused_batch_norm_test.cc",
+     {"FusedBatchNormInference", "FusedBatchNormInferenceGrad", "FusedBatchNormInferenceRelu",
+      "FusedBatchNormTrain", "FusedBatchNormTrainGrad", "FusedBatchNormTrainRelu"}},
+    {"fused_layer_norm_test.cc",
+     {"FusedLayerNorm", "FusedLayerNormGrad", "FusedRmsNorm", "FusedRmsNormGrad"}},
+};
+
+std::vector<std::string> without_case(std::span<const Op* const> ops) {
+  const std::set<const Op*> tried = ops_of_cases();
+  std::vector<std::string> names;
+  for (const Op* op : ops)
+    if (!tried.contains(op)) names.emplace_back(op->name);
+  for (const auto& [reason, excepted] : kExceptions)
+    std::erase_if(names, [&](const std::string& name) { return excepted.contains(name); });
+  return names;
+}
+
+TEST(HalfCases, AreThereForAllOpsWhoseHostKernelsTakeSixteenBits) {
+  std::vector<const Op*> ops = all_ops();
+  std::erase_if(ops, [](const Op* op) { return !op->half; });
+  EXPECT_THAT(without_case(ops), testing::IsEmpty()) << "add them to kCases, or to kExceptions";
+}
 
 // Sessions run whole plans, with their own workspaces.
 TEST(HalfInSessions, GivesTheBitsOfTheInterpreter) {

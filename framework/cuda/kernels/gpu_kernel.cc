@@ -49,4 +49,12 @@ std::vector<const char*> ops_without_gpu_kernel() {
   return names;
 }
 
+std::vector<const Op*> ops_that_take_half() {
+  std::vector<const Op*> ops;
+  for (const Op* op : all_ops())
+    if (const auto found = kernels().find(op); found != kernels().end() && found->second.takes_half)
+      ops.push_back(op);
+  return ops;
+}
+
 }  // namespace belfry::cuda

@@ -35,4 +35,7 @@ QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
 // composites and messages need none.
 std::vector<const char*> ops_without_gpu_kernel();
 
+// The ops whose kernel here takes f16 and bf16 as they are, in order of name.
+std::vector<const Op*> ops_that_take_half();
+
 }  // namespace belfry::cuda

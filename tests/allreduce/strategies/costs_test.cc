@@ -3,6 +3,7 @@
 #include <bit>
 #include <map>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/allreduce/gradient_packer.h"
@@ -10,10 +11,15 @@
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/square.h"
+#include "belfry/tests/allreduce/strategies/library_strategies.h"
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
 namespace costs_test {
+
+using testing::Contains;
+using testing::IsSupersetOf;
+using testing::Not;
 
 struct Costs {
   std::int64_t transfers = 0, bytes = 0;
@@ -69,7 +75,8 @@ Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& s
   return costs;
 }
 
-// The formulas, for one tensor whose number of elements is divisible by K and by P.
+// The formulas, for one tensor whose number of elements is divisible by K and by P. Names without a
+// branch have those of naive.
 Costs expected(const std::string& name, std::int64_t towers, std::int64_t elements) {
   const std::int64_t bytes = 4 * elements, all = 2 * (towers - 1) * bytes;
   const std::int64_t even_share = all / towers;
@@ -92,47 +99,60 @@ Costs expected(const std::string& name, std::int64_t towers, std::int64_t elemen
   return {2 * (towers - 1) * parts, all, 2, (towers - 1) * bytes};
 }
 
-constexpr const char* kSpecs[] = {
-    "naive", "naive_cpu", "colocate",         "collective", "hierarchical", "shuffle",
-    "pscpu", "ring",      "halving_doubling", "shuffle#3",  "ring#3",       "collective#3"};
+// All strategies that serve CPUs of one process, pscpu, and those in three chunks that may be cut.
+std::vector<std::string> specs(int towers) {
+  std::vector<std::string> names = library_strategies();
+  names.emplace_back("pscpu");
+  std::vector<std::string> all;
+  for (const std::string& name : names) {
+    const auto strategy = make_strategy(name);
+    if (!strategy->refusal(cpus(towers)).empty()) continue;
+    all.push_back(name);
+    if (strategy->in_chunks(3)) all.push_back(name + "#3");
+  }
+  return all;
+}
+
+TEST(Costs, AreOfAllStrategiesInChunksToo) {
+  EXPECT_THAT(specs(4), IsSupersetOf({"naive", "naive_cpu", "colocate", "collective",
+                                      "hierarchical", "shuffle", "pscpu", "ring",
+                                      "halving_doubling", "shuffle#3", "ring#3", "collective#3"}));
+  EXPECT_THAT(specs(3), Not(Contains("hierarchical")));
+}
 
 TEST(Costs, AreThoseOfTheFormulas) {
   for (const int towers : {2, 3, 4, 6, 8})
-    for (const char* spec : kSpecs) {
-      const auto strategy = make_strategy(spec);
-      if (!strategy->refusal(cpus(towers)).empty()) continue;
-      EXPECT_EQ(measured(*strategy, towers, {{24, 10}}), expected(spec, towers, 240))
+    for (const std::string& spec : specs(towers))
+      EXPECT_EQ(measured(*make_strategy(spec), towers, {{24, 10}}), expected(spec, towers, 240))
           << spec << " of " << towers;
-    }
 }
 
 // The lengths are not divisible by anything, or are below the number of fragments.
 TEST(Costs, OfAnyLengthMoveTheSameBytes) {
   for (const int towers : {2, 3, 4, 6, 8})
-    for (const char* spec : kSpecs) {
-      const auto strategy = make_strategy(spec);
-      if (!strategy->refusal(cpus(towers)).empty()) continue;
+    for (const std::string& spec : specs(towers))
       for (const std::int64_t elements : {1, 5, 7, 1001}) {
-        const Costs got = measured(*strategy, towers, {{elements}});
-        EXPECT_EQ(got.bytes, 2 * (towers - 1) * 4 * elements)
+        const Costs got = measured(*make_strategy(spec), towers, {{elements}});
+        const Costs want = expected(spec, towers, elements);
+        EXPECT_EQ(got.bytes, want.bytes)
             << spec << " of " << towers << ", " << elements << " elements";
-        const bool halves = std::string(spec) == "halving_doubling";
-        if (!halves || elements >= towers) {
-          EXPECT_EQ(got.transfers, expected(spec, towers, elements).transfers)
+        if (spec != "halving_doubling" || elements >= towers) {
+          EXPECT_EQ(got.transfers, want.transfers)
               << spec << " of " << towers << ", " << elements << " elements";
-          EXPECT_EQ(got.hops, expected(spec, towers, elements).hops);
+          EXPECT_EQ(got.hops, want.hops);
         }
       }
-    }
 }
 
 TEST(Costs, AddUpOverTensors) {
   const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}, {}, {0}};
-  constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000 + 1);
-  for (const int towers : {2, 4, 6, 8})
-    for (const char* spec : kSpecs)
-      EXPECT_EQ(measured(*make_strategy(spec), towers, shapes).bytes, 2 * (towers - 1) * kBytes)
+  for (const int towers : {2, 3, 4, 6, 8})
+    for (const std::string& spec : specs(towers)) {
+      std::int64_t bytes = 0;
+      for (const Shape& shape : shapes) bytes += expected(spec, towers, shape.elements()).bytes;
+      EXPECT_EQ(measured(*make_strategy(spec), towers, shapes).bytes, bytes)
           << spec << " of " << towers;
+    }
 }
 
 TEST(Costs, OfNaiveCpuWithoutATowerThereAreOneTransferMoreEachWay) {
