@@ -116,6 +116,21 @@ TEST_F(BelfryRunTest, LeavesNoOrphan) {
   EXPECT_EQ(killed.output, "left:\n");
 }
 
+// The second would empty the logs that the first writes. A folder of its own is fine.
+TEST_F(BelfryRunTest, RefusesTheLogsOfAnotherThatRuns) {
+  const Finished done = shell(
+      "belfry run -n 2 -- sh -c 'echo first; touch up$RANK; until test -e end; do sleep 0.02; "
+      "done' & until test -e up0 -a -e up1; do sleep 0.02; done; "
+      "belfry run -n 2 -- touch second; echo $?; "
+      "belfry run -n 1 --log_dir=other -- echo third; touch end; wait $!; echo $?; ls logs");
+  EXPECT_EQ(done.output, "first\n1\nthird\n0\nrank_0.log\nrank_1.log\n");
+  EXPECT_EQ(done.errors,
+            "error: another 'belfry run' writes to the folder 'logs'; wait for its end, or name "
+            "another folder by --log_dir=DIR\n");
+  EXPECT_THAT(text_of("logs/rank_1.log"), HasSubstr("first"));
+  EXPECT_FALSE(local_file_system().exists(folder_ + "/second"));
+}
+
 TEST_F(BelfryRunTest, RefusesWhatCannotBe) {
   for (const auto& [arguments, why] :
        {std::pair("-n 2", "there is no PROGRAM"),

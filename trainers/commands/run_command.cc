@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/commands/local_processes.h"
@@ -79,10 +81,22 @@ std::string describe(const ProcessEnd& end, const std::string& log_directory) {
              end.said.empty() ? " has nothing of it" : cat(" ends: ", end.said));
 }
 
+// Two commands that write to one folder would take each other's logs away.
+std::unique_ptr<FileLock> lock_of_logs(const std::string& folder) {
+  FileSystem& files = local_file_system();
+  files.create_directory(folder);
+  std::unique_ptr<FileLock> lock = files.lock(cat(folder, "/run.lock"));
+  require<Error>(lock != nullptr, "another 'belfry run' writes to the folder '", folder,
+                 "'; wait for its end, or name another folder by --log_dir=DIR");
+  return lock;
+}
+
 class ProcessRun {
  public:
   explicit ProcessRun(const RunProcessesFlags& flags)
-      : flags_(flags), restarts_(flags.command, flags.processes, flags.least) {}
+      : flags_(flags),
+        restarts_(flags.command, flags.processes, flags.least),
+        lock_(lock_of_logs(flags.log_directory)) {}
 
   // Returns the exit code.
   int run() {
@@ -141,6 +155,7 @@ class ProcessRun {
   const RunProcessesFlags& flags_;
   ForwardedSignals signals_;
   Restarts restarts_;
+  std::unique_ptr<FileLock> lock_;
 };
 
 int run_processes(const RunProcessesFlags& flags) { return ProcessRun(flags).run(); }
