@@ -88,6 +88,21 @@ TEST_F(BelfryRunTest, StartsNothingAgainThatAWrongCommandLineEnded) {
               AllOf(HasSubstr("unknown flag --no_such_flag"), Not(HasSubstr("restart"))));
 }
 
+// Nor what a process refuses once it has met the others.
+TEST_F(BelfryRunTest, StartsNothingAgainThatOneOfSeveralProcessesRefuses) {
+  const test::SmallDigits digits;
+  for (const auto& [flag, why] :
+       {std::pair("--run_dir=r --allreduce=naive", "--allreduce=naive"),
+        {"--check_equivalence=1", "--check_equivalence is for one process"},
+        {"--uneven=error --batch_size=100", "--uneven=error: the 1024 samples"}}) {
+    const Finished done = shell(
+        cat("belfry run -n 2 --max_restarts=3 -- mnist --devices=cpu:1 --data_dir=", digits.path(),
+            " ", flag));
+    EXPECT_EQ(done.status, 2) << done.errors;
+    EXPECT_THAT(done.errors, AllOf(HasSubstr(why), Not(HasSubstr("restart"))));
+  }
+}
+
 TEST_F(BelfryRunTest, PassesSignalsOnAndStartsNothingAgain) {
   const Finished done = shell(
       "belfry run -n 2 --max_restarts=3 -- sh -c 'trap \"echo $RANK stops; exit 143\" TERM; touch "

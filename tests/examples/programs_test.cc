@@ -290,6 +290,19 @@ TEST(Programs, WrongFlagsExitWithTwo) {
   EXPECT_THAT(done.errors, HasSubstr("--allreduce"));
 }
 
+// Also where the model or the data say that a flag is wrong.
+TEST(Programs, FlagsThatDoNotFitExitWithTwo) {
+  const test::SmallDigits digits;
+  for (const std::string flag :
+       {"--gradient_repacking=1000000000", "--uneven=error", "--links=/nope"}) {
+    const Finished done = run_built(
+        "mnist", {"--data_dir=" + digits.path(), "--devices=cpu:2", "--global_batch_size=100",
+                  flag == "--links=/nope" ? "--allreduce=auto" : "--allreduce=naive", flag});
+    EXPECT_EQ(done.status, 2) << flag << done.errors;
+    EXPECT_THAT(done.errors, HasSubstr("error: " + flag + ": "));
+  }
+}
+
 // The closed forms: a, b and c cross either way (a to sin, b to cos, c to the sum). Colocated, the
 // gradient of cos runs beside it, so that what it makes for the gradient of sin crosses too.
 TEST(Programs, ColocationPrintsWhatCrossesDevicesAndWritesTwoTraces) {

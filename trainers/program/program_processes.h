@@ -40,7 +40,8 @@ std::vector<std::string> hosts_of(const Processes* processes);
 int share_of_cores(Processes& processes);
 
 // Runs one of several processes: what it throws ends the others, and says which one it was. A stall
-// becomes an ExitError with this code; of a process that is alone (null), too.
+// becomes an ExitError with this code; of a process that is alone (null), too. A mistake on the
+// command line becomes a FlagError; the others, which only hear of it, get a CommError.
 int run_process(Processes* processes, const std::function<int()>& body,
                 int stall_exit_code = kStallExitCode);
 

@@ -2,6 +2,8 @@
 // for.
 #include "belfry/trainers/program/program_processes.h"
 
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,6 +39,26 @@ TEST(ProgramProcesses, NameTheFlagOfAnOption) {
                       75);
                 }),
                 AllOf(HasSubstr("[rank 0, "), HasSubstr("] --uneven=error: 3 left")));
+  });
+}
+
+// Programs exit with 2 for a FlagError, and `belfry run` starts such a command line once.
+TEST(ProgramProcesses, TellAMistakeOnTheCommandLineFromOtherErrors) {
+  test::run_processes(1, [](const std::shared_ptr<Processes>& processes) {
+    const auto run = [&](const auto& error) {
+      run_process(processes.get(), [&]() -> int { throw error; });
+    };
+    EXPECT_THROW(run(FlagError("--seed=x")), FlagError);
+    EXPECT_THROW(run(OptionMistake("uneven=error: 3 left")), FlagError);
+    for (const auto& other : {std::function([&] { run(OptionError("shards=3")); }),
+                              std::function([&] { run(CommError("rank 1 has gone")); })}) {
+      try {
+        other();
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(dynamic_cast<const FlagError*>(&error), nullptr);
+      }
+    }
   });
 }
 
