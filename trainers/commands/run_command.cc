@@ -43,6 +43,17 @@ void add_launch_flags(FlagParser& parser, RunProcessesFlags& flags) {
              "where rank_N.log keeps what rank N prints [logs]");
 }
 
+// The first word that is neither a flag nor its value; null for none. All flags here have a value.
+const char* first_word(std::span<const char* const> arguments) {
+  bool value_follows = false;
+  for (const char* const argument : arguments) {
+    const bool is_flag = argument[0] == '-';
+    if (!is_flag && !value_follows) return argument;
+    value_follows = is_flag && !std::strchr(argument, '=');
+  }
+  return nullptr;
+}
+
 RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
                                     const std::string& program) {
   RunProcessesFlags flags;
@@ -53,6 +64,10 @@ RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
   add_launch_flags(parser, flags);
   const auto end = std::ranges::find_if(
       arguments, [](const char* argument) { return std::strcmp(argument, "--") == 0; });
+  // First, as the flags of PROGRAM are unknown here.
+  const char* const word = end == arguments.end() ? first_word(arguments) : nullptr;
+  require<FlagError>(!word, "there is no '-- PROGRAM ...' behind the flags; put -- before '",
+                     word ? shown(word) : "", "' (see --help)");
   std::vector<const char*> own(arguments.begin(), end);
   // Words behind PROGRAM are no flags of this command.
   const bool has_program = end != arguments.end() && std::next(end) != arguments.end();
