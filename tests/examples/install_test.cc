@@ -213,9 +213,8 @@ TEST(BuildFolder, IsNoPackageForWhoHasItsProgramsOnThePath) {
   const std::string script = temporary_path(".find.cmake");
   write_text_file(local_file_system(), script,
                   "find_package(belfry CONFIG QUIET)\nmessage(\"found in ${belfry_DIR}\")\n");
-  const Finished done = run_program(
-      "sh", {"-c", cat("PATH=", BELFRY_BIN_DIR, ":$PATH ", configured("CMAKE_COMMAND"), " -P ",
-                       script)});
+  const Finished done = run_program("sh", {"-c", cat("PATH=", BELFRY_BIN_DIR, ":$PATH ",
+                                                     configured("CMAKE_COMMAND"), " -P ", script)});
   local_file_system().remove(script);
   EXPECT_EQ(done.status, 0) << done.errors;
   const std::string build = std::filesystem::canonical(kBuildDir);

@@ -42,7 +42,7 @@ int run_subcommand(std::span<const Subcommand> commands, const std::string& desc
   }
   const auto found = std::ranges::find(commands, first, &Subcommand::name);
   require<FlagError>(found != commands.end(), program, " has no command '", shown(first), "'",
-                     did_you_mean(first, names), "; there are ", join(names), " (see --help)");
+                     did_you_mean(first, names), " (there are ", join(names), "; see --help)");
   return found->run(arguments.subspan(1), cat(program, " ", first));
 }
 

@@ -38,7 +38,7 @@ TEST(Subcommands, AreNamedWhereNoneOrAnUnknownOneIsGiven) {
   EXPECT_EQ(outcome({}), "tool needs a command: list or check (see --help)");
   EXPECT_THAT(outcome({"lsit"}),
               AllOf(HasSubstr("no command 'lsit'"), HasSubstr("there are list, check")));
-  EXPECT_THAT(outcome({"chek"}), HasSubstr("did you mean 'check'?"));
+  EXPECT_THAT(outcome({"chek"}), HasSubstr("did you mean 'check'? (there are list, check; see"));
 }
 
 TEST(Subcommands, AreListedByHelp) {

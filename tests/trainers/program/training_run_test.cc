@@ -217,7 +217,7 @@ TEST_F(TrainingRunTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(checkpoints(), Not(Contains(step == 8 ? "step-00000016" : "step-00000008")));
   const TrainResult unknown = start({"--best_metric=validation_los:max", "--epochs=7"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'"));
+  EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'? (there are "));
 }
 
 // Whatever was the best before.
