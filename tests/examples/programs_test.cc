@@ -347,6 +347,27 @@ TEST(Programs, ColocationRefusesTwoTracesOfOneFile) {
   remove_tree(local_file_system(), folder);
 }
 
+TEST(Programs, SayTheirVersion) {
+  for (const char* program : {"belfry", "mnist", "peak_bench", "colocation"}) {
+    const Finished done = run_built(program, {"--version"});
+    EXPECT_EQ(done.status, 0) << program;
+    EXPECT_THAT(done.output, testing::StartsWith(cat(program, " of Belfry "))) << program;
+  }
+}
+
+// Whatever packages are there.
+TEST(Scripts, SayWhatTheyDo) {
+  const std::string scripts = cat(BELFRY_SOURCE_DIR, "/scripts/");
+  for (const char* script : {"setup", "test", "compare_with_torch"}) {
+    const Finished done = run_program(scripts + script, {"--help"});
+    EXPECT_EQ(done.status, 0) << script << done.errors;
+    EXPECT_NE(done.output, "") << script;
+  }
+  const Finished nowhere = run_program("sh", {"-c", "BELFRY_DATA_DIR=nope " + scripts + "test"});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_EQ(nowhere.errors, "test: BELFRY_DATA_DIR=nope is no folder that can be read\n");
+}
+
 TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
   for (const char* program : {"mnist", "linear_regression", "train_bench", "allreduce_bench",
                               "placement", "colocation", "loop", "gan"}) {

@@ -7,6 +7,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/statistics.h"
 
@@ -19,7 +20,8 @@ std::string help_of(std::span<const Subcommand> commands, const std::string& des
   std::string text = cat(description, "\nUsage: ", program, " COMMAND ...\n\nCommands:\n");
   for (const Subcommand& command : commands)
     text += cat("  ", belfry::padded(command.name, -kColumn), command.summary, "\n");
-  return cat(text, "\n", program, " COMMAND --help says what each takes.\n");
+  return cat(text, "\n", program,
+             " COMMAND --help says what each takes. --version prints the version.\n");
 }
 
 std::vector<std::string> names_of(std::span<const Subcommand> commands) {
@@ -38,6 +40,10 @@ int run_subcommand(std::span<const Subcommand> commands, const std::string& desc
   const std::string first = arguments[0];
   if (first == "--help" || first == "-h") {
     std::fputs(help_of(commands, description, program).c_str(), stdout);
+    return 0;
+  }
+  if (first == "--version") {
+    std::printf("%s of Belfry %s\n", program.c_str(), agreed_version().value.c_str());
     return 0;
   }
   const auto found = std::ranges::find(commands, first, &Subcommand::name);

@@ -85,9 +85,10 @@ class FlagParser {
   // are left out, so these have to be added before.
   void add_spellings(std::vector<FlagSpelling> spellings);
 
-  // Returns the text of --help, at most 100 columns wide, if that was asked for, else "". Throws
-  // FlagError for unknown flags, with the nearest name, for values and arguments that are missing,
-  // not wanted or not what the flag takes, and for spellings that contradict each other.
+  // Returns the text of --help, at most 100 columns wide, or of --version, if that was asked for,
+  // else "": programs print it, and do nothing else. Throws FlagError for unknown flags, with the
+  // nearest name, for values and arguments that are missing, not wanted or not what the flag takes,
+  // and for spellings that contradict each other.
   std::string parse(std::span<const char* const> arguments);
 
   // Whether it was added, e.g. "--seed", or is one of the spellings.

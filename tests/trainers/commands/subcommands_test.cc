@@ -41,6 +41,13 @@ TEST(Subcommands, AreNamedWhereNoneOrAnUnknownOneIsGiven) {
   EXPECT_THAT(outcome({"chek"}), HasSubstr("did you mean 'check'? (there are list, check; see"));
 }
 
+TEST(Subcommands, SayTheirVersion) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(outcome({"--version"}), "0: ");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::ContainsRegex("^tool of Belfry [0-9]+[.][0-9]+[.][0-9]+\n$"));
+}
+
 TEST(Subcommands, AreListedByHelp) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(outcome({"--help"}), "0: ");
