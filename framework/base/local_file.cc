@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/advised_error.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/local_file_impl.h"
 #include "belfry/framework/base/text.h"
@@ -12,7 +13,9 @@
 namespace belfry {
 
 void fail_file(const char* action, const std::string& path, int code) {
-  throw IoError(cat(path, ": cannot ", action, ": ", std::strerror(code)));
+  const std::string what = cat(path, ": cannot ", action, ": ", std::strerror(code));
+  if (code == EACCES || code == EPERM) throw DeniedError(what);
+  throw IoError(what);
 }
 
 Descriptor::~Descriptor() {

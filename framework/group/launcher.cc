@@ -39,6 +39,17 @@ int port_in(const Environment& environment) {
   return agent && std::strcmp(agent, "True") == 0 ? port + 1 : port;
 }
 
+// Processes that cannot meet would each train alone, and nobody would notice.
+void require_meeting_place(const Environment& environment) {
+  if (!environment("RANK") || !environment("WORLD_SIZE")) return;
+  const int size = number_in(environment, "WORLD_SIZE", 1, kMostProcesses);
+  for (const char* const name : {"MASTER_ADDR", "MASTER_PORT"})
+    require(size == 1 || environment(name), "the environment has RANK=", environment("RANK"),
+            " and WORLD_SIZE=", size, ", but no ", name,
+            ", by which the processes meet; set it, or unset RANK for a process of its own, which "
+            "--mpi=off makes a training program, too");
+}
+
 TcpGroupOptions tcp_options(const Environment& environment, int size) {
   TcpGroupOptions options{.rank = number_in(environment, "RANK", 0, size - 1),
                           .size = size,
@@ -57,6 +68,7 @@ LauncherFound find_launcher(const Environment& environment, bool mpi) {
     const auto kind = size > 1 ? LauncherFound::Kind::kMpi : LauncherFound::Kind::kNone;
     return {.kind = kind, .size = size, .evidence = cat(name, "=", size)};
   }
+  if (mpi) require_meeting_place(environment);
   for (const char* const name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     if (!environment(name)) return {};
   const int size = number_in(environment, "WORLD_SIZE", 1, kMostProcesses);

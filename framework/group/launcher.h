@@ -25,7 +25,9 @@ struct LauncherFound {
 // with SLURM_STEP_NUM_TASKS. Else TCP, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as
 // torchrun does. SLURM_NTASKS alone says nothing: a lone process in a batch script has it. If the
 // agent of torchrun holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), the port is BELFRY_PORT
-// or the next one. Throws InvalidArgument naming a variable with an impossible value.
+// or the next one. Throws InvalidArgument naming a variable with an impossible value,
+// or the one that is missing beside RANK and a WORLD_SIZE above 1. Without `mpi` such a process is
+// alone.
 LauncherFound find_launcher(const Environment& environment, bool mpi = true);
 
 // Joins the others; null if this process was started alone. Throws CommError if MPI's number of

@@ -23,12 +23,16 @@ install(SCRIPT ${CMAKE_SOURCE_DIR}/scripts/cmake/install_headers.cmake)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/belfry)
 install(EXPORT belfry NAMESPACE belfry:: FILE belfry-targets.cmake DESTINATION ${package_dir})
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/belfry-config.cmake @ONLY CONTENT
+# In a folder that find_package() does not search: the build folder is a prefix for whoever has its
+# bin/ on the PATH, and these files are good beside belfry-targets.cmake alone.
+file(REMOVE ${CMAKE_BINARY_DIR}/belfry-config.cmake)  # of an earlier version
+set(config_dir ${CMAKE_BINARY_DIR}/package)
+file(CONFIGURE OUTPUT ${config_dir}/belfry-config.cmake @ONLY CONTENT
 "include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 include(\${CMAKE_CURRENT_LIST_DIR}/belfry-targets.cmake)
 ")
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/belfry-config-version.cmake
+write_basic_package_version_file(${config_dir}/belfry-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/belfry-config.cmake
-              ${CMAKE_BINARY_DIR}/belfry-config-version.cmake DESTINATION ${package_dir})
+install(FILES ${config_dir}/belfry-config.cmake ${config_dir}/belfry-config-version.cmake
+        DESTINATION ${package_dir})

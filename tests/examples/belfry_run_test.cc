@@ -88,6 +88,21 @@ TEST_F(BelfryRunTest, StartsNothingAgainThatAWrongCommandLineEnded) {
               AllOf(HasSubstr("unknown flag --no_such_flag"), Not(HasSubstr("restart"))));
 }
 
+// Nor what a process refuses once it has met the others.
+TEST_F(BelfryRunTest, StartsNothingAgainThatOneOfSeveralProcessesRefuses) {
+  const test::SmallDigits digits;
+  for (const auto& [flag, why] :
+       {std::pair("--run_dir=r --allreduce=naive", "--allreduce=naive"),
+        {"--check_equivalence=1", "--check_equivalence is for one process"},
+        {"--uneven=error --batch_size=100", "--uneven=error: the 1024 samples"}}) {
+    const Finished done = shell(
+        cat("belfry run -n 2 --max_restarts=3 -- mnist --devices=cpu:1 --data_dir=", digits.path(),
+            " ", flag));
+    EXPECT_EQ(done.status, 2) << done.errors;
+    EXPECT_THAT(done.errors, AllOf(HasSubstr(why), Not(HasSubstr("restart"))));
+  }
+}
+
 TEST_F(BelfryRunTest, PassesSignalsOnAndStartsNothingAgain) {
   const Finished done = shell(
       "belfry run -n 2 --max_restarts=3 -- sh -c 'trap \"echo $RANK stops; exit 143\" TERM; touch "
@@ -116,11 +131,29 @@ TEST_F(BelfryRunTest, LeavesNoOrphan) {
   EXPECT_EQ(killed.output, "left:\n");
 }
 
+// The second would empty the logs that the first writes. A folder of its own is fine.
+TEST_F(BelfryRunTest, RefusesTheLogsOfAnotherThatRuns) {
+  const Finished done = shell(
+      "belfry run -n 2 -- sh -c 'echo first; touch up$RANK; until test -e end; do sleep 0.02; "
+      "done' & until test -e up0 -a -e up1; do sleep 0.02; done; "
+      "belfry run -n 2 -- touch second; echo $?; "
+      "belfry run -n 1 --log_dir=other -- echo third; touch end; wait $!; echo $?; ls logs");
+  EXPECT_EQ(done.output, "first\n1\nthird\n0\nrank_0.log\nrank_1.log\n");
+  EXPECT_EQ(done.errors,
+            "error: another 'belfry run' writes to the folder 'logs'; wait for its end, or name "
+            "another folder by --log_dir=DIR\n");
+  EXPECT_THAT(text_of("logs/rank_1.log"), HasSubstr("first"));
+  EXPECT_FALSE(local_file_system().exists(folder_ + "/second"));
+}
+
 TEST_F(BelfryRunTest, RefusesWhatCannotBe) {
   for (const auto& [arguments, why] :
        {std::pair("-n 2", "there is no PROGRAM"),
         {"-n 2 --", "there is no PROGRAM"},
         {"-n 2 true", "there is no '-- PROGRAM ...'"},
+        {"-n 2 mnist --devices=cpu:1", "behind the flags; put -- before 'mnist'"},
+        {"--processes=2 mnist -h", "behind the flags; put -- before 'mnist'"},
+        {"-n 2 --devices=cpu:1", "unknown flag --devices"},
         {"-- true", "say by -n P"},
         {"-n 0 -- true", "-n 0"},
         {"-n 2 --min_processes=2 -- true", "--min_processes=2 must be below -n 2"},

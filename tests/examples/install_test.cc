@@ -210,6 +210,19 @@ TEST(OwnProgram, IsShownWholeInTheReadme) {
   EXPECT_THAT(readme, HasSubstr("```cpp\n" + source("own_program/main.cc") + "```\n"));
 }
 
+// The files there are good for an installation alone. A bin/ on the PATH makes its parent a prefix.
+TEST(BuildFolder, IsNoPackageForWhoHasItsProgramsOnThePath) {
+  const std::string script = temporary_path(".find.cmake");
+  write_text_file(local_file_system(), script,
+                  "find_package(belfry CONFIG QUIET)\nmessage(\"found in ${belfry_DIR}\")\n");
+  const Finished done = run_program("sh", {"-c", cat("PATH=", BELFRY_BIN_DIR, ":$PATH ",
+                                                     configured("CMAKE_COMMAND"), " -P ", script)});
+  local_file_system().remove(script);
+  EXPECT_EQ(done.status, 0) << done.errors;
+  const std::string build = std::filesystem::canonical(kBuildDir);
+  EXPECT_THAT(done.errors, testing::AllOf(HasSubstr("found in "), Not(HasSubstr(build))));
+}
+
 TEST_F(Installed, LibraryIsEnoughForAProgram) {
   if (kSanitized) GTEST_SKIP() << "the program would have to be built with the sanitizer, too";
   const std::string program = make("own_program", "circle");

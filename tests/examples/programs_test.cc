@@ -290,6 +290,19 @@ TEST(Programs, WrongFlagsExitWithTwo) {
   EXPECT_THAT(done.errors, HasSubstr("--allreduce"));
 }
 
+// Also where the model or the data say that a flag is wrong.
+TEST(Programs, FlagsThatDoNotFitExitWithTwo) {
+  const test::SmallDigits digits;
+  for (const std::string flag :
+       {"--gradient_repacking=1000000000", "--uneven=error", "--links=/nope"}) {
+    const Finished done = run_built(
+        "mnist", {"--data_dir=" + digits.path(), "--devices=cpu:2", "--global_batch_size=100",
+                  flag == "--links=/nope" ? "--allreduce=auto" : "--allreduce=naive", flag});
+    EXPECT_EQ(done.status, 2) << flag << done.errors;
+    EXPECT_THAT(done.errors, HasSubstr("error: " + flag + ": "));
+  }
+}
+
 // The closed forms: in both cases a, b and c cross (a to sin, b to cos, c to the sum). Colocated,
 // the gradient of cos runs beside cos, so its result crosses to the gradient of sin, too.
 TEST(Programs, ColocationPrintsWhatCrossesDevicesAndWritesTwoTraces) {
@@ -332,6 +345,27 @@ TEST(Programs, ColocationRefusesTwoTracesOfOneFile) {
                                      "/false.json would overwrite each other"));
   EXPECT_EQ(local_file_system().list(folder), std::vector<std::string>{"false.json"});
   remove_tree(local_file_system(), folder);
+}
+
+TEST(Programs, SayTheirVersion) {
+  for (const char* program : {"belfry", "mnist", "peak_bench", "colocation"}) {
+    const Finished done = run_built(program, {"--version"});
+    EXPECT_EQ(done.status, 0) << program;
+    EXPECT_THAT(done.output, testing::StartsWith(cat(program, " of Belfry "))) << program;
+  }
+}
+
+// Whatever packages are there.
+TEST(Scripts, SayWhatTheyDo) {
+  const std::string scripts = cat(BELFRY_SOURCE_DIR, "/scripts/");
+  for (const char* script : {"setup", "test", "compare_with_torch"}) {
+    const Finished done = run_program(scripts + script, {"--help"});
+    EXPECT_EQ(done.status, 0) << script << done.errors;
+    EXPECT_NE(done.output, "") << script;
+  }
+  const Finished nowhere = run_program("sh", {"-c", "BELFRY_DATA_DIR=nope " + scripts + "test"});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_EQ(nowhere.errors, "test: BELFRY_DATA_DIR=nope is no folder that can be read\n");
 }
 
 TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {

@@ -220,7 +220,7 @@ TEST(TrainBench, SaysHowDevicesShareABatch) {
 
 TEST(TrainBench, RefusesWhatTheMachineHasNoMemoryFor) {
   const Finished done = bench({"--model=resnet50", "--devices=cpu:8", "--batch_size=100000"});
-  EXPECT_EQ(done.status, 1);
+  EXPECT_EQ(done.status, 2);
   EXPECT_THAT(done.output, HasSubstr("memory: replicated collective needs "));
   EXPECT_THAT(done.output, Not(HasSubstr("warm up")));
   EXPECT_THAT(done.errors, AllOf(HasSubstr("TiB of memory, but this machine has"),
@@ -232,7 +232,7 @@ TEST(TrainBench, RefusesMoreBatchesPerStepThanMemoryHolds) {
   for (const char* const other : {"--num_batches=1", "--dry_run"}) {
     const Finished done = bench(
         {"--model=resnet50", "--batch_size=8", "--gradient_accumulation_steps=1000000", other});
-    EXPECT_EQ(done.status, 1) << other;
+    EXPECT_EQ(done.status, 2) << other;
     EXPECT_THAT(done.errors, AllOf(HasSubstr("TiB of memory, but this machine has"),
                                    HasSubstr("fewer devices or batches per step")));
   }

@@ -10,6 +10,7 @@
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -82,7 +83,7 @@ void require_memory(const ModePlan& plan, std::int64_t available) {
   const std::string refusal =
       memory_refusal(plan.mode.name(), plan.bytes, available,
                      "use a smaller batch, smaller samples, fewer devices or batches per step");
-  require<OutOfMemory>(refusal.empty(), refusal);
+  require<FlagError>(refusal.empty(), refusal);
 }
 
 std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOptions& options,

@@ -34,7 +34,7 @@ struct ModePlan {
 // Plans a training step in a dry run. `train` has the samples of one step.
 ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Dataset& train);
 
-// Throws OutOfMemory, naming the mode and both sizes, if a plan needs more than `available` bytes.
+// Throws FlagError, naming the mode and both sizes, if a plan needs more than `available` bytes.
 void require_memory(const ModePlan& plan, std::int64_t available);
 
 // The results of a mode in all rounds.

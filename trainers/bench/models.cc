@@ -204,7 +204,7 @@ BatchNormOver find_batch_norm_over(std::string_view name) {
   if (name == "synchronised") return BatchNormOver::kSynchronised;
   const std::vector<std::string> names{"tower", "synchronised"};
   throw InvalidArgument(cat("unknown statistics '", name, "'", did_you_mean(name, names),
-                            "; batch norm takes those of: ", join(names)));
+                            " (batch norm takes those of: ", join(names), ")"));
 }
 
 std::vector<std::string> model_names() {

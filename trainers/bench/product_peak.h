@@ -39,7 +39,8 @@ class Products {
 };
 
 // Multiplications and additions per second, by all devices together, in the fastest of a few runs.
-// Takes about a second. Throws OutOfMemory if a GPU has no room.
+// Takes about a second: 16-bit products of CPUs, which are slow, are of smaller matrices. Throws
+// OutOfMemory if a GPU has no room.
 double measure_peak(ProductOptions options);
 
 }  // namespace belfry

@@ -75,7 +75,7 @@ void EarlyStop::check(Trainer& trainer) const {
     throw OptionMistake(cat(
         "early_stop=", options_, ": there is no metric '", options_.metric, "'",
         lacks_data ? ", as there are no data to evaluate" : did_you_mean(options_.metric, known),
-        "; there are ", join(known)));
+        " (there are ", join(known), ")"));
   }
 }
 

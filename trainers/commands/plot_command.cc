@@ -59,7 +59,7 @@ int run(const PlotFlags& flags) {
   name_apart(runs, flags.runs);
   out->write(plot_runs(runs, flags.options));
   outputs.finish();
-  std::fprintf(outputs.on_stdout() ? stderr : stdout, "wrote %s\n", flags.out.c_str());
+  if (!outputs.on_stdout()) std::printf("wrote %s\n", flags.out.c_str());
   return 0;
 }
 

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/commands/local_processes.h"
@@ -41,6 +43,17 @@ void add_launch_flags(FlagParser& parser, RunProcessesFlags& flags) {
              "where rank_N.log keeps what rank N prints [logs]");
 }
 
+// The first word that is neither a flag nor its value; null for none. All flags here have a value.
+const char* first_word(std::span<const char* const> arguments) {
+  bool value_follows = false;
+  for (const char* const argument : arguments) {
+    const bool is_flag = argument[0] == '-';
+    if (!is_flag && !value_follows) return argument;
+    value_follows = is_flag && !std::strchr(argument, '=');
+  }
+  return nullptr;
+}
+
 RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
                                     const std::string& program) {
   RunProcessesFlags flags;
@@ -51,6 +64,10 @@ RunProcessesFlags parse_run_command(std::span<const char* const> arguments,
   add_launch_flags(parser, flags);
   const auto end = std::ranges::find_if(
       arguments, [](const char* argument) { return std::strcmp(argument, "--") == 0; });
+  // First, as the flags of PROGRAM are unknown here.
+  const char* const word = end == arguments.end() ? first_word(arguments) : nullptr;
+  require<FlagError>(!word, "there is no '-- PROGRAM ...' behind the flags; put -- before '",
+                     word ? shown(word) : "", "' (see --help)");
   std::vector<const char*> own(arguments.begin(), end);
   // Words behind PROGRAM are no flags of this command.
   const bool has_program = end != arguments.end() && std::next(end) != arguments.end();
@@ -79,10 +96,22 @@ std::string describe(const ProcessEnd& end, const std::string& log_directory) {
              end.said.empty() ? " has nothing of it" : cat(" ends: ", end.said));
 }
 
+// Two commands that write to one folder would take each other's logs away.
+std::unique_ptr<FileLock> lock_of_logs(const std::string& folder) {
+  FileSystem& files = local_file_system();
+  files.create_directory(folder);
+  std::unique_ptr<FileLock> lock = files.lock(cat(folder, "/run.lock"));
+  require<Error>(lock != nullptr, "another 'belfry run' writes to the folder '", folder,
+                 "'; wait for its end, or name another folder by --log_dir=DIR");
+  return lock;
+}
+
 class ProcessRun {
  public:
   explicit ProcessRun(const RunProcessesFlags& flags)
-      : flags_(flags), restarts_(flags.command, flags.processes, flags.least) {}
+      : flags_(flags),
+        restarts_(flags.command, flags.processes, flags.least),
+        lock_(lock_of_logs(flags.log_directory)) {}
 
   // Returns the exit code.
   int run() {
@@ -141,6 +170,7 @@ class ProcessRun {
   const RunProcessesFlags& flags_;
   ForwardedSignals signals_;
   Restarts restarts_;
+  std::unique_ptr<FileLock> lock_;
 };
 
 int run_processes(const RunProcessesFlags& flags) { return ProcessRun(flags).run(); }

@@ -7,6 +7,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/statistics.h"
 
@@ -19,7 +20,8 @@ std::string help_of(std::span<const Subcommand> commands, const std::string& des
   std::string text = cat(description, "\nUsage: ", program, " COMMAND ...\n\nCommands:\n");
   for (const Subcommand& command : commands)
     text += cat("  ", belfry::padded(command.name, -kColumn), command.summary, "\n");
-  return cat(text, "\n", program, " COMMAND --help says what each takes.\n");
+  return cat(text, "\n", program,
+             " COMMAND --help says what each takes. --version prints the version.\n");
 }
 
 std::vector<std::string> names_of(std::span<const Subcommand> commands) {
@@ -40,9 +42,13 @@ int run_subcommand(std::span<const Subcommand> commands, const std::string& desc
     std::fputs(help_of(commands, description, program).c_str(), stdout);
     return 0;
   }
+  if (first == "--version") {
+    std::printf("%s of Belfry %s\n", program.c_str(), agreed_version().value.c_str());
+    return 0;
+  }
   const auto found = std::ranges::find(commands, first, &Subcommand::name);
   require<FlagError>(found != commands.end(), program, " has no command '", shown(first), "'",
-                     did_you_mean(first, names), "; there are ", join(names), " (see --help)");
+                     did_you_mean(first, names), " (there are ", join(names), "; see --help)");
   return found->run(arguments.subspan(1), cat(program, " ", first));
 }
 

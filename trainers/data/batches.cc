@@ -155,13 +155,13 @@ void BatchPlan::check_sizes(const BatchOptions& options) const {
                          samples_, " of the data have only ", batches, "; use at most ", batches,
                          ", smaller batches, or more data");
   const std::int64_t left = samples_ % samples_per_step();
-  require<OptionError>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ",
-                       samples_, " samples of the data fill ", samples_ / samples_per_step(),
-                       per_step_ == 1 ? " batches of " : " steps of ", samples_per_step(), " (",
-                       batch_size_, " on each of ", towers_, " devices",
-                       per_step_ == 1 ? "" : cat(", ", per_step_, " times"), ") and leave ", left,
-                       " over; another ", name, ", or uneven=drop",
-                       per_step_ == 1 ? ", weight or pad, would take them" : ", would do");
+  require<OptionMistake>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ",
+                         samples_, " samples of the data fill ", samples_ / samples_per_step(),
+                         per_step_ == 1 ? " batches of " : " steps of ", samples_per_step(), " (",
+                         batch_size_, " on each of ", towers_, " devices",
+                         per_step_ == 1 ? "" : cat(", ", per_step_, " times"), ") and leave ", left,
+                         " over; another ", name, ", or uneven=drop",
+                         per_step_ == 1 ? ", weight or pad, would take them" : ", would do");
 }
 
 void BatchPlan::check_accumulation(const BatchOptions& options) const {

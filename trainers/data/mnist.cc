@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/advised_error.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
@@ -124,6 +125,9 @@ std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
   LabelledImages digits;
   try {
     digits = load(local_file_system(), dirs.data_dir, train, bad);
+  } catch (const DeniedError& error) {
+    throw IoError(cat(error.what(),
+                      "; let this process read it, or name another folder (the option data_dir)"));
   } catch (const IoError& error) {
     throw IoError(
         cat(error.what(), "; get the file again, or name another folder (the option data_dir)"));

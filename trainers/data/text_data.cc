@@ -109,7 +109,7 @@ std::vector<std::string> text_files(const TextOptions& options, const std::strin
   FileSystem& files = local_file_system();
   if (!is_llmc(options)) {
     const std::string path = cat(folder, "/", kTextFile);
-    require<NotFoundError>(files.exists(path), "no such file: ", path,
+    require<NotFoundError>(files.target_kind(path) != FileKind::kNone, "no such file: ", path,
                            "; name the folder with the text (the option data_dir)");
     return {path};
   }

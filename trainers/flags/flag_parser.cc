@@ -9,6 +9,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/flags/flag_spellings.h"
 
 namespace belfry {
@@ -60,6 +61,10 @@ class HelpFormatter final : public CLI::Formatter {
 // "iters" of "--iters" and of "-n,--iters".
 std::string long_name(std::string_view names) {
   return std::string(names.substr(names.rfind("--") + 2));
+}
+
+std::string version_text(const std::string& program) {
+  return cat(program, " of Belfry ", agreed_version().value);
 }
 
 constexpr std::size_t kLongestName = 100;  // longer names are not compared with ours for a hint
@@ -289,9 +294,14 @@ std::string FlagParser::parse(std::span<const char* const> arguments) {
   CLI::App& app = state_->app;
   app.set_help_flag("-h,--help", "print this and exit")->group(state_->group);
   state_->note("-h,--help", true);
+  app.set_version_flag("--version", version_text(app.get_name()),
+                       "print the version of Belfry and exit")
+      ->group(state_->group);
+  state_->note("--version", true);
   Reader reader(*state_, arguments);
   const WrittenFlags line = reader.read();
   if (line.value("help") == "true") return app.help();
+  if (line.value("version") == "true") return app.version() + "\n";
   state_->line = in_our_spelling(line, state_->spellings);
   for (const WrittenFlag& flag : state_->line.all())
     require<FlagError>(state_->switches.contains(flag.name), flag.written, " stands for --",

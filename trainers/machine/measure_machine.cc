@@ -291,7 +291,7 @@ MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
     try {
       return read_machine(files, options.links);
     } catch (const Error& error) {
-      throw OptionError(cat("links=", options.links, ": ", error.what()));
+      throw OptionMistake(cat("links=", options.links, ": ", error.what()));
     }
   }
   require_measurable(here);

@@ -40,8 +40,8 @@ struct MachineOptions {
 
 // The machine of the file `links`. Without it, the machine that an earlier call kept for as many
 // devices and threads, or GPUs of the same name; else measures and keeps it. Errors of the cache
-// are logged, and cost only the time to measure. Throws OptionError naming the file if it is wrong;
-// without a file throws InvalidArgument as require_measurable() does.
+// are logged, and cost only the time to measure. Throws OptionMistake naming the file if it is
+// wrong; without a file throws InvalidArgument as require_measurable() does.
 MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
                                 const MachineOptions& options = {});
 

@@ -53,6 +53,11 @@ void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
   session.visible_devices = join(share, ",");
 }
 
+// Whether the command line is to be corrected: the same one would fail again.
+bool is_mistake(const std::exception& error) {
+  return dynamic_cast<const FlagError*>(&error) || dynamic_cast<const OptionMistake*>(&error);
+}
+
 bool is_stall(const std::exception& error) {
   if (dynamic_cast<const StallError*>(&error)) return true;
   try {
@@ -239,15 +244,13 @@ int run_process(Processes* processes, const std::function<int()>& body, int stal
   const std::string what =
       cat("[rank ", processes->rank(), ", ", processes->host(processes->rank()), "] ", said);
   if (is_stall(error)) throw ExitError(stall_exit_code, what);
+  if (is_mistake(error)) std::throw_with_nested(FlagError(what));
   std::throw_with_nested(Error(what));
 }
 
 int exit_code_of(const std::exception& error, const TrainFlags& flags) {
   if (is_stall(error)) return flags.group.stall_exit_code;
-  const bool is_alone = !flags.trainer.session.processes;
-  const bool is_mistake =
-      dynamic_cast<const FlagError*>(&error) || dynamic_cast<const OptionMistake*>(&error);
-  return is_alone && is_mistake ? 2 : 1;
+  return is_mistake(error) ? 2 : 1;
 }
 
 }  // namespace belfry

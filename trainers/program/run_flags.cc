@@ -87,6 +87,12 @@ std::string name_in(std::string_view argument) {
   return name.starts_with("__") ? name.substr(2) : "";
 }
 
+// "batch_size" of "unknown flag --batch_size; ..." and of "--batch_size=x is not ..."; "" for none.
+std::string first_name_in(std::string_view error) {
+  const std::size_t begin = std::min(error.find("--"), error.size());
+  return name_in(error.substr(begin, error.find_first_of("=;: ", begin) - begin));
+}
+
 // The configuration of a run with a directory also serves a run without one.
 void leave_out_of_run_directory(const std::string& path, std::vector<std::string>& arguments) {
   std::vector<std::string> left_out;
@@ -261,7 +267,15 @@ std::string parse_with_config(FlagParser& parser, std::span<const char* const> a
   const std::vector<std::string> all = with_config(arguments);
   std::vector<const char*> texts;
   for (const std::string& argument : all) texts.push_back(argument.c_str());
-  return parser.parse(texts);
+  const std::span of_file = std::span(all).first(all.size() - arguments.size());
+  try {
+    return parser.parse(texts);
+  } catch (const FlagError& error) {
+    const std::string name = first_name_in(error.what());
+    const auto is_it = [&](std::string_view argument) { return name_in(argument) == name; };
+    if (std::ranges::none_of(of_file, is_it) || std::ranges::any_of(arguments, is_it)) throw;
+    throw FlagError(cat("--config=", shown(*config_path(arguments)), ": ", error.what()));
+  }
 }
 
 void print_config(const JsonValue& config) { std::puts(config.str(2).c_str()); }

@@ -46,7 +46,7 @@ inline constexpr char kChosen[] = "chosen";
 // and the line.
 std::vector<std::string> with_config(std::span<const char* const> arguments);
 
-// FlagParser::parse() of with_config().
+// FlagParser::parse() of with_config(). Its FlagError names the file if the wrong flag is there.
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
 
 // The configuration that makes this run again: the given flags, without those that name files of

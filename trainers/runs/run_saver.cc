@@ -66,7 +66,7 @@ void RunSaver::check(Trainer& trainer) const {
   }
   if (std::ranges::find(names, best) == names.end())
     throw OptionMistake(cat("best_metric=", best, ": there is no such metric",
-                            did_you_mean(best, names), "; there are ", join(names)));
+                            did_you_mean(best, names), " (there are ", join(names), ")"));
 }
 
 void RunSaver::setup(Trainer& trainer) {

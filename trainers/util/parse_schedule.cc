@@ -128,7 +128,7 @@ RateSchedule parse_schedule(std::string_view text) {
     forms.push_back(kind.form);
   }
   throw InvalidArgument(cat("no schedule is called '", shown(parts.name), "'",
-                            did_you_mean(parts.name, names), "; there are ", join(forms)));
+                            did_you_mean(parts.name, names), " (there are ", join(forms), ")"));
 }
 
 std::string schedule_help() {

@@ -49,6 +49,12 @@ std::map<std::string, std::string> torchrun_with(const std::string& name,
   return environment;
 }
 
+std::map<std::string, std::string> torchrun_without(const std::string& name) {
+  auto environment = kTorchrun;
+  environment.erase(name);
+  return environment;
+}
+
 TEST(Launcher, TcpIsWhatTorchrunSets) {
   const LauncherFound tcp = found(kTorchrun);
   ASSERT_EQ(tcp.kind, Kind::kTcp);
@@ -56,11 +62,22 @@ TEST(Launcher, TcpIsWhatTorchrunSets) {
   EXPECT_EQ(tcp.tcp.size, 2);
   EXPECT_EQ(tcp.tcp.address, "node1");
   EXPECT_EQ(tcp.tcp.port, 29500);
-  for (const auto& [name, value] : kTorchrun) {
-    auto environment = kTorchrun;
-    environment.erase(name);
-    EXPECT_EQ(found(environment).kind, Kind::kNone) << name;
+  // Launchers of other kinds have one of these for themselves.
+  for (const char* const name : {"RANK", "WORLD_SIZE"})
+    EXPECT_EQ(found(torchrun_without(name)).kind, Kind::kNone) << name;
+}
+
+// Else each of several processes would train alone.
+TEST(Launcher, AMissingMeetingPlaceIsNamed) {
+  for (const std::string name : {"MASTER_ADDR", "MASTER_PORT"}) {
+    auto environment = torchrun_without(name);
+    EXPECT_THAT(message_of<InvalidArgument>([&] { found(environment); }),
+                HasSubstr("RANK=1 and WORLD_SIZE=2, but no " + name));
+    EXPECT_EQ(found(environment, false).kind, Kind::kNone);  // --mpi=off
+    environment["PMI_SIZE"] = "3";
+    EXPECT_EQ(found(environment).kind, Kind::kMpi);
   }
+  EXPECT_EQ(found({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).kind, Kind::kNone);
 }
 
 TEST(Launcher, ThePortOfTheAgentIsLeftToIt) {

@@ -10,6 +10,7 @@
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/tests/trainers/util/watched.h"
 #include "belfry/trainers/bench/bench_report.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace mode_bench_test {
@@ -75,7 +76,7 @@ TEST(RequireMemory, RefusesWhatTheMachineLacks) {
   try {
     require_memory(plan, (3 << 20) - 1);
     FAIL();
-  } catch (const OutOfMemory& error) {
+  } catch (const FlagError& error) {
     EXPECT_THAT(error.what(), HasSubstr("replicated naive needs 3.00 MiB of memory, but this "
                                         "machine has 3.00 MiB; use a smaller batch, "));
   }

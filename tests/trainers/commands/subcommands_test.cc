@@ -38,7 +38,14 @@ TEST(Subcommands, AreNamedWhereNoneOrAnUnknownOneIsGiven) {
   EXPECT_EQ(outcome({}), "tool needs a command: list or check (see --help)");
   EXPECT_THAT(outcome({"lsit"}),
               AllOf(HasSubstr("no command 'lsit'"), HasSubstr("there are list, check")));
-  EXPECT_THAT(outcome({"chek"}), HasSubstr("did you mean 'check'?"));
+  EXPECT_THAT(outcome({"chek"}), HasSubstr("did you mean 'check'? (there are list, check; see"));
+}
+
+TEST(Subcommands, SayTheirVersion) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(outcome({"--version"}), "0: ");
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::ContainsRegex("^tool of Belfry [0-9]+[.][0-9]+[.][0-9]+\n$"));
 }
 
 TEST(Subcommands, AreListedByHelp) {

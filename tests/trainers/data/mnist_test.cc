@@ -14,6 +14,7 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/tests/trainers/data/unread_folder.h"
 #include "belfry/trainers/data/generated_digits.h"
 
 namespace belfry {
@@ -27,6 +28,7 @@ using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // 64-bit FNV-1a.
 std::uint64_t hash_bytes(const Tensor& tensor, std::uint64_t hash = 0xCBF29CE484222325u) {
@@ -231,6 +233,17 @@ TEST(Mnist, SaysWhichFileIsMissingAndWhichFlagNamesTheFolder) {
   EXPECT_THAT(message_of<NotFoundError>([&] { data::mnist({folder.path()}, false)->size(); }),
               AllOf(HasSubstr(folder.path() + "/t10k-images-idx3-ubyte"),
                     HasSubstr("(the option data_dir)")));
+}
+
+// Another download would not help.
+TEST(Mnist, SaysThatItMayNotReadTheFolder) {
+  const TemporaryFolder folder;
+  write_mnist(folder, 4, 4);
+  const test::UnreadFolder unread(folder.path());
+  if (!unread.denied()) GTEST_SKIP() << "root may read everything here";
+  EXPECT_THAT(load_error(folder),
+              AllOf(HasSubstr("Permission denied; let this process read it, or name another"),
+                    Not(HasSubstr("get the file again"))));
 }
 
 TEST(Mnist, ReadsTheRealFilesWhereTheyAre) {

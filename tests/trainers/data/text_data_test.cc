@@ -7,6 +7,7 @@
 
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/data/training_samples.h"
+#include "belfry/tests/trainers/data/unread_folder.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
@@ -252,6 +253,17 @@ TEST(Text, NamesFilesThatLackAndTextWithTooManyCharacters) {
                     HasSubstr("the model knows 9 different tokens")));
   EXPECT_THAT(message_of<InvalidArgument>(load({.length = 9, .vocabulary = 65})),
               HasSubstr("9 tokens have no window of 9 and one that follows"));
+}
+
+TEST(Text, SaysThatItMayNotReadTheFolder) {
+  const TemporaryFolder folder;
+  folder.write("input.txt", bytes_of("abcdefghij"));
+  const test::UnreadFolder unread(folder.path());
+  if (!unread.denied()) GTEST_SKIP() << "root may read everything here";
+  EXPECT_THAT(message_of<IoError>([&] {
+                data::text({.length = 2, .vocabulary = 65})({folder.path()}, true)->size();
+              }),
+              HasSubstr("/input.txt: cannot look up: Permission denied"));
 }
 
 // A plan reads no samples, and may be made on a machine without the data.

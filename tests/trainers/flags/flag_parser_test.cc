@@ -58,6 +58,13 @@ TEST(FlagParser, ReadsLettersAsItReadsNames) {
   EXPECT_THAT(parse({"-h"}).help, HasSubstr("-n,--iters N"));
 }
 
+TEST(FlagParser, SaysTheVersion) {
+  EXPECT_THAT(parse({"--version"}).help,
+              testing::ContainsRegex(" of Belfry [0-9]+[.][0-9]+[.][0-9]+\n$"));
+  EXPECT_EQ(parse({"--version=false"}).help, "");
+  EXPECT_THAT(parse({"-h"}).help, HasSubstr("--version"));
+}
+
 TEST(FlagParser, RefusesUnknownLettersAndMissingValues) {
   EXPECT_THAT(refusal({"-g", "8"}), HasSubstr("'-g' is no flag"));
   EXPECT_THAT(refusal({"-"}), HasSubstr("'-' is no flag"));

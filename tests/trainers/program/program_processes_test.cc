@@ -1,6 +1,8 @@
 // A training program as one of several processes, on stand-in GPUs. Threads stand in for processes.
 #include "belfry/trainers/program/program_processes.h"
 
+#include <functional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +47,26 @@ TEST(ProgramProcesses, AreRefusedTrainersOfOneProcess) {
               cat(trainer,
                   " is for one process, and this is one of several; --mpi=off makes each a "
                   "training of its own, and --trainer=replicated trains with all"));
+}
+
+// Programs exit with 2 for a FlagError, and `belfry run` starts such a command line once.
+TEST(ProgramProcesses, TellAMistakeOnTheCommandLineFromOtherErrors) {
+  test::run_processes(1, [](const std::shared_ptr<Processes>& processes) {
+    const auto run = [&](const auto& error) {
+      run_process(processes.get(), [&]() -> int { throw error; });
+    };
+    EXPECT_THROW(run(FlagError("--seed=x")), FlagError);
+    EXPECT_THROW(run(OptionMistake("uneven=error: 3 left")), FlagError);
+    for (const auto& other : {std::function([&] { run(OptionError("shards=3")); }),
+                              std::function([&] { run(CommError("rank 1 has gone")); })}) {
+      try {
+        other();
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(dynamic_cast<const FlagError*>(&error), nullptr);
+      }
+    }
+  });
 }
 
 TEST(ProgramProcesses, DivideTheGpusOfAHost) {

@@ -196,7 +196,7 @@ TEST_F(TrainTest, EndsEarlyWhenItGetsNoBetter) {
   const TrainResult refused = run_train({"--early_stop=validation_lss:min:2"});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error, AllOf(HasSubstr("error: --early_stop=validation_lss:min:2: there is"),
-                                   HasSubstr("did you mean 'validation_loss'?")));
+                                   HasSubstr("did you mean 'validation_loss'? (there are ")));
 }
 
 // The last evaluation happens twice: in the run that was saved before it, and in the run that goes

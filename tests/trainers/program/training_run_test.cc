@@ -217,7 +217,7 @@ TEST_F(TrainingRunTest, KeepsTheNewestAndTheBest) {
   EXPECT_THAT(checkpoints(), Not(Contains(step == 8 ? "step-00000016" : "step-00000008")));
   const TrainResult unknown = start({"--best_metric=validation_los:max", "--epochs=7"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'"));
+  EXPECT_THAT(unknown.error, HasSubstr("did you mean 'validation_loss'? (there are "));
 }
 
 // Whatever was the best before is removed.
@@ -322,6 +322,7 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
             0);
   EXPECT_EQ(report()["global_batch_size"], 4);
   for (const auto& [text, why] : {std::pair("{\"seeds\": 1}", "--seed"),
+                                  {"{\"seed\": \"x\"}", "--seed=x is not"},
                                   {"{\"seed\": [1]}", "no text, number, true or false"},
                                   {"[1]", "config"},
                                   {"{", "line 1"}}) {
@@ -329,7 +330,12 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
     const TrainResult bad = run_train({"--config=" + path(".bad")});
     EXPECT_EQ(bad.code, 2) << text;
     EXPECT_THAT(bad.error, HasSubstr(why));
+    EXPECT_THAT(bad.error, HasSubstr("--config=" + path(".bad") + ": "));
   }
+  // The mistake is not in the file.
+  std::ofstream(path(".bad")) << "{\"seed\": 1}";
+  for (const std::string own : {"--seed=x", "--seeds=1"})
+    EXPECT_THAT(run_train({"--config=" + path(".bad"), own}).error, Not(HasSubstr("--config")));
   std::filesystem::remove(path(".bad"));
   EXPECT_EQ(run_train({"--config=" + path(".none")}).code, 2);
 }

@@ -97,7 +97,7 @@ TEST(Schedules, SayWhatTheyAreInTheirOwnGrammar) {
 
 TEST(Schedules, RefuseWhatIsNone) {
   EXPECT_THAT(schedule_refusal("cosin:0"),
-              AllOf(HasSubstr("'cosin'"), HasSubstr("did you mean 'cosine'?"),
+              AllOf(HasSubstr("'cosin'"), HasSubstr("did you mean 'cosine'? (there are constant"),
                     HasSubstr("step:TIMES@FACTOR")));
   EXPECT_THAT(schedule_refusal("step"), HasSubstr("'step' needs times, as in step:30,60,80@0.1"));
   EXPECT_THAT(schedule_refusal("piecewise:"), HasSubstr("as in piecewise:30=0.01"));
