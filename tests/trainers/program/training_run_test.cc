@@ -5,6 +5,7 @@
 #include <fstream>
 #include <set>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/run_support.h"
 
 namespace belfry {
@@ -259,6 +260,46 @@ TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
   });
   EXPECT_EQ(start({"--devices=cpu:1", "--save_every_steps=1", "--keep=1"}, recipe).code, 1);
   EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000012"));
+}
+
+// The disk is lost between the last two saves.
+TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
+  for (const char* const on_error : {"stop", "retry"})
+    for (const char* const max_steps : {"12", "16"}) {
+      SCOPED_TRACE(testing::Message() << on_error << ", " << max_steps);
+      std::filesystem::remove_all(directory_);
+      std::filesystem::remove(json_);
+      const Recipe recipe = recipe_that(10, [&](Trainer&) {
+        std::filesystem::remove_all(directory_ + "/checkpoints");
+        std::ofstream(directory_ + "/checkpoints") << "no folder";
+      });
+      const TrainResult done = start(
+          {"--devices=cpu:1", cat("--max_steps=", max_steps), cat("--on_save_error=", on_error)},
+          recipe);
+      EXPECT_EQ(done.code, 1);
+      EXPECT_THAT(done.error, HasSubstr(cat("step ", max_steps, " could not be saved: ")));
+      EXPECT_THAT(done.out, AllOf(HasSubstr(cat("epoch 2, step ", max_steps, ": test")),
+                                  HasSubstr("params_hash")));
+      EXPECT_TRUE(report()["validation_loss"].is_number());
+      EXPECT_EQ(summary()["finished"], false);
+      EXPECT_EQ(summary()["exit_code"], 1);
+      EXPECT_EQ(summary()["error"]["code"], "IO");
+      const nlohmann::json json = report(), kept = summary();
+      for (const auto& [key, value] : json.items()) EXPECT_EQ(kept[key], value) << key;
+    }
+}
+
+TEST_F(TrainingRunTest, ThatFailsSaysWhatItWas) {
+  EXPECT_EQ(start({"--devices=cpu:2", "--seed=7"}, recipe_that_fails_at(5)).code, 1);
+  const nlohmann::json failed = summary();
+  EXPECT_EQ(failed["program"], "program");
+  EXPECT_EQ(failed["devices"].size(), 2u);
+  EXPECT_EQ(failed["trainer"], "replicated");
+  EXPECT_EQ(failed["seed"], 7);
+  EXPECT_EQ(failed["steps"], 5);
+  EXPECT_EQ(failed["batch_size"], 8);
+  EXPECT_TRUE(failed["loss"].is_number());
+  EXPECT_EQ(failed["params_hash"].get<std::string>().size(), 16u);
 }
 
 TEST_F(TrainingRunTest, EndsOnceWhenOneSignalComesTwice) {
