@@ -58,7 +58,7 @@ class TrainingRun {
   // Writes the trace of a step, counted from 1. What cannot be written is a warning.
   void write_trace(std::int64_t step, const std::string& trace);
 
-  const StopOnRequest& stop() const { return *stop_; }
+  StopOnRequest& stop() const { return *stop_; }
   // For people: what was saved last; "" for nothing, or without a run directory.
   std::string saved() const;
 

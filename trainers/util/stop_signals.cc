@@ -80,6 +80,8 @@ StopRequests StopSignals::take() {
   return {.signal = asked_to_end.load(), .save = asked_to_save.exchange(false)};
 }
 
+int StopSignals::signal() { return asked_to_end.load(); }
+
 int exit_code_of(int signal) { return 128 + (signal == SIGUSR1 ? SIGTERM : signal); }
 
 }  // namespace belfry

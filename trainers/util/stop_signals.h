@@ -27,6 +27,8 @@ class StopSignals {
 
   // The request to save is forgotten, that to end stays.
   static StopRequests take();
+  // The request to end, as in take(), which forgets nothing here.
+  static int signal();
 
  private:
   std::vector<std::byte> stack_;  // empty: the thread had one before

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <set>
 
+#include <unistd.h>
+
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/run_support.h"
 
@@ -326,6 +328,92 @@ TEST_F(TrainingRunTest, LeavesTheEvaluationToTheRunThatGoesOnAfterASignal) {
   const TrainResult on = start({"--devices=cpu:1"});
   EXPECT_EQ(on.code, 0) << on.error;
   EXPECT_THAT(on.out, HasSubstr("epoch 1, step 8: test"));
+  expect_as_never_stopped({"--devices=cpu:1"});
+}
+
+// Test data that send a signal at their second sample, when they are asked for it as often.
+struct SignallingData final : Dataset {
+  explicit SignallingData(int which) : left(which) {}
+  std::vector<Field> signature() const override { return data->signature(); }
+  std::int64_t size() const override { return data->size(); }
+  std::string describe() const override { return data->describe(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    data->gather(indices, out);
+    if (std::ranges::find(indices, 1) != indices.end() && --left == 0) ::kill(::getpid(), SIGINT);
+    taken += std::ssize(indices);
+  }
+  std::unique_ptr<Dataset> data = smooth_data(40);
+  mutable int left;
+  mutable std::int64_t taken = 0;
+};
+
+// Gives a program data that the test keeps.
+struct BorrowedData final : Dataset {
+  explicit BorrowedData(const Dataset& d) : data(d) {}
+  std::vector<Field> signature() const override { return data.signature(); }
+  std::int64_t size() const override { return data.size(); }
+  std::string describe() const override { return data.describe(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    data.gather(indices, out);
+  }
+  const Dataset& data;
+};
+
+Recipe recipe_tested_by(const SignallingData& data) {
+  Recipe recipe = small_recipe();
+  recipe.data = [&data](bool train) -> std::unique_ptr<Dataset> {
+    if (train) return small_data(true);
+    return std::make_unique<BorrowedData>(data);
+  };
+  return recipe;
+}
+
+TEST_F(TrainingRunTest, LeavesAnEvaluationWhenASignalComes) {
+  struct Case {
+    std::vector<std::string> flags;
+    int evaluation, steps;
+  };
+  for (const auto& [flags, evaluation, steps] :
+       {Case{{"--devices=cpu:1"}, 1, 8},
+        {{"--devices=cpu:1"}, 2, 16},
+        {{"--devices=cpu:1", "--save_every_epochs=0"}, 1, 8},
+        {{"--devices=cpu:1", "--max_steps=11", "--save_every_steps=11"}, 2, 11}}) {
+    SCOPED_TRACE(testing::Message() << testing::PrintToString(flags) << evaluation);
+    std::filesystem::remove_all(directory_);
+    const SignallingData cut(evaluation), whole(0);
+    const TrainResult done = start(flags, recipe_tested_by(cut));
+    EXPECT_EQ(done.code, 130) << done.error;
+    EXPECT_EQ(report()["steps"], steps) << "no step behind the signal";
+    EXPECT_EQ(cut.taken, 40 * (evaluation - 1) + 8) << "no batch behind the signal";
+    EXPECT_EQ(stats().size(), steps + evaluation - 1u);
+    EXPECT_THAT(done.out, HasSubstr(cat("step ", steps, " is saved in ")));
+    EXPECT_EQ(summary()["finished"], false);
+    const TrainResult on = start(flags, recipe_tested_by(whole));
+    EXPECT_EQ(on.code, 0) << on.error;
+    EXPECT_THAT(on.out, HasSubstr(cat(", step ", steps, ": test")));
+    const std::string hash = summary()["state_hash"];
+    const double loss = summary()["validation_loss"];
+    const std::vector<std::string> course = stats();
+    std::filesystem::remove_all(directory_);
+    EXPECT_EQ(start(flags, recipe_tested_by(whole)).code, 0);
+    EXPECT_EQ(summary()["state_hash"], hash);
+    EXPECT_EQ(summary()["validation_loss"], loss);
+    EXPECT_EQ(stats(), course);
+  }
+}
+
+// Behind the last look of an evaluation.
+TEST_F(TrainingRunTest, TrainsNoStepBehindASignal) {
+  struct AfterEpoch final : Callback {
+    void after_epoch(Trainer&, const StepInfo&) override { ::raise(SIGTERM); }
+  };
+  Recipe recipe = small_recipe();
+  recipe.callbacks = {std::make_shared<AfterEpoch>()};
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe).code, 143);
+  EXPECT_EQ(report()["steps"], 8);
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
   expect_as_never_stopped({"--devices=cpu:1"});
 }
 
