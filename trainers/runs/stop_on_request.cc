@@ -11,7 +11,12 @@ namespace belfry {
 namespace {
 
 std::string name_of_signal(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGUSR1 ? "SIGUSR1" : "SIGTERM";
+  switch (signal) {
+    case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
+    case SIGUSR1: return "SIGUSR1";
+    default: return "SIGTERM";
+  }
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace belfry {
 
 class RunSaver;
 
-// From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM and SIGUSR1.
+// From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM, SIGHUP and
+// SIGUSR1, as StopSignals does.
 // The running step is completed, then the training ends as Trainer::interrupt() says. SIGUSR2 saves
 // and goes on. A signal that comes behind a step ends the training before the next one.
 class StopOnRequest final : public Callback {

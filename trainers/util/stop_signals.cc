@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 std::atomic<int> asked_to_end{0};
 std::atomic<bool> asked_to_save{false};
@@ -82,6 +82,8 @@ StopRequests StopSignals::take() {
 
 int StopSignals::signal() { return asked_to_end.load(); }
 
-int exit_code_of(int signal) { return 128 + (signal == SIGUSR1 ? SIGTERM : signal); }
+int exit_code_of(int signal) {
+  return 128 + (signal == SIGUSR1 || signal == SIGHUP ? SIGTERM : signal);
+}
 
 }  // namespace belfry

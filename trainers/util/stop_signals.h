@@ -7,13 +7,14 @@ namespace belfry {
 
 // The requests that came so far and were not taken yet.
 struct StopRequests {
-  int signal = 0;     // SIGINT, SIGTERM or SIGUSR1: save and end; 0: none
+  int signal = 0;     // SIGINT, SIGTERM, SIGHUP or SIGUSR1: save and end; 0: none
   bool save = false;  // SIGUSR2: save and go on
 };
 
-// As long as it lives, SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 are noted instead of ending the
-// process; a second SIGINT, SIGTERM or SIGUSR1, half a second later or more, ends it at once, as
-// without this. One at a time, made and destroyed by one thread.
+// As long as it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are noted instead of ending the
+// process; a second one that asks to end, half a second later or more, ends it at once, as without
+// this. What the process ignored before, as SIGHUP under nohup, stays ignored. One at a time, made
+// and destroyed by one thread.
 //
 // The handler has a stack of its own in the thread that makes this. A handler that interrupts a
 // product of oneDNN (seen with 2.6.3) on its stack corrupts the heap. Threads of start_thread()
@@ -35,7 +36,7 @@ class StopSignals {
 };
 
 // The exit code of a program that a signal ended: 128 and its number, as shells have it. SIGUSR1
-// counts as SIGTERM, which it stands for.
+// and SIGHUP count as SIGTERM, which they stand for.
 int exit_code_of(int signal);
 
 }  // namespace belfry

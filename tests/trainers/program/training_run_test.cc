@@ -234,7 +234,7 @@ TEST_F(TrainingRunTest, KeepsNoFormerBest) {
 
 TEST_F(TrainingRunTest, EndsWhenASignalAsksForItAndGoesOn) {
   for (const auto& [signal, code] :
-       {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 143}, {SIGUSR2, 0}}) {
+       {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGHUP, 143}, {SIGUSR1, 143}, {SIGUSR2, 0}}) {
     SCOPED_TRACE(signal);
     std::filesystem::remove_all(directory_);
     const Recipe recipe = recipe_that(4, [signal = signal](Trainer&) { ::raise(signal); });
