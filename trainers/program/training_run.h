@@ -26,7 +26,7 @@ class TrainingRun {
   // Takes the run directory, if there is to be one, and finds the newest checkpoint. Of several
   // processes rank 0 alone takes it; the others read. Throws FlagError for a directory that
   // cannot be taken, and for what `flags` must not do to the run that is there; Error if another
-  // process has it.
+  // process has it; IoError if it holds a run that ended, without checkpoints.
   TrainingRun(const TrainFlags& flags, Console& console);
   ~TrainingRun();
 
@@ -64,6 +64,7 @@ class TrainingRun {
 
  private:
   void find(const TrainFlags& flags);
+  void check_new_start() const;
   void take_directory(const TrainFlags& flags);
   void require_room(const TrainFlags& flags);
   void restore_one_of(Trainer& trainer);

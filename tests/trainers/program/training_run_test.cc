@@ -187,6 +187,29 @@ TEST_F(TrainingRunTest, GoesBackOnlyWhereItMayReplaceWhatCameLater) {
   std::filesystem::remove_all(other);
 }
 
+TEST_F(TrainingRunTest, ThatEndedIsNotReplacedIfItsCheckpointsAreGone) {
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
+  const std::vector<std::string> course = stats();
+  std::filesystem::remove_all(directory_ + "/checkpoints");
+  const TrainResult refused = start({"--devices=cpu:1"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("error: --run_dir=" + directory_ + ": "),
+                                   HasSubstr("but none of its checkpoints"),
+                                   HasSubstr("with 18 lines of stats.jsonl")));
+  EXPECT_EQ(stats(), course);
+  EXPECT_EQ(start({"--devices=cpu:1", "--resume=never", "--overwrite"}).code, 0);
+  EXPECT_EQ(stats(), course);
+}
+
+TEST_F(TrainingRunTest, WarnsOfLinesThatItReplaces) {
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(5)).code, 1);
+  const TrainResult anew = start({"--devices=cpu:1"});
+  EXPECT_EQ(anew.code, 0) << anew.error;
+  EXPECT_THAT(anew.error, HasSubstr(directory_ + " has no checkpoint to go on from; the run starts "
+                                                 "anew and replaces 5 lines of stats.jsonl"));
+  expect_as_never_stopped({"--devices=cpu:1"});
+}
+
 TEST_F(TrainingRunTest, SkipsADamagedCheckpoint) {
   const std::vector<std::string> flags{"--devices=cpu:1", "--save_every_steps=2"};
   EXPECT_EQ(start(flags, recipe_that_fails_at(7)).code, 1);
