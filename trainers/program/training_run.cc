@@ -259,8 +259,8 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
 }
 
 std::string TrainingRun::saved() const {
-  if (!saver_ || !saver_->saved_step()) return "";
-  return cat("step ", *saver_->saved_step(), " is saved in ", directory_->path());
+  const std::optional<std::int64_t> step = saver_ ? saver_->kept_step() : std::nullopt;
+  return step ? cat("step ", *step, " is saved in ", directory_->path()) : "";
 }
 
 void TrainingRun::write_trace(std::int64_t step, const std::string& trace) try {

@@ -59,7 +59,7 @@ class TrainingRun {
   void write_trace(std::int64_t step, const std::string& trace);
 
   StopOnRequest& stop() const { return *stop_; }
-  // For people: what was saved last; "" for nothing, or without a run directory.
+  // For people: what was saved last and is still there; "" for nothing, or without a run directory.
   std::string saved() const;
 
  private:

@@ -314,6 +314,29 @@ TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
     }
 }
 
+TEST_F(TrainingRunTest, NamesNoCheckpointThatIsGone) {
+  const TrainResult done =
+      start({"--devices=cpu:1"},
+            recipe_that(10, [&](Trainer&) { std::filesystem::remove_all(directory_); }));
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, HasSubstr("step 16 could not be saved: "));
+  EXPECT_THAT(done.out + done.error,
+              AllOf(Not(HasSubstr("is saved in")), Not(HasSubstr("is kept"))));
+}
+
+TEST_F(TrainingRunTest, NamesTheCheckpointOfTheRunBefore) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--epochs=1"}).code, 0);
+  const Recipe recipe = recipe_that(10, [&](Trainer&) {
+    std::filesystem::create_directories(directory_ + "/checkpoints/step-00000016/thesis");
+  });
+  const TrainResult done = start({"--devices=cpu:1"}, recipe);
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, AllOf(HasSubstr("step 16 could not be saved: "),
+                                HasSubstr("; step 8 is kept, and training goes on"),
+                                HasSubstr("; step 8 is saved in " + directory_)));
+  EXPECT_EQ(summary()["error"]["kept"], "step 8 is saved in " + directory_);
+}
+
 TEST_F(TrainingRunTest, ThatFailsSaysWhatItWas) {
   EXPECT_EQ(start({"--devices=cpu:2", "--seed=7"}, recipe_that_fails_at(5)).code, 1);
   const nlohmann::json failed = summary();
