@@ -52,6 +52,9 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
   if (!flags.run.directory.empty() && speaks(flags)) take_directory(flags);
   find(flags);
   if (directory_) require_room(flags);
+  if (!flags.run.load.empty() && !found_)
+    naming_flag<Error>(cat("--load=", flags.run.load),
+                       [&] { inspect_checkpoint(checkpoint_at(flags.run.load)); });
   if (directory_) {
     const OnSaveError on_error = flags.run.schedule.on_error;
     log_ = std::make_shared<RunLog>(directory_->files(), directory_->path_of(kLogFile));

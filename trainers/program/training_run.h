@@ -26,7 +26,8 @@ class TrainingRun {
   // Takes the run directory, if there is to be one, and finds the newest checkpoint. Of several
   // processes rank 0 alone takes it; the others read. Throws FlagError for a directory that
   // cannot be taken, and for what `flags` must not do to the run that is there; Error if another
-  // process has it; IoError if it holds a run that ended, without checkpoints.
+  // process has it; IoError if it holds a run that ended, without checkpoints, and for a --load
+  // that is no checkpoint.
   TrainingRun(const TrainFlags& flags, Console& console);
   ~TrainingRun();
 
