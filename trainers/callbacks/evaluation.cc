@@ -9,7 +9,8 @@
 
 namespace belfry {
 
-Evaluation::Evaluation(Console& console) : console_(console) {}
+Evaluation::Evaluation(Console& console, std::function<void(Trainer&)> look)
+    : console_(console), look_(std::move(look)) {}
 
 Evaluation::~Evaluation() = default;
 
@@ -35,7 +36,8 @@ void Evaluation::restore(const JsonValue& state) {
 }
 
 void Evaluation::before_step(Trainer& trainer, const StepInfo& info) {
-  if (!std::exchange(is_due_, false)) return;
+  if (!is_due_ || trainer.interrupted()) return;
+  is_due_ = false;
   StepInfo last = info;
   --last.epoch;
   evaluate(trainer, last);
@@ -53,16 +55,27 @@ void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
   evaluate(trainer, last);
 }
 
+bool Evaluation::goes_on(Trainer& trainer) const {
+  if (look_) look_(trainer);
+  return !trainer.interrupted();
+}
+
 void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
+  std::vector<NamedValue> means;
+  const std::string when = cat("epoch ", info.epoch + 1, ", step ", info.step);
+  if (evaluator_) {
+    const std::int64_t samples = trainer.test_data()->size();
+    if (!goes_on(trainer)) return;
+    means = evaluator_->run([&](std::int64_t tested) {
+      show_if_due(&console_, when, ": tested ", tested, "/", samples);
+      return tested >= samples || goes_on(trainer);
+    });
+    if (means.empty()) return;
+  }
   evaluated_at_ = info.step;
   evaluated_ = true;
   if (!evaluator_) return;
-  const std::string when = cat("epoch ", info.epoch + 1, ", step ", info.step);
-  const std::int64_t samples = trainer.test_data()->size();
   std::string line = when + ": test";
-  const std::vector<NamedValue> means = evaluator_->run([&](std::int64_t tested) {
-    show_if_due(&console_, when, ": tested ", tested, "/", samples);
-  });
   for (const NamedValue& mean : means) {
     trainer.set_metric("validation_" + mean.name, mean.value);
     line += cat("  ", mean.name, " ", significant(mean.value));

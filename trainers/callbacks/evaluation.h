@@ -1,6 +1,7 @@
 // Tests the model epoch by epoch.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,10 +16,11 @@ class Evaluator;
 // signal cut it. It sets the metrics "validation_loss" and "validation_<metric>" of the trainer and
 // prints a line. Meanwhile it shows how many samples have been tested, whenever that is due. A run
 // that goes on from the end of an epoch first does the evaluation that was due there. Without test
-// data it does nothing.
+// data it does nothing. One that is interrupted between two batches counts as none.
 class Evaluation final : public Callback {
  public:
-  explicit Evaluation(Console& console);
+  // `look` is called before each batch, and may call Trainer::interrupt(); empty: nothing does.
+  explicit Evaluation(Console& console, std::function<void(Trainer&)> look = {});
   ~Evaluation() override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
@@ -30,8 +32,10 @@ class Evaluation final : public Callback {
 
  private:
   void evaluate(Trainer& trainer, const StepInfo& info);
+  bool goes_on(Trainer& trainer) const;
 
   Console& console_;
+  std::function<void(Trainer&)> look_;
   std::unique_ptr<Evaluator> evaluator_;
   std::int64_t evaluated_at_ = 0;  // steps of all runs
   bool evaluated_ = false;         // by this run

@@ -65,8 +65,10 @@ bool Evaluator::takes(std::size_t process, const EvaluationPlan::Run& run,
   return run.is_divided || block % place_.size == static_cast<std::int64_t>(process);
 }
 
-// Takes this process's part of each divided block, and some of the other blocks.
-Evaluator::Values Evaluator::take_own(const std::function<void(std::int64_t)>& on_samples) {
+// Takes this process's part of each divided block, and some of the other blocks. None if
+// `on_samples` ends it.
+std::optional<Evaluator::Values> Evaluator::take_own(
+    const std::function<bool(std::int64_t)>& on_samples) {
   Values values;
   for (std::size_t r = 0; r < shots_.size(); ++r) {
     const EvaluationPlan::Run& run = batches_.runs()[r];
@@ -75,7 +77,7 @@ Evaluator::Values Evaluator::take_own(const std::function<void(std::int64_t)>& o
       const std::int64_t begin = run.first + b * run.samples;
       if (takes(static_cast<std::size_t>(place_.rank), run, b))
         take(shots_[r], begin + before, values);
-      if (on_samples) on_samples(begin + run.samples);
+      if (on_samples && !on_samples(begin + run.samples)) return {};
     }
   }
   return values;
@@ -93,10 +95,12 @@ std::vector<Evaluator::Values> Evaluator::of_all(const Values& own) const {
   return all;
 }
 
-std::vector<NamedValue> Evaluator::run(const std::function<void(std::int64_t)>& on_samples) {
+std::vector<NamedValue> Evaluator::run(const std::function<bool(std::int64_t)>& on_samples) {
+  const std::optional<Values> own = take_own(on_samples);
+  if (!own) return {};
   std::vector<NamedValue> means{{"loss"}};
   for (const NamedOutput& metric : predictors_[0].metrics) means.push_back({metric.name});
-  const std::vector<Values> all = of_all(take_own(on_samples));
+  const std::vector<Values> all = of_all(*own);
   std::vector<std::size_t> taken(all.size());  // of each process's values
   for (std::size_t r = 0; r < shots_.size(); ++r) {
     const EvaluationPlan::Run& run = batches_.runs()[r];

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -38,8 +39,9 @@ class Evaluator {
   // the samples, and return the same. P processes of K predictors give the bits of one process of P
   // * K. For numbers of predictors and shards that are powers of two, the bits do not depend on the
   // number of predictors. Again and again it calls `on_samples`, if there is one, with how many
-  // samples all processes have taken.
-  std::vector<NamedValue> run(const std::function<void(std::int64_t)>& on_samples = {});
+  // samples all processes have taken. If that returns false, the evaluation ends and there are no
+  // values; of several processes, all must return the same.
+  std::vector<NamedValue> run(const std::function<bool(std::int64_t)>& on_samples = {});
 
  private:
   // Some of this process's predictors, compiled for the blocks of a run.
@@ -56,7 +58,7 @@ class Evaluator {
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
   void take(Shot& shot, std::int64_t first, Values& values);
-  Values take_own(const std::function<void(std::int64_t)>& on_samples);
+  std::optional<Values> take_own(const std::function<bool(std::int64_t)>& on_samples);
   std::vector<Values> of_all(const Values& own) const;
   bool takes(std::size_t process, const EvaluationPlan::Run& run, std::int64_t block) const;
 

@@ -13,7 +13,8 @@ class Trainer;
 
 // Called on the thread of Trainer::train(), at each point in the order of
 // TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
-// behind it are not called, but for on_error().
+// behind it are not called, but for on_error(). An IoError of after_training() leaves train() too,
+// when those behind it have been called.
 //
 // For a recipe the order is: StopOnRequest, RunLog, MemoryWatch, StatsLog, HashLog, ReplicaCheck,
 // TensorBoard, what saves, Progress, Evaluation, TellMemory, EarlyStop, then the recipe's own in

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -301,7 +303,24 @@ void Trainer::run() {
     }
   }
   source.reset();
-  call([&](Callback& c) { c.after_training(*this, info()); });
+  counts_.are_final = true;
+  end();
+}
+
+// What one callback cannot write takes nothing from the others.
+void Trainer::end() {
+  std::exception_ptr first;
+  call([&](Callback& c) {
+    try {
+      c.after_training(*this, info());
+    } catch (const IoError& error) {
+      if (first)
+        log_error(error.what());
+      else
+        first = std::current_exception();
+    }
+  });
+  if (first) std::rethrow_exception(first);
 }
 
 // Whether it was traced.

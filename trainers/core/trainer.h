@@ -145,6 +145,8 @@ class Trainer {
   bool interrupted() const { return interruption_ != 0; }
   // The signal that came to any of the processes; 0 for none.
   int interruption() const { return interruption_; }
+  // Whether train() has made its last step.
+  bool trained() const { return counts_.are_final; }
   // For the callback that has evaluated: calls Callback::after_evaluation() of all.
   void evaluated(const StepInfo& info);
 
@@ -256,6 +258,7 @@ class Trainer {
     std::int64_t steps = 0, first_step = 0;  // in all runs, and in those before this one
     std::int64_t epoch_step = 0;             // steps of the current epoch
     int epochs = 0;
+    bool are_final = false;
   };
   // The steps that count for examples_per_second(), with their samples and time.
   struct Timed {
@@ -270,6 +273,7 @@ class Trainer {
   void agree();
   void end_by(int signal);
   void run();
+  void end();
   void tell(Callback& callback, const std::exception& error);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, Trace* trace);

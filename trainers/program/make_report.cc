@@ -18,7 +18,7 @@
 namespace belfry {
 namespace {
 
-Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
+Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
   const TrainerOptions& made = trainer.options();
   const AggregationOptions& aggregation = made.aggregation;
   return {.trainer = flags.kind,
@@ -34,8 +34,8 @@ Report::Update update_report(const TrainFlags& flags, Trainer& trainer) {
           .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
 }
 
-Report::Losses losses_report(Trainer& trainer) {
-  Report::Losses losses{.divergence = find_divergence(trainer), .scale = trainer.loss_scale()};
+Report::Losses known_losses(const Trainer& trainer) {
+  Report::Losses losses{.divergence = {.loss_since = trainer.not_finite_since()}};
   if (trainer.steps_of_run() > 0 || std::isfinite(trainer.metric("loss")))
     losses.loss = trainer.metric("loss");
   if (trainer.has_metric("validation_loss"))
@@ -78,21 +78,38 @@ bool equal_in_all(Processes* processes, const std::string& hash) {
   return false;
 }
 
+Report::Variables variables_report(Trainer& trainer) {
+  Session& session = trainer.session();
+  const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
+  if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
+  const std::string state = state_hash(session, trainer.graph());
+  const bool equal =
+      equal_in_all(trainer.options().session.processes.get(), state) && differing.empty();
+  return {.params_hash = params_hash(session, trainer.graph()),
+          .state_hash = state,
+          .replicas_equal = equal,
+          .replicas_shared = count_shared(session, trainer.graph())};
+}
+
 }  // namespace
 
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
                    Trainer& trainer, std::optional<double> peak) {
-  Session& session = trainer.session();
+  Report report = report_without_values(program, flags, recipe, trainer, peak);
+  report.losses.divergence = find_divergence(trainer);
+  report.losses.scale = trainer.loss_scale();
+  report.variables = variables_report(trainer);
+  return report;
+}
+
+Report report_without_values(const std::string& program, const TrainFlags& flags,
+                             const Recipe& recipe, Trainer& trainer, std::optional<double> peak) {
+  const Session& session = trainer.session();
   const TrainerOptions& made = trainer.options();
-  const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
-  if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
-  Processes* const processes = made.session.processes.get();
-  const std::string state = state_hash(session, trainer.graph());
-  const bool equal = equal_in_all(processes, state) && differing.empty();
   return {.program = program,
           .flags = values_of(recipe.flags),
           .devices = devices_of_all(flags),
-          .hosts = hosts_of(processes),
+          .hosts = hosts_of(made.session.processes.get()),
           .settings = settings_of(made),
           .threads = session.threads(),
           .peak_bytes = session.peak_bytes(),
@@ -106,11 +123,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
                       .seed = made.seed},
           .left_out = left_out(trainer),
           .progress = progress_report(trainer, peak),
-          .losses = losses_report(trainer),
-          .variables = {.params_hash = params_hash(session, trainer.graph()),
-                        .state_hash = state,
-                        .replicas_equal = equal,
-                        .replicas_shared = count_shared(session, trainer.graph())}};
+          .losses = known_losses(trainer)};
 }
 
 double measured_peak(const TrainFlags& flags) {

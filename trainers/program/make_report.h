@@ -21,6 +21,10 @@ void print_header(Console& console, const std::string& program, const TrainFlags
 // measured.
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
                    Trainer& trainer, std::optional<double> peak = {});
+// The same without what variables hold, and without asking other processes: of a run that failed.
+Report report_without_values(const std::string& program, const TrainFlags& flags,
+                             const Recipe& recipe, Trainer& trainer,
+                             std::optional<double> peak = {});
 
 // measure_peak() for the devices, sessions and precision of the flags.
 double measured_peak(const TrainFlags& flags);

@@ -4,7 +4,9 @@
 #include <functional>
 #include <utility>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/host_memory.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/plan_graph.h"
 #include "belfry/trainers/core/trainer.h"
@@ -101,6 +103,13 @@ std::int64_t bytes_of_snapshot(const Graph& graph) {
   for (const Variable variable : originals_of(graph.variables(kGlobalVariables)))
     bytes += TensorType{variable.whole_shape(), variable.dtype()}.bytes();
   return bytes;
+}
+
+void TellMemory::check(Trainer& trainer) const {
+  const std::int64_t bytes =
+      host_bytes(trainer.session().memory_report(), held_memory(trainer.graph(), saves_));
+  const std::string refusal = memory_refusal("training", bytes, limit_.bytes, limit_.advice);
+  require<OutOfMemory>(refusal.empty(), refusal);
 }
 
 void TellMemory::setup(Trainer& trainer) {

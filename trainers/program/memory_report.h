@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
 
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/plan/memory_kinds.h"
 #include "belfry/framework/run/session.h"
@@ -31,16 +33,27 @@ HeldMemory held_memory(const Graph& graph, bool saves);
 // is told apart, if there is one.
 std::string memory_line(const MemoryReport& report, const HeldMemory& held);
 
+// The memory of the host that training may plan to take, and what to do if it plans more.
+struct MemoryLimit {
+  std::int64_t bytes = host_memory();
+  std::string advice = "use a smaller batch or fewer devices";
+};
+
 // Prints memory_line() when all steps of the run are planned. It must come behind Evaluation.
 class TellMemory final : public Callback {
  public:
   // `saves`: checkpoints are written while training goes on, from a copy of the variables.
-  TellMemory(Console& console, bool saves) : console_(console), saves_(saves) {}
+  TellMemory(Console& console, bool saves, MemoryLimit limit = {})
+      : console_(console), saves_(saves), limit_(std::move(limit)) {}
+  // Throws OutOfMemory if the CPUs of this process need more memory than the limit, as far as steps
+  // are planned: those of training before setup(), then those of the evaluation, too.
+  void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
 
  private:
   Console& console_;
   bool saves_;
+  MemoryLimit limit_;
 };
 
 // The bytes of the copy that a checkpoint is written from.

@@ -48,8 +48,12 @@ std::shared_ptr<SaveForFlag> add_callbacks(TrainerOptions& options, const TrainF
     options.callbacks.push_back(save);
   }
   options.callbacks.push_back(std::make_shared<Progress>(console, peak));
-  options.callbacks.push_back(std::make_shared<Evaluation>(console));
-  options.callbacks.push_back(std::make_shared<TellMemory>(console, flags.saves()));
+  options.callbacks.push_back(std::make_shared<Evaluation>(
+      console, [&run](Trainer& trainer) { run.stop().look(trainer); }));
+  const char* const batch = flags.global_batch_size > 0 ? "--global_batch_size" : "--batch_size";
+  options.callbacks.push_back(std::make_shared<TellMemory>(
+      console, flags.saves(),
+      MemoryLimit{.advice = cat("use a smaller ", batch, ", --recompute, or fewer --devices")}));
   if (flags.early_stop)
     options.callbacks.push_back(std::make_shared<EarlyStop>(*flags.early_stop, console));
   options.callbacks.insert(options.callbacks.end(), recipe.callbacks.begin(),

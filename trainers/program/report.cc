@@ -73,10 +73,10 @@ void Report::Losses::add_scale_to(JsonValue& json) const {
 }
 
 void Report::Variables::add_to(JsonValue& json) const {
-  json.set("params_hash", params_hash)
-      .set("state_hash", state_hash)
-      .set("replicas_equal", replicas_equal)
-      .set("replicas_shared", replicas_shared);
+  json.set("params_hash", or_null(params_hash))
+      .set("state_hash", or_null(state_hash))
+      .set("replicas_equal", or_null(replicas_equal))
+      .set("replicas_shared", or_null(replicas_shared));
 }
 
 JsonValue to_json(const Report& report) {
@@ -128,8 +128,8 @@ std::string to_table(const Report& report) {
                                    report.losses.scale->skipped_steps, " steps skipped"));
   table += row("canonical", report.update.canonical ? "yes" : "no");
   table += row("params_hash", report.variables.params_hash);
-  table += row("replicas_equal", report.variables.replicas_equal ? "yes" : "NO");
-  table += row("replicas_shared", cat(report.variables.replicas_shared));
+  table += row("replicas_equal", report.variables.replicas_equal.value_or(false) ? "yes" : "NO");
+  table += row("replicas_shared", cat(report.variables.replicas_shared.value_or(0)));
   for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes))
     table += row("peak " + DeviceSpec(device).short_str(),
                  cat(rounded(static_cast<double>(bytes) / (1 << 20), 2), " MiB"));

@@ -87,9 +87,9 @@ struct Report {
   } losses;
 
   struct Variables {
-    std::string params_hash, state_hash;
-    bool replicas_equal = true;
-    int replicas_shared = 0;  // copies that lie in the storage of another
+    std::string params_hash, state_hash;  // "" for both, and none: not known
+    std::optional<bool> replicas_equal;
+    std::optional<int> replicas_shared;  // copies that lie in the storage of another
 
     void add_to(JsonValue& json) const;
   } variables;
@@ -98,8 +98,9 @@ struct Report {
 // One JSON object with a member per field above, without the groups; `flags` is an object. Values
 // that do not exist (allreduce, allreduce_requested, async, tower_weights, loss_scale,
 // skipped_steps, loss, first_nonfinite_step, nonfinite_variable, validation_loss,
-// validation_accuracy, tokens_per_second, mfu, communication_hidden_share, k_dependent_because),
-// and numbers that are not finite, are null. `test_accuracy` is an older name of
+// validation_accuracy, tokens_per_second, mfu, communication_hidden_share, k_dependent_because) are
+// null. So are values that are not known (params_hash, state_hash, replicas_equal, replicas_shared
+// of a run that failed), and numbers that are not finite. `test_accuracy` is an older name of
 // validation_accuracy, `images_per_second` another of examples_per_second.
 JsonValue to_json(const Report& report);
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <optional>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
@@ -39,21 +41,26 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
-// Trains. An error names what was saved before it. If the run diverged, returns the error, as such
-// a run is reported all the same.
+// Trains. An error names what was saved before it. Returns an error that is reported beside results:
+// if the run diverged, or trained to its end and could not write something then.
 std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
                                  const TrainingRun& run) try {
+  trainer.train();
+  return nullptr;
+} catch (const std::exception& error) {
+  // Other processes know of no error here if this one has ended as they have.
+  const bool is_alone = !trainer.options().session.processes;
+  const bool is_trained =
+      trainer.trained() && (is_alone || dynamic_cast<const IoError*>(&error) != nullptr);
+  const bool is_reported = trainer.session().intact() && (is_trained || find_divergence(trainer));
   try {
-    trainer.train();
-    return nullptr;
-  } catch (const std::exception& error) {
     const std::string saved = last_saved(save, run);
     if (saved.empty()) throw;
     std::throw_with_nested(Error(cat(error.what(), "; ", saved)));
+  } catch (...) {
+    if (!is_reported) throw;
+    return std::current_exception();
   }
-} catch (const std::exception&) {
-  if (!trainer.session().intact() || !find_divergence(trainer)) throw;
-  return std::current_exception();
 }
 
 // A run that goes on from one that chose a strategy, and asks for none, chooses too. It makes the
@@ -167,7 +174,7 @@ class TrainingProgram {
     try {
       train_and_report(start);
     } catch (const std::exception& error) {
-      end_failed_run(error);
+      end_failed_run(error, start);
       throw;
     }
     const int signal = run_.stop().signal();
@@ -194,25 +201,35 @@ class TrainingProgram {
   // Reports the run, and then throws if it diverged, or if its last checkpoint is missing.
   void train_and_report(const Start& start) {
     const std::exception_ptr error = train_or_tell(*trainer_, save_.get(), run_);
-    report_ = make_report(name_, flags_, recipe_, *trainer_, peak_);
-    report_.progress.startup_seconds = start.startup_seconds;
-    report_.progress.seconds = seconds_now() - start.began;
-    report_.progress.speed.communication_hidden_share = communication_.hidden_share();
-    report_.memory = memory_use(*trainer_, start.rss_before_plan, flags_.saves());
+    report_ = with_times(make_report(name_, flags_, recipe_, *trainer_, peak_), start);
     report_results();
     if (error) std::rethrow_exception(error);
-    require<Error>(!report_.losses.divergence, "training diverged: ", report_.losses.divergence,
+    require<Error>(!report_->losses.divergence, "training diverged: ", report_->losses.divergence,
                    "; a smaller --learning_rate may help");
     if (save_) save_->require_saved();
   }
 
-  void end_failed_run(const std::exception& error) {
-    report_.progress.steps = trainer_->steps();
-    report_.progress.epochs = trainer_->epochs();
+  Report with_times(Report report, const Start& start) {
+    report.progress.startup_seconds = start.startup_seconds;
+    report.progress.seconds = seconds_now() - start.began;
+    report.progress.speed.communication_hidden_share = communication_.hidden_share();
+    report.memory = memory_use(*trainer_, start.rss_before_plan, flags_.saves());
+    return report;
+  }
+
+  // A step that failed may have left variables half written, and other processes waiting.
+  Report report_of_failed_run() {
+    const bool can_read = trainer_->session().intact() && !options_.session.processes;
+    return can_read ? make_report(name_, flags_, recipe_, *trainer_, peak_)
+                    : report_without_values(name_, flags_, recipe_, *trainer_, peak_);
+  }
+
+  void end_failed_run(const std::exception& error, const Start& start) {
     try {
-      run_.end(*trainer_, to_json(report_),
+      if (!report_) report_ = with_times(report_of_failed_run(), start);
+      run_.end(*trainer_, to_json(*report_),
                {.exit_code = exit_code_of(error, flags_), .error = &error, .is_trained = false});
-    } catch (const Error& other) {
+    } catch (const std::exception& other) {
       log_warning(other.what());
     }
   }
@@ -224,7 +241,7 @@ class TrainingProgram {
     const IoError lost(files.empty() ? standard_output_failure() : files);
     const bool is_lost = *lost.what() != '\0';
     const int code = !files.empty() ? 1 : is_lost ? std::max(status, 1) : status;
-    run_.end(*trainer_, to_json(report_), {.exit_code = code, .error = is_lost ? &lost : nullptr});
+    run_.end(*trainer_, to_json(*report_), {.exit_code = code, .error = is_lost ? &lost : nullptr});
   }
 
   // Only rank 0 has the run directory, so it answers for all.
@@ -238,8 +255,8 @@ class TrainingProgram {
       warn_of_no_trace(flags_, *trainer_);
     if (options_.traced && speaks(flags_)) warn_of_no_traces(*options_.traced, *trainer_);
     algorithms_.write();
-    console_.line(to_table(report_));
-    if (report_files_.json) report_files_.json->write(to_json(report_).str(2) + "\n");
+    console_.line(to_table(*report_));
+    if (report_files_.json) report_files_.json->write(to_json(*report_).str(2) + "\n");
     if (report_files_.memory)
       write_memory_report(trainer_->session(), flags_.saves(), *report_files_.memory);
   }
@@ -283,7 +300,7 @@ class TrainingProgram {
   std::string placement_;
   std::unique_ptr<Dataset> train_data_, test_data_;
   std::unique_ptr<Trainer> trainer_;
-  Report report_;
+  std::optional<Report> report_;
   std::optional<double> peak_;       // with --mfu
   CommunicationTime communication_;  // in all traced steps
 };

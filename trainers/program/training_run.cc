@@ -36,6 +36,16 @@ bool has_checkpoints(const std::string& directory) try {
   return false;
 }
 
+// Whether summary.json says that a run ended without an error.
+bool ended_well(const std::optional<std::string>& summary) try {
+  if (!summary) return false;
+  const JsonValue json = JsonValue::parse(*summary);
+  const JsonValue* const error = json.find("error");
+  return error && error->kind() == JsonValue::Kind::kNull;
+} catch (const Error&) {
+  return false;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
@@ -43,6 +53,9 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
   if (!flags.run.directory.empty() && speaks(flags)) take_directory(flags);
   find(flags);
   if (directory_) require_room(flags);
+  if (!flags.run.load.empty() && !found_)
+    naming_flag<Error>(cat("--load=", flags.run.load),
+                       [&] { inspect_checkpoint(checkpoint_at(flags.run.load)); });
   if (directory_) {
     const OnSaveError on_error = flags.run.schedule.on_error;
     log_ = std::make_shared<RunLog>(directory_->files(), directory_->path_of(kLogFile));
@@ -86,7 +99,7 @@ void TrainingRun::find(const TrainFlags& flags) {
                        : cat(flags.files.restore_checkpoint.empty() ? "--resume="
                                                                     : "--restore_checkpoint=",
                              resume);
-  if (automatic && !has_checkpoints(flags.run.directory)) return;
+  if (automatic && !has_checkpoints(flags.run.directory)) return check_new_start();
   candidates_ = checkpoints_at(automatic ? flags.run.directory : resume);
   std::string why;
   while (!candidates_.empty()) try {
@@ -98,6 +111,22 @@ void TrainingRun::find(const TrainFlags& flags) {
       if (!candidates_.empty()) log_warning("resume: skipped a checkpoint: ", why);
     }
   throw IoError(cat(written_, ": ", why));
+}
+
+// A run that was killed before its first save starts anew. One that ended without an error has
+// saved, so its checkpoints were removed since.
+void TrainingRun::check_new_start() const {
+  if (!directory_) return;
+  const std::string log = directory_->read(kStatsFile).value_or("");
+  const auto lines = std::ranges::count(log, '\n');
+  require<IoError>(!ended_well(directory_->read(kSummaryFile)), written_, ": ", directory_->path(),
+                   " holds a run that has ended, but none of its checkpoints; put one back, name "
+                   "another directory, or replace the run (--resume=never --overwrite), with ",
+                   lines, " lines of ", kStatsFile);
+  if (lines > 0)
+    log_warning(written_, ": ", directory_->path(),
+                " has no checkpoint to go on from; the run starts anew and replaces ", lines,
+                lines == 1 ? " line of " : " lines of ", kStatsFile);
 }
 
 // A run may go on from a checkpoint that the user named. Other contents of the directory would then
@@ -234,8 +263,8 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
 }
 
 std::string TrainingRun::saved() const {
-  if (!saver_ || !saver_->saved_step()) return "";
-  return cat("step ", *saver_->saved_step(), " is saved in ", directory_->path());
+  const std::optional<std::int64_t> step = saver_ ? saver_->kept_step() : std::nullopt;
+  return step ? cat("step ", *step, " is saved in ", directory_->path()) : "";
 }
 
 void TrainingRun::write_trace(std::int64_t step, const std::string& trace) try {

@@ -40,11 +40,11 @@ void point(RunDirectory& directory, const char* link, std::int64_t steps) try {
 
 }  // namespace
 
-void SaveOutcomes::fail(std::int64_t step, const Error& error) {
+void SaveOutcomes::fail(std::int64_t step, const Error& error, std::optional<std::int64_t> kept) {
   failure_ = cat("step ", step, " could not be saved: ", error.what());
   if (on_error_ == OnSaveError::kStop) throw IoError(failure_);
   if (failed_in_a_row_++ > 0) return;
-  log_warning(failure_, saved_ ? cat("; step ", *saved_, " is kept") : "",
+  log_warning(failure_, kept ? cat("; step ", *kept, " is kept") : "",
               ", and training goes on; failures that follow are not told until a save succeeds");
 }
 
@@ -73,7 +73,20 @@ void RunSaver::setup(Trainer& trainer) {
   trainer.identity();  // reads the data, so that no step waits for that
   begun_time_ = seconds_now();
   const std::vector<std::int64_t> there = directory_.checkpoints();
-  if (std::ranges::find(there, trainer.steps()) != there.end()) begun_at_ = trainer.steps();
+  if (std::ranges::find(there, trainer.steps()) == there.end()) return;
+  begun_at_ = trainer.steps();
+  outcomes_.resume(begun_at_);
+}
+
+std::optional<std::int64_t> RunSaver::kept_step() const try {
+  const std::optional<std::int64_t> saved = outcomes_.saved();
+  std::optional<std::int64_t> kept;
+  if (!saved) return kept;
+  for (const std::int64_t step : directory_.checkpoints())
+    if (step <= *saved) kept = step;
+  return kept;
+} catch (const IoError&) {
+  return {};
 }
 
 bool RunSaver::is_due(const StepInfo& info) const {
@@ -127,7 +140,7 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
       file->note(positions);
     }
   } catch (const IoError& error) {
-    return outcomes_.fail(steps, error);
+    return outcomes_.fail(steps, error, kept_step());
   }
   saving_.begin(trainer, JsonValue::object().set(kLinePositions, std::move(positions)),
                 [this, steps](const CheckpointSnapshot& snapshot) { write(snapshot, steps); });
@@ -160,7 +173,7 @@ void RunSaver::settle() {
     if (!saving_.settle()) return;
     outcomes_.succeed(begun_at_);
   } catch (const Error& error) {
-    outcomes_.fail(begun_at_, error);
+    outcomes_.fail(begun_at_, error, kept_step());
   }
 }
 

@@ -39,11 +39,13 @@ class SaveOutcomes {
 
   void begin() { failure_.clear(); }
   void succeed(std::int64_t step);
-  // Throws IoError if a failure ends the training.
-  void fail(std::int64_t step, const Error& error);
+  // The step that the run before saved last.
+  void resume(std::int64_t step) { saved_ = step; }
+  // `kept`: the step whose checkpoint remains. Throws IoError if a failure ends the training.
+  void fail(std::int64_t step, const Error& error, std::optional<std::int64_t> kept);
   // Why the last save failed; "" if it did not fail, or has not ended.
   const std::string& failure() const { return failure_; }
-  // The step that was saved last; none before.
+  // The step that was saved last, by this run or the one before; none before.
   std::optional<std::int64_t> saved() const { return saved_; }
 
  private:
@@ -66,8 +68,10 @@ class RunSaver final : public Callback {
   void keep_in_step(LineFile& file) { files_.push_back(&file); }
   // Saves at the end of the running step, whatever the schedule says.
   void save_soon() { asked_ = true; }
-  // The step that was saved last, and is on the disk; none before.
+  // The step that was saved last, by this run or the one before; none before.
   std::optional<std::int64_t> saved_step() const { return outcomes_.saved(); }
+  // The newest such step whose checkpoint is still there; none without.
+  std::optional<std::int64_t> kept_step() const;
 
   // Throws OptionMistake if there is no such metric.
   void check(Trainer& trainer) const override;

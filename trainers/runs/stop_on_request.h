@@ -10,9 +10,10 @@ namespace belfry {
 
 class RunSaver;
 
-// From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM and SIGUSR1.
+// From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM, SIGHUP and
+// SIGUSR1, as StopSignals does.
 // The running step is completed, then the training ends as Trainer::interrupt() says. SIGUSR2 saves
-// and goes on.
+// and goes on. A signal that comes behind a step ends the training before the next one.
 class StopOnRequest final : public Callback {
  public:
   // `max_seconds` counts from the start of the process, 0 for no limit. Without `saver`, SIGUSR2
@@ -20,7 +21,11 @@ class StopOnRequest final : public Callback {
   StopOnRequest(double max_seconds, RunSaver* saver) : max_seconds_(max_seconds), saver_(saver) {}
 
   void setup(Trainer& trainer) override;
+  void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;
+  // Ends the training of a lone process if a signal came; several processes end behind a step. For
+  // work between two steps that is worth leaving.
+  void look(Trainer& trainer);
 
   // The signal that ended the training, SIGTERM if it was the time; 0 if nothing did.
   int signal() const { return signal_; }
@@ -28,6 +33,8 @@ class StopOnRequest final : public Callback {
   const std::string& reason() const { return reason_; }
 
  private:
+  void end(Trainer& trainer, int signal);
+
   std::optional<StopSignals> signals_;
   double max_seconds_;
   RunSaver* saver_;

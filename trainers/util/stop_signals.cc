@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 std::atomic<int> asked_to_end{0};
 std::atomic<bool> asked_to_save{false};
@@ -80,6 +80,10 @@ StopRequests StopSignals::take() {
   return {.signal = asked_to_end.load(), .save = asked_to_save.exchange(false)};
 }
 
-int exit_code_of(int signal) { return 128 + (signal == SIGUSR1 ? SIGTERM : signal); }
+int StopSignals::signal() { return asked_to_end.load(); }
+
+int exit_code_of(int signal) {
+  return 128 + (signal == SIGUSR1 || signal == SIGHUP ? SIGTERM : signal);
+}
 
 }  // namespace belfry

@@ -7,13 +7,14 @@ namespace belfry {
 
 // The requests that came and were not taken yet.
 struct StopRequests {
-  int signal = 0;     // SIGINT, SIGTERM or SIGUSR1: save and end; 0: none
+  int signal = 0;     // SIGINT, SIGTERM, SIGHUP or SIGUSR1: save and end; 0: none
   bool save = false;  // SIGUSR2: save and go on
 };
 
-// While it lives, it notes SIGINT, SIGTERM, SIGUSR1 and SIGUSR2, which then do not end the process.
-// A second SIGINT, SIGTERM or SIGUSR1, half a second later or more, ends the process at once. One
-// at a time, made and destroyed by one thread.
+// While it lives, it notes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, which then do not end the
+// process. A second request to end, half a second later or more, ends the process at once. A signal
+// that the process ignored before, such as SIGHUP under nohup, stays ignored. One at a time, made
+// and destroyed by one thread.
 //
 // The handler has a stack of its own in the thread that makes this. A handler that interrupts a
 // product of oneDNN (seen with 2.6.3) on its stack corrupts the heap. Threads of start_thread()
@@ -27,13 +28,15 @@ class StopSignals {
 
   // Forgets the request to save; a request to end stays.
   static StopRequests take();
+  // The request to end, as in take(), which forgets nothing here.
+  static int signal();
 
  private:
   std::vector<std::byte> stack_;  // empty: the thread had one before
 };
 
-// The exit code of a program that a signal ended: 128 and the signal's number, as shells have it.
-// SIGUSR1 counts as SIGTERM, which it stands for.
+// The exit code of a program that a signal ended: 128 and its number, as shells have it. SIGUSR1
+// and SIGHUP count as SIGTERM, which they stand for.
 int exit_code_of(int signal);
 
 }  // namespace belfry

@@ -2,10 +2,14 @@
 #include "belfry/trainers/program/memory_report.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <map>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/ops/matmul.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
@@ -112,6 +116,25 @@ TEST(MemoryLine, CountsTheCopyThatIsSavedOnce) {
       << "sums of gradients are not saved";
 }
 
+std::string error_of_training_in(std::int64_t bytes) try {
+  const auto data = smooth_data(64);
+  Console console(nullptr);
+  TrainerOptions wanted = options(2, 2);
+  wanted.callbacks = {std::make_shared<TellMemory>(console, false, MemoryLimit{bytes, "use less"})};
+  Trainer trainer(find_trainer("replicated"), wanted, *data);
+  trainer.train();
+  return "";
+} catch (const OutOfMemory& error) {
+  return error.what();
+}
+
+TEST(TellMemory, RefusesWhatTheMachineHasNoMemoryFor) {
+  EXPECT_EQ(error_of_training_in(1 << 20), "");
+  EXPECT_THAT(error_of_training_in(1000),
+              testing::AllOf(HasSubstr("training needs "),
+                             HasSubstr(" of memory, but this machine has 1000 bytes; use less")));
+}
+
 class MemoryReportFile : public TrainTest {
  protected:
   ~MemoryReportFile() override { std::filesystem::remove(path("memory")); }
@@ -190,6 +213,29 @@ TEST_F(MemoryReportFile, IsWrittenByADryRunThatReadsNoData) {
   EXPECT_EQ(json["planned_bytes"], sum);
   EXPECT_EQ(report()["planned_bytes"], sum);
   EXPECT_EQ(json["devices"][1]["kinds"]["weights"], kWeights);
+}
+
+// All products of two samples take more memory than there is.
+TEST_F(MemoryReportFile, IsNotWrittenIfThePlanDoesNotFit) {
+  const auto samples =
+      static_cast<std::int64_t>(std::sqrt(static_cast<double>(host_memory()) / sizeof(double))) + 1;
+  Recipe recipe = small_recipe();
+  recipe.data = [=](bool train) { return smooth_data(train ? samples : 10); };
+  recipe.model = [](Tower& tower, Output x, Output y) {
+    const Output hidden = dense(tower, "fc", x, {.units = 4});
+    return reduce_mean(square(matmul(hidden, x, {.transpose_b = true}))) + reduce_mean(y);
+  };
+  const std::string run = path(".run");
+  for (const char* const flag : {"--batch_size=", "--global_batch_size="}) {
+    const TrainResult refused = run_train(
+        {"--devices=cpu:1", "--shards=1", cat(flag, samples), "--run_dir=" + run}, recipe);
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.error, HasSubstr(" of memory, but this machine has "));
+    EXPECT_THAT(refused.error,
+                HasSubstr(cat("use a smaller ", std::string(flag, std::strlen(flag) - 1),
+                              ", --recompute, or fewer --devices")));
+    EXPECT_FALSE(std::filesystem::exists(run)) << "of a start that is refused";
+  }
 }
 
 TEST_F(MemoryReportFile, IsCheckedBeforeTraining) {

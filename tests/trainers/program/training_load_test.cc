@@ -36,6 +36,12 @@ TEST_F(TrainingLoadTest, LoadsWhatBothHave) {
   EXPECT_EQ(report()["params_hash"], hash);
 }
 
+TEST_F(TrainingLoadTest, LooksForWeightsBeforeItReadsData) {
+  const TrainResult refused = run_train({"--load=/nope"}, unreadable_recipe());
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("--load=/nope: "), Not(HasSubstr("the data were"))));
+}
+
 TEST_F(TrainingLoadTest, LoadsAModelWhoseHeadIsReplaced) {
   EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
   const std::string from = "--load=" + directory_ + "/checkpoints/latest";

@@ -5,6 +5,9 @@
 #include <fstream>
 #include <set>
 
+#include <unistd.h>
+
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/program/run_support.h"
 
 namespace belfry {
@@ -184,6 +187,29 @@ TEST_F(TrainingRunTest, GoesBackOnlyWhereItMayReplaceWhatCameLater) {
   std::filesystem::remove_all(other);
 }
 
+TEST_F(TrainingRunTest, ThatEndedIsNotReplacedIfItsCheckpointsAreGone) {
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
+  const std::vector<std::string> course = stats();
+  std::filesystem::remove_all(directory_ + "/checkpoints");
+  const TrainResult refused = start({"--devices=cpu:1"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.error, AllOf(HasSubstr("error: --run_dir=" + directory_ + ": "),
+                                   HasSubstr("but none of its checkpoints"),
+                                   HasSubstr("with 18 lines of stats.jsonl")));
+  EXPECT_EQ(stats(), course);
+  EXPECT_EQ(start({"--devices=cpu:1", "--resume=never", "--overwrite"}).code, 0);
+  EXPECT_EQ(stats(), course);
+}
+
+TEST_F(TrainingRunTest, WarnsOfLinesThatItReplaces) {
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe_that_fails_at(5)).code, 1);
+  const TrainResult anew = start({"--devices=cpu:1"});
+  EXPECT_EQ(anew.code, 0) << anew.error;
+  EXPECT_THAT(anew.error, HasSubstr(directory_ + " has no checkpoint to go on from; the run starts "
+                                                 "anew and replaces 5 lines of stats.jsonl"));
+  expect_as_never_stopped({"--devices=cpu:1"});
+}
+
 TEST_F(TrainingRunTest, SkipsADamagedCheckpoint) {
   const std::vector<std::string> flags{"--devices=cpu:1", "--save_every_steps=2"};
   EXPECT_EQ(start(flags, recipe_that_fails_at(7)).code, 1);
@@ -231,7 +257,7 @@ TEST_F(TrainingRunTest, KeepsNoFormerBest) {
 
 TEST_F(TrainingRunTest, EndsWhenASignalAsksForItAndGoesOn) {
   for (const auto& [signal, code] :
-       {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGUSR1, 143}, {SIGUSR2, 0}}) {
+       {std::pair(SIGINT, 130), {SIGTERM, 143}, {SIGHUP, 143}, {SIGUSR1, 143}, {SIGUSR2, 0}}) {
     SCOPED_TRACE(signal);
     std::filesystem::remove_all(directory_);
     const Recipe recipe = recipe_that(4, [signal = signal](Trainer&) { ::raise(signal); });
@@ -261,6 +287,69 @@ TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
   EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000012"));
 }
 
+// The disk is lost between the last two saves.
+TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
+  for (const char* const on_error : {"stop", "retry"})
+    for (const char* const max_steps : {"12", "16"}) {
+      SCOPED_TRACE(testing::Message() << on_error << ", " << max_steps);
+      std::filesystem::remove_all(directory_);
+      std::filesystem::remove(json_);
+      const Recipe recipe = recipe_that(10, [&](Trainer&) {
+        std::filesystem::remove_all(directory_ + "/checkpoints");
+        std::ofstream(directory_ + "/checkpoints") << "no folder";
+      });
+      const TrainResult done = start(
+          {"--devices=cpu:1", cat("--max_steps=", max_steps), cat("--on_save_error=", on_error)},
+          recipe);
+      EXPECT_EQ(done.code, 1);
+      EXPECT_THAT(done.error, HasSubstr(cat("step ", max_steps, " could not be saved: ")));
+      EXPECT_THAT(done.out, AllOf(HasSubstr(cat("epoch 2, step ", max_steps, ": test")),
+                                  HasSubstr("params_hash")));
+      EXPECT_TRUE(report()["validation_loss"].is_number());
+      EXPECT_EQ(summary()["finished"], false);
+      EXPECT_EQ(summary()["exit_code"], 1);
+      EXPECT_EQ(summary()["error"]["code"], "IO");
+      const nlohmann::json json = report(), kept = summary();
+      for (const auto& [key, value] : json.items()) EXPECT_EQ(kept[key], value) << key;
+    }
+}
+
+TEST_F(TrainingRunTest, NamesNoCheckpointThatIsGone) {
+  const TrainResult done =
+      start({"--devices=cpu:1"},
+            recipe_that(10, [&](Trainer&) { std::filesystem::remove_all(directory_); }));
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, HasSubstr("step 16 could not be saved: "));
+  EXPECT_THAT(done.out + done.error,
+              AllOf(Not(HasSubstr("is saved in")), Not(HasSubstr("is kept"))));
+}
+
+TEST_F(TrainingRunTest, NamesTheCheckpointOfTheRunBefore) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--epochs=1"}).code, 0);
+  const Recipe recipe = recipe_that(10, [&](Trainer&) {
+    std::filesystem::create_directories(directory_ + "/checkpoints/step-00000016/thesis");
+  });
+  const TrainResult done = start({"--devices=cpu:1"}, recipe);
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, AllOf(HasSubstr("step 16 could not be saved: "),
+                                HasSubstr("; step 8 is kept, and training goes on"),
+                                HasSubstr("; step 8 is saved in " + directory_)));
+  EXPECT_EQ(summary()["error"]["kept"], "step 8 is saved in " + directory_);
+}
+
+TEST_F(TrainingRunTest, ThatFailsSaysWhatItWas) {
+  EXPECT_EQ(start({"--devices=cpu:2", "--seed=7"}, recipe_that_fails_at(5)).code, 1);
+  const nlohmann::json failed = summary();
+  EXPECT_EQ(failed["program"], "program");
+  EXPECT_EQ(failed["devices"].size(), 2u);
+  EXPECT_EQ(failed["trainer"], "replicated");
+  EXPECT_EQ(failed["seed"], 7);
+  EXPECT_EQ(failed["steps"], 5);
+  EXPECT_EQ(failed["batch_size"], 8);
+  EXPECT_TRUE(failed["loss"].is_number());
+  EXPECT_EQ(failed["params_hash"].get<std::string>().size(), 16u);
+}
+
 TEST_F(TrainingRunTest, EndsOnceWhenOneSignalComesTwice) {
   const Recipe recipe = recipe_that(4, [](Trainer&) {
     ::raise(SIGTERM);
@@ -285,6 +374,92 @@ TEST_F(TrainingRunTest, LeavesTheEvaluationToTheRunThatGoesOnAfterASignal) {
   const TrainResult on = start({"--devices=cpu:1"});
   EXPECT_EQ(on.code, 0) << on.error;
   EXPECT_THAT(on.out, HasSubstr("epoch 1, step 8: test"));
+  expect_as_never_stopped({"--devices=cpu:1"});
+}
+
+// Test data that send a signal at their second sample, when they are asked for it as often.
+struct SignallingData final : Dataset {
+  explicit SignallingData(int which) : left(which) {}
+  std::vector<Field> signature() const override { return data->signature(); }
+  std::int64_t size() const override { return data->size(); }
+  std::string describe() const override { return data->describe(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    data->gather(indices, out);
+    if (std::ranges::find(indices, 1) != indices.end() && --left == 0) ::kill(::getpid(), SIGINT);
+    taken += std::ssize(indices);
+  }
+  std::unique_ptr<Dataset> data = smooth_data(40);
+  mutable int left;
+  mutable std::int64_t taken = 0;
+};
+
+// Gives a program data that the test keeps.
+struct BorrowedData final : Dataset {
+  explicit BorrowedData(const Dataset& d) : data(d) {}
+  std::vector<Field> signature() const override { return data.signature(); }
+  std::int64_t size() const override { return data.size(); }
+  std::string describe() const override { return data.describe(); }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    data.gather(indices, out);
+  }
+  const Dataset& data;
+};
+
+Recipe recipe_tested_by(const SignallingData& data) {
+  Recipe recipe = small_recipe();
+  recipe.data = [&data](bool train) -> std::unique_ptr<Dataset> {
+    if (train) return small_data(true);
+    return std::make_unique<BorrowedData>(data);
+  };
+  return recipe;
+}
+
+TEST_F(TrainingRunTest, LeavesAnEvaluationWhenASignalComes) {
+  struct Case {
+    std::vector<std::string> flags;
+    int evaluation, steps;
+  };
+  for (const auto& [flags, evaluation, steps] :
+       {Case{{"--devices=cpu:1"}, 1, 8},
+        {{"--devices=cpu:1"}, 2, 16},
+        {{"--devices=cpu:1", "--save_every_epochs=0"}, 1, 8},
+        {{"--devices=cpu:1", "--max_steps=11", "--save_every_steps=11"}, 2, 11}}) {
+    SCOPED_TRACE(testing::Message() << testing::PrintToString(flags) << evaluation);
+    std::filesystem::remove_all(directory_);
+    const SignallingData cut(evaluation), whole(0);
+    const TrainResult done = start(flags, recipe_tested_by(cut));
+    EXPECT_EQ(done.code, 130) << done.error;
+    EXPECT_EQ(report()["steps"], steps) << "no step behind the signal";
+    EXPECT_EQ(cut.taken, 40 * (evaluation - 1) + 8) << "no batch behind the signal";
+    EXPECT_EQ(stats().size(), steps + evaluation - 1u);
+    EXPECT_THAT(done.out, HasSubstr(cat("step ", steps, " is saved in ")));
+    EXPECT_EQ(summary()["finished"], false);
+    const TrainResult on = start(flags, recipe_tested_by(whole));
+    EXPECT_EQ(on.code, 0) << on.error;
+    EXPECT_THAT(on.out, HasSubstr(cat(", step ", steps, ": test")));
+    const std::string hash = summary()["state_hash"];
+    const double loss = summary()["validation_loss"];
+    const std::vector<std::string> course = stats();
+    std::filesystem::remove_all(directory_);
+    EXPECT_EQ(start(flags, recipe_tested_by(whole)).code, 0);
+    EXPECT_EQ(summary()["state_hash"], hash);
+    EXPECT_EQ(summary()["validation_loss"], loss);
+    EXPECT_EQ(stats(), course);
+  }
+}
+
+// Behind the last look of an evaluation.
+TEST_F(TrainingRunTest, TrainsNoStepBehindASignal) {
+  struct AfterEpoch final : Callback {
+    void after_epoch(Trainer&, const StepInfo&) override { ::raise(SIGTERM); }
+  };
+  Recipe recipe = small_recipe();
+  recipe.callbacks = {std::make_shared<AfterEpoch>()};
+  EXPECT_EQ(start({"--devices=cpu:1"}, recipe).code, 143);
+  EXPECT_EQ(report()["steps"], 8);
+  EXPECT_EQ(start({"--devices=cpu:1"}).code, 0);
   expect_as_never_stopped({"--devices=cpu:1"});
 }
 

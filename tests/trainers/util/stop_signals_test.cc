@@ -34,6 +34,22 @@ TEST(StopSignals, NotesWhatComesAndRestoresWhatWasThere) {
   EXPECT_EQ(after.sa_handler, before.sa_handler);
 }
 
+TEST(StopSignals, LeaveWhatIsIgnoredIgnored) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const StopSignals signals;
+    ::raise(SIGHUP);
+    EXPECT_EQ(StopSignals::take().signal, 0);
+  }
+  std::signal(SIGHUP, SIG_DFL);
+  {
+    const StopSignals signals;
+    ::raise(SIGHUP);
+    EXPECT_EQ(StopSignals::take().signal, SIGHUP);
+  }
+  std::signal(SIGHUP, before);
+}
+
 // A handler on the stack of a product of oneDNN 2.6.3 soon corrupts the heap.
 TEST(StopSignals, DestroyNoMemoryOfProducts) {
   const StopSignals signals;
