@@ -11,7 +11,7 @@
 namespace belfry {
 
 // Places new nodes where `output` is. Outputs of a collective are on several devices, so its device
-// is named. Other nodes are colocated with.
+// is named; new nodes are colocated with any other output.
 class Beside {
  public:
   explicit Beside(Output output) {

@@ -39,8 +39,8 @@ DeviceSpec scope_device(Graph& graph, std::string_view text, SourceLine site);
 //   spec      fills in the fields that are still open (DeviceSpec::merged_with); "" fills in none.
 //             If its index so comes to another device type (outer /gpu:1, inner /cpu gives CPU:1,
 //             as in TensorFlow), a warning says so, once per scope.
-//   setter,   its result replaces what inner scopes set, node.device(), which it may look at; an
-//   function  empty result clears it
+//   setter,   may look at node.device(), which inner scopes have set; its result replaces that, and
+//   function  an empty result clears it
 //   NoDevice  ends the effect of all scopes outside; what inner ones set stays
 // Nodes that write a variable are beside it, whatever the scopes. Nodes keep what each scope did
 // (DeviceRequest::reasons).

@@ -117,7 +117,8 @@ bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
   return std::exchange(last, began) != began;
 }
 
-// Looks at everything once. Returns whether something moved.
+// Polls the messages, hears and sends signs of life, and serves parts. Returns whether a message
+// moved.
 bool WatchedGroup::turn() {
   const bool moved = belfry::poll(*group_);
   for (UnderWay& under_way : under_way_)

@@ -44,8 +44,8 @@ struct TraceContent {
   CommunicationTime communication;
 };
 
-// How the events of a process are shown. Alone, each device is a process of the trace. Among
-// several, all its devices are in one process of the trace, "rank 1, host".
+// How the events of a process are shown. If there is one process, each of its devices is a process
+// of the trace. If there are several, each is one process of the trace, "rank 1, host".
 struct TraceView {
   int rank = 0, processes = 1;
   std::string host = {};

@@ -1,4 +1,4 @@
-// What processes tell each other of a step.
+// In each step processes tell each other losses, metrics and requests to stop.
 #pragma once
 #include "belfry/trainers/core/training_graph.h"
 

@@ -97,7 +97,8 @@ class BatchPlan {
   std::int64_t samples_per_epoch() const { return samples_ - dropped_per_epoch(); }
   std::int64_t dropped_per_epoch() const { return has_ragged_ ? 0 : samples_ % samples_per_step(); }
 
-  // The one or two forms of its batches, and the form of a batch of an epoch.
+  // The forms of its batches: two if the last batch of an epoch differs, else one. form_of(): the
+  // index in forms() of the form of batch number `batch` of an epoch.
   const std::vector<BatchForm>& forms() const { return forms_; }
   std::size_t form_of(std::int64_t batch) const;
 

@@ -86,9 +86,9 @@ class FlagParser {
   void add_spellings(std::vector<FlagSpelling> spellings);
 
   // Returns the text of --help, at most 100 columns wide, or of --version, if it is asked for, else
-  // "". Programs print it, and do nothing else. Throws FlagError for unknown flags, with the nearest
-  // name, and for spellings that contradict each other. Also for values and arguments that are
-  // missing, not wanted, or of the wrong kind.
+  // "". Programs print it, and do nothing else. Throws FlagError for unknown flags, with the
+  // nearest name, and for spellings that contradict each other. Also for values and arguments that
+  // are missing, not wanted, or of the wrong kind.
   std::string parse(std::span<const char* const> arguments);
 
   // Whether the flag, e.g. "--seed", was added, or is a spelling.

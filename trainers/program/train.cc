@@ -41,8 +41,8 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
-// Trains. An error names what was saved before it. Returns an error that is reported beside results:
-// if the run diverged, or trained to its end and could not write something then.
+// Trains. An error names what was saved before it. Returns an error that is reported beside
+// results: if the run diverged, or trained to its end and could not write something then.
 std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
                                  const TrainingRun& run) try {
   trainer.train();

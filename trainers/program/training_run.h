@@ -26,8 +26,8 @@ class TrainingRun {
   // Takes the run directory, if one is asked for, and finds the newest checkpoint. With several
   // processes, rank 0 takes it and the others read. Throws FlagError for a directory that cannot be
   // taken, and for flags that may not change the run in it. Throws Error if another process has it.
-  // Throws IoError if the directory holds a run that ended and no checkpoints, and for a --load that
-  // is no checkpoint.
+  // Throws IoError if the directory holds a run that ended and no checkpoints, and for a --load
+  // that is no checkpoint.
   TrainingRun(const TrainFlags& flags, Console& console);
   ~TrainingRun();
 
@@ -60,7 +60,8 @@ class TrainingRun {
   void write_trace(std::int64_t step, const std::string& trace);
 
   StopOnRequest& stop() const { return *stop_; }
-  // Tells people what was saved last and is still there; "" for nothing, or without a run directory.
+  // Tells people what was saved last and is still there; "" for nothing, or without a run
+  // directory.
   std::string saved() const;
 
  private:
