@@ -26,7 +26,7 @@ Names names_in(const std::string& text) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
-// All that --help lists, but for --help and for the spellings of tf_cnn_benchmarks.
+// All that --help lists, but for --help, --version and the spellings of tf_cnn_benchmarks.
 Names listed() {
   const std::string help = parse({"--help"}).help;
   Names names;
@@ -37,6 +37,7 @@ Names listed() {
     const std::string_view name = line.substr(kIndent.size());
     names.emplace(name.substr(0, name.find_first_of(" ,")));
   }
+  names.erase("--version");
   EXPECT_THAT(names, testing::IsSupersetOf({"--devices", "--seed", "--dry_run"}));
   return names;
 }
