@@ -139,7 +139,7 @@ TEST(Costs, OfAnyLengthMoveTheSameBytes) {
         if (spec != "halving_doubling" || elements >= towers) {
           EXPECT_EQ(got.transfers, want.transfers)
               << spec << " of " << towers << ", " << elements << " elements";
-          EXPECT_EQ(got.hops, want.hops);
+          EXPECT_EQ(got.hops, want.hops) << spec << " of " << towers;
         }
       }
 }
