@@ -46,8 +46,8 @@ void require_meeting_place(const Environment& environment) {
   for (const char* const name : {"MASTER_ADDR", "MASTER_PORT"})
     require(size == 1 || environment(name), "the environment has RANK=", environment("RANK"),
             " and WORLD_SIZE=", size, ", but no ", name,
-            ", by which the processes meet; set it, or unset RANK for a process of its own, which "
-            "--mpi=off makes a training program, too");
+            ", where the processes would meet; set it, or unset RANK for a process that runs alone "
+            "(training programs do with --mpi=off, too)");
 }
 
 TcpGroupOptions tcp_options(const Environment& environment, int size) {
