@@ -26,7 +26,7 @@ TowerRecord record_of(const Tower& tower) {
           .contributions = tower.links().contributions(),
           .updates = tower.nodes(kUpdateOps),
           .graph = &tower.graph(),
-          .call = tower.call(),
+          .call = tower.options().call,
           .asked_for_place = tower.asked_for_place()};
 }
 

@@ -65,7 +65,6 @@ Tower::Tower(Graph& graph, std::string_view name, bool training, At at)
 Tower::Tower(Graph& graph, TowerOptions options, At at)
     : TowerNodes(graph),
       options_(std::move(options)),
-      call_(graph.scopes().calls + 1),
       variable_prefix_(options_.own_variables ? options_.name + "/" : std::string()),
       links_(*this, options_.here, options_.name,
              options_.total > 1 ? options_.collectives : nullptr),
@@ -84,7 +83,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
           options_.name, "' (", site,
           ") makes variables of its own, but is built in a variable scope ",
           "that reuses some; open the scope in the tower function");
-  outer.calls = call_;
+  options_.call = ++outer.calls;
   if (options_.setter)
     scopes_->device.emplace(graph, *options_.setter, site);
   else if (!options_.device.empty())
@@ -98,7 +97,7 @@ Tower::Tower(Graph& graph, TowerOptions options, At at)
   }
   if (!options_.name.empty()) {
     scopes_->names.emplace(graph, options_.name + "/", site);
-    scopes_->replica.emplace(graph, options_.name + "/", options_.index, call_, site);
+    scopes_->replica.emplace(graph, options_.name + "/", options_.index, options_.call, site);
   }
   if (!options_.training || options_.index > 0)
     frozen_[std::string(kSummaries)] = graph.collection(kSummaries).size();

@@ -23,6 +23,7 @@ struct TowerOptions {
   int index = 0;     // over all processes
   int here = 0;      // among the towers of this process; number 0 makes the variables
   int total = 1;     // towers of all processes
+  int call = 0;      // NodeOrigin::call of its nodes, which the tower sets
   bool training = true;
   DeviceSpec device;               // where the tower computes
   DeviceSetter* setter = nullptr;  // places its nodes instead of `device`; borrowed
@@ -47,13 +48,11 @@ class Tower : public TowerNodes {
 
   // Which tower it is, and of how many; number 0 is the main one of those that train. A function
   // that asks may compute something else in each tower, so its trainer promises no equal bits.
-  int index() const { return place().index; }
-  int total() const { return place().total; }
-  bool is_main() const { return place().training && options_.index == 0; }
+  int index() const { return (asked_for_place_ = true, options_.index); }
+  int total() const { return (asked_for_place_ = true, options_.total); }
+  bool is_main() const { return index() == 0 && options_.training; }
   bool is_training() const { return options_.training; }
   const std::string& name() const { return options_.name; }
-  // NodeOrigin::call of the nodes that are made in it, if it has a name.
-  int call() const { return call_; }
   const DeviceSpec& device() const { return options_.device; }
   // The prefix of its variables' names before their logical names: "tower1/" or "".
   const std::string& variable_prefix() const { return variable_prefix_; }
@@ -80,14 +79,8 @@ class Tower : public TowerNodes {
   struct Scopes;
   class CopiesOfMain;
 
-  const TowerOptions& place() const {
-    asked_for_place_ = true;
-    return options_;
-  }
-
   TowerOptions options_;
   mutable bool asked_for_place_ = false;
-  int call_;
   std::string variable_prefix_;
   std::map<std::string, std::size_t> frozen_;  // sizes of collections to go back to
   Output loss_;

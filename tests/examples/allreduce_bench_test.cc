@@ -144,7 +144,7 @@ TEST(AllreduceBench, ChoosesAsIfTheDevicesOfAFileWereThere) {
   EXPECT_THAT(done.output, HasSubstr("  auto -> "));
   const Finished missing =
       run_built("allreduce_bench", {"--strategies=auto", "--links=/nowhere/links.json"});
-  EXPECT_EQ(missing.status, 1);
+  EXPECT_EQ(missing.status, 2);
   EXPECT_THAT(missing.errors, HasSubstr("--links=/nowhere/links.json: "));
 }
 

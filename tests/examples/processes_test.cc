@@ -216,7 +216,8 @@ TEST(Processes, WhatTheyCannotDoIsNamed) {
   for (const auto& [flag, why] :
        {std::pair(" --allreduce=naive",
                   "--allreduce=naive: the strategy combines the gradients of one process"),
-        std::pair(" --trainer=parameter_server", "--trainer=replicated, not parameter_server")}) {
+        std::pair(" --trainer=parameter_server",
+                  "--trainer=parameter_server is for one process")}) {
     const Finished all = shell(by_tcp(2, cat(" --devices=cpu:1", arguments(), flag), free_port()));
     EXPECT_NE(all.status, 0);
     EXPECT_THAT(all.errors, HasSubstr(why));

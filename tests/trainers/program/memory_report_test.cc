@@ -215,20 +215,22 @@ TEST_F(MemoryReportFile, IsWrittenByADryRunThatReadsNoData) {
   EXPECT_EQ(json["devices"][1]["kinds"]["weights"], kWeights);
 }
 
-// All products of two samples take more memory than there is.
+// All products of two samples of a device take more memory, together, than there is. Each device
+// could have its share, so the system would not refuse it.
 TEST_F(MemoryReportFile, IsNotWrittenIfThePlanDoesNotFit) {
-  const auto samples =
-      static_cast<std::int64_t>(std::sqrt(static_cast<double>(host_memory()) / sizeof(double))) + 1;
+  const auto samples = static_cast<std::int64_t>(
+      0.43 * std::sqrt(static_cast<double>(host_memory()) / sizeof(double)));
   Recipe recipe = small_recipe();
-  recipe.data = [=](bool train) { return smooth_data(train ? samples : 10); };
+  recipe.data = [=](bool train) { return smooth_data(train ? 2 * samples : 10); };
   recipe.model = [](Tower& tower, Output x, Output y) {
     const Output hidden = dense(tower, "fc", x, {.units = 4});
     return reduce_mean(square(matmul(hidden, x, {.transpose_b = true}))) + reduce_mean(y);
   };
   const std::string run = path(".run");
-  for (const char* const flag : {"--batch_size=", "--global_batch_size="}) {
-    const TrainResult refused = run_train(
-        {"--devices=cpu:1", "--shards=1", cat(flag, samples), "--run_dir=" + run}, recipe);
+  for (const auto& [flag, batch] :
+       {std::pair("--batch_size=", samples), {"--global_batch_size=", 2 * samples}}) {
+    const TrainResult refused =
+        run_train({"--devices=cpu:2", "--shards=2", cat(flag, batch), "--run_dir=" + run}, recipe);
     EXPECT_EQ(refused.code, 1);
     EXPECT_THAT(refused.error, HasSubstr(" of memory, but this machine has "));
     EXPECT_THAT(refused.error,

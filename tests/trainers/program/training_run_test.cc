@@ -1,9 +1,12 @@
 // Runs that are cut and go on, and the content of their directory.
 #include "belfry/trainers/program/training_run.h"
 
+#include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include <unistd.h>
 
@@ -287,6 +290,13 @@ TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
   EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000012"));
 }
 
+// Waits until the first save has ended, which goes on in the background.
+void wait_for_save(const std::string& run) {
+  const std::string latest = run + "/checkpoints/latest";
+  while (!std::filesystem::exists(latest))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 // The disk is lost between the last two saves.
 TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
   for (const char* const on_error : {"stop", "retry"})
@@ -295,6 +305,7 @@ TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
       std::filesystem::remove_all(directory_);
       std::filesystem::remove(json_);
       const Recipe recipe = recipe_that(10, [&](Trainer&) {
+        wait_for_save(directory_);
         std::filesystem::remove_all(directory_ + "/checkpoints");
         std::ofstream(directory_ + "/checkpoints") << "no folder";
       });
@@ -315,9 +326,10 @@ TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
 }
 
 TEST_F(TrainingRunTest, NamesNoCheckpointThatIsGone) {
-  const TrainResult done =
-      start({"--devices=cpu:1"},
-            recipe_that(10, [&](Trainer&) { std::filesystem::remove_all(directory_); }));
+  const TrainResult done = start({"--devices=cpu:1"}, recipe_that(10, [&](Trainer&) {
+                                   wait_for_save(directory_);
+                                   std::filesystem::remove_all(directory_);
+                                 }));
   EXPECT_EQ(done.code, 1);
   EXPECT_THAT(done.error, HasSubstr("step 16 could not be saved: "));
   EXPECT_THAT(done.out + done.error,
