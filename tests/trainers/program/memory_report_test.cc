@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
+#include <utility>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/host_memory.h"
@@ -215,27 +215,26 @@ TEST_F(MemoryReportFile, IsWrittenByADryRunThatReadsNoData) {
   EXPECT_EQ(json["devices"][1]["kinds"]["weights"], kWeights);
 }
 
-// All products of two samples of a device take more memory, together, than there is. Each device
-// could have its share, so the system would not refuse it.
+// Products of all samples of a device with each other: three matrices take 24 bytes each, so eight
+// devices take more memory than there is, and each alone takes less.
 TEST_F(MemoryReportFile, IsNotWrittenIfThePlanDoesNotFit) {
-  const auto samples = static_cast<std::int64_t>(
-      0.43 * std::sqrt(static_cast<double>(host_memory()) / sizeof(double)));
+  const auto samples =
+      static_cast<std::int64_t>(std::sqrt(static_cast<double>(host_memory()) / 160));
   Recipe recipe = small_recipe();
-  recipe.data = [=](bool train) { return smooth_data(train ? 2 * samples : 10); };
+  recipe.data = [=](bool train) { return smooth_data(train ? 8 * samples : 10); };
   recipe.model = [](Tower& tower, Output x, Output y) {
     const Output hidden = dense(tower, "fc", x, {.units = 4});
     return reduce_mean(square(matmul(hidden, x, {.transpose_b = true}))) + reduce_mean(y);
   };
   const std::string run = path(".run");
   for (const auto& [flag, batch] :
-       {std::pair("--batch_size=", samples), {"--global_batch_size=", 2 * samples}}) {
-    const TrainResult refused =
-        run_train({"--devices=cpu:2", "--shards=2", cat(flag, batch), "--run_dir=" + run}, recipe);
+       {std::pair("--batch_size", samples), {"--global_batch_size", 8 * samples}}) {
+    const TrainResult refused = run_train(
+        {"--devices=cpu:8", "--shards=8", cat(flag, "=", batch), "--run_dir=" + run}, recipe);
     EXPECT_EQ(refused.code, 1);
     EXPECT_THAT(refused.error, HasSubstr(" of memory, but this machine has "));
     EXPECT_THAT(refused.error,
-                HasSubstr(cat("use a smaller ", std::string(flag, std::strlen(flag) - 1),
-                              ", --recompute, or fewer --devices")));
+                HasSubstr(cat("use a smaller ", flag, ", --recompute, or fewer --devices")));
     EXPECT_FALSE(std::filesystem::exists(run)) << "of a start that is refused";
   }
 }
