@@ -1,12 +1,10 @@
 // Runs that are cut and go on, and the content of their directory.
 #include "belfry/trainers/program/training_run.h"
 
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <thread>
 
 #include <unistd.h>
 
@@ -290,6 +288,11 @@ TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
   EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000012"));
 }
 
+// Waits until the first save has ended, which goes on in the background.
+void wait_for_save(const std::string& run) {
+  while (!std::filesystem::exists(run + "/checkpoints/latest")) ::usleep(1000);
+}
+
 // The folder is lost between the last two saves, of steps 8 and 12 or 16.
 TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
   for (const char* const on_error : {"stop", "retry"})
@@ -298,7 +301,7 @@ TEST_F(TrainingRunTest, TellsItsResultsIfItsLastSaveFails) {
       std::filesystem::remove_all(directory_);
       std::filesystem::remove(json_);
       const Recipe recipe = recipe_that(10, [&](Trainer&) {
-        while (!std::filesystem::exists(directory_ + "/checkpoints/latest")) ::usleep(1000);
+        wait_for_save(directory_);
         std::filesystem::remove_all(directory_ + "/checkpoints");
         std::ofstream(directory_ + "/checkpoints") << "no folder";
       });
