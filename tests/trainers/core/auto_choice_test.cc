@@ -221,7 +221,7 @@ TEST_F(AutoTraining, PlansAndExplainsForDevicesOfTheFile) {
 
 TEST_F(AutoTraining, RefusesFilesThatDescribeNoSuchMachine) {
   const Ran missing = run({"--allreduce=auto", "--links=/nowhere/l.json"});
-  EXPECT_EQ(missing.code, 1);
+  EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.error, HasSubstr("--links=/nowhere/l.json: "));
   const std::string small = links(machine_of_workers(2));
   const Ran few = run({"--devices=cpu:3", "--allreduce=auto", small});

@@ -22,7 +22,7 @@ TEST_F(TrainTest, DividesBatchesAsItIsTold) {
   EXPECT_EQ(report()["steps"], 12);
   EXPECT_EQ(report()["replicas_equal"], true);
   const TrainResult refused = run_train({"--devices=cpu:3", "--uneven=error", "--batch_size=4"});
-  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.error,
               AllOf(HasSubstr("error: --uneven=error: the"), HasSubstr("leave 10 over")));
   EXPECT_EQ(run_train({"--uneven=pad", "--batch_size=500"}).code, 0);
@@ -332,6 +332,13 @@ TEST(Train, ExitsWith2ForMoreSamplesThanTheDataHave) {
   }
 }
 
+// The model is known only once the flags are read.
+TEST(Train, ExitsWith2ForAFlagThatDoesNotFitTheModel) {
+  const TrainResult packed = run_train({"--gradient_repacking=4"});
+  EXPECT_EQ(packed.code, 2);
+  EXPECT_THAT(packed.error, testing::StartsWith("error: --gradient_repacking=4: "));
+}
+
 TEST(Train, ExitsWith1ForAllOtherErrorsInOneLine) {
   Recipe recipe = small_recipe();
   recipe.optimizer = sgd(-1);
@@ -341,9 +348,6 @@ TEST(Train, ExitsWith1ForAllOtherErrorsInOneLine) {
   const TrainResult result = run_train({}, recipe);
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(result.error, "error: bad file\n");
-  const TrainResult packed = run_train({"--gradient_repacking=4"});
-  EXPECT_EQ(packed.code, 1);
-  EXPECT_THAT(packed.error, testing::StartsWith("error: --gradient_repacking=4: "));
   EXPECT_EQ(run_train({}, {}).code, 1);
   EXPECT_EQ(run_train({"--devices=cpu:1", "--learning_rate=0.1"},
                       {.model = smooth_model, .data = small_data})
