@@ -332,10 +332,11 @@ TEST(Train, ExitsWith2ForMoreSamplesThanTheDataHave) {
   }
 }
 
-TEST(Train, ExitsWith2ForPacksThatGradientsDoNotFill) {
-  const TrainResult result = run_train({"--gradient_repacking=4"});
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.error, testing::StartsWith("error: --gradient_repacking=4: "));
+// The model is known only once the flags are read.
+TEST(Train, ExitsWith2ForAFlagThatDoesNotFitTheModel) {
+  const TrainResult packed = run_train({"--gradient_repacking=4"});
+  EXPECT_EQ(packed.code, 2);
+  EXPECT_THAT(packed.error, testing::StartsWith("error: --gradient_repacking=4: "));
 }
 
 TEST(Train, ExitsWith1ForAllOtherErrorsInOneLine) {
