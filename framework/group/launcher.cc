@@ -47,7 +47,7 @@ void require_meeting_place(const Environment& environment) {
     require(size == 1 || environment(name), "the environment has RANK=", environment("RANK"),
             " and WORLD_SIZE=", size, ", but no ", name,
             ", where the processes would meet; set it, or unset RANK for a process that runs alone "
-            "(training programs do with --mpi=off, too)");
+            "(a training program does so with mpi=off, too)");
 }
 
 TcpGroupOptions tcp_options(const Environment& environment, int size) {
