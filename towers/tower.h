@@ -48,8 +48,14 @@ class Tower : public TowerNodes {
 
   // Which tower it is, and of how many; number 0 is the main one of those that train. A function
   // that asks may compute something else in each tower, so its trainer promises no equal bits.
-  int index() const { return (asked_for_place_ = true, options_.index); }
-  int total() const { return (asked_for_place_ = true, options_.total); }
+  int index() const {
+    asked_for_place_ = true;
+    return options_.index;
+  }
+  int total() const {
+    asked_for_place_ = true;
+    return options_.total;
+  }
   bool is_main() const { return index() == 0 && options_.training; }
   bool is_training() const { return options_.training; }
   const std::string& name() const { return options_.name; }
