@@ -115,19 +115,6 @@ TEST(Includes, PointDownOnly) {
   EXPECT_THAT(seen, UnorderedElementsAreArray(kRooms)) << "each folder is a room, and has a place";
 }
 
-// With README.md; folders of tests have none. `ops` is left out, as there may be any number of ops.
-TEST(Rooms, HaveAtMost45Files) {
-  std::map<std::string, int> files;
-  for (const SourceFile& file :
-       source_files({"framework", "ops", "towers", "allreduce", "trainers", "tests"}))
-    ++files[file.folder()];
-  for (const char* const ops : {"ops", "tests/ops"}) files.erase(ops);
-  for (const auto& [room, count] : files)
-    EXPECT_LE(count, 44) << room << " has more than 44 sources. Move those of one subject into a "
-                         << "room of their own, with a place in kRooms, a README.md and a folder "
-                         << "of tests.";
-}
-
 // Folders whose tests belong to no single room. Every other folder has the name of the room it
 // tests.
 const std::set<std::string> kTestsOfNoRoom = {
