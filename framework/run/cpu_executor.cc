@@ -194,7 +194,8 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   const std::int64_t parts = linked_.launch(launch).parts;
   const Ticket ticket = shared.ticket.load(std::memory_order_relaxed).opened();
   shared.done.store(0, std::memory_order_relaxed);
-  shared.launch.store(launch.value(), std::memory_order_relaxed);
+  // Who reads this launch finds the ticket of the one before closed, and cannot take a part by it.
+  shared.launch.store(launch.value(), std::memory_order_release);
   shared.ticket.store(ticket, std::memory_order_seq_cst);  // see Gate
   run_.gate().wake();
   while (take_part(shared, Ticket::End::kFront)) {
@@ -202,8 +203,7 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   try_until(
       worker, [&] { return shared.done.load(std::memory_order_seq_cst) == parts; },
       [&] { return help(worker); }, kShortSpin);
-  // This comes before the next opening sets the launch: a ticket read now must not fit it.
-  shared.ticket.store(ticket.closed(), std::memory_order_release);
+  shared.ticket.store(ticket.closed(), std::memory_order_relaxed);
 }
 
 bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
@@ -211,7 +211,7 @@ bool CpuExecutor::take_part(SharedLaunch& shared, Ticket::End end,
   Ticket ticket = shared.ticket.load(std::memory_order_seq_cst);  // see Gate
   LaunchIndex index;
   do {
-    index = LaunchIndex(shared.launch.load(std::memory_order_relaxed));
+    index = LaunchIndex(shared.launch.load(std::memory_order_acquire));
     if (!index || !ticket.has_part(linked_.launch(index).parts)) return false;
   } while (!shared.ticket.compare_exchange_weak(
       ticket, ticket.taken(end), std::memory_order_acq_rel, std::memory_order_acquire));
