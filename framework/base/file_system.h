@@ -135,11 +135,13 @@ bool is_temporary_name(std::string_view name, std::string_view path);
 // Writes `text` as the whole content of `path`: to a temporary_name(), synced, then renamed. So
 // readers see the old file or the new one, and of two writers the last wins. The new file has the
 // permissions of the old one. If writing fails, the old file remains and the temporary one goes.
+// The new file outlives the machine; where a folder cannot be synced, a warning says that it may
+// not.
 // Follows a link. If open_stream() opens `path`, the text goes to that stream instead.
 void write_text_file(FileSystem& files, const std::string& path, const std::string& text);
 
-// Points the link at `path` to `target`, at once: readers see the old target or the new one.
-// Replaces no directory.
+// Points the link at `path` to `target`, at once: readers see the old target or the new one. The
+// link outlives the machine as a text does. Replaces no directory.
 void point_link(FileSystem& files, const std::string& path, const std::string& target);
 
 }  // namespace belfry

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <new>
@@ -15,6 +16,20 @@ namespace {
 
 constexpr std::string_view kTemporary = ".tmp-";
 
+// Makes a rename to `path` durable. What is there is new either way, so a folder that cannot be
+// synced is no failure.
+void sync_folder_of(FileSystem& files, const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder =
+      slash == path.npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+  try {
+    files.sync_directory(folder);
+  } catch (const IoError& error) {
+    if (first_time_logged(cat("no sync: ", folder)))
+      log_warning(error.what(), "; what was just written there may not outlive a power cut");
+  }
+}
+
 void replace_file(FileSystem& files, const std::string& path, std::span<const std::byte> bytes) {
   const std::string temporary = temporary_name(path);
   try {
@@ -31,6 +46,7 @@ void replace_file(FileSystem& files, const std::string& path, std::span<const st
     }
     throw;
   }
+  sync_folder_of(files, path);
 }
 
 std::vector<std::byte> memory_for(const std::string& path, std::uint64_t bytes) {
@@ -108,6 +124,7 @@ void point_link(FileSystem& files, const std::string& path, const std::string& t
     files.remove(temporary);
     throw;
   }
+  sync_folder_of(files, path);
 }
 
 }  // namespace belfry

@@ -92,9 +92,22 @@ TEST(WriteText, ThatFailsAtAnyCallLeavesTheOldTextAlone) {
     EXPECT_THAT(disk.list("/disk"), ElementsAre("a"));
     EXPECT_EQ(disk.read("/disk/a").size(), failed < 7 ? 3u : 6u);
   }
-  // Failing calls: is it a stream, resolve, create, append, sync, close, rename. The last try
-  // succeeds.
-  EXPECT_EQ(failed, 8);
+  // Failing calls: is it a stream, resolve, create, append, sync, close, rename. When the folder is
+  // synced, the new text is there. The last try succeeds.
+  EXPECT_EQ(failed, 9);
+}
+
+// After a rename the folder may still have the old entry on the disk.
+TEST(WriteText, OutlivesTheMachine) {
+  MemoryFileSystem disk("/disk");
+  write_text_file(disk, "/disk/a", "old");
+  write_text_file(disk, "/disk/a", "longer");
+  point_link(disk, "/disk/link", "a");
+  point_link(disk, "/disk/link", "other");
+  MemoryFileSystem found = disk.after_crash(0, /*all_data=*/false);
+  EXPECT_THAT(found.list("/disk"), ElementsAre("a", "link"));
+  EXPECT_EQ(found.read("/disk/a").size(), 6u);
+  EXPECT_EQ(found.read("/disk/link").size(), 5u);
 }
 
 TEST(TemporaryNames, AreUniqueAndKnownByTheirForm) {
