@@ -16,7 +16,7 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 std::atomic<int> asked_to_end{0};
 std::atomic<bool> asked_to_save{false};
-std::atomic<std::int64_t> asked_at{0};  // time of the first signal, in nanoseconds
+std::atomic<std::int64_t> asked_at{0};  // time of the first signal, in nanoseconds; 0: none came
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
               std::atomic<std::int64_t>::is_always_lock_free);
 
@@ -37,15 +37,22 @@ void note(int signal) {
     asked_to_save.store(true);
     return;
   }
-  int none = 0;
+  std::int64_t first = 0;
   const std::int64_t now = nanoseconds_now();
-  if (asked_to_end.compare_exchange_strong(none, signal)) {
-    asked_at.store(now);
+  if (asked_at.compare_exchange_strong(first, now)) {
+    asked_to_end.store(signal);
     return;
   }
-  if (now - asked_at.load() < kOneRequest) return;
+  if (now - first < kOneRequest) return;
   std::signal(signal, SIG_DFL);
   ::raise(signal);
+}
+
+sigset_t all_signals() {
+  sigset_t all;
+  ::sigemptyset(&all);
+  for (const int signal : kSignals) ::sigaddset(&all, signal);
+  return all;
 }
 
 }  // namespace
@@ -58,19 +65,24 @@ StopSignals::StopSignals() {
     stack = {.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
     ::sigaltstack(&stack, nullptr);
   }
+  asked_at.store(0);
   asked_to_end.store(0);
   asked_to_save.store(false);
   struct sigaction action = {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
+  action.sa_mask = all_signals();
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &before[i]);
     // A signal that a parent ignored, as nohup does, stays ignored.
     if (before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
   }
+  // Last: signals that waited come now.
+  ::pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, &mask_before_);
 }
 
 StopSignals::~StopSignals() {
+  ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before[i], nullptr);
   const stack_t none = {.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
   if (!stack_.empty()) ::sigaltstack(&none, nullptr);

@@ -1,5 +1,6 @@
 // Signals that ask a training program to end, or to save.
 #pragma once
+#include <csignal>
 #include <cstddef>
 #include <vector>
 
@@ -13,8 +14,8 @@ struct StopRequests {
 
 // While it lives, it notes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, which then do not end the
 // process. A second request to end, half a second later or more, ends the process at once. A signal
-// that the process ignored before, such as SIGHUP under nohup, stays ignored. One at a time, made
-// and destroyed by one thread.
+// that the process ignored before, such as SIGHUP under nohup, stays ignored. One that a parent
+// blocked is not blocked meanwhile. One at a time, made and destroyed by one thread.
 //
 // The handler has a stack of its own in the thread that makes this. A handler that interrupts a
 // product of oneDNN (seen with 2.6.3) on its stack corrupts the heap. Threads of start_thread()
@@ -32,6 +33,7 @@ class StopSignals {
   static int signal();
 
  private:
+  sigset_t mask_before_ = {};
   std::vector<std::byte> stack_;  // empty: the thread had one before
 };
 

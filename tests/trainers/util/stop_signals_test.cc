@@ -50,6 +50,49 @@ TEST(StopSignals, LeaveWhatIsIgnoredIgnored) {
   std::signal(SIGHUP, before);
 }
 
+sigset_t mask_of(std::initializer_list<int> signals) {
+  sigset_t mask;
+  ::sigemptyset(&mask);
+  for (const int signal : signals) ::sigaddset(&mask, signal);
+  return mask;
+}
+
+// A parent that waits for signals has them blocked, and so has every process that it starts.
+TEST(StopSignals, AreNotBlockedWhileTheyAreNoted) {
+  const sigset_t blocked = mask_of({SIGTERM, SIGUSR2, SIGWINCH});
+  sigset_t before, mask;
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  ::raise(SIGTERM);  // waits
+  {
+    const StopSignals signals;
+    EXPECT_EQ(StopSignals::take().signal, SIGTERM);
+    ::raise(SIGUSR2);
+    EXPECT_TRUE(StopSignals::take().save);
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    EXPECT_TRUE(::sigismember(&mask, SIGWINCH)) << "of others";
+  }
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  EXPECT_TRUE(::sigismember(&mask, SIGTERM) && ::sigismember(&mask, SIGUSR2)) << "as before";
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Some send two signals at once, such as SIGINT and SIGTERM. The second must not end the process.
+TEST(StopSignals, ThatComeAtOnceAreOneRequest) {
+  const sigset_t both = mask_of({SIGINT, SIGTERM});
+  const StopSignals signals;
+  ::pthread_sigmask(SIG_BLOCK, &both, nullptr);
+  ::raise(SIGTERM);
+  ::raise(SIGINT);
+  ::pthread_sigmask(SIG_UNBLOCK, &both, nullptr);
+  EXPECT_NE(StopSignals::take().signal, 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    struct sigaction action = {};
+    ::sigaction(signal, nullptr, &action);
+    for (const int other : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
+      EXPECT_TRUE(::sigismember(&action.sa_mask, other)) << other << " interrupts " << signal;
+  }
+}
+
 // A handler on the stack of a product of oneDNN 2.6.3 soon corrupts the heap.
 TEST(StopSignals, DestroyNoMemoryOfProducts) {
   const StopSignals signals;
