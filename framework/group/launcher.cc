@@ -23,12 +23,19 @@ int number_in(const Environment& environment, const char* name, int least, int m
 
 constexpr int kMostProcesses = 1 << 16;
 
+// How many tasks srun has started. The shell of a batch job lacks it.
+constexpr char kTasks[] = "SLURM_STEP_NUM_TASKS";
+
 // The variable in which a launcher of MPI says how many processes it has started; null: none has.
 const char* mpi_size_variable(const Environment& environment) {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (environment(name)) return name;
-  const char* const slurm = "SLURM_STEP_NUM_TASKS";
-  return environment("PMIX_RANK") && environment(slurm) ? slurm : nullptr;
+  return environment("PMIX_RANK") && environment(kTasks) ? kTasks : nullptr;
+}
+
+// Whether torchrun, or somebody who does as it does, has said how many processes there are.
+bool has_ranks(const Environment& environment) {
+  return environment("RANK") && environment("WORLD_SIZE");
 }
 
 int port_in(const Environment& environment) {
@@ -39,9 +46,17 @@ int port_in(const Environment& environment) {
   return agent && std::strcmp(agent, "True") == 0 ? port + 1 : port;
 }
 
+void require_lone_task(const Environment& environment) {
+  const int tasks = environment(kTasks) ? number_in(environment, kTasks, 1, kMostProcesses) : 1;
+  require(tasks == 1, "the environment has ", kTasks, "=", tasks, ": srun has started ", tasks,
+          " tasks, but gave them no MPI by which they could meet; start them by 'srun --mpi=pmix', "
+          "or give each RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (a training program trains "
+          "alone in each task with mpi=off)");
+}
+
 // Processes that cannot meet would each train alone, and nobody would notice.
 void require_meeting_place(const Environment& environment) {
-  if (!environment("RANK") || !environment("WORLD_SIZE")) return;
+  if (!has_ranks(environment)) return require_lone_task(environment);
   const int size = number_in(environment, "WORLD_SIZE", 1, kMostProcesses);
   for (const char* const name : {"MASTER_ADDR", "MASTER_PORT"})
     require(size == 1 || environment(name), "the environment has RANK=", environment("RANK"),
@@ -93,6 +108,17 @@ std::shared_ptr<Processes> join_processes(const LauncherFound& found, WatchOptio
       " processes: the launcher and libbelfry_mpi.so are of two MPIs; take the mpirun "
       "of the MPI that Belfry was built with");
   return processes;
+}
+
+std::string sign_of_others(const Environment& environment) {
+  const char* const mpi = mpi_size_variable(environment);
+  const char* const size = mpi                      ? mpi
+                           : has_ranks(environment) ? "WORLD_SIZE"
+                           : environment(kTasks)    ? kTasks
+                                                    : nullptr;
+  if (!size || number_in(environment, size, 1, kMostProcesses) == 1) return "";
+  const std::string text = cat(size, "=", environment(size));
+  return mpi || !has_ranks(environment) ? text : cat("RANK=", environment("RANK"), " and ", text);
 }
 
 const char* environment_variable(const char* name) { return std::getenv(name); }

@@ -25,10 +25,15 @@ struct LauncherFound {
 // with SLURM_STEP_NUM_TASKS. Else TCP, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as
 // torchrun does. SLURM_NTASKS alone says nothing: a lone process in a batch script has it. If the
 // agent of torchrun holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), the port is BELFRY_PORT
-// or the next one. Throws InvalidArgument naming a variable with an impossible value,
-// or the one that is missing beside RANK and a WORLD_SIZE above 1. Without `mpi` such a process is
-// alone.
+// or the next one. Throws InvalidArgument naming a variable with an impossible value, the one that
+// is missing beside RANK and a WORLD_SIZE above 1, or SLURM_STEP_NUM_TASKS if srun has started
+// several tasks that cannot meet. Without `mpi` such a process is alone.
 LauncherFound find_launcher(const Environment& environment, bool mpi = true);
+
+// The variables by which a launcher says that it has started several processes, with their values:
+// "RANK=1 and WORLD_SIZE=2". "" if none says so. Throws InvalidArgument as find_launcher() does for
+// an impossible value.
+std::string sign_of_others(const Environment& environment);
 
 // Joins the others; null if this process was started alone. Throws CommError if MPI's number of
 // processes is not the launcher's.

@@ -11,6 +11,7 @@
 namespace belfry {
 namespace launcher_test {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Kind = LauncherFound::Kind;
 
@@ -35,7 +36,7 @@ TEST(Launcher, OneProcessIsAlone) {
   EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "1"}}).kind, Kind::kNone);
   // A batch script has these.
   EXPECT_EQ(found({{"SLURM_NTASKS", "8"}}).kind, Kind::kNone);
-  EXPECT_EQ(found({{"SLURM_STEP_NUM_TASKS", "8"}}).kind, Kind::kNone);
+  EXPECT_EQ(found({{"SLURM_STEP_NUM_TASKS", "1"}}).kind, Kind::kNone);
   EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "4"}}, false).kind, Kind::kNone);
 }
 
@@ -78,6 +79,51 @@ TEST(Launcher, AMissingMeetingPlaceIsNamed) {
     EXPECT_EQ(found(environment).kind, Kind::kMpi);
   }
   EXPECT_EQ(found({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).kind, Kind::kNone);
+}
+
+// srun starts tasks without an MPI unless it is told to, and each would train alone.
+TEST(Launcher, TasksThatCannotMeetAreRefused) {
+  std::map<std::string, std::string> tasks{{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "0"}};
+  EXPECT_THAT(message_of<InvalidArgument>([&] { found(tasks); }),
+              AllOf(HasSubstr("SLURM_STEP_NUM_TASKS=4"), HasSubstr("srun --mpi=pmix"),
+                    HasSubstr("mpi=off")));
+  EXPECT_EQ(found(tasks, false).kind, Kind::kNone);  // --mpi=off
+  tasks["SLURM_STEP_NUM_TASKS"] = "four";
+  EXPECT_THAT(message_of<InvalidArgument>([&] { found(tasks); }), HasSubstr("TASKS=four"));
+  // Another launcher within the step, or variables that a script has set, say more.
+  tasks["SLURM_STEP_NUM_TASKS"] = "4";
+  auto torchrun = kTorchrun;
+  torchrun.insert(tasks.begin(), tasks.end());
+  EXPECT_EQ(found(torchrun).kind, Kind::kTcp);
+  for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    auto one = tasks;
+    one[name] = "1";
+    EXPECT_EQ(found(one).kind, Kind::kNone) << name;
+  }
+  tasks.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  EXPECT_EQ(found(tasks).kind, Kind::kNone);
+}
+
+TEST(Launcher, SaysWhatShowsThatThereAreOthers) {
+  const auto sign = [](const std::map<std::string, std::string>& environment) {
+    return sign_of_others([&](const char* name) {
+      const auto variable = environment.find(name);
+      return variable == environment.end() ? nullptr : variable->second.c_str();
+    });
+  };
+  EXPECT_EQ(sign({}), "");
+  EXPECT_EQ(sign(kTorchrun), "RANK=1 and WORLD_SIZE=2");
+  EXPECT_EQ(sign({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), "RANK=0 and WORLD_SIZE=2");
+  EXPECT_EQ(sign({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}), "");
+  EXPECT_EQ(sign({{"SLURM_STEP_NUM_TASKS", "2"}}), "SLURM_STEP_NUM_TASKS=2");
+  EXPECT_EQ(sign({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}}), "");
+  // mpirun starts a daemon for each host by srun.
+  EXPECT_EQ(sign({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}), "");
+  EXPECT_EQ(sign({{"OMPI_COMM_WORLD_SIZE", "4"}}), "OMPI_COMM_WORLD_SIZE=4");
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                sign({{"PMI_SIZE", "no"}});
+              }),
+              HasSubstr("PMI_SIZE=no"));
 }
 
 TEST(Launcher, ThePortOfTheAgentIsLeftToIt) {
