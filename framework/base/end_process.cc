@@ -1,9 +1,65 @@
 #include "belfry/framework/base/end_process.h"
 
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <thread>
+
 #include <unistd.h>
 
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/log.h"
+
 namespace belfry {
+namespace {
+
+struct UnfinishedWrites {
+  std::mutex mutex;
+  int count = 0;
+  std::unique_ptr<FileLock> lock;  // tells the launcher
+};
+
+UnfinishedWrites& unfinished_writes() {
+  static UnfinishedWrites writes;
+  return writes;
+}
+
+// Null if no launcher wants to know. Without the lock the write goes on, too.
+std::unique_ptr<FileLock> lock_for_launcher() try {
+  const char* const path = std::getenv(kUnfinishedVariable);
+  if (!path || !*path) return nullptr;
+  constexpr int kTries = 100;  // the launcher holds the lock itself while it looks
+  for (int i = 0; i < kTries; ++i) {
+    if (auto lock = local_file_system().lock(path)) return lock;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return nullptr;
+} catch (const Error& error) {
+  log_debug("the launcher cannot be told of a write: ", error.what());
+  return nullptr;
+}
+
+}  // namespace
 
 void end_process(int code) { ::_exit(code); }
+
+UnfinishedWrite::UnfinishedWrite() {
+  UnfinishedWrites& writes = unfinished_writes();
+  const std::lock_guard lock(writes.mutex);
+  if (writes.count++ == 0) writes.lock = lock_for_launcher();
+}
+
+UnfinishedWrite::~UnfinishedWrite() {
+  UnfinishedWrites& writes = unfinished_writes();
+  const std::lock_guard lock(writes.mutex);
+  if (--writes.count == 0) writes.lock.reset();
+}
+
+bool UnfinishedWrite::any() {
+  UnfinishedWrites& writes = unfinished_writes();
+  const std::lock_guard lock(writes.mutex);
+  return writes.count > 0;
+}
 
 }  // namespace belfry

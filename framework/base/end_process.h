@@ -1,10 +1,32 @@
-// Ends a process that cannot clean up.
+// Ends a process that cannot clean up, but not while it writes what would be lost.
 #pragma once
+#include <chrono>
 
 namespace belfry {
 
 // Ends the process at once: no destructor runs, and buffered output is lost. For a process whose
 // threads cannot be ended any more, and for a child that failed to start its program.
 [[noreturn]] void end_process(int code);
+
+// While one lives, this process writes what a kill would destroy, such as a checkpoint. So who
+// would end it, because it or another process has failed, waits until none lives, but no longer
+// than kMostUnfinished.
+class UnfinishedWrite {
+ public:
+  UnfinishedWrite();
+  ~UnfinishedWrite();
+  UnfinishedWrite(const UnfinishedWrite&) = delete;
+  UnfinishedWrite& operator=(const UnfinishedWrite&) = delete;
+
+  // Whether any lives in this process.
+  static bool any();
+};
+
+// From the failure on.
+inline constexpr std::chrono::minutes kMostUnfinished{10};
+
+// A launcher names a file by this variable of each process. The file is locked (FileSystem::lock)
+// while that process has an UnfinishedWrite.
+inline constexpr char kUnfinishedVariable[] = "BELFRY_UNFINISHED_LOCK";
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/threads.h"
 
@@ -142,9 +143,11 @@ void Processes::serve(std::stop_token stop) {
 void Processes::abandon_in_time() {
   if (!watch_.abandon || !group_ || !group_->failure()) return;
   const auto now = std::chrono::steady_clock::now();
-  if (!failed_since_) failed_since_ = now;
-  if (now - *failed_since_ < watch_.patience) return;
-  failed_since_ = std::chrono::steady_clock::time_point::max();  // once
+  if (!failed_at_) failed_at_ = patient_since_ = now;
+  // A checkpoint that is being written would be lost.
+  if (now - *failed_at_ < kMostUnfinished && UnfinishedWrite::any()) patient_since_ = now;
+  if (now - patient_since_ < watch_.patience) return;
+  patient_since_ = std::chrono::steady_clock::time_point::max();  // once
   try {
     std::rethrow_exception(group_->failure());
   } catch (const std::exception& error) {

@@ -38,7 +38,8 @@ class Processes {
   };
 
   // `open` makes the group, in the thread. Throws what `open` throws. If the group has failed and
-  // this object still lives after watch.patience, the thread calls watch.abandon.
+  // this object still lives after watch.patience, the thread calls watch.abandon. Patience begins
+  // again at the end of an UnfinishedWrite (framework/base/end_process.h).
   explicit Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchOptions watch = {});
   // If nothing has failed, it waits until the other processes destroy theirs, too.
   ~Processes();
@@ -79,8 +80,9 @@ class Processes {
 
   std::function<std::unique_ptr<ProcessGroup>()> open_;
   const WatchOptions watch_;
-  std::unique_ptr<WatchedGroup> group_;                                // the thread's
-  std::optional<std::chrono::steady_clock::time_point> failed_since_;  // the thread's, too
+  std::unique_ptr<WatchedGroup> group_;                             // the thread's
+  std::optional<std::chrono::steady_clock::time_point> failed_at_;  // the thread's, too
+  std::chrono::steady_clock::time_point patient_since_;             // and this
   ProcessPlace place_;
   std::vector<std::string> hosts_;
   std::string carrier_;

@@ -31,7 +31,8 @@ struct WatchOptions {
   // A message that has waited so long causes a warning that names the late processes, or ends the
   // run; 0: never. The run goes on if the late processes are between two steps, or the message is.
   std::chrono::milliseconds stall_warn{10'000}, stall_end{600'000};
-  // How long this process may live on after the group has failed, because another thread hangs.
+  // How long this process may live on after the group has failed, because another thread hangs; it
+  // is not counted while a checkpoint is being written (UnfinishedWrite).
   // Then the thread of the messages calls `abandon` once, with the failure. Null: for ever.
   std::chrono::milliseconds patience{4'000};
   std::function<void(const ProcessGroup&, const std::exception&)> abandon = nullptr;

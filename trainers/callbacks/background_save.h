@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <future>
+#include <thread>
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
@@ -16,13 +17,15 @@ class BackgroundSave {
   using Write = std::function<void(const CheckpointSnapshot&)>;
 
   BackgroundSave() = default;
-  // A save that was begun is written, even if training ends with an exception.
+  // A save that was begun is written, even if training ends with an exception, or another process
+  // is lost (UnfinishedWrite).
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
   // Copies the state between two steps, as snapshot_training() does with `more`, and has `write`
-  // write it on a thread. Settle an earlier save first. Throws as snapshot_training().
+  // write it on a thread; at once, if the system has no thread left. Settle an earlier save first.
+  // Throws as snapshot_training().
   void begin(Trainer& trainer, const JsonValue& more, Write write);
   // Whether a save can be settled without waiting.
   bool is_written() const;
@@ -31,7 +34,8 @@ class BackgroundSave {
   bool settle();
 
  private:
-  std::future<void> writing_;
+  std::future<void> writing_;  // the outcome of the save that was begun
+  std::jthread thread_;
 };
 
 }  // namespace belfry

@@ -121,6 +121,8 @@ void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
   require<IoError>(outcomes_.failure().empty(), outcomes_.failure());
 }
 
+void RunSaver::on_error(Trainer&, const std::exception&) { settle(); }
+
 void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   if (begun_at_ == steps) return;
   asked_ = false;

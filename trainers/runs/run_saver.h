@@ -80,6 +80,8 @@ class RunSaver final : public Callback {
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_evaluation(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
+  // Settles, so that saved_step() is right.
+  void on_error(Trainer& trainer, const std::exception& error) override;
   std::string name() const override { return "saver"; }
   JsonValue state() const override;
   void restore(const JsonValue& state) override;

@@ -4,6 +4,7 @@
 #include <latch>
 #include <thread>
 
+#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/framework/group/tcp_group.h"
 #include "belfry/tests/framework/framework_test_support.h"
@@ -139,6 +140,29 @@ TEST(Processes, ThatHangWhenTheGroupHasFailedAreAbandonedOnce) {
   EXPECT_THAT(why, AllOf(HasSubstr("rank 1, "), HasSubstr("the disk is full")));
   std::this_thread::sleep_for(milliseconds(150));
   EXPECT_EQ(abandoned, 1);
+}
+
+// The end of the process would destroy what it writes.
+TEST(Processes, ThatWriteAreAbandonedWhenTheyHaveWritten) {
+  TcpGroupOptions tcp = test::local_processes(2);
+  std::atomic<int> abandoned = 0;
+  std::latch writes(1);
+  std::jthread other([options = tcp, &writes]() mutable {
+    options.rank = 1;
+    Processes processes([=] { return connect_tcp(options); }, kQuick);
+    writes.wait();
+    processes.end_others("the disk is full");
+  });
+  WatchOptions watch = kQuick;
+  watch.patience = milliseconds(20);
+  watch.abandon = [&](const ProcessGroup&, const std::exception&) { ++abandoned; };
+  const Processes processes([=] { return connect_tcp(tcp); }, watch);
+  auto write = std::make_unique<UnfinishedWrite>();
+  writes.count_down();
+  std::this_thread::sleep_for(milliseconds(400));
+  EXPECT_EQ(abandoned, 0);
+  write.reset();
+  while (abandoned == 0) std::this_thread::sleep_for(milliseconds(1));
 }
 
 class Waiting : public ::testing::Test {

@@ -1,12 +1,16 @@
 // Whenever a machine dies, its run directory has a checkpoint from which a run can go on.
 #include "belfry/trainers/runs/run_saver.h"
 
+#include <atomic>
 #include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/threads.h"
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/support/sanitizers.h"
@@ -180,6 +184,67 @@ TEST(RunSaver, TellsOnceThatSavesFailAndOnceThatTheySucceedAgain) {
     spells += count(told, " saves that failed");
   }
   EXPECT_GT(spells, 3) << "so many take longer than a save";
+}
+
+// Fails behind step 3, and has no time for more.
+struct FailsAtStep3 final : Callback {
+  void after_step(Trainer&, const StepInfo& info) override {
+    require<Error>(info.step < 3, "rank 1, a: the connection was closed");
+  }
+};
+
+// Trains and saves after step 3, where it fails, while `hook` sees each thread that is started.
+// Returns the saver.
+std::shared_ptr<RunSaver> failed_saver(MemoryFileSystem& disk, RunDirectory& directory,
+                                       const ThreadHook& hook) {
+  const auto data = smooth_data(24);
+  const auto saver = std::make_shared<RunSaver>(directory, SaveSchedule{.every_steps = 3});
+  Trainer trainer(find_trainer("simple"),
+                  {.model = smooth_model,
+                   .optimizer = sgd(0.1),
+                   .batch_size = 4,
+                   .epochs = 1,
+                   .callbacks = {saver, std::make_shared<FailsAtStep3>()}},
+                  *data);
+  set_thread_hook(hook);
+  EXPECT_THROW(trainer.train(), Error);
+  set_thread_hook({});
+  EXPECT_EQ(newest_whole(disk.again()), 3);
+  return saver;
+}
+
+// The error of the training names the step.
+TEST(RunSaver, KnowsOfTheSaveInFlightWhenTheTrainingFails) {
+  MemoryFileSystem disk("/disk");
+  RunDirectory directory(kRun, disk);
+  EXPECT_EQ(failed_saver(disk, directory, {})->saved_step(), 3);
+}
+
+// So whoever would end this process waits.
+TEST(RunSaver, WritesOnAThreadThatTakesNoSignalsAndIsKnownToBeUnfinished) {
+  MemoryFileSystem disk("/disk");
+  RunDirectory directory(kRun, disk);
+  int threads = 0;
+  std::atomic<bool> unfinished = false;
+  disk.at_call(20, [&](MemoryFileSystem&) { unfinished = UnfinishedWrite::any(); });
+  failed_saver(disk, directory,
+               [&](const ThreadUse& use) { threads += use.what == "a checkpoint"; });
+  EXPECT_EQ(threads, 1) << "by start_thread()";
+  EXPECT_TRUE(unfinished);
+  EXPECT_FALSE(UnfinishedWrite::any());
+}
+
+TEST(RunSaver, WritesAtOnceWhereThereIsNoThreadLeft) {
+  MemoryFileSystem disk("/disk");
+  RunDirectory directory(kRun, disk);
+  testing::internal::CaptureStderr();
+  const auto saver = failed_saver(disk, directory, [](const ThreadUse& use) {
+    if (use.what == "a checkpoint")
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  });
+  EXPECT_EQ(saver->saved_step(), 3);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("cannot start a thread for a checkpoint"));
 }
 
 TEST(RunSaver, SavesAgainBetweenTwoSavesThatAreDue) {
