@@ -1,0 +1,48 @@
+#include "belfry/framework/base/sha256.h"
+
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+
+namespace belfry {
+namespace sha256_test {
+
+std::string digits(const Sha256& digest) {
+  std::string text;
+  for (const std::uint8_t byte : digest) text += hex(byte, 2);
+  return text;
+}
+
+// Examples of FIPS 180-4, as NIST publishes them, and the digest of nothing.
+TEST(Sha256, OfPublishedTexts) {
+  EXPECT_EQ(digits(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(digits(sha256("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(digits(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(digits(sha256(std::string(1'000'000, 'a'))),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+// Test cases 1, 2, 3 and 6 of RFC 4231.
+TEST(Sha256, OfPublishedKeys) {
+  EXPECT_EQ(digits(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(digits(hmac_sha256("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(digits(hmac_sha256(std::string(20, '\xaa'), std::string(50, '\xdd'))),
+            "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  EXPECT_EQ(digits(hmac_sha256(std::string(131, '\xaa'),
+                               "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Sha256, EqualTextsAreFound) {
+  EXPECT_TRUE(equal_in_constant_time("", ""));
+  EXPECT_TRUE(equal_in_constant_time("ab", "ab"));
+  EXPECT_FALSE(equal_in_constant_time("ab", "aB"));
+  EXPECT_FALSE(equal_in_constant_time("ab", "abc"));
+}
+
+}  // namespace sha256_test
+}  // namespace belfry
