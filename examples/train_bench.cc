@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -18,6 +19,7 @@
 #include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/bench/modes.h"
 #include "belfry/trainers/callbacks/step_timer.h"
+#include "belfry/trainers/commands/plot_file.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
@@ -80,7 +82,7 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
   parser.add("--repetitions", wanted.repetitions, 1, 1000, "N",
              "with --strategies, rounds over all of them [3]");
   parser.add("--plot", wanted.plot, "FILE",
-             "with --strategies, write a bar chart there, SVG [none]");
+             "with --strategies, draw a bar chart there, .svg, .png or .pdf, by gnuplot [none]");
 }
 
 void check(const FlagParser& parser, const TrainFlags& training) {
@@ -239,7 +241,9 @@ class TrainBench {
   explicit TrainBench(const BenchFlags& wanted)
       : wanted_(wanted),
         files_(flags_),
-        plot_(files_.files.open("--plot", wanted.plot)),
+        plot_(wanted.plot.empty()
+                  ? nullptr
+                  : std::make_unique<PlotFile>(files_.files, "--plot", wanted.plot)),
         algorithms_(local_file_system(), files_.files, flags_.files.algorithms,
                     flags_.trainer.session.deterministic),
         console_(!speaks(flags_)            ? nullptr
@@ -363,7 +367,8 @@ class TrainBench {
     for (const BenchResult& result : results_) list.push(to_json(result));
     if (wanted_.compares) console_.line("\n" + bench_table(results_, refused_));
     if (files_.json) write(*files_.json, list);
-    if (plot_ && !results_.empty()) plot_->write(bench_plot(results_[0].model, results_));
+    if (plot_ && !results_.empty())
+      plot_->draw(bench_plot(results_[0].model, results_), 800, 100 + 40 * std::ssize(results_));
   }
 
   // Writes a list if modes are compared, else its only item.
@@ -374,7 +379,7 @@ class TrainBench {
   const BenchFlags& wanted_;
   const TrainFlags& flags_ = wanted_.training;
   ReportFiles files_;
-  OutputFile* const plot_;
+  const std::unique_ptr<PlotFile> plot_;
   AlgorithmsFile algorithms_;
   Console console_;  // if a file goes to stdout, nothing else is printed there
   TrainerOptions training_;

@@ -134,10 +134,19 @@ TEST_F(BelfryCommandTest, PlotsRunsThatMayStillGoOn) {
   const Finished done = shell("belfry plot one two --out=runs.svg");
   EXPECT_EQ(done.status, 0) << done.errors;
   EXPECT_EQ(done.output, "wrote runs.svg\n");
-  EXPECT_THAT(shell("cat runs.svg").output, AllOf(HasSubstr("<svg "), EndsWith("</svg>\n")));
-  const Finished printed = shell("belfry plot one --out=-");
+  EXPECT_THAT(shell("cat runs.svg").output,
+              AllOf(HasSubstr("<svg "), HasSubstr(">2 runs<"), HasSubstr("</svg>")));
+  EXPECT_EQ(shell("gnuplot runs.gp | cmp - runs.svg").status, 0) << "the script draws it again";
+  const Finished printed = shell("belfry plot one --metric=loss --out=- | gnuplot");
   EXPECT_THAT(printed.output, StartsWith("<?xml "));
   EXPECT_EQ(printed.errors, "");
+  EXPECT_EQ(shell("belfry plot one --out=one.png && file -b one.png || head -c 4 one.png").status,
+            0);
+  EXPECT_THAT(shell("head -c 4 one.png").output, EndsWith("PNG"));
+  const Finished none = shell("PATH=none $(command -v belfry) plot one --out=alone.svg");
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.errors, HasSubstr("install gnuplot (Debian: gnuplot-nox), or draw alone.gp"));
+  EXPECT_EQ(shell("test -s alone.gp && test ! -e alone.svg").status, 0);
   expect_refusal("belfry plot one --metric=los", 1, "no line has the metric 'los'");
   expect_refusal("belfry plot none", 1, "none: no such file");
 }

@@ -149,6 +149,7 @@ TEST(TrainBench, ComparesAllStrategiesAndListsThoseThatRefuse) {
   EXPECT_EQ(list[0]["ratio"], 1);
   EXPECT_FALSE(results.contains("hierarchical"));
   EXPECT_THAT(take(plot), AllOf(HasSubstr("<svg "), HasSubstr(">naive<")));
+  EXPECT_THAT(take(plot.substr(0, plot.size() - 4) + ".gp"), HasSubstr("\nnaive\t"));
 }
 
 TEST(TrainBench, ComparesListedStrategiesWithTheFirst) {

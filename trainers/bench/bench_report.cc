@@ -6,6 +6,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/util/gnuplot_text.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
@@ -13,6 +14,11 @@ namespace {
 
 std::string strategy_of(const Mode& mode) {
   return mode.allreduce.empty() ? mode.trainer : mode.allreduce;
+}
+
+std::string name_of(const BenchResult& result) {
+  return result.resolved.empty() ? result.strategy
+                                 : cat(result.strategy, " (", result.resolved, ")");
 }
 
 std::string table_row(const std::string& strategy, const std::string& images,
@@ -114,14 +120,11 @@ std::string bench_table(std::span<const BenchResult> results, std::span<const Mo
   std::string text = table_row("strategy", "images/s", "per device", "+/-", "jitter", "ratio",
                                "difference", "params_hash", "canonical");
   for (const BenchResult& result : results) {
-    const std::string strategy = result.resolved.empty()
-                                     ? result.strategy
-                                     : cat(result.strategy, " (", result.resolved, ")");
     const double percent = 100 * (result.ratio - 1);
     const std::string difference = cat(percent < 0 ? "" : "+", rounded(percent, 1), " % +/- ",
                                        padded(rounded(50 * result.ratio_spread, 1), 4));
     text +=
-        table_row(strategy, rounded(result.images_per_second, 2),
+        table_row(name_of(result), rounded(result.images_per_second, 2),
                   rounded(result.images_per_second_per_device(), 2), rounded(result.uncertainty, 2),
                   rounded(result.jitter, 2), rounded(result.ratio, 3), difference,
                   result.params_hash, result.canonical ? "yes" : "no");
@@ -132,16 +135,32 @@ std::string bench_table(std::span<const BenchResult> results, std::span<const Mo
 }
 
 std::string bench_plot(const BenchedModel& model, std::span<const BenchResult> results) {
-  std::vector<Bar> bars;
+  std::string rows;  // name, value, error, text, colour
   for (const BenchResult& result : results)
-    bars.push_back({.label = result.strategy,
-                    .value = result.images_per_second,
-                    .error = 2 * result.uncertainty});
-  return bar_chart_svg(
-      {.title = cat(model.name, ", ", model.devices.size(), " devices, batch ", model.batch_size,
-                    " per device", model.tower_weights.empty() ? "" : " on average"),
-       .unit = "images/s, all devices; bars: two standard errors"},
-      bars);
+    rows += cat(name_of(result), "\t", result.images_per_second, "\t", 2 * result.uncertainty, "\t",
+                rounded(result.images_per_second, result.images_per_second < 100 ? 2 : 0), "\t",
+                result.canonical ? 1 : 2, "\n");
+  const std::string title =
+      cat(model.name, ", ", model.devices.size(), " devices, batch ", model.batch_size,
+          " per device", model.tower_weights.empty() ? "" : " on average");
+  return cat(gnuplot_data("$bars", rows), "set datafile separator tab\nset title ",
+             gnuplot_string(title), R"(
+set xlabel 'images/s, all devices; error bars: two standard errors' offset 0,0.6
+set format x '%.12g'
+set xrange [0:*]
+set yrange [*:*] reverse
+set offsets 0, graph 0.12, 0.6, 0.6
+set grid x
+set style fill solid 0.8
+set key outside bottom center horizontal
+set linetype 1 linecolor rgb '#4878a8'
+set linetype 2 linecolor rgb '#b0b0b0'
+plot $bars using 2:0:(0):2:($0-0.35):($0+0.35):5:ytic(1) with boxxyerror linecolor variable notitle, \
+     $bars using 2:0:3 with xerrorbars linecolor 'black' pointtype 0 notitle, \
+     $bars using ($2+$3):0:4 with labels left offset 1,0 notitle, \
+     NaN with boxes linetype 1 title 'canonical: the same bits', \
+     NaN with boxes linetype 2 title 'other bits'
+)");
 }
 
 std::string divergence(std::span<const BenchResult> results) {

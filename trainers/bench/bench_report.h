@@ -7,7 +7,6 @@
 #include "belfry/framework/base/json.h"
 #include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/bench/mode_bench.h"
-#include "belfry/trainers/util/bar_chart.h"
 
 namespace belfry {
 
@@ -66,7 +65,7 @@ JsonValue to_json(const BenchResult& result);
 // `refused` with their reasons.
 std::string bench_table(std::span<const BenchResult> results, std::span<const ModePlan> refused);
 
-// A bar per strategy; the error bar is twice the uncertainty.
+// Commands of gnuplot for a bar per strategy; the error bar is twice the uncertainty.
 std::string bench_plot(const BenchedModel& model, std::span<const BenchResult> results);
 
 // The strategies whose training diverged, for people; empty if none did.

@@ -1,9 +1,11 @@
 #include "belfry/trainers/commands/child_process.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -80,6 +82,19 @@ class Birth {
   std::vector<char*> arguments_, environment_;
 };
 
+// Appends what can be read now; closes the file at its end.
+void read_some(OpenFile& file, std::string& text) {
+  std::array<char, 1 << 16> buffer;
+  const ssize_t count = ::read(file.number(), buffer.data(), buffer.size());
+  if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+  if (count == 0 || (count < 0 && errno != EINTR)) file.close();
+}
+
+ChildEnd end_of(pid_t pid, const siginfo_t& found) {
+  const bool killed = found.si_code != CLD_EXITED;
+  return {pid, killed ? found.si_status : 0, found.si_status + (killed ? 128 : 0)};
+}
+
 }  // namespace
 
 OpenFile::~OpenFile() {
@@ -113,10 +128,26 @@ std::vector<ChildEnd> collect_children(std::span<const pid_t> pids) {
       continue;
     ::kill(-pid, SIGKILL);  // the group belongs to the child until it is collected
     ::waitpid(pid, nullptr, 0);
-    const bool killed = found.si_code != CLD_EXITED;
-    ends.push_back({pid, killed ? found.si_status : 0, found.si_status + (killed ? 128 : 0)});
+    ends.push_back(end_of(pid, found));
   }
   return ends;
+}
+
+ChildResult run_to_end(const ChildCommand& command) {
+  Child child = start_child(command);
+  ChildResult result;
+  while (child.output || child.errors) {  // both, so that neither pipe fills up
+    std::array<pollfd, 2> files = {
+        {{child.output.number(), POLLIN, 0}, {child.errors.number(), POLLIN, 0}}};
+    if (::poll(files.data(), files.size(), -1) < 0) continue;  // a signal
+    if (files[0].revents != 0) read_some(child.output, result.output);
+    if (files[1].revents != 0) read_some(child.errors, result.errors);
+  }
+  siginfo_t found = {};
+  while (::waitid(P_PID, static_cast<id_t>(child.pid), &found, WEXITED) != 0 && errno == EINTR) {
+  }
+  result.end = end_of(child.pid, found);
+  return result;
 }
 
 }  // namespace belfry

@@ -61,4 +61,13 @@ struct ChildEnd {
 // have started. Waits for nothing.
 std::vector<ChildEnd> collect_children(std::span<const pid_t> pids);
 
+// What a program printed, and how it ended.
+struct ChildResult {
+  ChildEnd end;
+  std::string output, errors;
+};
+
+// Starts a program, without input, and waits for its end. Throws as start_child() does.
+ChildResult run_to_end(const ChildCommand& command);
+
 }  // namespace belfry

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/commands/plot_file.h"
 #include "belfry/trainers/commands/plot_runs.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/flags/flag_parser.h"
@@ -15,29 +17,43 @@ namespace {
 
 struct PlotFlags {
   std::string help, out = "plot.svg";
-  std::vector<std::string> runs;
+  std::vector<std::string> runs, metrics = kPlottedMetrics;
   PlotOptions options;
 };
 
 void read_scale(const WrittenFlag& flag, PlotOptions& options) {
   require<FlagError>(flag.value == "auto" || flag.value == "linear" || flag.value == "log",
                      flag.written, " is none of auto, linear and log");
-  if (flag.value == "linear") options.scale = Axis::Scale::kLinear;
-  if (flag.value == "log") options.scale = Axis::Scale::kLog;
+  options.logarithmic.reset();
+  if (flag.value != "auto") options.logarithmic = flag.value == "log";
+}
+
+std::vector<std::string> read_metrics(const WrittenFlag& flag) {
+  std::vector<std::string> metrics;
+  for (const std::string_view name : split(flag.value, ',')) {
+    require<FlagError>(!name.empty(), flag.written,
+                       ": a name is missing beside a comma; write loss,accuracy");
+    metrics.emplace_back(name);
+  }
+  return metrics;
 }
 
 PlotFlags parse(std::span<const char* const> arguments, const std::string& program) {
   PlotFlags flags;
   FlagParser parser(
-      "Draws the loss of runs, in training and validation, and their examples per second, as SVG. "
-      "Runs may still go on.",
+      "Draws metrics of runs by step, in training and validation, with gnuplot. Runs may still go "
+      "on.",
       program);
   parser.add_arguments("RUN", flags.runs, "the directory of a run, or a file like its stats.jsonl");
-  parser.add("--out", flags.out, "FILE", "where to write; -: to stdout [plot.svg]");
-  parser.add("--metric", flags.options.metric, "NAME", "what to draw: loss, accuracy, ... [loss]");
+  parser.add("--out", flags.out, "FILE",
+             "the picture, FILE.svg, FILE.png or FILE.pdf, with its script FILE.gp beside it; "
+             "another name is that of the script alone; -: the script to stdout [plot.svg]");
+  parser.add_parsed("--metric", flags.metrics, read_metrics, "NAMES",
+                    cat("what to draw, one below the other: loss, accuracy, learning_rate, ... [",
+                        join(kPlottedMetrics, ","), "]"));
   parser.add(
       "--scale", [&](const WrittenFlag& flag) { read_scale(flag, flags.options); },
-      "auto|linear|log", "of the metric [auto]");
+      "auto|linear|log", "of the metrics [auto]");
   flags.help = parser.parse(arguments);
   return flags;
 }
@@ -52,12 +68,12 @@ void name_apart(std::vector<RunStats>& runs, const std::vector<std::string>& pat
 
 int run(const PlotFlags& flags) {
   OutputFiles outputs(local_file_system());
-  OutputFile* const out = outputs.open("--out", flags.out);
+  PlotFile out(outputs, "--out", flags.out);
   std::vector<RunStats> runs;
-  for (const std::string& path : flags.runs)
-    runs.push_back(read_run_stats(path, flags.options.metric));
+  for (const std::string& path : flags.runs) runs.push_back(read_run_stats(path, flags.metrics));
   name_apart(runs, flags.runs);
-  out->write(plot_runs(runs, flags.options));
+  const RunsPlot plot = plot_runs(runs, flags.options);
+  out.draw(plot.commands, plot.width, plot.height);
   outputs.finish();
   if (!outputs.on_stdout()) std::printf("wrote %s\n", flags.out.c_str());
   return 0;

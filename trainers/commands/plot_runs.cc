@@ -6,107 +6,139 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/util/line_chart.h"
+#include "belfry/trainers/util/gnuplot_text.h"
 
 namespace belfry {
 namespace {
 
-using Look = ChartLine::Look;
-
 constexpr std::size_t kManySteps = 400;  // from so many steps on, neighbours are averaged
-constexpr std::size_t kMeans = 120;      // about so many means
+constexpr std::size_t kMeans = 200;      // about so many means
 
-std::vector<ChartPoint> points_of(std::span<const StatsPoint> stats) {
-  std::vector<ChartPoint> points;
-  points.reserve(stats.size());
-  for (const StatsPoint& point : stats)
-    points.push_back({static_cast<double>(point.step), point.value});
-  return points;
-}
-
-// The mean of the finite ones of each `count` neighbours, at their middle.
-std::vector<ChartPoint> means_of(std::span<const ChartPoint> points, std::size_t count) {
-  std::vector<ChartPoint> means;
+// A row per point: step, value, least and greatest value. The last two are of the neighbours that
+// the value is the mean of. Values that are not finite are left out.
+std::string rows_of(std::span<const StatsPoint> points) {
+  const std::size_t count = points.size() < kManySteps ? 1 : points.size() / kMeans;
+  std::string rows;
   for (; !points.empty(); points = points.subspan(std::min(count, points.size()))) {
+    double sum = 0, finite = 0, least = INFINITY, greatest = -INFINITY;
     const auto some = points.first(std::min(count, points.size()));
-    double sum = 0, finite = 0;
-    for (const ChartPoint& point : some)
-      if (std::isfinite(point.y)) sum += point.y, ++finite;
-    if (finite > 0) means.push_back({(some.front().x + some.back().x) / 2, sum / finite});
+    for (const StatsPoint& point : some) {
+      if (!std::isfinite(point.value)) continue;
+      sum += point.value, ++finite;
+      least = std::min(least, point.value), greatest = std::max(greatest, point.value);
+    }
+    if (finite == 0)
+      rows += "\n";  // the line is broken
+    else
+      rows +=
+          cat(some[some.size() / 2].step, "\t", sum / finite, "\t", least, "\t", greatest, "\n");
   }
-  return means;
-}
-
-void add_steps(std::span<const StatsPoint> stats, std::size_t name, ChartPanel& panel) {
-  if (stats.empty()) return;
-  std::vector<ChartPoint> points = points_of(stats);
-  if (points.size() < kManySteps) {
-    panel.lines.push_back({name, Look::kPlain, std::move(points)});
-    return;
-  }
-  panel.lines.push_back({name, Look::kPlain, means_of(points, points.size() / kMeans)});
-  panel.lines.push_back({name, Look::kFaint, std::move(points)});
+  return rows;
 }
 
 // Whether a linear axis would show the large values alone.
-bool needs_log(const ChartPanel& panel) {
-  constexpr double kMuch = 30;
-  double least = 1e300, most = 0;
-  for (const ChartLine& line : panel.lines)
-    for (const ChartPoint& point : line.points) {
-      if (!std::isfinite(point.y)) continue;
-      if (point.y <= 0) return false;
-      least = std::min(least, point.y);
-      most = std::max(most, point.y);
-    }
-  return most > kMuch * least;
-}
-
-ChartPanel metric_panel(std::span<const RunStats> runs, const PlotOptions& options) {
-  ChartPanel panel{.title = options.metric};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    add_steps(runs[i].training, i, panel);
-    if (!runs[i].validation.empty())
-      panel.lines.push_back({i, Look::kDotted, points_of(runs[i].validation)});
+bool needs_log(std::span<const StatsPoint> points, double& least, double& greatest) {
+  for (const StatsPoint& point : points) {
+    if (!std::isfinite(point.value)) continue;
+    if (point.value <= 0) return false;
+    least = std::min(least, point.value);
+    greatest = std::max(greatest, point.value);
   }
-  const Axis::Scale found = needs_log(panel) ? Axis::Scale::kLog : Axis::Scale::kLinear;
-  panel.scale = options.scale.value_or(found);
-  if (panel.scale == Axis::Scale::kLog) panel.title += " (logarithmic)";
-  return panel;
+  return true;
 }
 
-ChartPanel speed_panel(std::span<const RunStats> runs) {
-  ChartPanel panel{.title = "examples per second", .from_zero = true};
-  for (std::size_t i = 0; i < runs.size(); ++i) add_steps(runs[i].speed, i, panel);
-  return panel;
+bool is_speed(const std::string& metric) { return metric == "examples_per_second"; }
+
+bool needs_log(std::span<const RunStats> runs, std::size_t metric) {
+  constexpr double kMuch = 30;
+  if (is_speed(runs[0].metrics[metric].metric)) return false;
+  double least = INFINITY, greatest = 0;
+  for (const RunStats& run : runs)
+    for (const auto* points : {&run.metrics[metric].training, &run.metrics[metric].validation})
+      if (!needs_log(*points, least, greatest)) return false;
+  return greatest > kMuch * least;
 }
 
-bool has_means(std::span<const RunStats> runs) {
-  return std::ranges::any_of(runs,
-                             [](const RunStats& run) { return run.training.size() >= kManySteps; });
-}
+// Draws one metric of all runs.
+class Panel {
+ public:
+  Panel(std::span<const RunStats> runs, std::size_t metric, bool logarithmic)
+      : runs_(runs), metric_(metric), logarithmic_(logarithmic) {
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      const MetricStats& stats = runs[run].metrics[metric];
+      add(run, "training", stats.training);
+      add(run, "validation", stats.validation);
+    }
+  }
 
-std::string title_of(std::span<const RunStats> runs, const std::string& metric) {
-  return runs.size() == 1 ? cat(metric, " of ", runs[0].name)
-                          : cat(metric, " of ", runs.size(), " runs");
+  bool empty() const { return plots_.empty(); }
+  const std::string& data() const { return data_; }
+  std::string commands() const {
+    const std::string& name = runs_[0].metrics[metric_].metric;
+    return cat("set ylabel ", gnuplot_string(name), "\n", logarithmic_ ? "set" : "unset",
+               " logscale y\nset yrange [", is_speed(name) && !logarithmic_ ? "0" : "*", ":*]\n",
+               labels_, "plot ", join(plots_, ", \\\n     "), "\nunset label\n");
+  }
+
+ private:
+  void add(std::size_t run, const std::string& part, std::span<const StatsPoint> points) {
+    const std::string rows = rows_of(points);
+    if (points.empty()) return;
+    const std::string block = cat("$", part, "_", metric_, "_", run);
+    const std::size_t colour = run + 1;
+    data_ += gnuplot_data(block, rows.find_first_not_of('\n') == rows.npos ? "NaN\tNaN\n" : rows);
+    if (points.size() >= kManySteps)
+      plots_.push_back(cat(block, " using 1:3:4 with filledcurves linecolor ", colour,
+                           " fillstyle transparent solid 0.2 noborder notitle"));
+    const bool trains = part == "training";
+    plots_.push_back(cat(block, " using 1:2 with ",
+                         trains ? "lines linewidth 1.5" : "linespoints pointtype 7 pointsize 0.5",
+                         " linecolor ", colour, " dashtype ", trains ? colour : 3, " title ",
+                         gnuplot_string(cat(runs_[run].name, trains ? "" : ", validation"))));
+    mark_nonfinite(points, colour);
+  }
+
+  // A cross at the upper edge, where values begin that are not finite.
+  void mark_nonfinite(std::span<const StatsPoint> points, std::size_t colour) {
+    const auto found = std::ranges::find_if(
+        points, [](const StatsPoint& point) { return !std::isfinite(point.value); });
+    if (found != points.end())
+      labels_ += cat("set label 'not finite' at first ", found->step,
+                     ", graph 0.96 point pointtype 2 linecolor ", colour, " offset 1,0\n");
+  }
+
+  std::span<const RunStats> runs_;
+  const std::size_t metric_;
+  const bool logarithmic_;
+  std::string data_, labels_;
+  std::vector<std::string> plots_;
+};
+
+std::string title_of(std::span<const RunStats> runs) {
+  return runs.size() == 1 ? runs[0].name : cat(runs.size(), " runs");
 }
 
 }  // namespace
 
-std::string plot_runs(std::span<const RunStats> runs, const PlotOptions& options) {
-  LineChart chart{.title = title_of(runs, options.metric),
-                  .x_title = "step",
-                  .names = {},
-                  .looks = {{Look::kFaint, "training, each step"},
-                            {Look::kPlain, has_means(runs) ? "training, mean" : "training"},
-                            {Look::kDotted, "validation"}},
-                  .panels = {}};
-  for (const RunStats& run : runs) chart.names.push_back(run.name);
-  for (ChartPanel& panel : std::vector{metric_panel(runs, options), speed_panel(runs)})
-    if (!panel.lines.empty()) chart.panels.push_back(std::move(panel));
-  require(!chart.panels.empty(), "there is no step to draw: ",
+RunsPlot plot_runs(std::span<const RunStats> runs, const PlotOptions& options) {
+  constexpr int kWidth = 900, kPanelHeight = 330, kTitleHeight = 40;
+  std::vector<Panel> panels;
+  for (std::size_t metric = 0; !runs.empty() && metric < runs[0].metrics.size(); ++metric) {
+    Panel panel(runs, metric, options.logarithmic.value_or(needs_log(runs, metric)));
+    if (!panel.empty()) panels.push_back(std::move(panel));
+  }
+  require(!panels.empty(), "there is no step to draw: ",
           runs.size() == 1 ? "the run has none yet" : "the runs have none yet");
-  return line_chart_svg(chart);
+  std::string commands;
+  for (const Panel& panel : panels) commands += panel.data();
+  commands += cat(
+      "set datafile separator tab\nset colorsequence podo\nset grid\nset xlabel 'step' offset "
+      "0,0.6\n",
+      "set format x '%.12g'\nset format y '%.4g'\nset key outside bottom center horizontal\n",
+      "set multiplot layout ", panels.size(), ",1 title ", gnuplot_string(title_of(runs)), "\n");
+  for (const Panel& panel : panels) commands += panel.commands();
+  return {commands + "unset multiplot\n", kWidth,
+          kTitleHeight + kPanelHeight * static_cast<int>(panels.size())};
 }
 
 }  // namespace belfry

@@ -1,24 +1,30 @@
-// Draws the loss and the speed of runs (`belfry plot`).
+// Draws metrics of runs (`belfry plot`).
 #pragma once
 #include <optional>
 #include <span>
 #include <string>
 
 #include "belfry/trainers/runs/run_stats.h"
-#include "belfry/trainers/util/axis.h"
 
 namespace belfry {
 
+// What `belfry plot` draws unless it is told otherwise.
+inline const std::vector<std::string> kPlottedMetrics = {"loss", "examples_per_second"};
+
 struct PlotOptions {
-  std::string metric = "loss";
-  // The scale of the metric. Without one it is logarithmic if all values are positive and one is
-  // more than 30 times another.
-  std::optional<Axis::Scale> scale = {};
+  // Whether axes are logarithmic. Unless told, those of a metric are whose values are all positive,
+  // with one more than 30 times another.
+  std::optional<bool> logarithmic = {};
 };
 
-// An SVG document: the metric by step, in training and validation, and below it the examples per
-// second, if any run has them. If there are many steps, it draws each faintly, and the mean of
-// neighbours plainly. Throws InvalidArgument if no run has a step.
-std::string plot_runs(std::span<const RunStats> runs, const PlotOptions& options = {});
+struct RunsPlot {
+  std::string commands;  // of gnuplot
+  int width = 0, height = 0;
+};
+
+// The metrics of the runs by step, one below the other, in training and validation. All runs have
+// the same metrics. If there are many steps, neighbours are drawn as their mean within a band from
+// the least to the greatest. Throws InvalidArgument if no run has a step.
+RunsPlot plot_runs(std::span<const RunStats> runs, const PlotOptions& options = {});
 
 }  // namespace belfry

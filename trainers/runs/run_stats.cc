@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-constexpr std::string_view kValidation = "validation_", kSpeed = "examples_per_second";
+constexpr std::string_view kValidation = "validation_";
 constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostNames = 1000;  // kept for a hint
 
@@ -39,8 +39,10 @@ std::string last_name(std::string path) {
 
 }  // namespace
 
-StatsReader::StatsReader(std::string file, std::string metric)
-    : file_(std::move(file)), metric_(std::move(metric)) {}
+StatsReader::StatsReader(std::string file, std::span<const std::string> metrics)
+    : file_(std::move(file)) {
+  for (const std::string& metric : metrics) stats_.metrics.push_back({.metric = metric});
+}
 
 void StatsReader::add(std::span<const std::byte> bytes) {
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -65,9 +67,10 @@ void StatsReader::read_line() try {
 
 void StatsReader::note(const JsonValue& line) {
   const std::int64_t step = line.at("step").integer();
-  add_point(stats_.training, step, line.find(metric_));
-  add_point(stats_.validation, step, line.find(cat(kValidation, metric_)));
-  add_point(stats_.speed, step, line.find(kSpeed));
+  for (MetricStats& stats : stats_.metrics) {
+    add_point(stats.training, step, line.find(stats.metric));
+    add_point(stats.validation, step, line.find(cat(kValidation, stats.metric)));
+  }
   if (names_.size() >= kMostNames) return;
   for (const auto& [name, value] : line.members())
     names_.insert(name.starts_with(kValidation) ? name.substr(kValidation.size()) : name);
@@ -75,18 +78,20 @@ void StatsReader::note(const JsonValue& line) {
 
 RunStats StatsReader::finish() {
   names_.erase("step");
-  if (stats_.training.empty() && stats_.validation.empty() && !names_.empty())
-    throw NotFoundError(cat(file_, ": no line has the metric '", shown(metric_), "'; there are ",
-                            shown(join(names_), 400)));
+  for (const MetricStats& stats : stats_.metrics)
+    require<NotFoundError>(!stats.training.empty() || !stats.validation.empty() || names_.empty(),
+                           file_, ": no line has the metric '", shown(stats.metric),
+                           "'; there are ", shown(join(names_), 400));
   return std::move(stats_);
 }
 
-RunStats read_run_stats(const std::string& path, const std::string& metric, FileSystem& files) {
+RunStats read_run_stats(const std::string& path, std::span<const std::string> metrics,
+                        FileSystem& files) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
   const std::string file = is_run ? cat(path, "/", kStatsFile) : path;
   const auto in = files.open(file);
-  StatsReader reader(file, metric);
+  StatsReader reader(file, metrics);
   std::vector<std::byte> chunk(kChunk);
   for (std::size_t count = kChunk; count == kChunk;) {
     count = in->read(chunk);

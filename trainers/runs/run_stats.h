@@ -17,29 +17,33 @@ struct StatsPoint {
   double value = 0;  // NaN and infinities, too
 };
 
+struct MetricStats {
+  std::string metric;  // its name in training: "loss"
+  std::vector<StatsPoint> training = {}, validation = {};
+};
+
 struct RunStats {
-  std::string name;                              // the name of the run's directory
-  std::vector<StatsPoint> training, validation;  // of the requested metric
-  std::vector<StatsPoint> speed;                 // examples per second
+  std::string name;                  // the name of the run's directory
+  std::vector<MetricStats> metrics;  // in the order in which they were asked for
 };
 
 // Takes the bytes of a file as they come. If steps go back, the later ones hold.
 class StatsReader {
  public:
-  // `file` is for errors; `metric` is its name in training: "loss".
-  StatsReader(std::string file, std::string metric);
+  // `file` is for errors.
+  StatsReader(std::string file, std::span<const std::string> metrics);
 
   // Throws IoError naming file and line if a line is no such object.
   void add(std::span<const std::byte> bytes);
   // Returns what was read. Leaves out a last line without an end: it may be half of one. Throws
-  // NotFoundError, with the known names, if no line has the metric.
+  // NotFoundError, with the known names, if no line has one of the metrics.
   RunStats finish();
 
  private:
   void read_line();
   void note(const JsonValue& line);
 
-  std::string file_, metric_;
+  std::string file_;
   std::string line_;  // the line so far
   std::int64_t lines_ = 0;
   std::set<std::string> names_;  // of numbers, without "validation_"
@@ -47,7 +51,7 @@ class StatsReader {
 };
 
 // Reads a run directory, or a file like its stats.jsonl.
-RunStats read_run_stats(const std::string& path, const std::string& metric,
+RunStats read_run_stats(const std::string& path, std::span<const std::string> metrics,
                         FileSystem& files = local_file_system());
 
 }  // namespace belfry

@@ -293,10 +293,18 @@ TEST(BenchResults, SayHowDevicesShareABatchUnlessEqually) {
 }
 
 TEST(BenchPlot, NamesModelDevicesAndStrategies) {
-  const std::string svg =
-      bench_plot({"mlp", cpus(2), 4}, bench_results({"mlp", cpus(2), 4}, two_runs(), 0));
-  for (const char* text : {"<svg ", "mlp, 2 devices, batch 4 per device", ">naive<", ">colocate<"})
-    EXPECT_THAT(svg, HasSubstr(text));
+  std::vector<BenchResult> results = bench_results({"mlp", cpus(2), 4}, two_runs(), 0);
+  results[0].images_per_second = 10470.4;
+  results[0].uncertainty = 5;
+  results[0].canonical = true;
+  results[1].resolved = "ring";
+  results[1].images_per_second = 8.125;
+  results[1].canonical = false;
+  const std::string commands = bench_plot({"mlp", cpus(2), 4}, results);
+  EXPECT_THAT(commands, HasSubstr("set title 'mlp, 2 devices, batch 4 per device'"));
+  EXPECT_THAT(commands, HasSubstr("naive\t10470.4\t10\t10470\t1\n"));
+  EXPECT_THAT(commands, HasSubstr("colocate (ring)\t8.125\t"));
+  EXPECT_THAT(commands, HasSubstr("\t8.12\t2\n"));
 }
 
 TEST(Disagreement, NamesCanonicalStrategiesWithOtherBitsAlone) {

@@ -5,8 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
-#include "belfry/tests/trainers/util/xml.h"
+#include "belfry/trainers/util/gnuplot_text.h"
 
 namespace belfry {
 namespace plot_runs_test {
@@ -16,49 +17,78 @@ using testing::HasSubstr;
 using testing::Not;
 
 RunStats made(int steps, const std::function<double(int)>& loss) {
-  RunStats stats{.name = "made"};
+  MetricStats losses{.metric = "loss"}, speeds{.metric = "examples_per_second"};
   for (int step = 1; step <= steps; ++step) {
-    stats.training.push_back({step, loss(step)});
-    stats.speed.push_back({step, 1000});
+    losses.training.push_back({step, loss(step)});
+    speeds.training.push_back({step, 1000});
   }
-  return stats;
+  return {.name = "made", .metrics = {losses, speeds}};
 }
 
-TEST(PlotRuns, DrawsMetricAndSpeedOfEachRun) {
+std::string commands(std::vector<RunStats> runs, const PlotOptions& options = {}) {
+  return plot_runs(runs, options).commands;
+}
+
+// What gnuplot says of the commands; "" if it draws them.
+std::string complaint(const std::string& commands) {
+  const std::string path = temporary_path(".gp");
+  write_text_file(local_file_system(), path, "set terminal svg\n" + commands);
+  const Finished done = run_program("gnuplot", {path});
+  std::filesystem::remove(path);
+  EXPECT_THAT(done.output, AllOf(HasSubstr("<svg "), HasSubstr("</svg>")));
+  return done.errors;
+}
+
+TEST(PlotRuns, DrawsEachMetricOfEachRun) {
   RunStats one = made(10, [](int step) { return 1.0 / step; });
-  one.validation = {{5, 0.3}, {10, 0.2}};
-  const std::string svg = plot_runs(std::vector{one, made(20, [](int) { return 0.5; })});
-  EXPECT_EQ(xml_error(svg), "");
-  EXPECT_THAT(svg, AllOf(HasSubstr(">loss of 2 runs<"), HasSubstr(">loss<"),
-                         HasSubstr(">examples per second<"), HasSubstr(">validation<"),
-                         HasSubstr(">training<")));
-  EXPECT_EQ(count(svg, ">made<"), 2u);
-  EXPECT_THAT(plot_runs(std::vector{one}), HasSubstr(">loss of made<"));
+  one.metrics[0].validation = {{5, 0.3}, {10, 0.2}};
+  const std::string text = commands({one, made(20, [](int) { return 0.5; })});
+  EXPECT_THAT(text, AllOf(HasSubstr("layout 2,1 title '2 runs'"), HasSubstr("set ylabel 'loss'"),
+                          HasSubstr("set ylabel 'examples_per_second'"),
+                          HasSubstr("title 'made, validation'"), HasSubstr("\n5\t0.3\t")));
+  EXPECT_EQ(complaint(text), "");
+  EXPECT_THAT(commands({one}), HasSubstr("title 'made'"));
 }
 
-TEST(PlotRuns, ThinsManySteps) {
-  const std::string svg =
-      plot_runs(std::vector{made(100000, [](int step) { return step % 10 + 1.0; })});
-  EXPECT_LT(svg.size(), 200000u);
-  EXPECT_THAT(svg, AllOf(HasSubstr(">training, mean<"), HasSubstr(">training, each step<")));
+TEST(PlotRuns, AveragesNeighboursOfManySteps) {
+  const std::string text = commands({made(100000, [](int step) { return step % 10 + 1.0; })});
+  EXPECT_LT(text.size(), 50000u);
+  EXPECT_THAT(text, AllOf(HasSubstr("filledcurves"), HasSubstr("\t5.5\t1\t10\n")));
+  EXPECT_EQ(complaint(text), "");
 }
 
 TEST(PlotRuns, ChoosesAScaleThatShowsSmallValuesToo) {
-  const std::vector<RunStats> runs = {made(50, [](int step) { return step == 30 ? 500 : 0.1; })};
-  EXPECT_THAT(plot_runs(runs), HasSubstr("loss (logarithmic)"));
-  EXPECT_THAT(plot_runs(runs, {.scale = Axis::Scale::kLinear}), Not(HasSubstr("logarithmic")));
-  EXPECT_THAT(plot_runs(std::vector{made(9, [](int step) { return step - 5.0; })}),
-              Not(HasSubstr("logarithmic")));
+  const RunStats spike = made(50, [](int step) { return step == 30 ? 500 : 0.1; });
+  EXPECT_THAT(commands({spike}), HasSubstr("\nset logscale y"));
+  EXPECT_THAT(commands({spike}, {.logarithmic = false}), Not(HasSubstr("\nset logscale y")));
+  EXPECT_THAT(commands({made(9, [](int step) { return step - 5.0; })}),
+              Not(HasSubstr("\nset logscale y")));
 }
 
 TEST(PlotRuns, DrawsRunsThatDiverged) {
-  const std::string svg = plot_runs(std::vector{made(500, [](int) { return NAN; })});
-  EXPECT_EQ(xml_error(svg), "");
-  EXPECT_THAT(svg, HasSubstr(">not finite<"));
+  const std::string all = commands({made(500, [](int) { return NAN; })});
+  EXPECT_THAT(all, HasSubstr("set label 'not finite' at first 1, graph"));
+  EXPECT_EQ(complaint(all), "");
+  const std::string some = commands({made(9, [](int step) { return step < 4 ? 1.0 : INFINITY; })});
+  EXPECT_THAT(some, AllOf(HasSubstr("at first 4, graph"), Not(HasSubstr("inf"))));
+  EXPECT_EQ(complaint(some), "");
+}
+
+TEST(PlotRuns, DrawsAnyValuesAndNames) {
+  for (const double value : {0.0, -1e300, 1e-320, 1e18, -3.0}) {
+    RunStats run = made(3, [&](int step) { return step == 2 ? value : 1; });
+    run.name = "it's `rm` {a}_b \n%d\x01";
+    EXPECT_EQ(complaint(commands({run})), "") << value;
+  }
 }
 
 TEST(PlotRuns, RefusesRunsWithoutSteps) {
-  EXPECT_THROW(plot_runs(std::vector{RunStats{.name = "new"}}), InvalidArgument);
+  EXPECT_THROW(commands({RunStats{.name = "new", .metrics = {{"loss"}}}}), InvalidArgument);
+  EXPECT_THROW(commands({}), InvalidArgument);
+}
+
+TEST(GnuplotText, QuotesWhatWouldEndAString) {
+  EXPECT_EQ(gnuplot_string("it's\na\x7f"), "'it''s?a?'");
 }
 
 }  // namespace plot_runs_test

@@ -14,10 +14,14 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-RunStats read(const std::string& text, const std::string& metric = "loss") {
-  StatsReader reader("stats.jsonl", metric);
+RunStats read(const std::string& text, const std::vector<std::string>& metrics) {
+  StatsReader reader("stats.jsonl", metrics);
   reader.add(std::as_bytes(std::span(text)));
   return reader.finish();
+}
+
+MetricStats read(const std::string& text, const std::string& metric = "loss") {
+  return read(text, std::vector{metric}).metrics.at(0);
 }
 
 constexpr char kLines[] =
@@ -29,21 +33,24 @@ constexpr char kLines[] =
     "\n";
 
 TEST(RunStats, AreReadByMetric) {
-  const RunStats loss = read(kLines);
+  const MetricStats loss = read(kLines);
   ASSERT_EQ(loss.training.size(), 2u);
   EXPECT_EQ(loss.training[0].step, 1);
   EXPECT_EQ(loss.training[0].value, 0.5);
   EXPECT_TRUE(std::isnan(loss.training[1].value));
   ASSERT_EQ(loss.validation.size(), 1u);
   EXPECT_EQ(loss.validation[0].value, -INFINITY);
-  EXPECT_EQ(loss.speed.at(1).value, 200);
+  const RunStats two = read(kLines, std::vector<std::string>{"examples_per_second", "loss"});
+  EXPECT_EQ(two.metrics.at(0).training.at(1).value, 200);
+  EXPECT_EQ(two.metrics.at(1).training.at(0).value, 0.5);
   EXPECT_EQ(read(kLines, "accuracy").validation.at(0).value, 0.75);
 }
 
 TEST(RunStats, AreTheSameInWhateverPartsTheyCome) {
-  StatsReader reader("stats.jsonl", "loss");
+  const std::vector<std::string> metrics = {"loss"};
+  StatsReader reader("stats.jsonl", metrics);
   for (const char& c : std::string_view(kLines)) reader.add(std::as_bytes(std::span(&c, 1)));
-  EXPECT_EQ(reader.finish().training.size(), 2u);
+  EXPECT_EQ(reader.finish().metrics.at(0).training.size(), 2u);
 }
 
 TEST(RunStats, EndWithTheLastWholeLine) {
@@ -54,7 +61,7 @@ TEST(RunStats, EndWithTheLastWholeLine) {
 }
 
 TEST(RunStats, HoldTheLaterOfTwoStepsOfOneNumber) {
-  const RunStats stats = read(std::string(kLines) + "{\"step\":1,\"loss\":7}\n");
+  const MetricStats stats = read(std::string(kLines) + "{\"step\":1,\"loss\":7}\n");
   ASSERT_EQ(stats.training.size(), 1u);
   EXPECT_EQ(stats.training[0].value, 7);
 }
@@ -80,10 +87,11 @@ using RunStatsTest = SavedRunsTest;
 TEST_F(RunStatsTest, AreThoseOfTheDirectoryOrTheFile) {
   files_.create_directory(at("run"));
   write_text_file(files_, at("run/stats.jsonl"), kLines);
-  EXPECT_EQ(read_run_stats(at("run"), "loss").name, "run");
-  EXPECT_EQ(read_run_stats(at("run/"), "loss").training.size(), 2u);
-  EXPECT_EQ(read_run_stats(at("run/stats.jsonl"), "loss").training.size(), 2u);
-  EXPECT_THROW(read_run_stats(at("other"), "loss"), NotFoundError);
+  const std::vector<std::string> metrics = {"loss"};
+  EXPECT_EQ(read_run_stats(at("run"), metrics).name, "run");
+  for (const char* path : {"run/", "run/stats.jsonl"})
+    EXPECT_EQ(read_run_stats(at(path), metrics).metrics.at(0).training.size(), 2u) << path;
+  EXPECT_THROW(read_run_stats(at("other"), metrics), NotFoundError);
 }
 
 }  // namespace run_stats_test
