@@ -15,13 +15,6 @@ std::int64_t bytes_of(Variable v) {
 
 }  // namespace
 
-std::vector<VariableSize> variable_sizes(const Graph& graph) {
-  std::vector<VariableSize> sizes;
-  for (const Variable& v : originals_of(graph.variables()))
-    sizes.push_back({std::string(v.logical_name()), bytes_of(v)});
-  return sizes;
-}
-
 BalanceReport balance_report(const Graph& graph, std::span<const DeviceSpec> devices) {
   std::map<DeviceSpec, BalanceReport::Device> by_device;
   for (const DeviceSpec& device : devices) by_device[device].device = device;

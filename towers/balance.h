@@ -9,15 +9,6 @@
 
 namespace belfry {
 
-// A variable and its bytes.
-struct VariableSize {
-  std::string name;  // logical: without the prefix of a tower
-  std::int64_t bytes = 0;
-};
-
-// The variables of a graph in order of creation, without the copies that replicas have.
-std::vector<VariableSize> variable_sizes(const Graph& graph);
-
 struct BalanceReport {
   struct Device {
     DeviceSpec device;  // as requested; empty: the placer decides

@@ -87,8 +87,6 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 //     return std::make_unique<ReplicaDeviceSetter>(
 //         ReplicaDeviceOptions{.ps_tasks = 1, .ps_device = "/cpu:0", .worker_device = worker});
 //   }
-// Largest-first placement (largest_first_device_setter.h) is no policy, as it needs an earlier
-// graph.
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    const SetterFactory& setter,
                                    const std::function<void(Tower&)>& build, At at = {});

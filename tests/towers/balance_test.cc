@@ -70,19 +70,5 @@ TEST(BalanceReport, CountsReplicas) {
   EXPECT_EQ(report.imbalance, 1);
 }
 
-TEST(VariableSizes, AreThoseOfOriginalsInOrderOfCreation) {
-  Graph graph;
-  replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower&) {
-    identity(variable(graph, "b", {5}, {.dtype = DType::kF64}));
-    identity(variable(graph, "a", {}));
-  });
-  const std::vector<VariableSize> sizes = variable_sizes(graph);
-  ASSERT_EQ(sizes.size(), 2U);
-  EXPECT_EQ(sizes[0].name, "b");
-  EXPECT_EQ(sizes[0].bytes, 40);
-  EXPECT_EQ(sizes[1].name, "a");
-  EXPECT_EQ(sizes[1].bytes, 4);
-}
-
 }  // namespace balance_test
 }  // namespace belfry
