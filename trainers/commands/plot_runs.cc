@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
@@ -76,17 +77,27 @@ class Panel {
   std::string commands() const {
     const std::string& name = runs_[0].metrics[metric_].metric;
     return cat("set ylabel ", gnuplot_string(name), "\n", logarithmic_ ? "set" : "unset",
-               " logscale y\nset yrange [", is_speed(name) && !logarithmic_ ? "0" : "*", ":*]\n",
-               labels_, "plot ", join(plots_, ", \\\n     "), "\nunset label\n");
+               " logscale y\nset xrange [", first_, ":", last_, "]\nset yrange [", range(name),
+               "]\n", labels_, "plot ", join(plots_, ", \\\n     "), "\nunset label\n");
   }
 
  private:
+  // Of a panel without finite values gnuplot cannot find it.
+  std::string range(const std::string& name) const {
+    if (!has_finite_) return logarithmic_ ? "0.1:1" : "0:1";
+    return is_speed(name) && !logarithmic_ ? "0:*" : "*:*";
+  }
+
   void add(std::size_t run, const std::string& part, std::span<const StatsPoint> points) {
     const std::string rows = rows_of(points);
     if (points.empty()) return;
     const std::string block = cat("$", part, "_", metric_, "_", run);
     const std::size_t colour = run + 1;
-    data_ += gnuplot_data(block, rows.find_first_not_of('\n') == rows.npos ? "NaN\tNaN\n" : rows);
+    const bool finite = rows.find_first_not_of('\n') != rows.npos;
+    has_finite_ = has_finite_ || finite;
+    first_ = std::min(first_, points.front().step);
+    last_ = std::max({last_, points.back().step, first_ + 1});
+    data_ += gnuplot_data(block, finite ? rows : "NaN\tNaN\n");
     if (points.size() >= kManySteps)
       plots_.push_back(cat(block, " using 1:3:4 with filledcurves linecolor ", colour,
                            " fillstyle transparent solid 0.2 noborder notitle"));
@@ -110,6 +121,8 @@ class Panel {
   std::span<const RunStats> runs_;
   const std::size_t metric_;
   const bool logarithmic_;
+  std::int64_t first_ = std::numeric_limits<std::int64_t>::max(), last_ = 0;  // steps
+  bool has_finite_ = false;
   std::string data_, labels_;
   std::vector<std::string> plots_;
 };
