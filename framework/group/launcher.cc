@@ -65,13 +65,27 @@ void require_meeting_place(const Environment& environment) {
             "(a training program does so with mpi=off, too)");
 }
 
+// The secret of a run, or the name that torchrun has for it; "none" is the name of all that got
+// none.
+std::string token_in(const Environment& environment) {
+  for (const char* const name : {"BELFRY_TOKEN", "TORCHELASTIC_RUN_ID"})
+    if (const std::string token = environment(name) ? environment(name) : ""; !token.empty())
+      return token == "none" ? "" : token;
+  return "";
+}
+
 TcpGroupOptions tcp_options(const Environment& environment, int size) {
+  constexpr const char* kRestartCount = "TORCHELASTIC_RESTART_COUNT";
+  constexpr int kMostRestarts = 1 << 30;
   TcpGroupOptions options{.rank = number_in(environment, "RANK", 0, size - 1),
                           .size = size,
                           .address = environment("MASTER_ADDR"),
-                          .port = port_in(environment)};
-  for (const char* const name : {"TORCHELASTIC_RUN_ID", "BELFRY_TOKEN"})
-    if (const char* const token = environment(name)) options.token = token;
+                          .port = port_in(environment),
+                          .token = token_in(environment)};
+  if (environment(kRestartCount))
+    options.round = number_in(environment, kRestartCount, 0, kMostRestarts);
+  if (environment("BELFRY_INSECURE"))
+    options.insecure = number_in(environment, "BELFRY_INSECURE", 0, 1) == 1;
   return options;
 }
 

@@ -25,9 +25,11 @@ struct LauncherFound {
 // with SLURM_STEP_NUM_TASKS. Else TCP, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as
 // torchrun does. SLURM_NTASKS alone says nothing: a lone process in a batch script has it. If the
 // agent of torchrun holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), the port is BELFRY_PORT
-// or the next one. Throws InvalidArgument naming a variable with an impossible value, the one that
-// is missing beside RANK and a WORLD_SIZE above 1, or SLURM_STEP_NUM_TASKS if srun has started
-// several tasks that cannot meet. Without `mpi` such a process is alone.
+// or the next one. The token is BELFRY_TOKEN, or TORCHELASTIC_RUN_ID if that is not "none".
+// BELFRY_INSECURE=1 lets processes meet without one. Throws InvalidArgument naming a variable with
+// an impossible value, the one that is missing beside RANK and a WORLD_SIZE above 1, or
+// SLURM_STEP_NUM_TASKS if srun has started several tasks that cannot meet. Without `mpi` such a
+// process is alone.
 LauncherFound find_launcher(const Environment& environment, bool mpi = true);
 
 // The variables by which a launcher says that it has started several processes, with their values:

@@ -1,13 +1,16 @@
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
-#include <thread>
 
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,144 +22,272 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void fail(const std::string& what) {
-  throw CommError(cat(what, ": ", std::strerror(errno)));
+rlim_t limit_of_files() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
 }
 
-// Waits until the socket can be read or written. Throws when the deadline has passed.
-void await(int file, short event, Deadline deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    require<CommError>(left > 0, "no answer in time");
-    pollfd waits{file, event, 0};
-    const int ready = ::poll(&waits, 1, static_cast<int>(left));
-    if (ready > 0) return;
-    if (ready < 0 && errno != EINTR) fail("poll");
-  }
+[[noreturn]] void fail(const std::string& what) {
+  const int error = errno;
+  const std::string why = cat(what, ": ", std::strerror(error));
+  if (error == EMFILE)
+    throw OutOfFiles(cat(why, "; raise the limit of ", limit_of_files(), " (ulimit -n)"));
+  if (error == ENFILE) throw OutOfFiles(why);
+  throw CommError(why);
 }
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// Sends small messages at once, and makes calls return at once.
-Socket tuned(int file) {
-  Socket socket(file);
-  const int on = 1;
-  ::setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+// Empty if the system lacks this family of addresses.
+Socket open_socket(int family) {
+  Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket && errno != EAFNOSUPPORT) fail("cannot open a socket");
   return socket;
 }
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+void turn_on(const Socket& socket, int level, int option, int value = 1) {
+  ::setsockopt(socket.file(), level, option, &value, sizeof(value));
+}
 
-Addresses look_up(const std::string& address, int port) {
+std::vector<HostAddress> addresses_of(const std::string& host, int port, int flags, int* error) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
-  require<CommError>(error == 0, "cannot find the host '", address, "': ", ::gai_strerror(error));
-  return {found, &::freeaddrinfo};
+  hints.ai_flags = flags;
+  addrinfo* list = nullptr;
+  *error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(*error == 0 ? list : nullptr,
+                                                                   &::freeaddrinfo);
+  std::vector<HostAddress> found;
+  for (const addrinfo* entry = owner.get(); entry; entry = entry->ai_next) {
+    if (entry->ai_family != AF_INET && entry->ai_family != AF_INET6) continue;
+    sockaddr_storage address{};
+    std::memcpy(&address, entry->ai_addr, entry->ai_addrlen);
+    found.emplace_back(address);
+  }
+  return found;
 }
 
-Socket try_connect(const addrinfo& to) {
-  const int file = ::socket(to.ai_family, to.ai_socktype | SOCK_CLOEXEC, to.ai_protocol);
-  if (file < 0) return {};
-  Socket socket = tuned(file);
-  if (::connect(file, to.ai_addr, to.ai_addrlen) != 0) return {};
+using NameCall = int (*)(int, sockaddr*, socklen_t*);
+
+HostAddress address_by(NameCall call, const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (call(socket.file(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    fail("a socket has no address");
+  return HostAddress(address);
+}
+
+// Empty if this machine lacks the address.
+Socket bound(Socket socket, const sockaddr* here, socklen_t bytes, const std::string& where) {
+  constexpr int kBacklog = 1024;
+  turn_on(socket, SOL_SOCKET, SO_REUSEADDR);
+  const bool listens =
+      ::bind(socket.file(), here, bytes) == 0 && ::listen(socket.file(), kBacklog) == 0;
+  if (!listens && errno == EADDRNOTAVAIL) return {};
+  if (!listens && errno == EADDRINUSE)
+    throw CommError(cat("cannot listen at ", where, ": another program does"));
+  if (!listens) fail(cat("cannot listen at ", where));
   return socket;
 }
 
 }  // namespace
 
+HostAddress::HostAddress(const sockaddr_storage& address) : address_(address) {
+  sockaddr_in6 long_form{};
+  std::memcpy(&long_form, &address_, sizeof(long_form));
+  if (address.ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&long_form.sin6_addr)) return;
+  constexpr int kPrefix = 12;
+  sockaddr_in short_form{};
+  short_form.sin_family = AF_INET;
+  short_form.sin_port = long_form.sin6_port;
+  std::memcpy(&short_form.sin_addr, long_form.sin6_addr.s6_addr + kPrefix,
+              sizeof(short_form.sin_addr));
+  address_ = {};
+  std::memcpy(&address_, &short_form, sizeof(short_form));
+}
+
+HostAddress HostAddress::with_port(int port) const {
+  HostAddress result = *this;
+  // Both families have the port at the same place.
+  const std::uint16_t value = htons(static_cast<std::uint16_t>(port));
+  std::memcpy(reinterpret_cast<char*>(&result.address_) + offsetof(sockaddr_in, sin_port), &value,
+              sizeof(value));
+  return result;
+}
+
+socklen_t HostAddress::bytes() const {
+  return address_.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+int HostAddress::port() const {
+  std::uint16_t value = 0;
+  std::memcpy(&value, reinterpret_cast<const char*>(&address_) + offsetof(sockaddr_in, sin_port),
+              sizeof(value));
+  return ntohs(value);
+}
+
+std::string HostAddress::str() const {
+  char text[NI_MAXHOST];
+  if (::getnameinfo(get(), bytes(), text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "an unknown address";
+  return text;
+}
+
+bool HostAddress::is_loopback() const {
+  if (address_.ss_family == AF_INET6) {
+    sockaddr_in6 address{};
+    std::memcpy(&address, &address_, sizeof(address));
+    return IN6_IS_ADDR_LOOPBACK(&address.sin6_addr);
+  }
+  constexpr std::uint32_t kLoopbackNet = 127;
+  sockaddr_in address{};
+  std::memcpy(&address, &address_, sizeof(address));
+  return ntohl(address.sin_addr.s_addr) >> 24 == kLoopbackNet;
+}
+
+bool HostAddress::operator==(const HostAddress& other) const {
+  return str() == other.str() && port() == other.port();
+}
+
+std::string endpoint(const std::string& address, int port) {
+  const bool is_long = address.find(':') != std::string::npos;
+  return is_long ? cat("[", address, "]:", port) : cat(address, ":", port);
+}
+
+std::vector<HostAddress> look_up(const std::string& host, int port) {
+  int error = 0;
+  std::vector<HostAddress> found = addresses_of(host, port, 0, &error);
+  require<CommError>(error == 0, "cannot find the host '", host, "': ", ::gai_strerror(error));
+  require<CommError>(!found.empty(), "the host '", host, "' has no address of IPv4 or IPv6");
+  return found;
+}
+
+std::vector<HostAddress> read_address(const std::string& text, int port) {
+  int error = 0;
+  return addresses_of(text, port, AI_NUMERICHOST, &error);
+}
+
+bool await(int file, short event, Deadline deadline) {
+  for (;;) {
+    constexpr std::int64_t kLongest = 60'000;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd waits{file, event, 0};
+    const int ready = ::poll(&waits, 1, static_cast<int>(std::min(left, kLongest)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) fail("poll");
+  }
+}
+
+void allow_connections(std::size_t count) {
+  constexpr std::size_t kOthers = 512;  // files of the program, and connections of strangers
+  const Socket probe = open_socket(AF_INET);
+  // A new file gets the least free number. So about as many are open.
+  const std::size_t open = static_cast<std::size_t>(std::max(probe.file(), 0));
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (limit.rlim_cur < open + count + kOthers && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  constexpr std::size_t kLeast = 8;  // that the meeting needs beside the connections
+  require<OutOfFiles>(limit_of_files() >= open + count + kLeast, "this process needs ", count,
+                      " connections and has ", open, " open files, and may have ", limit_of_files(),
+                      " in all; raise the limit (ulimit -n)");
+}
+
 Socket::~Socket() {
   if (file_ >= 0) ::close(file_);
 }
 
-Socket Socket::listen_on(int port) {
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) fail("cannot open a socket");
-  const int on = 1;
-  ::setsockopt(socket.file(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_in here{};
-  here.sin_family = AF_INET;
-  here.sin_addr.s_addr = htonl(INADDR_ANY);
-  here.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::bind(socket.file(), reinterpret_cast<const sockaddr*>(&here), sizeof(here)) != 0)
-    fail(cat("cannot listen on port ", port));
-  if (::listen(socket.file(), 1024) != 0) fail(cat("cannot listen on port ", port));
+Socket Socket::listen_on(const HostAddress& here) {
+  Socket socket = open_socket(here.get()->sa_family);
+  if (!socket) return {};
+  if (here.get()->sa_family == AF_INET6) turn_on(socket, IPPROTO_IPV6, IPV6_V6ONLY);
+  return bound(std::move(socket), here.get(), here.bytes(), endpoint(here.str(), here.port()));
+}
+
+Socket Socket::listen_everywhere(int port) {
+  const std::string where = cat("port ", port);
+  if (Socket both = open_socket(AF_INET6)) {
+    turn_on(both, IPPROTO_IPV6, IPV6_V6ONLY, 0);  // IPv4, too
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(static_cast<std::uint16_t>(port));
+    both = bound(std::move(both), reinterpret_cast<const sockaddr*>(&any), sizeof(any), where);
+    if (both) return both;
+  }
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = htons(static_cast<std::uint16_t>(port));
+  Socket socket = open_socket(AF_INET);
+  if (socket)
+    socket = bound(std::move(socket), reinterpret_cast<const sockaddr*>(&any), sizeof(any), where);
+  require<CommError>(static_cast<bool>(socket), "this machine has no address to listen at");
   return socket;
 }
 
-Socket Socket::connect_to(const std::string& address, int port, Deadline deadline) {
-  constexpr auto kPause = std::chrono::milliseconds(20);
-  for (;;) {
-    const Addresses found = look_up(address, port);
-    for (const addrinfo* to = found.get(); to; to = to->ai_next)
-      if (Socket socket = try_connect(*to)) return socket;
-    if (Clock::now() + kPause > deadline) fail(cat("cannot reach ", address, ":", port));
-    std::this_thread::sleep_for(kPause);
+Socket Socket::connect_to(const HostAddress& there, Deadline deadline) {
+  Socket socket = open_socket(there.get()->sa_family);
+  require<CommError>(static_cast<bool>(socket), "this machine has no such addresses");
+  turn_on(socket, IPPROTO_TCP, TCP_NODELAY);
+  if (::connect(socket.file(), there.get(), there.bytes()) != 0) {
+    if (errno != EINPROGRESS) fail("cannot connect");
+    require<CommError>(await(socket.file(), POLLOUT, deadline), "no answer");
+    int error = 0;
+    socklen_t size = sizeof(error);
+    ::getsockopt(socket.file(), SOL_SOCKET, SO_ERROR, &error, &size);
+    errno = error;
+    if (error != 0) fail("cannot connect");
   }
+  // A socket that calls a port of the range from which it got its own may call itself.
+  require<CommError>(socket.here() != socket.there(), "nobody listens there");
+  return socket;
 }
 
-Socket Socket::accept_one(Deadline deadline) const {
-  for (;;) {
-    await(file_, POLLIN, deadline);
-    const int file = ::accept4(file_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (file >= 0) return tuned(file);
-    if (!would_block() && errno != ECONNABORTED) fail("accept");
-  }
+Socket Socket::accept_one(std::string* from) const {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  Socket socket(
+      ::accept4(file_, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  // Other errors are those of the connection that came, which is lost then.
+  if (!socket && (errno == EMFILE || errno == ENFILE || errno == EBADF || errno == EINVAL))
+    fail("cannot accept a connection");
+  if (socket) turn_on(socket, IPPROTO_TCP, TCP_NODELAY);
+  if (socket && from) *from = HostAddress(address).str();
+  return socket;
 }
 
-int Socket::port() const {
-  sockaddr_in here{};
-  socklen_t size = sizeof(here);
-  if (::getsockname(file_, reinterpret_cast<sockaddr*>(&here), &size) != 0) fail("getsockname");
-  return ntohs(here.sin_port);
+HostAddress Socket::here() const { return address_by(&::getsockname, *this); }
+
+HostAddress Socket::there() const { return address_by(&::getpeername, *this); }
+
+bool Socket::has_left() const {
+  pollfd waits{file_, POLLRDHUP, 0};
+  return ::poll(&waits, 1, 0) > 0;
 }
 
-std::string Socket::peer_address() const {
-  sockaddr_storage there{};
-  socklen_t size = sizeof(there);
-  if (::getpeername(file_, reinterpret_cast<sockaddr*>(&there), &size) != 0) fail("getpeername");
-  char text[NI_MAXHOST];
-  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&there), size, text, sizeof(text), nullptr, 0,
-                    NI_NUMERICHOST) != 0)
-    fail("getnameinfo");
-  return text;
-}
-
-void Socket::write_all(std::span<const std::byte> bytes, Deadline deadline) const {
+void Socket::write_all(std::string_view bytes, Deadline deadline) const {
   while (!bytes.empty()) {
-    await(file_, POLLOUT, deadline);
+    require<CommError>(await(file_, POLLOUT, deadline), "it takes no message");
     const ssize_t moved = ::send(file_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (moved < 0 && !would_block()) fail("send");
-    if (moved > 0) bytes = bytes.subspan(static_cast<std::size_t>(moved));
+    if (moved < 0 && !would_block()) fail("the connection is lost");
+    if (moved > 0) bytes.remove_prefix(static_cast<std::size_t>(moved));
   }
 }
 
-void Socket::read_all(std::span<std::byte> bytes, Deadline deadline) const {
-  while (!bytes.empty()) {
-    await(file_, POLLIN, deadline);
-    const ssize_t moved = ::recv(file_, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    require<CommError>(moved != 0, "the connection was closed");
-    if (moved < 0 && !would_block()) fail("recv");
-    if (moved > 0) bytes = bytes.subspan(static_cast<std::size_t>(moved));
-  }
+bool Socket::write_now(std::string_view bytes) const {
+  const ssize_t moved = ::send(file_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return moved >= 0 && static_cast<std::size_t>(moved) == bytes.size();
 }
 
-void Socket::write_text(const std::string& text, Deadline deadline) const {
-  const auto size = static_cast<std::uint32_t>(text.size());
-  write_all(std::as_bytes(std::span(&size, 1)), deadline);
-  write_all(std::as_bytes(std::span(text)), deadline);
-}
-
-std::string Socket::read_text(Deadline deadline) const {
-  constexpr std::uint32_t kMost = 1 << 20;
-  std::uint32_t size = 0;
-  read_all(std::as_writable_bytes(std::span(&size, 1)), deadline);
-  require<CommError>(size <= kMost, "what called is no process of Belfry");
-  std::string text(size, '\0');
-  read_all(std::as_writable_bytes(std::span(text)), deadline);
-  return text;
+std::size_t Socket::read_some(std::span<std::byte> bytes) const {
+  const ssize_t moved = ::recv(file_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  require<CommError>(moved != 0 || bytes.empty(), "the connection was closed");
+  if (moved < 0 && !would_block()) fail("the connection is lost");
+  return moved < 0 ? 0 : static_cast<std::size_t>(moved);
 }
 
 }  // namespace belfry::detail

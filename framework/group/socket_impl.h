@@ -1,15 +1,58 @@
-// A TCP socket that closes itself. Calls with a deadline throw CommError when it has passed.
+// TCP sockets that close themselves. No call waits longer than it is told to.
 #pragma once
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
+
+#include <sys/socket.h>
+
+#include "belfry/framework/base/error.h"
 
 namespace belfry::detail {
 
 using Deadline = std::chrono::steady_clock::time_point;
+
+// This process, or the machine, can open no more files.
+class OutOfFiles : public CommError {
+ public:
+  using CommError::CommError;
+};
+
+// An address of IPv4 or IPv6, and a port.
+class HostAddress {
+ public:
+  // Of IPv4 where an address of IPv6 stands for one ("::ffff:10.0.0.7").
+  explicit HostAddress(const sockaddr_storage& address);
+  HostAddress with_port(int port) const;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
+  socklen_t bytes() const;
+  int port() const;
+  std::string str() const;  // in numbers, without the port
+  bool is_loopback() const;
+  bool operator==(const HostAddress& other) const;
+
+ private:
+  sockaddr_storage address_ = {};
+};
+
+// "10.0.0.7:29500", "[::1]:29500".
+std::string endpoint(const std::string& address, int port);
+
+// The addresses of a host. Throws CommError if it has none, or is unknown so far.
+std::vector<HostAddress> look_up(const std::string& host, int port);
+// The same for addresses in numbers; none if `text` is no such address.
+std::vector<HostAddress> read_address(const std::string& text, int port);
+
+// Waits until a socket can be read (POLLIN) or written (POLLOUT). Returns false at the deadline.
+bool await(int file, short event, Deadline deadline);
+
+// Has the system let this process open so many connections. Throws OutOfFiles if it does not.
+void allow_connections(std::size_t count);
 
 class Socket {
  public:
@@ -22,23 +65,29 @@ class Socket {
   }
   ~Socket();
 
-  // Listens on all interfaces; port 0: any that is free.
-  static Socket listen_on(int port);
-  // Tries again until the deadline: the listener may start later.
-  static Socket connect_to(const std::string& address, int port, Deadline deadline);
-  // Accepts the next connection.
-  Socket accept_one(Deadline deadline) const;
+  // Listens at an address of this machine; port 0: any that is free. Empty if this machine does not
+  // have the address.
+  static Socket listen_on(const HostAddress& here);
+  // Listens at all addresses of this machine.
+  static Socket listen_everywhere(int port);
+  // Tries once. Throws CommError if nobody listens there, or answers until the deadline.
+  static Socket connect_to(const HostAddress& there, Deadline deadline);
+  // The next connection that waits, and the address that it comes from; empty if none does.
+  Socket accept_one(std::string* from = nullptr) const;
 
   int file() const { return file_; }
   explicit operator bool() const { return file_ >= 0; }
-  int port() const;                  // of this end
-  std::string peer_address() const;  // in numbers
+  HostAddress here() const;
+  HostAddress there() const;
+  // Whether the other process has closed the connection, even if it said something before.
+  bool has_left() const;
 
-  void write_all(std::span<const std::byte> bytes, Deadline deadline) const;
-  void read_all(std::span<std::byte> bytes, Deadline deadline) const;
-  // A text is its length, then its characters. Reading throws for texts above 1 MiB.
-  void write_text(const std::string& text, Deadline deadline) const;
-  std::string read_text(Deadline deadline) const;
+  void write_all(std::string_view bytes, Deadline deadline) const;
+  // Writes without waiting. Returns false if not all could be written.
+  bool write_now(std::string_view bytes) const;
+  // Returns how many bytes it has read; 0 if none is there. Throws CommError if the connection was
+  // closed.
+  std::size_t read_some(std::span<std::byte> bytes) const;
 
  private:
   int file_ = -1;

@@ -14,17 +14,26 @@ struct TcpGroupOptions {
   // Rank 0 listens here, and all others call it.
   std::string address = "127.0.0.1";
   int port = 0;
-  // All processes of a run have the same token; others are turned away.
+  // All processes of a run have the same secret, and prove it to each other; it is never sent.
+  // Others are turned away.
   std::string token = {};
-  std::chrono::seconds timeout{60};  // for all processes to arrive
-  std::string host = {};             // empty: the name of this machine
+  // Of the starts of the run with this token. A process that is left over from another start is
+  // turned away.
+  int round = 0;
+  bool insecure = false;  // they may meet without a token where others can reach them
+  std::chrono::milliseconds timeout{300'000};  // for all processes to arrive
+  std::string host = {};                       // empty: the name of this machine
 };
+
+// Whether the processes need a token, and have none: `address` is not of this machine alone.
+bool lacks_token(const TcpGroupOptions& options);
 
 // A port of this machine that nobody listens at now, and that the system gives to no socket
 // unasked. Throws CommError if it finds none.
 int free_port();
 
-// Every process connects to every other one. Returns when all are connected. Throws CommError, in
+// Every process connects to every other one. Returns when all are connected; nothing listens any
+// more then. Whoever else calls meanwhile is turned away, and holds up nobody. Throws CommError, in
 // each process, naming who is missing, has another token or size, or a rank that another one has.
 std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options);
 

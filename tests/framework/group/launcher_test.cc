@@ -132,9 +132,34 @@ TEST(Launcher, ThePortOfTheAgentIsLeftToIt) {
   EXPECT_EQ(found(torchrun_with("BELFRY_PORT", "4000")).tcp.port, 4000);
 }
 
+TEST(Launcher, ATokenIsOneOfThisRunAlone) {
+  EXPECT_EQ(found(kTorchrun).tcp.token, "");
+  EXPECT_EQ(found(torchrun_with("TORCHELASTIC_RUN_ID", "4711")).tcp.token, "4711");
+  // What torchrun says if it was given none.
+  EXPECT_EQ(found(torchrun_with("TORCHELASTIC_RUN_ID", "none")).tcp.token, "");
+  auto both = torchrun_with("TORCHELASTIC_RUN_ID", "4711");
+  both["BELFRY_TOKEN"] = "secret";
+  EXPECT_EQ(found(both).tcp.token, "secret");
+  both["BELFRY_TOKEN"] = "";
+  EXPECT_EQ(found(both).tcp.token, "4711");
+}
+
+TEST(Launcher, RoundAndInsecurityAreInTheEnvironment) {
+  EXPECT_EQ(found(kTorchrun).tcp.round, 0);
+  EXPECT_EQ(found(torchrun_with("TORCHELASTIC_RESTART_COUNT", "3")).tcp.round, 3);
+  EXPECT_FALSE(found(kTorchrun).tcp.insecure);
+  EXPECT_FALSE(found(torchrun_with("BELFRY_INSECURE", "0")).tcp.insecure);
+  EXPECT_TRUE(found(torchrun_with("BELFRY_INSECURE", "1")).tcp.insecure);
+}
+
 TEST(Launcher, WhatCannotBeIsNamed) {
-  for (const auto& [name, value] : std::map<std::string, std::string>{
-           {"RANK", "2"}, {"RANK", "x"}, {"WORLD_SIZE", "0"}, {"MASTER_PORT", "70000"}})
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"RANK", "2"},
+                                          {"RANK", "x"},
+                                          {"WORLD_SIZE", "0"},
+                                          {"MASTER_PORT", "70000"},
+                                          {"BELFRY_INSECURE", "yes"},
+                                          {"TORCHELASTIC_RESTART_COUNT", "-1"}})
     EXPECT_THAT(message_of<InvalidArgument>([&] { found(torchrun_with(name, value)); }),
                 HasSubstr(name + "=" + value));
 }

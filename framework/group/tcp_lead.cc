@@ -1,0 +1,148 @@
+// Rank 0 waits for all other processes, then tells all where the others listen.
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/group/tcp_meeting_impl.h"
+#include "belfry/framework/group/tcp_reception_impl.h"
+
+namespace belfry::detail {
+namespace {
+
+class Leader {
+ public:
+  Leader(const TcpGroupOptions& options, const std::string& host)
+      : options_(options),
+        host_(host),
+        key_(options.token, options.round),
+        patience_(options.timeout),
+        guests_(static_cast<std::size_t>(options.size)) {}
+
+  std::vector<Met> run() {
+    Reception reception(listeners(), key_, cat("rank 0 on ", host_));
+    for (std::vector<int> missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
+      std::optional<Caller> caller = reception.next(patience_.next_look());
+      const bool is_last = caller && missing.size() == 1;
+      if (caller) admit(std::move(*caller));
+      if (!caller || is_last) forget_who_left();
+      if (!caller) wait_on(missing);
+    }
+    tell_places();
+    return met();
+  }
+
+ private:
+  // A process that has called, and where others can call it.
+  struct Guest {
+    std::optional<Caller> caller;
+    Place place;
+  };
+
+  std::vector<Socket> listeners() const {
+    try {
+      return listen_at(options_.address, options_.port);
+    } catch (const OutOfFiles&) {
+      throw;
+    } catch (const CommError& error) {
+      throw CommError(cat("rank 0 ", error.what(),
+                          "; let all processes meet at another port (MASTER_PORT or BELFRY_PORT)"));
+    }
+  }
+
+  std::vector<int> missing_ranks() const {
+    std::vector<int> missing;
+    for (int r = 1; r < options_.size; ++r)
+      if (!guests_[static_cast<std::size_t>(r)].caller) missing.push_back(r);
+    return missing;
+  }
+
+  void wait_on(const std::vector<int>& missing) {
+    const std::string whom =
+        cat(" at port ", options_.port, " for rank ", some_of(missing), " of ", options_.size);
+    if (patience_.is_over())
+      end_all(cat("rank 0 has waited ", patience_.seconds(), " s", whom,
+                  "; start all processes, and let them reach ", options_.address,
+                  " (the option meeting_timeout_s waits longer)"));
+    patience_.tell([&] { return cat("rank 0 on ", host_, " waits", whom); });
+  }
+
+  void admit(Caller caller) {
+    const std::string refusal = refuse(caller.card);
+    if (!refusal.empty()) {
+      caller.answer(cat(kEndWord, refusal));
+      end_all(refusal);
+    }
+    Guest& guest = guests_[static_cast<std::size_t>(caller.card.rank)];
+    guest.place = {caller.socket.there().str(), caller.card.port, caller.card.host};
+    guest.caller.reset();
+    if (caller.answer(kWelcome)) guest.caller.emplace(std::move(caller));
+  }
+
+  std::string refuse(const Card& card) const {
+    if (card.size != options_.size)
+      return cat("rank ", card.rank, " on ", card.host, " was started for ", card.size,
+                 " processes, rank 0 for ", options_.size);
+    if (card.rank < 1 || card.rank >= options_.size)
+      return cat("a process on ", card.host, " says that it is rank ", card.rank, " of ",
+                 options_.size);
+    const Guest& known = guests_[static_cast<std::size_t>(card.rank)];
+    if (known.caller && !known.caller->socket.has_left())
+      return cat("two processes say that they are rank ", card.rank, ", on ", known.place.host,
+                 " and on ", card.host);
+    return "";
+  }
+
+  // A process that was started again may still come.
+  void forget_who_left() {
+    for (std::size_t r = 1; r < guests_.size(); ++r) {
+      if (!guests_[r].caller || !guests_[r].caller->socket.has_left()) continue;
+      guests_[r].caller.reset();
+      log_warning("rank ", r, " on ", guests_[r].place.host,
+                  " has ended before all processes had met; rank 0 waits for it again");
+    }
+  }
+
+  void tell_places() {
+    std::vector<Place> places{{"-", 0, host_}};
+    for (std::size_t r = 1; r < guests_.size(); ++r) places.push_back(guests_[r].place);
+    const std::string table = table_of(places);
+    patience_.extend(kMeshTime);
+    for (std::size_t r = 1; r < guests_.size(); ++r) try {
+        const Caller& caller = *guests_[r].caller;
+        caller.socket.write_all(letter(caller.seal.close("table", table)), patience_.end());
+      } catch (const CommError& error) {
+        end_all(cat("rank ", r, " on ", places[r].host, ": ", error.what()));
+      }
+  }
+
+  std::vector<Met> met() {
+    std::vector<Met> met(guests_.size());
+    for (std::size_t r = 1; r < guests_.size(); ++r)
+      met[r] = {std::move(guests_[r].caller->socket), guests_[r].place.host};
+    return met;
+  }
+
+  [[noreturn]] void end_all(const std::string& why) const {
+    for (const Guest& guest : guests_)
+      if (guest.caller)
+        guest.caller->socket.write_now(
+            letter(guest.caller->seal.close("table", cat(kEndWord, why))));
+    throw CommError(why);
+  }
+
+  const TcpGroupOptions& options_;
+  const std::string& host_;
+  const MeetingKey key_;
+  Patience patience_;
+  std::vector<Guest> guests_;  // by rank
+};
+
+}  // namespace
+
+std::vector<Met> lead(const TcpGroupOptions& options, const std::string& host) {
+  return Leader(options, host).run();
+}
+
+}  // namespace belfry::detail

@@ -1,0 +1,70 @@
+// How the processes of a run find each other. Rank 0 listens where all know; each other process
+// calls it, listens at any free port, and says which. Rank 0 tells all where the others are. Then
+// each process calls those of lower ranks.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/group/socket_impl.h"
+#include "belfry/framework/group/tcp_greeting_impl.h"
+#include "belfry/framework/group/tcp_group.h"
+
+namespace belfry::detail {
+
+// A process that this one has met.
+struct Met {
+  Socket socket;
+  std::string host;
+};
+
+// Meets all other processes, and returns them by rank; this one's own place is empty. `host` is the
+// name of this machine. Throws as connect_tcp() does.
+std::vector<Met> meet(const TcpGroupOptions& options, const std::string& host);
+
+// Its two sides: of rank 0, and of all other ranks.
+std::vector<Met> lead(const TcpGroupOptions& options, const std::string& host);
+std::vector<Met> follow(const TcpGroupOptions& options, const std::string& host);
+
+// Once all have called rank 0, they have at least so long to reach each other.
+constexpr std::chrono::milliseconds kMeshTime{60'000};
+
+// What an answer of a listener says.
+constexpr std::string_view kWelcome = "welcome", kEndWord = "end ";
+
+// How long a process waits for others, and when it says so.
+class Patience {
+ public:
+  explicit Patience(std::chrono::milliseconds most);
+
+  Deadline end() const { return end_; }
+  bool is_over() const;
+  // When to look whether all is well meanwhile: in a second, or at the end.
+  Deadline next_look() const;
+  // Leaves at least so much time from now.
+  void extend(std::chrono::milliseconds least);
+  // Warns of what() after 5 s, and then every minute.
+  void tell(const std::function<std::string()>& what);
+  // The whole time in seconds: "300".
+  std::string seconds() const;
+
+ private:
+  Deadline began_, end_, next_word_;
+};
+
+// "1, 2, 5 and 3 more".
+std::string some_of(const std::vector<int>& ranks);
+
+// Whether an address can be reached from this machine alone, whatever names mean here: localhost,
+// 127.0.0.1, ::1. A Debian gives its own name the address 127.0.1.1, so no other name counts.
+bool is_loopback(const std::string& address);
+
+// Where rank 0 listens: at the addresses of this machine that `address` means, or at all of them if
+// others may know it by other addresses. Throws CommError.
+std::vector<Socket> listen_at(const std::string& address, int port);
+
+// Where to call a process, for one that has reached rank 0 at `first`, from `own`.
+HostAddress way_to(const Place& place, const HostAddress& own, const HostAddress& first);
+
+}  // namespace belfry::detail

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <utility>
+
+#include <poll.h>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/group/tcp_reception_impl.h"
+
+namespace belfry::detail {
+
+using Clock = std::chrono::steady_clock;
+
+bool Caller::answer(std::string_view text) const {
+  return socket.write_now(letter(seal.close("answer", text)));
+}
+
+void RareWarning::tell(const std::string& text) {
+  constexpr std::chrono::seconds kPause{10};
+  const auto now = Clock::now();
+  if (now < next_) {
+    ++left_out_;
+    return;
+  }
+  log_warning(text, left_out_ > 0 ? cat(" (and ", left_out_, " more before)") : "");
+  next_ = now + kPause;
+  left_out_ = 0;
+}
+
+Reception::Reception(std::vector<Socket> listeners, const MeetingKey& key, std::string who)
+    : listeners_(std::move(listeners)), key_(key), who_(std::move(who)) {}
+
+std::optional<Caller> Reception::next(Deadline until) {
+  for (;;) {
+    if (!callers_.empty()) {
+      Caller caller = std::move(callers_.front());
+      callers_.pop_front();
+      return caller;
+    }
+    const auto now = Clock::now();
+    for (Visitor& visitor : visitors_)
+      if (visitor.until <= now) turn_away(visitor, "it has not said who it is in time");
+    forget_done();
+    if (now >= until) return std::nullopt;
+    wait(visitors_.empty() ? until : std::min(until, visitors_.front().until));
+  }
+}
+
+// Waits for something to happen, and does what can be done.
+void Reception::wait(Deadline until) {
+  std::vector<pollfd> waits;
+  for (const Visitor& visitor : visitors_) waits.push_back({visitor.socket.file(), POLLIN, 0});
+  for (const Socket& listener : listeners_) waits.push_back({listener.file(), POLLIN, 0});
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  const auto most = std::clamp<std::int64_t>(left.count(), 0, 60'000);
+  if (::poll(waits.data(), waits.size(), static_cast<int>(most)) <= 0) return;
+  const std::size_t visitors = visitors_.size();
+  for (std::size_t i = 0; i < visitors; ++i)
+    if (waits[i].revents != 0) hear(visitors_[i]);
+  forget_done();
+  for (std::size_t i = 0; i < listeners_.size(); ++i)
+    if (waits[visitors + i].revents != 0) accept_all(listeners_[i]);
+}
+
+// Not more at a time than those who are here already can wait for.
+void Reception::accept_all(const Socket& listener) {
+  constexpr int kMostAtOnce = 64;
+  for (int i = 0; i < kMostAtOnce; ++i) {
+    if (visitors_.size() == kMostVisitors) {
+      turn_away(visitors_.front(), "too many call at once");
+      forget_done();
+    }
+    Socket socket;
+    std::string from;
+    try {
+      socket = listener.accept_one(&from);
+    } catch (const OutOfFiles&) {
+      if (visitors_.empty()) throw;
+      turn_away(visitors_.front(), "this process has too many open files");
+      forget_done();
+      continue;
+    }
+    if (!socket) return;
+    Visitor visitor{.socket = std::move(socket),
+                    .from = std::move(from),
+                    .nonce = random_nonce(),
+                    .until = Clock::now() + kVisit};
+    if (visitor.socket.write_now(letter(Banner{visitor.nonce, key_.round}.body())))
+      visitors_.push_back(std::move(visitor));
+  }
+}
+
+void Reception::hear(Visitor& visitor) {
+  try {
+    for (;;) {
+      const std::size_t count = visitor.socket.read_some(visitor.call.space());
+      if (count == 0) return;
+      visitor.call.add(count);
+      if (visitor.call.whole()) return read_call(visitor);
+    }
+  } catch (const CommError& error) {
+    turn_away(visitor, error.what());
+  }
+}
+
+void Reception::read_call(Visitor& visitor) {
+  const Call call = Call::read(visitor.call.body());
+  Caller caller{std::move(visitor.socket), Seal(key_, visitor.nonce, call.nonce), {}};
+  visitor.done = true;
+  if (const std::optional<std::string> card = caller.seal.open("card", call.sealed)) {
+    caller.card = Card::read(*card);
+    callers_.push_back(std::move(caller));
+    return;
+  }
+  // It finds out by itself that this seal is of another token.
+  caller.answer("end");
+  other_tokens_.tell(cat(who_, ": turned away a process from ", visitor.from, ": ",
+                         call.round == key_.round
+                             ? "it has another token (BELFRY_TOKEN)"
+                             : cat("it is of start ", call.round, " of the run, this one of start ",
+                                   key_.round, " (TORCHELASTIC_RESTART_COUNT)")));
+}
+
+// Who closes a connection without a word, as probes of a port do, is worth no line.
+void Reception::turn_away(Visitor& visitor, const std::string& why) {
+  if (visitor.done) return;
+  visitor.done = true;
+  const std::string text = cat(who_, ": turned away a connection from ", visitor.from, ": ", why);
+  if (visitor.call.empty())
+    log_debug(text);
+  else
+    strangers_.tell(text);
+}
+
+void Reception::forget_done() { std::erase_if(visitors_, &Visitor::done); }
+
+}  // namespace belfry::detail

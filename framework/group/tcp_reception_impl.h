@@ -1,0 +1,71 @@
+// The door of a process that others call: many greetings at once, each with little time. Whoever
+// does not prove that it has the token is turned away, and can do nothing else here.
+#pragma once
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/group/socket_impl.h"
+#include "belfry/framework/group/tcp_greeting_impl.h"
+
+namespace belfry::detail {
+
+// A process that has called, and has the token. It waits for an answer.
+struct Caller {
+  // Seals and sends without waiting. Returns false if the caller does not take it.
+  bool answer(std::string_view text) const;
+
+  Socket socket;
+  Seal seal;
+  Card card;
+};
+
+// A warning at most every ten seconds.
+class RareWarning {
+ public:
+  void tell(const std::string& text);
+
+ private:
+  Deadline next_ = {};
+  int left_out_ = 0;
+};
+
+class Reception {
+ public:
+  // `who` is this process, for the log. `key` is borrowed.
+  Reception(std::vector<Socket> listeners, const MeetingKey& key, std::string who);
+  // The next caller that has the token; none if no such has called until then. Throws OutOfFiles if
+  // this process cannot take another connection.
+  std::optional<Caller> next(Deadline until);
+
+  // How long a caller may take to say who it is, and how many may be about to.
+  static constexpr std::chrono::milliseconds kVisit{2'000};
+  static constexpr std::size_t kMostVisitors = 256;
+
+ private:
+  struct Visitor {
+    Socket socket;
+    std::string from, nonce;
+    LetterReader call{kMostCall};
+    Deadline until;
+    bool done = false;
+  };
+
+  void wait(Deadline until);
+  void accept_all(const Socket& listener);
+  void hear(Visitor& visitor);
+  void read_call(Visitor& visitor);
+  void turn_away(Visitor& visitor, const std::string& why);
+  void forget_done();
+
+  const std::vector<Socket> listeners_;
+  const MeetingKey& key_;
+  const std::string who_;
+  std::deque<Visitor> visitors_;  // the one with the least time is first
+  std::deque<Caller> callers_;
+  RareWarning strangers_, other_tokens_;
+};
+
+}  // namespace belfry::detail
