@@ -26,7 +26,9 @@ void print(int file, std::string_view text) {
 
 std::string random_token() {
   std::random_device random;
-  return cat(random(), "-", random());
+  std::string token;
+  for (int word = 0; word < 4; ++word) token += hex(random(), 8);
+  return token;
 }
 
 std::unique_ptr<WritableFile> open_log(const std::string& path, bool adds) {
@@ -37,9 +39,13 @@ std::unique_ptr<WritableFile> open_log(const std::string& path, bool adds) {
 }
 
 // Variables of launchers around this one, which did not start these processes.
-const std::vector<std::string> kOtherLaunchers = {
-    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",   "PMIX_RANK", "TORCHELASTIC_USE_AGENT_STORE",
-    "TORCHELASTIC_RUN_ID",  "BELFRY_PORT"};
+const std::vector<std::string> kOtherLaunchers = {"OMPI_COMM_WORLD_SIZE",
+                                                  "PMI_SIZE",
+                                                  "PMIX_RANK",
+                                                  "TORCHELASTIC_USE_AGENT_STORE",
+                                                  "TORCHELASTIC_RUN_ID",
+                                                  "TORCHELASTIC_RESTART_COUNT",
+                                                  "BELFRY_PORT"};
 
 // Whether an error names another rank: "error: [rank 0, a] rank 1, a: ..." of rank 0 blames rank 1.
 bool blames_another(const ProcessEnd& end) {

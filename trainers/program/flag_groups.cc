@@ -80,6 +80,14 @@ std::chrono::milliseconds stall_milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+std::chrono::milliseconds meeting_timeout(const WrittenFlag& flag) {
+  double seconds = 0;
+  read_number(
+      flag, "a number above 0", [](double x) { return x > 0; }, seconds);
+  return std::chrono::ceil<std::chrono::milliseconds>(
+      std::chrono::duration<double>(std::min(seconds, kMostStallSeconds)));
+}
+
 void add_packing(FlagParser& parser, AggregationOptions& aggregation) {
   parser.add("--gradient_repacking", aggregation.gradient_repacking, 0, kMostInt, "N",
              "pack all gradients into N parts before they are combined; 0: do not [0]");
@@ -291,6 +299,13 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
   parser.add_parsed(
       "--mpi", flags.group.without_mpi, IsSecond{{"auto", "off"}}, "auto|off",
       "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
+  parser.add_parsed(
+      "--meeting_timeout_s", flags.group.meeting_timeout, meeting_timeout, "X",
+      "with several processes that meet by TCP: end with an error if they have not all met in X "
+      "seconds [300]");
+  parser.add("--insecure", flags.group.insecure,
+             "let processes meet without a token (BELFRY_TOKEN) where other machines reach them, "
+             "also by BELFRY_INSECURE=1; whoever reaches the port can then join [false]");
   parser.add_parsed(
       "--stall_warn_seconds", flags.group.watch.stall_warn,
       [](const WrittenFlag& flag) { return stall_milliseconds(stall_seconds(flag)); }, "X",

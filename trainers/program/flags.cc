@@ -50,6 +50,9 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
     flags.global_batch_size = defaults_.global_batch_size;
   check_devices(parser_, device_flags(flags), flags.plans());
   flags.group.launcher = find_launcher(environment_variable, !flags.group.without_mpi);
+  TcpGroupOptions& tcp = flags.group.launcher.tcp;
+  tcp.timeout = flags.group.meeting_timeout;
+  tcp.insecure = tcp.insecure || flags.group.insecure;
   count_processes(flags, parser_);
   divide_global_batch(flags, parser_);
   resolve_flags(flags, parser_, compares_auto);

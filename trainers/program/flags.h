@@ -42,9 +42,11 @@ inline constexpr int kStallExitCode = 75;
 // The processes that train together.
 struct GroupFlags {
   bool without_mpi = false;  // --mpi=off
-  LauncherFound launcher;    // the launcher of several processes
-  int processes = 1;         // as the launcher started them, or of the run that a dry run plans
-  WatchOptions watch;        // the watch over them
+  bool insecure = false;     // may meet without a token
+  std::chrono::milliseconds meeting_timeout = TcpGroupOptions().timeout;
+  LauncherFound launcher;  // the launcher of several processes
+  int processes = 1;       // as the launcher started them, or of the run that a dry run plans
+  WatchOptions watch;      // the watch over them
   int stall_exit_code = kStallExitCode;  // if watch.stall_end, or the timeout of NCCL, ends the run
 };
 

@@ -164,6 +164,12 @@ std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
 }  // namespace
 
 std::shared_ptr<Processes> join_processes(const TrainFlags& flags) {
+  const LauncherFound& launcher = flags.group.launcher;
+  require<FlagError>(launcher.kind != LauncherFound::Kind::kTcp || !lacks_token(launcher.tcp),
+                     "the processes meet at ", launcher.tcp.address,
+                     ", where others can reach them, and have no token; set BELFRY_TOKEN to a "
+                     "secret, the same in all of them, or give --insecure if nobody else is in "
+                     "this network");
   WatchOptions watch = flags.group.watch;
   watch.abandon = [code = flags.group.stall_exit_code](const ProcessGroup& group,
                                                        const std::exception& error) {

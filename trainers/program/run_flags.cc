@@ -26,7 +26,8 @@ constexpr std::string_view kOfOneCall[] = {
     "overwrite",  "save_checkpoint",   "json",          "restore_checkpoint",
     "trace_file", "trace_steps",       "memory_report", "dry_run",
     "processes",  "explain",           "load",          "summary",
-    "algorithms", "check_equivalence", "plot",          "processes_per_host"};
+    "algorithms", "check_equivalence", "plot",          "processes_per_host",
+    "insecure",   "meeting_timeout_s"};
 
 // Flags about what a run directory keeps.
 constexpr std::string_view kOfRunDirectory[] = {

@@ -279,6 +279,15 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
   EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
 }
 
+TEST(Flags, SayHowProcessesMeet) {
+  const TrainFlags flags = parse({"--meeting_timeout_s=0.5", "--insecure"});
+  EXPECT_EQ(flags.group.launcher.tcp.timeout, std::chrono::milliseconds(500));
+  EXPECT_TRUE(flags.group.launcher.tcp.insecure);
+  EXPECT_EQ(parse({}).group.launcher.tcp.timeout, std::chrono::minutes(5));
+  EXPECT_FALSE(parse({}).group.launcher.tcp.insecure);
+  EXPECT_THAT(refusal({"--meeting_timeout_s=0"}), HasSubstr("is not a number above 0"));
+}
+
 TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
   for (const char* argument : {"--learning_rate=nan", "--learning_rate=inf", "--learning_rate=-inf",
                                "--learning_rate=-0.1"})
