@@ -1,4 +1,6 @@
 // Runs `belfry run` as people run it.
+#include <regex>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -129,6 +131,73 @@ TEST_F(BelfryRunTest, LeavesNoOrphan) {
       "until test \"$(wc -l < pids 2> /dev/null)\" = 2; do sleep 0.02; done; kill -9 $!" +
       tell);
   EXPECT_EQ(killed.output, "left:\n");
+}
+
+// A program may be a script, whose processes may make groups of their own, as `timeout` does.
+TEST_F(BelfryRunTest, LeavesNoOrphanOfAScriptThatStartsOthers) {
+  const std::string script =
+      " belfry run -n 2 -- sh -c 'sleep 100 & echo $! >> pids; timeout 100 sh -c \"echo \\$\\$ >> "
+      "pids; exec sleep 100\" & setsid sh -c \"echo \\$\\$ >> pids; exec sleep 100\" & ";
+  const std::string up = "until test \"$(wc -l < pids 2> /dev/null)\" = 6; do sleep 0.02; done; ";
+  const std::string tell =
+      "for i in $(seq 500); do left=; for p in $(cat pids); do case $(cut -d' ' -f3 "
+      "/proc/$p/stat 2> /dev/null) in [!Z]) left=$p;; esac; done; test -z \"$left\" && break; "
+      "sleep 0.02; done; echo left: $left";
+  EXPECT_EQ(shell(cat(script, "wait' & ", up, "kill -9 $!; ", tell)).output, "left:\n");
+  EXPECT_EQ(shell(cat("rm -f pids;", script, up, "exit 3'; ", tell)).output, "left:\n");
+}
+
+TEST_F(BelfryRunTest, GoesOnWithoutALogThatCannotBeWritten) {
+  // The limit holds for files of the command alone.
+  const Finished done = shell(
+      "(ulimit -f 1; belfry run -n 2 -- sh -c 'for i in $(seq 3000); do echo line $i; done; sleep "
+      "0.2; echo the end' 2>&1; echo code $?) | cat");
+  EXPECT_THAT(done.output, AllOf(HasSubstr("\nline 3000\n"), HasSubstr("\nthe end\ncode 0\n")));
+  for (const char* const log : {"logs/rank_0.log", "logs/rank_1.log"}) {
+    const std::string warning = cat("belfry run: ", log, ": cannot write: ");
+    const std::size_t at = done.output.find(warning);
+    ASSERT_NE(at, std::string::npos) << done.output;
+    EXPECT_EQ(done.output.find(warning, at + 1), std::string::npos) << "once";
+    EXPECT_FALSE(text_of(log).empty());
+  }
+  EXPECT_THAT(done.output, HasSubstr("; the training goes on, and this log ends here\n"));
+}
+
+// Each of several commands would make a training of its own.
+TEST_F(BelfryRunTest, RefusesToBeOneOfSeveral) {
+  for (const std::string sign :
+       {"RANK=0 and WORLD_SIZE=2", "SLURM_STEP_NUM_TASKS=4", "OMPI_COMM_WORLD_SIZE=3"}) {
+    const std::string variables = std::regex_replace(sign, std::regex(" and "), " ");
+    const Finished done =
+        shell(cat("export ", variables, "; belfry run -n 2 -- touch up; echo $?; ls"));
+    EXPECT_EQ(done.output, "1\n") << sign;
+    EXPECT_THAT(done.errors, AllOf(HasSubstr(cat("the environment has ", sign, ": a launcher")),
+                                   HasSubstr("have it start PROGRAM instead")));
+  }
+  const Finished one = shell(
+      "export SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=4 RANK=0 WORLD_SIZE=1; belfry run -n 2 -- sh -c "
+      "'echo $RANK of $WORLD_SIZE${SLURM_STEP_NUM_TASKS:+, a task}'");
+  EXPECT_EQ(one.output, "0 of 2\n") << one.errors;
+}
+
+TEST_F(BelfryRunTest, FindsProgramsBesideItselfAndWritesNothingForOneThatItCannotFind) {
+  const std::string without_path =
+      cat("PATH=/usr/bin:/bin; ", BELFRY_BIN_DIR, "/belfry run -n 1 -- ");
+  const Finished beside = shell(without_path + "mnist --version; rm -r logs");
+  EXPECT_EQ(beside.status, 0) << beside.errors;
+  EXPECT_THAT(beside.output, HasSubstr("mnist"));
+  const Finished missing = shell(without_path + "no_such_program; echo $?; ls");
+  EXPECT_EQ(missing.output, "1\n");
+  EXPECT_THAT(missing.errors,
+              AllOf(HasSubstr("cannot start 'no_such_program': there is no such program in the "
+                              "folders of PATH (/usr/bin:/bin), nor beside this one in "),
+                    HasSubstr("/bin; name its path")));
+  const Finished no_file = shell("belfry run -n 2 -- ./no_such_program; echo $?; ls");
+  EXPECT_EQ(no_file.output, "1\n");
+  EXPECT_THAT(no_file.errors, HasSubstr("cannot start './no_such_program': No such file"));
+  const Finished no_program = shell("touch text; belfry run -n 2 -- ./text; echo $?; ls");
+  EXPECT_EQ(no_program.output, "1\ntext\n");
+  EXPECT_THAT(no_program.errors, HasSubstr("cannot start './text': Permission denied"));
 }
 
 // The second would empty the logs that the first writes. A folder of its own is fine.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include <poll.h>
@@ -12,20 +13,23 @@
 #include <unistd.h>
 
 #include "belfry/framework/base/end_process.h"
+#include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
 namespace {
 
-struct Pipe {
-  OpenFile out, in;  // reads from `out` get what is written to `in`
-};
+// Why a file cannot be started; "" if it can.
+std::string start_failure(const std::string& path) {
+  if (::access(path.c_str(), X_OK) != 0) return std::strerror(errno);
+  const bool is_file = local_file_system().target_kind(path) == FileKind::kFile;
+  return is_file ? "" : "it is no file";
+}
 
-Pipe make_pipe() {
-  int ends[2];
-  require<IoError>(::pipe(ends) == 0, "cannot make a pipe: ", std::strerror(errno));
-  for (const int end : ends) ::ioctl(end, FIOCLEX);  // programs that are started do not get it
-  return {OpenFile(ends[0]), OpenFile(ends[1])};
+std::string own_folder() {
+  const std::string own = local_file_system().resolve("/proc/self/exe");
+  return own.substr(0, own.rfind('/'));
 }
 
 std::vector<std::string> environment_of(const ChildCommand& command) {
@@ -99,6 +103,31 @@ ChildEnd end_of(pid_t pid, const siginfo_t& found) {
 
 OpenFile::~OpenFile() {
   if (number_ >= 0) ::close(number_);
+}
+
+Pipe make_pipe() {
+  int ends[2];
+  require<IoError>(::pipe(ends) == 0, "cannot make a pipe: ", std::strerror(errno));
+  for (const int end : ends) ::ioctl(end, FIOCLEX);
+  return {OpenFile(ends[0]), OpenFile(ends[1])};
+}
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != name.npos) {
+    const std::string why = start_failure(name);
+    require<IoError>(why.empty(), "cannot start '", name, "': ", why);
+    return name;
+  }
+  const char* const path = std::getenv("PATH");
+  const std::string folders = path ? path : "/bin:/usr/bin";  // as execvp() has it
+  for (const std::string_view folder : split(folders, ':'))
+    if (start_failure(cat(folder.empty() ? "." : folder, "/", name)).empty()) return name;
+  const std::string beside = cat(own_folder(), "/", name);
+  require<IoError>(!name.empty() && start_failure(beside).empty(), "cannot start '", name,
+                   "': there is no such program in the folders of PATH (", folders,
+                   "), nor beside this one in ", own_folder(), "; name its path, such as ./", name,
+                   ", or add its folder to PATH");
+  return beside;
 }
 
 Child start_child(const ChildCommand& command) {

@@ -31,6 +31,18 @@ class OpenFile {
   int number_ = -1;
 };
 
+// Reads from `out` get what is written to `in`. Programs that are started do not get the ends.
+struct Pipe {
+  OpenFile out, in;
+};
+// Throws IoError.
+Pipe make_pipe();
+
+// The program that `name` stands for: the name itself, if it is a path or a folder of PATH has it;
+// else the path of a program of that name beside this one. Throws IoError, with where it looked, if
+// there is none that can be started.
+std::string find_program(const std::string& name);
+
 struct ChildCommand {
   std::vector<std::string> arguments;              // the program first, looked for on PATH
   std::map<std::string, std::string> environment;  // beside the environment of this process

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/tcp_group.h"
 #include "belfry/trainers/util/stop_signals.h"
@@ -38,10 +39,20 @@ std::unique_ptr<WritableFile> open_log(const std::string& path, bool adds) {
   return files.extend(path, size);
 }
 
+// Whether a process holds the lock by which it says that it writes. Removes what one has left that
+// was killed.
+bool is_locked(const std::string& path) try {
+  FileSystem& files = local_file_system();
+  return files.exists(path) && !files.lock(path);
+} catch (const Error&) {
+  return false;
+}
+
 // Variables of launchers around this one, which did not start these processes.
 const std::vector<std::string> kOtherLaunchers = {"OMPI_COMM_WORLD_SIZE",
                                                   "PMI_SIZE",
                                                   "PMIX_RANK",
+                                                  "SLURM_STEP_NUM_TASKS",
                                                   "TORCHELASTIC_USE_AGENT_STORE",
                                                   "TORCHELASTIC_RUN_ID",
                                                   "TORCHELASTIC_RESTART_COUNT",
@@ -56,6 +67,35 @@ bool blames_another(const ProcessEnd& end) {
 }
 
 }  // namespace
+
+// What a process prints, in a file.
+class LocalProcesses::RankLog {
+ public:
+  // Throws IoError if a new log cannot be written.
+  void begin(const std::string& path, bool adds, const std::string& heading) {
+    try {
+      file_ = open_log(path, adds);
+      file_->append(std::as_bytes(std::span(heading)));
+    } catch (const IoError& error) {
+      if (!adds) throw;
+      end(error);
+    }
+  }
+  void add(std::string_view text) try {
+    if (file_) file_->append(std::as_bytes(std::span(text)));
+  } catch (const IoError& error) {
+    end(error);
+  }
+
+ private:
+  // A run of a week is worth more than its log.
+  void end(const IoError& error) {
+    file_.reset();
+    print(2, cat("belfry run: ", error.what(), "; the training goes on, and this log ends here\n"));
+  }
+
+  std::unique_ptr<WritableFile> file_;
+};
 
 // Keeps the last line that says what went wrong.
 class LocalProcesses::LastWords {
@@ -87,7 +127,8 @@ struct LocalProcesses::Process {
   int rank = 0;
   Child child;
   bool lives = true;
-  std::unique_ptr<WritableFile> log;
+  RankLog log;
+  std::string write_lock;  // of kUnfinishedVariable
   LastWords words;
 };
 
@@ -110,24 +151,29 @@ LocalProcesses::LocalProcesses(const LocalProcessesOptions& options, ForwardedSi
   }
 }
 
-LocalProcesses::~LocalProcesses() { kill_all(); }
+LocalProcesses::~LocalProcesses() {
+  kill_all();
+  if (options_.orphans) options_.orphans->end_all();
+  for (const auto& process : processes_) is_locked(process->write_lock);  // and remove it
+}
 
 void LocalProcesses::start(int rank, int port, const std::string& token) {
   auto process = std::make_unique<Process>();
   process->rank = rank;
-  process->log =
-      open_log(cat(options_.log_directory, "/rank_", rank, ".log"), options_.adds_to_logs);
-  const std::string heading = cat("# ", options_.heading, "\n");
-  process->log->append(std::as_bytes(std::span(heading)));
+  const std::string files =
+      cat(local_file_system().resolve(options_.log_directory), "/rank_", rank);
+  process->write_lock = files + ".writing";
+  process->log.begin(cat(options_.log_directory, "/rank_", rank, ".log"), options_.adds_to_logs,
+                     cat("# ", options_.heading, "\n"));
   const std::string size = std::to_string(options_.size);
+  std::map<std::string, std::string> environment{
+      {"RANK", std::to_string(rank)}, {"LOCAL_RANK", std::to_string(rank)},
+      {"WORLD_SIZE", size},           {"LOCAL_WORLD_SIZE", size},
+      {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)},
+      {"BELFRY_TOKEN", token},        {kUnfinishedVariable, process->write_lock}};
+  if (options_.orphans) environment[OrphanWatch::kVariable] = options_.orphans->value();
   process->child = start_child({.arguments = options_.command,
-                                .environment = {{"RANK", std::to_string(rank)},
-                                                {"LOCAL_RANK", std::to_string(rank)},
-                                                {"WORLD_SIZE", size},
-                                                {"LOCAL_WORLD_SIZE", size},
-                                                {"MASTER_ADDR", "127.0.0.1"},
-                                                {"MASTER_PORT", std::to_string(port)},
-                                                {"BELFRY_TOKEN", token}},
+                                .environment = std::move(environment),
                                 .unset = kOtherLaunchers,
                                 .blocked = signals_.before(),
                                 .separate_errors = rank == 0});
@@ -135,10 +181,13 @@ void LocalProcesses::start(int rank, int port, const std::string& token) {
 }
 
 std::vector<ProcessEnd> LocalProcesses::finish() {
-  constexpr std::chrono::milliseconds kLook{1'000};
+  const auto most = std::min(std::chrono::milliseconds(1'000), options_.patience / 4);
   while (std::ranges::any_of(processes_, &Process::lives)) {
-    look(kLook);
-    killing_ = killing_ || Clock::now() >= last_moment_;
+    look(most);
+    const Clock::time_point now = Clock::now();
+    if (failed_at_ && now - *failed_at_ < kMostUnfinished && any_writes())
+      last_moment_ = now + options_.patience;
+    killing_ = killing_ || now >= last_moment_;
     if (killing_) signal_all(SIGKILL);
   }
   while (look(std::chrono::milliseconds(0))) {
@@ -179,8 +228,14 @@ void LocalProcesses::copy_output(Process& process, int file) {
   if (count <= 0) return end.close();
   const std::string_view text(bytes.data(), static_cast<std::size_t>(count));
   process.words.add(text);
-  process.log->append(std::as_bytes(std::span(text)));
+  process.log.add(text);
   if (process.rank == 0) print(&end == &process.child.output ? 1 : 2, text);
+}
+
+bool LocalProcesses::any_writes() const {
+  return std::ranges::any_of(processes_, [](const auto& process) {
+    return process->lives && is_locked(process->write_lock);
+  });
 }
 
 void LocalProcesses::collect() {
@@ -192,9 +247,10 @@ void LocalProcesses::collect() {
                                          [](const auto& process) { return process->child.pid; });
     (*found)->lives = false;
     ends_.push_back({.rank = (*found)->rank, .how = how, .made_to = killing_});
-    if (ends_.back().failed() && signals_.asked_to_end() == 0 &&
-        last_moment_ == Clock::time_point::max())
-      last_moment_ = Clock::now() + options_.patience;
+    if (ends_.back().failed() && signals_.asked_to_end() == 0 && !failed_at_) {
+      failed_at_ = Clock::now();
+      last_moment_ = *failed_at_ + options_.patience;
+    }
   }
 }
 

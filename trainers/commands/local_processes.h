@@ -2,12 +2,14 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/commands/child_process.h"
 #include "belfry/trainers/commands/forwarded_signals.h"
+#include "belfry/trainers/commands/orphan_watch.h"
 
 namespace belfry {
 
@@ -17,8 +19,10 @@ struct LocalProcessesOptions {
   std::string log_directory = "logs";  // for rank_N.log
   std::string heading;                 // of each log, e.g. "start 2, ..."
   bool adds_to_logs = false;           // else they are emptied
-  // How long other processes have to end by themselves when one has failed.
+  // How long other processes have to end by themselves when one has failed. It begins again at the
+  // end of an UnfinishedWrite of theirs (framework/base/end_process.h).
   std::chrono::milliseconds patience{8'000};
+  const OrphanWatch* orphans = nullptr;  // ends what the processes leave behind; null: nobody
 };
 
 struct ProcessEnd {
@@ -32,10 +36,11 @@ struct ProcessEnd {
 };
 
 // Starts one process per rank; they meet by the TCP group of framework/group. Their output goes to
-// their logs. The output of rank 0 goes to this process's output, too. None outlives this object.
+// their logs. The output of rank 0 goes to this process's output, too. None outlives this object. A
+// log that cannot be written any more ends with a warning, and the process runs on.
 class LocalProcesses {
  public:
-  // Throws IoError if a log cannot be written or the program cannot be started.
+  // Throws IoError if a new log cannot be written or the program cannot be started.
   LocalProcesses(const LocalProcessesOptions& options, ForwardedSignals& signals);
   ~LocalProcesses();
   LocalProcesses(const LocalProcesses&) = delete;
@@ -47,6 +52,7 @@ class LocalProcesses {
 
  private:
   using Clock = std::chrono::steady_clock;
+  class RankLog;
   class LastWords;
   struct Process;
 
@@ -55,6 +61,7 @@ class LocalProcesses {
   // `most` has passed. Returns whether it copied something.
   bool look(std::chrono::milliseconds most);
   void copy_output(Process& process, int file);
+  bool any_writes() const;
   void collect();
   void signal_all(int signal);
   void kill_all();
@@ -63,6 +70,7 @@ class LocalProcesses {
   ForwardedSignals& signals_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<ProcessEnd> ends_;
+  std::optional<Clock::time_point> failed_at_;  // the first of them
   Clock::time_point last_moment_ = Clock::time_point::max();
   bool killing_ = false;
 };

@@ -5,11 +5,13 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/launcher.h"
 #include "belfry/trainers/commands/local_processes.h"
 #include "belfry/trainers/commands/restarts.h"
 #include "belfry/trainers/commands/subcommands.h"
@@ -96,6 +98,16 @@ std::string describe(const ProcessEnd& end, const std::string& log_directory) {
              end.said.empty() ? " has nothing of it" : cat(" ends: ", end.said));
 }
 
+// A launcher has started several of this command, each of which would start a training of its own.
+void require_one_command() {
+  const std::string sign = sign_of_others(environment_variable);
+  require<Error>(sign.empty(), "the environment has ", sign,
+                 ": a launcher has started several of this command, and each would make a training "
+                 "of its own; have it start PROGRAM instead, one per process, or unset ",
+                 sign.find(" and ") != sign.npos ? "these variables" : "this variable",
+                 " where separate trainings are meant");
+}
+
 // Two commands that write to one folder would take each other's logs away.
 std::unique_ptr<FileLock> lock_of_logs(const std::string& folder) {
   FileSystem& files = local_file_system();
@@ -108,10 +120,10 @@ std::unique_ptr<FileLock> lock_of_logs(const std::string& folder) {
 
 class ProcessRun {
  public:
-  explicit ProcessRun(const RunProcessesFlags& flags)
-      : flags_(flags),
-        restarts_(flags.command, flags.processes, flags.least),
-        lock_(lock_of_logs(flags.log_directory)) {}
+  explicit ProcessRun(RunProcessesFlags flags)
+      : flags_(std::move(flags)),
+        restarts_(flags_.command, flags_.processes, flags_.least),
+        lock_(lock_of_logs(flags_.log_directory)) {}
 
   // Returns the exit code.
   int run() {
@@ -142,7 +154,8 @@ class ProcessRun {
                               .size = start.processes,
                               .log_directory = flags_.log_directory,
                               .heading = heading,
-                              .adds_to_logs = number > 0},
+                              .adds_to_logs = number > 0,
+                              .orphans = &orphans_},
                              signals_);
     return processes.finish();
   }
@@ -167,13 +180,19 @@ class ProcessRun {
              start.why_as_many.empty() ? "" : cat(" (", start.why_as_many, ")")));
   }
 
-  const RunProcessesFlags& flags_;
+  const RunProcessesFlags flags_;
   ForwardedSignals signals_;
   Restarts restarts_;
+  OrphanWatch orphans_;
   std::unique_ptr<FileLock> lock_;
 };
 
-int run_processes(const RunProcessesFlags& flags) { return ProcessRun(flags).run(); }
+// Nothing is written before the program is found.
+int run_processes(RunProcessesFlags flags) {
+  require_one_command();
+  flags.command[0] = find_program(flags.command[0]);
+  return ProcessRun(std::move(flags)).run();
+}
 
 }  // namespace
 
