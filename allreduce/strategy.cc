@@ -77,6 +77,19 @@ bool change_nothing(const std::vector<Output>& weights, Reduction reduction) {
          std::ranges::all_of(weights, [&](const Output& w) { return constant_value(w) == first; });
 }
 
+// A sum that asks for no device, as beside a variable without one, lies where its colocation says,
+// whatever device scopes are outside.
+template <class F>
+Output divided_on(const GradientTable& sums, int tower, Output total, bool shared,
+                  const F& divide) {
+  if (shared && total.device().empty()) {
+    const ColocateWith beside(total);
+    return divide(total);
+  }
+  const DeviceScope on(sums.graph(), shared ? total.device() : sums.device(tower));
+  return divide(total);
+}
+
 // Divides each distinct sum once, on the tower's device. If several towers share a sum, it is
 // divided where it is.
 template <class F>
@@ -88,9 +101,7 @@ std::vector<std::vector<Output>> divided(const GradientTable& sums, const F& div
       const Output total = sums.at(t, v).value;
       Output& mean = done[total.key()];
       if (!mean) {
-        const bool shared = std::ranges::count(sums.values(v), total) > 1;
-        DeviceScope on(sums.graph(), shared ? total.device() : sums.device(t));
-        mean = divide(total);
+        mean = divided_on(sums, t, total, std::ranges::count(sums.values(v), total) > 1, divide);
       }
       means[static_cast<std::size_t>(t)].push_back(mean);
     }

@@ -35,6 +35,7 @@ Output TowerWeights::mean_of(Output sum) { return unweigh(sum, total(sum.dtype()
 Output TowerWeights::of(int t, DType dtype) {
   Output& weight = cast_[{t, dtype}];
   if (!weight) {
+    const ColocateWith nothing(grads_.graph(), nullptr);
     const DeviceScope on(grads_.graph(), grads_.device(t));
     weight = cast(options_.weights[static_cast<std::size_t>(t)], dtype);
   }
@@ -47,6 +48,8 @@ Output TowerWeights::total(DType dtype) {
     const Output given = options_.total_weight;  // over all processes, if there are several
     std::vector<Output> all;
     for (int t = 0; !given && t < grads_.towers(); ++t) all.push_back(of(t, dtype));
+    // The sum that it divides may lie anywhere.
+    const ColocateWith nothing(grads_.graph(), nullptr);
     const DeviceScope on(grads_.graph(), grads_.device(0));
     total = given ? cast(given, dtype) : add_n(all);
   }

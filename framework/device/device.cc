@@ -159,8 +159,10 @@ std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices) 
   for (const auto& device : devices) {
     if (!device->on_gpu()) continue;
     if (device->backend) {
-      text += cat(device->spec, " -> physical GPU ", device->gpu, ", ",
-                  device->backend->info(device->gpu).name, "\n");
+      const GpuInfo gpu = device->backend->info(device->gpu);
+      text += cat(device->spec, " -> device: ", device->gpu, ", name: ", gpu.name,
+                  ", pci bus id: ", gpu.pci_bus_id, ", compute capability: ", gpu.major, ".",
+                  gpu.minor, "\n");
       continue;
     }
     const auto sharers = std::ranges::count(devices, device->memory_space,

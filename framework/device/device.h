@@ -45,8 +45,9 @@ struct Device {
 // counts, numbers of logical GPUs, visible devices or limits that name no device.
 std::vector<std::unique_ptr<Device>> make_devices(const SessionOptions& options);
 
-// "Device mapping:" and a line per GPU device, or "Device mapping: no known devices."; ends with a
-// line break.
+// "Device mapping:" and a line per GPU device, as TensorFlow writes it, or "Device mapping: no
+// known devices."; ends with a line break. Logical GPUs name their physical one: "<name> -> device:
+// 0, name: NVIDIA H200, pci bus id: 0000:18:00.0, compute capability: 9.0".
 std::string device_mapping(const std::vector<std::unique_ptr<Device>>& devices);
 
 // The names of devices, with all fields.

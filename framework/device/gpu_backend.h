@@ -30,6 +30,7 @@ struct GpuInfo {
   std::string name;  // "NVIDIA H200"
   std::int64_t memory_bytes = 0;
   int major = 0, minor = 0;  // of its compute capability
+  std::string pci_bus_id;    // "0000:18:00.0"; "" if it is not known
 };
 
 // Versions such as "13.0" or "9.19.0".

@@ -19,7 +19,7 @@ Output home_of(std::span<const GradientUse> uses) {
 
 }  // namespace
 
-Output sum_uses(std::span<const GradientUse> uses, const std::string& name) {
+Output sum_uses(std::span<const GradientUse> uses, const std::string& name, Output beside_x) {
   if (uses.size() == 1) return uses[0].value;
   const bool one_device = std::ranges::all_of(
       uses, [&](const GradientUse& use) { return use.value.device() == uses[0].value.device(); });
@@ -30,7 +30,7 @@ Output sum_uses(std::span<const GradientUse> uses, const std::string& name) {
     const std::size_t middle = (uses.size() + 1) / 2;
     parts = {sum_uses(uses.first(middle), name), sum_uses(uses.subspan(middle), name)};
   }
-  const Output home = home_of(uses);
+  const Output home = beside_x && !one_device ? beside_x : home_of(uses);
   const ColocateWith nothing_else(home.graph(), nullptr);
   const Beside beside(home);
   return add_n(parts, At(name));

@@ -51,8 +51,9 @@ struct GradientUse {
 };
 
 // The canonical tree over `uses`, which are in order; nodes are called `name`. Subtrees on one
-// device are one node; gradients.h says where each is.
-Output sum_uses(std::span<const GradientUse> uses, const std::string& name);
+// device are one node; gradients.h says where each is. `beside_x`: where the whole sum lies if its
+// uses are on several devices; empty: where most uses are.
+Output sum_uses(std::span<const GradientUse> uses, const std::string& name, Output beside_x = {});
 
 // Makes `values` identities that become available together, each on the device of its value. Empty
 // ones stay empty.

@@ -167,7 +167,8 @@ class Backward {
       std::ranges::sort(uses, {},
                         [](const GradientUse& use) { return std::pair(use.consumer, use.slot); });
       ForwardScope forward(graph_, output.node());
-      uses = {{kInitial, 0, sum_uses(uses, cat(output.node().logical_name(), "_grad/AddN"))}};
+      const std::string name = cat(output.node().logical_name(), "_grad/AddN");
+      uses = {{kInitial, 0, sum_uses(uses, name, options_.colocate ? output : Output())}};
     }
     return uses.front().value;
   }

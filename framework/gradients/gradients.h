@@ -27,7 +27,7 @@ enum class GradientGate {
 
 struct GradientOptions {
   // Each gradient node, the initial gradient and zeros share the device of the node they
-  // differentiate; otherwise the scopes around the call apply.
+  // differentiate; otherwise the scopes around the call apply. gradients() says where sums are.
   bool colocate = false;
   std::vector<Output> initial = {};  // dL/dy for each y, of its shape; ones where empty or left out
   std::vector<Output> stop = {};     // constants: they get gradients, but pass none on
@@ -54,8 +54,10 @@ std::string recompute_scope(std::string_view name, std::span<const std::string> 
 // Several uses of a tensor are summed by one canonical tree (add_n) over the uses in order of
 // creation of their consumers, an initial gradient first, wherever they are. So bits do not depend
 // on placement (TensorFlow sums per device first). Uses with one requested device are one AddN
-// beside the first. Otherwise the tree is cut at its root, as often as needed; each inner sum lies
-// where most of the uses below it are requested (the first of several such devices).
+// beside the first, as in TensorFlow. Otherwise the tree is cut at its root, as often as needed.
+// With `colocate` the whole sum then lies beside the tensor, as in TensorFlow. Each inner sum, and
+// without `colocate` the whole one, lies where most of the uses below it are requested (the first
+// of several such devices).
 //
 // Throws NotFoundError "No gradient defined for operation '<name>' (op type: <T>)" with its line if
 // an op on the way has none. Throws InvalidArgument naming op, input and both shapes if a gradient

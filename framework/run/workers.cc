@@ -43,9 +43,14 @@ bool SpinTimer::expired() {
 
 void check_floating_point_mode() {
 #if defined(__x86_64__)
-  constexpr unsigned kDenormalsAreZero = 0x0040, kFlushToZero = 0x8000;
-  require((_mm_getcsr() & (kDenormalsAreZero | kFlushToZero)) == 0,
+  constexpr unsigned kDenormalsAreZero = 0x0040, kRounding = 0x6000, kFlushToZero = 0x8000;
+  const unsigned vectors = _mm_getcsr();
+  require((vectors & (kDenormalsAreZero | kFlushToZero)) == 0,
           "this thread flushes denormals to zero; clear FTZ and DAZ before running a session");
+  // fegetround() reads the mode of the x87 unit alone.
+  require((vectors & kRounding) == 0,
+          "this thread's vector unit does not round to nearest; restore it by "
+          "_MM_SET_ROUNDING_MODE(_MM_ROUND_NEAREST) before running a session");
 #endif
   require(std::fegetround() == FE_TONEAREST,
           "this thread does not round to nearest; restore FE_TONEAREST before running a session");

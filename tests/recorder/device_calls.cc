@@ -57,6 +57,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
     std::strcpy(properties->name, "Recorder");
     properties->totalGlobalMem = std::size_t{8} << 30;
     properties->major = 9;
+    properties->pciBusID = 0x18 + gpu;
     return cudaSuccess;
   });
 }

@@ -14,6 +14,14 @@
 namespace belfry::cuda {
 namespace {
 
+std::string pci_text(const cudaDeviceProp& gpu) {
+  const auto digits = [](int number, std::size_t count) {
+    return hex(static_cast<std::uint64_t>(number), count);
+  };
+  return cat(digits(gpu.pciDomainID, 4), ":", digits(gpu.pciBusID, 2), ":",
+             digits(gpu.pciDeviceID, 2), ".0");
+}
+
 class CudaBackend final : public DrivingBackend {
  public:
   int count() const override { return found().count; }
@@ -26,7 +34,8 @@ class CudaBackend final : public DrivingBackend {
     return {.name = properties.name,
             .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
             .major = properties.major,
-            .minor = properties.minor};
+            .minor = properties.minor,
+            .pci_bus_id = pci_text(properties)};
   }
 
   std::string uuid(int gpu) const override {

@@ -12,7 +12,9 @@
 #include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
+#include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/tests/allreduce/tables.h"
@@ -177,6 +179,28 @@ TEST(Colocate, SumsBesideTowerZerosVariable) {
   const GradientTable means = aggregate_colocate(GradientTable(rows));
   EXPECT_EQ(means.at(0, 0).value.device(), cpu(1));
   EXPECT_EQ(means.at(1, 1).value.device(), cpu(0));
+}
+
+// The variable asks for no device, and a scope outside does.
+TEST(Colocate, SumsAndDividesInOnePlaceWithoutADevice) {
+  Graph graph;
+  const Variable v = variable(graph, "v", {4}, {.initializer = init::zeros()});
+  std::vector<std::vector<Gradient>> rows(2);
+  for (int t = 0; t < 2; ++t) {
+    DeviceScope on(graph, cpu(t));
+    rows[t].push_back({constant(graph, Tensor({4}, DType::kF32)), v});
+  }
+  const std::vector<Output> weights{constant(graph, Tensor(3.0F)), constant(graph, Tensor(1.0F))};
+  std::vector<Output> means;
+  for (const ReduceOptions& how : {ReduceOptions(), ReduceOptions{.weights = weights}}) {
+    DeviceScope on(graph, cpu(1));
+    means.push_back(make_strategy("colocate")->reduce(GradientTable(rows), how).at(1, 0).value);
+  }
+  Session session(graph, {.device_count = {{"CPU", 2}}});
+  for (const Output& mean : means) {
+    EXPECT_EQ(session.placement(mean), session.placement(v.ref())) << mean.name();
+    EXPECT_EQ(session.placement(mean.node().input(0)), session.placement(v.ref())) << mean.name();
+  }
 }
 
 TEST(Packed, CombinesPartsInsteadOfVariables) {

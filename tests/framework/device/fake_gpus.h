@@ -2,6 +2,7 @@
 #pragma once
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpu_backend.h"
 
 namespace belfry::test {
@@ -14,7 +15,11 @@ class FakeGpus : public GpuBackend {
   std::string why_none() const override { return why_; }
   GpuInfo info(int gpu) const override {
     require(gpu >= 0 && gpu < count_, "no GPU ", gpu);
-    return {.name = "Fake", .memory_bytes = 1 << 30, .major = 9, .minor = 0};
+    return {.name = "Fake",
+            .memory_bytes = 1 << 30,
+            .major = 9,
+            .minor = 0,
+            .pci_bus_id = cat("0000:0", gpu, ":00.0")};
   }
   std::string uuid(int gpu) const override { return "GPU-" + std::to_string(gpu); }
   std::string refusal(int) const override { return ""; }

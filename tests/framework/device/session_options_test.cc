@@ -12,6 +12,7 @@
 #include "belfry/ops/matmul.h"
 #include "belfry/ops/relu.h"
 #include "belfry/tests/framework/placement/placement_support.h"
+#include "belfry/tests/support/stand_in_gpus.h"
 
 namespace belfry {
 namespace session_options_test {
@@ -170,6 +171,17 @@ TEST(SessionOptions, TheLogNamesDevicesThenNodesInOrderOfAssignment) {
   EXPECT_EQ(printed,
             "b: (Relu): /job:localhost/replica:0/task:0/device:GPU:1\n"
             "a: (Const): /job:localhost/replica:0/task:0/device:GPU:1\n");
+}
+
+TEST(SessionOptions, TheLogDescribesGpusAsTensorFlowDoes) {
+  const test::StandInGpus gpus(2);
+  const test::UseGpus use(gpus);
+  const auto line = [](int device, int physical) {
+    return cat("/job:localhost/replica:0/task:0/device:GPU:", device, " -> device: ", physical,
+               ", name: Fake, pci bus id: 0000:0", physical, ":00.0, compute capability: 9.0\n");
+  };
+  EXPECT_EQ(device_mapping(make_devices({.device_count = {{"GPU", 3}}, .logical_gpus = 2})),
+            cat("Device mapping:\n", line(0, 0), line(1, 0), line(2, 1)));
 }
 
 TEST(SessionOptions, TheLogHasEachNodeOnceAndInitialisers) {

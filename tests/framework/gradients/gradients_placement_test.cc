@@ -83,15 +83,18 @@ TEST(GradientSums, OnOneDeviceAreOneNodeThere) {
   EXPECT_THAT(Uses({2, 2, 2, 2, 2}).sums(), ElementsAre("2: 5"));
 }
 
-TEST(GradientSums, AreCutWhereDevicesMeet) {
+// x is on cpu:0. The whole sum is beside it, as TensorFlow adds the partial sums of devices under
+// colocate_with(x).
+TEST(GradientSums, AreCutWhereDevicesMeetAndEndBesideTheTensor) {
   EXPECT_THAT(Uses({0, 0, 1, 1}).sums(), ElementsAre("0: 2", "1: 2", "0: 2"));
-  EXPECT_THAT(Uses({1, 1, 1, 2, 2}).sums(), ElementsAre("1: 3", "2: 2", "1: 2"));
+  EXPECT_THAT(Uses({1, 1, 1, 2, 2}).sums(), ElementsAre("1: 3", "2: 2", "0: 2"));
+  EXPECT_THAT(Uses({1, 2}).sums(), ElementsAre("0: 2"));
 }
 
-TEST(GradientSums, LieWhereMostOfTheirUsesAre) {
-  // The sum is split after two: a tie of 0 and 1 goes to the first; the whole has two uses on 1.
-  EXPECT_THAT(Uses({0, 1, 1}).sums(), ElementsAre("0: 2", "1: 2"));
-  EXPECT_THAT(Uses({2, 1, 1, 1, 0, 0}).sums(), ElementsAre("2: 2", "1: 2", "1: 2", "0: 2", "1: 2"));
+TEST(GradientSums, WithinTheWholeOneLieWhereMostOfTheirUsesAre) {
+  // Split after two: a tie of 0 and 1 goes to the first.
+  EXPECT_THAT(Uses({0, 1, 1}).sums(), ElementsAre("0: 2", "0: 2"));
+  EXPECT_THAT(Uses({2, 1, 1, 1, 0, 0}).sums(), ElementsAre("2: 2", "1: 2", "1: 2", "0: 2", "0: 2"));
 }
 
 TEST(GradientSums, HaveTheBitsOfTheCanonicalTreeWhereverTheirUsesAre) {

@@ -71,9 +71,12 @@ TEST_F(GpuPlanTest, DevicesAreOnTheirPhysicalGpus) {
     EXPECT_EQ(four[d]->gpu, d < 3 ? 1 : 0);
     EXPECT_EQ(four[d]->memory_space, d < 3 ? 1 : 2);
   }
-  EXPECT_THAT(device_mapping(four),
-              HasSubstr("device:GPU:1 -> physical GPU 1, Fake\n"
-                        "/job:localhost/replica:0/task:0/device:GPU:2 -> physical GPU 0, Fake\n"));
+  EXPECT_THAT(
+      device_mapping(four),
+      HasSubstr("device:GPU:1 -> device: 1, name: Fake, pci bus id: 0000:01:00.0, compute "
+                "capability: 9.0\n"
+                "/job:localhost/replica:0/task:0/device:GPU:2 -> device: 0, name: Fake, pci "
+                "bus id: 0000:00:00.0, compute capability: 9.0\n"));
   EXPECT_THAT(message_of<InvalidArgument>([] {
                 make_devices({.device_count = {{"GPU", 1}}, .visible_devices = "2"});
               }),

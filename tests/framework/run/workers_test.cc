@@ -308,11 +308,23 @@ TEST(FloatingPointMode, IsCheckedForRounding) {
   EXPECT_NO_THROW(check_floating_point_mode());
   std::fesetround(FE_UPWARD);
   EXPECT_THAT(message_of<InvalidArgument>([] { check_floating_point_mode(); }),
-              HasSubstr("FE_TONEAREST"));
+              HasSubstr("to nearest"));
   std::fesetround(FE_TONEAREST);
 }
 
 #if defined(__x86_64__)
+// std::fegetround() does not see this mode.
+TEST(FloatingPointMode, IsCheckedForTheRoundingOfVectors) {
+  const unsigned mode = _mm_getcsr();
+  for (const unsigned rounding : {_MM_ROUND_DOWN, _MM_ROUND_UP, _MM_ROUND_TOWARD_ZERO}) {
+    _mm_setcsr((mode & ~_MM_ROUND_MASK) | rounding);
+    EXPECT_THAT(message_of<InvalidArgument>([] { check_floating_point_mode(); }),
+                HasSubstr("_MM_ROUND_NEAREST"));
+    _mm_setcsr(mode);
+  }
+  EXPECT_NO_THROW(check_floating_point_mode());
+}
+
 TEST(FloatingPointMode, IsCheckedForFlushedDenormals) {
   const unsigned mode = _mm_getcsr();
   _mm_setcsr(mode | 0x8000);

@@ -56,6 +56,7 @@ TEST(CudaBackend, DescribesEachGpu) {
     EXPECT_NE(info.name, "");
     EXPECT_GT(info.memory_bytes, std::int64_t{1} << 30);
     EXPECT_GE(info.major, 7);
+    EXPECT_THAT(info.pci_bus_id, testing::MatchesRegex("[0-9a-f]+:[0-9a-f]+:[0-9a-f]+\\.0"));
     EXPECT_EQ(backend.refusal(gpu), "");
     EXPECT_FALSE(backend.peer_access(gpu, gpu));
   }
