@@ -304,34 +304,9 @@ class LocalFileSystem final : public FileSystem {
     if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail_file("sync directory", path, errno);
   }
 
-  // flock() and not process numbers, which mean nothing in another container. NFS passes a flock()
-  // on to its server.
   std::unique_ptr<FileLock> lock(const std::string& path) override {
-    for (;;) {
-      constexpr int kLock = O_CREAT | O_NOFOLLOW | kOpen;
-      int opened = ::open(path.c_str(), O_RDWR | kLock, 0666);
-      if (opened < 0 && errno == EACCES) opened = ::open(path.c_str(), O_RDONLY | kLock, 0666);
-      Descriptor fd(opened);
-      struct stat mine = {}, there = {};
-      require<IoError>(fd.get() >= 0 || (errno != EISDIR && errno != ELOOP), path,
-                       " is in the way of a lock: move it away");
-      if (fd.get() < 0 || ::fstat(fd.get(), &mine) != 0)
-        throw IoError(cat(path, ": cannot lock: ", std::strerror(errno),
-                          "; let this process write to the folder ",
-                          fs::path(path).parent_path().string(), ", or save elsewhere"));
-      require<IoError>(S_ISREG(mine.st_mode) && mine.st_size == 0, path,
-                       " is in the way of a lock: move it away");
-      const int failure = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-      if (failure == EWOULDBLOCK) return nullptr;
-      if (failure == EINTR || failure == ESTALE) continue;
-      if (failure != 0 &&
-          first_time_logged(cat("no locks: ", path)))  // checkpoints take one per epoch
-        log_warning(path, ": this file system has no locks (", std::strerror(failure),
-                    "); let no two programs write there at once");
-      // If this fails, the previous holder has removed the file: try again.
-      if (::lstat(path.c_str(), &there) == 0 && is_same(mine, there))
-        return std::make_unique<LocalFileLock>(path, std::move(fd), failure == 0);
-    }
+    constexpr useconds_t kPause = 10'000;  // microseconds: all tries take a second
+    return lock_local_file(path, {.look = ::lstat, .pause = [] { ::usleep(kPause); }});
   }
 
  private:
@@ -354,7 +329,52 @@ class LocalFileSystem final : public FileSystem {
   }
 };
 
+// Opens the file of a lock, and makes it if it is missing.
+Descriptor open_lock(const std::string& path, struct stat& status) {
+  constexpr int kLock = O_CREAT | O_NOFOLLOW | kOpen;
+  int opened = ::open(path.c_str(), O_RDWR | kLock, 0666);
+  if (opened < 0 && errno == EACCES) opened = ::open(path.c_str(), O_RDONLY | kLock, 0666);
+  Descriptor fd(opened);
+  require<IoError>(fd.get() >= 0 || (errno != EISDIR && errno != ELOOP), path,
+                   " is in the way of a lock: move it away");
+  if (fd.get() < 0 || ::fstat(fd.get(), &status) != 0)
+    throw IoError(cat(path, ": cannot lock: ", std::strerror(errno),
+                      "; let this process write to the folder ",
+                      fs::path(path).parent_path().string(), ", or save elsewhere"));
+  require<IoError>(S_ISREG(status.st_mode) && status.st_size == 0, path,
+                   " is in the way of a lock: move it away");
+  return fd;
+}
+
 }  // namespace
+
+// flock() and not process numbers, which mean nothing in another container. NFS passes a flock() on
+// to its server.
+std::unique_ptr<FileLock> lock_local_file(const std::string& path, const LockCalls& calls) {
+  constexpr int kMostTries = 100;
+  std::string why;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    if (tries > 0) calls.pause();
+    struct stat mine = {}, there = {};
+    Descriptor fd = open_lock(path, mine);
+    const int failure = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    if (failure == EWOULDBLOCK) return nullptr;
+    why = std::strerror(failure);
+    if (failure == EINTR || failure == ESTALE) continue;
+    if (failure != 0 &&
+        first_time_logged(cat("no locks: ", path)))  // checkpoints take one per epoch
+      log_warning(path, ": this file system has no locks (", std::strerror(failure),
+                  "); let no two programs write there at once");
+    // If this fails, the previous holder has removed the file: try again.
+    const bool is_there = calls.look(path.c_str(), &there) == 0;
+    if (is_there && is_same(mine, there))
+      return std::make_unique<LocalFileLock>(path, std::move(fd), failure == 0);
+    why = is_there ? "it has another number each time" : std::strerror(errno);
+  }
+  throw IoError(cat(path, ": cannot lock: the locked file was not found by its name in ",
+                    kMostTries, " tries (", why,
+                    "); its file system does not keep what locks need: save elsewhere"));
+}
 
 FileSystem& local_file_system() {
   static LocalFileSystem instance;

@@ -1,7 +1,11 @@
 // Open files of the disk, and the owners of their descriptors.
 #pragma once
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+
+#include <sys/stat.h>
 
 #include "belfry/framework/base/file_system.h"
 
@@ -9,6 +13,15 @@ namespace belfry {
 
 // Throws IoError: "PATH: cannot ACTION: " and the text of errno `code`.
 [[noreturn]] void fail_file(const char* action, const std::string& path, int code);
+
+// Looks up a file as ::lstat() does, and pauses before another try. Tests have others.
+struct LockCalls {
+  std::function<int(const char* path, struct stat* status)> look;
+  std::function<void()> pause;
+};
+// FileSystem::lock() of this machine. Throws IoError if the locked file is not the one of this name
+// in a hundred tries.
+std::unique_ptr<FileLock> lock_local_file(const std::string& path, const LockCalls& calls);
 
 // Owns a descriptor, unless it is negative.
 class Descriptor {

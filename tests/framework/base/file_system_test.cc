@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/local_file_impl.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
@@ -375,6 +376,42 @@ TEST_F(FileSystemTest, ErrorsNameTheFileAndTheReason) {
   const auto file = files_.create(path("b"));
   file->close();
   EXPECT_THAT(failure([&] { file->sync(); }), HasSubstr(path("b")));
+}
+
+// The file has another number at each look, or cannot be looked up.
+TEST_F(FileSystemTest, ALockThatIsNotConfirmedEndsWithAnError) {
+  for (const int error : {0, EIO}) {
+    int pauses = 0;
+    const LockCalls calls{.look =
+                              [error](const char*, struct stat*) {
+                                errno = error;
+                                return error == 0 ? 0 : -1;
+                              },
+                          .pause = [&] { ++pauses; }};
+    try {
+      lock_local_file(path("x.lock"), calls);
+      ADD_FAILURE() << "locked";
+    } catch (const IoError& thrown) {
+      EXPECT_THAT(thrown.what(), HasSubstr(path("x.lock") + ": cannot lock: "));
+      EXPECT_THAT(thrown.what(), HasSubstr(error == 0 ? "another number" : "Input/output error"));
+      EXPECT_THAT(thrown.what(), HasSubstr("save elsewhere"));
+    }
+    EXPECT_EQ(pauses, 99);
+  }
+}
+
+TEST_F(FileSystemTest, ALockIsTriedAgainUntilItIsConfirmed) {
+  int looks = 0, pauses = 0;
+  const LockCalls calls{.look =
+                            [&](const char* name, struct stat* status) {
+                              errno = ENOENT;
+                              return ++looks < 3 ? -1 : ::lstat(name, status);
+                            },
+                        .pause = [&] { ++pauses; }};
+  const auto lock = lock_local_file(path("x.lock"), calls);
+  ASSERT_TRUE(lock);
+  EXPECT_EQ(pauses, 2);
+  EXPECT_FALSE(files_.lock(path("x.lock")));
 }
 
 TEST_F(FileSystemTest, WhatIsInTheWayOfALockIsNamed) {
