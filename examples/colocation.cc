@@ -1,6 +1,6 @@
 // Compares gradients that are colocated with the operations that they differentiate with gradients
-// that are not: where they run, and what that costs. Writes true.json and false.json, for
-// https://ui.perfetto.dev, into a folder.
+// that are not: where they run, and what that costs. With FOLDER it writes true.json and false.json
+// there, for https://ui.perfetto.dev.
 //   colocation [FOLDER]
 #include <cstdio>
 
@@ -13,7 +13,7 @@ DeviceFunction assign_to_device(DeviceSpec worker, DeviceSpec ps = "/device:CPU:
   return [=](const Node& node) { return node.is_variable() ? ps : worker; };
 }
 
-void run(bool colocate, OutputFile& file) {
+void run(bool colocate, OutputFile* file) {
   constexpr std::int64_t kSize = 1'000'000;
   Graph graph;
   Variable a;
@@ -35,7 +35,7 @@ void run(bool colocate, OutputFile& file) {
   session.run({sum});  // the first run takes longer
   Trace trace;
   session.run({sum}, {}, {.trace = &trace});
-  file.write(trace.str());
+  if (file) file->write(trace.str());
   std::printf("colocate = %s: %lld bytes crossed devices\n", colocate ? "true" : "false",
               static_cast<long long>(trace.transferred_bytes()));
   for (const Trace::Transfer& t : trace.transfers())
@@ -44,27 +44,30 @@ void run(bool colocate, OutputFile& file) {
 }
 
 struct Flags {
-  std::string help, folder = ".";
+  std::string help, folder;
 };
 
 Flags parse(std::span<const char* const> arguments, const std::string& program) {
   FlagParser parser(
       "Runs a gradient beside the operations that it differentiates, and elsewhere, and prints "
-      "what crosses devices. Writes two traces, true.json and false.json, for "
+      "what crosses devices. With FOLDER it writes two traces, true.json and false.json, for "
       "https://ui.perfetto.dev.",
       program);
   Flags flags;
-  parser.add_argument("FOLDER", flags.folder, "an existing folder for the traces [.]");
+  parser.add_argument("FOLDER", flags.folder, "an existing folder for the traces [none]");
   flags.help = parser.parse(arguments);
   return flags;
 }
 
 int run_both(const Flags& flags) {
   OutputFiles outputs(local_file_system());
-  OutputFile* const with = outputs.open("FOLDER", flags.folder + "/true.json");
-  OutputFile* const without = outputs.open("FOLDER", flags.folder + "/false.json");
-  run(true, *with);
-  run(false, *without);
+  const auto trace = [&](const char* name) {
+    return outputs.open("FOLDER", flags.folder.empty() ? "" : flags.folder + name);
+  };
+  OutputFile* const with = trace("/true.json");
+  OutputFile* const without = trace("/false.json");
+  run(true, with);
+  run(false, without);
   outputs.finish();
   return 0;
 }

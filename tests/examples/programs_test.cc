@@ -328,6 +328,17 @@ TEST(Programs, ColocationPrintsWhatCrossesDevicesAndWritesTwoTraces) {
   remove_tree(local_file_system(), folder);
 }
 
+TEST(Programs, ColocationWritesNothingUnasked) {
+  const std::string folder = temporary_path(".untouched");
+  local_file_system().create_directory(folder);
+  const Finished done =
+      run_program("sh", {"-c", cat("cd ", folder, " && ", BELFRY_BIN_DIR, "/colocation")});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("colocate = true: 16000000 bytes"));
+  EXPECT_TRUE(local_file_system().list(folder).empty());
+  remove_tree(local_file_system(), folder);
+}
+
 TEST(Programs, ColocationRefusesFlagsAndNamesAFileThatCannotBeWritten) {
   EXPECT_EQ(run_built("colocation", {"a", "b"}).status, 2);
   const Finished done = run_built("colocation", {"/nowhere"});
