@@ -104,33 +104,40 @@ std::string not_finite_text(const StoredCheckpoint& checkpoint) {
   return "";
 }
 
-// Prints a line; returns whether the checkpoint is sound.
+// Prints a line; returns whether the checkpoint is sound. Throws NotFoundError if there is none.
 bool verify(const std::string& path) try {
   const StoredCheckpoint checkpoint = read_checkpoint(path);
   const Manifest& manifest = checkpoint.head.manifest;
   print(cat("ok       ", path, " (step ", manifest.shown_step(), ", ", manifest.tensors.size(),
             " tensors, ", stored_bytes(manifest), " bytes", not_finite_text(checkpoint), ")\n"));
   return true;
-} catch (const NotFoundError& error) {
-  print(cat("missing  ", path, ": ", error.what(), "\n"));
-  return false;
+} catch (const NotFoundError&) {
+  throw;
 } catch (const Error& error) {
   print(cat("damaged  ", path, ": ", error.what(), "\n"));
   return false;
 }
 
-std::vector<std::string> checkpoints_at(const std::string& path) {
-  if (!is_run_directory(path)) return {path};
-  std::vector<std::string> paths;
-  for (const RunCheckpoint& checkpoint : checkpoints_of_run(path)) paths.push_back(checkpoint.path);
-  return paths;
+bool verify_one(const std::string& path) try {
+  return verify(path);
+} catch (const NotFoundError& error) {
+  print(cat("missing  ", path, ": ", error.what(), "\n"));
+  return false;
+}
+
+bool verify_run(const std::string& run) {
+  bool all_good = true;
+  visit_checkpoints(
+      run, [&](const std::string& checkpoint) { all_good = verify(checkpoint) && all_good; });
+  return all_good;
 }
 
 int run_verify(const VerifyFlags& flags) {
   bool all_good = true;
-  for (const std::string& path : flags.paths)
-    for (const std::string& checkpoint : checkpoints_at(path))
-      all_good = verify(checkpoint) && all_good;
+  for (const std::string& path : flags.paths) {
+    const bool is_good = is_run_directory(path) ? verify_run(path) : verify_one(path);
+    all_good = is_good && all_good;
+  }
   return all_good ? 0 : 1;
 }
 

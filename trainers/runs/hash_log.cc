@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "belfry/framework/base/error.h"
@@ -28,18 +29,29 @@ JsonValue hashes_of(std::vector<NamedTensor> tensors) {
   return hashes;
 }
 
+// The text that the file had when it was opened. A run may add lines meanwhile.
+std::string text_so_far(FileSystem& files, const std::string& path) {
+  const auto file = files.open(path);
+  require<IoError>(file->size() <= kMostBytes, path, ": has ", file->size(),
+                   " bytes, more than the ", kMostBytes, " that such a file may have");
+  std::string text(file->size(), '\0');
+  text.resize(file->read(std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
 std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string& path) {
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
   const std::string file = is_run ? cat(path, "/", kHashesFile) : path;
   require<NotFoundError>(
       files.exists(file), file,
       ": no such file; a run writes it if it is asked to (the option hash_every)");
-  const std::vector<std::byte> bytes = files.read(file, kMostBytes);
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string text = text_so_far(files, file);
   std::map<std::int64_t, Hashes> steps;
   std::int64_t number = 0;
   // The last line may be half of one.
-  for (const std::string_view line : split(text.substr(0, text.rfind('\n') + 1), '\n')) try {
+  for (const std::string_view line :
+       split(std::string_view(text).substr(0, text.rfind('\n') + 1), '\n'))
+    try {
       ++number;
       if (line.empty()) continue;
       const JsonValue json = JsonValue::parse(line);

@@ -1,5 +1,6 @@
 // Finds checkpoints by their own path, or by the directory of their run.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,12 @@ bool is_run_directory(const std::string& path, FileSystem& files = local_file_sy
 // Throws NotFoundError if there are none.
 std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run,
                                               FileSystem& files = local_file_system());
+
+// Calls `visit` once with the path of each checkpoint of a run, by step. The run may still go on:
+// it removes some that were listed, and saves others. If `visit` throws NotFoundError, they are
+// listed again. Throws IoError if none could be visited in ten lists.
+void visit_checkpoints(const std::string& run, const std::function<void(const std::string&)>& visit,
+                       FileSystem& files = local_file_system());
 
 // The checkpoint that `path` stands for: `path` itself, or for a run directory the target of its
 // link `latest`. Without such a link it is the checkpoint of the last step.

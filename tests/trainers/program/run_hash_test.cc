@@ -1,5 +1,6 @@
 // The hashes in the files of a run, and copies of variables that must be equal.
 #include "belfry/framework/base/text.h"
+#include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/trainers/program/run_support.h"
 #include "belfry/trainers/runs/hash_log.h"
 
@@ -119,6 +120,27 @@ TEST_F(RunHashTest, EndsWhenCopiesOfAVariableDiffer) {
   often.emplace_back("--check_replicas_every=1");
   EXPECT_THAT(start(often, flips(4)).error, HasSubstr("after step 5 the variable fc0/b"));
   EXPECT_EQ(start({"--check_replicas_every=-1"}).code, 2);
+}
+
+// The run adds a line at any call of the reader.
+TEST(HashLog, IsReadWhileItGrows) {
+  const auto line = [](int step) {
+    return cat("{\"step\":", step, ",\"variables\":{\"w\":\"00\"}}\n");
+  };
+  for (int call = 0; call < 12; ++call) {
+    MemoryFileSystem disk("/disk");
+    for (const char* const name : {"/disk/a", "/disk/b"}) {
+      const std::string text = line(1) + line(2);
+      disk.create(name)->append(std::as_bytes(std::span(text)));
+    }
+    disk.at_call(call, [&](MemoryFileSystem& here) {
+      const std::string more = line(3);
+      const std::uint64_t bytes = 2 * more.size();
+      for (const char* const name : {"/disk/a", "/disk/b"})
+        here.extend(name, bytes)->append(std::as_bytes(std::span(more)));
+    });
+    EXPECT_GE(find_parting("/disk/a", "/disk/b", disk).compared, 2) << call;
+  }
 }
 
 }  // namespace run_hash_test

@@ -39,5 +39,39 @@ TEST_F(RunCheckpointsTest, OfARunWithoutAnyAreNotFound) {
   EXPECT_THROW(checkpoint_at(at("run")), NotFoundError);
 }
 
+// Links are not needed.
+TEST_F(RunCheckpointsTest, AreFoundBesideLinksThatLeadInACircle) {
+  const std::string run = save_run({3, 5});
+  for (const char* const link : {"latest", "best"}) {
+    files_.remove(cat(run, "/checkpoints/", link));
+    files_.create_link(cat(run, "/checkpoints/", link), link);
+  }
+  EXPECT_EQ(checkpoints_of_run(run).size(), 2u);
+  EXPECT_EQ(checkpoint_at(run), run + "/checkpoints/step-00000005");
+}
+
+// The run saves step 9 and removes step 3 when step 3 is visited.
+TEST_F(RunCheckpointsTest, OfARunThatGoesOnAreListedAgain) {
+  const std::string run = save_run({3, 5});
+  std::vector<std::string> visited;
+  const auto visit = [&](const std::string& path) {
+    if (path.ends_with('3')) {
+      std::filesystem::rename(path, run + "/checkpoints/step-00000009");
+      throw NotFoundError("there is no checkpoint");
+    }
+    visited.push_back(path.substr(path.rfind('/') + 1));
+  };
+  visit_checkpoints(run, visit);
+  EXPECT_THAT(visited, ElementsAre("step-00000005", "step-00000009"));
+  int tries = 0;
+  EXPECT_THROW(visit_checkpoints(run,
+                                 [&](const std::string&) {
+                                   ++tries;
+                                   throw NotFoundError("there is no checkpoint");
+                                 }),
+               IoError);
+  EXPECT_EQ(tries, 20) << "each of both in ten lists";
+}
+
 }  // namespace run_checkpoints_test
 }  // namespace belfry
