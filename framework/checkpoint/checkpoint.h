@@ -143,4 +143,8 @@ CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = l
 // Whether a directory has the files of a checkpoint, so that nothing else may be written into it.
 bool is_checkpoint(const std::string& directory, FileSystem& files = local_file_system());
 
+// A name in the directory that no save has written, which is lost if the directory is removed. ""
+// if there is none.
+std::string foreign_name_in(const std::string& directory, FileSystem& files = local_file_system());
+
 }  // namespace belfry

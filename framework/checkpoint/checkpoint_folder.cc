@@ -26,13 +26,6 @@ std::string parent_of(const std::string& path) {
   return slash == 0 || slash == path.npos ? "/" : path.substr(0, slash);
 }
 
-// A name in the directory that no checkpoint has, or "".
-std::string foreign_name(FileSystem& files, const std::string& directory) {
-  for (const std::string& name : files.list(directory))
-    if (std::ranges::find(kFiles, name) == kFiles.end()) return name;
-  return "";
-}
-
 constexpr char kMoveAway[] = "; nothing was changed: move it away or save elsewhere";
 
 // Returns whether there is a directory.
@@ -45,7 +38,7 @@ bool require_no_file(FileSystem& files, const std::string& path) {
 
 void require_replaceable(FileSystem& files, const std::string& path, bool whole) {
   if (!require_no_file(files, path)) return;
-  const std::string foreign = foreign_name(files, path);
+  const std::string foreign = foreign_name_in(path, files);
   require<IoError>(foreign.empty(), path, " is a directory with '", shown(foreign),
                    "', which is no part of a checkpoint and would be lost", kMoveAway);
   const std::size_t count = files.list(path).size();
@@ -109,6 +102,12 @@ bool is_checkpoint(const std::string& directory, FileSystem& files) {
                                                 files.exists(cat(directory, "/", kStateFile)));
 }
 
+std::string foreign_name_in(const std::string& directory, FileSystem& files) {
+  for (const std::string& name : files.list(directory))
+    if (std::ranges::find(kFiles, name) == kFiles.end()) return name;
+  return "";
+}
+
 CheckpointFolder::CheckpointFolder(FileSystem& files, const std::string& path, double patience)
     : files_(files),
       path_(absolute(files, path)),
@@ -168,7 +167,7 @@ void CheckpointFolder::remove_stale() {
     const std::string stale = parent_ == "/" ? "/" + name : cat(parent_, "/", name);
     if (stale == temporary_ || !is_temporary_name(name, base)) continue;
     try {
-      if (files_.kind(stale) == FileKind::kDirectory && foreign_name(files_, stale).empty())
+      if (files_.kind(stale) == FileKind::kDirectory && foreign_name_in(stale, files_).empty())
         remove_tree(files_, stale);
     } catch (const IoError& error) {
       log_warning("what a killed process left of a checkpoint stays behind: ", error.what());
@@ -215,7 +214,7 @@ void CheckpointFolder::remove_old() {
   try {
     if (files_.kind(old_) == FileKind::kNone) return;
     // Somebody may have put it there since this save began.
-    const std::string foreign = foreign_name(files_, old_);
+    const std::string foreign = foreign_name_in(old_, files_);
     require<IoError>(foreign.empty(), old_, " has '", shown(foreign),
                      "', which is no part of a checkpoint; move it away");
     remove_tree(files_, old_);

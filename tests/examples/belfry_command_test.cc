@@ -98,6 +98,27 @@ TEST_F(BelfryCommandTest, VerifiesEveryCheckpointOfARun) {
                                 HasSubstr("missing  none: there is no checkpoint")));
 }
 
+TEST_F(BelfryCommandTest, SparesWhatItReads) {
+  EXPECT_EQ(shell("linear_regression --max_steps=3 --run_dir=run && ln -s run other && "
+                  "cp run/stats.jsonl s.jsonl")
+                .status,
+            0);
+  const std::string stats = shell("cat run/stats.jsonl").output;
+  for (const char* const command :
+       {"belfry plot run --out=run/stats.jsonl",
+        "belfry plot run/stats.jsonl --out=run/stats.jsonl",
+        "belfry plot run --out=other/stats.jsonl",
+        "belfry plot other/stats.jsonl --out=run/./stats.jsonl",
+        "belfry plot run --out=run/config.json", "belfry plot s.jsonl run --out=s.jsonl",
+        "belfry checkpoint ls run --json=other/stats.jsonl",
+        "belfry checkpoint diff run run --json=run/checkpoints/d.json"})
+    expect_refusal(command, 2, "would overwrite");
+  EXPECT_EQ(shell("cat run/stats.jsonl").output, stats);
+  EXPECT_EQ(shell("cat s.jsonl").output, stats);
+  EXPECT_EQ(shell("belfry plot run --out=run/plot.svg").status, 0);
+  EXPECT_EQ(shell("belfry checkpoint ls run --json=run/ls.json").status, 0);
+}
+
 TEST_F(BelfryCommandTest, ComparesCheckpoints) {
   EXPECT_EQ(shell("belfry checkpoint diff a a").status, 0);
   const Finished done = shell("belfry checkpoint diff a b --json=diff.json");

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "belfry/trainers/commands/weights_file.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
+#include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
@@ -30,8 +32,13 @@ void print(const std::string& text, std::FILE* stream = stdout) {
 // A result for people and, if it is asked for, for programs.
 class ResultOutput {
  public:
-  // Make it before there is a result: it opens the output.
-  explicit ResultOutput(const std::string& path) : json_(outputs_.open("--json", path)) {}
+  // Make it before there is a result: it opens the output. `inputs` are checkpoints and runs, whose
+  // files it spares.
+  ResultOutput(const std::string& path, std::initializer_list<std::string> inputs) {
+    for (const std::string& input : inputs)
+      if (run_config(local_file_system(), input)) reserve_run(outputs_, cat("PATH=", input), input);
+    json_ = outputs_.open("--json", path);
+  }
   void write(const std::string& text, const JsonValue& json) {
     print(text, outputs_.on_stdout() ? stderr : stdout);
     if (json_) json_->write(json.str(2) + "\n");
@@ -40,7 +47,7 @@ class ResultOutput {
 
  private:
   OutputFiles outputs_{local_file_system()};
-  OutputFile* const json_;
+  OutputFile* json_ = nullptr;
 };
 
 void add_json(FlagParser& parser, std::string& json) {
@@ -71,7 +78,7 @@ LsFlags parse_ls(Arguments arguments, const std::string& program) {
 }
 
 int run_ls(const LsFlags& flags) {
-  ResultOutput output(flags.json);
+  ResultOutput output(flags.json, {flags.path});
   Listing all;
   if (is_run_directory(flags.path)) all = list_run(flags.path);
   const Listing one = list_checkpoint(read_checkpoint_head(checkpoint_at(flags.path)));
@@ -159,7 +166,7 @@ DiffFlags parse_diff(Arguments arguments, const std::string& program) {
 }
 
 int run_diff(const DiffFlags& flags) {
-  ResultOutput output(flags.json);
+  ResultOutput output(flags.json, {flags.a, flags.b});
   const CheckpointDifference difference = compare_checkpoints(
       read_checkpoint(checkpoint_at(flags.a)), read_checkpoint(checkpoint_at(flags.b)));
   output.write(difference.text(), difference.json());

@@ -10,6 +10,8 @@
 #include "belfry/trainers/commands/plot_runs.h"
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/runs/run_directory.h"
+#include "belfry/trainers/runs/run_stats.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
@@ -66,8 +68,16 @@ void name_apart(std::vector<RunStats>& runs, const std::vector<std::string>& pat
     if (std::ranges::count(names, names[i]) > 1) runs[i].name = paths[i];
 }
 
+// Spares what is plotted, and the rest of its run.
+void reserve_stats(OutputFiles& outputs, const std::string& path) {
+  const std::string written = cat("RUN=", path);
+  outputs.reserve_input(written, stats_file_of(path));
+  if (run_config(local_file_system(), path)) reserve_run(outputs, written, path);
+}
+
 int run(const PlotFlags& flags) {
   OutputFiles outputs(local_file_system());
+  for (const std::string& path : flags.runs) reserve_stats(outputs, path);
   PlotFile out(outputs, "--out", flags.out);
   std::vector<RunStats> runs;
   for (const std::string& path : flags.runs) runs.push_back(read_run_stats(path, flags.metrics));

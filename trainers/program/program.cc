@@ -22,11 +22,15 @@
 namespace belfry {
 namespace {
 
-// Prints one line, whatever the message.
-int fail(std::string text, int code) {
-  text = options_as_flags(std::move(text));
+// One line, whatever the message.
+std::string line_of(std::string text) {
+  text = cat("error: ", options_as_flags(std::move(text)));
   std::ranges::replace(text, '\n', ' ');
-  std::fprintf(stderr, "error: %s\n", text.c_str());
+  return text;
+}
+
+int fail(const std::string& line, int code) {
+  std::fprintf(stderr, "%s\n", line.c_str());
   return code;
 }
 
@@ -54,30 +58,35 @@ bool has_no_reader(int descriptor) {
   return ::poll(&end, 1, 0) == 1 && (end.revents & (POLLERR | POLLHUP)) != 0;
 }
 
+template <class E>
+bool is_a(const std::exception& error) {
+  return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+int code_of(const std::exception& error) {
+  if (const auto* const exit = dynamic_cast<const ExitError*>(&error)) return exit->code();
+  return is_a<FlagError>(error) || is_a<OptionMistake>(error) ? 2 : 1;
+}
+
 int status_of(const std::function<int()>& body) {
   try {
     return body();
-  } catch (const FlagError& error) {
-    return fail(error.what(), 2);
-  } catch (const ExitError& error) {
-    return fail(error.what(), error.code());
-  } catch (const OptionMistake& error) {
-    return fail(cat("--", error.what()), 2);
-  } catch (const OptionError& error) {
-    return fail(cat("--", error.what()), 1);
-  } catch (const std::bad_alloc&) {
-    return fail(
-        "there is no memory left; use a smaller batch, fewer shards or fewer devices, or allow "
-        "this process more memory (ulimit -v)",
-        1);
   } catch (const std::exception& error) {
-    return fail(error.what(), 1);
+    return fail(error_line(error), code_of(error));
   } catch (...) {
-    return fail("something was thrown that is no std::exception", 1);
+    return fail(line_of("something was thrown that is no std::exception"), 1);
   }
 }
 
 }  // namespace
+
+std::string error_line(const std::exception& error) {
+  if (is_a<std::bad_alloc>(error))
+    return line_of(
+        "there is no memory left; use a smaller batch, fewer shards or fewer devices, or allow "
+        "this process more memory (ulimit -v)");
+  return line_of(is_a<OptionError>(error) ? cat("--", error.what()) : error.what());
+}
 
 std::string program_name(int argc, const char* const* argv) {
   const std::string_view text = argc > 0 && argv[0] ? argv[0] : "program";
@@ -116,7 +125,7 @@ int run_program(const std::function<int()>& body) {
   });
   const std::string lost = standard_output_failure();
   std::clearerr(stdout);
-  return lost.empty() ? code : std::max(code, fail(lost, 1));
+  return lost.empty() ? code : std::max(code, fail(line_of(lost), 1));
 }
 
 int run_program_without_flags(int argc, const char* const* argv, const std::string& description,

@@ -35,6 +35,9 @@ void keep_freed_memory();
 // The arguments behind argv[0].
 std::span<const char* const> program_arguments(int argc, const char* const* argv);
 
+// The line that run_program() prints for an error, without its end: "error: no such file".
+std::string error_line(const std::exception& error);
+
 // Calls body() and returns its exit code. An exception becomes one line "error: ..." on standard
 // error. The code is then 2 for a FlagError or an OptionMistake, the code of an ExitError, else 1.
 // The line of an OptionError names the option's flag, and "(the option NAME)" in any other becomes

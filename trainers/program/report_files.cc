@@ -3,11 +3,13 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/runs/run_directory.h"
 
 namespace belfry {
 namespace {
 
 void reserve_inputs(OutputFiles& files, const TrainFlags& flags) {
+  files.reserve_input(cat("--config=", flags.run.config_file), flags.run.config_file);
   files.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
   const std::string& from = flags.run.resume;
   if (from != "auto" && from != "never")
@@ -17,10 +19,23 @@ void reserve_inputs(OutputFiles& files, const TrainFlags& flags) {
   files.reserve_input(cat("--load=", flags.run.load), flags.run.load, {kOldCheckpoint});
 }
 
+// A run would go on from what another training has saved in place of its checkpoint.
+void require_outside_runs(const std::string& checkpoint) {
+  if (checkpoint.empty()) return;
+  const std::string written = cat("--save_checkpoint=", checkpoint);
+  const std::string run = naming_flag<FlagError>(
+      written, [&] { return run_of_checkpoint(local_file_system(), checkpoint); });
+  require<FlagError>(run.empty(), written, " is a checkpoint of the run ", run,
+                     "; save elsewhere, or go on with that run (--run_dir=", run, ")");
+}
+
 }  // namespace
 
 ReportFiles::ReportFiles(const TrainFlags& flags) : files(local_file_system()) {
   reserve_inputs(files, flags);
+  const std::string& run = flags.run.directory;
+  if (!run.empty()) reserve_run(files, cat("--run_dir=", run), run);
+  require_outside_runs(flags.files.save_checkpoint);
   json = files.open("--json", flags.files.json);
   memory = files.open("--memory_report", flags.files.memory_report);
   trace = files.open("--trace_file", speaks(flags) ? flags.files.trace_file : "");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -51,7 +52,15 @@ std::string argument_of(const std::string& name, const JsonValue& value) {
                          kind != JsonValue::Kind::kNull,
                      value.where(), "the value of '", shown(name),
                      "' is no text, number, true or false");
-  return cat("--", name, "=", kind == JsonValue::Kind::kString ? value.text() : value.str());
+  const std::string text = kind == JsonValue::Kind::kString ? value.text() : value.str();
+  require<FlagError>(name.find('\0') == name.npos && text.find('\0') == text.npos, value.where(),
+                     "'", shown(name), "' or its value has a zero byte, which no flag can have");
+  return cat("--", name, "=", text);
+}
+
+std::string with_underscores(std::string name) {
+  std::ranges::replace(name, '-', '_');
+  return name;
 }
 
 std::vector<std::string> arguments_in(const std::string& path) {
@@ -60,8 +69,12 @@ std::vector<std::string> arguments_in(const std::string& path) {
     const JsonValue config =
         JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     std::vector<std::string> result;
+    std::map<std::string, std::string> names;  // as they are written, by the flag
     for (const auto& [name, value] : config.members()) {
       require<FlagError>(name != "config", value.where(), "a configuration names no other");
+      const auto [known, is_new] = names.emplace(with_underscores(name), name);
+      require<FlagError>(is_new, value.where(), "'", shown(known->second), "' and '", shown(name),
+                         "' are one flag; leave one of them out");
       if (name == kChosen && value.kind() == JsonValue::Kind::kObject) continue;  // chosen again
       result.push_back(argument_of(name, value));
     }
@@ -83,8 +96,7 @@ std::optional<std::string> config_path(std::span<const char* const> arguments) {
 
 // "batch_size" of "--batch-size=8".
 std::string name_in(std::string_view argument) {
-  std::string name(argument.substr(0, argument.find('=')));
-  std::ranges::replace(name, '-', '_');
+  const std::string name = with_underscores(std::string(argument.substr(0, argument.find('='))));
   return name.starts_with("__") ? name.substr(2) : "";
 }
 
@@ -213,19 +225,21 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
 
 void add_config_flags(FlagParser& parser, RunFlags& flags) {
   parser.add(
-      "--config", [](const WrittenFlag&) {}, "FILE",
+      "--config", flags.config_file, "FILE",
       "take flags from this JSON object, as --print_config prints and --run_dir keeps it; those of "
       "the command line win [none]");
   parser.add("--print_config", flags.print_config,
              "print the flags of this run as JSON, and exit [false]");
 }
 
-void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite) {
+void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) {
   const bool has_directory = !flags.directory.empty();
   for (const std::string_view name : kOfRunDirectory) {
     const std::string flag = cat("--", name);
-    require<FlagError>(has_directory || !parser.given(flag), parser.flag(flag).written,
+    if (!parser.given(flag)) continue;
+    require<FlagError>(has_directory, parser.flag(flag).written,
                        " is about what a run directory keeps; name one by --run_dir=DIR");
+    flags.given.emplace_back(name);
   }
   require<FlagError>(!(parser.given("--trace_steps") && parser.given("--trace_file")),
                      parser.flag("--trace_steps").written, " and ",
@@ -243,6 +257,54 @@ void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overw
   require<FlagError>(!overwrite || parser.given("--save_checkpoint") || has_directory,
                      "--overwrite is for what --save_checkpoint or --run_dir replaces; name that, "
                      "too");
+}
+
+namespace {
+
+// Whether the run in the directory goes on, and not another that takes its place.
+bool goes_on_in_directory(const RunFlags& flags) {
+  if (flags.directory.empty() || flags.resume == "never") return false;
+  FileSystem& files = local_file_system();
+  return flags.resume == "auto" ||
+         cat(files.resolve(flags.resume), "/").starts_with(files.resolve(flags.directory) + "/");
+}
+
+// Adds a flag to a configuration. `chosen` comes last, as people read it last.
+void set_flag(JsonValue& config, const std::string& name, const JsonValue& value) {
+  JsonValue changed = JsonValue::object();
+  for (const auto& [other, kept] : config.members())
+    if (other != kChosen) changed.set(other, kept);
+  changed.set(name, value);
+  if (const JsonValue* const chosen = config.find(kChosen)) changed.set(kChosen, *chosen);
+  config = std::move(changed);
+}
+
+}  // namespace
+
+void take_from_run(TrainFlags& flags) {
+  RunFlags& run = flags.run;
+  const auto is_kept = [&](std::string_view name) {
+    return name != "trace_steps" &&
+           std::ranges::find(kOfRunDirectory, name) != std::end(kOfRunDirectory) &&
+           std::ranges::find(run.given, name) == run.given.end();
+  };
+  naming_flag<FlagError>(cat("--run_dir=", run.directory), [&] {
+    const auto config =
+        goes_on_in_directory(run) ? run_config(local_file_system(), run.directory) : std::nullopt;
+    if (!config) return;
+    std::vector<std::string> arguments;
+    for (const auto& [name, value] : config->members()) {
+      if (!is_kept(name)) continue;
+      arguments.push_back(argument_of(name, value));
+      set_flag(flags.config, name, value);
+    }
+    FlagParser parser("", "");
+    add_saving(parser, run.schedule);
+    add_records(parser, run);
+    std::vector<const char*> texts;
+    for (const std::string& argument : arguments) texts.push_back(argument.c_str());
+    naming_flag<FlagError>(cat(run.directory, "/", kConfigFile), [&] { parser.parse(texts); });
+  });
 }
 
 std::vector<std::string> with_config(std::span<const char* const> arguments) {

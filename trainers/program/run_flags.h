@@ -14,6 +14,7 @@
 namespace belfry {
 
 class FlagParser;
+struct TrainFlags;
 
 struct RunFlags {
   std::string directory;        // --run_dir
@@ -27,18 +28,21 @@ struct RunFlags {
   std::int64_t memory_every = 100;
   std::optional<StepRange> traced = {};
   bool print_config = false;
+  std::string config_file;         // --config; "" for none
+  std::vector<std::string> given;  // names of the given flags about what a run directory keeps
 };
 
 void add_run_flags(FlagParser& parser, RunFlags& flags);
 // Adds only --config and --print_config, for programs that keep nothing of a run.
 void add_config_flags(FlagParser& parser, RunFlags& flags);
 
-// Throws FlagError for flags that have no use together.
-void check_run_flags(const FlagParser& parser, const RunFlags& flags, bool overwrite);
+// Notes which flags are given. Throws FlagError for flags that have no use together.
+void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite);
 
-// The member of configurations with the choices that a run made, for people. Another run chooses
-// again.
-inline constexpr char kChosen[] = "chosen";
+// What a run was told stays told: takes the flags about what a run directory keeps from the
+// config.json of the run that is to go on, unless they are given now. Throws FlagError naming the
+// file if it cannot be read.
+void take_from_run(TrainFlags& flags);
 
 // The arguments behind those of the file that --config names. Its members are flags: {"devices":
 // "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line wins. Flags about a run

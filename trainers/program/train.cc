@@ -91,13 +91,14 @@ class TrainingProgram {
       : name_(std::move(name)),
         flags_(std::move(flags)),
         recipe_(recipe),
+        directory_(take_run_directory(flags_)),
         report_files_(flags_),
         algorithms_(local_file_system(), report_files_.files, flags_.files.algorithms,
                     flags_.trainer.session.deterministic),
         console_(!speaks(flags_)                   ? nullptr
                  : report_files_.files.on_stdout() ? stderr
                                                    : stdout),
-        run_(flags_, console_),
+        run_(flags_, console_, std::move(directory_)),
         options_(trainer_options(flags_, recipe.model, recipe.optimizer)) {}
 
   int run() {
@@ -274,8 +275,14 @@ class TrainingProgram {
 
   // Prints and writes the results of a run that had ended before.
   int repeat(const JsonValue& results) {
-    console_.line(cat("this run has ended before, after step ", trainer_->steps(),
-                      "; nothing was written. Train longer by --epochs or --max_steps."));
+    const bool stopped_early = flags_.early_stop && trainer_->steps() < trainer_->total_steps();
+    console_.line(
+        stopped_early
+            ? cat("this run has ended before: --early_stop=", *flags_.early_stop,
+                  " stopped it after step ", trainer_->steps(), " of ", trainer_->total_steps(),
+                  "; nothing was written. To train on, leave --early_stop out or change it.")
+            : cat("this run has ended before, after step ", trainer_->steps(),
+                  "; nothing was written. Train longer by --epochs or --max_steps."));
     for (const char* const key : {"steps", "epochs", "seconds", "loss", "validation_loss",
                                   "validation_accuracy", "params_hash", "state_hash"})
       if (const JsonValue* const value = results.find(key);
@@ -291,6 +298,7 @@ class TrainingProgram {
   std::string name_;
   const TrainFlags flags_;
   const Recipe& recipe_;
+  std::unique_ptr<RunDirectory> directory_;  // until run_ has it; reports may lie in it
   ReportFiles report_files_;
   AlgorithmsFile algorithms_;
   Console console_;  // a program whose results go to stdout prints nothing else there
@@ -319,7 +327,8 @@ int train(int argc, char** argv, const Recipe& recipe) {
     if (flags.help.empty()) add_to_config(flags, recipe.optimizer);
     return flags;
   };
-  const auto run = [&](const TrainFlags& flags) {
+  const auto run = [&](TrainFlags flags) {
+    take_from_run(flags);
     if (flags.run.print_config) {
       print_config(flags.config);
       return 0;

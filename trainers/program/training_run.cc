@@ -9,6 +9,7 @@
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
+#include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/replica_check.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
@@ -48,44 +49,59 @@ bool ended_well(const std::optional<std::string>& summary) try {
 
 }  // namespace
 
-TrainingRun::TrainingRun(const TrainFlags& flags, Console& console)
-    : flags_(flags), console_(console) {
-  if (!flags.run.directory.empty() && speaks(flags)) take_directory(flags);
-  find(flags);
-  if (directory_) require_room(flags);
-  if (!flags.run.load.empty() && !found_)
-    naming_flag<Error>(cat("--load=", flags.run.load),
-                       [&] { inspect_checkpoint(checkpoint_at(flags.run.load)); });
-  if (directory_) {
-    const OnSaveError on_error = flags.run.schedule.on_error;
-    log_ = std::make_shared<RunLog>(directory_->files(), directory_->path_of(kLogFile));
-    memory_ = std::make_shared<MemoryWatch>(flags.run.memory_every);
-    stats_ = std::make_shared<StatsLog>(directory_->files(), directory_->path_of(kStatsFile),
-                                        on_error, memory_);
-    saver_ = std::make_shared<RunSaver>(*directory_, flags.run.schedule);
-    saver_->keep_in_step(stats_->file());
-    if (flags.run.hash_every > 0) {
-      hashes_ = std::make_shared<HashLog>(directory_->files(), directory_->path_of(kHashesFile),
-                                          flags.run.hash_every, on_error);
-      saver_->keep_in_step(hashes_->file());
-    }
-  }
-  stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
-}
-
-TrainingRun::~TrainingRun() { console_.copy_to({}); }
-
-void TrainingRun::take_directory(const TrainFlags& flags) {
+std::unique_ptr<RunDirectory> take_run_directory(const TrainFlags& flags) {
+  if (flags.run.directory.empty() || !speaks(flags)) return nullptr;
   const std::string written = cat("--run_dir=", flags.run.directory);
   try {
-    directory_ = std::make_unique<RunDirectory>(flags.run.directory);
+    return std::make_unique<RunDirectory>(flags.run.directory);
   } catch (const IoError& error) {
     throw FlagError(with_flag(written, error));
   } catch (const Error& error) {
     throw Error(with_flag(written, error));
   }
-  if (flags.run.resume != "never" || directory_->is_empty()) return;
-  require<FlagError>(flags.files.overwrite, "--resume=never: ", directory_->path(),
+}
+
+TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
+                         std::unique_ptr<RunDirectory> directory)
+    : flags_(flags), console_(console), directory_(std::move(directory)) {
+  if (directory_) check_replacing();
+  find(flags);
+  if (directory_) require_room(flags);
+  if (replaces_ || !later_.empty())
+    naming_flag<FlagError>("--overwrite", [&] {
+      directory_->require_removable(replaces_ ? directory_->checkpoints() : later_);
+    });
+  if (!flags.run.load.empty() && !found_)
+    naming_flag<Error>(cat("--load=", flags.run.load),
+                       [&] { inspect_checkpoint(checkpoint_at(flags.run.load)); });
+  if (directory_) make_parts();
+  stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
+}
+
+TrainingRun::~TrainingRun() { console_.copy_to({}); }
+
+void TrainingRun::make_parts() {
+  FileSystem& files = directory_->files();
+  const OnSaveError on_error = flags_.run.schedule.on_error;
+  log_ = std::make_shared<RunLog>(files, directory_->path_of(kLogFile));
+  console_.copy_to([log = log_](std::string_view text) { log->line(text); });
+  memory_ = std::make_shared<MemoryWatch>(flags_.run.memory_every);
+  stats_ = std::make_shared<StatsLog>(files, directory_->path_of(kStatsFile), on_error, memory_);
+  saver_ = std::make_shared<RunSaver>(*directory_, flags_.run.schedule);
+  saver_->keep_in_step(stats_->file());
+  const std::string hashes = directory_->path_of(kHashesFile);
+  if (flags_.run.hash_every > 0) {
+    hashes_ = std::make_shared<HashLog>(files, hashes, flags_.run.hash_every, on_error);
+    saver_->keep_in_step(hashes_->file());
+  } else if (files.target_kind(hashes) == FileKind::kFile && !replaces_) {
+    older_hashes_ = std::make_unique<LineFile>(files, hashes, on_error);
+    saver_->keep_in_step(*older_hashes_);
+  }
+}
+
+void TrainingRun::check_replacing() {
+  if (flags_.run.resume != "never" || directory_->is_empty()) return;
+  require<FlagError>(flags_.files.overwrite, "--resume=never: ", directory_->path(),
                      " holds a run already; name another directory, go on with that run "
                      "(--resume=auto), or let it be replaced (--overwrite)");
   replaces_ = true;
@@ -100,17 +116,41 @@ void TrainingRun::find(const TrainFlags& flags) {
                                                                     : "--restore_checkpoint=",
                              resume);
   if (automatic && !has_checkpoints(flags.run.directory)) return check_new_start();
-  candidates_ = checkpoints_at(automatic ? flags.run.directory : resume);
-  std::string why;
-  while (!candidates_.empty()) try {
-      found_ = inspect_checkpoint(candidates_.front());
+  find_newest(automatic ? flags.run.directory : resume);
+}
+
+// A run that still goes on removes checkpoints that were listed, and saves others: if one is gone,
+// they are listed again.
+void TrainingRun::find_newest(const std::string& path) {
+  constexpr int kMostLooks = 10;
+  searched_ = path;
+  for (;;) try {
+      require<IoError>(looks_++ < kMostLooks, written_,
+                       ": the run replaces its checkpoints faster than they can be read; try again "
+                       "later");
+      const std::string why = look_for_newest();
+      require<IoError>(why.empty(), written_, ": ", why);
       return;
-    } catch (const Error& error) {
-      why = error.what();
-      candidates_.erase(candidates_.begin());
-      if (!candidates_.empty()) log_warning("resume: skipped a checkpoint: ", why);
+    } catch (const NotFoundError& error) {
+      if (!is_run_directory(path)) throw IoError(with_flag(written_, error));
     }
-  throw IoError(cat(written_, ": ", why));
+}
+
+// Returns why no checkpoint can be read; "" if one was found. Throws NotFoundError if the last of
+// those that were listed is gone.
+std::string TrainingRun::look_for_newest() {
+  candidates_ = checkpoints_at(searched_);
+  for (;;) try {
+      found_ = inspect_checkpoint(candidates_.front());
+      return "";
+    } catch (const Error& error) {
+      const std::string why = error.what();
+      const bool is_gone = dynamic_cast<const NotFoundError*>(&error) != nullptr;
+      candidates_.erase(candidates_.begin());
+      if (candidates_.empty() && is_gone) throw;
+      if (candidates_.empty()) return why;
+      if (!is_gone) log_warning("resume: skipped a checkpoint: ", why);
+    }
 }
 
 // A run that was killed before its first save starts anew. One that ended without an error has
@@ -206,7 +246,7 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
       const std::string& path = candidates_.front();
       const std::string line = restore_training(
           trainer, path, flags_.run.resume == "auto" ? OtherRuns::kRefuse : OtherRuns::kTell);
-      console_.line(line);
+      resumed_line_ = line;
       resumed_from_ = trainer.steps();
       if (is_own(path)) line_positions_ = line_positions(inspect_checkpoint(path));
       return;
@@ -216,6 +256,8 @@ void TrainingRun::restore_one_of(Trainer& trainer) {
       if (candidates_.size() == 1) throw IoError(with_flag(written_, error));
       log_warning("resume: skipped a damaged checkpoint: ", error.what());
       candidates_.erase(candidates_.begin());
+    } catch (const NotFoundError&) {
+      find_newest(searched_);  // the run has removed it since
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(with_flag(written_, error));
     }
@@ -230,9 +272,11 @@ std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {
     const JsonValue* const ended = summary.find("finished");
     if (ended && ended->kind() == JsonValue::Kind::kBool && ended->str() == "true" &&
         summary.at("steps").integer() == trainer.steps()) {
-      // A run that ended early goes on only if its length has changed, and is not reached yet.
+      // A run that ended early goes on only if its length has changed, and is not reached yet, or
+      // if what stopped it is not asked for again.
       const JsonValue* const total = summary.find("total_steps");
-      const bool as_before = total && total->integer() == trainer.total_steps();
+      const bool as_before =
+          total && total->integer() == trainer.total_steps() && !is_stopped_otherwise();
       if (as_before || trainer.total_steps() <= trainer.steps()) return summary;
     }
   } catch (const Error& error) {
@@ -241,7 +285,16 @@ std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {
   return {};
 }
 
+// Whether the run was ended by a flag --early_stop that is not given now, or is another one.
+bool TrainingRun::is_stopped_otherwise() const {
+  const std::optional<JsonValue> config = run_config(directory_->files(), directory_->path());
+  const JsonValue* const before = config ? config->find("early_stop") : nullptr;
+  const JsonValue* const now = flags_.config.find("early_stop");
+  return before && (!now || now->str() != before->str());
+}
+
 void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
+  if (!resumed_line_.empty()) console_.line(resumed_line_);
   if (!directory_) return;
   if (replaces_) directory_->clear();
   for (const std::int64_t step : later_) directory_->remove_checkpoint(step);
@@ -253,13 +306,21 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   if (found_ && !flags_.given.shards) config.set("shards", trainer.options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
-  stats_->file().go_on(line_positions_);
-  if (hashes_) hashes_->file().go_on(line_positions_);
+  go_on(stats_->file());
+  if (hashes_) go_on(hashes_->file());
+  if (older_hashes_) go_on(*older_hashes_);
   log_->open();
-  console_.copy_to([this](std::string_view text) { log_->line(text); });
   console_.line(
       cat("run: ", directory_->path(),
           resumed_from_ ? cat(", going on at step ", trainer.steps()) : ", from the start"));
+}
+
+// Cuts off the lines of steps that are made again.
+void TrainingRun::go_on(LineFile& lines) const {
+  if (line_positions_)
+    lines.go_on(*line_positions_);
+  else
+    lines.go_on(0);
 }
 
 std::string TrainingRun::saved() const {
@@ -283,6 +344,8 @@ void TrainingRun::end(Trainer& trainer, const JsonValue& report, const End& end)
       .set("finished", end.is_trained && !trainer.interrupted())
       .set("exit_code", end.exit_code)
       .set("error", std::move(told));
+  if (end.error) log_->line(error_line(*end.error));
+  log_->finish();
   directory_->write(kSummaryFile, summary.str(2) + "\n");
 }
 

@@ -20,15 +20,18 @@
 
 namespace belfry {
 
+// Takes the run directory. Null if none is asked for, or if another process takes it: of several
+// processes rank 0 does, and the others read. Throws FlagError for a directory that cannot be
+// taken. Throws Error if another process has it.
+std::unique_ptr<RunDirectory> take_run_directory(const TrainFlags& flags);
+
 // The run of one call of a program. Call its members in their order.
 class TrainingRun {
  public:
-  // Takes the run directory, if one is asked for, and finds the newest checkpoint. With several
-  // processes, rank 0 takes it and the others read. Throws FlagError for a directory that cannot be
-  // taken, and for flags that may not change the run in it. Throws Error if another process has it.
-  // Throws IoError if the directory holds a run that ended and no checkpoints, and for a --load
-  // that is no checkpoint.
-  TrainingRun(const TrainFlags& flags, Console& console);
+  // Finds the newest checkpoint. `directory` as take_run_directory() gives it. Throws FlagError for
+  // flags that may not change the run in it. Throws IoError if the directory holds a run that ended
+  // and no checkpoints, and for a --load that is no checkpoint.
+  TrainingRun(const TrainFlags& flags, Console& console, std::unique_ptr<RunDirectory> directory);
   ~TrainingRun();
 
   // The checkpoint to go on from; none for a run that starts.
@@ -43,9 +46,11 @@ class TrainingRun {
   // the checkpoint of another run.
   void restore(Trainer& trainer);
   // The results of a run that has ended, if nothing is left to do. In that case nothing is written.
+  // A run that --early_stop has ended is left as it is if the flag is the same. Without it, there
+  // may be more to do.
   std::optional<JsonValue> finished(const Trainer& trainer) const;
-  // Writes config.json and placement.txt, which are known before training. Removes what the run
-  // replaces.
+  // Tells where the run goes on. Writes config.json and placement.txt, which are known before
+  // training. Removes what the run replaces.
   void begin(Trainer& trainer, const std::string& placement);
   // How a call of the program ends. `error` is null unless it failed in training, or in writing
   // something after it.
@@ -65,11 +70,16 @@ class TrainingRun {
   std::string saved() const;
 
  private:
+  void make_parts();
   void find(const TrainFlags& flags);
+  void find_newest(const std::string& path);
+  std::string look_for_newest();
   void check_new_start() const;
-  void take_directory(const TrainFlags& flags);
+  void check_replacing();
   void require_room(const TrainFlags& flags);
   void restore_one_of(Trainer& trainer);
+  bool is_stopped_otherwise() const;
+  void go_on(LineFile& lines) const;
   bool is_own(const std::string& checkpoint) const;
 
   const TrainFlags& flags_;
@@ -79,17 +89,21 @@ class TrainingRun {
   std::shared_ptr<MemoryWatch> memory_;
   std::shared_ptr<StatsLog> stats_;
   std::shared_ptr<HashLog> hashes_;
+  std::unique_ptr<LineFile> older_hashes_;  // those of the run before, if this one notes none
   std::shared_ptr<RunSaver> saver_;
   std::shared_ptr<StopOnRequest> stop_;
   std::string written_;
-  std::vector<std::string> candidates_;  // checkpoints, the newest first
+  std::string searched_;                 // the run or checkpoint to go on from
+  std::vector<std::string> candidates_;  // its checkpoints, the newest first
+  int looks_ = 0;                        // how often they were listed
   std::optional<CheckpointInfo> found_;
   std::optional<std::int64_t> resumed_from_;
   // begin() removes the old run (replaces_), or its checkpoints of the steps later_: from then on
   // nothing can be refused.
   bool replaces_ = false;
   std::vector<std::int64_t> later_;
-  JsonValue line_positions_ = JsonValue::object();  // of the checkpoint, if this directory has it
+  std::string resumed_line_;                 // for people; "" for a run from the start
+  std::optional<JsonValue> line_positions_;  // of the checkpoint, if this directory has it
 };
 
 }  // namespace belfry

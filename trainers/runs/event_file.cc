@@ -55,6 +55,8 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+bool is_event_file(std::string_view name) { return number_in(name) > 0; }
+
 EventFile::EventFile(FileSystem& files, const std::string& directory, std::int64_t first_step,
                      Clock clock)
     : clock_(std::move(clock)) {

@@ -22,6 +22,10 @@ namespace belfry {
 // Seconds since 1970.
 double unix_seconds();
 
+// Whether an EventFile gives its file such a `name`. Other programs put hosts and times into
+// theirs.
+bool is_event_file(std::string_view name);
+
 // One call writes each record to the file; none is held back. So if a process is killed, only the
 // last record can be cut. Nothing is synced. All throw IoError naming the file.
 class EventFile {

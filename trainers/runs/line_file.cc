@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
@@ -15,6 +16,23 @@ constexpr std::pair<OnSaveError, const char*> kOnSaveError[] = {
     {OnSaveError::kStop, "stop"},
     {OnSaveError::kRetry, "retry"},
     {OnSaveError::kContinue, "continue"}};
+
+// The bytes of a file up to its last line break; 0 for no file.
+std::uint64_t bytes_of_whole_lines(FileSystem& files, const std::string& path) {
+  constexpr std::uint64_t kPart = 1 << 16;
+  if (files.target_kind(path) == FileKind::kNone) return 0;
+  const auto file = files.open(path);
+  std::vector<std::byte> part(kPart);
+  for (std::uint64_t end = file->size(); end > 0;) {
+    const std::uint64_t begin = end - std::min(end, kPart);
+    file->seek(begin);
+    std::size_t count = file->read(std::span(part).first(end - begin));
+    while (count > 0 && part[count - 1] != std::byte{'\n'}) --count;
+    if (count > 0) return begin + count;
+    end = begin;
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -48,7 +66,7 @@ void LineFile::note(JsonValue& positions) const { positions.set(name(), bytes_);
 
 void LineFile::go_on(const JsonValue& positions) {
   const JsonValue* const bytes = positions.find(name());
-  go_on(bytes ? bytes->unsigned_integer() : 0);
+  go_on(bytes ? bytes->unsigned_integer() : bytes_of_whole_lines(files_, path_));
 }
 
 void LineFile::add(const std::string& line) {

@@ -36,14 +36,16 @@ class LineFile {
   // Adds, for a checkpoint, where the next line of the file begins, in bytes, by the file's name.
   // Lines that wait do not count.
   void note(JsonValue& positions) const;
-  // As above, from the place that note() has added; from the start if there is none. Throws
-  // InvalidArgument for a value that note() cannot give.
+  // As above, from the place that note() has added. If there is none, it goes on after the last
+  // whole line: the run that saved the checkpoint wrote no such lines. Throws InvalidArgument for a
+  // value that note() cannot give.
   void go_on(const JsonValue& positions);
   // `line` ends with a line break. A line that cannot be written waits, and is tried again with the
   // next line. A warning says so, and another that it is written. With kStop it throws IoError.
   void add(const std::string& line);
   // As add(), for callers that must not log: returns the warning, "" for none.
   std::string add_and_tell(const std::string& line);
+  bool waits() const { return !waiting_.empty(); }  // with a line that could not be written
   // Writes lines that wait. After it, written lines outlive the machine. Throws IoError.
   void sync();
 

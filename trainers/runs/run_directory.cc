@@ -1,6 +1,7 @@
 #include "belfry/trainers/runs/run_directory.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "belfry/framework/base/error.h"
@@ -8,6 +9,8 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
+#include "belfry/trainers/runs/event_file.h"
+#include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
 namespace {
@@ -24,7 +27,7 @@ std::string name_of_step(std::int64_t step) {
 
 // Whether a save makes such a `name` beside a checkpoint: its lock, the one that it replaces, or an
 // unfinished one.
-bool is_left_over(std::string_view name) {
+bool is_left_of_save(std::string_view name) {
   for (const char* const suffix : {kCheckpointLock, kOldCheckpoint})
     if (name.ends_with(suffix) &&
         step_of_checkpoint(name.substr(0, name.size() - std::string_view(suffix).size())))
@@ -35,9 +38,54 @@ bool is_left_over(std::string_view name) {
          is_temporary_name(name, of);
 }
 
+// Whether a killed process may have left such a file where it wrote config.json, for example.
+bool is_left_of_write(std::string_view name) {
+  return std::ranges::any_of(
+      std::to_array<std::string_view>({kConfigFile, kPlacementFile, kSummaryFile}),
+      [&](std::string_view file) { return is_temporary_name(name, file); });
+}
+
+// Whether `name` is "step-00000100.json".
+bool is_trace(std::string_view name) {
+  constexpr std::string_view kEnd = ".json";
+  return name.ends_with(kEnd) && step_of_checkpoint(name.substr(0, name.size() - kEnd.size()));
+}
+
+// Whether a killed process may have left such a file beside traces.
+bool is_left_of_trace(std::string_view name) {
+  const std::string_view trace = name.substr(0, name.find(".tmp-"));
+  return is_trace(trace) && is_temporary_name(name, trace);
+}
+
 void remove_empty(FileSystem& files, const std::string& folder) {
   if (files.kind(folder) == FileKind::kDirectory && files.list(folder).empty())
     files.remove(folder);
+}
+
+// Removes the files that a run has written into a folder, and the folder, if it is empty then.
+template <class F>
+void remove_files_of_run(FileSystem& files, const std::string& folder, const F& is_of_run) {
+  if (files.target_kind(folder) != FileKind::kDirectory) return;
+  for (const std::string& name : files.list(folder)) {
+    const std::string path = cat(folder, "/", name);
+    if (is_of_run(name) && files.kind(path) == FileKind::kFile) files.remove(path);
+  }
+  remove_empty(files, folder);
+}
+
+void require_own(FileSystem& files, const std::string& checkpoint) {
+  if (files.kind(checkpoint) != FileKind::kDirectory) return;
+  const std::string foreign = foreign_name_in(checkpoint, files);
+  require<IoError>(foreign.empty(), checkpoint, " has '", shown(foreign),
+                   "', which no run has written; move it away");
+}
+
+// What a save left may be a file, a link or a directory.
+void remove_left_over(FileSystem& files, const std::string& path) try {
+  require_own(files, path);
+  remove_tree(files, path);
+} catch (const IoError& error) {
+  log_warning("what a run left stays there: ", error.what());
 }
 
 }  // namespace
@@ -66,6 +114,38 @@ std::string checkpoint_in(const std::string& path, std::int64_t step) {
   return cat(path, "/", kCheckpoints, "/", name_of_step(step));
 }
 
+// Other programs have files of this name, too.
+std::optional<JsonValue> run_config(FileSystem& files, const std::string& path) {
+  const std::string file = cat(path, "/", kConfigFile);
+  if (files.target_kind(file) != FileKind::kFile) return {};
+  const std::vector<std::byte> bytes = files.read(file, kMostJsonBytes);
+  try {
+    JsonValue config =
+        JsonValue::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const bool is_of_run = config.find("devices") && config.at(kChosen).find("trainer");
+    return is_of_run ? std::optional(std::move(config)) : std::nullopt;
+  } catch (const InvalidArgument&) {
+    return {};
+  }
+}
+
+std::string run_of_checkpoint(FileSystem& files, const std::string& path) {
+  const std::string place = files.resolve(path);
+  const std::vector<std::string_view> names = split(place, '/');
+  if (names.size() < 3 || names[names.size() - 2] != kCheckpoints) return "";
+  const std::string_view name = names.back();
+  if (!step_of_checkpoint(name) && name != kLatestLink && name != kBestLink) return "";
+  const std::string run =
+      place.substr(0, place.size() - std::string_view(kCheckpoints).size() - name.size() - 2);
+  return run_config(files, run) ? run : "";
+}
+
+void reserve_run(OutputFiles& outputs, const std::string& written, const std::string& path) {
+  outputs.reserve_run(written, path,
+                      {kConfigFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile, kSummaryFile,
+                       kTensorBoardFolder, kTracesFolder, kCheckpoints, kRunLock});
+}
+
 RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
     : files_(files), path_(files.resolve(path)) {
   for (std::string folder = path_; files_.kind(folder) == FileKind::kNone;
@@ -76,18 +156,34 @@ RunDirectory::RunDirectory(const std::string& path, FileSystem& files)
   require<Error>(lock_ != nullptr, path_,
                  " is the run directory of a program that is running; wait for its end, or name "
                  "another directory");
-  const std::vector<std::string> names = files_.list(path_);
-  const auto has = [&](std::string_view name) { return std::ranges::count(names, name) > 0; };
-  const bool has_run = has(kConfigFile) || has(kCheckpoints);
-  require<IoError>(
-      has_run ||
-          std::ranges::all_of(
-              names, [](std::string_view name) { return name == kRunLock || name == kLogFile; }),
-      path_, " holds files, but no run (no ", kConfigFile, "); name an empty or a new directory");
-  if (!has(kCheckpoints)) made_.insert(made_.begin(), path_of(kCheckpoints));
+  require_run();
+  if (files_.kind(path_of(kCheckpoints)) == FileKind::kNone)
+    made_.insert(made_.begin(), path_of(kCheckpoints));
   files_.create_directory(path_of(kCheckpoints));
   files_.sync_directory(path_);
   files_.sync_directory(path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1)));
+}
+
+// A run that was killed before it wrote config.json, or lost it when the machine went down, is one.
+void RunDirectory::require_run() const {
+  const std::vector<std::string> names = files_.list(path_);
+  if (std::ranges::all_of(names, [&](const auto& name) { return may_hold_before_a_run(name); }))
+    return;
+  const bool has_config = std::ranges::count(names, kConfigFile) > 0;
+  const bool is_run = has_config ? run_config(files_, path_).has_value()
+                                 : std::ranges::any_of(checkpoints(), [&](std::int64_t step) {
+                                     return is_checkpoint(checkpoint_path(step), files_);
+                                   });
+  require<IoError>(is_run, path_, " holds files, but no run (",
+                   has_config ? "no run has written its " : "no ", kConfigFile,
+                   "); name an empty or a new directory");
+}
+
+bool RunDirectory::may_hold_before_a_run(const std::string& name) const {
+  if (name == kRunLock || name == kLogFile || is_left_of_write(name)) return true;
+  const std::string folder = path_of(name);
+  return name == kCheckpoints && files_.target_kind(folder) == FileKind::kDirectory &&
+         std::ranges::all_of(files_.list(folder), is_left_of_save);
 }
 
 // Removes the lock after the rest of the folder, because others take the folder by its lock.
@@ -116,19 +212,25 @@ std::vector<std::int64_t> RunDirectory::checkpoints() const {
 }
 
 void RunDirectory::tidy() {
-  const std::string folder = path_of(kCheckpoints);
-  for (const std::string& name : files_.list(folder)) {
-    if (!is_left_over(name)) continue;
-    try {
-      remove_tree(files_, cat(folder, "/", name));
-    } catch (const IoError& error) {
-      log_warning("what a run left stays behind: ", error.what());
-    }
-  }
+  const auto tidy_folder = [&](const std::string& folder, auto is_left_over) {
+    if (files_.target_kind(folder) != FileKind::kDirectory) return;
+    for (const std::string& name : files_.list(folder))
+      if (is_left_over(name)) remove_left_over(files_, cat(folder, "/", name));
+  };
+  tidy_folder(path_of(kCheckpoints), is_left_of_save);
+  tidy_folder(path_, is_left_of_write);
+  tidy_folder(path_of(kTracesFolder), is_left_of_trace);
+  const std::string best = cat(path_of(kCheckpoints), "/", kBestLink);
+  if (files_.kind(best) == FileKind::kOther && !files_.exists(best)) files_.remove(best);
+}
+
+void RunDirectory::require_removable(std::span<const std::int64_t> steps) const {
+  for (const std::int64_t step : steps) require_own(files_, checkpoint_path(step));
 }
 
 // Renames first, so that no reader finds half of a checkpoint.
 void RunDirectory::remove_checkpoint(std::int64_t step) {
+  require_removable({&step, 1});
   const std::string gone = temporary_name(checkpoint_path(step));
   files_.rename(checkpoint_path(step), gone);
   remove_tree(files_, gone);
@@ -153,12 +255,24 @@ std::optional<std::string> RunDirectory::read(std::string_view name) const {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// Removes the checkpoints last: as long as one is there, the run can be gone on with.
+// Removes the checkpoints last: as long as one is there, the run can be resumed.
 void RunDirectory::clear() {
-  for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile,
-                                 kTensorBoardFolder, kTracesFolder, kCheckpoints, kConfigFile})
-    if (files_.kind(path_of(name)) != FileKind::kNone) remove_tree(files_, path_of(name));
-  files_.create_directory(path_of(kCheckpoints));
+  const std::vector<std::int64_t> steps = checkpoints();
+  require_removable(steps);
+  for (const char* const name : {kSummaryFile, kStatsFile, kHashesFile, kLogFile, kPlacementFile})
+    files_.remove(path_of(name));
+  const std::string board = path_of(kTensorBoardFolder);
+  for (const char* const part : {"train", "validation"})
+    remove_files_of_run(files_, cat(board, "/", part), is_event_file);
+  remove_empty(files_, board);
+  tidy();
+  remove_files_of_run(files_, path_of(kTracesFolder), is_trace);
+  for (const std::int64_t step : steps) remove_checkpoint(step);
+  for (const char* const link : {kLatestLink, kBestLink}) {
+    const std::string path = cat(path_of(kCheckpoints), "/", link);
+    if (files_.kind(path) == FileKind::kOther) files_.remove(path);
+  }
+  files_.remove(path_of(kConfigFile));
 }
 
 }  // namespace belfry

@@ -13,13 +13,17 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/json.h"
 
 namespace belfry {
+
+class OutputFiles;
 
 inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl",
                       kLogFile[] = "log.txt", kPlacementFile[] = "placement.txt",
@@ -27,11 +31,16 @@ inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl
 inline constexpr char kTensorBoardFolder[] = "tensorboard", kTracesFolder[] = "traces";
 inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 
+// The member of config.json with the choices that a run made, for people. Another run chooses
+// again.
+inline constexpr char kChosen[] = "chosen";
+
 // One process at a time has it.
 class RunDirectory {
  public:
   // Makes the folder, or takes the one that is there, and locks it. Throws IoError if it cannot be
-  // written, or holds files but no run. Throws Error if another process has it.
+  // written, or holds files but no run: neither a config.json of a run, nor checkpoints of one that
+  // has lost it. Throws Error if another process has it.
   explicit RunDirectory(const std::string& path, FileSystem& files = local_file_system());
   // Removes the folders that it made, if nothing is in them: so a refused start leaves nothing.
   ~RunDirectory();
@@ -47,10 +56,13 @@ class RunDirectory {
 
   // The steps of its checkpoints, ascending.
   std::vector<std::int64_t> checkpoints() const;
-  // Removes what killed processes left beside the checkpoints. Call it while this process saves
-  // nothing.
+  // Removes what killed processes left, and a link to a best checkpoint that is gone. Call it while
+  // this process saves nothing.
   void tidy();
+  // Throws IoError, and removes nothing, if somebody else has put files into the checkpoint.
   void remove_checkpoint(std::int64_t step);
+  // Throws IoError, naming the file, if remove_checkpoint() would refuse one of these.
+  void require_removable(std::span<const std::int64_t> steps) const;
   // Makes the link `name` lead to the checkpoint of `step`.
   void point(std::string_view name, std::int64_t step);
 
@@ -60,10 +72,13 @@ class RunDirectory {
   void write_trace(std::int64_t step, const std::string& text);
   // The content of a file; none if it is missing.
   std::optional<std::string> read(std::string_view name) const;
-  // Removes all that a run writes.
+  // Removes all that a run has written, and nothing else. Throws as remove_checkpoint() does.
   void clear();
 
  private:
+  void require_run() const;
+  bool may_hold_before_a_run(const std::string& name) const;
+
   FileSystem& files_;
   std::string path_;
   std::unique_ptr<FileLock> lock_;
@@ -73,9 +88,18 @@ class RunDirectory {
 // The step of "step-00000100"; none for other names.
 std::optional<std::int64_t> step_of_checkpoint(std::string_view name);
 
-// The checkpoints of the run directory `path`, ascending, and the path of one. Both work without
+// The checkpoints of the run directory `path`, ascending, and the path of one. These work without
 // taking the directory.
 std::vector<std::int64_t> checkpoints_in(FileSystem& files, const std::string& path);
 std::string checkpoint_in(const std::string& path, std::int64_t step);
+// Its config.json; none if there is no such file, or if no run has written it.
+std::optional<JsonValue> run_config(FileSystem& files, const std::string& path);
+// The run directory that `path`, or what it leads to, is a checkpoint of; "" for none. There need
+// be nothing yet.
+std::string run_of_checkpoint(FileSystem& files, const std::string& path);
+
+// Has `outputs` refuse every file or checkpoint that another flag would write over what the run in
+// `path` writes. `written` names it, e.g. "--run_dir=DIR".
+void reserve_run(OutputFiles& outputs, const std::string& written, const std::string& path);
 
 }  // namespace belfry

@@ -1,7 +1,6 @@
 // log.txt of a run directory: what the run printed and logged, with times.
 #pragma once
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,12 +11,16 @@
 
 namespace belfry {
 
-// Lines that cannot be written wait until they can. A warning after the step says so.
+// Lines that cannot be written wait until they can. A warning after the step says so. Each line has
+// its time and the time zone: "2026-11-28 16:41:53 +0000 epoch 1, step 8: test".
 class RunLog final : public Callback {
  public:
+  // From now on it keeps each line of the log, for open().
   RunLog(FileSystem& files, std::string path);
-  // From now on, each line of the log goes to the end of the file. Throws IoError.
+  // From now on, lines go to the end of the file, and those so far come first. Throws IoError.
   void open();
+  // Tries lines that wait a last time. Logs a warning if that fails.
+  void finish();
   // Adds a line, without a line break. Any thread may call it.
   void line(std::string_view text);
 
@@ -27,12 +30,15 @@ class RunLog final : public Callback {
 
  private:
   void tell();
+  void add(const std::string& lines);
 
   FileSystem& files_;
   std::mutex mutex_;
   LineFile file_;
-  std::string warning_;          // for tell(), as line() must not log
-  std::optional<LogCopy> copy_;  // last: it calls line()
+  bool is_open_ = false;
+  std::string early_;    // lines before open()
+  std::string warning_;  // for tell(), as line() must not log
+  LogCopy copy_;         // last: it calls line()
 };
 
 }  // namespace belfry

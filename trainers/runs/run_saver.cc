@@ -56,6 +56,13 @@ void SaveOutcomes::succeed(std::int64_t step) {
                 failed == 1 ? " save that failed" : " saves that failed");
 }
 
+std::string BestMetric::str() const { return cat(name, largest ? ":max" : ":min"); }
+
+// Whether the best checkpoint is there. It is not if the run goes on from another's, for example.
+bool RunSaver::has_best() const {
+  return best_ && std::ranges::count(directory_.checkpoints(), best_->step) > 0;
+}
+
 void RunSaver::check(Trainer& trainer) const {
   const std::string& best = schedule_.best.name;
   if (best.empty()) return;
@@ -67,11 +74,18 @@ void RunSaver::check(Trainer& trainer) const {
   if (std::ranges::find(names, best) == names.end())
     throw OptionMistake(cat("best_metric=", best, ": there is no such metric",
                             did_you_mean(best, names), " (there are ", join(names), ")"));
+  if (has_best() && best_->by != schedule_.best)
+    throw OptionMistake(cat("best_metric=", schedule_.best.str(), ": the best checkpoint in ",
+                            directory_.path(), ", of step ", best_->step, ", is the best by ",
+                            best_->by.str(),
+                            "; leave the option out to keep to that, or resume "
+                            "into another directory (the option run_dir)"));
 }
 
 void RunSaver::setup(Trainer& trainer) {
   trainer.identity();  // reads the data, so that no step waits for that
   begun_time_ = seconds_now();
+  if (!has_best()) best_.reset();
   const std::vector<std::int64_t> there = directory_.checkpoints();
   if (std::ranges::find(there, trainer.steps()) == there.end()) return;
   begun_at_ = trainer.steps();
@@ -118,7 +132,26 @@ void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
   if (!outcomes_.failure().empty()) begun_at_ = -1;
   save(trainer, info.step);
   settle();
+  const std::string lost = sync_lines();  // the evaluation comes after the save
   require<IoError>(outcomes_.failure().empty(), outcomes_.failure());
+  require<IoError>(lost.empty(), lost, "; the lines after the last save are lost");
+}
+
+void RunSaver::on_error(Trainer&, const std::exception&) {
+  settle();
+  if (const std::string lost = sync_lines(); !lost.empty())
+    log_warning(lost, "; the lines after the last save are lost");
+}
+
+// Returns the first error, or "".
+std::string RunSaver::sync_lines() {
+  std::string lost;
+  for (LineFile* const file : files_) try {
+      file->sync();
+    } catch (const IoError& error) {
+      if (lost.empty()) lost = error.what();
+    }
+  return lost;
 }
 
 void RunSaver::on_error(Trainer&, const std::exception&) { settle(); }
@@ -157,16 +190,23 @@ void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
   prune(steps);
 }
 
-// A checkpoint that cannot be removed does not end the run.
 void RunSaver::prune(std::int64_t newest) try {
   std::vector<std::int64_t> steps = directory_.checkpoints();
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
   const auto kept = std::min(steps.size(), static_cast<std::size_t>(schedule_.keep));
   steps.resize(steps.size() - kept);
   for (const std::int64_t step : steps)
-    if (step != best_step_) directory_.remove_checkpoint(step);
+    if (!best_ || step != best_->step) remove(step);
 } catch (const IoError& error) {
-  log_warning("an old checkpoint stays behind: ", error.what());
+  log_warning("old checkpoints stay: ", error.what());
+}
+
+// A checkpoint that cannot be removed does not end the run.
+void RunSaver::remove(std::int64_t step) try {
+  directory_.remove_checkpoint(step);
+} catch (const IoError& error) {
+  if (first_time_logged(cat("stays: ", directory_.checkpoint_path(step))))
+    log_warning("an old checkpoint stays: ", error.what());
 }
 
 // Waits for the save that is being written.
@@ -184,11 +224,10 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
   if (schedule_.best.name.empty() || begun_at_ != steps) return;
   const double value = trainer.metric(schedule_.best.name);
   if (!std::isfinite(value)) return;
-  if (best_ && (schedule_.best.largest ? value <= *best_ : value >= *best_)) return;
+  if (best_ && (schedule_.best.largest ? value <= best_->value : value >= best_->value)) return;
   settle();
   if (!outcomes_.failure().empty()) return;
-  best_ = value;
-  best_step_ = steps;
+  best_ = {schedule_.best, value, steps};
   point(directory_, kBestLink, steps);
   prune(steps);  // removes the previous best
 }
@@ -196,19 +235,20 @@ void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
 JsonValue RunSaver::state() const {
   JsonValue state = JsonValue::object();
   if (best_)
-    state.set("metric", schedule_.best.name)
-        .set("largest", schedule_.best.largest)
-        .set("best", *best_)
-        .set("best_step", best_step_);
+    state.set("metric", best_->by.name)
+        .set("largest", best_->by.largest)
+        .set("best", best_->value)
+        .set("best_step", best_->step);
   return state;
 }
 
 void RunSaver::restore(const JsonValue& state) {
-  if (!state.find("best") || state.at("metric").text() != schedule_.best.name ||
-      state.at("largest").str() != JsonValue(schedule_.best.largest).str())
-    return;
-  best_ = state.at("best").number();
-  best_step_ = state.at("best_step").integer();
+  if (!state.find("best")) return;
+  Best best{.by = {state.at("metric").text(), state.at("largest").str() == "true"},
+            .value = state.at("best").number(),
+            .step = state.at("best_step").integer()};
+  best_ = std::move(best);
+  if (schedule_.best.name.empty() && has_best()) schedule_.best = best_->by;
 }
 
 JsonValue line_positions(const CheckpointInfo& info) try {

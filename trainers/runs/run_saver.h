@@ -19,6 +19,9 @@ namespace belfry {
 struct BestMetric {
   std::string name;      // of a metric of the trainer; "": there is no best
   bool largest = false;  // the largest value is best; else the smallest
+
+  bool operator==(const BestMetric&) const = default;
+  std::string str() const;  // "validation_loss:min"
 };
 
 struct SaveSchedule {
@@ -57,7 +60,7 @@ class SaveOutcomes {
 
 // Copies the state at the end of a step, before an evaluation, and writes it while training goes
 // on. Saves run one at a time, so one that comes too early waits. It also saves at the end of the
-// training.
+// training. A best checkpoint of the directory stays until another is better by the same metric.
 class RunSaver final : public Callback {
  public:
   RunSaver(RunDirectory& directory, SaveSchedule schedule)
@@ -73,14 +76,16 @@ class RunSaver final : public Callback {
   // The newest such step whose checkpoint is still there; none without.
   std::optional<std::int64_t> kept_step() const;
 
-  // Throws OptionMistake if there is no such metric.
+  // Throws OptionMistake if there is no such metric, or if the best checkpoint of the directory is
+  // so by another one.
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_evaluation(Trainer& trainer, const StepInfo& info) override;
+  // Throws IoError if the last save has failed, or if lines after it cannot be written.
   void after_training(Trainer& trainer, const StepInfo& info) override;
-  // Settles, so that saved_step() is right.
+  // Waits for the save under way, so that saved_step() is right.
   void on_error(Trainer& trainer, const std::exception& error) override;
   std::string name() const override { return "saver"; }
   JsonValue state() const override;
@@ -91,8 +96,11 @@ class RunSaver final : public Callback {
   void save(Trainer& trainer, std::int64_t steps);
   void write(const CheckpointSnapshot& snapshot, std::int64_t steps);
   void prune(std::int64_t newest);
+  void remove(std::int64_t step);
+  std::string sync_lines();
   void settle();
   void look_at_best(const Trainer& trainer, std::int64_t steps);
+  bool has_best() const;
 
   RunDirectory& directory_;
   SaveSchedule schedule_;
@@ -100,8 +108,12 @@ class RunSaver final : public Callback {
   bool asked_ = false, warned_ = false;
   std::int64_t begun_at_ = -1;  // steps of the last save that was begun
   double begun_time_ = 0;       // when it was begun, or the start of training
-  std::optional<double> best_;
-  std::int64_t best_step_ = -1;
+  struct Best {
+    BestMetric by;
+    double value;
+    std::int64_t step;
+  };
+  std::optional<Best> best_;
   SaveOutcomes outcomes_;
   BackgroundSave saving_;  // last: it uses the others
 };

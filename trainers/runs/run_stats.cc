@@ -85,11 +85,15 @@ RunStats StatsReader::finish() {
   return std::move(stats_);
 }
 
+std::string stats_file_of(const std::string& path, FileSystem& files) {
+  const bool is_run = files.target_kind(path) == FileKind::kDirectory;
+  return is_run ? cat(path, "/", kStatsFile) : path;
+}
+
 RunStats read_run_stats(const std::string& path, std::span<const std::string> metrics,
                         FileSystem& files) {
   constexpr std::size_t kChunk = std::size_t{1} << 16;
-  const bool is_run = files.target_kind(path) == FileKind::kDirectory;
-  const std::string file = is_run ? cat(path, "/", kStatsFile) : path;
+  const std::string file = stats_file_of(path, files);
   const auto in = files.open(file);
   StatsReader reader(file, metrics);
   std::vector<std::byte> chunk(kChunk);

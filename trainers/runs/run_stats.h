@@ -50,6 +50,9 @@ class StatsReader {
   RunStats stats_;
 };
 
+// The stats.jsonl of a run directory; any other path as it is.
+std::string stats_file_of(const std::string& path, FileSystem& files = local_file_system());
+
 // Reads a run directory, or a file like its stats.jsonl.
 RunStats read_run_stats(const std::string& path, std::span<const std::string> metrics,
                         FileSystem& files = local_file_system());

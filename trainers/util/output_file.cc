@@ -102,18 +102,36 @@ void OutputFiles::take(Use use, std::string written, const std::string& path,
     as_output(wanted.written, resolve);
   const std::string place = wanted.places[0];
   for (const std::string& suffix : suffixes) wanted.places.push_back(place + suffix);
+  keep(std::move(wanted));
+}
+
+void OutputFiles::reserve_run(const std::string& written, const std::string& folder,
+                              const std::vector<std::string>& names) {
+  Taken wanted{.use = Use::kRun, .written = written, .places = {}};
+  as_output(written, [&] {
+    for (const std::string& name : names)
+      wanted.places.push_back(files_.resolve(cat(folder, "/", name)));
+  });
+  keep(std::move(wanted));
+}
+
+void OutputFiles::keep(Taken wanted) {
   for (const Taken& other : taken_) require_apart(other, wanted);
   taken_.push_back(std::move(wanted));
 }
 
 void OutputFiles::require_apart(const Taken& one, const Taken& other) {
   const bool reads = one.use == Use::kInput, other_reads = other.use == Use::kInput;
-  if (reads && other_reads) return;
+  const bool runs = one.use == Use::kRun, other_runs = other.use == Use::kRun;
+  if ((runs || reads) && (other_runs || other_reads)) return;
   const bool saves = one.use == Use::kCheckpoint || other.use == Use::kCheckpoint;
   if (saves && reads != other_reads && one.places[0] == other.places[0]) return;
   for (const std::string& a : one.places)
     for (const std::string& b : other.places) {
       if (!lies_in(a, b) && !lies_in(b, a)) continue;
+      require<FlagError>(!runs && !other_runs, (runs ? other : one).written,
+                         " would overwrite files of the run ", (runs ? one : other).written,
+                         "; write elsewhere");
       const Taken& input = reads ? one : other;
       require<FlagError>(!reads && !other_reads, (reads ? other : one).written,
                          " would overwrite what ", input.written, " reads; write elsewhere");

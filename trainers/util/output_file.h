@@ -59,6 +59,10 @@ class OutputFiles {
   // "--links=FILE".
   void reserve_input(const std::string& written, const std::string& path,
                      const std::vector<std::string>& suffixes = {});
+  // Reserves `names` in the folder of a run, which the run writes by other means. Refuses them if
+  // another flag writes one. What the run reads may lie among them: it goes on from there.
+  void reserve_run(const std::string& written, const std::string& folder,
+                   const std::vector<std::string>& names);
   bool on_stdout() const;
   // Names each file that could not be written so far; "" for none.
   std::string failures() const;
@@ -66,7 +70,7 @@ class OutputFiles {
   void finish();
 
  private:
-  enum class Use { kFile, kCheckpoint, kInput };
+  enum class Use { kFile, kCheckpoint, kInput, kRun };
   struct Taken {
     Use use;
     std::string written;
@@ -74,6 +78,7 @@ class OutputFiles {
   };
   void take(Use use, std::string written, const std::string& path,
             const std::vector<std::string>& suffixes);
+  void keep(Taken wanted);
   static void require_apart(const Taken& one, const Taken& other);
 
   FileSystem& files_;

@@ -47,7 +47,7 @@ TEST(RunLog, LosesNoLineOnADiskThatIsFullForAWhileAndSaysSo) {
   log.line("three");
   EXPECT_THAT(told(log), HasSubstr("/disk/log.txt is written again; no line was lost"));
   log.line("four");
-  constexpr char kTime[] = "[-0-9]+ [:0-9]+ ";
+  constexpr char kTime[] = "[-0-9]+ [:0-9]+ [-+][0-9]+ ";
   const std::string warning = cat(kTime, "W [^\n]+\n");
   EXPECT_THAT(text_in(disk), MatchesRegex(cat(kTime, "one\n", kTime, "two\n", warning, kTime,
                                               "three\n", warning, kTime, "four\n")));
@@ -62,7 +62,39 @@ TEST(RunLog, GoesOnBehindWhatIsThere) {
     log_warning(line);
   }
   testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text_in(disk), MatchesRegex("[-0-9]+ [:0-9]+ W one\n[-0-9]+ [:0-9]+ W two\n"));
+  EXPECT_THAT(text_in(disk), MatchesRegex("[-0-9]+ [:0-9]+ [-+][0-9]{4} W one\n"
+                                          "[-0-9]+ [:0-9]+ [-+][0-9]{4} W two\n"));
+}
+
+TEST(RunLog, HasTheLinesFromBeforeItWasOpened) {
+  MemoryFileSystem disk("/disk");
+  RunLog log(disk, kLog);
+  log.line("devices");
+  EXPECT_FALSE(disk.exists(kLog)) << "nothing may be written yet";
+  log.open();
+  log.line("step 1");
+  EXPECT_THAT(text_in(disk), MatchesRegex("[^\n]+ devices\n[^\n]+ step 1\n"));
+}
+
+TEST(RunLog, TriesALastTimeAndSaysWhatIsLost) {
+  for (const bool stays_full : {false, true}) {
+    MemoryFileSystem disk("/disk");
+    RunLog log(disk, kLog);
+    log.open();
+    disk.fail_at(0);
+    log.line("error: the last line");
+    const std::function<void(MemoryFileSystem&)> full = [&](MemoryFileSystem& here) {
+      here.at_call(0, full);
+      throw IoError("no space left on the disk");
+    };
+    if (stays_full) disk.at_call(0, full);
+    testing::internal::CaptureStderr();
+    log.finish();
+    const std::string told = testing::internal::GetCapturedStderr();
+    MemoryFileSystem after = disk.again();
+    EXPECT_EQ(text_in(after).find("the last line") == std::string::npos, stays_full);
+    EXPECT_THAT(told, HasSubstr(stays_full ? "so its last lines are lost" : "no line was lost"));
+  }
 }
 
 }  // namespace run_log_test

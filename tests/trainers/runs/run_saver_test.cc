@@ -315,6 +315,54 @@ TEST(RunSaver, EndsWithAnErrorIfLinesNeverGetToTheDisk) {
   EXPECT_GE(lines_in(lines = lines.again()), 4) << "what was written is not cut off";
 }
 
+// Adds a line after the save of the last epoch, as an evaluation does. The disk fails at it.
+struct LastLine final : Callback {
+  LastLine(LineFile& f, MemoryFileSystem& d, bool s) : file(f), disk(d), stays_full(s) {}
+  void after_epoch(Trainer&, const StepInfo&) override {
+    disk.at_call(0, [this](MemoryFileSystem& here) { fail(here); });
+    file.add("{}\n");
+  }
+  void fail(MemoryFileSystem& here) const {
+    if (stays_full) here.at_call(0, [this](MemoryFileSystem& next) { fail(next); });
+    throw IoError("no space left on the disk");
+  }
+  LineFile& file;
+  MemoryFileSystem& disk;
+  const bool stays_full;
+};
+
+TEST(RunSaver, TriesTheLastLinesOnceMoreAndFailsIfTheyAreLost) {
+  for (const bool stays_full : {false, true}) {
+    MemoryFileSystem disk("/disk"), lines("/stats");
+    RunDirectory directory(kRun, disk);
+    const auto log = std::make_shared<StatsLog>(lines, kStats);
+    const auto saver = std::make_shared<RunSaver>(directory, SaveSchedule{});
+    saver->keep_in_step(log->file());
+    const auto last = std::make_shared<LastLine>(log->file(), lines, stays_full);
+    const auto data = smooth_data(24);
+    Trainer trainer(find_trainer("simple"),
+                    {.model = smooth_model,
+                     .optimizer = sgd(0.1),
+                     .batch_size = 4,
+                     .epochs = 1,
+                     .callbacks = {log, saver, last}},
+                    *data);
+    std::string error;
+    testing::internal::CaptureStderr();
+    try {
+      trainer.train();
+    } catch (const IoError& thrown) {
+      error = thrown.what();
+    }
+    testing::internal::GetCapturedStderr();
+    MemoryFileSystem after = lines.again();
+    EXPECT_EQ(lines_in(after), stays_full ? 6 : 7);
+    EXPECT_THAT(error,
+                stays_full ? HasSubstr("the lines after the last save are lost") : HasSubstr(""));
+    EXPECT_EQ(error.empty(), !stays_full);
+  }
+}
+
 TEST(RunSaver, KeepsTheLinesThatAnOlderCheckpointNotes) {
   CheckpointInfo info;
   info.extra = JsonValue::object().set("stats_bytes", 12);
@@ -346,6 +394,10 @@ TEST(RunSaver, NotesWhereTheLinesOfAStepEnd) {
   other.go_on(JsonValue::object());
   other.add("one\n");
   EXPECT_EQ(lines.read("/stats/other.jsonl").size(), 4u);
+  other.add("half of a line");
+  other.go_on(JsonValue::object());
+  other.add("two\n");
+  EXPECT_EQ(lines.read("/stats/other.jsonl").size(), 8u) << "a checkpoint without a note cuts none";
   EXPECT_THROW(other.go_on(JsonValue::object().set("other.jsonl", -1)), InvalidArgument);
 }
 
@@ -372,8 +424,10 @@ TEST(RunDirectory, IsTidiedOfWhatKilledRunsLeft) {
   RunDirectory directory(kRun, disk);
   const std::string folder = std::string(kRun) + "/checkpoints";
   const std::vector<std::string> before = disk.list(folder);
-  for (const char* name : {"step-00000007.tmp-12-34", "step-00000007.belfry-old"})
-    disk.create_directory(folder + "/" + name + "/inner");
+  for (const char* name : {"step-00000007.tmp-12-34", "step-00000007.belfry-old"}) {
+    disk.create_directory(folder + "/" + name);
+    disk.create(folder + "/" + name + "/manifest.json");
+  }
   for (const char* name : {"step-00000006.lock", "latest.tmp-1-2"})
     disk.create(folder + "/" + name);
   disk.create(folder + "/notes.txt");

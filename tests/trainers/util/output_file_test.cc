@@ -234,6 +234,29 @@ TEST_F(OutputFileTest, SparesWhatTheRunReads) {
   EXPECT_THROW(outputs.reserve_input("--data_dir=.", path("t.json")), FlagError);
 }
 
+TEST_F(OutputFileTest, SparesFilesOfARunButNotItsFolder) {
+  std::filesystem::create_directory(path("run"));
+  std::filesystem::create_symlink("run", path("link"));
+  OutputFiles outputs(local_file_system());
+  outputs.reserve_input("--config=run/c.json", path("run/c.json"));
+  outputs.reserve_run("--run_dir=run", path("run"), {"c.json", "s.jsonl", "checkpoints"});
+  outputs.reserve_input("--resume=run", path("run"));
+  for (const char* const name : {"run/s.jsonl", "link/s.jsonl", "run/checkpoints/x"})
+    EXPECT_THROW(outputs.reserve("--save_checkpoint", path(name)), FlagError) << name;
+  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("run")), FlagError);
+  OutputFiles others(local_file_system());
+  others.reserve_run("--run_dir=run", path("run"), {"s.jsonl"});
+  EXPECT_TRUE(others.open("--json", path("run/mine.json")));
+  try {
+    others.open("--trace_file", path("link/s.jsonl"));
+    ADD_FAILURE() << "opened";
+  } catch (const FlagError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              cat("--trace_file=", path("link/s.jsonl"),
+                  " would overwrite files of the run --run_dir=run; write elsewhere"));
+  }
+}
+
 TEST_F(OutputFileTest, NamesThePathThatWasGivenAndSaysWhatToDo) {
   if (!local_file_system().exists("/proc/self/mem")) GTEST_SKIP() << "no /proc/self/mem";
   try {
