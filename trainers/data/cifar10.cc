@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
-#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/byte_input.h"
@@ -109,6 +109,15 @@ class Cifar10 final : public Dataset {
   const ByteValues values_ = byte_values();
 };
 
+// Makes room for some images, and leaves all as it is if there is none.
+bool make_room(std::size_t images, CifarImages& to) try {
+  to.pixels.reserve(to.pixels.size() + images * kImageBytes);
+  to.labels.reserve(to.labels.size() + images);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
 void append(const Record& record, CifarImages& to) {
   const std::size_t begin = to.pixels.size();
   to.pixels.resize(begin + kImageBytes);
@@ -184,16 +193,11 @@ std::unique_ptr<Dataset> load_cifar(const RunDirs& dirs, bool train) {
 
 }  // namespace
 
-void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to) {
+void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to,
+                std::size_t most) {
   FileBlocks blocks(file);
   const std::unique_ptr<ByteInput> input = open_input(blocks, name);
-  // The number of a packed file's records is unknown, so memory grows while it is read.
-  if (input->most_bytes() == file.size()) {
-    const auto more = static_cast<std::size_t>(file.size()) / sizeof(Record);
-    to.pixels.reserve(to.pixels.size() + more * kImageBytes);
-    to.labels.reserve(to.labels.size() + more);
-  }
-  const auto most = static_cast<std::size_t>(host_memory()) / 2 / sizeof(Record);
+  constexpr std::size_t kRoom = 10'000;  // images at a time
   const std::size_t before = to.labels.size();
   Record record;
   for (std::uint64_t offset = 0;; offset += sizeof record) {
@@ -220,9 +224,16 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
       bad.note(BadRecord(name, offset, cat("expected a label from 0 to 9, found ", label)));
       continue;
     }
-    require<IoError>(to.labels.size() < most, name, ": more than ", most,
-                     " images, which need more than half of this machine's memory, ",
-                     byte_text(host_memory()));
+    const std::size_t images = to.labels.size() - before;
+    const bool is_too_large = images == most;
+    if (is_too_large || (images % kRoom == 0 && !make_room(kRoom, to))) {
+      bad.note(BadRecord(
+          name, offset,
+          cat(is_too_large ? "the file has more than " : "there is no memory left after ", images,
+              " images", is_too_large ? ", where those of CIFAR-10 have 10000" : ""),
+          LostWithRecord::kRestOfFile));
+      return;
+    }
     append(record, to);
   }
 }

@@ -31,10 +31,16 @@ struct CifarImages {
   std::vector<std::uint8_t> labels;  // [n]
 };
 
+// Files of CIFAR-10 have 10,000 images each. One with more than this is something else, or gzip
+// data that would fill all memory.
+inline constexpr std::size_t kMostCifarImages = 100'000;
+
 // Adds the images of a file: records of a label, then the planes of red, green and blue, 3073 bytes
 // each. A label above 9 and a record that the file cuts off are bad records. If gzip data are cut
-// off, so is their rest from that record on; if they are corrupt, all of them. Throws as
-// BadRecords::note() does, and IoError for more images than this machine's memory can hold.
-void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to);
+// off, so is their rest from that record on; if they are corrupt, all of them. If there are more
+// than `most` images, or no memory is left, the rest is one bad record. Throws as
+// BadRecords::note() does.
+void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, CifarImages& to,
+                std::size_t most = kMostCifarImages);
 
 }  // namespace belfry::data

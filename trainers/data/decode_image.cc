@@ -29,6 +29,7 @@ struct JpegErrors {
   jpeg_error_mgr manager;  // first: libjpeg has a pointer to it alone
   std::jmp_buf leave;
   char text[JMSG_LENGTH_MAX] = "";
+  int most_scans = kMostScans;
   bool cut = false;  // data that end early are a warning of libjpeg, which makes up the rest
 };
 
@@ -45,6 +46,16 @@ void note_jpeg_message(j_common_ptr jpeg, int level) {
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) errors_of(jpeg).cut = true;
 }
 
+// libjpeg calls it again and again while it reads the scans of an image.
+void check_scans(j_common_ptr common) {
+  auto* const jpeg = reinterpret_cast<j_decompress_ptr>(common);
+  JpegErrors& errors = errors_of(common);
+  if (jpeg->input_scan_number <= errors.most_scans) return;
+  std::snprintf(errors.text, sizeof errors.text, "more than %d scans of %u x %u pixels",
+                errors.most_scans, jpeg->image_height, jpeg->image_width);
+  std::longjmp(errors.leave, 1);
+}
+
 // Black is 0 and inks are inverted, as Adobe's programs write them.
 void rgb_of_cmyk(std::span<const std::uint8_t> cmyk, std::uint8_t* rgb) {
   for (std::size_t i = 0; i + 3 < cmyk.size(); i += 4)
@@ -56,6 +67,7 @@ void rgb_of_cmyk(std::span<const std::uint8_t> cmyk, std::uint8_t* rgb) {
 struct JpegDecoder {
   jpeg_decompress_struct jpeg;
   JpegErrors errors;
+  jpeg_progress_mgr progress;
 
   // False on an error, which errors.text says.
   bool read_header(std::span<const std::byte> file) {
@@ -75,6 +87,8 @@ struct JpegDecoder {
   // `line` has room for a row of the file. Changes no variable of its own between setjmp and a
   // jump.
   bool read_pixels(std::span<std::uint8_t> line, std::uint8_t* const to) {
+    progress.progress_monitor = check_scans;
+    jpeg.progress = &progress;
     if (setjmp(errors.leave)) return false;
     jpeg_start_decompress(&jpeg);
     while (jpeg.output_scanline < jpeg.output_height) read_row(line, to);
@@ -102,6 +116,8 @@ DecodedImage decode_jpeg(std::span<const std::byte> file, std::int64_t most) {
   require(decoder.read_header(file), "JPEG: ", decoder.errors.text);
   check_image_size(decoder.jpeg.image_height, decoder.jpeg.image_width, most);
   DecodedImage image{.height = decoder.jpeg.image_height, .width = decoder.jpeg.image_width};
+  decoder.errors.most_scans = static_cast<int>(std::clamp<std::int64_t>(
+      kMostPixelsInScans / (image.height * image.width), kLeastScans, kMostScans));
   image.pixels.resize(static_cast<std::size_t>(image.height * image.width) * kRgb);
   const std::size_t parts = decoder.jpeg.out_color_space == JCS_CMYK ? 4 : kRgb;
   std::vector<std::uint8_t> line(static_cast<std::size_t>(image.width) * parts);

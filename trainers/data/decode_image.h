@@ -16,9 +16,14 @@ struct DecodedImage {
 // Larger images are refused before memory is taken for them.
 inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
 
+// A JPEG image may have so many passes over its pixels in all, and in any case kLeastScans; most
+// progressive images have ten. A scan of a few bytes costs as much as one of all pixels.
+inline constexpr std::int64_t kMostPixelsInScans = std::int64_t{1} << 30;
+inline constexpr int kLeastScans = 20, kMostScans = 500;
+
 // Decodes by libjpeg-turbo or libpng, as the first bytes say. Grey and CMYK images become RGB,
 // transparent pixels black. Throws InvalidArgument saying what is wrong: no image of these kinds,
-// more than `most` pixels, data that are corrupt or end early.
+// more than `most` pixels, too many scans, data that are corrupt or end early.
 DecodedImage decode_image(std::span<const std::byte> file, std::int64_t most = kMostPixels);
 
 // A part of an image, in pixels; it may begin and end between pixels.

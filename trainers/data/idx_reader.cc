@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <new>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/host_memory.h"
@@ -84,7 +85,13 @@ class RowReader {
     const auto rows = static_cast<std::uint64_t>(declared_[0]), there = std::min(rows, room / row);
     if (there < rows) damaged(header_ + there * row, cat(input_->too_small(), expected(room)));
     if (check) check(declared_);
-    Tensor values = make(there);
+    Tensor values;
+    try {
+      values = make(there);
+    } catch (const std::bad_alloc&) {
+      damaged(header_, cat("its values of shape ", declared_, " need more memory than is left"));
+      return first_rows(make(0), 0);
+    }
     const std::uint64_t got = fill(values);
     if (there == rows && !reason_.empty()) damaged(header_ + got / row * row, reason_);
     return got < values.bytes() ? first_rows(values, static_cast<std::int64_t>(got / row))
@@ -95,8 +102,7 @@ class RowReader {
   Tensor make(std::uint64_t rows) const {
     Shape shape = declared_;
     shape[0] = static_cast<std::int64_t>(rows);
-    require<IoError>(shape.elements() <= host_memory(), name_, ": its values of shape ", shape,
-                     " need more memory than this machine has, ", byte_text(host_memory()));
+    if (shape.elements() > host_memory()) throw std::bad_alloc();
     return {shape, DType::kU8};
   }
 

@@ -2,8 +2,10 @@
 
 #include <bit>
 #include <cstring>
+#include <new>
 #include <span>
 
+#include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/crc32c.h"
 
@@ -46,6 +48,14 @@ TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64
   return {offset, length};
 }
 
+std::vector<std::byte> memory_for(const std::string& name, const TfRecordPlace& place) try {
+  return std::vector<std::byte>(place.length + kCrcBytes);
+} catch (const std::bad_alloc&) {
+  throw BadRecord(name, place.offset,
+                  cat("its data take ", byte_text(static_cast<std::int64_t>(place.length)),
+                      ", and there is no memory left for them"));
+}
+
 // Where no record begins, the length of the record before may be wrong, though its CRC is right.
 // Then the CRC of that record's data is wrong: it is the bad record, and leaves `places`.
 BadRecord first_damage(ReadableFile& file, const std::string& name,
@@ -71,13 +81,20 @@ std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string
   std::vector<TfRecordPlace> places;
   for (std::uint64_t offset = 0; offset < file.size();) {
     file.seek(offset);
+    TfRecordPlace place;
     try {
-      places.push_back(read_head(file, name, offset));
+      place = read_head(file, name, offset);
     } catch (const BadRecord& record) {
       bad.note(first_damage(file, name, places, record));
       break;
     }
-    offset += kHeadBytes + places.back().length + kCrcBytes;
+    if (place.length <= kMostTfRecordBytes)
+      places.push_back(place);
+    else
+      bad.note(BadRecord(name, offset,
+                         cat("its data take ", place.length, " bytes, more than the ",
+                             kMostTfRecordBytes, " that a record may have")));
+    offset += kHeadBytes + place.length + kCrcBytes;
   }
   return places;
 }
@@ -88,7 +105,7 @@ std::vector<std::byte> read_tf_record(ReadableFile& file, const std::string& nam
   if (place.offset + kHeadBytes + place.length + kCrcBytes > file.size())
     throw BadRecord(name, place.offset, cat("the file ends before its ", place.length, " bytes"));
   file.seek(place.offset + kHeadBytes);
-  std::vector<std::byte> data(place.length + kCrcBytes);
+  std::vector<std::byte> data = memory_for(name, place);
   const std::size_t got = file.read(data);
   if (got < data.size())
     throw BadRecord(name, place.offset,

@@ -17,14 +17,18 @@ struct TfRecordPlace {
   std::uint64_t length = 0;  // of its data
 };
 
+// The longest data of a record. Longer ones are bad: a wrong length would take all memory.
+inline constexpr std::uint64_t kMostTfRecordBytes = std::uint64_t{1} << 30;
+
 // Finds all records of a file by their lengths, and skips their data. A length is bad if its CRC is
 // wrong, or if the file ends before; or if its data's CRC is wrong and no record follows. Then the
-// start of the next record is unknown: the rest of the file is lost, as one bad record. Throws as
-// BadRecords::note() does.
+// start of the next record is unknown: the rest of the file is lost, as one bad record. A record of
+// more than kMostTfRecordBytes is bad by itself. Throws as BadRecords::note() does.
 std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
                                            BadRecords& bad);
 
-// The data of a record. Throws BadRecord if they end early or their CRC is wrong.
+// The data of a record. Throws BadRecord if they end early, their CRC is wrong, or no memory is
+// left for them.
 std::vector<std::byte> read_tf_record(ReadableFile& file, const std::string& name,
                                       const TfRecordPlace& place);
 

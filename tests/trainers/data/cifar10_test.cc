@@ -194,6 +194,24 @@ TEST(Cifar10, KeepsTheRecordsInFrontOfWhereGzipDataEnd) {
                                              " from byte ", 3 * kRecord)));
 }
 
+// A file of a terabyte, or a few packed bytes that become one.
+TEST(Cifar10, StopsReadingAFileThatHasFarTooManyRecords) {
+  for (const bool packed : {false, true}) {
+    const Bytes plain(60 * kRecord), bytes = packed ? gzip(plain) : plain;
+    BytesFile file(bytes), again(bytes);
+    BadRecords none, one({.most = 1});
+    data::CifarImages images;
+    EXPECT_THAT(message_of<IoError>([&] { data::read_cifar(file, "f", none, images, 50); }),
+                AllOf(HasSubstr(cat("f: bad record at byte ", 50 * kRecord,
+                                    ": the file has more than 50 images")),
+                      HasSubstr("the option bad_records")));
+    images = {};
+    data::read_cifar(again, "f", one, images, 50);
+    EXPECT_EQ(images.labels.size(), 50u);
+    EXPECT_EQ(one.left_out().str(), cat("1 bad record and the rest of f from byte ", 50 * kRecord));
+  }
+}
+
 TEST(Cifar10, KeepsAllRecordsInFrontOfWhatFollowsGzipData) {
   const TemporaryFolder folder;
   Bytes packed = gzip(noisy_records(6));

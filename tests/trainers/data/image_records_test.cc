@@ -49,6 +49,25 @@ TEST(DecodeImage, SaysWhatIsWrong) {
                 HasSubstr("an image of 20 x 30 pixels, where at most 599 are taken"));
 }
 
+// A progressive image whose first scan is there `more` times more. A scan costs as much as all
+// pixels.
+std::string with_scans(int more) {
+  const std::string file = jpeg_of(ramp(16, 16), test::JpegKind::kProgressive);
+  const std::size_t scan = file.find("\xFF\xDA");
+  std::size_t end = scan + 2;
+  while (file[end] != '\xFF' || file[end + 1] == '\0') ++end;
+  std::string all = file.substr(0, end);
+  for (int i = 0; i < more; ++i) all += file.substr(scan, end - scan);
+  return all + file.substr(end);
+}
+
+TEST(DecodeImage, BoundsTheScansOfAProgressiveImage) {
+  EXPECT_EQ(decode_image(as_bytes(with_scans(0))).height, 16);
+  EXPECT_EQ(decode_image(as_bytes(with_scans(100))).height, 16);
+  EXPECT_THAT(message_of<InvalidArgument>([] { decode_image(as_bytes(with_scans(600))); }),
+              HasSubstr("JPEG: more than 500 scans of 16 x 16 pixels"));
+}
+
 TEST(ResizeImage, KeepsARampAndMirrorsIt) {
   const DecodedImage image = decode_image(as_bytes(png_of(ramp(16, 16))));
   std::vector<float> same(16 * 16 * 3), small(4 * 4 * 3), mirrored(4 * 4 * 3);

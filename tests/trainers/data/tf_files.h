@@ -81,7 +81,9 @@ inline std::string png_of(const PlainImage& image) {
   return file;
 }
 
-inline std::string jpeg_of(const PlainImage& image) {
+enum class JpegKind { kSequential, kProgressive };
+
+inline std::string jpeg_of(const PlainImage& image, JpegKind kind = JpegKind::kSequential) {
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
   jpeg.err = jpeg_std_error(&errors);
@@ -96,6 +98,7 @@ inline std::string jpeg_of(const PlainImage& image) {
   jpeg_set_defaults(&jpeg);
   jpeg_set_quality(&jpeg, 100, TRUE);
   for (int i = 0; i < 3; ++i) jpeg.comp_info[i].h_samp_factor = jpeg.comp_info[i].v_samp_factor = 1;
+  if (kind == JpegKind::kProgressive) jpeg_simple_progression(&jpeg);
   jpeg_start_compress(&jpeg, TRUE);
   for (std::uint32_t y = 0; y < image.height; ++y) {
     JSAMPROW row = const_cast<JSAMPROW>(image.pixels.data() + std::size_t{3} * y * image.width);

@@ -43,6 +43,49 @@ TEST(TfRecords, NameTheRecordWhoseDataAreCorrupt) {
               HasSubstr("f: bad record at byte 21: expected the CRC 0x"));
 }
 
+// A sparse file: some bytes, then zeros, then more bytes at the end.
+class SparseFile final : public ReadableFile {
+ public:
+  SparseFile(test::Bytes begin, std::uint64_t size, test::Bytes end)
+      : begin_(std::move(begin)), end_(std::move(end)), size_(size) {}
+  std::uint64_t size() const override { return size_; }
+  void seek(std::uint64_t offset) override { at_ = offset; }
+  std::size_t read(std::span<std::byte> out) override {
+    const auto count =
+        static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), size_ - std::min(size_, at_)));
+    for (std::size_t i = 0; i < count; ++i, ++at_) {
+      const std::uint64_t to_end = size_ - at_;
+      out[i] = at_ < begin_.size()     ? begin_[at_]
+               : to_end <= end_.size() ? end_[end_.size() - to_end]
+                                       : std::byte{};
+    }
+    return count;
+  }
+
+ private:
+  const test::Bytes begin_, end_;
+  const std::uint64_t size_;
+  std::uint64_t at_ = 0;
+};
+
+// The CRC of its length is right, so the next record is known.
+TEST(TfRecords, OfFarTooManyBytesAreBad) {
+  const std::uint64_t length = std::uint64_t{1} << 40;
+  const std::string first = tf_record("first"), last = tf_record("last"),
+                    size(reinterpret_cast<const char*>(&length), sizeof length),
+                    head = size + test::masked_crc_bytes(size);
+  SparseFile file(as_bytes(first + head), first.size() + head.size() + length + 4 + last.size(),
+                  as_bytes(last));
+  BadRecords none, one({.most = 1});
+  EXPECT_THAT(message_of<IoError>([&] { find_tf_records(file, "f", none); }),
+              AllOf(HasSubstr("f: bad record at byte 21: its data take 1099511627776 bytes"),
+                    HasSubstr("the option bad_records")));
+  const auto places = find_tf_records(file, "f", one);
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ(text_of(read_tf_record(file, "f", places[1])), "last");
+  EXPECT_EQ(one.left_out().str(), "1 bad record");
+}
+
 TEST(TfRecords, EndAtALengthThatCannotBe) {
   const std::string whole = tf_record("first");
   const std::pair<std::string, std::string> wrong[] = {
