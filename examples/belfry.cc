@@ -14,7 +14,10 @@ using namespace belfry;
 int main(int argc, char** argv) {
   const Subcommand commands[] = {
       {"run", "start a program as several processes that train together", run_run_command},
-      {"checkpoint", "list, check, compare, export and import checkpoints", run_checkpoint_command},
+      {"checkpoint",
+       "list, check, compare, export and import checkpoints",
+       run_checkpoint_command,
+       {"ls", "verify", "diff", "export", "import"}},
       {"plot", "draw the loss and the speed of runs", run_plot_command},
       {"bisect", "find the step at which two runs part", run_bisect_command}};
   return run_program([&] {

@@ -1,6 +1,7 @@
 // Hooks for parts that share the screen with the log, such as a status line.
 #pragma once
 #include <functional>
+#include <string>
 #include <string_view>
 
 namespace belfry {
@@ -16,6 +17,19 @@ class BeforeLog {
 
  private:
   std::function<void()> call_;
+};
+
+// While it lives, lines are logged as `call` words them. Programs write options as flags so. `call`
+// must not log. The last one that was made holds.
+class LogWords {
+ public:
+  explicit LogWords(std::function<std::string(std::string)> call);
+  ~LogWords();
+  LogWords(const LogWords&) = delete;
+  LogWords& operator=(const LogWords&) = delete;
+
+ private:
+  std::function<std::string(std::string)> call_;
 };
 
 // While it lives, `call` gets each line that was logged, e.g. "W the loss is nan". `call` runs on

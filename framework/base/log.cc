@@ -42,6 +42,7 @@ spdlog::logger& logger() {
 struct LogWatchers {
   std::mutex mutex;
   std::vector<const std::function<void()>*> calls;
+  std::vector<const std::function<std::string(std::string)>*> words;
   std::vector<const std::function<void(std::string_view)>*> copies;
 };
 
@@ -62,6 +63,16 @@ BeforeLog::~BeforeLog() {
   std::erase(log_watchers().calls, &call_);
 }
 
+LogWords::LogWords(std::function<std::string(std::string)> call) : call_(std::move(call)) {
+  const std::lock_guard lock(log_watchers().mutex);
+  log_watchers().words.push_back(&call_);
+}
+
+LogWords::~LogWords() {
+  const std::lock_guard lock(log_watchers().mutex);
+  std::erase(log_watchers().words, &call_);
+}
+
 LogCopy::LogCopy(std::function<void(std::string_view)> call) : call_(std::move(call)) {
   const std::lock_guard lock(log_watchers().mutex);
   log_watchers().copies.push_back(&call_);
@@ -72,10 +83,12 @@ LogCopy::~LogCopy() {
   std::erase(log_watchers().copies, &call_);
 }
 
-void log(LogLevel level, std::string_view line) {
+void log(LogLevel level, std::string_view text) {
   if (!log_enabled(level)) return;
   // The lock is held while the line is written, so that nothing gets in between.
   const std::lock_guard lock(log_watchers().mutex);
+  const auto& words = log_watchers().words;
+  const std::string line = words.empty() ? std::string(text) : (*words.back())(std::string(text));
   for (const std::function<void()>* call : log_watchers().calls) (*call)();
   logger().log(level_of(level), line);
   constexpr std::string_view kLetters = "DIWE";

@@ -403,8 +403,9 @@ TEST(Programs, SayWhatTheyAreAndRefuseTheRest) {
   EXPECT_EQ(run_built("placement", {"x"}).status, 2);
   EXPECT_EQ(run_built("loop", {"x"}).errors, "error: 'x' is no flag (see --help)\n");
   for (const char* no_folder : {"", "-"})
-    EXPECT_EQ(run_built("colocation", {no_folder}).errors,
-              cat("error: '", no_folder, "' is neither a flag nor a FOLDER (see --help)\n"));
+    EXPECT_EQ(
+        run_built("colocation", {no_folder}).errors,
+        cat("error: '", no_folder, "' is neither a flag nor the argument FOLDER (see --help)\n"));
 }
 
 TEST(Programs, ListDevicesAsPeopleCount) {

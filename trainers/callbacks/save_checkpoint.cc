@@ -128,10 +128,10 @@ std::string SaveCheckpoint::saved() const {
   if (saved_.steps < 0) return "";
   const std::optional<CheckpointInfo> now = find_training(saved_path_);
   if (!now)
-    return cat("step ", saved_.steps, " was saved at ", saved_path_, ", but is there no more");
+    return cat("step ", saved_.steps, " was saved at ", saved_path_, " and has been removed since");
   if (steps_in(*now) != saved_.steps)
-    return cat("step ", saved_.steps, " was saved at ", saved_path_, ", but now ", now->path,
-               " holds step ", steps_in(*now));
+    return cat("the checkpoint ", now->path, " holds step ", steps_in(*now),
+               ", which another save put in place of step ", saved_.steps, " of this run");
   return cat("the checkpoint ", now->path, " holds step ", saved_.steps, ", ", saved_.epochs,
              saved_.epochs == 1 ? " whole epoch" : " whole epochs");
 }

@@ -38,7 +38,7 @@ int run_subcommand(std::span<const Subcommand> commands, const std::string& desc
   require<FlagError>(!arguments.empty(), program, " needs a command: ", join(names, " or "),
                      " (see --help)");
   const std::string first = arguments[0];
-  if (first == "--help" || first == "-h") {
+  if (first == "--help" || first == "-h" || first == "help") {
     std::fputs(help_of(commands, description, program).c_str(), stdout);
     return 0;
   }
@@ -47,8 +47,14 @@ int run_subcommand(std::span<const Subcommand> commands, const std::string& desc
     return 0;
   }
   const auto found = std::ranges::find(commands, first, &Subcommand::name);
-  require<FlagError>(found != commands.end(), program, " has no command '", shown(first), "'",
-                     did_you_mean(first, names), " (there are ", join(names), "; see --help)");
+  if (found == commands.end()) {
+    std::string hint = did_you_mean(first, names);
+    for (const Subcommand& command : commands)
+      if (std::ranges::find(command.commands, first) != command.commands.end())
+        hint = cat("; did you mean '", program, " ", command.name, " ", first, "'?");
+    throw FlagError(cat(program, " has no command '", shown(first), "'", hint, " (there are ",
+                        join(names), "; see --help)"));
+  }
   return found->run(arguments.subspan(1), cat(program, " ", first));
 }
 

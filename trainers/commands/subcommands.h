@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace belfry {
 
@@ -14,10 +15,11 @@ struct Subcommand {
   // Gets the words behind the name; `program` is all up to it: "belfry checkpoint ls". Returns the
   // exit code.
   std::function<int(std::span<const char* const> arguments, const std::string& program)> run;
+  std::vector<std::string> commands = {};  // further ones, for a hint to who leaves out this word
 };
 
-// Runs the command that the first argument names, and returns its exit code. For --help it prints
-// the commands. Throws FlagError, with the names, for no command and for an unknown one.
+// Runs the command that the first argument names, and returns its exit code. For --help and help it
+// prints the commands. Throws FlagError, with the names, for no command and for an unknown one.
 int run_subcommand(std::span<const Subcommand> commands, const std::string& description,
                    std::span<const char* const> arguments, const std::string& program);
 

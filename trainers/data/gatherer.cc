@@ -16,9 +16,9 @@ Gatherer::Gatherer(const Dataset& dataset, int workers, const std::string& what)
     bytes_.push_back(static_cast<std::size_t>(field.shape.elements()) * size_of(field.dtype));
   places_.assign(static_cast<std::size_t>(workers), std::vector<std::byte*>(bytes_.size()));
   for (std::size_t i = 1; i < places_.size(); ++i)
-    helpers_.push_back(start_thread(
-        {cat("data worker ", i + 1, " of ", workers, ", for ", what), "use fewer (data_workers)"},
-        [this, i](std::stop_token stop) { help(std::move(stop), i); }));
+    helpers_.push_back(start_thread({cat("data worker ", i + 1, " of ", workers, ", for ", what),
+                                     "use fewer (the option data_workers)"},
+                                    [this, i](std::stop_token stop) { help(std::move(stop), i); }));
 }
 
 Gatherer::~Gatherer() = default;

@@ -69,6 +69,33 @@ std::string version_text(const std::string& program) {
 
 constexpr std::size_t kLongestName = 100;  // longer names are not compared with ours for a hint
 
+// What other programs call our flags.
+constexpr std::pair<std::string_view, const char*> kNamesElsewhere[] = {
+    {"lr", "learning_rate"},
+    {"bs", "batch_size"},
+    {"batch", "batch_size"},
+    {"wd", "weight_decay"},
+    {"gpus", "devices"},
+    {"ngpus", "devices"},
+    {"workers", "data_workers"},
+    {"num_workers", "data_workers"},
+    {"steps", "max_steps"},
+    {"num_steps", "max_steps"},
+    {"max_epochs", "epochs"},
+    {"output_dir", "run_dir"},
+    {"log_dir", "run_dir"},
+    {"logdir", "run_dir"},
+    {"checkpoint", "resume"},
+    {"max_grad_norm", "clip_norm"},
+    {"gradient_clip_val", "clip_norm"},
+    {"amp", "precision"},
+    {"dtype", "precision"},
+    {"patience", "early_stop"},
+    {"warmup", "warmup_steps"},
+    {"ema", "moving_average"},
+    {"dataset", "data_dir"},
+    {"data", "data_dir"}};
+
 }  // namespace
 
 struct FlagParser::State {
@@ -111,7 +138,8 @@ struct FlagParser::State {
 
   // The part of an error that says what a word of the command line should have been.
   std::string wanted() const {
-    if (!arguments.empty()) return cat("neither a flag nor a ", arguments[0].unit, " (see --help)");
+    if (!arguments.empty())
+      return cat("neither a flag nor the argument ", arguments[0].unit, " (see --help)");
     return switches.contains("batch_size") ? "no flag; flags look like --batch_size=64 (see --help)"
                                            : "no flag (see --help)";
   }
@@ -192,9 +220,17 @@ class FlagParser::Reader {
     if (state_.switches.contains(name)) return flag(name, "--" + name, '=', std::move(value));
     if (const std::string off = value ? "" : switched_off(name); !off.empty())
       return {off, "false", "--" + name};
-    const std::string hint = name.size() > kLongestName ? "" : nearest(name, listed_names());
+    const std::string hint = hint_for(name);
     throw FlagError(cat("unknown flag --", shown(name),
                         hint.empty() ? "; see --help" : cat("; did you mean --", hint, "?")));
+  }
+
+  // The name that was meant by an unknown one; "" if nobody knows.
+  std::string hint_for(const std::string& name) const {
+    const std::vector<std::string> listed = listed_names();
+    for (const auto& [elsewhere, ours] : kNamesElsewhere)
+      if (name == elsewhere && std::ranges::find(listed, ours) != listed.end()) return ours;
+    return name.size() > kLongestName ? "" : nearest(name, listed);
   }
 
   // The switch that "nodry_run" or "no_dry_run" turns off; "" if there is none.

@@ -77,15 +77,21 @@ void add_model(Table& table) {
        {"resnet_base_lr", ""}});
 }
 
-void add_input(Table& table) {
+void add_input(Table& table, bool benchmark) {
   table.add("images are NHWC alone; leave it out", {{"data_format", "NHWC"}});
-  table.add("images are taken as they are; leave it out", {{"distortions", "false"},
-                                                           {"resize_method", ""},
-                                                           {"input_preprocessor", "default"},
-                                                           {"fuse_decode_and_crop", "true"},
-                                                           {"distort_color_in_yiq", "true"},
-                                                           {"ml_perf", "false"}});
-  table.add("data are in memory, and a thread gathers the coming batches; leave it out",
+  table.add(benchmark
+                ? "images are synthetic, and not changed; leave it out"
+                : "the program's data set says how its images are cut, shifted and mirrored for "
+                  "training; leave it out",
+            {{"distortions", "false"},
+             {"resize_method", ""},
+             {"input_preprocessor", "default"},
+             {"fuse_decode_and_crop", "true"},
+             {"distort_color_in_yiq", "true"},
+             {"ml_perf", "false"}});
+  table.add(benchmark ? "a thread gathers the coming batches; leave it out"
+                      : "a thread gathers the coming batches, and --data_workers=N says how many "
+                        "decode them; leave it out",
             {{"use_datasets", "true"},
              {"datasets_use_prefetch", "true"},
              {"datasets_use_caching", "true"},
@@ -150,7 +156,10 @@ void add_evaluation(Table& table, bool benchmark) {
 }
 
 void add_outputs(Table& table, bool benchmark) {
-  table.add("results go to --json=FILE; there are no summaries and no other logs",
+  table.add(benchmark ? "results go to --json=FILE; training programs keep logs and files for "
+                        "TensorBoard, such as mnist"
+                      : "results go to --json=FILE; --run_dir=DIR keeps log.txt, stats.jsonl and "
+                        "files for TensorBoard",
             {{"summary_verbosity", "0"},
              {"save_summaries_steps", "0"},
              {"benchmark_log_dir", ""},
@@ -168,15 +177,18 @@ void add_outputs(Table& table, bool benchmark) {
 void add_rest(Table& table) {
   table.add("programs train; leave it out",
             {{"forward_only", "false"}, {"freeze_when_forward_only", "false"}});
-  table.add("one process serves all devices, and there are no others",
-            {{"job_name", ""},
-             {"task_index", ""},
-             {"ps_hosts", ""},
-             {"worker_hosts", ""},
-             {"controller_host", ""},
-             {"server_protocol", ""},
-             {"horovod_device", ""},
-             {"use_python32_barrier", "false"}});
+  table.add(
+      "processes have no roles and no list of hosts: `belfry run -n N -- PROGRAM`, mpirun, or "
+      "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment start several, and "
+      "--devices names those of each; leave it out",
+      {{"job_name", ""},
+       {"task_index", ""},
+       {"ps_hosts", ""},
+       {"worker_hosts", ""},
+       {"controller_host", ""},
+       {"server_protocol", ""},
+       {"horovod_device", ""},
+       {"use_python32_barrier", "false"}});
   table.add("Belfry has nothing like it; leave it out", {{"sync_on_finish", "false"},
                                                          {"batchnorm_persistent", "false"},
                                                          {"autotune_threshold", ""},
@@ -196,7 +208,7 @@ std::vector<FlagSpelling> tf_fixed_spellings(const FlagDefaults& program) {
   add_gradients(table);
   add_precision(table);
   add_model(table);
-  add_input(table);
+  add_input(table, program.benchmark);
   add_execution(table);
   add_evaluation(table, program.benchmark);
   add_outputs(table, program.benchmark);

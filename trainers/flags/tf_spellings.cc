@@ -38,7 +38,8 @@ Translated variable_update(const WrittenFlag& self, const WrittenFlags& line) {
                      " trains a model per device, which share nothing: run a program with "
                      "--devices=/cpu:I for each, or write --trainer=replicated");
   require<FlagError>(mode != "distributed_replicated" && mode != "horovod", self.written,
-                     " needs several processes, and this is one; write --trainer=replicated");
+                     " is --trainer=replicated in several processes: write that, and start them by "
+                     "`belfry run -n N -- PROGRAM` or mpirun");
   throw FlagError(cat(self.written,
                       " is unknown; write --trainer=replicated or --trainer=parameter_server "
                       "(or async)"));

@@ -90,12 +90,13 @@ std::string memory_line(const MemoryReport& report, const HeldMemory& held) {
     if (entries.empty() || entries.back().text != text) entries.push_back({std::move(text), {}});
     entries.back().devices.push_back(device.device);
   }
-  std::string line = cat("memory: ", byte_text(planned_bytes(report, held)), " planned");
+  std::vector<std::string> parts;
   for (const Entry& entry : entries)
-    line += cat(&entry == entries.data() ? "; " : ", ", short_names(entry.devices),
-                entry.devices.size() > 1 ? " each " : " ", entry.text);
-  if (held.saved > 0) line += cat(", a copy to save ", byte_text(held.saved));
-  return line;
+    parts.push_back(
+        cat(short_names(entry.devices), entry.devices.size() > 1 ? " each " : " ", entry.text));
+  if (held.saved > 0) parts.push_back(cat("a copy to save ", byte_text(held.saved)));
+  const std::string planned = cat("memory: ", byte_text(planned_bytes(report, held)), " planned");
+  return parts.empty() ? planned : cat(planned, "\n  ", join(parts, "\n  "));
 }
 
 std::int64_t bytes_of_snapshot(const Graph& graph) {

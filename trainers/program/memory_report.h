@@ -27,10 +27,10 @@ JsonValue memory_json(const MemoryReport& report, const HeldMemory& held);
 void write_memory_report(const Session& session, bool saves, OutputFile& file);
 HeldMemory held_memory(const Graph& graph, bool saves);
 
-// "memory: 69.10 MiB planned; CPU:0 38.20 MiB (activations 26.00 MiB, weights 1.60 MiB, ...), CPU:1
-// CPU:2 each 15.45 MiB (...)": the same bytes. Devices with equal needs share an entry. Kinds with
-// less than a hundredth of a device are left out. The copy for a checkpoint that is being written
-// is told apart, if there is one.
+// "memory: 69.10 MiB planned", and an indented line each for devices with equal needs: "CPU:1 CPU:2
+// each 15.45 MiB (activations 13.00 MiB, weights 1.60 MiB, ...)": the same bytes. Kinds with less
+// than a hundredth of a device are left out. The copy for a checkpoint that is being written has a
+// line of its own, if there is one.
 std::string memory_line(const MemoryReport& report, const HeldMemory& held);
 
 // The memory of the host that training may plan to take, and what to do if it plans more.

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "belfry/framework/base/before_log.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/text.h"
@@ -118,6 +119,7 @@ int run_program(const std::function<int()>& body) {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::clearerr(stdout);
   leave_fast_bins_out();
+  const LogWords words(options_as_flags);
   const int code = status_of([&] {
     prepare_standard_descriptors();
     require_stack();

@@ -27,6 +27,20 @@ TextSamples::~TextSamples() = default;
 
 namespace {
 
+// Terminals obey control characters, and logs are text: "\x1b" stands for ESC. Lines and tabs stay.
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
+    if (is_control)
+      shown += cat("\\x", hex(byte, 2));
+    else
+      shown += c;
+  }
+  return shown;
+}
+
 [[noreturn]] void refuse(const std::string& begin, const std::string& why) {
   throw OptionMistake(cat("sample=", shown(begin), ": a sample of text cannot begin with '",
                           shown(begin), "': ", why));
@@ -102,7 +116,7 @@ void TextSamples::show(Trainer& trainer, std::int64_t step) {
     text.push_back(draw(logits.data<float>().subspan((known - 1) * classes, usable),
                         combine_key(key, static_cast<std::uint64_t>(i))));
   }
-  trainer.say(cat("sample after step ", step, ":\n", vocabulary.decode(text)));
+  trainer.say(cat("sample after step ", step, ":\n", printable(vocabulary.decode(text))));
 }
 
 // Draws by the softmax of logits / temperature.

@@ -103,8 +103,8 @@ TEST_F(SaveCheckpointTest, SaysOfNoCheckpointThatItIsThereUnlessItIs) {
                                         std::filesystem::remove_all(checkpoint_);
                                         fail();
                                       }));
-  EXPECT_THAT(moved.error,
-              HasSubstr("no luck; step 4 was saved at " + checkpoint_ + ", but is there no more"));
+  EXPECT_THAT(moved.error, HasSubstr("no luck; step 4 was saved at " + checkpoint_ +
+                                     " and has been removed since"));
   const std::string other = checkpoint_ + "_other";
   EXPECT_EQ(run_train({"--max_steps=1", "--save_checkpoint=" + other}).code, 0);
   const TrainResult replaced = run_train({save_}, recipe_with([&](const StepInfo&) {
@@ -112,7 +112,8 @@ TEST_F(SaveCheckpointTest, SaysOfNoCheckpointThatItIsThereUnlessItIs) {
                                            std::filesystem::rename(other, checkpoint_);
                                            fail();
                                          }));
-  EXPECT_THAT(replaced.error, HasSubstr("but now " + checkpoint_ + " holds step 1"));
+  EXPECT_THAT(replaced.error,
+              HasSubstr(checkpoint_ + " holds step 1, which another save put in place of"));
 }
 
 TEST_F(SaveCheckpointTest, AStrayFileInACheckpointEndsNoTraining) {

@@ -21,7 +21,8 @@ std::string outcome(std::vector<const char*> arguments) {
     said = cat(program, " with ", rest.size());
     return 7;
   };
-  const std::vector<Subcommand> commands = {{"list", "lists", run}, {"check", "checks", run}};
+  const std::vector<Subcommand> commands = {{"list", "lists", run},
+                                            {"check", "checks", run, {"sums"}}};
   try {
     return cat(run_subcommand(commands, "A tool.", arguments, "tool"), ": ", said);
   } catch (const FlagError& error) {
@@ -41,6 +42,10 @@ TEST(Subcommands, AreNamedWhereNoneOrAnUnknownOneIsGiven) {
   EXPECT_THAT(outcome({"chek"}), HasSubstr("did you mean 'check'? (there are list, check; see"));
 }
 
+TEST(Subcommands, AreNamedToWhoGivesOneOfTheirsAlone) {
+  EXPECT_THAT(outcome({"sums"}), HasSubstr("no command 'sums'; did you mean 'tool check sums'?"));
+}
+
 TEST(Subcommands, SayTheirVersion) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(outcome({"--version"}), "0: ");
@@ -49,10 +54,12 @@ TEST(Subcommands, SayTheirVersion) {
 }
 
 TEST(Subcommands, AreListedByHelp) {
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(outcome({"--help"}), "0: ");
-  EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              AllOf(HasSubstr("Usage: tool COMMAND"), HasSubstr("  list        lists\n")));
+  for (const char* help : {"--help", "-h", "help"}) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(outcome({help}), "0: ");
+    EXPECT_THAT(testing::internal::GetCapturedStdout(),
+                AllOf(HasSubstr("Usage: tool COMMAND"), HasSubstr("  list        lists\n")));
+  }
 }
 
 }  // namespace subcommands_test

@@ -213,7 +213,7 @@ TEST(TfSpellings, WithoutCounterpartSayWhatToWrite) {
       {"--display_every=5", "train_bench"},
       {"--model=resnet50", "train_bench"},
       {"--gpu_indices=1,0", "--devices=gpu:1,gpu:0"},
-      {"--worker_hosts=a,b", "one process"},
+      {"--worker_hosts=a,b", "belfry run -n N"},
       {"--num_warmup_batches=3", "train_bench"},
       {"--staged_vars", "variables are read"},
       {"--agg_small_grads_max_group=4", "up to 10"},

@@ -97,11 +97,12 @@ TEST(MemoryLine, GroupsDevicesThatNeedAsMuch) {
     report.devices.push_back({DeviceSpec::local("CPU", d), bytes, bytes[MemoryKind::kFeed]});
   }
   EXPECT_EQ(memory_line(report, {.batches = 3}),
-            "memory: 10.00 MiB planned; CPU:0 6.00 MiB (feeds 3.00 MiB, activations 2.00 MiB, "
-            "weights 1.00 MiB), CPU:1 CPU:2 each 2.00 MiB (activations 2.00 MiB)");
+            "memory: 10.00 MiB planned\n"
+            "  CPU:0 6.00 MiB (feeds 3.00 MiB, activations 2.00 MiB, weights 1.00 MiB)\n"
+            "  CPU:1 CPU:2 each 2.00 MiB (activations 2.00 MiB)");
   EXPECT_THAT(memory_line(report, {.batches = 3, .saved = 2 * kMiB}),
               testing::AllOf(HasSubstr("memory: 12.00 MiB planned"),
-                             HasSubstr(", a copy to save 2.00 MiB")));
+                             HasSubstr("\n  a copy to save 2.00 MiB")));
 }
 
 // The model has two layers, each with weights and a bias.
@@ -165,7 +166,7 @@ TEST_F(MemoryReportFile, AddsUpDevicesAndBatchesInFlight) {
     EXPECT_TRUE(json["largest_tensors"][0].contains(member)) << member;
   EXPECT_EQ(json["saved_copy_bytes"], 0);
   EXPECT_EQ(report()["planned_bytes"], sum);
-  EXPECT_THAT(result.out, HasSubstr(cat("\nmemory: ", byte_text(sum), " planned; CPU:0 ")));
+  EXPECT_THAT(result.out, HasSubstr(cat("\nmemory: ", byte_text(sum), " planned\n  CPU:0 ")));
   EXPECT_GT(report()["startup_seconds"], 0);
   EXPECT_GE(report()["peak_rss_bytes"], report()["rss_before_plan_bytes"]);
 }

@@ -24,11 +24,12 @@ constexpr models::GptSize kTiny{
 
 std::vector<std::string> samples_of(const Dataset& data, TextSampleOptions wanted,
                                     std::int64_t steps = 5, int devices = 1,
-                                    Precision precision = Precision::kF32) {
+                                    Precision precision = Precision::kF32,
+                                    models::GptSize size = kTiny) {
   std::vector<std::string> lines;
   TrainerOptions options{
-      .model = [](Tower& tower, Output tokens,
-                  Output label) { return models::gpt(tower, tokens, label, kTiny); },
+      .model = [size](Tower& tower, Output tokens,
+                      Output label) { return models::gpt(tower, tokens, label, size); },
       .optimizer = adamw(1e-2),
       .batch_size = 4 / devices,
       .epochs = 2,
@@ -78,6 +79,20 @@ TEST(TextSamples, FollowTheTemperature) {
       samples_of(*data, {.begin = "a", .tokens = 300, .temperature = 1e6}, 3)[0];
   std::set<char> letters(hot.begin() + 22, hot.end());
   EXPECT_GT(letters.size(), 25u);
+}
+
+// Random weights give any byte, ESC and NUL among them.
+TEST(TextSamples, ShowControlCharactersAsEscapes) {
+  const test::TemporaryFolder folder;
+  folder.write("input.txt", test::Bytes(2000, std::byte{0x1B}));
+  const auto data = data::text(
+      {.tokens = "bytes", .length = 6, .per_epoch = 12, .vocabulary = 256})({folder.path()}, true);
+  models::GptSize size = kTiny;
+  size.tokens = 256;
+  const std::string sample =
+      samples_of(*data, {.begin = "\x1B", .tokens = 8}, 1, 1, Precision::kF32, size)[0];
+  EXPECT_THAT(sample, StartsWith("sample after step 1:\n\\x1b"));
+  EXPECT_EQ(sample.find('\x1B'), sample.npos);
 }
 
 TEST(TextSamples, RefuseABeginningThatIsNoText) {
