@@ -223,8 +223,7 @@ void print_speed(const BenchFlags& wanted, const ModeRuns& runs, const BenchResu
 // The exit code for these results.
 int verdict(std::span<const BenchResult> results, const TrainerOptions& training) {
   const std::string diverged = divergence(results);
-  require<Error>(diverged.empty(), "training diverged: ", diverged,
-                 "; a smaller --learning_rate may help");
+  require<Error>(diverged.empty(), "training diverged: ", diverged);
   const std::string differing = disagreement(results);
   if (differing.empty()) return 0;
   if (!repeats(training)) {

@@ -129,9 +129,9 @@ void require_no_loss(FileSystem& files, const CheckpointFolder& folder,
     return;
   }
   const std::string old = find_checkpoint(files, folder.path()).directory;
-  require(is_as_bad(files, old, variables), variables[0],
-          ", so nothing was saved, and the checkpoint ", old,
-          " was kept; save to another path to keep the present values, too");
+  require<NotFiniteError>(is_as_bad(files, old, variables), variables[0],
+                          ", so nothing was saved, and the checkpoint ", old,
+                          " was kept; save to another path to keep the present values, too");
 }
 
 // How the variables of a checkpoint differ from those of the graph; "" if they do not.
@@ -194,8 +194,8 @@ std::string write_checkpoint(const Graph& graph, Manifest head,
   folder.remove_stale();
   std::vector<BadVariable> bad = write_tensors(folder, kModelFile, weights, head);
   std::ranges::move(write_tensors(folder, kStateFile, state, head), std::back_inserter(bad));
-  require(bad.empty() || !options.refuse_not_finite, bad.empty() ? "" : bad[0].str(),
-          ", so nothing was saved");
+  require<NotFiniteError>(bad.empty() || !options.refuse_not_finite,
+                          bad.empty() ? "" : bad[0].str(), ", so nothing was saved");
   require_no_loss(files, folder, bad);
   check_source();
   const std::string text = head.str();

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/run/session.h"
@@ -26,6 +27,12 @@ namespace belfry {
 
 // Suffixes of what a save writes and removes beside PATH. Use no such names for anything else.
 inline constexpr char kOldCheckpoint[] = ".belfry-old", kCheckpointLock[] = ".lock";
+
+// A value that is not finite would be saved, and must not be.
+class NotFiniteError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
 
 struct CheckpointInfo {
   std::string path;     // the directory that was read, absolute: PATH or PATH.belfry-old
@@ -43,7 +50,7 @@ struct SaveOptions {
   std::vector<std::string> optional = {};
   // Whether the replaced checkpoint stays at PATH.belfry-old until settle_checkpoint().
   bool keep_old = false;
-  // Whether a value that is not finite is InvalidArgument even if nothing is replaced.
+  // Whether a value that is not finite is NotFiniteError even if nothing is replaced.
   bool refuse_not_finite = false;
   // How long to wait for other processes that save to this path.
   double patience_seconds = 60;
@@ -76,7 +83,7 @@ void check_checkpoint_path(const Graph& graph, const std::string& path,
 // PATH.belfry-old. Throws InvalidArgument if the session is not intact() or is run meanwhile, or if
 // its variables make a manifest of more than kMostJsonBytes. Logs what it cannot remove at the end.
 //
-// A value that is not finite never replaces a finite one. Throws InvalidArgument naming the first
+// A value that is not finite never replaces a finite one. Throws NotFiniteError naming the first
 // variable with NaN or an infinity, and keeps the old checkpoint. It saves if the old one has such
 // a value of each of these variables, too. If there was no checkpoint, it saves, and a warning
 // names the first variable.

@@ -230,7 +230,7 @@ TEST_F(Installed, LibraryIsEnoughForAProgram) {
   const auto report = run(program, flags);
   EXPECT_EQ(report["program"], "circle");
   EXPECT_EQ(report["allreduce"], "ring");
-  EXPECT_GT(report["test_accuracy"].get<double>(), 0.95);
+  EXPECT_GT(report["validation_accuracy"].get<double>(), 0.95);
   expect_run_again(program, flags, report);
 }
 
@@ -252,7 +252,7 @@ TEST_F(Installed, LibraryIsEnoughForAnOpAndAStrategy) {
   EXPECT_EQ(own["allreduce"], "on_first");
   EXPECT_EQ(own["canonical"], true);
   EXPECT_EQ(own["replicas_equal"], true);
-  EXPECT_GE(own["test_accuracy"].get<double>(), 0.99);
+  EXPECT_GE(own["validation_accuracy"].get<double>(), 0.99);
   EXPECT_LT(own["epochs"].get<int>(), 20) << "the callback stops before";
   expect_run_again(program, {"--devices=cpu:3", "--allreduce=on_first"}, own);
   const auto naive = run(program, {"--devices=cpu:3", "--allreduce=naive"});

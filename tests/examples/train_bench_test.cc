@@ -68,7 +68,7 @@ TEST(TrainBench, PrintsMemoryFirstThenWhatTfCnnBenchmarksPrints) {
   EXPECT_EQ(result["canonical"], true);
   EXPECT_EQ(result["devices"], 4);
   EXPECT_EQ(result["batch_size"], 2);
-  EXPECT_GT(result["images_per_second"], 0);
+  EXPECT_GT(result["examples_per_second"], 0);
   EXPECT_EQ(result["ratio"], 1);
   EXPECT_EQ(result["ratio_spread"], 0);
 }

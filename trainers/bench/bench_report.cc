@@ -104,7 +104,7 @@ JsonValue to_json(const BenchResult& result) {
                    .tokens_per_second = result.tokens_per_second(),
                    .mfu = result.mfu,
                    .communication_hidden_share = result.communication_hidden_share});
-  json.set("images_per_second_per_device", result.images_per_second_per_device())
+  json.set("examples_per_second_per_device", result.images_per_second_per_device())
       .set("uncertainty", result.uncertainty)
       .set("jitter", result.jitter)
       .set("ratio", result.ratio)
@@ -166,7 +166,9 @@ plot $bars using 2:0:(0):2:($0-0.35):($0+0.35):5:ytic(1) with boxxyerror linecol
 std::string divergence(std::span<const BenchResult> results) {
   std::vector<std::string> texts;
   for (const BenchResult& result : results)
-    if (result.divergence) texts.push_back(cat(result.strategy, ": ", result.divergence));
+    if (result.divergence)
+      texts.push_back(
+          cat(result.strategy, ": ", result.divergence, "; ", result.divergence.advice));
   return join(texts, "; ");
 }
 

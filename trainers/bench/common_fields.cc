@@ -34,7 +34,6 @@ void set_settings(JsonValue& json, const StepSettings& settings) {
 
 void set_speed(JsonValue& json, const TrainingSpeed& speed) {
   json.set("examples_per_second", speed.examples_per_second)
-      .set("images_per_second", speed.examples_per_second)
       .set("tokens_per_second", number_or_null(speed.tokens_per_second))
       .set("mfu", number_or_null(speed.mfu))
       .set("communication_hidden_share", number_or_null(speed.communication_hidden_share));

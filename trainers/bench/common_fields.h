@@ -33,7 +33,7 @@ struct TrainingSpeed {
 
 // Each function adds a member per field; missing values are null. Commas separate scopes.
 void set_settings(JsonValue& json, const StepSettings& settings);
-// `images_per_second` is examples_per_second by another name: a row of tokens counts as an image.
+// A row of tokens counts as an example.
 void set_speed(JsonValue& json, const TrainingSpeed& speed);
 
 // For a session that a program has trained by its own loop: adds devices, threads, params_hash,

@@ -155,7 +155,8 @@ Equivalence check_equivalence(const TrainerOptions& options, const Dataset& trai
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = steps;
   common.session.deterministic = true;
-  common.warn_of_loss = false;  // the result has divergence, by mode
+  common.on_nonfinite = OnNonfinite::kContinue;  // all modes make as many steps
+  common.warn_of_loss = false;                   // the result has divergence, by mode
   Equivalence result{.steps = steps};
   Values reference;
   std::vector<std::pair<std::size_t, Values>> waiting;  // that wait for a reference

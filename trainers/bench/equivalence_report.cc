@@ -117,19 +117,20 @@ std::string Equivalence::to_table() const {
   table.add(
       {"mode", "variable", "max_ulp", "max_relative", "peak_bytes", "bytes_moved", "seconds"});
   std::size_t ran = 0, canonical = 0, diverged = 0;
+  std::string advice;
   for (const Entry& entry : entries) {
     add_entry(table, entry);
     ran += entry.refusal.empty() ? 1 : 0;
     canonical += entry.canonical && entry.refusal.empty() ? 1 : 0;
     diverged += entry.divergence ? 1 : 0;
+    if (entry.divergence && advice.empty()) advice = entry.divergence.advice;
   }
   table.add(cat(holds() ? cat("the ", canonical, " canonical modes agree bit for bit")
                         : "MODES THAT MUST AGREE DIFFER",
                 " after ", steps, steps == 1 ? " step" : " steps"));
   if (diverged > 0)
     table.add(cat("but training diverged in ", diverged, " of ", ran,
-                  " modes, and all NaNs count as equal: try again with a smaller learning rate "
-                  "or fewer steps"));
+                  " modes, and all NaNs count as equal: try again with fewer steps; ", advice));
   return table.str();
 }
 

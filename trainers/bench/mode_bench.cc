@@ -93,6 +93,7 @@ std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOpti
   TrainerOptions common = options;
   common.epochs = std::numeric_limits<int>::max();
   common.max_steps = bench.timer.warmup + bench.steps;
+  common.on_nonfinite = OnNonfinite::kContinue;
   common.warn_of_loss = false;  // else each round would warn; ModeRuns has it
   std::vector<ModeRuns> all;
   for (const Mode& mode : modes) all.push_back({.mode = mode});

@@ -18,13 +18,12 @@ namespace {
 
 constexpr std::string_view kValidation = "validation_";
 
-// The metrics of the model and of the evaluation.
+// The metrics of the model, of the evaluation and of callbacks.
 std::vector<std::string> known_metrics(const Trainer& trainer) {
   std::vector<std::string> names;
-  for (const NamedValue& metric : trainer.step_metrics()) names.push_back(metric.name);
-  const std::size_t own = names.size();
-  for (std::size_t i = 0; trainer.test_data() && i < own; ++i)
-    names.push_back(cat(kValidation, names[i]));
+  if (trainer.test_data())
+    for (const NamedValue& metric : trainer.step_metrics()) names.push_back(metric.name);
+  for (std::string& name : trainer.expected_metrics()) names.push_back(std::move(name));
   return names;
 }
 
@@ -86,11 +85,15 @@ void EarlyStop::setup(Trainer& trainer) {
 bool EarlyStop::of_evaluation() const { return options_.metric.starts_with(kValidation); }
 
 void EarlyStop::after_epoch(Trainer& trainer, const StepInfo& info) {
-  if (!of_evaluation()) look(trainer, info.step);
+  const std::vector<NamedValue>& metrics = trainer.step_metrics();
+  if (std::ranges::find(metrics, options_.metric, &NamedValue::name) != metrics.end())
+    look(trainer, info.step);
 }
 
-void EarlyStop::after_evaluation(Trainer& trainer, const StepInfo& info) {
-  if (of_evaluation()) look(trainer, info.step);
+void EarlyStop::after_metrics(Trainer& trainer, const StepInfo& info,
+                              const std::vector<NamedValue>& metrics) {
+  if (std::ranges::find(metrics, options_.metric, &NamedValue::name) != metrics.end())
+    look(trainer, info.step);
 }
 
 void EarlyStop::look(Trainer& trainer, std::int64_t step) {

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/util/console.h"
@@ -23,8 +24,8 @@ struct EarlyStopOptions {
 // InvalidArgument naming the part that is wrong.
 EarlyStopOptions parse_early_stop(std::string_view text);
 
-// Looks at a metric of the evaluation after each evaluation, at any other after each epoch. So it
-// stands behind the callback that sets the metric. NaN is no better than anything. A line says why
+// Looks at a metric of the model after each epoch, at any other when it was set: by an evaluation,
+// or by a callback. NaN is no better than anything. A line says why
 // it ends the training.
 //
 // The state: the best value, its step, how many evaluations have followed, and the step of the
@@ -35,12 +36,13 @@ class EarlyStop final : public Callback {
   // Throws InvalidArgument for a patience below 1 and a negative least improvement.
   EarlyStop(EarlyStopOptions options, Console& console);
 
-  // Throws OptionMistake for a metric that neither the model nor the evaluation has, nor a callback
-  // before this one.
+  // Throws OptionMistake for a metric that neither the model nor the evaluation has, and that no
+  // callback sets (Callback::metrics()).
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
-  void after_evaluation(Trainer& trainer, const StepInfo& info) override;
+  void after_metrics(Trainer& trainer, const StepInfo& info,
+                     const std::vector<NamedValue>& metrics) override;
 
   std::string name() const override { return "early_stop/" + options_.metric; }
   JsonValue state() const override;

@@ -81,6 +81,7 @@ void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
     line += cat("  ", mean.name, " ", significant(mean.value));
   }
   console_.line(line);
+  trainer.note_test_loss(means[0].value, evaluator_->not_finite_input());
   trainer.evaluated(info);
 }
 

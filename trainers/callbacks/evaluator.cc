@@ -1,8 +1,11 @@
 #include "belfry/trainers/callbacks/evaluator.h"
 
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <string>
+
+#include "belfry/trainers/data/not_finite_input.h"
 
 namespace belfry {
 
@@ -55,8 +58,18 @@ void Evaluator::take(Shot& shot, std::int64_t first, Values& values) {
                      batches_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch),
                      std::span(shot.memory).subspan(p * fields, fields));
   shot.step->run(shot.inputs);
-  for (std::size_t i = 0; i < shot.predictors * types_.size(); ++i)
+  for (std::size_t i = 0; i < shot.predictors * types_.size(); ++i) {
     values.push_back(scalar_value(shot.step->fetched(i)));
+    if (i % types_.size() == 0 && !std::isfinite(values.back())) look_at_input(shot, first);
+  }
+}
+
+void Evaluator::look_at_input(const Shot& shot, std::int64_t first) {
+  const std::size_t fields = shot.inputs.size() / shot.predictors;
+  for (std::size_t p = 0; p < shot.predictors && input_.empty(); ++p)
+    input_ = belfry::not_finite_input(
+        data_, std::span(shot.inputs).subspan(p * fields, fields),
+        batches_.rows(first + static_cast<std::int64_t>(p) * shot.batch, shot.batch), "test");
 }
 
 // Processes take turns at blocks that are not divided.
@@ -96,6 +109,7 @@ std::vector<Evaluator::Values> Evaluator::of_all(const Values& own) const {
 }
 
 std::vector<NamedValue> Evaluator::run(const std::function<bool(std::int64_t)>& on_samples) {
+  input_.clear();
   const std::optional<Values> own = take_own(on_samples);
   if (!own) return {};
   std::vector<NamedValue> means{{"loss"}};

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,9 @@ class Evaluator {
   // samples all processes have taken. If that returns false, the evaluation ends and there are no
   // values; of several processes, all must return the same.
   std::vector<NamedValue> run(const std::function<bool(std::int64_t)>& on_samples = {});
+  // not_finite_input() of the first samples of this process in the last run whose loss was not
+  // finite; "" if there are none.
+  const std::string& not_finite_input() const { return input_; }
 
  private:
   // Some of this process's predictors, compiled for the blocks of a run.
@@ -57,6 +61,7 @@ class Evaluator {
   using Values = std::vector<double>;
 
   Shot prepare(Session& session, std::size_t predictors, std::int64_t batch) const;
+  void look_at_input(const Shot& shot, std::int64_t first);
   void take(Shot& shot, std::int64_t first, Values& values);
   std::optional<Values> take_own(const std::function<bool(std::int64_t)>& on_samples);
   std::vector<Values> of_all(const Values& own) const;
@@ -70,6 +75,7 @@ class Evaluator {
   ProcessPlace place_;
   std::vector<DType> types_;  // of loss and metrics
   std::vector<Shot> shots_;   // one for each run of the plan
+  std::string input_;         // not_finite_input()
 };
 
 }  // namespace belfry

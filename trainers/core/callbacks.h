@@ -3,6 +3,7 @@
 #pragma once
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "belfry/framework/base/json.h"
 #include "belfry/trainers/util/learning_rate.h"
@@ -10,6 +11,7 @@
 namespace belfry {
 
 class Trainer;
+struct NamedValue;
 
 // Called on the thread of Trainer::train(), at each point in the order of
 // TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
@@ -35,6 +37,10 @@ struct Callback {
   // After an evaluation of the test data, whose metrics the trainer has: `info.step` steps are
   // complete, the last of them in epoch `info.epoch`. Called by Trainer::evaluated().
   virtual void after_evaluation(Trainer&, const StepInfo&) {}
+  // When metrics were set: by an evaluation, or by Trainer::set_metric() in a function of any
+  // callback, all of which have been called then. `info.step` steps are complete. What records
+  // metrics, or goes by them, does so here.
+  virtual void after_metrics(Trainer&, const StepInfo&, const std::vector<NamedValue>&) {}
   // Once, after the last of the above.
   virtual void after_training(Trainer&, const StepInfo&) {}
   // Instead, when train() is about to throw `error`: what the data, a kernel or a callback threw.
@@ -44,6 +50,10 @@ struct Callback {
   // Instead of all of these, by programs whose run directory has a run that had ended before: its
   // variables are there, and nothing is trained.
   virtual void on_ended_run(Trainer&) {}
+
+  // The names of metrics that it sets, so that options may name them before it has set them. Names
+  // of an evaluation begin with "validation_".
+  virtual std::vector<std::string> metrics() const { return {}; }
 
   // A callback that remembers something from step to step has a name, under which checkpoints keep
   // its state. No two callbacks of a run have the same one; "" has no state.

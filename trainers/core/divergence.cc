@@ -4,31 +4,89 @@
 
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
+namespace {
+
+// The variables with values that are not finite.
+struct BadVariables {
+  std::string first;
+  int count = 0, all = 0;
+
+  void look_at(Session& session, Variable variable) {
+    const Tensor value = session.read(variable);
+    const auto bad = find_not_finite(value.dtype(), {value.raw(), value.bytes()});
+    ++all;
+    if (bad && count++ == 0) first = cat(variable.describe(), " has ", *bad);
+  }
+};
+
+// Trainable variables first: slots that are not finite follow from them, or from their gradients.
+std::string bad_variable(Trainer& trainer) {
+  BadVariables trainable, others;
+  for (const Variable variable : original_variables(trainer.graph()))
+    (variable.trainable() ? trainable : others).look_at(trainer.session(), variable);
+  if (trainable.count == 0) return others.first;
+  if (trainable.count == 1) return trainable.first;
+  if (trainable.count == trainable.all)
+    return cat("all ", trainable.all, " trainable variables have values that are not finite");
+  return cat(trainable.first, ", as have ", trainable.count - 1, " others of ", trainable.all,
+             " trainable variables");
+}
+
+constexpr char kLookAtOps[] = "look at logarithms, divisions, square roots and exponentials of ";
+
+// Advice goes by what was seen. A learning rate is to blame if values were finite, and grew.
+std::string advice_for(const Trainer& trainer, const Divergence& found) {
+  const Suspects& suspects = trainer.suspects();
+  const bool of_test = !found.loss_since && found.variable.empty();
+  if (const std::string& input = of_test ? suspects.test_input : suspects.input; !input.empty())
+    return cat(input, "; mend this sample, or leave it out");
+  if (found.loss_since == 1)
+    return cat(
+        "no update had been made: look at the data, at the first values of variables, and "
+        "at logarithms, divisions and square roots of the model");
+  if (!suspects.first_update.empty())
+    return cat(suspects.first_update, ": ", kLookAtOps,
+               "the model, whose gradients may be infinite where their values are finite");
+  const std::string growth =
+      suspects.large_update.empty() ? trainer.loss_growth() : suspects.large_update;
+  if (!growth.empty())
+    return cat(growth,
+               ": a smaller learning rate may help (the option learning_rate), or a limit "
+               "of gradients (the option clip_norm)");
+  if (of_test) return cat("the loss of training is finite: ", kLookAtOps, "what the test computes");
+  return cat("the loss had not grown before: ", kLookAtOps,
+             "the model, whose gradients may be infinite where their values are finite");
+}
+
+}  // namespace
 
 std::string Divergence::str() const {
   std::string text;
-  if (loss_since)
+  if (loss_since && *loss_since == steps)
+    text = cat("the loss of step ", steps, " is ", significant(loss));
+  else if (loss_since)
     text = cat("the loss is ", significant(loss), ", and not finite since step ", *loss_since);
   if (!variable.empty()) text += cat(text.empty() ? "" : "; ", variable);
   if (text.empty() && test_loss) text = cat("the test loss is ", significant(*test_loss));
   return text;
 }
 
+Diverged::Diverged(const Divergence& found)
+    : Error(cat("training diverged: ", found, "; ", found.advice)) {}
+
 Divergence find_divergence(Trainer& trainer) {
-  Divergence found{.loss = trainer.metric("loss"), .loss_since = trainer.not_finite_since()};
+  Divergence found{.loss = trainer.metric("loss"),
+                   .loss_since = trainer.not_finite_since(),
+                   .variable = bad_variable(trainer),
+                   .steps = trainer.steps()};
   if (trainer.has_metric("validation_loss"))
     if (const double test = trainer.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;
-  for (const Variable variable : originals_of(trainer.graph().variables(kTrainableVariables))) {
-    const Tensor value = trainer.session().read(variable);
-    const auto bad = find_not_finite(value.dtype(), {value.raw(), value.bytes()});
-    if (!bad) continue;
-    found.variable = cat(variable.describe(), " has ", *bad);
-    break;
-  }
+  if (found) found.advice = advice_for(trainer, found);
   return found;
 }
 

@@ -1,10 +1,11 @@
-// Training that went astray: losses, of training or of the last test, or weights that are NaN or
+// Training that went astray: losses, of training or of the last test, or variables that are NaN or
 // infinite.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
@@ -12,18 +13,28 @@ namespace belfry {
 struct Divergence {
   double loss = 0;                              // of the last step
   std::optional<std::int64_t> loss_since = {};  // Trainer::not_finite_since()
-  // The first trainable variable with a value that is not finite, and that value: "'fc/W' f32[2,1]
-  // (built at model.cc:7) has nan at element 0". "" if there is none.
+  // The first variable with a value that is not finite, and that value: "'fc/W' f32[2,1] (built at
+  // model.cc:7) has nan at element 0, as have 2 others of 6 trainable variables". Optimizer slots
+  // and other state come last. If all trainable variables have such values, it names none. "" if
+  // there is none.
   std::string variable = {};
 
   std::optional<double> test_loss = {};  // of the last test, if it is not finite
+  std::int64_t steps = 0;                // made, in all runs
+  std::string advice = {};               // what to look at first, by what the trainer saw
 
   explicit operator bool() const { return loss_since || !variable.empty() || test_loss; }
-  // For people; "" unless it has diverged.
+  // For people; "" unless it has diverged. Without the advice.
   std::string str() const;
 };
 
-// Reads the trainable variables. For between two runs, such as after Trainer::train().
+// "training diverged: ...", with the advice.
+class Diverged : public Error {
+ public:
+  explicit Diverged(const Divergence& found);
+};
+
+// Reads all variables. For between two runs, such as after Trainer::train().
 Divergence find_divergence(Trainer& trainer);
 
 }  // namespace belfry

@@ -1,10 +1,12 @@
 #include "belfry/trainers/core/free_towers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
+#include "belfry/trainers/data/not_finite_input.h"
 
 namespace belfry {
 namespace {
@@ -59,6 +61,16 @@ std::optional<Trace> FreeTowers::take_trace() {
   return std::exchange(trace_, std::nullopt);
 }
 
+std::string FreeTowers::not_finite_input() const {
+  const std::lock_guard lock(mutex_);
+  return input_;
+}
+
+void FreeTowers::rethrow_failure() {
+  stop();
+  if (error_) std::rethrow_exception(error_);
+}
+
 bool FreeTowers::begin(double& rate) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return stopped_ || begun_ < limit_; });
@@ -76,6 +88,14 @@ void FreeTowers::end(const TrainingStep& step, Trace* trace) {
   if (++ended_ % towers_ == 0) changed_.notify_all();
 }
 
+void FreeTowers::look_at_input(std::int64_t tower, const TrainingStep& step, const Batch& batch) {
+  if (std::isfinite(step.metric(0)) || !not_finite_input().empty()) return;
+  const std::string found =
+      belfry::not_finite_input(options_.data, options_.plan, TowerSpan(tower), batch);
+  const std::lock_guard lock(mutex_);
+  if (input_.empty()) input_ = found;
+}
+
 void FreeTowers::loop(std::size_t tower) {
   try {
     TrainingStep& step = options_.towers[tower];
@@ -88,6 +108,7 @@ void FreeTowers::loop(std::size_t tower) {
       Trace trace;
       const RunOptions run{.trace = tower == 0 && i == options_.traced ? &trace : nullptr};
       step.run({}, batch.tensors, rate, run);  // on CPUs: nothing is staged
+      look_at_input(static_cast<std::int64_t>(tower), step, batch);
       end(step, run.trace);
     }
   } catch (...) {

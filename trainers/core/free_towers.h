@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -45,16 +46,22 @@ class FreeTowers {
   void next(double rate, std::int64_t left, std::span<NamedValue> metrics);
   // The trace of tower 0's traced step, once, when that has ended; else none.
   std::optional<Trace> take_trace();
+  // not_finite_input() of the first tower step whose loss was not finite; "" if there is none.
+  std::string not_finite_input() const;
+  // Waits for the tower steps that are under way; there are no others then. Throws the first error
+  // of a tower, if there is one.
+  void rethrow_failure();
 
  private:
   void loop(std::size_t tower);
   bool begin(double& rate);
   void end(const TrainingStep& step, Trace* trace);
+  void look_at_input(std::int64_t tower, const TrainingStep& step, const Batch& batch);
   void stop();
 
   const Options options_;
   const std::int64_t towers_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::int64_t begun_ = 0, ended_ = 0;  // tower steps
   std::int64_t limit_ = 0;              // of begun_
@@ -62,6 +69,7 @@ class FreeTowers {
   double rate_ = 0;
   std::vector<std::vector<double>> sums_;  // [round % kOpenRounds][metric]
   std::optional<Trace> trace_;
+  std::string input_;  // not_finite_input()
   std::exception_ptr error_;
   bool stopped_ = false;
   std::vector<std::jthread> threads_;

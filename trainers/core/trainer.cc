@@ -1,7 +1,6 @@
 #include "belfry/trainers/core/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <limits>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "belfry/framework/group/processes.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/default_shards.h"
+#include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/free_towers.h"
 #include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/core/run_identity.h"
@@ -21,7 +21,6 @@
 #include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"
-#include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
 namespace {
@@ -217,7 +216,16 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
 }
 
 void Trainer::evaluated(const StepInfo& info) {
+  evaluated_at_ = info;
   call([&](Callback& c) { c.after_evaluation(*this, info); });
+}
+
+// `info` is of an evaluation, if there was one.
+void Trainer::tell_metrics(const StepInfo& info) {
+  if (new_metrics_.empty()) return;
+  const std::vector<NamedValue> metrics = std::exchange(new_metrics_, {});
+  const StepInfo at = std::exchange(evaluated_at_, {}).value_or(info);
+  call([&](Callback& c) { c.after_metrics(*this, at, metrics); });
 }
 
 const JsonValue& Trainer::identity() const {
@@ -269,15 +277,30 @@ void Trainer::run() {
     c.check(*this);
     c.setup(*this);
   });
+  new_metrics_.clear();  // those of a run before, and first values
   graph_.freeze();
   agree();
+  begin_to_watch();
   std::unique_ptr<Source> source = open_source();
   began_ = seconds_now();
+  try {
+    make_steps(source);
+  } catch (const std::exception&) {
+    if (source && source->free) source->free->rethrow_failure();  // it was first
+    throw;
+  }
+  source.reset();
+  counts_.are_final = true;
+  end();
+}
+
+void Trainer::make_steps(std::unique_ptr<Source>& source) {
   const std::int64_t last = total_steps();
   while (counts_.steps < last && !stopped_) {
     const double start = seconds_now();
     StepInfo step = info();
     call([&](Callback& c) { c.before_step(*this, step); });
+    tell_metrics(step);
     if (stopped_) break;  // by an evaluation that was due when the run before ended
     const std::int64_t per_step = batches_.batches_per_step();
     const std::int64_t samples =
@@ -288,6 +311,8 @@ void Trainer::run() {
     step_examples_per_second_ = static_cast<double>(samples) / (step_end - step_start);
     step.seconds = step_end - began_;
     call([&](Callback& c) { c.after_step(*this, step); });
+    ++step.step;
+    tell_metrics(step);
     // Neither the first, which allocates, nor the one that writes a trace is typical.
     if (counts_.steps > counts_.first_step && !with_trace) {
       timed_.seconds += seconds_now() - start;
@@ -295,31 +320,35 @@ void Trainer::run() {
       timed_.samples += samples;
     }
     ++counts_.steps;
+    if (options_.on_nonfinite == OnNonfinite::kStop && not_finite_since()) {
+      source.reset();  // towers that run free come to rest
+      throw Diverged(find_divergence(*this));
+    }
     if (++counts_.epoch_step == batches_.steps_per_epoch()) {
       const StepInfo epoch = info();
       ++counts_.epochs;
       counts_.epoch_step = 0;
       call([&](Callback& c) { c.after_epoch(*this, epoch); });
+      tell_metrics(epoch);
     }
   }
-  source.reset();
-  counts_.are_final = true;
-  end();
 }
 
 // What one callback cannot write takes nothing from the others.
 void Trainer::end() {
   std::exception_ptr first;
-  call([&](Callback& c) {
+  const auto guarded = [&](const auto& f) {
     try {
-      c.after_training(*this, info());
+      f();
     } catch (const IoError& error) {
       if (first)
         log_error(error.what());
       else
         first = std::current_exception();
     }
-  });
+  };
+  call([&](Callback& c) { guarded([&] { c.after_training(*this, info()); }); });
+  guarded([&] { tell_metrics(info()); });
   if (first) std::rethrow_exception(first);
 }
 
@@ -329,6 +358,7 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
   std::optional<Trace> trace;
   if (source.free) {
     source.free->next(step_rate_, batches_.steps_per_epoch() - counts_.epoch_step, step_metrics_);
+    suspects_.input = source.free->not_finite_input();
     trace = source.free->take_trace();
   } else {
     if (traced_.contains(counts_.steps + 1)) trace.emplace();
@@ -336,6 +366,8 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
   }
   if (trace) options_.on_trace(*trace);
   look_at_loss();
+  look_at_first_update();
+  look_at_scale();
   return trace.has_value();
 }
 
@@ -347,24 +379,13 @@ void Trainer::run_batches(Source& source, Trace* trace) {
     step.run(std::move(batch.staged), batch.tensors, step_rate_,
              {.trace = b + 1 == count ? trace : nullptr});
     last_step_ = &step;
+    look_at_input(batch, step.metric(0));
     if (const int signal = step.requested()) end_by(signal);
     for (std::size_t m = 0; m < step_metrics_.size(); ++m) {
       double& value = step_metrics_[m].value;
       value = b == 0 ? step.metric(m) : value + step.metric(m);
       if (b + 1 == count && count > 1) value /= static_cast<double>(count);
     }
-  }
-}
-
-void Trainer::look_at_loss() {
-  const double loss = step_metrics_[0].value;
-  if (std::isfinite(loss)) {
-    not_finite_since_.reset();
-  } else if (!not_finite_since_) {
-    not_finite_since_ = counts_.steps + 1;
-    if (options_.warn_of_loss && !std::exchange(warned_, true))
-      log_warning("the loss is ", significant(loss), " at step ", *not_finite_since_,
-                  "; a smaller learning rate may help");
   }
 }
 

@@ -13,6 +13,7 @@
 #include "belfry/ops/precision.h"
 #include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/loss_watch.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/core/training_step.h"
@@ -54,6 +55,12 @@ struct LossScaleOptions {
   std::int64_t growth_steps = 1000;
 };
 
+// What ends a training whose loss is NaN or infinite.
+enum class OnNonfinite {
+  kStop,      // the step with this loss: Trainer::train() throws Diverged (divergence.h)
+  kContinue,  // nothing: it goes on to its end
+};
+
 // All options of a trainer. Those of a part that the trainer uses are a member.
 struct TrainerOptions {
   ModelFunction model;
@@ -83,7 +90,8 @@ struct TrainerOptions {
   bool keeps_gradients = false;
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};
-  bool warn_of_loss = true;  // at the step that makes it NaN or infinite: not_finite_since()
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
+  bool warn_of_loss = true;  // if training goes on after a loss that is NaN or infinite
   // Takes the trace of each step of `traced`, while Trainer::steps() is the number of steps before
   // it. If towers run free, it takes tower 0's trace of the first of these steps. If a step takes
   // several batches, it takes the trace of the last one.
@@ -134,7 +142,8 @@ class Trainer {
   // Has each callback check() its options, for programs that write something before train().
   void check_callbacks();
   // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
-  // threw, when it has told all callbacks (Callback::on_error).
+  // threw, when it has told all callbacks (Callback::on_error). Throws Diverged after a step whose
+  // loss is not finite, unless options ask to go on; all processes do so after the same step.
   void train();
   // Ends the training after the step that is running; in before_step(), before it runs. For
   // callbacks.
@@ -147,7 +156,8 @@ class Trainer {
   int interruption() const { return interruption_; }
   // Whether train() has made its last step.
   bool trained() const { return counts_.are_final; }
-  // For the callback that has evaluated: calls Callback::after_evaluation() of all.
+  // For the callback that has evaluated and set the metrics: calls Callback::after_evaluation() of
+  // all.
   void evaluated(const StepInfo& info);
 
   Graph& graph() { return graph_; }
@@ -205,7 +215,12 @@ class Trainer {
   // names there are.
   double metric(std::string_view name) const;
   bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
+  // Sets a metric, for callbacks. When those of the step, epoch or evaluation have all been called,
+  // their after_metrics() is.
   void set_metric(std::string_view name, double value);
+  // The names that metrics have after an epoch, or with test data after an evaluation: those of the
+  // model, and of callbacks (Callback::metrics()).
+  std::vector<std::string> expected_metrics() const;
   // The metrics of the last step, "loss" first.
   const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
   // The metrics that were set, by an evaluation for example.
@@ -218,9 +233,15 @@ class Trainer {
   std::vector<NamedTensor> gradients() const;
 
   // The first step of those whose losses have all been NaN or infinite since, counted from 1; none
-  // if the last loss was finite. (With f16, a step that is skipped for its gradients has a finite
-  // loss.)
-  std::optional<std::int64_t> not_finite_since() const { return not_finite_since_; }
+  // if the last loss was finite. Steps that f16 skips count once there are many in a row
+  // (LossWatch).
+  std::optional<std::int64_t> not_finite_since() const { return losses_.not_finite_since(); }
+  // LossWatch::growth(), and who may have made a loss that is not finite.
+  std::string loss_growth() const { return losses_.growth(); }
+  const Suspects& suspects() const { return suspects_; }
+  // For the callback that has evaluated, in all processes: the loss, and not_finite_input() of the
+  // test samples of this process.
+  void note_test_loss(double loss, const std::string& input);
 
   // Says which process computes with other instructions or libraries than rank 0; "" if none does,
   // and before train(). If one does, results are not canonical.
@@ -275,9 +296,17 @@ class Trainer {
   void run();
   void end();
   void tell(Callback& callback, const std::exception& error);
+  void make_steps(std::unique_ptr<Source>& source);
   bool run_step(Source& source, const StepInfo& step);
   void run_batches(Source& source, Trace* trace);
+  void tell_metrics(const StepInfo& info);
+  void begin_to_watch();
+  void look_at_input(const Batch& batch, double loss);
   void look_at_loss();
+  bool skipped_update();
+  void look_at_first_update();
+  void look_at_scale();
+  std::string of_any_process(const std::string& own) const;
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
   template <class F>
@@ -297,12 +326,17 @@ class Trainer {
   TrainingSteps training_steps_;
   StepRange traced_ = {};
   std::vector<NamedValue> step_metrics_, other_metrics_;
+  std::vector<NamedValue> new_metrics_;   // for the next after_metrics()
+  std::optional<StepInfo> evaluated_at_;  // if an evaluation has set some of them
   double step_examples_per_second_ = 0, step_rate_ = 0;
   Counts counts_;
-  bool stopped_ = false, warned_ = false;
+  bool stopped_ = false, warned_ = false, warned_of_test_ = false;
   int interruption_ = 0;
   mutable std::optional<JsonValue> identity_;
-  std::optional<std::int64_t> not_finite_since_;
+  LossWatch losses_;
+  SkipWatch skips_;
+  std::int64_t skipped_seen_ = 0;  // updates that f16 skipped, when skipped_update() looked last
+  Suspects suspects_;
   double began_ = 0;  // by seconds_now()
   Timed timed_;
 };

@@ -26,13 +26,26 @@ double Trainer::metric(std::string_view name) const {
 }
 
 void Trainer::set_metric(std::string_view name, double value) {
-  for (NamedValue& known : other_metrics_)
-    if (known.name == name) {
-      known.value = value;
-      return;
-    }
-  require(!find_metric(name), "metric '", name, "' is set by the model");
-  other_metrics_.push_back({std::string(name), value});
+  const auto put = [&](std::vector<NamedValue>& values) {
+    const auto known = std::ranges::find(values, name, &NamedValue::name);
+    if (known == values.end())
+      values.push_back({std::string(name), value});
+    else
+      known->value = value;
+  };
+  require(std::ranges::find(step_metrics_, name, &NamedValue::name) == step_metrics_.end(),
+          "metric '", name, "' is set by the model");
+  put(other_metrics_);
+  put(new_metrics_);
+}
+
+std::vector<std::string> Trainer::expected_metrics() const {
+  std::vector<std::string> names;
+  for (const NamedValue& metric : step_metrics_)
+    names.push_back(test_ ? cat("validation_", metric.name) : metric.name);
+  for (const std::shared_ptr<Callback>& callback : options_.callbacks)
+    for (std::string& name : callback->metrics()) names.push_back(std::move(name));
+  return names;
 }
 
 std::vector<NamedTensor> Trainer::gradients() const {

@@ -27,7 +27,7 @@ void refuse_beside_equivalence(const TrainFlags& flags, const UsedFlags& used) {
   for (const char* other :
        {"--trainer", "--allreduce", "--parameter_device", "--gradient_repacking",
         "--small_tensors_kb", "--bucket_mb", "--fuse", "--share_replicas", "--async", "--epochs",
-        "--max_steps", "--early_stop"})
+        "--max_steps", "--early_stop", "--on_nonfinite"})
     if (used.given(other)) refuse(used.written(other));
 }
 

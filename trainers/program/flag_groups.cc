@@ -69,6 +69,10 @@ struct IsSecond {
   bool operator()(const WrittenFlag& flag) const { return words(flag) == words.second; }
 };
 
+OnNonfinite parse_on_nonfinite(const WrittenFlag& flag) {
+  return IsSecond{{"stop", "continue"}}(flag) ? OnNonfinite::kContinue : OnNonfinite::kStop;
+}
+
 double stall_seconds(const WrittenFlag& flag) {
   double seconds = 0;
   read_number(
@@ -225,12 +229,17 @@ void add_training(FlagParser& parser, TrainFlags& flags, const FlagDefaults& def
                "stop after N steps at the latest; 0: no limit [0]");
   }
   add_optimizer_flags(parser, flags.optimizer, trainer.clip_norm);
-  if (!defaults.benchmark)
+  if (!defaults.benchmark) {
     parser.add_parsed(
         "--early_stop", flags.early_stop, parse_early_stop, "METRIC:min|max:N",
         "end the training when N evaluations in a row bring no lower (or higher) value of a "
         "metric, e.g. validation_loss:min:3; with a fourth part, no value lower by more than that "
         "[none]");
+    parser.add_parsed("--on_nonfinite", trainer.on_nonfinite, parse_on_nonfinite, "stop|continue",
+                      "what to do when the loss is NaN or infinite: end with an error after that "
+                      "step, or train on, and end with the error if it still is; steps that f16 "
+                      "skips do not count [stop]");
+  }
   add_computation(parser, trainer);
 }
 
@@ -238,7 +247,7 @@ void add_data(FlagParser& parser, TrainFlags& flags, const FlagDefaults& default
   parser.group("Data");
   if (defaults.reads_files) {
     parser.add("--data_dir", flags.files.data_dir, "DIR",
-               "folder with the data files [none: the program generates data, if it can]");
+               "folder with the data files, for the program's data set [none]");
     parser.add_parsed(
         "--bad_records", flags.files.bad_records, parse_bad_records, "stop|skip:N",
         "what to do with records of data files that cannot be used: end with an error that names "

@@ -42,6 +42,9 @@ Report::Losses known_losses(const Trainer& trainer) {
     losses.validation_loss = trainer.metric("validation_loss");
   if (trainer.has_metric("validation_accuracy"))
     losses.validation_accuracy = trainer.metric("validation_accuracy");
+  if (losses.loss) losses.metrics = trainer.step_metrics();
+  const std::vector<NamedValue>& set = trainer.set_metrics();
+  losses.metrics.insert(losses.metrics.end(), set.begin(), set.end());
   return losses;
 }
 

@@ -12,8 +12,14 @@ namespace belfry {
 namespace {
 
 std::string row(std::string name, const std::string& value) {
-  name.resize(20, ' ');
+  constexpr std::size_t kColumn = 20;
+  name.resize(std::max(kColumn, name.size() + (name.size() < kColumn ? 0 : 2)), ' ');
   return cat("  ", name, value, "\n");
+}
+
+std::string value_text(const NamedValue& metric) {
+  return metric.name.ends_with("accuracy") ? rounded(100 * metric.value, 2) + " %"
+                                           : significant(metric.value);
 }
 
 JsonValue or_null(const std::string& text) { return text.empty() ? JsonValue() : JsonValue(text); }
@@ -58,13 +64,14 @@ void Report::Progress::add_to(JsonValue& json) const {
 }
 
 void Report::Losses::add_to(JsonValue& json) const {
-  const JsonValue accuracy = or_null(validation_accuracy);
+  JsonValue by_name = JsonValue::object();
+  for (const auto& [name, value] : metrics) by_name.set(name, value);
   json.set("loss", or_null(loss))
       .set("first_nonfinite_step", or_null(divergence.loss_since))
       .set("nonfinite_variable", or_null(divergence.variable))
       .set("validation_loss", or_null(validation_loss))
-      .set("validation_accuracy", accuracy)
-      .set("test_accuracy", accuracy);
+      .set("validation_accuracy", or_null(validation_accuracy))
+      .set("metrics", std::move(by_name));
 }
 
 void Report::Losses::add_scale_to(JsonValue& json) const {
@@ -118,10 +125,8 @@ std::string to_table(const Report& report) {
     table += row("share of peak", rounded(100 * *mfu, 1) + " %");
   if (const std::optional<double> share = report.progress.speed.communication_hidden_share)
     table += row("messages hidden", rounded(100 * *share, 1) + " %");
-  if (report.losses.loss) table += row("loss", significant(*report.losses.loss));
-  if (report.losses.validation_accuracy)
-    table +=
-        row("validation accuracy", rounded(100 * *report.losses.validation_accuracy, 2) + " %");
+  for (const NamedValue& metric : report.losses.metrics)
+    table += row(metric.name, value_text(metric));
   if (report.left_out.records > 0) table += row("left out", report.left_out.str());
   if (report.losses.scale)
     table += row("loss scale", cat(significant(report.losses.scale->scale), ", ",

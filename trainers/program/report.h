@@ -80,6 +80,8 @@ struct Report {
     // Members first_nonfinite_step (Divergence::loss_since) and nonfinite_variable.
     Divergence divergence;
     std::optional<double> validation_loss, validation_accuracy;  // of the last test; a fraction
+    // All metrics, these too, by name: of the last step, then of the last test and of callbacks.
+    std::vector<NamedValue> metrics;
     std::optional<LossScaleState> scale;  // for f16: members loss_scale and skipped_steps
 
     void add_to(JsonValue& json) const;
@@ -100,8 +102,7 @@ struct Report {
 // skipped_steps, loss, first_nonfinite_step, nonfinite_variable, validation_loss,
 // validation_accuracy, tokens_per_second, mfu, communication_hidden_share, k_dependent_because) are
 // null. So are values that are not known (params_hash, state_hash, replicas_equal, replicas_shared
-// of a run that failed), and numbers that are not finite. `test_accuracy` is an older name of
-// validation_accuracy, `images_per_second` another of examples_per_second.
+// of a run that failed), and numbers that are not finite. `metrics` is an object.
 JsonValue to_json(const Report& report);
 
 // A table that closes a program's output.

@@ -422,6 +422,7 @@ JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   if (!defaults_.benchmark) {  // benchmarks have other names for them
     defaults.add("epochs", trainer.epochs);
     defaults.add("max_steps", trainer.max_steps);
+    defaults.add("on_nonfinite", trainer.on_nonfinite == OnNonfinite::kStop ? "stop" : "continue");
   }
   if (!config.find("batch_size"))
     defaults.add("global_batch_size", trainer.batch_size * std::ssize(devices_of_all(flags)));

@@ -52,7 +52,11 @@ std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
   const bool is_alone = !trainer.options().session.processes;
   const bool is_trained =
       trainer.trained() && (is_alone || dynamic_cast<const IoError*>(&error) != nullptr);
-  const bool is_reported = trainer.session().intact() && (is_trained || find_divergence(trainer));
+  // All processes see one loss, and end alike.
+  const bool is_diverged =
+      is_alone ? bool(find_divergence(trainer))
+               : trainer.not_finite_since() && dynamic_cast<const Diverged*>(&error) != nullptr;
+  const bool is_reported = trainer.session().intact() && (is_trained || is_diverged);
   try {
     const std::string saved = last_saved(save, run);
     if (saved.empty()) throw;
@@ -205,8 +209,7 @@ class TrainingProgram {
     report_ = with_times(make_report(name_, flags_, recipe_, *trainer_, peak_), start);
     report_results();
     if (error) std::rethrow_exception(error);
-    require<Error>(!report_->losses.divergence, "training diverged: ", report_->losses.divergence,
-                   "; a smaller --learning_rate may help");
+    if (report_->losses.divergence) throw Diverged(report_->losses.divergence);
     if (save_) save_->require_saved();
   }
 
@@ -283,12 +286,15 @@ class TrainingProgram {
                   "; nothing was written. To train on, leave --early_stop out or change it.")
             : cat("this run has ended before, after step ", trainer_->steps(),
                   "; nothing was written. Train longer by --epochs or --max_steps."));
-    for (const char* const key : {"steps", "epochs", "seconds", "loss", "validation_loss",
-                                  "validation_accuracy", "params_hash", "state_hash"})
-      if (const JsonValue* const value = results.find(key);
-          value && value->kind() != JsonValue::Kind::kNull)
+    const auto tell = [&](const std::string& key, const JsonValue* value) {
+      if (value && value->kind() != JsonValue::Kind::kNull)
         console_.line(cat(
             key, ": ", value->kind() == JsonValue::Kind::kString ? value->text() : value->str()));
+    };
+    for (const char* const key : {"steps", "epochs", "seconds"}) tell(key, results.find(key));
+    if (const JsonValue* const metrics = results.find("metrics"))
+      for (const auto& [name, value] : metrics->members()) tell(name, &value);
+    for (const char* const key : {"params_hash", "state_hash"}) tell(key, results.find(key));
     for (const std::shared_ptr<Callback>& callback : options_.callbacks)
       callback->on_ended_run(*trainer_);
     if (report_files_.json) report_files_.json->write(results.str(2) + "\n");

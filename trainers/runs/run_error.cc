@@ -22,8 +22,8 @@ void with_first(const std::exception& error, const std::function<void(const std:
 }
 
 struct Kind {
-  const char* code;
-  const char* advice;
+  std::string code;
+  std::string advice;
 };
 
 template <class E>
@@ -63,8 +63,7 @@ Divergence divergence_of(Trainer& trainer) {
 
 JsonValue error_json(const std::exception& error, Trainer& trainer, const std::string& kept) {
   const Divergence divergence = divergence_of(trainer);
-  Kind kind{"DIVERGED",
-            "use a smaller learning rate, and go on from a checkpoint before this step"};
+  Kind kind{"DIVERGED", divergence.advice};
   std::string cause = "values that are not finite";
   std::int64_t step = divergence.loss_since.value_or(trainer.steps());
   JsonValue op, device;
@@ -79,14 +78,14 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
   });
   return JsonValue::object()
       .set("code", kind.code)
-      .set("what", error.what())
+      .set("what", options_as_flags(error.what()))
       .set("device", std::move(device))
       .set("step", step)
       .set("op", std::move(op))
       .set("variable", text_or_null(divergence.variable))
-      .set("cause", text_or_null(cause))
+      .set("cause", text_or_null(options_as_flags(cause)))
       .set("kept", text_or_null(kept))
-      .set("do", kind.advice);
+      .set("do", options_as_flags(kind.advice));
 }
 
 }  // namespace belfry

@@ -9,6 +9,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/util/clock.h"
@@ -66,11 +67,7 @@ bool RunSaver::has_best() const {
 void RunSaver::check(Trainer& trainer) const {
   const std::string& best = schedule_.best.name;
   if (best.empty()) return;
-  std::vector<std::string> names;
-  for (const NamedValue& metric : trainer.step_metrics()) {
-    if (!trainer.test_data()) names.push_back(metric.name);
-    if (trainer.test_data()) names.push_back("validation_" + metric.name);
-  }
+  const std::vector<std::string> names = trainer.expected_metrics();
   if (std::ranges::find(names, best) == names.end())
     throw OptionMistake(cat("best_metric=", best, ": there is no such metric",
                             did_you_mean(best, names), " (there are ", join(names), ")"));
@@ -113,32 +110,40 @@ bool RunSaver::is_due(const StepInfo& info) const {
 
 // The previous step is complete, and the training stands at its end.
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
-  if (saving_.is_written()) settle();
+  if (saving_.is_written()) settle(trainer);
   if (info.step > 0 && is_due(info)) save(trainer, info.step);
 }
 
 void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
   const bool ends = schedule_.every_epochs > 0 && (info.epoch + 1) % schedule_.every_epochs == 0;
   if (ends || is_due(info)) save(trainer, info.step);
-  if (!trainer.test_data()) look_at_best(trainer, info.step);
+  const auto of_model = [&](const NamedValue& metric) {
+    return metric.name == schedule_.best.name;
+  };
+  if (std::ranges::any_of(trainer.step_metrics(), of_model)) look_at_best(trainer, info.step);
 }
 
-void RunSaver::after_evaluation(Trainer& trainer, const StepInfo& info) {
-  look_at_best(trainer, info.step);
+void RunSaver::after_metrics(Trainer& trainer, const StepInfo& info,
+                             const std::vector<NamedValue>& metrics) {
+  if (std::ranges::find(metrics, schedule_.best.name, &NamedValue::name) != metrics.end())
+    look_at_best(trainer, info.step);
 }
 
 void RunSaver::after_training(Trainer& trainer, const StepInfo& info) {
-  settle();
+  settle(trainer);
   if (!outcomes_.failure().empty()) begun_at_ = -1;
   save(trainer, info.step);
-  settle();
+  settle(trainer);
   const std::string lost = sync_lines();  // the evaluation comes after the save
   require<IoError>(outcomes_.failure().empty(), outcomes_.failure());
   require<IoError>(lost.empty(), lost, "; the lines after the last save are lost");
 }
 
-void RunSaver::on_error(Trainer&, const std::exception&) {
-  settle();
+void RunSaver::on_error(Trainer& trainer, const std::exception&) {
+  try {
+    settle(trainer);
+  } catch (const Diverged&) {  // the run ends with the error that it has
+  }
   if (const std::string lost = sync_lines(); !lost.empty())
     log_warning(lost, "; the lines after the last save are lost");
 }
@@ -154,18 +159,16 @@ std::string RunSaver::sync_lines() {
   return lost;
 }
 
-void RunSaver::on_error(Trainer&, const std::exception&) { settle(); }
-
 void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   if (begun_at_ == steps) return;
   asked_ = false;
   if (const auto since = trainer.not_finite_since()) {
-    if (!std::exchange(warned_, true))
+    if (std::exchange(warned_since_, *since) != *since)
       log_warning("the loss is not finite since step ", *since,
-                  ", so nothing is saved any more; checkpoints from before are kept");
+                  ", so no step is saved until it is; checkpoints from before are kept");
     return;
   }
-  settle();
+  settle(trainer);
   begun_at_ = steps;
   begun_time_ = seconds_now();
   JsonValue positions = JsonValue::object();
@@ -210,23 +213,33 @@ void RunSaver::remove(std::int64_t step) try {
 }
 
 // Waits for the save that is being written.
-void RunSaver::settle() {
+void RunSaver::settle(Trainer& trainer) {
   try {
     if (!saving_.settle()) return;
     outcomes_.succeed(begun_at_);
+  } catch (const NotFiniteError& error) {
+    refuse(trainer, error);
   } catch (const Error& error) {
     outcomes_.fail(begun_at_, error, kept_step());
   }
 }
 
+// A slot of the optimizer may overflow while loss and weights are finite.
+void RunSaver::refuse(Trainer& trainer, const NotFiniteError& error) {
+  if (trainer.options().on_nonfinite == OnNonfinite::kStop)
+    if (const Divergence found = find_divergence(trainer)) throw Diverged(found);
+  if (!std::exchange(warned_of_values_, true))
+    log_warning("step ", begun_at_, ": ", error.what(), "; checkpoints from before are kept");
+}
+
 // The best checkpoint is a saved one, so this looks behind the save of a step.
-void RunSaver::look_at_best(const Trainer& trainer, std::int64_t steps) {
+void RunSaver::look_at_best(Trainer& trainer, std::int64_t steps) {
   if (schedule_.best.name.empty() || begun_at_ != steps) return;
   const double value = trainer.metric(schedule_.best.name);
   if (!std::isfinite(value)) return;
   if (best_ && (schedule_.best.largest ? value <= best_->value : value >= best_->value)) return;
-  settle();
-  if (!outcomes_.failure().empty()) return;
+  settle(trainer);
+  if (!outcomes_.failure().empty() || outcomes_.saved() != steps) return;
   best_ = {schedule_.best, value, steps};
   point(directory_, kBestLink, steps);
   prune(steps);  // removes the previous best

@@ -60,7 +60,9 @@ class SaveOutcomes {
 
 // Copies the state at the end of a step, before an evaluation, and writes it while training goes
 // on. Saves run one at a time, so one that comes too early waits. It also saves at the end of the
-// training. A best checkpoint of the directory stays until another is better by the same metric.
+// training. A best checkpoint of the directory stays until another is better by the same metric. A
+// step whose loss or variables are not finite is not saved; variables end the training if such a
+// loss would.
 class RunSaver final : public Callback {
  public:
   RunSaver(RunDirectory& directory, SaveSchedule schedule)
@@ -82,7 +84,8 @@ class RunSaver final : public Callback {
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
-  void after_evaluation(Trainer& trainer, const StepInfo& info) override;
+  void after_metrics(Trainer& trainer, const StepInfo& info,
+                     const std::vector<NamedValue>& metrics) override;
   // Throws IoError if the last save has failed, or if lines after it cannot be written.
   void after_training(Trainer& trainer, const StepInfo& info) override;
   // Waits for the save under way, so that saved_step() is right.
@@ -98,14 +101,17 @@ class RunSaver final : public Callback {
   void prune(std::int64_t newest);
   void remove(std::int64_t step);
   std::string sync_lines();
-  void settle();
-  void look_at_best(const Trainer& trainer, std::int64_t steps);
+  void settle(Trainer& trainer);
+  void refuse(Trainer& trainer, const NotFiniteError& error);
+  void look_at_best(Trainer& trainer, std::int64_t steps);
   bool has_best() const;
 
   RunDirectory& directory_;
   SaveSchedule schedule_;
   std::vector<LineFile*> files_;
-  bool asked_ = false, warned_ = false;
+  bool asked_ = false;
+  std::int64_t warned_since_ = -1;  // of the loss that is not finite; the step
+  bool warned_of_values_ = false;
   std::int64_t begun_at_ = -1;  // steps of the last save that was begun
   double begun_time_ = 0;       // when it was begun, or the start of training
   struct Best {

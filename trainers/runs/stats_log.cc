@@ -40,9 +40,10 @@ void StatsLog::after_step(Trainer& trainer, const StepInfo& info) {
   file_.add(line + "}\n");
 }
 
-void StatsLog::after_evaluation(Trainer& trainer, const StepInfo& info) {
+void StatsLog::after_metrics(Trainer&, const StepInfo& info,
+                             const std::vector<NamedValue>& metrics) {
   std::string line = line_of(info.step, info.epoch + 1);
-  for (const NamedValue& metric : trainer.set_metrics()) add(line, metric.name, metric.value);
+  for (const NamedValue& metric : metrics) add(line, metric.name, metric.value);
   file_.add(line + "}\n");
 }
 

@@ -2,13 +2,14 @@
 //   {"step":12,"epoch":1,"loss":0.25,"accuracy":0.9,"learning_rate":0.001,
 //    "examples_per_second":5123.4,"seconds":1.25}
 //   {"step":40,"epoch":1,"validation_loss":0.2,"validation_accuracy":0.93}
-// There is a line for each step, and one after each evaluation. Lines of some steps have the values
-// of a MemoryWatch, too. Steps and epochs count from 1. Numbers have 17 significant digits; one
-// that is not finite is "nan", "inf" or "-inf".
+// There is a line for each step, and one after each evaluation and wherever a callback has set
+// metrics. Lines of some steps have the values of a MemoryWatch, too. Steps and epochs count
+// from 1. Numbers have 17 significant digits; one that is not finite is "nan", "inf" or "-inf".
 #pragma once
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/core/callbacks.h"
@@ -29,7 +30,8 @@ class StatsLog final : public Callback {
   LineFile& file() { return file_; }
 
   void after_step(Trainer& trainer, const StepInfo& info) override;
-  void after_evaluation(Trainer& trainer, const StepInfo& info) override;
+  void after_metrics(Trainer& trainer, const StepInfo& info,
+                     const std::vector<NamedValue>& metrics) override;
 
  private:
   LineFile file_;

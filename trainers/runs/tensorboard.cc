@@ -1,5 +1,6 @@
 #include "belfry/trainers/runs/tensorboard.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -24,7 +25,9 @@ TensorBoard::TensorBoard(std::string directory, TensorBoardOptions options, File
 void TensorBoard::setup(Trainer& trainer) {
   first_step_ = trainer.steps();
   train_.emplace(files_, directory_ + "/train", first_step_ + 1);
-  if (trainer.test_data()) validation_.emplace(files_, directory_ + "/validation", first_step_ + 1);
+  const auto of_validation = [](const std::string& name) { return name.starts_with(kValidation); };
+  if (std::ranges::any_of(trainer.expected_metrics(), of_validation))
+    validation_.emplace(files_, directory_ + "/validation", first_step_ + 1);
 }
 
 template <class F>
@@ -54,12 +57,20 @@ void TensorBoard::add_histograms(Trainer& trainer) {
     train_->add(variable.logical_name(), histogram_of(trainer.session().read(variable)));
 }
 
-void TensorBoard::after_evaluation(Trainer& trainer, const StepInfo& info) {
-  if (!validation_) return;
-  for (const NamedValue& metric : trainer.set_metrics())
-    if (metric.name.starts_with(kValidation))
-      validation_->add(metric.name.substr(kValidation.size()), metric.value);
+void TensorBoard::after_metrics(Trainer&, const StepInfo& info,
+                                const std::vector<NamedValue>& metrics) {
+  bool has_own = false, has_validation = false;
+  for (const auto& [name, value] : metrics)
+    if (!name.starts_with(kValidation)) {
+      if (train_) train_->add(name, value);
+      has_own = true;
+    } else if (validation_) {
+      validation_->add(name.substr(kValidation.size()), value);
+      has_validation = true;
+    }
   write([&] {
+    if (has_own && train_) train_->write(info.step);
+    if (!has_validation) return;
     // The evaluation was due when the run before was stopped. That run may have done it all the
     // same.
     if (info.step == first_step_) validation_->restart(info.step);

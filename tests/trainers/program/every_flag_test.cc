@@ -63,6 +63,7 @@ const std::map<std::string, std::string> kRefusedBesideEquivalence = {
     {"--epochs", "2"},
     {"--max_steps", "3"},
     {"--early_stop", "loss:min:1"},
+    {"--on_nonfinite", "continue"},
     {"--dry_run", "true"},
     {"--summary", "true"},
     {"--explain", "x"},

@@ -371,6 +371,7 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "--clip_norm",
                              "--moving_average",
                              "--early_stop",
+                             "--on_nonfinite",
                              "--seed",
                              "--data_dir",
                              "--threads",
@@ -434,6 +435,22 @@ TEST(Flags, ReadWhatEndsATrainingAndWhatIsAveraged) {
   EXPECT_THAT(refusal({"--moving_average=1"}), HasSubstr("below 1"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--early_stop=loss:min:1"}),
               AllOf(HasSubstr("--early_stop=loss:min:1"), HasSubstr("--check_equivalence=2")));
+}
+
+TEST(Flags, ReadWhatALossThatIsNotFiniteEnds) {
+  EXPECT_EQ(parse({}).trainer.on_nonfinite, OnNonfinite::kStop);
+  EXPECT_EQ(parse({"--on_nonfinite=continue"}).trainer.on_nonfinite, OnNonfinite::kContinue);
+  EXPECT_EQ(refusal({"--on_nonfinite=go"}), "--on_nonfinite=go is neither stop nor continue");
+}
+
+TEST(Flags, NameTheFlagThatOthersCallOtherwise) {
+  const std::pair<const char*, const char*> meant[] = {{"--lr=0.1", "--learning_rate"},
+                                                       {"--bs=8", "--batch_size"},
+                                                       {"--wd=0", "--weight_decay"},
+                                                       {"--gpus=2", "--devices"},
+                                                       {"--learing_rate=1", "--learning_rate"}};
+  for (const auto& [given, ours] : meant)
+    EXPECT_THAT(refusal({given}), HasSubstr(cat("; did you mean ", ours, "?"))) << given;
 }
 
 TEST(Flags, ReadHowBatchesAreDivided) {

@@ -54,7 +54,7 @@ TEST_F(TrainTest, PrintsHeaderProgressAndTableAndWritesJson) {
   EXPECT_GT(json["seconds"], 0);
   EXPECT_GT(json["examples_per_second"], 0);
   EXPECT_GT(json["loss"], 0);
-  EXPECT_TRUE(json["test_accuracy"].is_null());
+  EXPECT_TRUE(json["validation_accuracy"].is_null());
   EXPECT_EQ(std::string(json["params_hash"]).size(), 16u);
   EXPECT_EQ(std::string(json["state_hash"]).size(), 16u);
   EXPECT_EQ(json["replicas_equal"], true);
@@ -69,7 +69,7 @@ TEST_F(TrainTest, ReportsTheTestAccuracyOfModelsThatMeasureIt) {
     return smooth_model(tower, x, y);
   };
   EXPECT_EQ(run_train({"--json=" + json_.string()}, recipe).code, 0);
-  EXPECT_EQ(report()["test_accuracy"], 0.75);
+  EXPECT_EQ(report()["validation_accuracy"], 0.75);
 }
 
 TEST_F(TrainTest, GivesTheSameHashesInTwoProcessesAndModes) {

@@ -337,6 +337,51 @@ TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
   std::filesystem::remove_all(second);
 }
 
+// Sets a metric of its own: 1, 2, 3, ... in each evaluation, or after each epoch.
+struct Scores final : Callback {
+  explicit Scores(bool of_epochs) : epochs(of_epochs) {}
+  std::vector<std::string> metrics() const override { return {"validation_score"}; }
+  void after_evaluation(Trainer& trainer, const StepInfo&) override {
+    if (!epochs) trainer.set_metric("validation_score", ++count);
+  }
+  void after_epoch(Trainer& trainer, const StepInfo&) override {
+    if (epochs) trainer.set_metric("validation_score", ++count);
+  }
+  bool epochs;
+  double count = 0;
+};
+
+TEST_F(TrainingRunTest, RecordsTheMetricsOfModelAndCallbacks) {
+  for (const bool epochs : {false, true}) {
+    std::filesystem::remove_all(directory_);
+    Recipe recipe = small_recipe();
+    recipe.callbacks = {std::make_shared<Scores>(epochs)};
+    const TrainResult done =
+        start({"--epochs=3", "--best_metric=validation_score:min",
+               "--early_stop=validation_score:min:2", "--json=" + json_.string()},
+              recipe);
+    EXPECT_EQ(done.code, 0) << done.error;
+    EXPECT_THAT(done.out, AllOf(HasSubstr("  validation_score    3\n"),
+                                HasSubstr("  validation_mean_x   "), HasSubstr("  mean_x      "),
+                                HasSubstr("early stop: validation_score was not below 1")));
+    for (const nlohmann::json& results : {report(), test::summary_of(directory_)}) {
+      EXPECT_EQ(results["metrics"]["validation_score"], 3);
+      EXPECT_TRUE(results["metrics"]["validation_mean_x"].is_number());
+      EXPECT_EQ(results["metrics"]["loss"], results["loss"]);
+    }
+    const std::vector<std::string> course = test::course_of(directory_);
+    const auto scored = [](const std::string& line) {
+      return line.find("validation_score\":2") != std::string::npos &&
+             line.find("validation_loss") != std::string::npos;
+    };
+    EXPECT_EQ(std::ranges::count_if(course, scored), 1);
+    const std::string first = std::filesystem::read_symlink(directory_ + "/checkpoints/best");
+    EXPECT_EQ(inspect_checkpoint(directory_ + "/checkpoints/" + first).extra.at("epoch").integer(),
+              1)
+        << "the lowest score";
+  }
+}
+
 // A finished run and its files stay as they are.
 TEST_F(TrainingRunTest, KnowsItsMetricsBeforeItWritesAnything) {
   EXPECT_EQ(start().code, 0);

@@ -1,0 +1,66 @@
+#include "belfry/trainers/core/loss_watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/util/statistics.h"
+
+namespace belfry {
+namespace {
+
+// A loss has grown if it is so many times what losses were shortly before, or the first.
+constexpr double kGrowth = 4, kGrowthFromFirst = 10;
+constexpr double kMemory = 0.9;  // of the moving mean, per step
+constexpr double kLeastScale = 0x1p-126;
+
+}  // namespace
+
+void LossWatch::note(std::int64_t step, double loss, bool skipped) {
+  if (std::isfinite(loss)) return note_finite(step, loss);
+  if (!skipped) {
+    if (!since_) since_ = skipped_since_.value_or(step);
+    return;
+  }
+  if (!skipped_since_) skipped_since_ = step;
+  if (step - *skipped_since_ + 1 >= kMostSkippedInARow) since_ = skipped_since_;
+}
+
+void LossWatch::note_finite(std::int64_t step, double loss) {
+  since_.reset();
+  skipped_since_.reset();
+  if (!first_) first_ = std::abs(loss);
+  if (last_) usual_ = usual_ ? kMemory * *usual_ + (1 - kMemory) * *last_ : *last_;
+  last_ = std::abs(loss);
+  last_step_ = step;
+}
+
+std::string LossWatch::growth() const {
+  if (!usual_) return "";
+  const bool grew = *last_ > kGrowth * *usual_ || *last_ > kGrowthFromFirst * *first_;
+  if (!grew) return "";
+  return cat("the loss grew from ", significant(std::min(*usual_, *first_)), " to ",
+             significant(*last_), " in step ", last_step_);
+}
+
+std::string SkipWatch::warning(const LossScaleState& state) {
+  const std::int64_t skipped = state.skipped_steps - skipped_;
+  skipped_ = state.skipped_steps;
+  const int level = state.scale > kLeastScale ? 1 : 2;
+  if (skipped < kMostSkippedInARow || level <= said_) return "";
+  said_ = level;
+  constexpr char kAdvice[] =
+      "look for NaN in the data, and for divisions, logarithms and square roots in the model, or "
+      "use bf16, whose range is that of f32 (the option precision)";
+  if (level == 1)
+    return cat("f16 skipped the last ", skipped,
+               " updates, as gradients were not finite, and the loss scale is ",
+               significant(state.scale), "; if that goes on, the model learns nothing: ", kAdvice);
+  return cat("f16 still skips all updates, and the loss scale is ", significant(state.scale),
+             ", the smallest there is: gradients are not finite at any scale, and the model learns "
+             "nothing; ",
+             kAdvice);
+}
+
+}  // namespace belfry

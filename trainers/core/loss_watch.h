@@ -1,0 +1,57 @@
+// What a training saw before a loss that is not finite: the evidence for advice.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace belfry {
+
+struct LossScaleState;
+
+// So many updates in a row that f16 skips are a failure; fewer look for a loss scale.
+inline constexpr std::int64_t kMostSkippedInARow = 20;
+
+// The losses of a training, step by step.
+class LossWatch {
+ public:
+  // The loss of a step, counted from 1. `skipped`: f16 made no update of it.
+  void note(std::int64_t step, double loss, bool skipped);
+  // The first step of those whose losses have all been NaN or infinite since. None if the last loss
+  // was finite, or if f16 has skipped fewer than kMostSkippedInARow such steps in a row.
+  std::optional<std::int64_t> not_finite_since() const { return since_; }
+  // "the loss grew from 0.3 to 4e+29 in step 7": if the last finite loss was far above those before
+  // it. Else "".
+  std::string growth() const;
+
+ private:
+  void note_finite(std::int64_t step, double loss);
+
+  std::optional<std::int64_t> since_, skipped_since_;
+  // Of finite losses: the first; the moving mean of those before the last; the last, and its step.
+  std::optional<double> first_, usual_, last_;
+  std::int64_t last_step_ = 0;
+};
+
+// Sees that f16 gets on. Asked after every kMostSkippedInARow steps.
+class SkipWatch {
+ public:
+  // The updates that were skipped before the first step.
+  void begin(std::int64_t skipped) { skipped_ = skipped; }
+  // What to warn of: all updates since the last call were skipped. It is said once, and once more
+  // if the loss scale cannot get smaller. Else "".
+  std::string warning(const LossScaleState& state);
+
+ private:
+  std::int64_t skipped_ = 0;
+  int said_ = 0;
+};
+
+// Who may have made a loss that is not finite; each is a text for people, or "".
+struct Suspects {
+  std::string input;         // "field 'x' of training sample 37 has nan at element 0"
+  std::string test_input;    // the same of test data
+  std::string large_update;  // "the first update made 'fc/W' as large as 1e+30"
+  std::string first_update;  // "the first update made 'fc/W' nan, though its loss was finite"
+};
+
+}  // namespace belfry

@@ -1,0 +1,114 @@
+// What a trainer sees of a step that goes wrong.
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/group/processes.h"
+#include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/data/not_finite_input.h"
+#include "belfry/trainers/util/statistics.h"
+
+namespace belfry {
+namespace {
+
+constexpr double kLargeWeight = 1e6;                            // no first update makes such ones
+constexpr std::size_t kMostBytesToRead = std::size_t{1} << 26;  // of the weights, once
+
+// The largest absolute value; NaN if one is NaN.
+double largest_of(const Tensor& tensor) {
+  return visit_floating(tensor.dtype(), [&](auto type) {
+    double largest = 0;
+    for (const auto value : tensor.data<decltype(type)>()) {
+      const double size = std::abs(static_cast<double>(value));
+      if (!(size <= largest)) largest = size;
+      if (std::isnan(size)) break;
+    }
+    return largest;
+  });
+}
+
+}  // namespace
+
+void Trainer::begin_to_watch() {
+  if (!built_.loss_scale) return;
+  skipped_seen_ = loss_scale()->skipped_steps;
+  skips_.begin(skipped_seen_);
+}
+
+// Data are looked at only then: that takes time.
+void Trainer::look_at_input(const Batch& batch, double loss) {
+  if (std::isfinite(loss) || !suspects_.input.empty() || losses_.not_finite_since()) return;
+  suspects_.input = not_finite_input(train_, batches_, own_towers(), batch);
+}
+
+// Whether f16 skipped an update since it was asked last.
+bool Trainer::skipped_update() {
+  if (!built_.loss_scale) return false;
+  const std::int64_t skipped = loss_scale()->skipped_steps;
+  return std::exchange(skipped_seen_, skipped) < skipped;
+}
+
+void Trainer::look_at_loss() {
+  const double loss = step_metrics_[0].value;
+  const bool known = losses_.not_finite_since().has_value();
+  losses_.note(counts_.steps + 1, loss, !std::isfinite(loss) && skipped_update());
+  if (known || !losses_.not_finite_since()) return;
+  suspects_.input = of_any_process(suspects_.input);
+  if (options_.on_nonfinite == OnNonfinite::kStop || std::exchange(warned_, true)) return;
+  if (!options_.warn_of_loss || graph_.process().rank > 0) return;
+  log_warning("the loss is ", significant(loss), " at step ", *losses_.not_finite_since(),
+              suspects_.input.empty() ? "" : cat(": ", suspects_.input),
+              ", and training goes on (the option on_nonfinite)");
+}
+
+// A rate that is far too large shows here, before the loss is not finite at once. Updates of parts
+// are not looked at: reading would wait for other processes. Towers that run free are a step ahead.
+void Trainer::look_at_first_update() {
+  if (counts_.steps != counts_.first_step || updates_parts(options_) || !built_.tower_ops.empty())
+    return;
+  std::size_t bytes = 0;
+  for (const Variable variable : originals_of(graph_.variables(kTrainableVariables))) {
+    bytes += static_cast<std::size_t>(variable.shape().elements()) * size_of(variable.dtype());
+    if (bytes > kMostBytesToRead) return;
+    if (variable.dtype() != DType::kF32 && variable.dtype() != DType::kF64) continue;
+    const double largest = largest_of(session_->read(variable));
+    const std::string made = cat("the first update made '", variable.logical_name(), "' ");
+    if (!std::isfinite(largest))
+      suspects_.first_update =
+          cat(made, significant(largest), ", though the loss before it was finite");
+    else if (largest > kLargeWeight)
+      suspects_.large_update = cat(made, "as large as ", significant(largest));
+    if (!std::isfinite(largest) || largest > kLargeWeight) return;
+  }
+}
+
+void Trainer::look_at_scale() {
+  if (!built_.loss_scale || (steps_of_run() + 1) % kMostSkippedInARow != 0) return;
+  const std::string warning = skips_.warning(*loss_scale());
+  if (!warning.empty() && graph_.process().rank == 0) log_warning(warning);
+}
+
+// What any process knows, the first by rank; all call it after the same step.
+std::string Trainer::of_any_process(const std::string& own) const {
+  Processes* const processes = options_.session.processes.get();
+  if (!processes) return own;
+  for (const std::string& text : processes->gather(own))
+    if (!text.empty()) return text;
+  return "";
+}
+
+void Trainer::note_test_loss(double loss, const std::string& input) {
+  suspects_.test_input.clear();
+  if (std::isfinite(loss)) return;
+  suspects_.test_input = of_any_process(input);
+  if (std::exchange(warned_of_test_, true) || !options_.warn_of_loss || graph_.process().rank > 0)
+    return;
+  log_warning("the test loss is ", significant(loss), " after step ", counts_.steps,
+              suspects_.test_input.empty() ? "" : cat(": ", suspects_.test_input));
+}
+
+}  // namespace belfry
