@@ -24,13 +24,13 @@ int number_in(const Environment& environment, const char* name, int least, int m
 constexpr int kMostProcesses = 1 << 16;
 
 // How many tasks srun has started. The shell of a batch job lacks it.
-constexpr char kTasks[] = "SLURM_STEP_NUM_TASKS";
+constexpr char kSlurmTasks[] = "SLURM_STEP_NUM_TASKS";
 
 // The variable in which a launcher of MPI says how many processes it has started; null: none has.
 const char* mpi_size_variable(const Environment& environment) {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (environment(name)) return name;
-  return environment("PMIX_RANK") && environment(kTasks) ? kTasks : nullptr;
+  return environment("PMIX_RANK") && environment(kSlurmTasks) ? kSlurmTasks : nullptr;
 }
 
 // Whether torchrun, or somebody who does as it does, has said how many processes there are.
@@ -47,8 +47,9 @@ int port_in(const Environment& environment) {
 }
 
 void require_lone_task(const Environment& environment) {
-  const int tasks = environment(kTasks) ? number_in(environment, kTasks, 1, kMostProcesses) : 1;
-  require(tasks == 1, "the environment has ", kTasks, "=", tasks, ": srun has started ", tasks,
+  const int tasks =
+      environment(kSlurmTasks) ? number_in(environment, kSlurmTasks, 1, kMostProcesses) : 1;
+  require(tasks == 1, "the environment has ", kSlurmTasks, "=", tasks, ": srun has started ", tasks,
           " tasks, but gave them no MPI by which they could meet; start them by 'srun --mpi=pmix', "
           "or give each RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (a training program trains "
           "alone in each task with mpi=off)");
@@ -126,10 +127,10 @@ std::shared_ptr<Processes> join_processes(const LauncherFound& found, WatchOptio
 
 std::string sign_of_others(const Environment& environment) {
   const char* const mpi = mpi_size_variable(environment);
-  const char* const size = mpi                      ? mpi
-                           : has_ranks(environment) ? "WORLD_SIZE"
-                           : environment(kTasks)    ? kTasks
-                                                    : nullptr;
+  const char* const size = mpi                        ? mpi
+                           : has_ranks(environment)   ? "WORLD_SIZE"
+                           : environment(kSlurmTasks) ? kSlurmTasks
+                                                      : nullptr;
   if (!size || number_in(environment, size, 1, kMostProcesses) == 1) return "";
   const std::string text = cat(size, "=", environment(size));
   return mpi || !has_ranks(environment) ? text : cat("RANK=", environment("RANK"), " and ", text);

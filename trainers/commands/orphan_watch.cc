@@ -54,7 +54,7 @@ void end_marked(const std::string& mark) try {
 
 // What the process that watches does. It keeps nothing of the command: no file, no output for whose
 // end somebody waits, no group whose signals would reach it, no folder.
-[[noreturn]] void watch(int alive, const std::string& mark) {
+[[noreturn]] void watch_for_orphans(int alive, const std::string& mark) {
   ::prctl(PR_SET_NAME, "belfry-watch");
   ::setsid();
   sigset_t all;
@@ -79,7 +79,7 @@ OrphanWatch::OrphanWatch() {
   Pipe alive = make_pipe();
   watcher_ = ::fork();
   require<IoError>(watcher_ >= 0, "cannot start a process: ", std::strerror(errno));
-  if (watcher_ == 0) watch(alive.out.number(), mark_);
+  if (watcher_ == 0) watch_for_orphans(alive.out.number(), mark_);
   alive_ = std::move(alive.in);
 }
 

@@ -48,7 +48,7 @@ void note(int signal) {
   ::raise(signal);
 }
 
-sigset_t all_signals() {
+sigset_t stop_signal_set() {
   sigset_t all;
   ::sigemptyset(&all);
   for (const int signal : kSignals) ::sigaddset(&all, signal);
@@ -71,7 +71,7 @@ StopSignals::StopSignals() {
   struct sigaction action = {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
-  action.sa_mask = all_signals();
+  action.sa_mask = stop_signal_set();
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &before[i]);
     // A signal that a parent ignored, as nohup does, stays ignored.
