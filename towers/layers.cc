@@ -1,5 +1,7 @@
 #include "belfry/towers/layers.h"
 
+#include <array>
+
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -15,6 +17,7 @@
 #include "belfry/ops/normalization/layer_norm.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/ops/shape_of.h"
 #include "belfry/ops/split.h"
 
 namespace belfry {
@@ -85,19 +88,35 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
                   {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}, at);
 }
 
-// The moments of all towers' batches.
-Moments shared_moments(Tower& tower, Output x, At at) {
+// How many values per channel the moments of x are of, if it is known.
+double known_values(const Shape& x) {
+  for (std::size_t axis = 0; axis + 1 < x.rank(); ++axis)
+    if (x[axis] == kUnknownSize) return 0;
+  return static_cast<double>(x.product(0, x.rank() - 1));
+}
+
+// The count by which the variance of x is corrected before it moves its average. As in TensorFlow,
+// that is done from rank 4 on. `counted`: the count if only a run knows it.
+template <class F>
+ValueCount correcting_count(Output x, const F& counted) {
+  if (x.shape().rank() < 4) return {};
+  const double known = known_values(x.shape());
+  return {.known = known, .counted = known > 0 ? Output() : counted()};
+}
+
+// Mean, variance and the number of all rows, over the batches of all towers.
+std::array<Output, 3> shared_moments(Tower& tower, Output x, At at) {
+  const auto outputs = [](const Node& all) -> std::array<Output, 3> {
+    return {all.output(0), all.output(1), all.output(2)};
+  };
   const Output parts[] = {x, constant(tower.graph(), 1.0, x.dtype(), At("weight", at.site))};
-  if (!tower.links().has_peers()) {
-    // The node is the same as with peers, so that a run knows its model on other devices.
-    const Node& own = tower.graph().add(kBatchStatistics, parts, at.site);
-    return {own.output(0), own.output(1)};
-  }
+  // The node is the same as with peers, so that a run knows its model on other devices.
+  if (!tower.links().has_peers())
+    return outputs(tower.graph().add(kBatchStatistics, parts, at.site));
   const std::string_view name = tower.graph().scopes().variable_path();
-  const Node& all = tower.links().join(
+  return outputs(tower.links().join(
       kBatchStatistics, parts,
-      cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"), at.site);
-  return {all.output(0), all.output(1)};
+      cat("synchronised batch norm '", name.substr(tower.variable_prefix().size()), "'"), at.site));
 }
 
 using ConvolutionOp = Output (*)(Output x, Output filter, Conv2dOptions options, At at);
@@ -154,8 +173,8 @@ Output dense(Tower& tower, std::string_view name, Output x, DenseLayer layer, At
 
 namespace {
 
-// x is of f32 or f64.
-Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At at) {
+// x is of f32 or f64. `given` is what it was cast from.
+Output wide_batch_norm(Tower& tower, Output x, Output given, const BatchNormLayer& layer, At at) {
   const Shape shape{x.shape().back()};
   const DType dtype = x.dtype();
   const Variable gamma = column_variable(tower, "gamma", x, layer.gamma, init::ones(), at.site);
@@ -165,23 +184,28 @@ Output wide_batch_norm(Tower& tower, Output x, const BatchNormLayer& layer, At a
   if (!tower.is_training())
     return batch_norm_inference(x, gamma, beta, mean, variance, {.epsilon = layer.epsilon},
                                 at.site);
-  const auto record = [&](Output batch_mean, Output batch_variance) {
+  const auto record = [&](Output batch_mean, Output batch_variance, const ValueCount& values) {
     tower.links().record({.mean_average = mean,
                           .variance_average = variance,
                           .mean = batch_mean,
                           .variance = batch_variance,
                           .momentum = layer.momentum,
                           .site = at.site,
-                          .synchronised = layer.synchronised});
+                          .synchronised = layer.synchronised,
+                          .values = values});
   };
   if (layer.synchronised) {
-    const Moments all = shared_moments(tower, x, at);
-    record(all.mean, all.variance);
-    return batch_norm_inference(x, gamma, beta, all.mean, all.variance, {.epsilon = layer.epsilon},
+    const auto [all_mean, all_variance, count] = shared_moments(tower, x, at);
+    ValueCount values = correcting_count(x, [&, count = count] { return count; });
+    if (values) values.counted = count;
+    record(all_mean, all_variance, values);
+    return batch_norm_inference(x, gamma, beta, all_mean, all_variance, {.epsilon = layer.epsilon},
                                 at.site);
   }
   const BatchNorm train = batch_norm_train(x, gamma, beta, {.epsilon = layer.epsilon}, at.site);
-  record(train.mean, train.variance);
+  record(train.mean, train.variance, correcting_count(x, [&] {
+           return cast(size_of(given, at.site), dtype) / static_cast<double>(shape[0]);
+         }));
   return train.y;
 }
 
@@ -194,7 +218,7 @@ Output batch_norm(Tower& tower, std::string_view name, Output x, BatchNormLayer 
   require_layer(layer.epsilon > 0, "batch_norm", name, at.site,
                 cat("epsilon must be positive, not ", layer.epsilon));
   LayerScope scope(tower, "batch_norm", name, at);
-  return cast(wide_batch_norm(tower, cast(x, variable_dtype(x)), layer, at), x.dtype());
+  return cast(wide_batch_norm(tower, cast(x, variable_dtype(x)), x, layer, at), x.dtype());
 }
 
 Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer layer, At at) {

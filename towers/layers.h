@@ -52,7 +52,9 @@ struct BatchNormLayer {
 // Normalises the last dimension of x [...,C]: gamma * (x - mean) / sqrt(variance + epsilon) + beta.
 // Training towers take mean and variance over their own batch; others take the moving averages,
 // which training moves once per step by the combination of all towers' moments (moving_average.h).
-// If synchronised, training towers take mean and variance over the batches of all towers, combined
+// From rank 4 on, a variance of n values is multiplied by n / (n - 1) before, as in TensorFlow's
+// and PyTorch's batch norm of images; batches themselves are normalised by the plain variance. If
+// synchronised, training towers take mean and variance over the batches of all towers, combined
 // exactly (ops/normalization/batch_statistics.h). Then every tower must apply its synchronised
 // layers in the same order, and one call after replicate() must take the gradients of all towers'
 // losses. Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not trained, one

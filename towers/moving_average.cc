@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/between_processes.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -13,6 +14,7 @@
 #include "belfry/ops/concat.h"
 #include "belfry/ops/normalization/combine_moments.h"
 #include "belfry/ops/operand.h"
+#include "belfry/ops/relu.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
 #include "belfry/ops/weigh.h"
@@ -62,6 +64,49 @@ void move_average(Variable average, Output batch, double momentum, const Average
   graph.add_to_collection(options.collection, assign_sub(average, change));
 }
 
+// A variance of the population as an estimate of that which the values are drawn from.
+Output unbiased(Output variance, const ValueCount& values) {
+  if (!values) return variance;
+  const double n = values.known;
+  if (n > 0) return n > 1 ? variance * (n / (n - 1)) : variance;
+  const Output least_one = relu(values.counted - 2.0) + 1.0;
+  return variance * (values.counted / least_one);
+}
+
+// The values of `towers` towers that have as many each as this one.
+ValueCount values_of_equal(const BatchMoments& layer, std::int64_t towers) {
+  const auto factor = static_cast<double>(towers);
+  if (layer.values.known > 0) return {.known = layer.values.known * factor};
+  if (!layer.values.counted || layer.synchronised) return layer.values;
+  return {.counted = layer.values.counted * factor};
+}
+
+// A scalar with the count, which there is.
+Output count_of(const BatchMoments& layer) {
+  const ValueCount& values = layer.values;
+  if (values.counted) return values.counted;
+  return constant(layer.mean.graph(), values.known, layer.mean.dtype(), "values");
+}
+
+// The values of a layer in the towers that have samples, or in all towers.
+ValueCount values_of_all(std::span<const std::vector<BatchMoments>> towers, std::size_t layer,
+                         std::span<const std::int64_t> samples) {
+  const BatchMoments& main = towers[0][layer];
+  if (!main.values) return {};
+  if (samples.empty()) return values_of_equal(main, std::ssize(towers));
+  if (main.synchronised) return {.counted = main.values.counted};
+  std::vector<Output> counts;
+  ValueCount all;
+  for (std::size_t t = 0; t < towers.size(); ++t) {
+    if (samples[t] == 0) continue;
+    const BatchMoments& of_tower = towers[t][layer];
+    all.known += of_tower.values.known;
+    counts.push_back(count_of(of_tower));
+    if (of_tower.values.known == 0) all.counted = counts.back();
+  }
+  return all.counted ? ValueCount{.counted = add_n(counts)} : all;
+}
+
 // The moments of a layer over all towers.
 Moments combined(std::span<const std::vector<BatchMoments>> towers, std::size_t layer,
                  std::span<const std::int64_t> samples) {
@@ -84,7 +129,10 @@ Moments combined(std::span<const std::vector<BatchMoments>> towers, std::size_t 
 std::optional<Output> row_of(const std::vector<BatchMoments>& tower) {
   std::vector<Output> moments;
   for (const BatchMoments& layer : tower)
-    if (!layer.synchronised) moments.insert(moments.end(), {layer.mean, layer.variance});
+    if (!layer.synchronised) {
+      moments.insert(moments.end(), {layer.mean, layer.variance});
+      if (layer.values) moments.push_back(reshape(count_of(layer), {1}));
+    }
   if (moments.empty()) return {};
   const Output all = concat(moments, 0);
   return reshape(all, {1, all.shape().elements()});
@@ -112,6 +160,7 @@ std::vector<std::vector<BatchMoments>> of_all_processes(
       if (layer.synchronised) continue;
       layer.mean = next(layer.mean.shape());
       layer.variance = next(layer.variance.shape());
+      if (layer.values) layer.values = {.counted = reshape(next({1}), {})};
     }
   }
   return all;
@@ -155,7 +204,8 @@ void move_averages_by_rows(Graph& graph, std::span<const std::vector<BatchMoment
       taken += columns;
     }
     move_average(layer.mean_average, batch.mean, layer.momentum, options);
-    move_average(layer.variance_average, batch.variance, layer.momentum, options);
+    const ValueCount values = values_of_equal(layer, graph.process().size * std::ssize(towers));
+    move_average(layer.variance_average, unbiased(batch.variance, values), layer.momentum, options);
   }
 }
 
@@ -168,7 +218,8 @@ void move_averages(Graph& graph, std::span<const std::vector<BatchMoments>> towe
     HostScope host(graph, main.mean_average.device());
     const Moments batch = combined(towers, layer, options.samples);
     move_average(main.mean_average, batch.mean, main.momentum, options);
-    move_average(main.variance_average, batch.variance, main.momentum, options);
+    const ValueCount values = values_of_all(towers, layer, options.samples);
+    move_average(main.variance_average, unbiased(batch.variance, values), main.momentum, options);
   }
 }
 

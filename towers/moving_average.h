@@ -9,6 +9,15 @@
 
 namespace belfry {
 
+// How many values per channel moments are of: known when the graph is built, or else a scalar of
+// the moments' type. Neither: a variance moves its average as it is.
+struct ValueCount {
+  double known = 0;
+  Output counted = {};
+
+  explicit operator bool() const { return known > 0 || counted; }
+};
+
 // The moments of one training tower's batch at one batch norm layer, on the tower's device, and the
 // averages that they move. Towers with synchronised moments have the same Output.
 struct BatchMoments {
@@ -17,6 +26,8 @@ struct BatchMoments {
   double momentum = 0.9;
   SourceLine site;
   bool synchronised = false;  // the moments are over all towers of all processes
+  // Of this tower. If the layer is synchronised, `counted` is of all towers.
+  ValueCount values = {};
 };
 
 struct AverageOptions {
@@ -29,6 +40,8 @@ struct AverageOptions {
 // Adds, for each layer, the nodes that combine the moments of all towers in their order and move
 // the averages by
 //   average -= (average - batch) * (1 - momentum).
+// A variance with a count of values (BatchMoments::values) is multiplied by n / (n - 1) before, for
+// the n values that all these towers have; by 1 if n is 1.
 // These nodes are on the device of the averages and in the collection, and run after nodes of the
 // collection that move the same averages. A layer that a tower applied several times moves its
 // averages several times, in order of application. Towers count equally, or by `samples`; a tower

@@ -9,6 +9,7 @@
 #include "belfry/tests/support/interpreter.h"
 #include "belfry/tests/towers/towers_test_support.h"
 #include "belfry/towers/layers.h"
+#include "belfry/towers/moving_average.h"
 #include "belfry/towers/replicate.h"
 
 namespace belfry {
@@ -156,6 +157,80 @@ TEST(BatchNormLayer, MovesItsAveragesByTheMomentsOfAllTowers) {
     EXPECT_FLOAT_EQ(variance.data<float>()[0], 0.75F + 0.25F * 1.25F);
     EXPECT_FLOAT_EQ(variance.data<float>()[1], 0.75F + 0.25F * 100);
   }
+}
+
+// What a step makes of the average of the variance, 1 at first: 0.75 + 0.25 times what is returned.
+// Tower t has `images` plus t. With `known`, the graph knows the size of the batch.
+double moved_by(int towers, const Tensor& images, bool synchronised, bool known) {
+  Graph graph;
+  std::vector<FeedValue> feeds;
+  replicate(graph, cpus(towers), VariablePolicy::kReplicated, [&](Tower& tower) {
+    Tensor own(images.shape(), DType::kF32);
+    for (std::size_t i = 0; i < own.data<float>().size(); ++i)
+      own.mutable_data<float>()[i] = images.data<float>()[i] + static_cast<float>(tower.index());
+    std::vector<std::int64_t> dims = images.shape().dims();
+    dims[0] = kUnknownSize;
+    const Output x =
+        known ? constant(graph, own) : placeholder(graph, "x", DType::kF32, Shape(std::move(dims)));
+    if (!known) feeds.push_back({x, own});
+    batch_norm(tower, "bn", x, {.momentum = 0.75, .synchronised = synchronised});
+  });
+  const std::vector<Node*> updates = graph.nodes(kUpdateOps);
+  Interpreter interpreter;
+  const Fetch fetches[] = {*updates[0], *updates[1]};
+  interpreter.run(fetches, feeds);
+  const Tensor average = interpreter.read(Variable(updates[1]->input(0).node()));
+  return (average.data<float>()[0] - 0.75) / 0.25;
+}
+
+// The values 0, 0, 2, 2 have the variance 1, times 4 / 3 as of four. Those of the other tower are
+// 1, 1, 3, 3: together the variance is 1.25, times 8 / 7. TensorFlow 1.15 and PyTorch store 4 / 3.
+TEST(BatchNormLayer, MovesTheVarianceOfImagesByAnUnbiasedEstimate) {
+  const Tensor images({2, 2, 1, 1}, std::vector<float>{0, 0, 2, 2});
+  for (const bool known : {true, false})
+    for (const bool synchronised : {false, true}) {
+      SCOPED_TRACE(cat(known, " ", synchronised));
+      EXPECT_NEAR(moved_by(1, images, synchronised, known), 4.0 / 3, 1e-6);
+      EXPECT_NEAR(moved_by(2, images, synchronised, known), 1.25 * 8 / 7, 1e-6);
+    }
+}
+
+// Tower 0 has a sample of the values 0 and 2, tower 1 two samples of 4, 4, 6 and 6. The variance of
+// all is 41 / 9, times 6 / 5; without tower 0 it is 1, times 4 / 3.
+TEST(BatchNormLayer, CountsTheValuesOfTowersThatHaveSamples) {
+  for (const bool known : {true, false})
+    for (const bool first_counts : {true, false}) {
+      Graph graph;
+      std::vector<FeedValue> feeds;
+      const auto towers = replicate(graph, cpus(2), VariablePolicy::kReplicated, [&](Tower& tower) {
+        const Tensor own = tower.is_main() ? Tensor({1, 2, 1, 1}, std::vector<float>{0, 2})
+                                           : Tensor({2, 2, 1, 1}, std::vector<float>{4, 4, 6, 6});
+        const Output x = known ? constant(graph, own)
+                               : placeholder(graph, "x", DType::kF32, {kUnknownSize, 2, 1, 1});
+        if (!known) feeds.push_back({x, own});
+        batch_norm(tower, "bn", x, {.momentum = 0});
+      });
+      const std::vector<std::vector<BatchMoments>> moments{towers[0].moments, towers[1].moments};
+      const std::int64_t samples[] = {first_counts ? 1 : 0, 2};
+      update_moving_averages(graph, moments, {.collection = "own", .samples = samples});
+      const std::vector<Node*> updates = graph.nodes("own");
+      Interpreter interpreter;
+      const Fetch fetches[] = {*updates[0], *updates[1]};
+      interpreter.run(fetches, feeds);
+      EXPECT_NEAR(interpreter.read(moments[0][0].variance_average).data<float>()[0],
+                  first_counts ? 41.0 / 9 * 6 / 5 : 4.0 / 3, 1e-5);
+    }
+}
+
+// As TensorFlow does.
+TEST(BatchNormLayer, MovesTheVarianceOfRowsAsItIs) {
+  for (const bool known : {true, false})
+    EXPECT_NEAR(moved_by(1, Tensor({4, 1}, std::vector<float>{0, 0, 2, 2}), false, known), 1, 1e-6);
+}
+
+TEST(BatchNormLayer, MovesTheVarianceOfOneValueAsItIs) {
+  for (const bool known : {true, false})
+    EXPECT_NEAR(moved_by(1, Tensor({1, 1, 1, 1}, std::vector<float>{4}), false, known), 0, 1e-6);
 }
 
 TEST(BatchNormLayer, MovesAveragesOnceMoreForEachTimeItIsApplied) {
