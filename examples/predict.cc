@@ -21,6 +21,7 @@ Output convnet(Tower& tower, Output image, Output label) {
 
 struct PredictFlags {
   std::string run, probabilities, json;
+  PredictorOptions weights;
   RunDirs data;
   int images = 1000;
   std::string help;
@@ -42,7 +43,8 @@ int predict(const PredictFlags& options) {
   OutputFile* const csv = outputs.open("--probabilities", options.probabilities);
   OutputFile* const json = outputs.open("--json", options.json);
   Predictor predictor(options.run, convnet,
-                      {{"image", {kUnknownSize, 28, 28, 1}}, {"label", {kUnknownSize}}});
+                      {{"image", {kUnknownSize, 28, 28, 1}}, {"label", {kUnknownSize}}},
+                      options.weights);
   const auto images = data::mnist(options.data, false);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(options.images));
   std::iota(rows.begin(), rows.end(), 0);
@@ -83,6 +85,7 @@ int main(int argc, char** argv) {
     parser.add("--images", options.images, 1, 10000, "N", "how many of the test data [1000]");
     parser.add("--probabilities", options.probabilities, "FILE",
                "write those of the ten digits there, a line per image [none]");
+    add_weight_flags(parser, "", options.weights.weights, options.weights.checkpoint);
     parser.add("--json", options.json, "FILE",
                "write the results there, as one JSON object [none]");
     parser.add_argument("RUN_DIR", options.run, "run directory, or checkpoint",

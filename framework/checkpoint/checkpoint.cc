@@ -17,6 +17,7 @@
 #include "belfry/framework/checkpoint/checkpoint_variables_impl.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/checkpoint/stored_checkpoint_impl.h"
+#include "belfry/framework/graph/weights.h"
 
 namespace belfry {
 namespace {
@@ -26,20 +27,41 @@ struct StoredVariable {
   std::string name, description, device;
   DType dtype;
   Shape shape;
+  VariableRole role;
+  bool trainable;
   std::function<Tensor()> value;
 };
 
-std::vector<StoredVariable> stored(Session& session, bool trainable) {
+// A variable that is called an average, but has no weight like it, is state.
+VariableRole stored_role(const CheckpointVariables& all, Variable variable,
+                         const VariableRoles& roles) {
+  const VariableRole role = roles.of(variable.node());
+  if (role != VariableRole::kAverage) return role;
+  const auto weight = all.find(name_of_averaged(variable.logical_name()));
+  const bool fits = weight != all.end() &&
+                    roles.of(weight->second.node()) == VariableRole::kWeight &&
+                    weight->second.dtype() == variable.dtype() &&
+                    weight->second.whole_shape() == variable.whole_shape();
+  return fits ? role : VariableRole::kState;
+}
+
+// The weights, or all else.
+std::vector<StoredVariable> stored(Session& session, bool weights) {
   std::vector<StoredVariable> result;
-  for (const auto& [name, variable] : stored_variables(session.graph()))
-    if (variable.trainable() == trainable)
-      result.push_back(
-          {.name = name,
-           .description = variable.describe(),
-           .device = session.placement(variable.ref()).str(),
-           .dtype = variable.dtype(),
-           .shape = variable.whole_shape(),
-           .value = [&session, variable = variable] { return session.read(variable); }});
+  const VariableRoles roles(session.graph());
+  const CheckpointVariables all = stored_variables(session.graph());
+  for (const auto& [name, variable] : all) {
+    const VariableRole role = stored_role(all, variable, roles);
+    if ((role == VariableRole::kWeight) != weights) continue;
+    result.push_back({.name = name,
+                      .description = variable.describe(),
+                      .device = session.placement(variable.ref()).str(),
+                      .dtype = variable.dtype(),
+                      .shape = variable.whole_shape(),
+                      .role = role,
+                      .trainable = variable.trainable(),
+                      .value = [&session, variable = variable] { return session.read(variable); }});
+  }
   return result;
 }
 
@@ -96,7 +118,11 @@ std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::stri
                                      .dtype = tensor.dtype,
                                      .shape = tensor.shape,
                                      .device = variable.device,
-                                     .crc32 = crc32_of(bytes)};
+                                     .crc32 = crc32_of(bytes),
+                                     .role = variable.role,
+                                     .trainable = variable.trainable};
+    if (variable.role == VariableRole::kAverage)
+      manifest.tensors[tensor.name].average_of = name_of_averaged(variable.name);
   }
   manifest.files[name] = file.finish();
   return bad;

@@ -1,7 +1,8 @@
 // Checkpoints: the state of a training run in a directory PATH.
-//   model.safetensors  the trainable variables
-//   state.safetensors  all other global variables: slots, counters, moving averages
-//   manifest.json      shapes, dtypes, devices, checksums, the session's step, the caller's numbers
+//   model.safetensors  the weights: variables of the model, trained or not (VariableRole)
+//   state.safetensors  all other global variables: slots, counters, moving averages of weights
+//   manifest.json      roles, shapes, dtypes, devices, checksums, the session's step, the caller's
+//                      numbers
 // Keys are logical names, without prefixes of towers. Copies (VariableInfo::copy_of) are not stored
 // but set from their originals, so a checkpoint fits any placement, number of towers and variable
 // policy. Local variables are neither stored nor set.
@@ -21,6 +22,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/framework/run/session.h"
 
 namespace belfry {
@@ -128,21 +130,29 @@ CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   const RestoreOptions& options = {});
 
-struct LoadedVariables {
+struct LoadedWeights {
+  WeightChoice values = WeightChoice::kRaw;  // kRaw or kAverage
   std::vector<std::string> taken;
-  std::vector<std::string> initial;   // variables that the checkpoint lacks
-  std::vector<std::string> left_out;  // tensors that the graph lacks
-  // Variables of both, with another shape or type, which is told, too. They stay as they are, such
+  std::vector<std::string> initial;   // weights of the graph that the checkpoint lacks
+  std::vector<std::string> left_out;  // weights that the graph lacks
+  // Weights of both, with another shape or type, which is told, too. They stay as they are, such
   // as a new head of a model that is trained on.
   std::vector<std::string> unlike;
 };
 
-// Sets those global variables of the session's graph that the checkpoint has, too, by name. Other
-// variables, and the step, stay as they are. Throws as restore_checkpoint() does, except for
-// variables that only one of both has, or that have another shape or type. Throws InvalidArgument
-// if they have none in common.
-LoadedVariables load_variables(Session& session, const std::string& path,
-                               FileSystem& files = local_file_system());
+// Sets those weights of the session's graph that the checkpoint has, too, by name, and their
+// copies. All else stays as it is: slots and counters of optimizers, averages of weights, the step.
+// Throws as restore_checkpoint() does, except for weights that only one of both has, or that have
+// another shape or type. Throws InvalidArgument if no weight fits, and as choose_weights().
+LoadedWeights load_weights(Session& session, const std::string& path,
+                           WeightChoice choice = WeightChoice::kValidated,
+                           FileSystem& files = local_file_system());
+
+// Sets all weights of the session's graph, and leaves all else as it is. For graphs that predict.
+// Logs what it leaves out, and throws, as restore_checkpoint() does, and as choose_weights().
+void restore_weights(Session& session, const std::string& path,
+                     WeightChoice choice = WeightChoice::kValidated,
+                     FileSystem& files = local_file_system());
 
 // The result of restore_checkpoint(), from the manifest alone.
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());

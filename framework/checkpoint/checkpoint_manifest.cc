@@ -8,6 +8,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
 
 namespace belfry {
 namespace {
@@ -35,13 +36,17 @@ JsonValue body_of(const Manifest& manifest) {
   for (const auto& [name, file] : manifest.files)
     files.set(name,
               JsonValue::object().set("bytes", file.bytes).set("crc32", hex(file.crc32, kDigits)));
-  for (const auto& [name, entry] : manifest.tensors)
-    tensors.set(name, JsonValue::object()
-                          .set("file", entry.file)
-                          .set("dtype", safetensors_name(entry.dtype))
-                          .set("shape", shape_to_json(entry.shape))
-                          .set("device", entry.device)
-                          .set("crc32", hex(entry.crc32, kDigits)));
+  for (const auto& [name, entry] : manifest.tensors) {
+    JsonValue tensor = JsonValue::object()
+                           .set("file", entry.file)
+                           .set("dtype", safetensors_name(entry.dtype))
+                           .set("shape", shape_to_json(entry.shape))
+                           .set("role", name_of(entry.role))
+                           .set("trainable", entry.trainable);
+    if (!entry.average_of.empty()) tensor.set("average_of", entry.average_of);
+    tensor.set("device", entry.device).set("crc32", hex(entry.crc32, kDigits));
+    tensors.set(name, std::move(tensor));
+  }
   JsonValue body = JsonValue::object();
   body.set("format", kFormat)
       .set("version", kVersion)
@@ -63,14 +68,55 @@ void check_crc(std::string_view text, const JsonValue& json) {
 
 Manifest::Entry entry_from(const std::string& name, const JsonValue& json) {
   try {
-    return {.file = json.at("file").text(),
-            .dtype = dtype_of_safetensors(json.at("dtype").text()),
-            .shape = shape_from_json(json.at("shape")),
-            .device = json.at("device").text(),
-            .crc32 = crc32_from(json.at("crc32"))};
+    Manifest::Entry entry{.file = json.at("file").text(),
+                          .dtype = dtype_of_safetensors(json.at("dtype").text()),
+                          .shape = shape_from_json(json.at("shape")),
+                          .device = json.at("device").text(),
+                          .crc32 = crc32_from(json.at("crc32"))};
+    entry.trainable = entry.file == kModelFile;  // in older versions
+    if (const JsonValue* const role = json.find("role")) {
+      entry.role = find_variable_role(role->text());
+      entry.trainable = json.at("trainable").str() == "true";
+    }
+    if (const JsonValue* const of = json.find("average_of")) entry.average_of = of->text();
+    return entry;
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(cat("tensor '", shown(name), "': ", error.what()));
   }
+}
+
+// What a tensor of an older checkpoint is. Weights that were not trained were in the file of the
+// state, too: what layers made themselves, such as "bn/mean/EMA" or the "conv/W" of a frozen layer.
+// All else there belonged to a variable, as "fc/W/Adam" does, or is known by its name.
+void derive_role(Manifest& manifest, const std::string& name) {
+  constexpr std::string_view kCounter = "/step";
+  Manifest::Entry& entry = manifest.tensors.at(name);
+  if (entry.file == kModelFile) return;
+  entry.role = VariableRole::kState;
+  const std::string_view owner = name_of_averaged(name);
+  if (const auto weight = manifest.tensors.find(std::string(owner));
+      weight != manifest.tensors.end() && weight->second.dtype == entry.dtype &&
+      weight->second.shape == entry.shape) {
+    entry.role = VariableRole::kAverage;
+    entry.average_of = owner;
+    return;
+  }
+  if (name == "loss_scale" || name == cat(kWeightAverage, "/num_updates")) return;
+  if (name.ends_with(kCounter) && entry.dtype == DType::kI64 && entry.shape.rank() == 0) return;
+  for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1))
+    if (manifest.tensors.contains(name.substr(0, slash))) return;
+  entry.role = VariableRole::kWeight;
+}
+
+// An average stands for its weight, so it has to be like it.
+void check_average(const Manifest& manifest, const std::string& name) {
+  const Manifest::Entry& entry = manifest.tensors.at(name);
+  if (entry.role != VariableRole::kAverage) return;
+  const auto weight = manifest.tensors.find(entry.average_of);
+  require(weight != manifest.tensors.end() && weight->second.role == VariableRole::kWeight &&
+              weight->second.dtype == entry.dtype && weight->second.shape == entry.shape,
+          "tensor '", shown(name), "' is the average of '", shown(entry.average_of),
+          "', which is no weight of its type");
 }
 
 // Throws InvalidArgument, which Manifest::parse() turns into IoError.
@@ -93,6 +139,9 @@ Manifest read_manifest(std::string_view text) {
     require(manifest.files.contains(read.file), "tensor '", shown(name), "' is in file '",
             shown(read.file), "', which is not listed");
   }
+  for (const auto& [name, entry] : json.at("tensors").members())
+    if (!entry.find("role")) derive_role(manifest, name);
+  for (const auto& [name, entry] : manifest.tensors) check_average(manifest, name);
   return manifest;
 }
 

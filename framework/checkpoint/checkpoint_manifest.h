@@ -2,8 +2,11 @@
 //   {"format": "belfry checkpoint", "version": 1, "step": 200, "extra": {...},
 //    "files": {"model.safetensors": {"bytes": 1234, "crc32": "89abcdef"}, ...},
 //    "tensors": {"fc/w": {"file": "model.safetensors", "dtype": "F32", "shape": [2,3],
+//                         "role": "weight", "trainable": true,
 //                         "device": "/job:.../device:CPU:1", "crc32": "01234567"}, ...},
 //    "crc32": "..."}
+// Roles are those of variables (VariableRole). The average of "fc/w" also has "average_of": "fc/w".
+// Checkpoints of older versions have no roles: they follow from files and names.
 // CRC-32 is zlib's. The last one covers the bytes of the manifest before its key.
 #pragma once
 #include <cstdint>
@@ -14,6 +17,7 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint/safetensors.h"
+#include "belfry/framework/graph/variable_role.h"
 
 namespace belfry {
 
@@ -34,6 +38,9 @@ struct Manifest {
     Shape shape = {};
     std::string device = {};  // where its variable was
     std::uint32_t crc32 = 0;
+    VariableRole role = VariableRole::kWeight;
+    bool trainable = true;
+    std::string average_of = {};  // of a kAverage: the name of the weight, which has the same type
   };
 
   std::uint64_t step = 0;                 // of the session

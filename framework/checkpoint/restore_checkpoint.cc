@@ -8,6 +8,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/some_names.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"
@@ -15,6 +16,7 @@
 #include "belfry/framework/checkpoint/checkpoint_variables_impl.h"
 #include "belfry/framework/checkpoint/safetensors.h"
 #include "belfry/framework/checkpoint/stored_checkpoint_impl.h"
+#include "belfry/framework/graph/weights.h"
 
 namespace belfry {
 namespace {
@@ -29,15 +31,6 @@ void warn_of_values(const std::string& directory, std::span<const Safetensors> c
   if (bad.empty()) return;
   log_warning("the checkpoint ", directory, " has values that are not finite: ", bad[0],
               bad.size() > 1 ? cat(" and ", bad.size() - 1, " more") : "");
-}
-
-// "a, b, c and 9 more".
-std::string some_of(std::span<const std::string> all) {
-  constexpr std::size_t kMost = 8;
-  std::vector<std::string> texts;
-  for (const std::string& name : all.first(std::min(all.size(), kMost)))
-    texts.push_back(shown(name));
-  return cat(join(texts), all.size() > kMost ? cat(" and ", all.size() - kMost, " more") : "");
 }
 
 // Finds where the value of each original is, and what is left out. Throws unless the checkpoint has
@@ -91,15 +84,43 @@ std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
   return values;
 }
 
+// Where the chosen values of the weights are. Adds the weights of the graph that the checkpoint
+// lacks, and those that the graph lacks, to the lists.
+Sources find_weights(const Graph& graph, const Manifest& manifest, const ChosenWeights& chosen,
+                     std::span<const Safetensors, 2> contents, LoadedWeights& lists) {
+  Sources sources;
+  const VariableRoles roles(graph);
+  std::set<std::string, std::less<>> wanted;
+  for (const auto& [name, variable] : stored_variables(graph)) {
+    if (roles.of(variable.node()) != VariableRole::kWeight) continue;
+    wanted.insert(name);
+    const auto found = chosen.tensors.find(name);
+    if (found == chosen.tensors.end()) {
+      lists.initial.push_back(name);
+      continue;
+    }
+    const bool of_model = manifest.tensors.at(found->second).file == kModelFile;
+    const Safetensors& content = contents[of_model ? 0 : 1];
+    const auto tensor = content.tensors().find(found->second);
+    require<IoError>(tensor != content.tensors().end(), content.file(), ": has no tensor '",
+                     shown(found->second),
+                     "', which the manifest lists for a file of another name");
+    sources[&variable.node()] = {&content, &tensor->second};
+  }
+  for (const auto& [name, tensor] : chosen.tensors)
+    if (!wanted.contains(name)) lists.left_out.push_back(name);
+  return sources;
+}
+
 // Takes out the tensors that the graph has with another shape or type.
 std::vector<std::string> take_out_unlike(Sources& sources) {
   std::vector<std::string> unlike;
   std::erase_if(sources, [&](const auto& source) {
     const StoredTensor& tensor = *source.second.second;
-    const TensorType stored{tensor.shape, tensor.dtype},
-        now = type_of_whole(Variable(const_cast<Node&>(*source.first)));
+    const Variable variable(const_cast<Node&>(*source.first));
+    const TensorType stored{tensor.shape, tensor.dtype}, now = type_of_whole(variable);
     if (stored == now) return false;
-    unlike.push_back(cat(shown(tensor.name), " (", stored, " there, ", now, " here)"));
+    unlike.push_back(cat(variable.logical_name(), " (", stored, " there, ", now, " here)"));
     return true;
   });
   std::ranges::sort(unlike);
@@ -129,7 +150,7 @@ CheckpointInfo restore_once(Session& session, const std::string& path, FileSyste
            found.is_old ? ": the previous one, as there is no newer" : "");
   if (!info.left_out.empty())
     log_info("left out ", info.left_out.size(),
-             " tensors that the graph has no variables for: ", some_of(info.left_out));
+             " tensors that the graph has no variables for: ", some_names(info.left_out));
   return info;
 }
 
@@ -140,29 +161,71 @@ CheckpointInfo restore_checkpoint(Session& session, const std::string& path, Fil
   return read_settled(files, path, [&] { return restore_once(session, path, files, options); });
 }
 
-LoadedVariables load_variables(Session& session, const std::string& path, FileSystem& files) {
+namespace {
+
+// A checkpoint in memory, and what of it the weights are to be.
+struct ReadWeights {
+  std::string directory;
+  Manifest manifest;
+  Safetensors contents[2];
+  ChosenWeights chosen;
+};
+
+ReadWeights read_chosen_weights(FileSystem& files, const std::string& path, WeightChoice choice) {
+  const std::string directory = find_checkpoint(files, path).directory;
+  Manifest manifest = read_manifest(files, directory);
+  ChosenWeights chosen = choose_weights(manifest, choice, directory);
+  Safetensors model = read_tensors(files, directory, kModelFile, manifest);
+  Safetensors state = read_tensors(files, directory, kStateFile, manifest);
+  return {directory, std::move(manifest), {std::move(model), std::move(state)}, std::move(chosen)};
+}
+
+// "; the graph has fc0/W, fc0/b".
+std::string names_text_of(const char* who, const std::vector<std::string>& names) {
+  return names.empty() ? "" : cat("; ", who, " ", some_names(names));
+}
+
+}  // namespace
+
+LoadedWeights load_weights(Session& session, const std::string& path, WeightChoice choice,
+                           FileSystem& files) {
   return read_settled(files, path, [&] {
-    const std::string directory = find_checkpoint(files, path).directory;
-    const Manifest manifest = read_manifest(files, directory);
-    const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
-                                    read_tensors(files, directory, kStateFile, manifest)};
-    LoadedVariables loaded;
-    const std::vector<std::string> all = tensor_keys(stored_variables(session.graph()));
+    const ReadWeights read = read_chosen_weights(files, path, choice);
+    LoadedWeights loaded{.values = read.chosen.values};
     Sources sources =
-        find_sources(session.graph(), directory, contents, {.optional = all}, loaded.left_out);
+        find_weights(session.graph(), read.manifest, read.chosen, read.contents, loaded);
     loaded.unlike = take_out_unlike(sources);
-    for (const auto& [name, variable] : stored_variables(session.graph()))
-      if (sources.contains(&variable.node()))
-        loaded.taken.push_back(name);
-      else if (!manifest.tensors.contains(name))
-        loaded.initial.push_back(name);
-    std::vector<std::string> others = loaded.left_out;
-    others.insert(others.end(), loaded.unlike.begin(), loaded.unlike.end());
-    require(!loaded.taken.empty(), "the checkpoint ", directory,
-            " has no variable of this graph; it has ", some_of(others));
+    for (const auto& [node, source] : sources) loaded.taken.emplace_back(node->logical_name());
+    std::ranges::sort(loaded.taken);
+    require(!loaded.taken.empty(), "no weight of the checkpoint ", read.directory,
+            " fits this model", names_text_of("it has", loaded.left_out),
+            names_text_of("the model has", loaded.initial),
+            names_text_of("unlike are", loaded.unlike));
     session.restore(match(session.graph(), sources), session.step());
-    warn_of_values(directory, contents);
+    warn_of_values(read.directory, read.contents);
     return loaded;
+  });
+}
+
+void restore_weights(Session& session, const std::string& path, WeightChoice choice,
+                     FileSystem& files) {
+  read_settled(files, path, [&] {
+    const ReadWeights read = read_chosen_weights(files, path, choice);
+    LoadedWeights lists;
+    const Sources sources =
+        find_weights(session.graph(), read.manifest, read.chosen, read.contents, lists);
+    for (const std::string& name : lists.initial)
+      throw InvalidArgument(cat(stored_variables(session.graph()).at(name).node().describe(),
+                                ": the checkpoint ", read.directory, " has no weight '", name, "'",
+                                did_you_mean(name, lists.left_out)));
+    session.restore(match(session.graph(), sources), session.step());
+    warn_of_values(read.directory, read.contents);
+    log_info("took the ", read.chosen.what(), " of the checkpoint ", read.directory, " (step ",
+             read.manifest.shown_step(), ")");
+    if (!lists.left_out.empty())
+      log_info("left out ", lists.left_out.size(),
+               " weights that the graph has no variables for: ", some_names(lists.left_out));
+    return true;
   });
 }
 

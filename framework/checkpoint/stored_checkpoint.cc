@@ -60,11 +60,9 @@ std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path
   }
 }
 
-bool CheckpointHead::is_trainable(const Manifest::Entry& entry) { return entry.file == kModelFile; }
-
 std::span<const std::byte> StoredCheckpoint::values(const std::string& name) const {
   const Manifest::Entry& entry = head.manifest.tensors.at(name);
-  const Safetensors& content = CheckpointHead::is_trainable(entry) ? model : state;
+  const Safetensors& content = entry.file == kModelFile ? model : state;
   return content.values(content.tensors().at(name));
 }
 

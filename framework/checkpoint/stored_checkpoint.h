@@ -14,9 +14,6 @@ struct CheckpointHead {
   std::string directory;  // absolute: PATH or PATH.belfry-old
   bool is_old = false;    // PATH.belfry-old, as there is no PATH
   Manifest manifest;
-
-  // Whether the tensor belongs to a trainable variable, and so to model.safetensors.
-  static bool is_trainable(const Manifest::Entry& entry);
 };
 
 // A whole checkpoint in memory, known to be sound.

@@ -15,8 +15,8 @@ namespace belfry {
 struct Plan;
 
 enum class MemoryKind : std::uint8_t {
-  kWeight,        // trainable variables
-  kOptimizer,     // other variables: slots, counters, moving averages
+  kWeight,        // variables of the model, trained or not
+  kOptimizer,     // other variables: slots, counters, moving averages of weights
   kGradient,      // of variables, from their making to their update
   kShardPartial,  // partial sums, one per shard
   kActivation,    // all other tensors, gradients of activations among them

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/weights.h"
 
 namespace belfry {
 namespace {
@@ -57,10 +59,12 @@ std::vector<DeviceUse> MemoryUse::of_devices() const {
 MemoryReport MemoryUse::by_kind() const {
   MemoryReport report;
   for (const auto& device : devices_) report.devices.push_back({device->spec, {}});
+  std::optional<VariableRoles> roles;
   for (const auto& [node, kept] : variables_.entries()) {
     if (kept.owner) continue;
-    const MemoryKind kind =
-        node->variable().trainable ? MemoryKind::kWeight : MemoryKind::kOptimizer;
+    if (!roles) roles.emplace(node->graph());
+    const bool is_weight = roles->of(*node) == VariableRole::kWeight;
+    const MemoryKind kind = is_weight ? MemoryKind::kWeight : MemoryKind::kOptimizer;
     report.devices[at(kept.device)].bytes[kind] += kept.bytes;
     report.tensors.push_back(
         {std::string(node->name()), node->origin().site, kind, kept.device, kept.bytes});

@@ -14,6 +14,7 @@
 #include "belfry/trainers/commands/subcommands.h"
 #include "belfry/trainers/commands/weights_file.h"
 #include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/flags/weight_flags.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_directory.h"
 #include "belfry/trainers/util/output_file.h"
@@ -23,7 +24,8 @@ namespace {
 
 using Arguments = std::span<const char* const>;
 constexpr auto kNeeded = FlagParser::Needed::kYes;
-constexpr char kPathText[] = "a checkpoint, or the directory of a run: its latest one";
+constexpr char kPathText[] =
+    "a checkpoint, or the directory of a run: its best one, or the latest if it has no best one";
 
 void print(const std::string& text, std::FILE* stream = stdout) {
   std::fputs(text.c_str(), stream);
@@ -65,6 +67,7 @@ void add_layout(FlagParser& parser, std::optional<WeightLayout>& layout, const s
 
 struct LsFlags {
   std::string help, path, json;
+  std::optional<CheckpointChoice> checkpoint;
 };
 
 LsFlags parse_ls(Arguments arguments, const std::string& program) {
@@ -72,6 +75,7 @@ LsFlags parse_ls(Arguments arguments, const std::string& program) {
   FlagParser parser(
       "Lists the tensors of a checkpoint, and all checkpoints of a run. Reads no values.", program);
   parser.add_argument("PATH", flags.path, kPathText, kNeeded);
+  add_checkpoint_flag(parser, "", flags.checkpoint);
   add_json(parser, flags.json);
   flags.help = parser.parse(arguments);
   return flags;
@@ -81,7 +85,8 @@ int run_ls(const LsFlags& flags) {
   ResultOutput output(flags.json, {flags.path});
   Listing all;
   if (is_run_directory(flags.path)) all = list_run(flags.path);
-  const Listing one = list_checkpoint(read_checkpoint_head(checkpoint_at(flags.path)));
+  const Listing one =
+      list_checkpoint(read_checkpoint_head(checkpoint_at(flags.path, flags.checkpoint)));
   for (const auto& [key, value] : one.json.members()) all.json.set(key, value);
   output.write(cat(all.text, all.text.empty() ? "" : "\n", one.text), all.json);
   return 0;
@@ -150,6 +155,7 @@ int run_verify(const VerifyFlags& flags) {
 
 struct DiffFlags {
   std::string help, a, b, json;
+  std::optional<CheckpointChoice> checkpoint;
 };
 
 DiffFlags parse_diff(Arguments arguments, const std::string& program) {
@@ -160,6 +166,7 @@ DiffFlags parse_diff(Arguments arguments, const std::string& program) {
       program);
   parser.add_argument("A", flags.a, kPathText, kNeeded);
   parser.add_argument("B", flags.b, "the other one", kNeeded);
+  add_checkpoint_flag(parser, "", flags.checkpoint);
   add_json(parser, flags.json);
   flags.help = parser.parse(arguments);
   return flags;
@@ -167,8 +174,10 @@ DiffFlags parse_diff(Arguments arguments, const std::string& program) {
 
 int run_diff(const DiffFlags& flags) {
   ResultOutput output(flags.json, {flags.a, flags.b});
-  const CheckpointDifference difference = compare_checkpoints(
-      read_checkpoint(checkpoint_at(flags.a)), read_checkpoint(checkpoint_at(flags.b)));
+  const auto read = [&](const std::string& path) {
+    return read_checkpoint(checkpoint_at(path, flags.checkpoint));
+  };
+  const CheckpointDifference difference = compare_checkpoints(read(flags.a), read(flags.b));
   output.write(difference.text(), difference.json());
   return difference.none() ? 0 : 1;
 }
@@ -176,6 +185,8 @@ int run_diff(const DiffFlags& flags) {
 struct ExportFlags {
   std::string help, path, out;
   std::optional<WeightLayout> layout;
+  WeightChoice weights = WeightChoice::kValidated;
+  std::optional<CheckpointChoice> checkpoint;
   bool state = false, overwrite = false;
 };
 
@@ -189,9 +200,16 @@ ExportFlags parse_export(Arguments arguments, const std::string& program) {
   add_layout(parser, flags.layout,
              "belfry, or torch: kernels of convolutions as [out, in, height, width], weights of "
              "dense layers as [out, in] (those called .../W) [belfry]");
-  parser.add("--state", flags.state, "the optimizer's slots and counters, too [false]");
+  add_weight_flags(parser, "", flags.weights, flags.checkpoint);
+  parser.add("--state", flags.state,
+             "all tensors as they are: raw weights, their averages, slots and counters [false]");
   parser.add("--overwrite", flags.overwrite, "replace the file that is there [false]");
   flags.help = parser.parse(arguments);
+  require<FlagError>(
+      !flags.state || !parser.given("--weights") || flags.weights == WeightChoice::kRaw,
+      parser.flag("--weights").written,
+      " chooses one value of each weight, and --state writes all as they are; leave "
+      "one of them out");
   return flags;
 }
 
@@ -207,20 +225,24 @@ int run_export(const ExportFlags& flags) {
                    " is there; nothing was changed: write elsewhere, or replace it (--overwrite)");
   OutputFiles outputs(files);
   OutputFile* const file = outputs.open("OUT", flags.out);
-  const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path));
-  const ExportOptions options{flags.layout.value_or(WeightLayout::kBelfry), flags.state};
+  const StoredCheckpoint checkpoint = read_checkpoint(checkpoint_at(flags.path, flags.checkpoint));
+  const ExportOptions options{.layout = flags.layout.value_or(WeightLayout::kBelfry),
+                              .weights = flags.weights,
+                              .state = flags.state};
   const ExportedWeights exported = export_weights(checkpoint, options);
   file->write(exported.file);
   outputs.finish();
   print(cat("wrote ", exported.tensors, " tensors of step ", checkpoint.head.manifest.shown_step(),
             ", ", exported.file.size(), " bytes, to ", flags.out, " in the layout ",
-            name_of(options.layout), "\n", names_text("permuted:", exported.permuted)),
+            name_of(options.layout), "\nof the checkpoint ", checkpoint.head.directory, ", the ",
+            exported.chosen.what(), "\n", names_text("permuted:", exported.permuted)),
         outputs.on_stdout() ? stderr : stdout);
   return 0;
 }
 
 struct ImportFlags {
   std::string help, in, like, out;
+  std::optional<CheckpointChoice> checkpoint;
   ImportOptions options;
 };
 
@@ -233,6 +255,7 @@ ImportFlags parse_import(Arguments arguments, const std::string& program) {
   parser.add_argument("IN", flags.in, "the safetensors file", kNeeded);
   parser.add_argument("OUT", flags.out, "the checkpoint to make", kNeeded);
   parser.add("--like", flags.like, "PATH", kPathText);
+  add_checkpoint_flag(parser, "", flags.checkpoint);
   add_layout(parser, flags.options.layout,
              "of the file: belfry or torch [what the file says, else belfry]");
   parser.add("--overwrite", flags.options.overwrite,
@@ -244,12 +267,19 @@ ImportFlags parse_import(Arguments arguments, const std::string& program) {
 }
 
 int run_import(const ImportFlags& flags) {
-  const StoredCheckpoint like = read_checkpoint(checkpoint_at(flags.like));
+  const StoredCheckpoint like = read_checkpoint(checkpoint_at(flags.like, flags.checkpoint));
   const ImportedWeights imported = import_weights(flags.in, like, flags.out, flags.options);
   print(cat("saved ", flags.out, " with ", imported.tensors, " tensors of ", flags.in,
             ", read in the layout ", name_of(imported.layout), "\n",
-            names_text("permuted:", imported.permuted), imported.kept.size(),
-            " tensors of the state are those of ", like.head.directory, "\n"));
+            imported.widened > 0
+                ? cat("of these ", imported.widened, " were converted to wider types, to the bit\n")
+                : "",
+            names_text("permuted:", imported.permuted),
+            imported.begun.empty()
+                ? ""
+                : cat(imported.begun.size(), " moving averages begin at the imported weights\n"),
+            imported.kept.size(), " tensors of the state are those of ", like.head.directory,
+            "\n"));
   return 0;
 }
 

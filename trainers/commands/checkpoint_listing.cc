@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/util/statistics.h"
@@ -52,7 +54,14 @@ JsonValue tensor_json(const std::string& name, const Manifest::Entry& entry) {
       .set("dtype", name_of(entry.dtype))
       .set("shape", shape_to_json(entry.shape))
       .set("bytes", bytes_of(entry))
-      .set("trainable", CheckpointHead::is_trainable(entry));
+      .set("role", name_of(entry.role))
+      .set("trainable", entry.trainable);
+}
+
+// What people are to know of a tensor that is no trained weight.
+std::string_view remark_on(const Manifest::Entry& entry) {
+  if (entry.role == VariableRole::kWeight) return entry.trainable ? "" : "  not trained";
+  return entry.role == VariableRole::kAverage ? "  average" : "  state";
 }
 
 // The width of the column of names. A few long names may exceed it.
@@ -67,7 +76,7 @@ std::string tensor_line(const std::string& name, const Manifest::Entry& entry, i
   return cat("  ", belfry::padded(shown(name), -column), "  ",
              belfry::padded(std::string(name_of(entry.dtype)), -4), "  ",
              belfry::padded(entry.shape.str(), -18), "  ", belfry::padded(cat(bytes_of(entry)), 12),
-             CheckpointHead::is_trainable(entry) ? "" : "  state", "\n");
+             remark_on(entry), "\n");
 }
 
 struct Totals {
@@ -143,20 +152,29 @@ Listing list_checkpoint(const CheckpointHead& head, FileSystem& files) {
       "\nstep ", manifest.shown_step(), added_text(manifest, "epoch"), added_text(manifest, "seed"),
       added_text(manifest, "shards"), time.empty() ? "" : ", saved " + time, "\n");
   JsonValue tensors = JsonValue::array();
-  Totals weights, state;
+  std::map<VariableRole, Totals> totals;
+  std::int64_t trained = 0;
   const int column = column_of_names(manifest);
   for (const auto& [name, entry] : manifest.tensors) {
     listing.text += tensor_line(name, entry, column);
     tensors.push(tensor_json(name, entry));
-    (CheckpointHead::is_trainable(entry) ? weights : state).add(entry);
+    totals[entry.role].add(entry);
+    if (entry.trainable) trained += entry.shape.elements();
   }
-  listing.text += weights.str("weights") + state.str("state");
+  const ChosenWeights chosen = choose_weights(manifest, WeightChoice::kValidated, head.directory);
+  const Totals& averages = totals[VariableRole::kAverage];
+  listing.text += totals[VariableRole::kWeight].str("weights");
+  if (averages.tensors > 0)
+    listing.text += averages.str("averages") + cat("validated: the ", chosen.what(), "\n");
+  listing.text += totals[VariableRole::kState].str("state");
   listing.json.set("path", head.directory).set("step", manifest.shown_step());
   for (const char* key : {"epoch", "seed", "shards"}) listing.json.set(key, added(manifest, key));
   listing.json.set("bytes", stored_bytes(manifest))
       .set("time", text_or_null(time))
       .set("extra", manifest.extra)
-      .set("trainable_elements", weights.elements)
+      .set("validated", name_of(chosen.values))
+      .set("weight_elements", totals[VariableRole::kWeight].elements)
+      .set("trainable_elements", trained)
       .set("tensors", std::move(tensors));
   return listing;
 }

@@ -14,8 +14,8 @@ struct Listing {
 };
 
 // Lists one checkpoint by its manifest: {path, step, epoch, seed, shards, bytes, time, extra,
-// trainable_elements, tensors: [{name, dtype, shape, bytes, trainable}]}. A value that the manifest
-// lacks is null.
+// validated, weight_elements, trainable_elements, tensors: [{name, dtype, shape, bytes, role,
+// trainable}]}. A value that the manifest lacks is null. `validated`: raw or average.
 Listing list_checkpoint(const CheckpointHead& head, FileSystem& files = local_file_system());
 
 // Lists a run directory: {run, checkpoints: [{name, step, bytes, time, latest, best, error}]}. A

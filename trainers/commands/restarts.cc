@@ -97,7 +97,7 @@ std::optional<std::int64_t> Restarts::saved_step() const {
 
 std::optional<Restarts::Saved> Restarts::find_saved() const {
   if (run_dir_.empty() || checkpoints_in(local_file_system(), run_dir_).empty()) return {};
-  const std::string path = checkpoint_at(run_dir_);
+  const std::string path = latest_checkpoint_of(run_dir_);
   const std::optional<CheckpointInfo> info = find_training(path);
   if (!info) return {};
   return Saved{.path = local_file_system().resolve(path),

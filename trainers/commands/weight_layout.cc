@@ -8,7 +8,6 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/checkpoint/stored_checkpoint.h"
 
 namespace belfry {
 namespace {
@@ -18,7 +17,7 @@ constexpr std::string_view kWeight = "W";
 
 bool is_weight(const std::string& name, const Manifest::Entry& entry) {
   const std::string_view last = std::string_view(name).substr(name.rfind('/') + 1);
-  return last == kWeight && CheckpointHead::is_trainable(entry);
+  return last == kWeight && entry.role == VariableRole::kWeight;
 }
 
 // Whether the tensor is a weight, or a slot of one.

@@ -1,5 +1,6 @@
 #include "belfry/trainers/commands/weights_file.h"
 
+#include <cstring>
 #include <map>
 
 #include "belfry/framework/base/error.h"
@@ -8,34 +9,32 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/graph.h"
+#include "belfry/framework/graph/weights.h"
+#include "belfry/framework/kernels/half.h"
 
 namespace belfry {
 namespace {
 
 constexpr char kLayout[] = "layout";  // in the metadata of a file
 
-// "bn/mean/EMA" is an average of the layer bn; "fc/W/EMA" would be a slot of a variable.
-bool is_layer_average(const Manifest& manifest, const std::string& name) {
-  constexpr std::string_view kAverage = "/EMA";
-  return name.ends_with(kAverage) &&
-         !manifest.tensors.contains(name.substr(0, name.size() - kAverage.size()));
-}
-
-bool is_weight_for(const Manifest& manifest, const std::string& name,
-                   const Manifest::Entry& entry) {
-  return CheckpointHead::is_trainable(entry) || is_layer_average(manifest, name);
-}
-
 std::size_t element_size(const Manifest::Entry& entry) { return size_of(entry.dtype); }
+
+// Which tensor each one of the file comes from: the weights, or all tensors as they are.
+ChosenWeights exported_tensors(const CheckpointHead& head, const ExportOptions& options) {
+  if (!options.state) return choose_weights(head.manifest, options.weights, head.directory);
+  ChosenWeights all;
+  for (const auto& [name, entry] : head.manifest.tensors) all.tensors[name] = name;
+  return all;
+}
 
 }  // namespace
 
 ExportedWeights export_weights(const StoredCheckpoint& checkpoint, const ExportOptions& options) {
   const Manifest& manifest = checkpoint.head.manifest;
-  ExportedWeights result;
+  ExportedWeights result{.chosen = exported_tensors(checkpoint.head, options)};
   std::vector<StoredTensor> tensors;
-  for (const auto& [name, entry] : manifest.tensors) {
-    if (!options.state && !is_weight_for(manifest, name, entry)) continue;
+  for (const auto& [name, from] : result.chosen.tensors) {
+    const Manifest::Entry& entry = manifest.tensors.at(name);
     const AxisOrder order = axis_order(manifest, name, options.layout);
     if (!order.empty()) result.permuted.push_back(name);
     tensors.push_back({.name = name, .dtype = entry.dtype, .shape = permuted(entry.shape, order)});
@@ -44,12 +43,13 @@ ExportedWeights export_weights(const StoredCheckpoint& checkpoint, const ExportO
   std::map<std::string, std::string> metadata = kFileMetadata;
   metadata[kLayout] = name_of(options.layout);
   metadata["step"] = cat(manifest.shown_step());
+  metadata["weights"] = name_of(result.chosen.values);
   result.file = lay_out_safetensors(tensors, metadata);
   for (const StoredTensor& tensor : tensors) {
     const Manifest::Entry& entry = manifest.tensors.at(tensor.name);
     const std::vector<std::byte> values =
-        permuted(checkpoint.values(tensor.name), entry.shape, element_size(entry),
-                 axis_order(manifest, tensor.name, options.layout));
+        permuted(checkpoint.values(result.chosen.tensors.at(tensor.name)), entry.shape,
+                 element_size(entry), axis_order(manifest, tensor.name, options.layout));
     result.file.append(reinterpret_cast<const char*>(values.data()), values.size());
   }
   return result;
@@ -86,6 +86,21 @@ std::string place_of(const Safetensors& file, const StoredTensor& tensor) {
   return cat(file.file(), ": tensor '", shown(tensor.name), "' at byte ", tensor.begin);
 }
 
+// Whether each value of a type is one of another type, too.
+bool widens(DType from, DType to) {
+  if (from == to) return true;
+  return is_half(from) ? to == DType::kF32 || to == DType::kF64
+                       : from == DType::kF32 && to == DType::kF64;
+}
+
+// What to do about a tensor of the wrong type.
+std::string type_hint(DType dtype) {
+  const std::string_view also = dtype == DType::kF64   ? ", f32, f16 or bf16"
+                                : dtype == DType::kF32 ? ", f16 or bf16"
+                                                       : "";
+  return cat("; write the file with ", name_of(dtype), also);
+}
+
 // A hint if the tensor would fit in the other layout, else "".
 std::string layout_hint(const Manifest& like, const StoredTensor& tensor, WeightLayout layout) {
   const WeightLayout other =
@@ -97,6 +112,27 @@ std::string layout_hint(const Manifest& like, const StoredTensor& tensor, Weight
              : "";
 }
 
+// The values in a type that has them all.
+std::vector<std::byte> widened_values(std::span<const std::byte> values, DType from, DType to) {
+  if (from == to) return {values.begin(), values.end()};
+  const std::size_t count = values.size() / size_of(from);
+  std::vector<float> wide(count);
+  if (is_half(from)) {
+    std::vector<std::uint16_t> narrow(count);
+    std::memcpy(narrow.data(), values.data(), values.size());
+    kernels::half_conversion(from).widen(narrow.data(), wide.data(),
+                                         static_cast<std::int64_t>(count));
+  } else {
+    std::memcpy(wide.data(), values.data(), values.size());
+  }
+  const auto bytes_of = [](const auto& numbers) {
+    const auto bytes = std::as_bytes(std::span(numbers));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  if (to == DType::kF32) return bytes_of(wide);
+  return bytes_of(std::vector<double>(wide.begin(), wide.end()));
+}
+
 // Throws unless the tensor may be imported.
 void check_tensor(const Safetensors& file, const StoredTensor& tensor, const CheckpointHead& like,
                   WeightLayout layout) {
@@ -106,33 +142,27 @@ void check_tensor(const Safetensors& file, const StoredTensor& tensor, const Che
           like.directory, " has no variable of this name",
           did_you_mean(name, names_of(like.manifest)));
   const Shape wanted = permuted(found->second.shape, axis_order(like.manifest, name, layout));
-  require(dtype == found->second.dtype && shape == wanted, place_of(file, tensor), ": is ",
-          TensorType{shape, dtype}, ", but the checkpoint ", like.directory, ", in the layout ",
-          name_of(layout), ", has ", TensorType{wanted, found->second.dtype},
-          layout_hint(like.manifest, tensor, layout));
+  const bool fits = widens(dtype, found->second.dtype);
+  require(fits && shape == wanted, place_of(file, tensor), ": is ", TensorType{shape, dtype},
+          ", but the checkpoint ", like.directory, ", in the layout ", name_of(layout), ", has ",
+          TensorType{wanted, found->second.dtype},
+          fits ? layout_hint(like.manifest, tensor, layout) : type_hint(found->second.dtype));
 }
 
 void check_whole(const Safetensors& file, const CheckpointHead& like) {
   std::vector<std::string> there;
   for (const auto& [name, tensor] : file.tensors()) there.push_back(name);
   for (const auto& [name, entry] : like.manifest.tensors)
-    require(!is_weight_for(like.manifest, name, entry) || file.tensors().contains(name),
-            file.file(), ": has no tensor '", shown(name), "', which the checkpoint ",
-            like.directory, " has", did_you_mean(name, there));
+    require(entry.role != VariableRole::kWeight || file.tensors().contains(name), file.file(),
+            ": has no tensor '", shown(name), "', which the checkpoint ", like.directory, " has",
+            did_you_mean(name, there));
 }
 
 // The variables of a checkpoint in a graph of their own, saved with new values.
 class Copy {
  public:
   explicit Copy(const StoredCheckpoint& like) : like_(like) {
-    for (const auto& [name, entry] : like.head.manifest.tensors)
-      variables_.emplace(
-          name, graph_.create_variable({name,
-                                        entry.shape,
-                                        {.dtype = entry.dtype,
-                                         .initializer = init::zeros(),
-                                         .trainable = CheckpointHead::is_trainable(entry)}},
-                                       At()));
+    for (const auto& [name, entry] : like.head.manifest.tensors) add(name, entry);
   }
 
   void save(const std::map<std::string, std::vector<std::byte>>& values, const std::string& path,
@@ -149,6 +179,17 @@ class Copy {
   }
 
  private:
+  void add(const std::string& name, const Manifest::Entry& entry) {
+    VariableOptions options{.dtype = entry.dtype,
+                            .initializer = init::zeros(),
+                            .trainable = entry.trainable,
+                            .collections = {std::string(kGlobalVariables)}};
+    if (entry.role != VariableRole::kWeight)
+      options.collections.emplace_back(entry.role == VariableRole::kAverage ? kAverageVariables
+                                                                            : kStateVariables);
+    variables_.emplace(name, graph_.create_variable({name, entry.shape, std::move(options)}, At()));
+  }
+
   const StoredCheckpoint& like_;
   Graph graph_;
   std::map<std::string, Variable> variables_;
@@ -175,9 +216,17 @@ ImportedWeights import_weights(const std::string& weights, const StoredCheckpoin
     check_tensor(file, tensor, like.head, result.layout);
     const AxisOrder order = inverse(axis_order(manifest, name, result.layout));
     if (!order.empty()) result.permuted.push_back(name);
-    values[name] = permuted(file.values(tensor), tensor.shape, size_of(tensor.dtype), order);
+    const DType dtype = manifest.tensors.at(name).dtype;
+    if (dtype != tensor.dtype) ++result.widened;
+    const std::vector<std::byte> wide = widened_values(file.values(tensor), tensor.dtype, dtype);
+    values[name] = permuted(wide, tensor.shape, size_of(dtype), order);
   }
   check_whole(file, like.head);
+  for (const auto& [name, entry] : manifest.tensors)
+    if (entry.role == VariableRole::kAverage && !values.contains(name)) {
+      values[name] = values.at(entry.average_of);
+      result.begun.push_back(name);
+    }
   for (const auto& [name, entry] : manifest.tensors)
     if (!values.contains(name)) result.kept.push_back(name);
   Copy(like).save(values, path, options, files);

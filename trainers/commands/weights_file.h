@@ -8,24 +8,28 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/checkpoint/stored_checkpoint.h"
+#include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/trainers/commands/weight_layout.h"
 
 namespace belfry {
 
 struct ExportOptions {
   WeightLayout layout = WeightLayout::kBelfry;
-  bool state = false;  // also export the rest: slots and counters
+  WeightChoice weights = WeightChoice::kValidated;
+  // Export all tensors as they are, slots, counters and averages of weights, too: kRaw.
+  bool state = false;
 };
 
 struct ExportedWeights {
   std::string file;  // the bytes of the file
   std::size_t tensors = 0;
+  ChosenWeights chosen;
   std::vector<std::string> permuted;  // names of tensors whose axes were permuted
 };
 
-// Exports all trainable variables, and the averages that layers keep and need to predict: variables
-// called .../EMA that belong to no trainable one. The file's metadata have the format ("belfry"),
-// the layout and the step.
+// Exports all weights, which are what a model needs to predict: frozen ones and the moments that
+// batch norm keeps are among them. The file's metadata have the format ("belfry"), the layout, the
+// step, and which weights these are ("raw" or "average"). Throws as choose_weights() does.
 ExportedWeights export_weights(const StoredCheckpoint& checkpoint,
                                const ExportOptions& options = {});
 
@@ -37,16 +41,20 @@ struct ImportOptions {
 
 struct ImportedWeights {
   std::size_t tensors = 0;            // in the file
+  std::size_t widened = 0;            // of these, converted to a wider type
   std::vector<std::string> kept;      // names of state that the file lacks: it stays as it was
   std::vector<std::string> permuted;  // as in ExportedWeights
+  std::vector<std::string> begun;     // averages that the file lacks: they begin at their weights
   WeightLayout layout = WeightLayout::kBelfry;
 };
 
 // Saves a checkpoint at `path`: `like` with the values of the safetensors file `weights`. It takes
-// state that the file lacks, step and position from `like`. Throws InvalidArgument or IoError,
-// naming the file, the tensor and both types. It does so if `like` lacks a tensor of the file, the
-// file lacks a trainable variable, or a type differs. It also throws if something is at `path` that
-// may not be overwritten. Then nothing has changed.
+// state that the file lacks, step and position from `like`. Moving averages that the file lacks
+// begin at their weights, so that the new checkpoint predicts by these. f16 and bf16 become f32 or
+// f64, and f32 becomes f64, which changes no value. Throws InvalidArgument or IoError, naming the
+// file, the tensor and both types. It does so if `like` lacks a tensor of the file, the file lacks
+// a weight, or a type differs otherwise. It also throws if something is at `path` that may not be
+// overwritten. Then nothing has changed.
 ImportedWeights import_weights(const std::string& weights, const StoredCheckpoint& like,
                                const std::string& path, const ImportOptions& options = {},
                                FileSystem& files = local_file_system());

@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/weights.h"
 
 namespace belfry {
 namespace {
@@ -15,10 +16,11 @@ namespace {
 Variable make_gradient_sum(const Gradient& gradient, Variable original, const VariablePart* part) {
   Graph& graph = gradient.value.graph();
   const Node& variable = gradient.variable.node();
-  VariableOptions options{.dtype = gradient.value.dtype(),
-                          .initializer = init::zeros(),
-                          .trainable = false,
-                          .collections = {std::string(kGradientSums)}};
+  VariableOptions options{
+      .dtype = gradient.value.dtype(),
+      .initializer = init::zeros(),
+      .trainable = false,
+      .collections = {std::string(kGradientSums), std::string(kStateVariables)}};
   if (original) options.copy_of = &original.node();
   if (part) options.part = *part;
   const ColocateWith with(gradient.variable.ref());

@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/ops/all_finite.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/concat.h"
@@ -27,7 +28,13 @@ constexpr const char* kSkippedSteps = "loss_scale/skipped_steps";
 
 Variable make_state(Graph& graph, const char* name, DType dtype, double initial) {
   return graph.create_variable(
-      {name, {}, {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}}, {});
+      {name,
+       {},
+       {.dtype = dtype,
+        .initializer = init::constant(initial),
+        .trainable = false,
+        .collections = {std::string(kGlobalVariables), std::string(kStateVariables)}}},
+      {});
 }
 
 // Whether all flags are true: 1 / 0 is not finite.

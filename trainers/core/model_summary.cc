@@ -46,7 +46,11 @@ class SummaryBuilder {
     std::vector<const Node*> ends{&tower.loss.node()};
     for (const NamedOutput& output : tower.outputs) ends.push_back(&output.value.node());
     for (const Node* const node : made_of(ends, false)) add(*node);
-    for (const Variable& variable : tower.trainables) add(variable);
+    std::set<const Node*> moments;  // which PyTorch does not count, either
+    for (const BatchMoments& layer : tower.moments)
+      moments.insert({&layer.mean_average.node(), &layer.variance_average.node()});
+    for (const Variable& variable : tower.variables)
+      if (!moments.contains(&variable.node())) add(variable);
     for (const auto& [first, layer] : layers_) summary_.layers.push_back(layer);
     if (!tower.inputs.empty())
       summary_.samples = std::max<std::int64_t>(1, tower.inputs[0].shape()[0]);
@@ -83,6 +87,7 @@ class SummaryBuilder {
     if (!owned) layer.output = variable.ref().type();
     layer.parameters += variable.shape().elements();
     summary_.parameters += variable.shape().elements();
+    if (variable.trainable()) summary_.trained += variable.shape().elements();
   }
 
   LayerSummary& find(const std::string& name, const Node& node) {
@@ -150,6 +155,8 @@ std::string to_table(const ModelSummary& summary) {
     table += line_of(layer.name, cat(layer.output), layer.parameters, layer.multiply_adds,
                      layer.bytes, width);
   table += line_of("total", "", summary.parameters, summary.multiply_adds, summary.bytes, width);
+  if (summary.trained < summary.parameters)
+    table += cat(grouped(static_cast<double>(summary.trained)), " of the parameters are trained\n");
   const double samples = static_cast<double>(summary.samples);
   table += cat("for a batch of ", summary.samples, " on one device, forward; ",
                grouped(summary.multiply_adds / samples), " multiply-adds a sample\n",
@@ -171,6 +178,7 @@ JsonValue to_json(const ModelSummary& summary) {
       .set("batch_size", summary.samples)
       .set("layers", std::move(layers))
       .set("parameters", summary.parameters)
+      .set("trained_parameters", summary.trained)
       .set("multiply_adds", summary.multiply_adds)
       .set("multiply_adds_per_step", summary.step_multiply_adds)
       .set("bytes", summary.bytes);

@@ -13,16 +13,18 @@ namespace belfry {
 // The nodes of one name scope, forward, of one tower and its batch. A node in no scope is a layer.
 struct LayerSummary {
   std::string name;
-  TensorType output;            // of its last node; of a variable that no layer owns, its own
-  std::int64_t parameters = 0;  // elements that are trained
-  double multiply_adds = 0;     // ops/multiply_adds.h
-  std::int64_t bytes = 0;       // of what its nodes give
+  TensorType output;  // of its last node; of a variable that no layer owns, its own
+  std::int64_t parameters =
+      0;                     // elements of weights, trained or not, but for moments of batch norm
+  double multiply_adds = 0;  // ops/multiply_adds.h
+  std::int64_t bytes = 0;    // of what its nodes give
 };
 
 struct ModelSummary {
   std::vector<LayerSummary> layers;  // in the order of their first nodes
   std::int64_t samples = 0;          // in the batch of a tower
   std::int64_t parameters = 0, bytes = 0;
+  std::int64_t trained = 0;       // of the parameters
   double multiply_adds = 0;       // forward
   double step_multiply_adds = 0;  // of a step of all towers of this process: forward, backward
 };
@@ -39,7 +41,8 @@ double step_multiply_adds(const TrainingGraph& built, std::int64_t batches_per_s
 // A table for people: a line per layer, and totals.
 std::string to_table(const ModelSummary& summary);
 // {batch_size, layers: [{name, output, parameters, multiply_adds, bytes}], parameters,
-// multiply_adds, multiply_adds_per_step, bytes}, with the fields above. `output` is "f32[8,10]".
+// trained_parameters, multiply_adds, multiply_adds_per_step, bytes}, with the fields above.
+// `output` is "f32[8,10]".
 JsonValue to_json(const ModelSummary& summary);
 
 }  // namespace belfry

@@ -180,6 +180,9 @@ JsonValue extra_of(Trainer& trainer) {
       .set("seed", position.seed)
       .set("global_batch", trainer.batches().global_batch())
       .set("precision", std::string(name_of(trainer.options().precision)))
+      .set(kValidatedWeights,
+           name_of(trainer.options().optimizer.averages() ? WeightChoice::kAverage
+                                                          : WeightChoice::kRaw))
       .set("identity", trainer.identity())
       .set("metrics", metrics_of(trainer))
       .set("callbacks", states_of(trainer));

@@ -14,16 +14,18 @@
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/ops/updates/global_norm.h"
 #include "belfry/towers/moving_average.h"
 
 namespace belfry {
 namespace {
 
-// A variable that goes wherever `beside` is, and is a replica if that is one.
+// A variable that goes wherever `beside` is, and is a replica if that is one. `options` have what
+// is special about it. `role`: kStateVariables or kAverageVariables.
 Variable state_beside(Variable beside, const std::string& logical_name, Shape shape, DType dtype,
-                      At at, OptimizerSlots slots, Initializer initial = init::zeros(),
-                      const VariablePart* part = nullptr) {
+                      At at, OptimizerSlots slots, VariableOptions options = {},
+                      std::string_view role = kStateVariables) {
   Graph& graph = beside.node().graph();
   const std::string prefix(beside.node().origin().prefix);
   const std::string name = prefix + logical_name;
@@ -32,9 +34,12 @@ Variable state_beside(Variable beside, const std::string& logical_name, Shape sh
   require(!existing, "variable '", name, "' exists already",
           existing ? cat(" (built at ", existing.node().origin().site, ")") : "", ", so ", at.site,
           " cannot make it: give the optimizer another name");
-  VariableOptions options{.dtype = dtype, .initializer = std::move(initial), .trainable = false};
-  if (part) options.part = *part;
-  if (beside.node().variable().local) options.collections = {std::string(kLocalVariables)};
+  options.dtype = dtype;
+  options.trainable = false;
+  if (!options.initializer) options.initializer = init::zeros();
+  const bool local = beside.node().variable().local;
+  options.collections = {std::string(local ? kLocalVariables : kGlobalVariables),
+                         std::string(role)};
   if (const Variable main = graph.stored_variable(logical_name); main && !prefix.empty())
     options.copy_of = &main.node();
   const ReplicaScope replica(graph, prefix, beside.node().origin().replica);
@@ -235,10 +240,10 @@ Node& Optimizer::update(const Gradient& gradient, std::size_t i, Output step, Sh
   const auto [found, is_new] = shared.slots.try_emplace(&variable.node());
   std::vector<Variable>& slots = found->second;
   for (std::size_t s = 0; is_new && s < rule_.slots.size(); ++s)
-    slots.push_back(
-        state_beside(variable, cat(variable.logical_name(), "/", rule_.slots[s]),
-                     part ? Shape{part->cuts[rank + 1] - part->cuts[rank]} : variable.shape(),
-                     variable.dtype(), at, shared.make_or_reuse, init::zeros(), part));
+    slots.push_back(state_beside(
+        variable, cat(variable.logical_name(), "/", rule_.slots[s]),
+        part ? Shape{part->cuts[rank + 1] - part->cuts[rank]} : variable.shape(), variable.dtype(),
+        at, shared.make_or_reuse, {.part = part ? std::optional(*part) : std::nullopt}));
   const NameScope names(graph, cat("update_", variable.logical_name()));
   const ColocateWith with(variable.ref(), at.site);
   const ControlDependencies after(graph, shared.before(variable));
@@ -276,9 +281,9 @@ Node& Optimizer::average(Variable variable, Node& update, Shared& shared, At at)
     return identity(variable.node().variable().initial);
   };
   if (!average)
-    average =
-        state_beside(variable, cat(variable.logical_name(), "/", kWeightAverage), variable.shape(),
-                     variable.dtype(), at, shared.make_or_reuse, first_value);
+    average = state_beside(variable, cat(variable.logical_name(), "/", kWeightAverage),
+                           variable.shape(), variable.dtype(), at, shared.make_or_reuse,
+                           {.initializer = first_value}, kAverageVariables);
   const ControlDependencies after(graph, std::vector<Node*>{&update});
   return move_average(average, variable, shared.average_steps[variable.dtype()],
                       shared.unscaling.factor);

@@ -33,15 +33,9 @@ Variable average_of(Variable variable) {
   return variable.node().graph().stored_variable(cat(variable.logical_name(), "/", kWeightAverage));
 }
 
-std::vector<std::string> begin_averages(Session& session,
-                                        const std::vector<std::string>& averages) {
-  std::vector<std::string> rest = averages;
-  for (const Variable variable : session.graph().variables(kTrainableVariables)) {
-    const Variable average = average_of(variable);
-    if (!average || std::erase(rest, average.logical_name()) == 0) continue;
-    session.write(average, session.read(variable));
-  }
-  return rest;
+void begin_averages(Session& session) {
+  for (const Variable weight : weights_of(session.graph()))
+    if (const Variable average = average_of(weight)) session.write(average, session.read(weight));
 }
 
 Output average_step(Graph& graph, const WeightAverages& averages, Output updates, DType dtype) {

@@ -7,13 +7,10 @@
 
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/framework/run/session.h"
 
 namespace belfry {
-
-// The average of a variable is the variable "<variable>/ExponentialMovingAverage", as in
-// TensorFlow.
-inline constexpr std::string_view kWeightAverage = "ExponentialMovingAverage";
 
 // After each update: average -= (average - variable) * (1 - decay), from the variable's first value
 // on. An average is no copy in each tower: it lies beside tower 0's variable. So its bits are those
@@ -31,9 +28,8 @@ void check_averages(const WeightAverages& averages);
 // The average of a trained variable; empty if it has none.
 Variable average_of(Variable variable);
 
-// Lets averages begin at what their variables hold: those named in `averages`. Returns the other
-// names.
-std::vector<std::string> begin_averages(Session& session, const std::vector<std::string>& averages);
+// Lets all averages begin at what their variables hold.
+void begin_averages(Session& session);
 
 // 1 - decay. `updates`: scalar i64, the number of this one; empty unless they are counted.
 Output average_step(Graph& graph, const WeightAverages& averages, Output updates, DType dtype);

@@ -139,6 +139,8 @@ std::map<std::string, std::string> values_of(const TrainFlags& flags) {
   add("--dry_run", flags.inspection.dry_run ? "1" : "");
   add("--explain", flags.inspection.explain);
   add("--load", run.load);
+  if (!run.load.empty()) add("--load_weights", std::string(name_of(run.load_weights)));
+  if (run.load_checkpoint) add("--load_checkpoint", run.load_checkpoint->str());
   add("--overwrite", flags.files.overwrite ? "1" : "");
   add("--restore_checkpoint", flags.files.restore_checkpoint);
   add("--resume", run.resume);

@@ -13,6 +13,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/flags/weight_flags.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/program_processes.h"
 
@@ -22,13 +23,18 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // Flags of one call of a program. Another call with the same configuration may have others.
-constexpr std::string_view kOfOneCall[] = {
-    "config",     "print_config",      "run_dir",       "resume",
-    "overwrite",  "save_checkpoint",   "json",          "restore_checkpoint",
-    "trace_file", "trace_steps",       "memory_report", "dry_run",
-    "processes",  "explain",           "load",          "summary",
-    "algorithms", "check_equivalence", "plot",          "processes_per_host",
-    "insecure",   "meeting_timeout_s"};
+constexpr std::string_view kOfOneCall[] = {"config",        "print_config",
+                                           "run_dir",       "resume",
+                                           "overwrite",     "save_checkpoint",
+                                           "json",          "restore_checkpoint",
+                                           "trace_file",    "trace_steps",
+                                           "memory_report", "dry_run",
+                                           "processes",     "explain",
+                                           "load",          "load_weights",
+                                           "summary",       "load_checkpoint",
+                                           "algorithms",    "check_equivalence",
+                                           "plot",          "processes_per_host",
+                                           "insecure",      "meeting_timeout_s"};
 
 // Flags about what a run directory keeps.
 constexpr std::string_view kOfRunDirectory[] = {
@@ -212,8 +218,9 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
              "auto: go on from the newest checkpoint of --run_dir, if there is one; never: start "
              "anew; PATH: go on from this checkpoint or run [auto]");
   parser.add("--load", flags.load, "PATH",
-             "before training, take the variables that this checkpoint has, too, by name; the rest "
-             "starts as usual [none]");
+             "before training, take the weights that this checkpoint or run has, too, by name; the "
+             "rest starts as usual [none]");
+  add_weight_flags(parser, "load_", flags.load_weights, flags.load_checkpoint);
   add_saving(parser, flags.schedule);
   parser.add_parsed(
       "--max_time", flags.max_seconds,
@@ -254,6 +261,9 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) 
                      parser.flag("--load").written,
                      " starts a run from weights, so it cannot also go on from a checkpoint; leave "
                      "one of them out");
+  for (const char* const flag : {"--load_weights", "--load_checkpoint"})
+    require<FlagError>(!flags.load.empty() || !parser.given(flag), parser.flag(flag).written,
+                       " is about what --load takes; name that, too");
   require<FlagError>(!overwrite || parser.given("--save_checkpoint") || has_directory,
                      "--overwrite is for what --save_checkpoint or --run_dir replaces; name that, "
                      "too");

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_saver.h"
 
 namespace belfry {
@@ -20,6 +22,8 @@ struct RunFlags {
   std::string directory;        // --run_dir
   std::string resume = "auto";  // "auto", "never" or a path
   std::string load;
+  WeightChoice load_weights = WeightChoice::kValidated;
+  std::optional<CheckpointChoice> load_checkpoint = {};
   SaveSchedule schedule = {};
   double max_seconds = 0;       // 0: no limit
   std::int64_t hash_every = 0;  // steps; 0: never

@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/some_names.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
@@ -47,6 +48,11 @@ bool ended_well(const std::optional<std::string>& summary) try {
   return false;
 }
 
+// What --load stands for.
+std::string loaded_checkpoint(const RunFlags& flags) {
+  return checkpoint_at(flags.load, flags.load_checkpoint);
+}
+
 }  // namespace
 
 std::unique_ptr<RunDirectory> take_run_directory(const TrainFlags& flags) {
@@ -73,7 +79,7 @@ TrainingRun::TrainingRun(const TrainFlags& flags, Console& console,
     });
   if (!flags.run.load.empty() && !found_)
     naming_flag<Error>(cat("--load=", flags.run.load),
-                       [&] { inspect_checkpoint(checkpoint_at(flags.run.load)); });
+                       [&] { inspect_checkpoint(loaded_checkpoint(flags.run)); });
   if (directory_) make_parts();
   stop_ = std::make_shared<StopOnRequest>(flags.run.max_seconds, saver_.get());
 }
@@ -228,17 +234,19 @@ bool TrainingRun::is_own(const std::string& checkpoint) const {
 void TrainingRun::restore(Trainer& trainer) {
   if (!candidates_.empty()) restore_one_of(trainer);
   if (flags_.run.load.empty() || resumed_from_) return;
-  LoadedVariables loaded = naming_flag<Error>(cat("--load=", flags_.run.load), [&] {
-    return load_variables(trainer.session(), checkpoint_at(flags_.run.load));
+  const LoadedWeights loaded = naming_flag<Error>(cat("--load=", flags_.run.load), [&] {
+    return load_weights(trainer.session(), loaded_checkpoint(flags_.run), flags_.run.load_weights);
   });
-  loaded.initial = begin_averages(trainer.session(), loaded.initial);
+  begin_averages(trainer.session());
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
-    return names.empty() ? "" : cat("; ", what, ": ", join(names));
+    return names.empty() ? "" : cat("; ", what, ": ", names.size(), " (", some_names(names), ")");
   };
-  console_.line(cat("loaded ", loaded.taken.size(), " variables of ", flags_.run.load,
+  const bool averages = loaded.values == WeightChoice::kAverage;
+  console_.line(cat("loaded ", loaded.taken.size(), " weights of ", flags_.run.load,
+                    averages ? ", by their moving averages" : "",
                     listed("not in it, so these start anew", loaded.initial),
                     listed("of another shape, so these start anew", loaded.unlike),
-                    listed("left out", loaded.left_out)));
+                    listed("left out, as the model lacks them", loaded.left_out)));
 }
 
 void TrainingRun::restore_one_of(Trainer& trainer) {

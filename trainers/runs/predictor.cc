@@ -10,19 +10,10 @@
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/towers/replicate.h"
-#include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace {
-
-// The best checkpoint of a run, if it looked for that one.
-std::string best_checkpoint_at(const std::string& path) {
-  if (is_run_directory(path))
-    for (const RunCheckpoint& checkpoint : checkpoints_of_run(path))
-      if (checkpoint.is_best) return checkpoint.path;
-  return checkpoint_at(path);
-}
 
 DType type_of(const PredictorInput& input) {
   return input.dtype.value_or(input.shape.rank() == 1 ? DType::kI32 : DType::kF32);
@@ -50,10 +41,10 @@ struct Predictor::State {
   std::optional<Session> session;
 };
 
-Predictor::Predictor(const std::string& checkpoint, const ModelFunction& model,
-                     std::vector<PredictorInput> inputs, DeviceSpec device)
-    : state_(std::make_unique<State>(model, std::move(inputs), device)) {
-  restore_checkpoint(*state_->session, best_checkpoint_at(checkpoint));
+Predictor::Predictor(const std::string& path, const ModelFunction& model,
+                     std::vector<PredictorInput> inputs, const PredictorOptions& options)
+    : state_(std::make_unique<State>(model, std::move(inputs), options.device)) {
+  restore_weights(*state_->session, checkpoint_at(path, options.checkpoint), options.weights);
 }
 
 Predictor::~Predictor() = default;

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "belfry/framework/base/tensor.h"
+#include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/core/model.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
 
@@ -22,15 +24,23 @@ struct PredictorInput {
   std::optional<DType> dtype = {};
 };
 
+struct PredictorOptions {
+  DeviceSpec device = DeviceSpec::local("CPU", 0);
+  // By default those that were validated: moving averages, if the training kept some.
+  WeightChoice weights = WeightChoice::kValidated;
+  // Of a run directory: by default the best one, or the latest if the run looked for no best one.
+  std::optional<CheckpointChoice> checkpoint = {};
+};
+
 // A model with the weights of a checkpoint, to be asked for outputs. It trains nothing: there is no
 // dropout, and batch norm takes its moving averages. One thread at a time.
 class Predictor {
  public:
-  // `checkpoint` may be a run directory: then it takes the best checkpoint, else the latest.
-  // `inputs` are those of the model, in order. Throws as restore_checkpoint() does, and
-  // InvalidArgument for inputs that the model does not take.
-  Predictor(const std::string& checkpoint, const ModelFunction& model,
-            std::vector<PredictorInput> inputs, DeviceSpec device = DeviceSpec::local("CPU", 0));
+  // `path`: a checkpoint or a run directory. `inputs` are those of the model, in order. Throws as
+  // checkpoint_at() and restore_weights() do, and InvalidArgument for inputs that the model does
+  // not take.
+  Predictor(const std::string& path, const ModelFunction& model, std::vector<PredictorInput> inputs,
+            const PredictorOptions& options = {});
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;

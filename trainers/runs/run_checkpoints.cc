@@ -1,9 +1,11 @@
 #include "belfry/trainers/runs/run_checkpoints.h"
 
+#include <charconv>
 #include <set>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/framework/base/some_names.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/runs/run_directory.h"
 
@@ -21,6 +23,11 @@ std::string target_of(FileSystem& files, const std::string& link) try {
   return files.resolve(link);
 } catch (const IoError&) {
   return "";
+}
+
+bool leads_to_folder(FileSystem& files, const std::string& link) {
+  const std::string target = target_of(files, link);
+  return !target.empty() && files.kind(target) == FileKind::kDirectory;
 }
 
 }  // namespace
@@ -61,13 +68,59 @@ void visit_checkpoints(const std::string& run, const std::function<void(const st
                    " replaces its checkpoints faster than they can be read; try again later");
 }
 
-std::string checkpoint_at(const std::string& path, FileSystem& files) {
-  if (!is_run_directory(path, files)) return path;
-  const std::string latest = link_of(path, kLatestLink);
-  const std::string target = target_of(files, latest);
-  return !target.empty() && files.kind(target) == FileKind::kDirectory
+CheckpointChoice parse_checkpoint_choice(std::string_view text) {
+  if (text == "best") return {CheckpointChoice::Kind::kBest};
+  if (text == "latest") return {CheckpointChoice::Kind::kLatest};
+  std::int64_t step = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  require(error == std::errc() && end == text.data() + text.size() && step >= 0, "'", shown(text),
+          "' is no checkpoint of a run: best, latest or a step");
+  return {CheckpointChoice::Kind::kStep, step};
+}
+
+std::string CheckpointChoice::str() const {
+  return kind == Kind::kStep ? cat(step) : kind == Kind::kBest ? "best" : "latest";
+}
+
+std::string latest_checkpoint_of(const std::string& run, FileSystem& files) {
+  const std::string latest = link_of(run, kLatestLink);
+  return leads_to_folder(files, latest)
              ? latest
-             : checkpoints_of_run(path, files).back().path;
+             : checkpoints_of_run(run, files).back().path;
+}
+
+namespace {
+
+std::string checkpoint_of_step(const std::string& run, std::int64_t step, FileSystem& files) {
+  const std::string path = checkpoint_in(run, step);
+  if (files.target_kind(path) == FileKind::kDirectory) return path;
+  std::vector<std::string> names;
+  for (const RunCheckpoint& one : checkpoints_of_run(run, files)) names.push_back(one.name);
+  throw NotFoundError(
+      cat("the run ", run, " has no checkpoint of step ", step, "; it has ", some_names(names)));
+}
+
+}  // namespace
+
+std::string checkpoint_at(const std::string& path, std::optional<CheckpointChoice> choice,
+                          FileSystem& files) {
+  if (!is_run_directory(path, files)) {
+    require(!choice, path,
+            " is no run directory, so there is no checkpoint of it to choose; leave that out");
+    return path;
+  }
+  const CheckpointChoice wanted = choice.value_or(CheckpointChoice());
+  if (wanted.kind == CheckpointChoice::Kind::kStep)
+    return checkpoint_of_step(path, wanted.step, files);
+  const std::string best = link_of(path, kBestLink);
+  const bool has_best = leads_to_folder(files, best);
+  if (wanted.kind == CheckpointChoice::Kind::kBest) {
+    if (has_best) return best;
+    require<NotFoundError>(!choice, "the run ", path,
+                           " has no best checkpoint, as it was told no metric to choose one by "
+                           "(best_metric)");
+  }
+  return latest_checkpoint_of(path, files);
 }
 
 }  // namespace belfry

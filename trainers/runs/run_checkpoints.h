@@ -1,7 +1,10 @@
 // Finds checkpoints by their own path, or by the directory of their run.
 #pragma once
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
@@ -28,8 +31,24 @@ std::vector<RunCheckpoint> checkpoints_of_run(const std::string& run,
 void visit_checkpoints(const std::string& run, const std::function<void(const std::string&)>& visit,
                        FileSystem& files = local_file_system());
 
-// The checkpoint that `path` stands for: `path` itself, or for a run directory the target of its
-// link `latest`. Without such a link it is the checkpoint of the last step.
-std::string checkpoint_at(const std::string& path, FileSystem& files = local_file_system());
+// Which checkpoint of a run to take.
+struct CheckpointChoice {
+  enum class Kind : std::uint8_t { kBest, kLatest, kStep } kind = Kind::kBest;
+  std::int64_t step = 0;  // of kStep
+
+  std::string str() const;  // as parse_checkpoint_choice() reads it
+};
+// Reads "best", "latest" or a step. Throws InvalidArgument.
+CheckpointChoice parse_checkpoint_choice(std::string_view text);
+
+// The checkpoint that `path` stands for: `path` itself, or one of a run directory. That is the best
+// one unless `choice` names another; the latest if the run looked for no best one. Throws
+// NotFoundError if the run lacks the one that is asked for, and InvalidArgument for a choice where
+// `path` is no run.
+std::string checkpoint_at(const std::string& path, std::optional<CheckpointChoice> choice = {},
+                          FileSystem& files = local_file_system());
+
+// The target of its link `latest`. Without such a link, the checkpoint of the last step.
+std::string latest_checkpoint_of(const std::string& run, FileSystem& files = local_file_system());
 
 }  // namespace belfry

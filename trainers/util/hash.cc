@@ -5,6 +5,7 @@
 #include <map>
 
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/weights.h"
 
 namespace belfry {
 namespace {
@@ -66,7 +67,7 @@ std::vector<NamedTensor> read_state(Session& session, const Graph& graph) {
 }
 
 std::string params_hash(Session& session, const Graph& graph) {
-  return hash_originals(session, graph.variables(kTrainableVariables));
+  return hash_originals(session, weights_of(graph));
 }
 
 std::string state_hash(Session& session, const Graph& graph) {

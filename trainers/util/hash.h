@@ -24,8 +24,9 @@ std::vector<Variable> original_variables(const Graph& graph);
 // The values of original_variables(), under their logical names.
 std::vector<NamedTensor> read_state(Session& session, const Graph& graph);
 
-// Hashes over all trainable variables, or over all variables and optimizer slots, that do not copy
-// others. These are tower 0's, under their logical names.
+// Hashes over the weights (weights_of(): frozen ones and the averages of batch norm are among
+// them), or over all variables and optimizer slots, that do not copy others. These are tower 0's,
+// under their logical names.
 std::string params_hash(Session& session, const Graph& graph);
 std::string state_hash(Session& session, const Graph& graph);
 

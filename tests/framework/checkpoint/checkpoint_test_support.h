@@ -12,6 +12,7 @@
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
@@ -38,11 +39,13 @@ struct Model {
 
   Variable make(const std::string& name, Shape shape, DType dtype, bool trainable,
                 Variable original = {}) {
-    VariableOptions options{.dtype = dtype, .initializer = init::zeros(), .trainable = trainable};
-    if (original) {
-      options.collections = {std::string(kLocalVariables)};
-      options.copy_of = &original.node();
-    }
+    VariableOptions options{
+        .dtype = dtype,
+        .initializer = init::zeros(),
+        .trainable = trainable,
+        .collections = {std::string(original ? kLocalVariables : kGlobalVariables)}};
+    if (original) options.copy_of = &original.node();
+    if (!trainable) options.collections.emplace_back(kStateVariables);
     return graph.create_variable({name, std::move(shape), options}, At());
   }
 

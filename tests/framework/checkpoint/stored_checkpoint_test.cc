@@ -26,8 +26,10 @@ TEST_F(StoredCheckpointTest, HasAHeadThatTellsWeightsFromState) {
   save();
   const CheckpointHead head = read_checkpoint_head(path_);
   EXPECT_EQ(head.manifest.step, 17u);
-  EXPECT_TRUE(CheckpointHead::is_trainable(head.manifest.tensors.at("fc/w")));
-  EXPECT_FALSE(CheckpointHead::is_trainable(head.manifest.tensors.at("count")));
+  EXPECT_EQ(head.manifest.tensors.at("fc/w").role, VariableRole::kWeight);
+  EXPECT_TRUE(head.manifest.tensors.at("fc/w").trainable);
+  EXPECT_EQ(head.manifest.tensors.at("count").role, VariableRole::kState);
+  EXPECT_FALSE(head.manifest.tensors.at("count").trainable);
 }
 
 TEST_F(StoredCheckpointTest, IsTheOldOneWhereThereIsNoOther) {

@@ -28,19 +28,27 @@ TEST_F(CheckpointListingTest, OfARunHasWhatIsKnownOfItsCheckpoints) {
 
 TEST_F(CheckpointListingTest, OfACheckpointHasItsTensors) {
   save(at("a"), {{"fc/W", counting({2, 3})},
+                 {"fc/V", counting({2, 2}), false, VariableRole::kWeight},
                  {"fc/W/Adam", counting({2, 3}), false},
+                 {"fc/W/ExponentialMovingAverage", counting({2, 3}), false, VariableRole::kAverage},
                  {"step", Tensor(std::int64_t{1}), false}});
   const Listing listing = list_checkpoint(read_checkpoint_head(at("a")));
-  EXPECT_THAT(
-      listing.text,
-      AllOf(HasSubstr("step 40, epoch 2, seed 7, shards 4, saved "),
-            HasSubstr("  fc/W       f32   [2,3]                         24\n"),
-            HasSubstr("  24  state\n"), HasSubstr("weights: 1 tensor, 6 elements, 24 bytes\n"),
-            HasSubstr("state: 2 tensors, 7 elements, 32 bytes\n")));
+  EXPECT_THAT(listing.text,
+              AllOf(HasSubstr("step 40, epoch 2, seed 7, shards 4, saved "),
+                    HasSubstr("                  24\n"), HasSubstr("  16  not trained\n"),
+                    HasSubstr("  24  average\n"), HasSubstr("  24  state\n"),
+                    HasSubstr("weights: 2 tensors, 10 elements, 40 bytes\n"),
+                    HasSubstr("averages: 1 tensor, 6 elements, 24 bytes\n"
+                              "validated: the moving averages of the weights\n"),
+                    HasSubstr("state: 2 tensors, 7 elements, 32 bytes\n")));
   const JsonValue& tensors = listing.json.at("tensors");
-  ASSERT_EQ(tensors.items().size(), 3u);
+  ASSERT_EQ(tensors.items().size(), 5u);
   EXPECT_EQ(tensors.items().front().str(),
-            R"({"name":"fc/W","dtype":"f32","shape":[2,3],"bytes":24,"trainable":true})");
+            R"({"name":"fc/V","dtype":"f32","shape":[2,2],"bytes":16,"role":"weight",)"
+            R"("trainable":false})");
+  EXPECT_EQ(listing.json.at("validated").text(), "average");
+  EXPECT_EQ(listing.json.at("weight_elements").integer(), 10);
+  EXPECT_EQ(listing.json.at("trainable_elements").integer(), 6);
   EXPECT_EQ(listing.json.at("epoch").integer(), 2);
 }
 

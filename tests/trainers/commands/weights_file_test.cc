@@ -30,7 +30,8 @@ class WeightsFileTest : public SavedRunsTest {
                 {"conv/W/Adam", counting({2, 1, 2, 3}), false},
                 {"fc/W", counting({2, 3})},
                 {"fc/b", counting({3})},
-                {"bn/mean/EMA", counting({3}), false},
+                {"bn/mean/EMA", counting({3}), false, VariableRole::kWeight},
+                {"frozen/W", counting({2, 2}), false, VariableRole::kWeight},
                 {"table", counting({4, 2})},
                 {"other/W/count", counting({2, 3}), false},
                 {"Adam/step", Tensor(std::int64_t{9}), false}});
@@ -54,11 +55,11 @@ class WeightsFileTest : public SavedRunsTest {
   std::vector<std::string> permuted_;
 };
 
-TEST_F(WeightsFileTest, HasTheWeightsAndTheAveragesOfLayers) {
+TEST_F(WeightsFileTest, HasTheWeightsFrozenOnesToo) {
   const Safetensors file = exported({});
   std::vector<std::string> names;
   for (const auto& [name, tensor] : file.tensors()) names.push_back(name);
-  EXPECT_THAT(names, ElementsAre("bn/mean/EMA", "conv/W", "fc/W", "fc/b", "table"));
+  EXPECT_THAT(names, ElementsAre("bn/mean/EMA", "conv/W", "fc/W", "fc/b", "frozen/W", "table"));
   EXPECT_EQ(floats_in(file.values(file.tensors().at("fc/b"))), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(file.metadata().at("layout"), "belfry");
   EXPECT_EQ(file.metadata().at("step"), "40");
@@ -66,13 +67,14 @@ TEST_F(WeightsFileTest, HasTheWeightsAndTheAveragesOfLayers) {
 }
 
 TEST_F(WeightsFileTest, HasTheStateOnDemand) {
-  EXPECT_EQ(exported({.state = true}).tensors().size(), 8u);
+  EXPECT_EQ(exported({.state = true}).tensors().size(), 9u);
 }
 
 TEST_F(WeightsFileTest, OfTorchPermutesWeightsOfLayersAndTheirSlotsAlone) {
   const Safetensors file = exported({.layout = WeightLayout::kTorch, .state = true});
-  EXPECT_THAT(permuted_, ElementsAre("conv/W", "conv/W/Adam", "fc/W"));
+  EXPECT_THAT(permuted_, ElementsAre("conv/W", "conv/W/Adam", "fc/W", "frozen/W"));
   const auto& tensors = file.tensors();
+  EXPECT_EQ(floats_in(file.values(tensors.at("frozen/W"))), (std::vector<float>{1, 3, 2, 4}));
   EXPECT_EQ(tensors.at("fc/W").shape, (Shape{3, 2}));
   EXPECT_EQ(floats_in(file.values(tensors.at("fc/W"))), (std::vector<float>{1, 4, 2, 5, 3, 6}));
   // [out 2, height 1, width 2, in 3] -> [out, in, height, width].
@@ -88,7 +90,7 @@ TEST_F(WeightsFileTest, ImportedAgainGivesTheSameCheckpointInEitherLayout) {
   save_model(at("b"), 1);
   for (const WeightLayout layout : {WeightLayout::kBelfry, WeightLayout::kTorch})
     for (const bool state : {false, true}) {
-      export_to(at("w"), at("a"), {layout, state});
+      export_to(at("w"), at("a"), {.layout = layout, .state = state});
       const ImportedWeights imported =
           import_weights(at("w"), read_checkpoint(at("b")), at("out"), {.overwrite = true}, files_);
       EXPECT_EQ(imported.layout, layout) << "as the file says";
@@ -97,9 +99,77 @@ TEST_F(WeightsFileTest, ImportedAgainGivesTheSameCheckpointInEitherLayout) {
       EXPECT_TRUE(compare_checkpoints(made, read_checkpoint(at("a"))).none());
       EXPECT_EQ(made.head.manifest.step, 40u);
       EXPECT_EQ(made.head.manifest.extra.at("seed").integer(), 7);
-      EXPECT_TRUE(CheckpointHead::is_trainable(made.head.manifest.tensors.at("table")));
-      EXPECT_FALSE(CheckpointHead::is_trainable(made.head.manifest.tensors.at("Adam/step")));
+      EXPECT_EQ(made.head.manifest.tensors.at("table").role, VariableRole::kWeight);
+      EXPECT_TRUE(made.head.manifest.tensors.at("table").trainable);
+      EXPECT_EQ(made.head.manifest.tensors.at("frozen/W").role, VariableRole::kWeight);
+      EXPECT_FALSE(made.head.manifest.tensors.at("frozen/W").trainable);
+      EXPECT_EQ(made.head.manifest.tensors.at("Adam/step").role, VariableRole::kState);
     }
+}
+
+// A weight, its average, and a frozen weight without one.
+std::vector<SavedVariable> averaged(float weight, float average) {
+  return {{"w", Tensor({1}, std::vector<float>{weight})},
+          {"w/ExponentialMovingAverage", Tensor({1}, std::vector<float>{average}), false,
+           VariableRole::kAverage},
+          {"frozen", Tensor({1}, std::vector<float>{9}), false, VariableRole::kWeight}};
+}
+
+TEST_F(WeightsFileTest, HasTheValuesThatWereValidatedOrThoseThatAreAskedFor) {
+  const auto value = [&](const char* validated, WeightChoice choice, const char* name = "w") {
+    save(at("a"), averaged(2, 5), 40, validated);
+    const ExportedWeights weights = export_weights(read_checkpoint(at("a")), {.weights = choice});
+    EXPECT_EQ(weights.tensors, 2u) << "no average by a name of its own";
+    const auto bytes = std::as_bytes(std::span(weights.file));
+    const Safetensors file({bytes.begin(), bytes.end()}, "exported");
+    return cat(floats_in(file.values(file.tensors().at(name)))[0], " ",
+               file.metadata().at("weights"));
+  };
+  EXPECT_EQ(value("average", WeightChoice::kValidated), "5 average");
+  EXPECT_EQ(value("raw", WeightChoice::kValidated), "2 raw");
+  EXPECT_EQ(value("average", WeightChoice::kRaw), "2 raw");
+  EXPECT_EQ(value("raw", WeightChoice::kAverage), "5 average");
+  EXPECT_EQ(value("average", WeightChoice::kValidated, "frozen"), "9 average");
+  save_model(at("a"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                export_weights(read_checkpoint(at("a")), {.weights = WeightChoice::kAverage});
+              }),
+              HasSubstr("has no moving averages of its weights"));
+}
+
+TEST_F(WeightsFileTest, ImportedIsWhatTheCheckpointPredictsBy) {
+  save(at("a"), averaged(2, 5));
+  save(at("b"),
+       {{"w", Tensor({1}, std::vector<float>{7})}, {"frozen", Tensor({1}, std::vector<float>{8})}});
+  export_to(at("w"), at("b"));
+  const ImportedWeights imported =
+      import_weights(at("w"), read_checkpoint(at("a")), at("out"), {}, files_);
+  EXPECT_THAT(imported.begun, ElementsAre("w/ExponentialMovingAverage"));
+  export_to(at("w2"), at("out"));
+  const Safetensors file(files_.read(at("w2")), "exported");
+  EXPECT_EQ(floats_in(file.values(file.tensors().at("w")))[0], 7) << "not the old average";
+}
+
+TEST_F(WeightsFileTest, OfNarrowTypesIsWidened) {
+  save(at("a"), {{"w", Tensor({2}, std::vector<float>{0, 0})}});
+  const auto import = [&](DType dtype, std::span<const std::byte> bytes) {
+    std::vector<StoredTensor> tensors{{.name = "w", .dtype = dtype, .shape = {2}}};
+    std::string file = lay_out_safetensors(tensors);
+    file.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    write_text_file(files_, at("w"), file);
+    const ImportedWeights imported =
+        import_weights(at("w"), read_checkpoint(at("a")), at("out"), {.overwrite = true}, files_);
+    EXPECT_EQ(imported.widened, 1u);
+    return floats_in(read_checkpoint(at("out")).values("w"));
+  };
+  const std::uint16_t f16[] = {0x3C00, 0xC100}, bf16[] = {0x3F80, 0xC020};
+  EXPECT_EQ(import(DType::kF16, std::as_bytes(std::span(f16))), (std::vector<float>{1, -2.5}));
+  EXPECT_EQ(import(DType::kBF16, std::as_bytes(std::span(bf16))), (std::vector<float>{1, -2.5}));
+  const std::int32_t integers[] = {1, 2};
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { import(DType::kI32, std::as_bytes(std::span(integers))); }),
+      AllOf(HasSubstr("is i32[2], but the checkpoint"),
+            HasSubstr("has f32[2]; write the file with f32, f16 or bf16")));
 }
 
 TEST_F(WeightsFileTest, ReplacesNoCheckpointUnasked) {

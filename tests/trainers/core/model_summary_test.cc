@@ -51,6 +51,21 @@ TEST(ModelSummary, CountsTheParametersThatPyTorchCounts) {
   EXPECT_EQ(summary_of("gpt", 1).parameters, 10'795'776);
 }
 
+TEST(ModelSummary, CountsFrozenParametersAndSaysHowManyAreTrained) {
+  const auto data = smooth_data(8);
+  TrainerOptions options{.model = scaled_model,
+                         .optimizer = sgd(0.1),
+                         .devices = cpus(1),
+                         .batch_size = 4,
+                         .session = {.dry_run = true}};
+  const Trainer trainer(find_trainer("simple"), std::move(options), *data);
+  const ModelSummary summary = summarise(trainer.built());
+  EXPECT_EQ(summary.parameters, 4 + 4 * 5 + 5 + 5 + 1);
+  EXPECT_EQ(summary.trained, 4 * 5 + 5 + 5 + 1);
+  EXPECT_THAT(to_table(summary), HasSubstr("31 of the parameters are trained"));
+  EXPECT_EQ(to_json(summary).at("trained_parameters").integer(), 31);
+}
+
 // torch.utils.flop_counter counts 16,356,737,024 for two images forward, and 48,598,155,264 with
 // the backward pass.
 TEST(ModelSummary, CountsHalfOfWhatPyTorchsFlopCounterSays) {

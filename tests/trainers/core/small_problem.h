@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
@@ -42,6 +43,14 @@ inline Output smooth_model(Tower& tower, Output x, Output y) {
   const Output hidden = tanh(dense(tower, "fc0", x, {.units = 5}));
   tower.metric("mean_x", reduce_mean(x));
   return reduce_mean(square(dense(tower, "fc1", hidden, {.units = 1}) - y));
+}
+
+// The same, whose input is multiplied by four factors that are not trained.
+inline Output scaled_model(Tower& tower, Output x, Output y) {
+  const Variable scale =
+      variable(tower.graph(), "scale", {4},
+               {.dtype = DType::kF64, .initializer = init::constant(0.5), .trainable = false});
+  return smooth_model(tower, x * scale, y);
 }
 
 // The trainers of trainers/kinds. One that a test registers is called "test_..." and left out.

@@ -62,6 +62,14 @@ TEST(MemoryReport, TellsKindsOfOneDeviceApart) {
   EXPECT_EQ(bytes[MemoryKind::kFeed], 8 * 8 * 5) << "a batch";
 }
 
+TEST(MemoryReport, CountsFrozenWeightsAsWeights) {
+  TrainerOptions frozen = options(1, 1);
+  frozen.model = scaled_model;
+  const MemoryReport report = report_of("simple", frozen);
+  EXPECT_EQ(report.devices[0].bytes[MemoryKind::kWeight], kWeights + 4 * 8);
+  EXPECT_EQ(report.devices[0].bytes[MemoryKind::kOptimizer], kWeights);
+}
+
 TEST(MemoryReport, CountsPartialSumsOfAllShards) {
   const MemoryReport report = report_of("simple", options(1, 4));
   // Partial sums of the loss and the metric add to that.

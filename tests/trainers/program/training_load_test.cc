@@ -24,8 +24,8 @@ TEST_F(TrainingLoadTest, LoadsWhatBothHave) {
   const TrainResult done =
       run_train({"--devices=cpu:1", "--max_steps=1", from, "--json=" + json_.string()}, wider);
   EXPECT_EQ(done.code, 0) << done.error;
-  EXPECT_THAT(done.out, AllOf(HasSubstr("loaded 4 variables"),
-                              HasSubstr("not in it, so these start anew: "), HasSubstr("other/W")));
+  EXPECT_THAT(done.out, AllOf(HasSubstr("loaded 4 weights of "),
+                              HasSubstr("not in it, so these start anew: 2 (other/W, other/b)")));
   Recipe same = small_recipe();
   same.optimizer = sgd(0.0);
   EXPECT_EQ(run_train({"--devices=cpu:1", "--max_steps=1",
@@ -56,14 +56,16 @@ TEST_F(TrainingLoadTest, LoadsAModelWhoseHeadIsReplaced) {
   const TrainResult done =
       run_train({"--devices=cpu:2", "--max_steps=1", from}, with_head("fc0", "fc1"));
   EXPECT_EQ(done.code, 0) << done.error;
-  EXPECT_THAT(done.out, HasSubstr("loaded 2 variables"));
-  EXPECT_THAT(done.out, HasSubstr("of another shape, so these start anew: fc1/W (f64[5,1] there, "
-                                  "f64[5,3] here), fc1/b (f64[1] there, f64[3] here)"));
+  EXPECT_THAT(done.out, HasSubstr("loaded 2 weights of "));
+  EXPECT_THAT(done.out,
+              HasSubstr("of another shape, so these start anew: 2 (fc1/W (f64[5,1] there, f64[5,3] "
+                        "here), fc1/b (f64[1] there, f64[3] here))"));
   const TrainResult none =
       run_train({"--devices=cpu:2", "--max_steps=1", from}, with_head("body", "fc1"));
   EXPECT_EQ(none.code, 1);
-  EXPECT_THAT(none.error, AllOf(HasSubstr("--load="), HasSubstr("has no variable of this graph"),
-                                HasSubstr("fc1/W (f64[5,1] there")));
+  EXPECT_THAT(none.error,
+              AllOf(HasSubstr("--load="), HasSubstr("no weight of the checkpoint "),
+                    HasSubstr("the model has body/W, body/b"), HasSubstr("fc1/W (f64[5,1] there")));
 }
 
 TEST_F(TrainingLoadTest, AveragesBeginAtTheWeightsThatAreLoaded) {
@@ -82,6 +84,54 @@ TEST_F(TrainingLoadTest, AveragesBeginAtTheWeightsThatAreLoaded) {
     EXPECT_EQ(done.code, 0) << done.error;
     EXPECT_THAT(done.out, Not(HasSubstr("start anew")));
   }
+}
+
+// A first update by Adam is as large as the rate, unless its counter says that it is a later one.
+TEST_F(TrainingLoadTest, LeavesTheStateOfTheOptimizerBehind) {
+  Recipe recipe = small_recipe();
+  recipe.optimizer = adam(0.01);
+  EXPECT_EQ(run_train({"--devices=cpu:1", "--max_steps=9", "--run_dir=" + directory_}, recipe).code,
+            0);
+  std::vector<std::string> loaded;
+  Recipe next = recipe_that(0, [&](Trainer& trainer) {
+    for (const Variable variable : trainer.graph().variables(kGlobalVariables)) {
+      const Tensor value = trainer.session().read(variable);
+      if (variable.logical_name() == "Adam/step") {
+        EXPECT_EQ(value.item<std::int64_t>(), 0);
+        loaded.emplace_back(variable.logical_name());
+      } else if (variable.logical_name().ends_with("/Adam")) {
+        for (const double one : value.data<double>()) EXPECT_EQ(one, 0);
+        loaded.emplace_back(variable.logical_name());
+      }
+    }
+  });
+  next.optimizer = adam(0.01);
+  const TrainResult done =
+      run_train({"--devices=cpu:1", "--max_steps=1", "--load=" + directory_}, next);
+  EXPECT_EQ(done.code, 0) << done.error;
+  EXPECT_THAT(done.out, HasSubstr("loaded 4 weights of "));
+  EXPECT_EQ(loaded.size(), 5u) << "all were looked at";
+}
+
+TEST_F(TrainingLoadTest, TakesTheWeightsThatWereValidatedUnlessOthersAreAskedFor) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=5", "--moving_average=0.9"}).code, 0);
+  const auto hash_of = [&](const std::string& flag) {
+    Recipe same = small_recipe();
+    same.optimizer = sgd(0.0);
+    const TrainResult done = run_train({"--devices=cpu:1", "--max_steps=1", "--load=" + directory_,
+                                        flag, "--json=" + json_.string()},
+                                       same);
+    EXPECT_EQ(done.code, 0) << done.error;
+    const bool says = done.out.find("by their moving averages") != std::string::npos;
+    EXPECT_EQ(says, flag != "--load_weights=raw");
+    return report()["params_hash"].get<std::string>();
+  };
+  const std::string raw = hash_of("--load_weights=raw");
+  EXPECT_NE(hash_of("--load_weights=validated"), raw);
+  EXPECT_EQ(hash_of("--load_weights=average"), hash_of("--load_checkpoint=latest"));
+  const TrainResult refused = run_train({"--load_weights=raw"}, small_recipe());
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, HasSubstr("--load_weights=raw is about what --load takes"));
 }
 
 }  // namespace training_load_test

@@ -1,5 +1,8 @@
 #include "belfry/trainers/runs/predictor.h"
 
+#include <cmath>
+#include <numeric>
+
 #include "belfry/framework/base/error.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/towers/layers.h"
@@ -46,6 +49,36 @@ TEST_F(PredictorTest, AnswersWithTheWeightsOfARunWithoutItsOptimizer) {
   }
   Predictor latest(run_ + "/checkpoints/latest", model, inputs_);
   EXPECT_EQ(latest("answer", {{"x", fields[0]}}).data<double>()[4], all.data<double>()[4]);
+}
+
+// What --moving_average evaluates is what it answers with.
+TEST_F(PredictorTest, AnswersWithTheWeightsThatWereValidated) {
+  Recipe recipe = small_recipe();
+  recipe.model = model;
+  std::filesystem::remove_all(run_);
+  ASSERT_EQ(run_train({"--devices=cpu:1", "--epochs=1", "--moving_average=0.99",
+                       "--run_dir=" + run_, "--json=" + json_.string()},
+                      recipe)
+                .code,
+            0);
+  const double validated = report()["validation_loss"].get<double>();
+  const auto data = small_data(false);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(data->size()));
+  std::iota(rows.begin(), rows.end(), 0);
+  const std::vector<Tensor> fields = gather_tensors(*data, rows);
+  const auto loss_by = [&](const PredictorOptions& options) {
+    Predictor predict(run_, model, inputs_, options);
+    const Tensor answers = predict("answer", {{"x", fields[0]}});
+    double sum = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const double error = answers.data<double>()[i] - fields[1].data<double>()[i];
+      sum += error * error;
+    }
+    return sum / static_cast<double>(rows.size());
+  };
+  EXPECT_NEAR(loss_by({}), validated, 1e-9 * validated);
+  EXPECT_NEAR(loss_by({.weights = WeightChoice::kAverage}), validated, 1e-9 * validated);
+  EXPECT_GT(std::abs(loss_by({.weights = WeightChoice::kRaw}) - validated), 1e-3 * validated);
 }
 
 TEST_F(PredictorTest, NamesWhatTheModelLacks) {

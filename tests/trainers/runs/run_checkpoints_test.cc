@@ -8,7 +8,19 @@
 namespace belfry {
 namespace run_checkpoints_test {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class E, class Call>
+std::string refusal(const Call& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
 
 using RunCheckpointsTest = SavedRunsTest;
 
@@ -25,12 +37,33 @@ TEST_F(RunCheckpointsTest, AreThoseOfTheRunInOrderOfSteps) {
                                  "step-100000000"));
 }
 
-TEST_F(RunCheckpointsTest, OfAPathIsItselfOrTheLatestOfTheRun) {
-  const std::string run = save_run({3, 5});
-  EXPECT_EQ(checkpoint_at(run), run + "/checkpoints/latest");
-  EXPECT_EQ(checkpoint_at(run + "/checkpoints/best"), run + "/checkpoints/best");
-  files_.remove(run + "/checkpoints/latest");
-  EXPECT_EQ(checkpoint_at(run), run + "/checkpoints/step-00000005") << "killed before the link";
+TEST_F(RunCheckpointsTest, OfAPathIsItselfOrTheBestOfTheRun) {
+  const std::string run = save_run({3, 5}), folder = run + "/checkpoints/";
+  const auto chosen = [&](const char* text) {
+    return checkpoint_at(run, parse_checkpoint_choice(text));
+  };
+  EXPECT_EQ(checkpoint_at(run), folder + "best");
+  EXPECT_EQ(chosen("best"), folder + "best");
+  EXPECT_EQ(chosen("latest"), folder + "latest");
+  EXPECT_EQ(chosen("5"), folder + "step-00000005");
+  EXPECT_EQ(checkpoint_at(folder + "latest"), folder + "latest");
+  EXPECT_THAT(refusal<NotFoundError>([&] { chosen("4"); }),
+              AllOf(HasSubstr("no checkpoint of step 4"), HasSubstr("step-00000003")));
+  EXPECT_THAT(refusal<InvalidArgument>(
+                  [&] { checkpoint_at(folder + "latest", parse_checkpoint_choice("best")); }),
+              HasSubstr("is no run directory"));
+  EXPECT_THAT(refusal<InvalidArgument>([] { parse_checkpoint_choice("first"); }),
+              HasSubstr("best, latest or a step"));
+}
+
+TEST_F(RunCheckpointsTest, OfARunWithoutABestOneIsTheLatest) {
+  const std::string run = save_run({3, 5}), folder = run + "/checkpoints/";
+  files_.remove(folder + "best");
+  EXPECT_EQ(checkpoint_at(run), folder + "latest");
+  EXPECT_THAT(refusal<NotFoundError>([&] { checkpoint_at(run, parse_checkpoint_choice("best")); }),
+              HasSubstr("has no best checkpoint"));
+  files_.remove(folder + "latest");
+  EXPECT_EQ(checkpoint_at(run), folder + "step-00000005") << "killed before the link";
 }
 
 TEST_F(RunCheckpointsTest, OfARunWithoutAnyAreNotFound) {

@@ -1,6 +1,7 @@
 // Common code of tests of the files of a run.
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/graph.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/tests/support/programs.h"
 
 namespace belfry {
@@ -18,6 +20,17 @@ struct SavedVariable {
   std::string name;
   Tensor value;
   bool trainable = true;
+  // Default: a weight if it is trained, else state.
+  std::optional<VariableRole> role = {};
+
+  std::vector<std::string> collections() const {
+    std::vector<std::string> result{std::string(kGlobalVariables)};
+    const VariableRole own =
+        role.value_or(trainable ? VariableRole::kWeight : VariableRole::kState);
+    if (own == VariableRole::kAverage) result.emplace_back(kAverageVariables);
+    if (own == VariableRole::kState) result.emplace_back(kStateVariables);
+    return result;
+  }
 };
 
 // Saves runs in a folder of its own.
@@ -29,21 +42,27 @@ class SavedRunsTest : public testing::Test {
   std::string at(const std::string& name) const { return cat(folder_, "/", name); }
 
   void save(const std::string& path, const std::vector<SavedVariable>& variables,
-            std::uint64_t step = 40) {
+            std::uint64_t step = 40, const char* validated = "average") {
     Graph graph;
     std::vector<Variable> made;
     for (const SavedVariable& one : variables)
-      made.push_back(graph.create_variable(
-          {one.name,
-           one.value.shape(),
-           {.dtype = one.value.dtype(), .initializer = init::zeros(), .trainable = one.trainable}},
-          At()));
+      made.push_back(graph.create_variable({one.name,
+                                            one.value.shape(),
+                                            {.dtype = one.value.dtype(),
+                                             .initializer = init::zeros(),
+                                             .trainable = one.trainable,
+                                             .collections = one.collections()}},
+                                           At()));
     Session session(graph, {.threads = 1});
     for (std::size_t i = 0; i < made.size(); ++i) session.write(made[i], variables[i].value);
     session.set_step(step);
     save_checkpoint(session, path,
-                    JsonValue::object().set("epoch", 2).set("seed", 7).set("shards", 4), files_,
-                    {.overwrite = true});
+                    JsonValue::object()
+                        .set("epoch", 2)
+                        .set("seed", 7)
+                        .set("shards", 4)
+                        .set(kValidatedWeights, validated),
+                    files_, {.overwrite = true});
   }
 
   // A run directory with checkpoints of these steps. The last is the latest, and the first the

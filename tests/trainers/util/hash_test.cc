@@ -5,6 +5,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/framework/graph/weights.h"
 
 namespace belfry {
 namespace hash_test {
@@ -48,11 +49,16 @@ TEST(HashTensors, DoesNotDependOnTheOrderGiven) {
   EXPECT_NE(hash_tensors({{"a", a}, {"b", b}}), hash_tensors({{"a", b}, {"b", a}}));
 }
 
-// A variable, a variable that is not trained, and a replica of the first.
+// A variable, one that is not trained, one of an optimizer, and a replica of the first.
 struct Copies {
   Copies() {
     w = variable(graph, "w", {2}, {.initializer = init::ones()});
-    state = variable(graph, "state", {}, {.initializer = init::zeros(), .trainable = false});
+    frozen = variable(graph, "frozen", {}, {.initializer = init::ones(), .trainable = false});
+    state =
+        variable(graph, "state", {},
+                 {.initializer = init::zeros(),
+                  .trainable = false,
+                  .collections = {std::string(kGlobalVariables), std::string(kStateVariables)}});
     const ReplicaScope replica(graph, "tower1/", 1);
     copy = variable(graph, "tower1/w", {2},
                     {.initializer = init::ones(),
@@ -60,22 +66,29 @@ struct Copies {
                      .copy_of = &w.node()});
   }
   Graph graph;
-  Variable w, state, copy;
+  Variable w, frozen, state, copy;
 };
 
-TEST(ParamsHash, CoversTheTrainableVariablesOfTowerZero) {
+TEST(ParamsHash, CoversTheWeightsOfTowerZeroFrozenOnesToo) {
   Copies c;
   Session session(c.graph);
-  const Tensor ones({2}, std::vector<float>{1, 1}), other({2}, std::vector<float>{1, 5});
-  EXPECT_EQ(params_hash(session, c.graph), hash_tensors({{"w", ones}}));
-  EXPECT_EQ(state_hash(session, c.graph), hash_tensors({{"w", ones}, {"state", Tensor(0.0f)}}));
+  const Tensor ones({2}, std::vector<float>{1, 1}), other({2}, std::vector<float>{1, 5}), one(1.0f);
+  const auto weights = [&](const Tensor& w, const Tensor& frozen) {
+    return hash_tensors({{"w", w}, {"frozen", frozen}});
+  };
+  EXPECT_EQ(params_hash(session, c.graph), weights(ones, one));
+  EXPECT_EQ(state_hash(session, c.graph),
+            hash_tensors({{"w", ones}, {"frozen", one}, {"state", Tensor(0.0f)}}));
   session.write(c.copy, other);
-  EXPECT_EQ(params_hash(session, c.graph), hash_tensors({{"w", ones}}));
+  EXPECT_EQ(params_hash(session, c.graph), weights(ones, one));
   session.write(c.state, Tensor(4.0f));
-  EXPECT_EQ(params_hash(session, c.graph), hash_tensors({{"w", ones}}));
-  EXPECT_EQ(state_hash(session, c.graph), hash_tensors({{"w", ones}, {"state", Tensor(4.0f)}}));
+  EXPECT_EQ(params_hash(session, c.graph), weights(ones, one));
+  EXPECT_EQ(state_hash(session, c.graph),
+            hash_tensors({{"w", ones}, {"frozen", one}, {"state", Tensor(4.0f)}}));
+  session.write(c.frozen, Tensor(3.0f));
+  EXPECT_EQ(params_hash(session, c.graph), weights(ones, Tensor(3.0f)));
   session.write(c.w, other);
-  EXPECT_EQ(params_hash(session, c.graph), hash_tensors({{"w", other}}));
+  EXPECT_EQ(params_hash(session, c.graph), weights(other, Tensor(3.0f)));
 }
 
 TEST(DifferingReplicas, NamesTheCopiesThatDiffer) {

@@ -1,0 +1,33 @@
+#include "belfry/framework/graph/variable_role.h"
+
+#include <algorithm>
+#include <array>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::array<std::string_view, 3> kVariableRoles = {"weight", "average", "state"};
+
+}  // namespace
+
+std::string_view name_of(VariableRole role) {
+  return kVariableRoles[static_cast<std::size_t>(role)];
+}
+
+VariableRole find_variable_role(std::string_view name) {
+  const auto found = std::ranges::find(kVariableRoles, name);
+  require(found != kVariableRoles.end(), "'", shown(name), "' is no role of a variable; there are ",
+          join(kVariableRoles));
+  return static_cast<VariableRole>(found - kVariableRoles.begin());
+}
+
+std::string_view name_of_averaged(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  return slash != name.npos && name.substr(slash + 1) == kWeightAverage ? name.substr(0, slash)
+                                                                        : std::string_view();
+}
+
+}  // namespace belfry
