@@ -45,13 +45,18 @@ void add_optimizer_flags(FlagParser& parser, OptimizerFlags& flags, double& clip
       [](double x) { return x >= 0 && x < 1; }, "DECAY",
       "keep exponential moving averages of what is trained, e.g. 0.999, and evaluate with them "
       "[none]");
+  parser.add("--moving_average_warmup", flags.moving_average_warmup,
+             "let averages forget the first values soon, for short runs: the decay of update n is "
+             "at most (1 + n) / (10 + n) [false]");
 }
 
 Optimizer with_flags(const Optimizer& optimizer, const OptimizerFlags& flags) {
   Optimizer made = optimizer.with_rate(rate_of(flags, optimizer));
   if (const std::optional<double> decay = flags.weight_decay)
     made = as_flag(cat("--weight_decay=", *decay), [&] { return made.with_weight_decay(*decay); });
-  if (flags.moving_average) made = made.with_averages({.decay = *flags.moving_average});
+  if (flags.moving_average)
+    made = made.with_averages(
+        {.decay = *flags.moving_average, .counts_updates = flags.moving_average_warmup});
   return made;
 }
 

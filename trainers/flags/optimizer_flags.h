@@ -16,6 +16,7 @@ struct OptimizerFlags {
   std::optional<RateSchedule> lr_schedule;
   std::int64_t warmup_steps = 0;
   std::optional<double> moving_average;  // the decay
+  bool moving_average_warmup = false;    // WeightAverages::counts_updates
 };
 
 // `clip_norm`: the value of --clip_norm, for TrainerOptions::clip_norm.

@@ -85,6 +85,7 @@ class FlagConflicts {
     check_auto(wishes_auto);
     check_links();
     check_shares();
+    check_averages();
     as_option([&] { check_shards(trainer_, kind_, flags_.group.processes); });
     as_option([&] { check_clipping(trainer_, kind_); });
     as_option([&] { check_accumulation(trainer_, kind_); });
@@ -115,6 +116,11 @@ class FlagConflicts {
         !used_.given(flag) || !trainer_.session.share_replicas || kind_.replicates_variables(),
         used_.written(flag), " has no use for ", trainer(),
         ", which has no replicas; leave it out");
+  }
+
+  void check_averages() const {
+    require<FlagError>(flags_.optimizer.moving_average || !flags_.optimizer.moving_average_warmup,
+                       "--moving_average_warmup is about --moving_average; name that, too");
   }
 
   void check_packing() const {

@@ -84,7 +84,8 @@ TEST(EveryFlag, IsTakenOrRefusedBesideCheckEquivalence) {
       "--devices --global_batch_size --gradient_accumulation_steps --hash_every "
       "--histograms_every --insecure --json --keep --learning_rate --links --logical_gpus "
       "--lr_schedule --load_checkpoint --load_weights "
-      "--max_time --meeting_timeout_s --memory_every --mfu --moving_average --mpi --on_save_error "
+      "--max_time --meeting_timeout_s --memory_every --mfu --moving_average "
+      "--moving_average_warmup --mpi --on_save_error "
       "--overwrite "
       "--partition_updates --precision --print_config --processes --processes_per_host "
       "--recompute --remeasure --save_every_epochs --save_every_minutes --save_every_steps "
@@ -115,7 +116,7 @@ TEST(EveryFlag, IsInTheConfigurationUnlessItsDefaultIsNone) {
       "--load --load_checkpoint --load_weights "
       "--log_device_placement --logical_gpus --lr_schedule --max_time --meeting_timeout_s "
       "--memory_report --mfu "
-      "--moving_average --mpi --overwrite --print_config --processes --processes_per_host "
+      "--moving_average --moving_average_warmup --mpi --overwrite --print_config --processes --processes_per_host "
       "--recompute --remeasure --restore_checkpoint --resume --run_dir --save_checkpoint "
       "--shards --stall_abort_seconds --stall_exit_code --stall_warn_seconds --summary "
       "--tower_weights --trace_file --trace_steps");

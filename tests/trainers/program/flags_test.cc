@@ -433,6 +433,11 @@ TEST(Flags, ReadWhatEndsATrainingAndWhatIsAveraged) {
   EXPECT_THAT(refusal({"--early_stop=loss:low:3"}),
               AllOf(HasSubstr("--early_stop=loss:low:3"), HasSubstr("'low' is neither min")));
   EXPECT_THAT(refusal({"--moving_average=1"}), HasSubstr("below 1"));
+  EXPECT_FALSE(parse({"--moving_average=0.9"}).optimizer.moving_average_warmup);
+  EXPECT_TRUE(
+      parse({"--moving_average=0.9", "--moving_average_warmup"}).optimizer.moving_average_warmup);
+  EXPECT_THAT(refusal({"--moving_average_warmup"}),
+              HasSubstr("--moving_average_warmup is about --moving_average; name that, too"));
   EXPECT_THAT(refusal({"--check_equivalence=2", "--early_stop=loss:min:1"}),
               AllOf(HasSubstr("--early_stop=loss:min:1"), HasSubstr("--check_equivalence=2")));
 }

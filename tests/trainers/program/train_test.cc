@@ -233,6 +233,12 @@ TEST_F(TrainTest, EvaluatesWithMovingAverages) {
   EXPECT_NE(averaged["state_hash"], plain["state_hash"]);
   EXPECT_NE(averaged["validation_loss"], plain["validation_loss"]);
   EXPECT_EQ(run({"--moving_average=0"})["validation_loss"], plain["validation_loss"]);
+  // A short run evaluates hardly more than first values, unless averages forget these soon.
+  const double slow = run({"--moving_average=0.9999"})["validation_loss"],
+               warm =
+                   run({"--moving_average=0.9999", "--moving_average_warmup"})["validation_loss"],
+               trained = plain["validation_loss"];
+  EXPECT_LT(std::abs(warm - trained), std::abs(slow - trained) / 2);
 }
 
 TEST_F(TrainTest, ReplacesTheRecipesScheduleByTheFlag) {
