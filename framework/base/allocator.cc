@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/keep_memory.h"
 #include "belfry/framework/base/text.h"
 
 namespace belfry {
@@ -33,7 +34,15 @@ AllocationHook& hook() {
   return instance;
 }
 
+// Whether memory of the host is never given back.
+std::atomic<bool>& is_kept() {
+  static std::atomic<bool> instance{false};
+  return instance;
+}
+
 }  // namespace
+
+void keep_host_memory() noexcept { is_kept() = true; }
 
 void set_allocation_hook(AllocationHook wanted) { hook() = std::move(wanted); }
 
@@ -69,6 +78,7 @@ void* Allocator::allocate(std::size_t bytes) {
 
 void Allocator::deallocate(void* memory, std::size_t bytes) noexcept {
   if (!memory) return;
+  if (on_host() && is_kept().load(std::memory_order_relaxed)) return;
   if (source_)
     source_->deallocate(memory);
   else

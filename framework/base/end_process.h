@@ -1,6 +1,7 @@
 // Ends a process that cannot clean up, but not while it writes what would be lost.
 #pragma once
 #include <chrono>
+#include <string_view>
 
 namespace belfry {
 
@@ -28,5 +29,9 @@ inline constexpr std::chrono::minutes kMostUnfinished{10};
 // A launcher names a file by this variable of each process. The file is locked (FileSystem::lock)
 // while that process has an UnfinishedWrite.
 inline constexpr char kUnfinishedVariable[] = "BELFRY_UNFINISHED_LOCK";
+
+// Also prints last words to stderr, as far as that takes no waiting: another thread may be stuck
+// because nobody reads stderr. The words go past the log, whose lock that thread may hold.
+[[noreturn]] void end_process(int code, std::string_view last_words);
 
 }  // namespace belfry

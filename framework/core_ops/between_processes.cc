@@ -5,6 +5,7 @@
 #include "belfry/framework/core_ops/add_pieces.h"
 #include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/graph/exchange.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
@@ -182,8 +183,10 @@ Exchange mpi_all_reduce_exchange(const Node& node, const KernelPointers& p) {
   return exchange;
 }
 
-// A new tag for each exchange of a graph.
-int next_tag(const Graph& graph) { return static_cast<int>(exchanges(graph).size()); }
+// A tag for each exchange of a graph. After kStepTags exchanges tags begin again.
+int next_tag(Graph& graph) {
+  return static_cast<int>(graph.collection(kCollection).size() % kStepTags);
+}
 
 Output exchanged(Graph& graph, const Op& op, std::span<const Output> inputs, NodeOptions options,
                  At at) {

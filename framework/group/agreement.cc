@@ -21,9 +21,9 @@ std::string text_of(std::span<const AgreedItem> items) {
 std::vector<AgreedItem> items_in(std::string_view text) {
   std::vector<AgreedItem> items;
   const auto next = [&] {
-    const std::size_t end = text.find(kEnd);
+    const std::size_t end = std::min(text.find(kEnd), text.size());  // it may lack the last one
     std::string part(text.substr(0, end));
-    text.remove_prefix(end + 1);
+    text.remove_prefix(std::min(end + 1, text.size()));
     return part;
   };
   while (!text.empty()) {

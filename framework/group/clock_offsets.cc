@@ -6,7 +6,8 @@
 #include <thread>
 
 #include "belfry/framework/group/clock_offsets_impl.h"
-#include "belfry/framework/group/tags_impl.h"
+#include "belfry/framework/group/message_memory_impl.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
@@ -21,6 +22,12 @@ std::int64_t steady_nanoseconds() {
       .count();
 }
 
+// A question and an answer.
+struct Ping {
+  std::int64_t in = 0, out = 0;
+  GroupMessage received, sent;
+};
+
 // Does not sleep: a nap would count as time on the way.
 void await(ProcessGroup& group, const GroupMessage& message) {
   while (!message.done)
@@ -34,16 +41,17 @@ GroupMessage message_of(int peer, std::int64_t& time) {
 // The peer answered at some time between `before` and `after`. So its clock differs from the middle
 // of the two by at most half of that time.
 ClockOffset ask_once(ProcessGroup& group, int peer, const NanosecondClock& clock) {
-  std::int64_t question = 0, answer = 0;
-  GroupMessage received = message_of(peer, answer), sent = message_of(peer, question);
-  group.receive(received);
+  const detail::MessageMemory<Ping> ping(group);
+  ping->received = message_of(peer, ping->in);
+  ping->sent = message_of(peer, ping->out);
+  group.receive(ping->received);
   const std::int64_t before = clock();
-  group.send(sent);
-  await(group, received);
+  group.send(ping->sent);
+  await(group, ping->received);
   const std::int64_t after = clock();
-  await(group, sent);
+  await(group, ping->sent);
   const std::int64_t half = (after - before) / 2;
-  return {answer - (before + half), half + 1};
+  return {ping->in - (before + half), half + 1};
 }
 
 ClockOffset ask(ProcessGroup& group, int peer, const NanosecondClock& clock) {
@@ -57,17 +65,18 @@ ClockOffset ask(ProcessGroup& group, int peer, const NanosecondClock& clock) {
 
 void answer(ProcessGroup& group, const NanosecondClock& clock) {
   for (int i = 0; i < kPings; ++i) {
-    std::int64_t question = 0, time = 0;
-    GroupMessage received = message_of(0, question), sent = message_of(0, time);
-    group.receive(received);
+    const detail::MessageMemory<Ping> ping(group);
+    ping->received = message_of(0, ping->in);
+    ping->sent = message_of(0, ping->out);
+    group.receive(ping->received);
     // Rank 0 asks the processes before this one first, so the first question may come late.
     if (i == 0)
-      finish(group, {&received, 1});
+      finish(group, {&ping->received, 1});
     else
-      await(group, received);
-    time = clock();
-    group.send(sent);
-    await(group, sent);
+      await(group, ping->received);
+    ping->out = clock();
+    group.send(ping->sent);
+    await(group, ping->sent);
   }
 }
 

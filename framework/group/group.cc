@@ -6,12 +6,17 @@
 #include <cstring>
 #include <thread>
 
-#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/group/tags_impl.h"
+#include "belfry/framework/group/message_memory_impl.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
+
+constexpr std::uint64_t kMostGatheredBytes = std::uint64_t{1} << 32;
+// Long texts go in pieces.
+constexpr std::size_t kTextPiece = std::size_t{4} << 20;
 
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
@@ -22,46 +27,82 @@ std::span<std::byte> bytes_of(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-// Rank 0 receives the texts of all other processes.
-std::vector<std::string> receive_all(ProcessGroup& group, const std::string& own) {
-  std::vector<std::string> all(static_cast<std::size_t>(group.size()));
-  all[0] = own;
-  std::vector<std::uint64_t> sizes(all.size());
+// A text of another process.
+struct Incoming {
+  int peer;
+  std::uint64_t size = 0;
+  std::string text = {};
+};
+// What a call of gather() or collect() sends or receives.
+struct Texts {
+  std::vector<Incoming> incoming;
+  std::string sent;
+  std::uint64_t sent_size = 0;
   std::vector<GroupMessage> messages;
-  for (int r = 1; r < group.size(); ++r) {
-    const auto at = static_cast<std::size_t>(r);
-    messages.push_back({r, kSizesTag, std::as_writable_bytes(std::span(&sizes[at], 1))});
-  }
+};
+
+void receive_messages(ProcessGroup& group, std::vector<GroupMessage>& messages) {
   for (GroupMessage& message : messages) group.receive(message);
   finish(group, messages);
-  for (GroupMessage& message : messages) {
-    std::string& text = all[static_cast<std::size_t>(message.peer)];
-    text.resize(sizes[static_cast<std::size_t>(message.peer)]);
-    message = {message.peer, kContentsTag, bytes_of(text)};
-    group.receive(message);
+  messages.clear();
+}
+
+// The texts grow as their bytes come, whatever sizes are announced.
+void receive_texts(ProcessGroup& group, Texts& texts) {
+  for (Incoming& from : texts.incoming)
+    texts.messages.push_back(
+        {from.peer, kSizesTag, std::as_writable_bytes(std::span(&from.size, 1))});
+  receive_messages(group, texts.messages);
+  for (const Incoming& from : texts.incoming)
+    require<CommError>(from.size <= kMostGatheredBytes, describe_rank(group, from.peer),
+                       ": announces a text of ", from.size, " bytes, more than ",
+                       kMostGatheredBytes);
+  for (bool more = true; more;) {
+    for (auto& [peer, size, text] : texts.incoming) {
+      const std::size_t had = text.size(), next = std::min<std::uint64_t>(size - had, kTextPiece);
+      if (next == 0) continue;
+      text.resize(had + next);
+      texts.messages.push_back({peer, kContentsTag, bytes_of(text).subspan(had)});
+    }
+    more = !texts.messages.empty();
+    receive_messages(group, texts.messages);
   }
-  finish(group, messages);
+}
+
+// Rank 0 receives the texts of all other processes.
+std::vector<std::string> receive_all(ProcessGroup& group, const std::string& own) {
+  const detail::MessageMemory<Texts> texts(group);
+  for (int r = 1; r < group.size(); ++r) texts->incoming.push_back({r});
+  receive_texts(group, *texts);
+  std::vector<std::string> all{own};
+  for (Incoming& from : texts->incoming) all.push_back(std::move(from.text));
   return all;
 }
 
-void send_sized(ProcessGroup& group, int peer, std::string& text) {
-  std::uint64_t size = text.size();
-  GroupMessage messages[] = {{peer, kSizesTag, std::as_writable_bytes(std::span(&size, 1))},
-                             {peer, kContentsTag, bytes_of(text)}};
-  for (GroupMessage& message : messages) group.send(message);
-  finish(group, messages);
+std::string receive_sized(ProcessGroup& group, int peer) {
+  const detail::MessageMemory<Texts> texts(group);
+  texts->incoming.push_back({peer});
+  receive_texts(group, *texts);
+  return std::move(texts->incoming[0].text);
 }
 
-std::string receive_sized(ProcessGroup& group, int peer) {
-  std::uint64_t size = 0;
-  GroupMessage message{peer, kSizesTag, std::as_writable_bytes(std::span(&size, 1))};
-  group.receive(message);
-  finish(group, {&message, 1});
-  std::string text(size, '\0');
-  message = {peer, kContentsTag, bytes_of(text)};
-  group.receive(message);
-  finish(group, {&message, 1});
-  return text;
+// Sends a text to the processes from `first` up to `last`.
+void send_sized(ProcessGroup& group, int first, int last, std::string text) {
+  require<CommError>(text.size() <= kMostGatheredBytes, "a text of ", text.size(),
+                     " bytes is too long for other processes; they take ", kMostGatheredBytes);
+  const detail::MessageMemory<Texts> texts(group);
+  texts->sent = std::move(text);
+  texts->sent_size = texts->sent.size();
+  const std::span<std::byte> bytes = bytes_of(texts->sent);
+  for (int peer = first; peer <= last; ++peer) {
+    texts->messages.push_back(
+        {peer, kSizesTag, std::as_writable_bytes(std::span(&texts->sent_size, 1))});
+    for (std::size_t from = 0; from < bytes.size(); from += kTextPiece)
+      texts->messages.push_back(
+          {peer, kContentsTag, bytes.subspan(from, std::min(kTextPiece, bytes.size() - from))});
+  }
+  for (GroupMessage& message : texts->messages) group.send(message);
+  finish(group, texts->messages);
 }
 
 // The sizes of all texts, then the texts themselves.
@@ -74,15 +115,22 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-std::vector<std::string> parted(const std::string& all, int count) {
-  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(count));
-  std::memcpy(sizes.data(), all.data(), sizes.size() * sizeof(sizes[0]));
+// The texts of joined(), which rank 0 has sent.
+std::vector<std::string> parted(const ProcessGroup& group, const std::string& all) {
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(group.size()));
   std::size_t from = sizes.size() * sizeof(sizes[0]);
+  const auto require_intact = [&](bool intact) {
+    require<CommError>(intact, describe_rank(group, 0), ": sends texts whose sizes are wrong");
+  };
+  require_intact(all.size() >= from);
+  std::memcpy(sizes.data(), all.data(), from);
   std::vector<std::string> texts;
   for (const std::uint64_t size : sizes) {
+    require_intact(size <= all.size() - from);
     texts.push_back(all.substr(from, size));
     from += size;
   }
+  require_intact(from == all.size());
   return texts;
 }
 
@@ -116,17 +164,15 @@ void finish(ProcessGroup& group, std::span<GroupMessage> messages) {
 
 std::vector<std::string> collect(ProcessGroup& group, const std::string& own) {
   if (group.rank() == 0) return receive_all(group, own);
-  std::string sent = own;
-  send_sized(group, 0, sent);
+  send_sized(group, 0, 0, own);
   return {};
 }
 
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own) {
   if (group.size() == 1) return {own};
   const std::vector<std::string> all = collect(group, own);
-  if (group.rank() > 0) return parted(receive_sized(group, 0), group.size());
-  std::string sent = joined(all);
-  for (int r = 1; r < group.size(); ++r) send_sized(group, r, sent);
+  if (group.rank() > 0) return parted(group, receive_sized(group, 0));
+  send_sized(group, 1, group.size() - 1, joined(all));
   return all;
 }
 

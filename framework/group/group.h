@@ -2,6 +2,7 @@
 // processes together; it knows nothing of tensors. One thread at a time calls it.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,7 +44,14 @@ class ProcessGroup {
   // Moves what can be moved without waiting. True if a message is done since the last call. Throws
   // CommError naming the process that failed, ended, or sent another number of bytes.
   virtual bool poll() = 0;
-  // Ends other processes: their poll() throws CommError with `why`.
+  // Bytes that have come from another process, as far as the group counts them: if there are more
+  // than before, it lives.
+  virtual std::uint64_t received_from(int) const { return 0; }
+  // Gives up all messages that are under way, after an error. Returns whether their memory is read
+  // and written no more. Otherwise it must stay until the process ends.
+  virtual bool forget_messages() noexcept = 0;
+  // Ends other processes: their poll() throws CommError with `why`. Forgets all messages, and may
+  // take a second.
   virtual void end_others(const std::string& why) noexcept = 0;
 };
 
@@ -53,7 +61,8 @@ std::string describe_rank(const ProcessGroup& group, int rank);
 // Polls until all messages are done. Naps when nothing moves.
 void finish(ProcessGroup& group, std::span<GroupMessage> messages);
 
-// Each process gives bytes, and gets the bytes of all, by rank. All processes call it in one order.
+// Each process gives bytes, at most 4 GiB, and gets the bytes of all, by rank. All processes call
+// it in one order. If it throws, the group has forgotten all messages.
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
 
 // As gather(), but rank 0 alone gets them; others get none.

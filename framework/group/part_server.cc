@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "belfry/framework/group/tags_impl.h"
+#include "belfry/framework/group/message_memory_impl.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
@@ -123,8 +124,13 @@ bool PartServer::all_ended() const {
 
 void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,
                  std::span<const std::span<std::byte>> parts) {
-  PartServer::Ask ask{.key = key, .runs = runs};
-  std::vector<GroupMessage> messages;
+  struct Asked {
+    PartServer::Ask ask;
+    std::vector<GroupMessage> messages;
+  };
+  const detail::MessageMemory<Asked> asked(group);
+  auto& [ask, messages] = *asked;
+  ask = {.key = key, .runs = runs};
   for (int r = 0; r < group.size(); ++r) {
     const std::span<std::byte> part = parts[static_cast<std::size_t>(r)];
     if (r == group.rank() || part.empty()) continue;

@@ -129,12 +129,14 @@ void Processes::serve(std::stop_token stop) {
       run(*work_);
     } catch (...) {
       error = std::current_exception();
+      if (group_) group_->fail(error);  // its messages may be under way, and its memory soon gone
     }
     lock.lock();
     error_ = error;
     work_ = nullptr;
     changed_.notify_all();
   }
+  if (group_ && group_->needs_memory()) static_cast<void>(group_.release());
   group_.reset();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include <unistd.h>
 
@@ -10,7 +11,7 @@
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/seconds_impl.h"
-#include "belfry/framework/group/tags_impl.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
@@ -41,46 +42,67 @@ SignsOfLife::SignsOfLife(ProcessGroup& group, std::chrono::milliseconds interval
     peer.rank = static_cast<int>(&peer - peers_.data());
     peer.received = {peer.rank, kSignTag, bytes_of(peer.in)};
     peer.sent = {peer.rank, kSignTag, bytes_of(peer.out), true};
-    peer.left = peer.rank == group.rank();
-    if (!peer.left) group.receive(peer.received);
+    peer.leaving = {peer.rank, kLeaveTag, bytes_of(peer.leaves_in)};
+    peer.told = {peer.rank, kLeaveTag, bytes_of(peer.leaves_out), true};
+    if (is_own(peer)) continue;
+    group.receive(peer.received);
+    group.receive(peer.leaving);
   }
 }
 
 void SignsOfLife::hear() {
   for (Peer& peer : peers_) {
-    if (peer.left || !peer.received.done) continue;
+    if (is_own(peer)) continue;
+    if (peer.leaving.done && peer.left == 0) peer.left = 1;
+    const std::uint64_t bytes = group_.received_from(peer.rank);
+    if (std::exchange(peer.bytes, bytes) != bytes) peer.silent = 0;
+    if (is_silent(peer.rank) || !peer.received.done) continue;
     peer.silent = 0;
+    peer.in.doing[sizeof(peer.in.doing) - 1] = '\0';  // whatever has come
     const bool goes_on = peer.in.launches == peer.last.launches &&
                          std::string_view(peer.in.doing) == peer.last.doing;
     if (!goes_on) peer.since = std::chrono::steady_clock::now();
     peer.last = peer.in;
-    peer.left = peer.in.leaves != 0;
-    if (!peer.left) group_.receive(peer.received);
+    if (!is_silent(peer.rank)) group_.receive(peer.received);
   }
 }
 
 void SignsOfLife::send(bool last) {
-  Sign sign{.pid = static_cast<std::uint32_t>(::getpid()), .leaves = last, .launches = launches_};
+  Sign sign{.pid = static_cast<std::uint32_t>(::getpid()), .is_last = last, .launches = launches_};
   const std::string doing = doing_ ? doing_() : "";
   std::memcpy(sign.doing, doing.data(), std::min(doing.size(), sizeof(sign.doing) - 1));
   for (Peer& peer : peers_) {
-    if (peer.rank == group_.rank() || !peer.sent.done || (peer.left && !last)) continue;
+    if (is_own(peer) || !peer.sent.done) continue;
     peer.out = sign;
     group_.send(peer.sent);
   }
 }
 
+void SignsOfLife::leave() {
+  for (Peer& peer : peers_)
+    if (!is_own(peer)) group_.send(peer.told);
+}
+
 bool SignsOfLife::all_sent() const {
-  return std::ranges::all_of(peers_, [](const Peer& peer) { return peer.sent.done; });
+  return std::ranges::all_of(peers_,
+                             [](const Peer& peer) { return peer.sent.done && peer.told.done; });
 }
 
 bool SignsOfLife::all_left() const {
-  return std::ranges::all_of(peers_, [](const Peer& peer) { return peer.left; });
+  return std::ranges::all_of(peers_,
+                             [&](const Peer& peer) { return is_own(peer) || peer.left > 0; });
+}
+
+bool SignsOfLife::all_silent() const {
+  return std::ranges::all_of(
+      peers_, [&](const Peer& peer) { return is_own(peer) || is_silent(peer.rank); });
 }
 
 void SignsOfLife::count_interval() {
-  for (Peer& peer : peers_)
+  for (Peer& peer : peers_) {
     if (peer.silent == 0 || !is_stopped(peer.rank)) ++peer.silent;
+    if (peer.left > 0) ++peer.left;
+  }
 }
 
 bool SignsOfLife::is_stopped(int rank) const {
@@ -93,7 +115,7 @@ bool SignsOfLife::is_stopped(int rank) const {
 std::string SignsOfLife::describe(int rank) const {
   const Peer& peer = this->peer(rank);
   const std::string doing = peer.last.doing[0]
-                                ? cat(peer.last.doing, " for ",
+                                ? cat(shown(peer.last.doing, sizeof(peer.last.doing)), " for ",
                                       seconds_text(std::chrono::steady_clock::now() - peer.since))
                                 : "is between two steps";
   return cat(describe_rank(group_, rank), ": ",
@@ -121,7 +143,7 @@ std::string SignsOfLife::late_processes() const {
 }
 
 bool SignsOfLife::is_late(const Peer& peer) const {
-  return peer.rank != group_.rank() && !peer.left && peer.last.launches < launches_;
+  return !is_own(peer) && peer.left == 0 && peer.last.launches < launches_;
 }
 
 }  // namespace belfry

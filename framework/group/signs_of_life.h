@@ -11,8 +11,8 @@
 
 namespace belfry {
 
-// Sends signs of life of this process to all others, and keeps the last sign of each of them. Uses
-// a tag of its own. The group outlives it.
+// Sends signs of life of this process to all others, and keeps the last sign of each of them. Bytes
+// of any message are a sign, too. Uses tags of its own. The group outlives it.
 class SignsOfLife {
  public:
   // The caller calls send() once per `interval`.
@@ -28,16 +28,23 @@ class SignsOfLife {
 
   // Takes the signs that have come.
   void hear();
-  // Sends a sign to all that have taken the sign before. `last`: this process leaves.
+  // Sends a sign to all that have taken the sign before. `last`: no more follow.
   void send(bool last = false);
+  // Tells all that this process needs them no more. It goes on giving signs, and what they ask for.
+  void leave();
   bool all_sent() const;
   bool all_left() const;
+  // Whether all have given their last sign.
+  bool all_silent() const;
 
   // Counts one more interval of silence for each other process. Stopped processes are left out, so
   // that they have time to speak when they go on. hear() ends the silence.
   void count_interval();
   int silent_intervals(int rank) const { return peer(rank).silent; }
-  bool has_left(int rank) const { return peer(rank).left; }
+  // Since when a process has left, in intervals; 0: it has not. Messages that it had sent before
+  // have come, or come within a few intervals.
+  int intervals_since_left(int rank) const { return peer(rank).left; }
+  bool is_silent(int rank) const { return peer(rank).last.is_last != 0; }
   // A debugger, a terminal or SIGSTOP may have stopped it; known of processes of this machine.
   bool is_stopped(int rank) const;
   // "rank 3, node7: computes 'fc0/MatMul' (built at mnist.cc:30) for 3.2 s". For a stopped process
@@ -54,7 +61,7 @@ class SignsOfLife {
  private:
   struct Sign {
     std::uint32_t pid = 0;
-    std::uint32_t leaves = 0;  // not 0: this is the last sign
+    std::uint32_t is_last = 0;  // not 0: no sign follows
     std::int64_t launches = 0;
     char doing[240] = {};
   };
@@ -62,11 +69,15 @@ class SignsOfLife {
     int rank = 0;
     Sign in, out, last;  // being received; being sent; the last one received
     GroupMessage received, sent;
-    int silent = 0;                               // intervals since `last` came
+    std::byte leaves_in{}, leaves_out{};
+    GroupMessage leaving, told;                   // leave() of the other, and of this process
+    int silent = 0;                               // intervals since it was heard
+    std::uint64_t bytes = 0;                      // ProcessGroup::received_from() by then
     std::chrono::steady_clock::time_point since;  // the first in a row of signs that say the same
-    bool left = false;
+    int left = 0;                                 // intervals_since_left()
   };
 
+  bool is_own(const Peer& peer) const { return peer.rank == group_.rank(); }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_late(const Peer& peer) const;
 

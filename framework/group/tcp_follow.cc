@@ -10,6 +10,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/tcp_meeting_impl.h"
+#include "belfry/framework/group/tcp_messages_impl.h"
 #include "belfry/framework/group/tcp_peer_impl.h"
 #include "belfry/framework/group/tcp_reception_impl.h"
 
@@ -68,8 +69,7 @@ class Follower {
     return std::move(met_);
   } catch (const CommError& error) {
     // Those that it has met may be further, and read messages already.
-    for (Met& met : met_)
-      if (met.socket) TcpPeer(std::move(met.socket), met.host).end_others(error.what());
+    make_tcp_group(options_.rank, host_, peers_of(std::move(met_)))->end_others(error.what());
     throw;
   }
 
@@ -244,9 +244,11 @@ class Follower {
   void end_with_others() {
     for (std::size_t r = 0; r < met_.size(); ++r) {
       if (!met_[r].socket || !met_[r].socket.has_left()) continue;
-      const std::string name = cat("rank ", r, ", ", met_[r].host);
-      TcpPeer(std::move(met_[r].socket), met_[r].host).poll(name);
-      throw MeetingOver(cat(name, ": it has ended before all processes had met"));
+      EarlyMemory of_reason(1 << 20);
+      TcpPeer peer(std::move(met_[r].socket), met_[r].host);
+      peer.join(static_cast<int>(r), of_reason);
+      peer.poll();
+      throw MeetingOver(cat("rank ", r, ", ", met_[r].host, ": it has ended before all processes had met"));
     }
   }
 

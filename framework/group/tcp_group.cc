@@ -8,61 +8,18 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/tcp_meeting_impl.h"
-#include "belfry/framework/group/tcp_peer_impl.h"
+#include "belfry/framework/group/tcp_messages_impl.h"
 
 namespace belfry {
 namespace {
 
 using detail::Socket;
-using detail::TcpPeer;
 
 std::string own_host() {
   char name[256] = {};
   const bool named = ::gethostname(name, sizeof(name) - 1) == 0 && detail::is_host_name(name);
   return named ? name : "unknown";
 }
-
-class TcpGroup final : public ProcessGroup {
- public:
-  // peers[rank] is empty.
-  TcpGroup(int rank, std::string host, std::vector<std::unique_ptr<TcpPeer>> peers)
-      : rank_(rank), host_(std::move(host)), peers_(std::move(peers)) {}
-
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(peers_.size()); }
-  const std::string& host(int rank) const override {
-    return rank == rank_ ? host_ : peer(rank).host;
-  }
-  std::string carrier() const override { return "TCP"; }
-
-  void send(GroupMessage& message) override {
-    message.done = false;
-    peer(message.peer).send(message);
-  }
-  void receive(GroupMessage& message) override {
-    message.done = false;
-    peer(message.peer).receive(message);
-    arrived_ = arrived_ || message.done;
-  }
-  bool poll() override {
-    bool done = std::exchange(arrived_, false);
-    for (int r = 0; r < size(); ++r)
-      if (r != rank_) done = peer(r).poll(describe_rank(*this, r)) || done;
-    return done;
-  }
-  void end_others(const std::string& why) noexcept override {
-    for (const std::unique_ptr<TcpPeer>& peer : peers_)
-      if (peer) peer->end_others(why);
-  }
-
- private:
-  TcpPeer& peer(int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
-
-  const int rank_;
-  const std::string host_;
-  const std::vector<std::unique_ptr<TcpPeer>> peers_;
-  bool arrived_ = false;  // before somebody asked for it
-};
 
 }  // namespace
 
@@ -98,11 +55,8 @@ std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options) {
       "in all of them, or BELFRY_INSECURE=1 if nobody else is in this network");
   const std::string host = options.host.empty() ? own_host() : options.host;
   require(detail::is_host_name(host), "'", shown(host), "' is no name of a host");
-  std::vector<std::unique_ptr<TcpPeer>> peers;
-  for (detail::Met& met : detail::meet(options, host))
-    peers.push_back(met.socket ? std::make_unique<TcpPeer>(std::move(met.socket), met.host)
-                               : nullptr);
-  return std::make_unique<TcpGroup>(options.rank, host, std::move(peers));
+  return detail::make_tcp_group(options.rank, host,
+                                detail::peers_of(detail::meet(options, host)));
 }
 
 }  // namespace belfry

@@ -4,12 +4,14 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "belfry/framework/group/socket_impl.h"
 #include "belfry/framework/group/tcp_greeting_impl.h"
 #include "belfry/framework/group/tcp_group.h"
+#include "belfry/framework/group/tcp_peer_impl.h"
 
 namespace belfry::detail {
 
@@ -22,6 +24,9 @@ struct Met {
 // Meets all other processes, and returns them by rank; this one's own place is empty. `host` is the
 // name of this machine. Throws as connect_tcp() does.
 std::vector<Met> meet(const TcpGroupOptions& options, const std::string& host);
+
+// The connections to the processes that were met.
+std::vector<std::unique_ptr<TcpPeer>> peers_of(std::vector<Met> met);
 
 // Its two sides: of rank 0, and of all other ranks.
 std::vector<Met> lead(const TcpGroupOptions& options, const std::string& host);

@@ -1,5 +1,6 @@
 // One end of a connection between two processes. Messages go both ways.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -11,20 +12,46 @@
 
 namespace belfry::detail {
 
-// The process at the other end. A message is a head of tag and size, then its bytes. A message that
-// nobody has asked for yet is kept until somebody does.
+// The most memory for messages that came before somebody asked for them, of all processes together.
+class EarlyMemory {
+ public:
+  explicit EarlyMemory(std::size_t most) : left_(most) {}
+  // Returns false if there is too little left.
+  bool take(std::size_t bytes);
+  void give_back(std::size_t bytes) { left_ += bytes; }
+
+ private:
+  std::size_t left_;
+};
+
+// The process at the other end. A message goes in frames of at most kFrameBytes: a head of tag and
+// size of the message, then bytes. Between two frames a short message may overtake (tags.h). So a
+// long message delays no sign of life. A message that nobody has asked for yet is kept until
+// somebody does. It takes memory as its bytes come, whatever its head says.
 class TcpPeer {
  public:
-  TcpPeer(Socket socket, std::string on) : host(std::move(on)), socket_(std::move(socket)) {}
+  static constexpr std::size_t kFrameBytes = 256 << 10;
 
-  // Messages are borrowed until they are done.
-  void send(GroupMessage& message) { sending_.push_back(&message); }
+  TcpPeer(Socket socket, std::string on);
+  // Call it first. `early` outlives this.
+  void join(int rank, EarlyMemory& early);
+
+  // Messages are borrowed until they are done. receive() throws CommError if the message has come,
+  // and has another number of bytes.
+  void send(GroupMessage& message);
   void receive(GroupMessage& message);
   // Moves what it can, and returns whether a message is done. If the peer has ended, or sends what
-  // nobody expects, it throws CommError that begins with `name`, the name of the peer.
-  bool poll(const std::string& name);
-  // Tells the peer to end, and why, unless a message is half sent.
-  void end_others(const std::string& why) noexcept;
+  // nobody expects, it throws CommError that names the peer.
+  bool poll();
+  // All bytes that have come.
+  std::uint64_t received() const { return received_; }
+
+  // Gives all messages up, and keeps what is left of a frame that is half sent.
+  void forget_messages() noexcept;
+  // Then: tells the peer to end, and why.
+  void end(const std::string& why) noexcept;
+  // Goes on telling. Returns whether the peer's system has the reason, or is out of reach.
+  bool has_ended() noexcept;
 
   std::string host;
 
@@ -32,7 +59,27 @@ class TcpPeer {
   struct Head {
     std::uint32_t tag;
     std::uint32_t magic;
-    std::uint64_t size;
+    std::uint64_t size;  // of the message
+  };
+  // Messages in one order. Those that overtake have a lane of their own.
+  struct OutLane {
+    std::deque<GroupMessage*> messages;
+    std::size_t framed = 0;  // bytes of the first one, in frames so far
+  };
+  struct OutFrame {
+    OutLane* lane = nullptr;  // null: of a message that was given up
+    Head head = {};
+    std::size_t head_left = 0;
+    std::span<const std::byte> body;
+    bool is_over() const { return head_left == 0 && body.empty(); }
+  };
+  // A message that comes in.
+  struct InLane {
+    bool begun = false;
+    int tag = 0;
+    std::uint64_t size = 0, have = 0;
+    GroupMessage* into = nullptr;
+    std::vector<std::byte> kept;  // instead of `into`; it grows as bytes come
   };
   // A message that came before somebody asked for it.
   struct Early {
@@ -40,27 +87,42 @@ class TcpPeer {
     std::vector<std::byte> bytes;
   };
 
-  bool write(const std::string& name);
-  bool read(const std::string& name);
+  [[noreturn]] void fail(const std::string& what) const;
+  void require_size(const GroupMessage& message, std::uint64_t size) const;
+  bool read();
+  bool write();
   // Returns how many bytes moved; 0 if none can now.
-  std::size_t move_out(std::span<const std::byte> bytes, const std::string& name);
-  std::size_t move_in(std::span<std::byte> bytes, const std::string& name);
-  void begin_message(const std::string& name);
-  // Returns whether somebody has asked for the message.
-  bool end_message(const std::string& name);
-  static void take(GroupMessage& message, std::span<const std::byte> bytes);
+  std::size_t move_out();
+  std::size_t move_in(std::span<std::byte> bytes);
+  bool begin_out_frame();
+  bool end_out_frame();
+  void begin_in_frame();
+  void begin_message(InLane& lane);
+  std::span<std::byte> place();
+  // Returns whether a message is done.
+  bool end_in_frame();
+  void give_back(const std::vector<std::byte>& kept);
 
   Socket socket_;
-  bool closed_ = false;  // by the other process
-  std::deque<GroupMessage*> sending_;
-  Head sent_head_ = {};
-  std::size_t sent_ = 0;  // bytes of the first of sending_, with its head
+  int rank_ = -1;
+  EarlyMemory* early_memory_ = nullptr;
+  bool closed_ = false;     // by the other process
+  bool forgotten_ = false;  // forget_messages()
+  std::uint64_t received_ = 0;
+
+  std::array<OutLane, 2> out_;  // the second one overtakes
+  OutFrame sent_;
+  std::vector<std::byte> rest_;  // of a frame whose message was given up
+  std::string reason_;           // end()
+  GroupMessage ending_;
+
   std::vector<GroupMessage*> awaited_;
+  std::array<InLane, 2> in_;
   Head head_ = {};
-  std::size_t read_ = 0;  // bytes of the message that comes in, with its head
-  GroupMessage* into_ = nullptr;
-  std::vector<std::byte> kept_;  // instead of `into_`
-  std::vector<Early> early_;
+  std::size_t head_read_ = 0;
+  InLane* comes_ = nullptr;     // the lane of the frame that comes in
+  std::size_t frame_left_ = 0;  // bytes of it
+  std::deque<Early> early_;
 };
 
 }  // namespace belfry::detail

@@ -1,34 +1,43 @@
 #include "belfry/framework/group/watched_group.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "belfry/framework/base/keep_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/seconds_impl.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
 
-// After so many beats, no message of a process that has left can still come.
+// So many beats after a process has left, no message that it had sent before can still come.
 constexpr int kBeatsBehindTheLast = 5;
 
 // Begins the reason with which a process ends the others because a message waits too long.
 constexpr std::string_view kStalled = "the run has stalled: ";
 
-// A stall that another process has found is a StallError here, too.
+// Begins the reason of a process whose command line is wrong.
+constexpr std::string_view kMistaken = "the command line is wrong: ";
+
+// What another process has found, a stall or a mistake, has the same class of error here.
 bool poll(ProcessGroup& group) {
   try {
     return group.poll();
   } catch (const CommError& error) {
-    if (std::string_view(error.what()).find(kStalled) == std::string_view::npos) throw;
-    throw StallError(error.what());
+    const std::string_view what = error.what();
+    if (what.find(kStalled) != what.npos) throw StallError(error.what());
+    if (what.find(kMistaken) != what.npos) throw MistakeError(error.what());
+    throw;
   }
 }
 
 }  // namespace
 
 std::string stalled_run(const std::string& what) { return cat(kStalled, what); }
+std::string mistaken_run(const std::string& what) { return cat(kMistaken, what); }
 
 WatchedGroup::WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options,
                            PartServer::Find find)
@@ -48,33 +57,42 @@ WatchedGroup::~WatchedGroup() {
   }
 }
 
-void WatchedGroup::send(GroupMessage& message) {
+void WatchedGroup::use(const std::function<void()>& f) {
   require_intact();
-  group_->send(message);
-  under_way_[static_cast<std::size_t>(message.peer)].add(message);
+  try {
+    f();
+  } catch (...) {
+    fail(std::current_exception());
+    throw;
+  }
+}
+
+void WatchedGroup::send(GroupMessage& message) {
+  use([&] {
+    group_->send(message);
+    under_way_[static_cast<std::size_t>(message.peer)].add(message);
+  });
 }
 
 void WatchedGroup::receive(GroupMessage& message) {
-  require_intact();
-  group_->receive(message);
-  under_way_[static_cast<std::size_t>(message.peer)].add(message);
+  use([&] {
+    group_->receive(message);
+    under_way_[static_cast<std::size_t>(message.peer)].add(message);
+  });
 }
 
 void WatchedGroup::sum(GroupMessage& message, DType dtype) {
-  require_intact();
-  group_->sum(message, dtype);
-  for (int peer = 0; peer < size(); ++peer)
-    if (peer != rank()) under_way_[static_cast<std::size_t>(peer)].add(message);
+  use([&] {
+    group_->sum(message, dtype);
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank()) under_way_[static_cast<std::size_t>(peer)].add(message);
+  });
 }
 
 bool WatchedGroup::poll() {
-  require_intact();
-  try {
-    return turn();
-  } catch (...) {
-    failure_ = std::current_exception();
-    throw;
-  }
+  bool moved = false;
+  use([&] { moved = turn(); });
+  return moved;
 }
 
 void WatchedGroup::beat() noexcept {
@@ -82,14 +100,30 @@ void WatchedGroup::beat() noexcept {
   try {
     turn();
   } catch (...) {
-    failure_ = std::current_exception();
+    fail(std::current_exception());
   }
+}
+
+void WatchedGroup::fail(std::exception_ptr error) noexcept {
+  if (failure_) return;
+  failure_ = std::move(error);
+  forget_messages();
+}
+
+bool WatchedGroup::forget_messages() noexcept {
+  for (UnderWay& under_way : under_way_) under_way.messages.clear();
+  if (!failure_)
+    failure_ = std::make_exception_ptr(CommError("this process has given its messages up"));
+  if (!needs_memory_ && !group_->forget_messages()) {
+    needs_memory_ = true;
+    keep_host_memory();
+  }
+  return !needs_memory_;
 }
 
 void WatchedGroup::end_others(const std::string& why) noexcept {
   group_->end_others(why);
-  if (!failure_)
-    failure_ = std::make_exception_ptr(CommError(cat("this process has ended the others: ", why)));
+  fail(std::make_exception_ptr(CommError(cat("this process has ended the others: ", why))));
 }
 
 void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
@@ -112,6 +146,12 @@ void WatchedGroup::UnderWay::add(GroupMessage& message) {
   messages.push_back(&message);
 }
 
+bool WatchedGroup::UnderWay::any_but_parts() const {
+  return std::ranges::any_of(messages, [](const GroupMessage* message) {
+    return message->tag != kAskTag && message->tag != kAnswerTag;
+  });
+}
+
 bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
   if (after.count() == 0 || Clock::now() - began < after) return false;
   return std::exchange(last, began) != began;
@@ -127,7 +167,7 @@ bool WatchedGroup::turn() {
   parts_.serve();
   if (const Clock::time_point now = Clock::now(); now >= next_beat_) {
     next_beat_ = now + options_.beat;
-    if (!leaving_) signs_.send();
+    if (!silent_) signs_.send();
     signs_.count_interval();
     look_for_lost();
   }
@@ -136,17 +176,17 @@ bool WatchedGroup::turn() {
 
 void WatchedGroup::look_for_lost() {
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
+    if (peer == rank() || signs_.is_silent(peer)) continue;
     const UnderWay& under_way = under_way_[static_cast<std::size_t>(peer)];
     const bool idle = under_way.messages.empty();
     const int silent = signs_.silent_intervals(peer);
-    if (signs_.has_left(peer))
-      require<CommError>(idle || silent <= kBeatsBehindTheLast, describe_rank(*group_, peer),
-                         ": it has ended its part of the training before the others");
-    else
-      require<CommError>(silent <= options_.most_silent, describe_rank(*group_, peer),
-                         ": no sign of life for ", seconds_text(silent * options_.beat),
-                         "; its process or its machine has ended, or the link to it is down");
+    require<CommError>(
+        signs_.intervals_since_left(peer) <= kBeatsBehindTheLast || !under_way.any_but_parts(),
+        describe_rank(*group_, peer), ": it has ended its part of the training before the others");
+    require<CommError>(options_.most_silent == 0 || silent <= options_.most_silent,
+                       describe_rank(*group_, peer), ": no sign of life for ",
+                       seconds_text(silent * options_.beat),
+                       "; its process or its machine has ended, or the link to it is down");
     // waiting() warns of messages of steps.
     if (!idle && !signs_.in_step() && warnings_.is_due(under_way.since))
       log_warning("a message between two steps has waited ",
@@ -154,16 +194,21 @@ void WatchedGroup::look_for_lost() {
   }
 }
 
-// All processes wait for each other here, so that none ends while others need it.
+// All processes wait for each other here, so that none ends while others need it. Each gives signs
+// until no process needs any.
 void WatchedGroup::leave() {
   Backoff backoff;
-  const auto look = [&] { turn() ? backoff.moved() : backoff.nap(); };
-  leaving_ = true;
+  const auto look_until = [&](const auto& over) {
+    while (!over()) turn() ? backoff.moved() : backoff.nap();
+  };
   signs_.tell({});
-  while (!signs_.all_sent()) look();
-  signs_.send(true);
+  signs_.leave();
   parts_.end();
-  while (!signs_.all_sent() || !signs_.all_left() || !parts_.all_ended()) look();
+  look_until([&] { return signs_.all_left() && parts_.all_ended(); });
+  silent_ = true;
+  look_until([&] { return signs_.all_sent(); });
+  signs_.send(true);
+  look_until([&] { return signs_.all_sent() && signs_.all_silent(); });
 }
 
 }  // namespace belfry

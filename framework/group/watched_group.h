@@ -20,13 +20,21 @@ class StallError : public CommError {
   using CommError::CommError;
 };
 
+// Another process has found that the command line is wrong: the same one would fail again.
+class MistakeError : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 // The reason with which a process ends the others because of a stall. They throw a StallError, too.
 std::string stalled_run(const std::string& what);
+// The reason because of a mistake on the command line. The others throw a MistakeError.
+std::string mistaken_run(const std::string& what);
 
 struct WatchOptions {
   std::chrono::milliseconds beat{200};  // from one sign of life to the next
-  // A process is lost if it gives no sign of life in so many beats of the listener. So a listener
-  // that was stopped itself blames nobody.
+  // A process is lost if it gives no sign of life in so many beats of the listener; 0: never. So a
+  // listener that was stopped itself blames nobody.
   int most_silent = 25;
   // A message that has waited so long causes a warning that names the late processes, or ends the
   // run; 0: never. The run goes on if the late processes are between two steps, or the message is.
@@ -40,8 +48,9 @@ struct WatchOptions {
 
 // Forwards to the group that it is made of. Each function throws CommError naming a lost process. A
 // process is lost without a sign of life, unless the system shows it as stopped. It is also lost if
-// it has left while messages to or from it are under way. All later calls throw the first error
-// again.
+// it has left while messages to or from it are under way, but for parts: it serves these until all
+// have left. All later calls throw the first error again. Then the group has forgotten all
+// messages.
 class WatchedGroup final : public ProcessGroup {
  public:
   // `find` answers other processes (part_server.h); null: nobody asks.
@@ -60,8 +69,15 @@ class WatchedGroup final : public ProcessGroup {
   void receive(GroupMessage& message) override;
   void sum(GroupMessage& message, DType dtype) override;
   bool poll() override;
+  std::uint64_t received_from(int rank) const override { return group_->received_from(rank); }
+  bool forget_messages() noexcept override;
   void end_others(const std::string& why) noexcept override;
 
+  // Makes all later calls throw the error, unless something has failed before.
+  void fail(std::exception_ptr error) noexcept;
+  // After a failure: whether the group may still read and write memory of messages. Then this
+  // object must stay until the process ends, and memory of tensors is no more given back.
+  bool needs_memory() const { return needs_memory_; }
   // poll() for callers that wait for no message. If it fails, the next call of another function
   // throws the error. Call it at least every 100 ms.
   void beat() noexcept;
@@ -83,6 +99,8 @@ class WatchedGroup final : public ProcessGroup {
   struct UnderWay {
     // Leaves out a message that is done at once: it may be gone when this group looks next.
     void add(GroupMessage& message);
+    // Whether there are other messages than those of PartServer.
+    bool any_but_parts() const;
 
     std::vector<GroupMessage*> messages;
     Clock::time_point since;  // the first of them
@@ -96,6 +114,8 @@ class WatchedGroup final : public ProcessGroup {
   };
 
   void require_intact() const;
+  // Calls f(), which uses the group, and takes note if it fails.
+  void use(const std::function<void()>& f);
   bool turn();
   void look_for_lost();
   void leave();
@@ -107,7 +127,8 @@ class WatchedGroup final : public ProcessGroup {
   std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;
   StallWarnings warnings_;
-  bool leaving_ = false;
+  bool silent_ = false;  // has given its last sign, or is about to
+  bool needs_memory_ = false;
   std::exception_ptr failure_;
 };
 

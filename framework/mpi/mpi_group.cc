@@ -2,6 +2,7 @@
 // the calls that begin and end MPI block.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,13 +14,13 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/mpi_module.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
 
 // Counts of MPI are ints, so larger messages go in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
-constexpr int kEndTag = 32767;  // the largest that every MPI has
 constexpr std::size_t kLongestReason = 4096;
 
 std::string text_of(int error) {
@@ -54,6 +55,8 @@ class MpiGroup final : public ProcessGroup {
     int size = 0;
     MPI_Comm_size(all_, &size);
     learn_hosts(size);
+    require_tags();
+    received_from_.resize(at(size));
     check(MPI_Irecv(reason_.data(), static_cast<int>(reason_.size()), MPI_CHAR, MPI_ANY_SOURCE,
                     kEndTag, all_, &ended_by_other_),
           "MPI_Irecv");
@@ -61,8 +64,8 @@ class MpiGroup final : public ProcessGroup {
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup() override {
-    if (failed_) return;  // others may never come to the end; the launcher ends them
     MPI_Cancel(&ended_by_other_);
+    if (failed_) return;  // others may never come to the end; the launcher ends them
     MPI_Wait(&ended_by_other_, MPI_STATUS_IGNORE);
     MPI_Comm_free(&all_);
     MPI_Finalize();
@@ -76,13 +79,13 @@ class MpiGroup final : public ProcessGroup {
   std::string carrier() const override { return "MPI"; }
 
   void send(GroupMessage& message) override {
-    post(message, true, [&](std::span<std::byte> bytes, MPI_Request* request) {
+    post(message, Kind::kSent, [&](std::span<std::byte> bytes, MPI_Request* request) {
       return MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, message.peer,
                        message.tag, all_, request);
     });
   }
   void receive(GroupMessage& message) override {
-    post(message, false, [&](std::span<std::byte> bytes, MPI_Request* request) {
+    post(message, Kind::kReceived, [&](std::span<std::byte> bytes, MPI_Request* request) {
       return MPI_Irecv(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, message.peer,
                        message.tag, all_, request);
     });
@@ -90,7 +93,7 @@ class MpiGroup final : public ProcessGroup {
 
   void sum(GroupMessage& message, DType dtype) override {
     const MPI_Datatype type = dtype == DType::kF32 ? MPI_FLOAT : MPI_DOUBLE;
-    post(message, true, [&](std::span<std::byte> bytes, MPI_Request* request) {
+    post(message, Kind::kSummed, [&](std::span<std::byte> bytes, MPI_Request* request) {
       const int count = static_cast<int>(bytes.size() / size_of(dtype));
       return MPI_Iallreduce(MPI_IN_PLACE, bytes.data(), count, type, MPI_SUM, all_, request);
     });
@@ -111,22 +114,46 @@ class MpiGroup final : public ProcessGroup {
     return std::exchange(moved_, false);
   }
 
-  void end_others(const std::string& why) noexcept override {
+  std::uint64_t received_from(int rank) const override { return received_from_[at(rank)]; }
+
+  // MPI can cancel receives whose messages have not begun to come. Others may end within a moment;
+  // what is left then needs its memory, which a thread of MPI may read or write at any time.
+  bool forget_messages() noexcept override {
+    constexpr std::chrono::milliseconds kMoment{200};
     failed_ = true;
-    const int length = static_cast<int>(std::min(why.size(), kLongestReason));
+    if (std::exchange(forgotten_, true)) return requests_.empty();
+    for (std::size_t i = 0; i < requests_.size(); ++i)
+      if (pieces_[i].kind == Kind::kReceived) MPI_Cancel(&requests_[i]);
+    const auto last = std::chrono::steady_clock::now() + kMoment;
+    for (Backoff backoff; !requests_.empty() && std::chrono::steady_clock::now() < last;) {
+      int count = 0;
+      finished_.resize(requests_.size());
+      const int posted = static_cast<int>(requests_.size());
+      MPI_Testsome(posted, requests_.data(), &count, finished_.data(), MPI_STATUSES_IGNORE);
+      if (count > 0) forget_finished();
+      backoff.nap();
+    }
+    return requests_.empty();
+  }
+
+  void end_others(const std::string& why) noexcept override {
+    forget_messages();
+    // MPI may read the reason until the process ends, so it stays for ever.
+    const auto* const kept = new std::string(why.substr(0, kLongestReason));
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;
       MPI_Request request;  // the process ends soon: nobody waits for it
-      MPI_Isend(why.data(), length, MPI_CHAR, r, kEndTag, all_, &request);
+      MPI_Isend(kept->data(), static_cast<int>(kept->size()), MPI_CHAR, r, kEndTag, all_, &request);
       MPI_Request_free(&request);
     }
   }
 
  private:
+  enum class Kind { kSent, kReceived, kSummed };
   struct Piece {
     GroupMessage* message;
     std::size_t bytes;
-    bool whole;  // MPI_Get_count need not be asked
+    Kind kind;
   };
 
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -143,9 +170,18 @@ class MpiGroup final : public ProcessGroup {
     for (const Name& name : names) hosts_.emplace_back(name.data());
   }
 
+  void require_tags() const {
+    int* most = nullptr;
+    int known = 0;
+    check(MPI_Comm_get_attr(all_, MPI_TAG_UB, &most, &known), "MPI_Comm_get_attr");
+    require<CommError>(known && *most >= kEndTag, "this MPI has tags up to ", known ? *most : 0,
+                       " alone; take one with those that the standard demands, up to ",
+                       int{kEndTag});
+  }
+
   // Posts a message piece by piece: start(bytes, &request) returns MPI's error.
   template <class Start>
-  void post(GroupMessage& message, bool whole, const Start& start) {
+  void post(GroupMessage& message, Kind kind, const Start& start) {
     message.done = false;
     for (std::size_t from = 0; from == 0 || from < message.bytes.size(); from += kPiece) {
       const std::size_t size = std::min(kPiece, message.bytes.size() - from);
@@ -153,7 +189,7 @@ class MpiGroup final : public ProcessGroup {
       const int error = start(message.bytes.subspan(from, size), &request);
       if (error != MPI_SUCCESS) fail(describe_rank(*this, message.peer).c_str(), error);
       requests_.push_back(request);
-      pieces_.push_back({&message, size, whole});
+      pieces_.push_back({&message, size, kind});
     }
   }
 
@@ -162,11 +198,14 @@ class MpiGroup final : public ProcessGroup {
     const std::string peer = describe_rank(*this, piece.message->peer);
     if (error == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS)
       fail(peer.c_str(), status.MPI_ERROR);
-    int count = 0;
-    if (!piece.whole) MPI_Get_count(&status, MPI_BYTE, &count);
-    require<CommError>(piece.whole || at(count) == piece.bytes, peer, ": sends ", count,
-                       " bytes where ", piece.bytes, " are expected (tag ", piece.message->tag,
-                       "): the processes do not run the same plan");
+    if (piece.kind == Kind::kReceived) {
+      int count = 0;
+      MPI_Get_count(&status, MPI_BYTE, &count);
+      require<CommError>(at(count) == piece.bytes, peer, ": sends ", count, " bytes where ",
+                         piece.bytes, " are expected (tag ", piece.message->tag,
+                         "): the processes do not run the same plan");
+      received_from_[at(piece.message->peer)] += piece.bytes;
+    }
     ++ended_[piece.message];
     const std::size_t pieces =
         std::max<std::size_t>(1, (piece.message->bytes.size() + kPiece - 1) / kPiece);
@@ -211,8 +250,10 @@ class MpiGroup final : public ProcessGroup {
   std::map<const GroupMessage*, std::size_t> ended_;  // pieces of messages that are not done
   std::vector<int> finished_;
   std::vector<MPI_Status> statuses_;
+  std::vector<std::uint64_t> received_from_;
   bool moved_ = false;
   bool failed_ = false;
+  bool forgotten_ = false;  // forget_messages()
   std::array<char, kLongestReason> reason_ = {};
   MPI_Request ended_by_other_ = MPI_REQUEST_NULL;
 };

@@ -76,6 +76,7 @@ Processes::Work::Progress Exchanger::advance(WatchedGroup& group) {
     if (moved) return Progress::kSome;
     return awaits_worker() ? Progress::kIdle : Progress::kNone;
   } catch (...) {
+    group.fail(std::current_exception());  // before the tensors of its messages go
     run_.fail();
     return Progress::kEnded;
   }

@@ -3,13 +3,12 @@
 #include <cstring>
 
 #include "belfry/framework/graph/exchange.h"
+#include "belfry/framework/group/tags.h"
 
 namespace belfry {
 namespace {
 
 constexpr std::size_t kInputsPerMoments = 3;  // mean, squares, count
-// The tag of all these messages, as all processes send them in one order. No other op uses it.
-constexpr int kTag = 1 << 19;
 
 OutputTypes gather_moments_shape(const ShapeContext& c) {
   c.require(c.inputs() > 0 && c.inputs() % kInputsPerMoments == 0,
@@ -35,8 +34,8 @@ Exchange gather_moments_exchange(const Node& node, const KernelPointers& p) {
   Exchange exchange;
   for (int r = 0; r < place.size; ++r) {
     if (r == place.rank) continue;
-    exchange.received.push_back({r, kTag, rows_of(r, parts, row, p.output<void>())});
-    exchange.sent.push_back({r, kTag, rows_of(place.rank, parts, row, p.output<void>())});
+    exchange.received.push_back({r, kMomentsTag, rows_of(r, parts, row, p.output<void>())});
+    exchange.sent.push_back({r, kMomentsTag, rows_of(place.rank, parts, row, p.output<void>())});
   }
   return exchange;
 }

@@ -83,6 +83,19 @@ TEST(Processes, ByMpiGiveTheHashOfOne) {
   }
 }
 
+// A thread of MPI moves messages. After a failure it must not touch memory that is given back.
+TEST(Processes, ByMpiMayFailWhileMessagesAreUnderWay) {
+  if (!has_mpi() || !std::filesystem::exists(BELFRY_BIN_DIR "/mpi_failure"))
+    GTEST_SKIP() << "no MPI here; scripts/setup installs one";
+  for (const char* const when : {"late", "meanwhile"})
+    for (const char* const by : {"tcp,self", "vader,self"}) {
+      const Finished all =
+          shell(cat(kMpirun, "2 --mca btl ", by, " " BELFRY_BIN_DIR "/mpi_failure ", when));
+      EXPECT_THAT(all.output, HasSubstr("rank 0 lives")) << when << by << all.errors;
+      EXPECT_EQ(all.errors.find("Bad address"), std::string::npos) << all.errors;
+    }
+}
+
 // MPI adds in an order of its own, so only losses are near.
 TEST(Processes, MpiAddsGradientsToo) {
   if (!has_mpi()) GTEST_SKIP() << "no MPI here; scripts/setup installs one";

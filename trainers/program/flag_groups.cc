@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "belfry/allreduce/all_reduce_spec.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kMostInt = std::numeric_limits<int>::max();
 constexpr double kMostStallSeconds = 1e9;
+constexpr double kMostLostSeconds = 1e6;  // beats are counted by an int
 constexpr int kMostExitCode = 255;
 constexpr int kMostPlannedProcesses = 1 << 12;
 
@@ -91,6 +93,18 @@ std::chrono::milliseconds meeting_timeout(const WrittenFlag& flag) {
   return std::chrono::ceil<std::chrono::milliseconds>(
       std::chrono::duration<double>(std::min(seconds, kMostStallSeconds)));
 }
+
+// Reads --lost_after_seconds, in signs of life that fail to come.
+struct LostAfter {
+  WatchOptions& watch;
+  void operator()(const WrittenFlag& flag) const {
+    double seconds = 0;
+    read_number(
+        flag, "0 or a number of at least 1", [](double x) { return x == 0 || x >= 1; }, seconds);
+    const double beat = std::chrono::duration<double>(watch.beat).count();
+    watch.most_silent = static_cast<int>(std::ceil(std::min(seconds, kMostLostSeconds) / beat));
+  }
+};
 
 void add_packing(FlagParser& parser, AggregationOptions& aggregation) {
   parser.add("--gradient_repacking", aggregation.gradient_repacking, 0, kMostInt, "N",
@@ -308,6 +322,10 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
   parser.add_parsed(
       "--mpi", flags.group.without_mpi, IsSecond{{"auto", "off"}}, "auto|off",
       "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
+  parser.add("--lost_after_seconds", LostAfter{flags.group.watch}, "X",
+             "with several processes: end with an error when one gives no sign of life for X "
+             "seconds. A host that is paused, or a link that is down, for less only delays the "
+             "others; 0: never [5]");
   parser.add_parsed(
       "--meeting_timeout_s", flags.group.meeting_timeout, meeting_timeout, "X",
       "with several processes that meet by TCP: end with an error if they have not all met in X "

@@ -1,7 +1,6 @@
 #include "belfry/trainers/program/program_processes.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <map>
 #include <string>
@@ -55,7 +54,8 @@ void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
 
 // Whether the command line is to be corrected: the same one would fail again.
 bool is_mistake(const std::exception& error) {
-  return dynamic_cast<const FlagError*>(&error) || dynamic_cast<const OptionMistake*>(&error);
+  return dynamic_cast<const FlagError*>(&error) || dynamic_cast<const OptionMistake*>(&error) ||
+         dynamic_cast<const MistakeError*>(&error);
 }
 
 bool is_stall(const std::exception& error) {
@@ -70,9 +70,9 @@ bool is_stall(const std::exception& error) {
 
 // Prints the last words of a process that hangs, and ends it.
 void abandon(const ProcessGroup& group, const std::exception& error, int stall_exit_code) {
-  std::fprintf(stderr, "error: [%s] %s; this process did not end by itself, and ends now\n",
-               describe_rank(group, group.rank()).c_str(), error.what());
-  end_process(is_stall(error) ? stall_exit_code : 1);
+  const int code = is_stall(error) ? stall_exit_code : is_mistake(error) ? 2 : 1;
+  end_process(code, cat("error: [", describe_rank(group, group.rank()), "] ", error.what(),
+                        "; this process did not end by itself, and ends now\n"));
 }
 
 std::string trainers_of_processes() {
@@ -245,7 +245,8 @@ int run_process(Processes* processes, const std::function<int()>& body, int stal
   const bool is_option = dynamic_cast<const OptionError*>(&error) != nullptr;
   const std::string said = cat(is_option ? "--" : "", error.what());
   try {
-    processes->end_others(said);
+    const bool is_new = is_mistake(error) && !dynamic_cast<const MistakeError*>(&error);
+    processes->end_others(is_new ? mistaken_run(said) : said);
   } catch (const Error& other) {
     log_debug("the other processes cannot be told: ", other.what());
   }

@@ -41,8 +41,8 @@ int share_of_cores(Processes& processes);
 
 // Runs body() in one of several processes. An exception ends the other processes, and its text says
 // which process threw. A stall becomes an ExitError with this code, also if the process is alone
-// (null). A mistake on the command line becomes a FlagError; the others, which only hear of it, get
-// a CommError.
+// (null). A mistake on the command line becomes a FlagError, also in the others, which only hear of
+// it: all end with one exit code.
 int run_process(Processes* processes, const std::function<int()>& body,
                 int stall_exit_code = kStallExitCode);
 

@@ -11,6 +11,8 @@
 #include "belfry/framework/core_ops/constant.h"
 #include "belfry/framework/core_ops/covering_nodes.h"
 #include "belfry/framework/core_ops/identity.h"
+#include "belfry/framework/graph/exchange.h"
+#include "belfry/framework/group/tags.h"
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
@@ -218,6 +220,25 @@ TEST(MpiAllReduce, IsRefusedWhereTheGroupAddsNothing) {
                 });
               }),
               testing::HasSubstr("TCP moves bytes and adds none; start the processes by MPI"));
+}
+
+// MPI need not have tags above 32,767, and the room `group` has the last ones.
+TEST(Exchanges, OfAnyNumberHaveTagsThatEveryMpiHas) {
+  Graph graph(1, {0, 2});
+  const Output x = constant(graph, floats({1}));
+  float memory[2] = {};
+  void* const inputs[] = {&memory[0]};
+  void* const outputs[] = {&memory[0]};
+  const KernelPointers pointers(inputs, outputs, nullptr, {0, 1}, 0);
+  const auto tag = [&](const Output& gathered) {
+    return gathered.node().op().exchange(gathered.node(), pointers).sent[0].tag;
+  };
+  EXPECT_EQ(tag(gather_over_processes(x, {0, 2})), 0);
+  for (int i = 1; i < kStepTags; ++i) gather_over_processes(x, {0, 2});
+  EXPECT_EQ(tag(gather_over_processes(x, {0, 2})), 0);
+  EXPECT_EQ(tag(gather_over_processes(x, {0, 2})), 1);
+  EXPECT_LE(kStepTags, kFirstReservedTag);
+  EXPECT_LE(int{kEndTag}, 32'767);
 }
 
 TEST(MpiAllReduce, IsOfF32AndF64) {

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "belfry/framework/group/tags.h"
+
 namespace belfry {
 namespace signs_of_life_test {
 
@@ -24,9 +26,10 @@ class OneOfTwo final : public ProcessGroup {
   }
   void receive(GroupMessage& message) override {
     message.done = false;
-    awaited_ = &message;
+    if (message.tag == kSignTag) awaited_ = &message;
   }
   bool poll() override { return false; }
+  bool forget_messages() noexcept override { return true; }
   void end_others(const std::string&) noexcept override {}
 
   // Rank 1, as process `pid`, answers with the sign that rank 0 sent last.

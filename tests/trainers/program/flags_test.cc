@@ -288,6 +288,21 @@ TEST(Flags, SayHowProcessesMeet) {
   EXPECT_THAT(refusal({"--meeting_timeout_s=0"}), HasSubstr("is not a number above 0"));
 }
 
+TEST(Flags, SayAfterHowManySecondsOfSilenceAProcessIsLost) {
+  const auto silence = [](const char* argument) {
+    const WatchOptions watch = parse({argument}).group.watch;
+    return watch.beat * watch.most_silent;
+  };
+  EXPECT_EQ(silence("--stall_exit_code=75"), std::chrono::seconds(5));  // the default
+  EXPECT_EQ(silence("--lost_after_seconds=30"), std::chrono::seconds(30));
+  EXPECT_EQ(silence("--lost_after_seconds=1.5"), std::chrono::milliseconds(1600));  // whole beats
+  EXPECT_EQ(silence("--lost_after_seconds=0").count(), 0);                          // never
+  EXPECT_GT(silence("--lost_after_seconds=1e300"), std::chrono::hours(24));
+  for (const char* wrong : {"0.5", "-1", "nan"})
+    EXPECT_THAT(refusal({"--lost_after_seconds", wrong}), HasSubstr("--lost_after_seconds"))
+        << wrong;
+}
+
 TEST(Flags, RefuseLearningRatesThatAreNegativeOrNotFinite) {
   for (const char* argument : {"--learning_rate=nan", "--learning_rate=inf", "--learning_rate=-inf",
                                "--learning_rate=-0.1"})

@@ -1,0 +1,23 @@
+// The processes of a run once they have met.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/group/tcp_peer_impl.h"
+
+namespace belfry::detail {
+
+struct TcpLimits {
+  // The most bytes of messages that nobody has asked for yet. 0: half of the machine's memory.
+  std::size_t most_early = 0;
+  // How long end_others() takes at most.
+  std::chrono::milliseconds to_end{1'000};
+};
+
+// The group of process `rank`, which runs on `host`. peers[rank] is null.
+std::unique_ptr<ProcessGroup> make_tcp_group(int rank, std::string host,
+                                             std::vector<std::unique_ptr<TcpPeer>> peers,
+                                             TcpLimits limits = {});
+
+}  // namespace belfry::detail
