@@ -35,14 +35,14 @@ AllocationHook& hook() {
 }
 
 // Whether memory of the host is never given back.
-std::atomic<bool>& is_kept() {
+std::atomic<bool>& host_memory_is_kept() {
   static std::atomic<bool> instance{false};
   return instance;
 }
 
 }  // namespace
 
-void keep_host_memory() noexcept { is_kept() = true; }
+void keep_host_memory() noexcept { host_memory_is_kept() = true; }
 
 void set_allocation_hook(AllocationHook wanted) { hook() = std::move(wanted); }
 
@@ -78,7 +78,7 @@ void* Allocator::allocate(std::size_t bytes) {
 
 void Allocator::deallocate(void* memory, std::size_t bytes) noexcept {
   if (!memory) return;
-  if (on_host() && is_kept().load(std::memory_order_relaxed)) return;
+  if (on_host() && host_memory_is_kept().load(std::memory_order_relaxed)) return;
   if (source_)
     source_->deallocate(memory);
   else

@@ -1,17 +1,12 @@
 #include "belfry/framework/base/end_process.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <climits>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <thread>
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "belfry/framework/base/error.h"
@@ -47,26 +42,22 @@ std::unique_ptr<FileLock> lock_for_launcher() try {
   return nullptr;
 }
 
-// What can be written without waiting; at most 0 if nothing can.
-ssize_t write_some(int file, std::string_view text) {
-  if (file >= 0) return ::write(file, text.data(), text.size());
-  const ssize_t sent = ::send(STDERR_FILENO, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent >= 0 || errno != ENOTSOCK) return sent;
-  pollfd waits{STDERR_FILENO, POLLOUT, 0};  // a pipe that is ready takes so many bytes at once
-  if (::poll(&waits, 1, 0) <= 0) return 0;
-  return ::write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+std::atomic<int>& code_of_end() {
+  static std::atomic<int> instance{1};
+  return instance;
 }
 
-// Opened anew, so that others who write to the same pipe or terminal go on waiting as they like.
-// Sockets, and terminals of other users, cannot be opened.
-void write_without_waiting(std::string_view text) {
-  const int file =
-      ::open("/proc/self/fd/2", O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  while (!text.empty()) {
-    const ssize_t written = write_some(file, text);
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
+void end_at_alarm(int) { ::_exit(code_of_end()); }
+
+// Ends the process in a second, whatever its threads wait for.
+void set_alarm(int code) {
+  code_of_end() = code;
+  std::signal(SIGALRM, end_at_alarm);
+  sigset_t alarm{};
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  ::alarm(1);
 }
 
 }  // namespace
@@ -92,8 +83,13 @@ bool UnfinishedWrite::any() {
 }
 
 void end_process(int code, std::string_view last_words) {
+  set_alarm(code);
   std::signal(SIGPIPE, SIG_IGN);  // nobody may read any more
-  write_without_waiting(last_words);
+  while (!last_words.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, last_words.data(), last_words.size());
+    if (written <= 0) break;
+    last_words.remove_prefix(static_cast<std::size_t>(written));
+  }
   end_process(code);
 }
 

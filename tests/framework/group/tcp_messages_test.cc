@@ -141,7 +141,7 @@ TEST(TcpMessages, TheReasonOfAnEndHasNoControlCharacters) {
   EXPECT_THAT(attacked.error_of_poll(), HasSubstr("rank 1, host: ?[2Jgone\nfor good"));
 }
 
-TEST(TcpMessages, ALongReasonOfAnEndIsRefused) {
+TEST(TcpMessages, AReasonOfAnEndThatIsTooLargeIsRefused) {
   Attacked attacked;
   attacked.stranger.send(kEndTag, std::uint64_t{1} << 40, "x");
   EXPECT_THAT(attacked.error_of_poll(), HasSubstr("sends what is no message"));
@@ -218,43 +218,48 @@ class SlowLinks : public ::testing::Test {
     for (const auto& group : groups_) group->poll();
     link_.carry(bytes);
   }
+  // Rank 0 begins to send a message of so many bytes.
+  void begin(std::size_t size) {
+    out_.assign(size, 'x');
+    in_.assign(size, ' ');
+    sent_ = {1, 3, bytes_of(out_)};
+    received_ = {0, 3, bytes_of(in_)};
+    groups_[0]->send(sent_);
+    groups_[1]->receive(received_);
+  }
   // Both leave in one thread, so they do not wait for each other.
   void TearDown() override {
     for (const auto& group : groups_) group->fail(std::make_exception_ptr(CommError("over")));
   }
 
+  std::string out_, in_;
+  GroupMessage sent_, received_;
   test::SlowLink link_;
   std::array<detail::Socket, 2> ends_ = link_.take_ends();
   std::array<std::unique_ptr<WatchedGroup>, 2> groups_{watched(0), watched(1)};
 };
 
-TEST_F(SlowLinks, ALongMessageOnASlowLinkEndsNoRun) {
-  std::string out(4 << 20, 'x'), in(out.size(), ' ');
-  GroupMessage sent{1, 3, bytes_of(out)}, received{0, 3, bytes_of(in)};
-  groups_[0]->send(sent);
-  groups_[1]->receive(received);
+TEST_F(SlowLinks, AMessageThatTakesItsTimeEndsNoRun) {
+  begin(4 << 20);
   int turns = 0;
-  for (; !received.done && turns < 100'000; ++turns) ASSERT_NO_THROW(turn(8 << 10));
+  for (; !received_.done && turns < 100'000; ++turns) ASSERT_NO_THROW(turn(8 << 10));
   EXPECT_GT(turns, 10 * kMostSilent);  // else the link was not slow
-  EXPECT_EQ(in, out);
+  EXPECT_EQ(in_, out_);
 }
 
 // The receiver hears of what the sender does while the message is on its way.
-TEST_F(SlowLinks, SignsOvertakeLongMessages) {
-  std::string out(64 << 20, 'x'), in(out.size(), ' ');
-  GroupMessage sent{1, 3, bytes_of(out)}, received{0, 3, bytes_of(in)};
-  groups_[0]->send(sent);
-  groups_[1]->receive(received);
+TEST_F(SlowLinks, SignsOvertakeLargeMessages) {
+  begin(64 << 20);
   turn(8 << 10);
   groups_[0]->signs().tell([] { return "computes 'fc0'"; });
   const auto heard = [&] {
     return groups_[1]->signs().describe(0).find("computes 'fc0'") != std::string::npos;
   };
   std::size_t carried = 0;
-  for (; !heard() && carried < out.size(); carried += 64 << 10) turn(64 << 10);
+  for (; !heard() && carried < out_.size(); carried += 64 << 10) turn(64 << 10);
   EXPECT_TRUE(heard());
-  EXPECT_LT(carried, out.size() / 8);
-  EXPECT_FALSE(received.done);
+  EXPECT_LT(carried, out_.size() / 8);
+  EXPECT_FALSE(received_.done);
 }
 
 TEST_F(SlowLinks, ALinkThatCarriesNothingIsNoticed) {

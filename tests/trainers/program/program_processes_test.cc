@@ -69,6 +69,19 @@ TEST(ProgramProcesses, TellAMistakeOnTheCommandLineFromOtherErrors) {
   });
 }
 
+// So all processes return one exit code, whichever ends first.
+TEST(ProgramProcesses, MakeAMistakeInOneAMistakeInAll) {
+  test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
+    EXPECT_THROW(run_process(processes.get(),
+                             [&]() -> int {
+                               if (processes->rank() == 1) throw FlagError("--seed=x");
+                               processes->gather("what rank 1 never gives");
+                               return 0;
+                             }),
+                 FlagError);
+  });
+}
+
 TEST(ProgramProcesses, DivideTheGpusOfAHost) {
   const test::StandInGpus gpus(5);
   const test::UseGpus use(gpus);
