@@ -181,16 +181,15 @@ class Follower {
       }
       end_with_others();
       require<CommError>(Clock::now() < until, silence);
-      patience_.tell([&] { return cat(own_name_, " waits for ", whom_); });
+      patience_.tell([&] { return cat(own_name_, " waits for ", whom_, ": ", silence); });
     }
   }
 
   std::vector<Place> hear_places(const Welcomed& first) {
     patience_.extend(options_.timeout);  // rank 0 has begun to wait before now, and says if it ends
     LetterReader letter(most_in_table(options_.size));
-    whom_ += ", which waits for others";
     try {
-      read(first.socket, letter, patience_.end(), "it says nothing more");
+      read(first.socket, letter, patience_.end(), "it has not met all others so far");
     } catch (const CommError& error) {
       throw CommError(
           cat(own_name_, ": rank 0 has not brought all processes together: ", error.what()));
@@ -198,7 +197,11 @@ class Follower {
     const std::optional<std::string> table = first.seal.open("table", letter.body());
     require<CommError>(table.has_value(), own_name_, ": the words of rank 0 were changed");
     if (table->starts_with(kEndWord)) throw CommError(without_end_word(*table));
-    return read_table(*table, options_.size);
+    try {
+      return read_table(*table, options_.size);
+    } catch (const CommError& error) {
+      throw CommError(cat(own_name_, " cannot read where the others are: ", error.what()));
+    }
   }
 
   void wait_for_higher() {
@@ -247,8 +250,13 @@ class Follower {
       EarlyMemory of_reason(1 << 20);
       TcpPeer peer(std::move(met_[r].socket), met_[r].host);
       peer.join(static_cast<int>(r), of_reason);
-      peer.poll();
-      throw MeetingOver(cat("rank ", r, ", ", met_[r].host, ": it has ended before all processes had met"));
+      try {
+        peer.poll();
+      } catch (const CommError& reason) {
+        throw MeetingOver(reason.what());
+      }
+      throw MeetingOver(
+          cat("rank ", r, ", ", met_[r].host, ": it has ended before all processes had met"));
     }
   }
 

@@ -1,6 +1,5 @@
 // Rank 0 waits for all other processes, then tells all where the others listen.
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "belfry/framework/base/log.h"

@@ -417,6 +417,31 @@ TEST(Processes, AStoppedOneIsToldFromALostOne) {
   EXPECT_THAT(all.output, HasSubstr("both live"));
 }
 
+TEST(Processes, OnSeveralMachinesNeedATokenOrInsecure) {
+  const std::string meet = cat("RANK=1 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT=", free_port(),
+                               " TORCHELASTIC_RUN_ID=none ");
+  const std::string run = cat(kMnist, data(), " --meeting_timeout_s=0.2");
+  const Finished without = shell(meet + run);
+  EXPECT_EQ(without.status, 2);
+  EXPECT_THAT(without.errors, testing::AllOf(HasSubstr("meet at 0.0.0.0"),
+                                             HasSubstr("BELFRY_TOKEN"), HasSubstr("--insecure")));
+  for (const std::string& command : {meet + run + " --insecure", meet + "BELFRY_INSECURE=1 " + run,
+                                     meet + "BELFRY_TOKEN=x " + run}) {
+    const Finished with = shell(command);
+    EXPECT_EQ(with.status, 1);
+    EXPECT_THAT(with.errors, HasSubstr("has not reached rank 0 at 0.0.0.0:")) << command;
+  }
+}
+
+TEST(Processes, ThatMayOpenTooFewFilesSaySoAtOnce) {
+  const Finished few = shell(
+      cat("ulimit -n 24; RANK=1 WORLD_SIZE=32 MASTER_ADDR=127.0.0.1 MASTER_PORT=", free_port(), " ",
+          kMnist, data()));
+  EXPECT_EQ(few.status, 1);
+  EXPECT_THAT(few.errors,
+              testing::AllOf(HasSubstr("needs 32 connections"), HasSubstr("ulimit -n")));
+}
+
 TEST(Processes, AMissingOneIsNamed) {
   const Finished alone = shell("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=x " + kMnist);
   EXPECT_EQ(alone.status, 1);

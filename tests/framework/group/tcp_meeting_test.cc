@@ -511,18 +511,26 @@ TEST(TcpMeeting, WhoCannotReachAnotherSaysSoToAll) {
   EXPECT_THAT(leader.get(), AllOf(HasSubstr("rank 2, "), HasSubstr(why)));
 }
 
-// Rank 2 cannot reach rank 1, but hears that rank 0 has ended.
+// Rank 2 does not reach rank 1, where nobody listens or says a word, but hears that rank 0 has
+// ended.
 TEST(TcpMeeting, WhoWaitsHearsThatAnotherHasEnded) {
-  const TcpGroupOptions options = test::local_processes(3);
-  auto leader = started(options);
-  listening(1);
-  FakeCaller second(rank_0_of(options), options.token, "1 3 1 a");
-  EXPECT_EQ(second.answer(), "welcome");
-  auto third = started(of_rank(options, 2));
-  read_letter(second.socket, most_in_table(3));
-  second.socket = Socket();
-  EXPECT_THAT(leader.get(), HasSubstr("rank 1, a"));
-  EXPECT_THAT(third.get(), HasSubstr("rank 0, "));
+  for (const bool silent : {false, true}) {
+    const TcpGroupOptions options = test::local_processes(3);
+    auto leader = started(options);
+    listening(1);
+    const Socket nobody = silent ? Socket::listen_on(address("127.0.0.1")) : Socket();
+    FakeCaller second(rank_0_of(options), options.token,
+                      cat("1 3 ", silent ? nobody.here().port() : 1, " a"));
+    EXPECT_EQ(second.answer(), "welcome");
+    auto third = started(of_rank(options, 2));
+    read_letter(second.socket, most_in_table(3));
+    if (silent) {
+      EXPECT_TRUE(await(nobody.file(), POLLIN, soon()));
+    }
+    second.socket = Socket();
+    EXPECT_THAT(leader.get(), HasSubstr("rank 1, a"));
+    EXPECT_THAT(third.get(), HasSubstr("rank 0, "));
+  }
 }
 
 TEST(TcpMeeting, TheLimitOfOpenFilesIsRaisedOrNamed) {
