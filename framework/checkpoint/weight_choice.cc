@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/checkpoint/checkpoint_manifest.h"
 
 namespace belfry {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "belfry/framework/checkpoint/checkpoint_manifest.h"
-
 namespace belfry {
+
+struct Manifest;
 
 enum class WeightChoice : std::uint8_t {
   kValidated,  // what the training evaluated: the averages if it kept some, else the weights
@@ -19,7 +19,7 @@ std::string_view name_of(WeightChoice choice);
 // Throws InvalidArgument, with the known names.
 WeightChoice find_weight_choice(std::string_view name);
 
-// The member of Manifest::extra by which a training says what it evaluated: "raw" or "average".
+// The member of CheckpointInfo::extra by which a training says what it evaluated: "raw" or "average".
 inline constexpr char kValidatedWeights[] = "validated";
 
 // The tensors that hold the chosen values of the weights.
