@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <ranges>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -274,9 +275,12 @@ class MemoryPlanner {
            });
   }
 
-  // Whether no other launch uses the content of the buffer at the same time or later.
+  // Whether no other launch uses the content of the buffer at the same time or later. A value that
+  // was overwritten had no such user then, so only the values of the last writer count: a long
+  // chain of ops in one buffer would take quadratic time.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
-    for (const Value value : values_in_[buffer]) {
+    for (const Value value : values_in_[buffer] | std::views::reverse) {
+      if (value.node != values_in_[buffer].back().node) break;
       for (const LaunchIndex user : users_.of(value))
         if (user != launch && !schedule_.happens_before(user, launch)) return false;
     }
