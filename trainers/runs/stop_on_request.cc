@@ -4,6 +4,7 @@
 
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/runs/run_saver.h"
 
