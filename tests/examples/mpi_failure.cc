@@ -35,7 +35,7 @@ int main(int count, char** arguments) {
   if (group.rank() == 1) {
     if (late) poll_for(group, 2 * pause);
     group.send(message);
-    poll_for(group, 4 * pause);
+    poll_for(group, 8 * pause);  // longer than rank 0 lives: mpirun ends all with the first
     end_process(0);
   }
   group.receive(message);
