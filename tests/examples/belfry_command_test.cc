@@ -99,24 +99,24 @@ TEST_F(BelfryCommandTest, VerifiesEveryCheckpointOfARun) {
 }
 
 TEST_F(BelfryCommandTest, SparesWhatItReads) {
-  EXPECT_EQ(shell("linear_regression --max_steps=3 --run_dir=run && ln -s run other && "
-                  "cp run/stats.jsonl s.jsonl")
+  EXPECT_EQ(shell("linear_regression --max_steps=3 --run_dir=spared && ln -s spared other && "
+                  "cp spared/stats.jsonl s.jsonl")
                 .status,
             0);
-  const std::string stats = shell("cat run/stats.jsonl").output;
+  const std::string stats = shell("cat spared/stats.jsonl").output;
   for (const char* const command :
-       {"belfry plot run --out=run/stats.jsonl",
-        "belfry plot run/stats.jsonl --out=run/stats.jsonl",
-        "belfry plot run --out=other/stats.jsonl",
-        "belfry plot other/stats.jsonl --out=run/./stats.jsonl",
-        "belfry plot run --out=run/config.json", "belfry plot s.jsonl run --out=s.jsonl",
-        "belfry checkpoint ls run --json=other/stats.jsonl",
-        "belfry checkpoint diff run run --json=run/checkpoints/d.json"})
+       {"belfry plot spared --out=spared/stats.jsonl",
+        "belfry plot spared/stats.jsonl --out=spared/stats.jsonl",
+        "belfry plot spared --out=other/stats.jsonl",
+        "belfry plot other/stats.jsonl --out=spared/./stats.jsonl",
+        "belfry plot spared --out=spared/config.json", "belfry plot s.jsonl spared --out=s.jsonl",
+        "belfry checkpoint ls spared --json=other/stats.jsonl",
+        "belfry checkpoint diff spared spared --json=spared/checkpoints/d.json"})
     expect_refusal(command, 2, "would overwrite");
-  EXPECT_EQ(shell("cat run/stats.jsonl").output, stats);
+  EXPECT_EQ(shell("cat spared/stats.jsonl").output, stats);
   EXPECT_EQ(shell("cat s.jsonl").output, stats);
-  EXPECT_EQ(shell("belfry plot run --out=run/plot.svg").status, 0);
-  EXPECT_EQ(shell("belfry checkpoint ls run --json=run/ls.json").status, 0);
+  EXPECT_EQ(shell("belfry plot spared --out=spared/plot.svg").status, 0);
+  EXPECT_EQ(shell("belfry checkpoint ls spared --json=spared/ls.json").status, 0);
 }
 
 TEST_F(BelfryCommandTest, ComparesCheckpoints) {
