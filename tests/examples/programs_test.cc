@@ -142,8 +142,16 @@ TEST(Programs, LinearRegressionThatDivergesKeepsItsCheckpointAndExitsWithOne) {
   const std::string restore = "--restore_checkpoint=" + checkpoint;
   EXPECT_EQ(run_built("linear_regression", {save, "--json=" + json}).status, 0);
   const std::string hash = nlohmann::json::parse(text_of_file(json))["state_hash"];
-  const Finished wild = run_built(
-      "linear_regression", {restore, save, "--epochs=7", "--learning_rate=1e30", "--json=" + json});
+  const std::string rate = "--learning_rate=1e30";
+  const Finished stopped =
+      run_built("linear_regression", {restore, save, "--epochs=7", rate, "--json=" + json});
+  EXPECT_EQ(stopped.status, 1);
+  EXPECT_THAT(stopped.errors, HasSubstr("error: training diverged: the loss of step 322 is "));
+  EXPECT_THAT(stopped.errors, HasSubstr("a smaller learning rate may help (--learning_rate)"));
+  EXPECT_EQ(nlohmann::json::parse(text_of_file(json))["steps"], 322);
+  const Finished wild =
+      run_built("linear_regression",
+                {restore, save, "--epochs=7", rate, "--on_nonfinite=continue", "--json=" + json});
   EXPECT_EQ(wild.status, 1);
   EXPECT_THAT(wild.errors,
               HasSubstr("the loss is not finite since step 322, so nothing was saved"));

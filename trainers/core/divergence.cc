@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/divergence.h"
 
 #include <cmath>
+#include <utility>
 
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/text.h"
@@ -75,8 +76,8 @@ std::string Divergence::str() const {
   return text;
 }
 
-Diverged::Diverged(const Divergence& found)
-    : Error(cat("training diverged: ", found, "; ", found.advice)) {}
+Diverged::Diverged(Divergence found)
+    : Error(cat("training diverged: ", found, "; ", found.advice)), found_(std::move(found)) {}
 
 Divergence find_divergence(Trainer& trainer) {
   Divergence found{.loss = trainer.metric("loss"),

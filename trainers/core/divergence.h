@@ -31,7 +31,11 @@ struct Divergence {
 // "training diverged: ...", with the advice.
 class Diverged : public Error {
  public:
-  explicit Diverged(const Divergence& found);
+  explicit Diverged(Divergence found);
+  const Divergence& found() const { return found_; }
+
+ private:
+  Divergence found_;
 };
 
 // Reads all variables. For between two runs, such as after Trainer::train().

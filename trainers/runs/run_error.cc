@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <new>
+#include <optional>
 
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/trainers/core/divergence.h"
@@ -54,15 +55,23 @@ JsonValue text_or_null(const std::string& text) {
   return text.empty() ? JsonValue() : JsonValue(text);
 }
 
-// Variables can be read, unless a run has left them half written.
-Divergence divergence_of(Trainer& trainer) {
-  return trainer.session().intact() ? find_divergence(trainer) : Divergence{};
+// What the error says, or what variables hold. They can be read unless a run has left them half
+// written. Other processes may have ended, which have parts of them.
+Divergence divergence_of(const std::exception& error, Trainer& trainer) {
+  std::optional<Divergence> found;
+  with_first(error, [&](const std::exception& first) {
+    if (const auto* const diverged = dynamic_cast<const Diverged*>(&first))
+      found = diverged->found();
+  });
+  const bool can_read = trainer.session().intact() && trainer.graph().process().size == 1;
+  if (!found) found = can_read ? find_divergence(trainer) : Divergence{};
+  return *found;
 }
 
 }  // namespace
 
 JsonValue error_json(const std::exception& error, Trainer& trainer, const std::string& kept) {
-  const Divergence divergence = divergence_of(trainer);
+  const Divergence divergence = divergence_of(error, trainer);
   Kind kind{"DIVERGED", divergence.advice};
   std::string cause = "values that are not finite";
   std::int64_t step = divergence.loss_since.value_or(trainer.steps());

@@ -9,6 +9,7 @@
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/runs/run_files.h"
+#include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
@@ -165,6 +166,11 @@ TEST(ErrorJson, TellsErrorsApart) {
   EXPECT_EQ(code_of(CommError("")), "COLLECTIVE");
   EXPECT_EQ(code_of(DeviceError("")), "DEVICE");
   EXPECT_EQ(code_of(Error("")), "FAILED");
+  const Diverged diverged(
+      {.loss = 1, .loss_since = 7, .steps = 7, .advice = "look (the option x)"});
+  EXPECT_EQ(code_of(diverged), "DIVERGED");
+  EXPECT_EQ(error_json(diverged, trainer, "").at("step").integer(), 7);
+  EXPECT_EQ(error_json(diverged, trainer, "").at("do").text(), "look (--x)");
   try {
     try {
       throw IoError("the disk is full");
