@@ -12,7 +12,7 @@ namespace {
 
 // A loss has grown if it is so many times what losses were shortly before, or the first.
 constexpr double kGrowth = 4, kGrowthFromFirst = 10;
-constexpr double kMemory = 0.9;  // of the moving mean, per step
+constexpr double kLossMemory = 0.9;  // of the moving mean, per step
 constexpr double kLeastScale = 0x1p-126;
 
 }  // namespace
@@ -31,7 +31,7 @@ void LossWatch::note_finite(std::int64_t step, double loss) {
   since_.reset();
   skipped_since_.reset();
   if (!first_) first_ = std::abs(loss);
-  if (last_) usual_ = usual_ ? kMemory * *usual_ + (1 - kMemory) * *last_ : *last_;
+  if (last_) usual_ = usual_ ? kLossMemory * *usual_ + (1 - kLossMemory) * *last_ : *last_;
   last_ = std::abs(loss);
   last_step_ = step;
 }

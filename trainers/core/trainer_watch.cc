@@ -19,7 +19,7 @@ constexpr double kLargeWeight = 1e6;                            // no first upda
 constexpr std::size_t kMostBytesToRead = std::size_t{1} << 26;  // of the weights, once
 
 // The largest absolute value; NaN if one is NaN.
-double largest_of(const Tensor& tensor) {
+double largest_weight_of(const Tensor& tensor) {
   return visit_floating(tensor.dtype(), [&](auto type) {
     double largest = 0;
     for (const auto value : tensor.data<decltype(type)>()) {
@@ -75,7 +75,7 @@ void Trainer::look_at_first_update() {
     bytes += static_cast<std::size_t>(variable.shape().elements()) * size_of(variable.dtype());
     if (bytes > kMostBytesToRead) return;
     if (variable.dtype() != DType::kF32 && variable.dtype() != DType::kF64) continue;
-    const double largest = largest_of(session_->read(variable));
+    const double largest = largest_weight_of(session_->read(variable));
     const std::string made = cat("the first update made '", variable.logical_name(), "' ");
     if (!std::isfinite(largest))
       suspects_.first_update =

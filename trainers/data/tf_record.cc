@@ -48,7 +48,7 @@ TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64
   return {offset, length};
 }
 
-std::vector<std::byte> memory_for(const std::string& name, const TfRecordPlace& place) try {
+std::vector<std::byte> memory_of_record(const std::string& name, const TfRecordPlace& place) try {
   return std::vector<std::byte>(place.length + kCrcBytes);
 } catch (const std::bad_alloc&) {
   throw BadRecord(name, place.offset,
@@ -105,7 +105,7 @@ std::vector<std::byte> read_tf_record(ReadableFile& file, const std::string& nam
   if (place.offset + kHeadBytes + place.length + kCrcBytes > file.size())
     throw BadRecord(name, place.offset, cat("the file ends before its ", place.length, " bytes"));
   file.seek(place.offset + kHeadBytes);
-  std::vector<std::byte> data = memory_for(name, place);
+  std::vector<std::byte> data = memory_of_record(name, place);
   const std::size_t got = file.read(data);
   if (got < data.size())
     throw BadRecord(name, place.offset,
