@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/activity.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
@@ -71,6 +72,7 @@ class SummedFile {
   explicit SummedFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
   void append(std::span<const std::byte> bytes) {
     file_->append(bytes);
+    note_progress();
     sum_.bytes += bytes.size();
     sum_.crc32 = crc32_of(bytes, sum_.crc32);
   }

@@ -101,6 +101,16 @@ LaunchIndex CpuExecutor::running() const {
   return first;
 }
 
+CpuExecutor::Place CpuExecutor::place(std::size_t route) const {
+  return {next(route), progress_[route].claimed.load(std::memory_order_relaxed)};
+}
+
+std::int64_t CpuExecutor::parts_done() const {
+  std::int64_t done = 0;
+  for (const SharedLaunch& shared : shared_) done += shared.done.load(std::memory_order_relaxed);
+  return done;
+}
+
 const Command* CpuExecutor::next(std::size_t route) const {
   const std::vector<Command>& commands = linked_.routes[route].commands;
   const std::size_t next = progress_[route].next.load(std::memory_order_relaxed);

@@ -27,6 +27,14 @@ class CpuExecutor {
   // The first launch in the global order that a worker runs now; none if all workers wait. Any
   // thread may ask.
   LaunchIndex running() const;
+  // How far a run is: the next command of a route, null at its end, and whether a worker follows
+  // it; and how many parts the launches that are shared now have done. Any thread may ask.
+  struct Place {
+    const Command* command;
+    bool is_followed;
+  };
+  Place place(std::size_t route) const;
+  std::int64_t parts_done() const;
 
  private:
   // How far a run has come in a route. Only the worker that has claimed the route moves it on.

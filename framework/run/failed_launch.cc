@@ -1,10 +1,13 @@
 #include "belfry/framework/run/failed_launch.h"
 
 #include <new>
+#include <string_view>
 #include <typeinfo>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/describe_with_forward.h"
 
 namespace belfry {
 namespace {
@@ -25,12 +28,8 @@ void throw_if_any(const Error& error, const FailedLaunch& launch) {
   (throw_if<Es>(error, launch), ...);
 }
 
-}  // namespace
-
-void rethrow_with_launch(const Node& node, const DeviceSpec& device) {
-  FailedLaunch launch;
-  launch.node = node.name();
-  launch.device = device;
+// Throws what rethrow_with_launch() throws, without the note.
+[[noreturn]] void rethrow_as_failed(const Node& node, const FailedLaunch& launch) {
   try {
     throw;
   } catch (const std::bad_alloc&) {
@@ -42,6 +41,33 @@ void rethrow_with_launch(const Node& node, const DeviceSpec& device) {
     throw_if_any<Error, InvalidArgument, NotFoundError, OutOfMemory, DeviceError, CommError,
                  IoError, InternalError>(error, launch);
     throw;
+  }
+}
+
+// Whether the text of the exception that is handled names the node and its line.
+bool is_named(const Node& node) {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return std::string_view(error.what()).find(node.describe().str()) != std::string_view::npos;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void rethrow_with_launch(const Node& node, const DeviceSpec& device) {
+  FailedLaunch launch;
+  launch.node = node.name();
+  launch.device = device;
+  try {
+    rethrow_as_failed(node, launch);
+  } catch (...) {
+    rethrow_from({.what = describe_with_forward(node),
+                  .op = launch.node,
+                  .device = device.str(),
+                  .is_told = is_named(node)});
   }
 }
 

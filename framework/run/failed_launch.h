@@ -17,7 +17,8 @@ struct FailedLaunch {
 
 // Call it in the handler of an exception of a kernel. Throws the same error with a FailedLaunch,
 // and OutOfMemory naming the node for std::bad_alloc. Rethrows other exceptions unchanged, also of
-// classes that derive from those of base/error.h.
+// classes that derive from those of base/error.h. In any case it notes the origin of the exception
+// (base/error_origin.h), as rethrow_from() does.
 [[noreturn]] void rethrow_with_launch(const Node& node, const DeviceSpec& device);
 
 }  // namespace belfry

@@ -34,6 +34,7 @@ GpuExecutor::GpuExecutor(const LinkedPlan& linked, RunState& run, Runtime& runti
       runtime_(runtime),
       staging_(staging),
       streams_(plan_.strands.size()),
+      places_(linked.programs.size()),
       segments_(plan_.commands.segments.size()) {
   make_streams();
   for (const StrandIndex strand : plan_.commands.events) {
@@ -77,15 +78,18 @@ void GpuExecutor::run(int thread) {
       const auto own = std::ranges::find(plan_.strands, device.gpu, &Strand::gpu);
       tie_clock(stream(StrandIndex(own - plan_.strands.begin())), device.gpu, *run_.recording);
     }
-    if (!follow(run_.replays ? program.in_segments : program.commands)) run_.poison();
+    std::atomic<const Command*>& place = places_[at(thread - linked_.workers)];
+    if (!follow(run_.replays ? program.in_segments : program.commands, place)) run_.poison();
+    place.store(nullptr, std::memory_order_relaxed);
   } catch (...) {
     run_.fail();
   }
 }
 
 // False if another thread failed.
-bool GpuExecutor::follow(const std::vector<Command>& commands) {
+bool GpuExecutor::follow(const std::vector<Command>& commands, std::atomic<const Command*>& place) {
   for (auto command = commands.begin(); command != commands.end(); ++command) {
+    place.store(&*command, std::memory_order_relaxed);
     if (command->kind == Kind::kBeginSegment) {
       if (run_.failed()) return false;
       replay(*command);

@@ -4,6 +4,7 @@
 // docs/gpu_execution.md.
 #pragma once
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -44,6 +45,11 @@ class GpuExecutor {
   // Call it in a thread that waits for a stamp and has spun. It looks for errors of all streams, as
   // the awaited one may wait for another, and sleeps for a moment.
   void nap();
+  // The command that a thread which enqueues has come to; null if it is not in a run. Any thread
+  // may ask.
+  const Command* place(int thread) const {
+    return places_[at(thread - linked_.workers)].load(std::memory_order_relaxed);
+  }
   // Call it after a failure, when no thread is inside the run.
   void recover();
   // Null if the plan has no part of a rank.
@@ -55,7 +61,7 @@ class GpuExecutor {
   void make_streams();
   GpuStream& stream(StrandIndex strand) const { return *streams_[strand].stream; }
   GpuStream& serving(const Command& command) const;
-  bool follow(const std::vector<Command>& commands);
+  bool follow(const std::vector<Command>& commands, std::atomic<const Command*>& place);
   bool act(const Command& command);
   void enqueue(LaunchIndex launch);
   void replay(const Command& begin);
@@ -75,7 +81,8 @@ class GpuExecutor {
   Runtime& runtime_;
   const FeedStaging& staging_;
   Indexed<Strand, StreamOf> streams_;
-  MemoryBlock counters_;  // memory of stamps
+  std::vector<std::atomic<const Command*>> places_;  // of the threads
+  MemoryBlock counters_;                             // memory of stamps
   std::vector<std::unique_ptr<GpuEvent>> events_;
   std::vector<Captured> segments_;
   bool warm_ = false;  // a run has gone launch by launch, and none has failed since

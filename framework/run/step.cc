@@ -50,8 +50,8 @@ CompiledStep::State::Executor::Executor(std::shared_ptr<const Plan> plan, State&
                : std::make_unique<GpuExecutor>(linked, run, step.runtime, step.staging_)),
       cpus(linked, run, step.runtime, gpus.get()),
       exchanger(step.runtime.processes ? Exchanger::make(linked, run, cpus, gpus.get()) : nullptr),
-      body([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }) {
-}
+      body([this](int thread) { thread < linked.workers ? cpus.run(thread) : gpus->run(thread); }),
+      activity(linked, cpus, gpus.get(), step.runtime.devices) {}
 
 std::unique_ptr<CompiledStep::State::Executor> CompiledStep::State::link(
     std::shared_ptr<const Plan> compiled) {
@@ -134,7 +134,7 @@ Trace end_recording(const Plan& plan, const std::vector<std::unique_ptr<Device>>
 
 void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Tensor> feeds,
                                   RunOptions options) {
-  auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, body, activity] = *executor_;
   const bool writes = linked.plan->writes;
   if (!initial) check_intact();
   fetch_if_behind();
@@ -154,7 +154,10 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   run.begin();
   cpus.begin();
   if (exchanger) exchanger->begin();
-  run_threads(body, exchanger.get());
+  {
+    const StepActivity::Run shown(activity);
+    run_threads(body, exchanger.get());
+  }
   staging_.end(run.slot);
   if (gpus) gpus->end();
   if (exchanger) ++runtime.elsewhere.runs;
@@ -222,7 +225,7 @@ void CompiledStep::State::set_feeds(std::span<const Tensor> feeds) {
 }
 
 void CompiledStep::State::make_connections() {
-  auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, body, activity] = *executor_;
   if (!gpus || !gpus->ranks()) return;
   const std::function<void(int thread)> connect = gpus->ranks()->begin();
   if (!connect) return;
@@ -236,7 +239,7 @@ void CompiledStep::State::make_connections() {
 }
 
 void CompiledStep::State::capture() {
-  auto& [linked, run, gpus, cpus, exchanger, body] = *executor_;
+  auto& [linked, run, gpus, cpus, exchanger, body, activity] = *executor_;
   run.rebase();
   const auto of_thread = [&](int thread) {
     if (thread >= linked.workers) gpus->capture(thread);

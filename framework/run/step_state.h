@@ -11,6 +11,7 @@
 #include "belfry/framework/run/gpu_executor.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/run/staging.h"
+#include "belfry/framework/run/step_activity.h"
 
 namespace belfry {
 
@@ -30,6 +31,7 @@ struct CompiledStep::State {
     CpuExecutor cpus;
     std::unique_ptr<Exchanger> exchanger;  // null if the plan needs no other processes
     std::function<void(int)> body;         // the work of a thread in a run
+    StepActivity activity;
   };
 
   // In a dry run nothing is linked. `into`: host memory for fetches, instead of tensors; null, or

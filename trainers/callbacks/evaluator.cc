@@ -26,7 +26,7 @@ Evaluator::Evaluator(Session& session, std::span<const TowerRecord> predictors, 
     : predictors_(predictors),
       data_(data),
       batches_(data.size(), options.global_batch, options.shards, options.towers),
-      gatherer_(data, options.data_workers, "the test data"),
+      gatherer_(data, options.data_workers, "the test data", options.global_batch),
       processes_(options.processes),
       place_(processes_ ? processes_->place() : ProcessPlace()),
       types_{predictors[0].loss.dtype()} {

@@ -4,9 +4,11 @@
 #include <exception>
 #include <limits>
 #include <optional>
+#include <typeinfo>
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -23,6 +25,7 @@
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
+
 namespace {
 
 // The options, such that the plans of all processes are alike.
@@ -164,12 +167,29 @@ StepInfo Trainer::info() const {
 }
 
 template <class F>
-void Trainer::call(const F& f) {
-  for (const std::shared_ptr<Callback>& callback : options_.callbacks) f(*callback);
+void Trainer::call(const char* hook, std::int64_t step, const F& f) {
+  const TrainingActivity::Place before = activity_.place();  // a callback that calls others, say
+  for (const std::shared_ptr<Callback>& callback : options_.callbacks)
+    call_one(*callback, hook, step, f);
+  activity_.enter(before);
+}
+
+template <class F>
+void Trainer::call_one(Callback& callback, const char* hook, std::int64_t step, const F& f) {
+  const std::type_info& type = typeid(callback);
+  const TrainingActivity::Place place{TrainingActivity::What::kCallback, &type, hook, step};
+  activity_.enter(place);
+  try {
+    f(callback);
+  } catch (const Error&) {
+    rethrow_from({.what = place.str(), .step = step, .is_told = is_of_belfry(type)});
+  } catch (...) {
+    rethrow_from({.what = place.str(), .step = step});
+  }
 }
 
 void Trainer::check_callbacks() {
-  call([&](Callback& c) { c.check(*this); });
+  call("check", counts_.steps + 1, [&](Callback& c) { c.check(*this); });
 }
 
 // Where steps come from: the batches of all towers, or towers that take their own.
@@ -217,7 +237,7 @@ std::unique_ptr<Trainer::Source> Trainer::open_source() {
 
 void Trainer::evaluated(const StepInfo& info) {
   evaluated_at_ = info;
-  call([&](Callback& c) { c.after_evaluation(*this, info); });
+  call("after_evaluation", info.step, [&](Callback& c) { c.after_evaluation(*this, info); });
 }
 
 // `info` is of an evaluation, if there was one.
@@ -225,7 +245,7 @@ void Trainer::tell_metrics(const StepInfo& info) {
   if (new_metrics_.empty()) return;
   const std::vector<NamedValue> metrics = std::exchange(new_metrics_, {});
   const StepInfo at = std::exchange(evaluated_at_, {}).value_or(info);
-  call([&](Callback& c) { c.after_metrics(*this, at, metrics); });
+  call("after_metrics", at.step, [&](Callback& c) { c.after_metrics(*this, at, metrics); });
 }
 
 const JsonValue& Trainer::identity() const {
@@ -236,8 +256,10 @@ const JsonValue& Trainer::identity() const {
 void Trainer::train() try {
   require(!options_.session.dry_run, "a dry run trains nothing");
   run();
+  activity_.enter({.what = TrainingActivity::What::kEnded});
 } catch (const std::exception& error) {
   for (const std::shared_ptr<Callback>& callback : options_.callbacks) tell(*callback, error);
+  activity_.enter({.what = TrainingActivity::What::kEnded});
   throw;
 }
 
@@ -245,6 +267,8 @@ void Trainer::tell(Callback& callback, const std::exception& error) try {
   callback.on_error(*this, error);
 } catch (const std::exception& other) {
   log_error("a callback that was told of an error failed: ", other.what());
+} catch (...) {
+  log_error("a callback that was told of an error threw what is no std::exception");
 }
 
 void Trainer::interrupt(int signal) {
@@ -273,7 +297,7 @@ void Trainer::agree() {
 }
 
 void Trainer::run() {
-  call([&](Callback& c) {
+  call("setup", counts_.steps + 1, [&](Callback& c) {
     c.check(*this);
     c.setup(*this);
   });
@@ -289,6 +313,7 @@ void Trainer::run() {
     if (source && source->free) source->free->rethrow_failure();  // it was first
     throw;
   }
+  activity_.enter({.what = TrainingActivity::What::kEnd, .step = counts_.steps + 1});
   source.reset();
   counts_.are_final = true;
   end();
@@ -299,7 +324,7 @@ void Trainer::make_steps(std::unique_ptr<Source>& source) {
   while (counts_.steps < last && !stopped_) {
     const double start = seconds_now();
     StepInfo step = info();
-    call([&](Callback& c) { c.before_step(*this, step); });
+    call("before_step", step.step + 1, [&](Callback& c) { c.before_step(*this, step); });
     tell_metrics(step);
     if (stopped_) break;  // by an evaluation that was due when the run before ended
     const std::int64_t per_step = batches_.batches_per_step();
@@ -310,7 +335,7 @@ void Trainer::make_steps(std::unique_ptr<Source>& source) {
     const double step_end = seconds_now();
     step_examples_per_second_ = static_cast<double>(samples) / (step_end - step_start);
     step.seconds = step_end - began_;
-    call([&](Callback& c) { c.after_step(*this, step); });
+    call("after_step", step.step + 1, [&](Callback& c) { c.after_step(*this, step); });
     ++step.step;
     tell_metrics(step);
     // Neither the first, which allocates, nor the one that writes a trace is typical.
@@ -328,7 +353,7 @@ void Trainer::make_steps(std::unique_ptr<Source>& source) {
       const StepInfo epoch = info();
       ++counts_.epochs;
       counts_.epoch_step = 0;
-      call([&](Callback& c) { c.after_epoch(*this, epoch); });
+      call("after_epoch", epoch.step, [&](Callback& c) { c.after_epoch(*this, epoch); });
       tell_metrics(epoch);
     }
   }
@@ -342,21 +367,26 @@ void Trainer::end() {
       f();
     } catch (const IoError& error) {
       if (first)
-        log_error(error.what());
+        log_error(text_with_origin(error));
       else
         first = std::current_exception();
     }
   };
-  call([&](Callback& c) { guarded([&] { c.after_training(*this, info()); }); });
+  for (const std::shared_ptr<Callback>& callback : options_.callbacks)
+    guarded([&] {
+      call_one(*callback, "after_training", counts_.steps,
+               [&](Callback& c) { c.after_training(*this, info()); });
+    });
   guarded([&] { tell_metrics(info()); });
   if (first) std::rethrow_exception(first);
 }
 
 // Whether it was traced.
-bool Trainer::run_step(Source& source, const StepInfo& step) {
+bool Trainer::run_step(Source& source, const StepInfo& step) try {
   step_rate_ = options_.optimizer.rate().at(step);
   std::optional<Trace> trace;
   if (source.free) {
+    activity_.enter({.what = TrainingActivity::What::kTowers, .step = step.step + 1});
     source.free->next(step_rate_, batches_.steps_per_epoch() - counts_.epoch_step, step_metrics_);
     suspects_.input = source.free->not_finite_input();
     trace = source.free->take_trace();
@@ -369,12 +399,17 @@ bool Trainer::run_step(Source& source, const StepInfo& step) {
   look_at_first_update();
   look_at_scale();
   return trace.has_value();
+} catch (const std::exception& error) {
+  add_step_to_origin(error, step.step + 1);
+  throw;
 }
 
 void Trainer::run_batches(Source& source, Trace* trace) {
-  const std::int64_t count = batches_.batches_per_step();
+  const std::int64_t count = batches_.batches_per_step(), number = counts_.steps + 1;
   for (std::int64_t b = 0; b < count; ++b) {
+    activity_.enter({.what = TrainingActivity::What::kInput, .step = number});
     Batch& batch = source.input->next();
+    activity_.enter({.what = TrainingActivity::What::kStep, .step = number});
     TrainingStep& step = training_steps_.of(batch, count);
     step.run(std::move(batch.staged), batch.tensors, step_rate_,
              {.trace = b + 1 == count ? trace : nullptr});

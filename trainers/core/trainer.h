@@ -15,6 +15,7 @@
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/loss_watch.h"
 #include "belfry/trainers/core/model.h"
+#include "belfry/trainers/core/training_activity.h"
 #include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/core/training_step.h"
 #include "belfry/trainers/data/batches.h"
@@ -142,8 +143,9 @@ class Trainer {
   // Has each callback check() its options, for programs that write something before train().
   void check_callbacks();
   // Trains to the end, or until stop(). Call it once. Throws what a kernel, the data or a callback
-  // threw, when it has told all callbacks (Callback::on_error). Throws Diverged after a step whose
-  // loss is not finite, unless options ask to go on; all processes do so after the same step.
+  // threw, when it has told all callbacks (Callback::on_error). origin_of() has its origin. What is
+  // no std::exception becomes an Error (rethrow_from()). Throws Diverged after a step whose loss is
+  // not finite, unless options ask to go on; all processes do so after the same step.
   void train();
   // Ends the training after the step that is running; in before_step(), before it runs. For
   // callbacks.
@@ -154,6 +156,8 @@ class Trainer {
   bool interrupted() const { return interruption_ != 0; }
   // The signal that came to any of the processes; 0 for none.
   int interruption() const { return interruption_; }
+  // Where train() is. Any thread may ask.
+  const TrainingActivity& activity() const { return activity_; }
   // Whether train() has made its last step.
   bool trained() const { return counts_.are_final; }
   // For the callback that has evaluated and set the metrics: calls Callback::after_evaluation() of
@@ -309,8 +313,11 @@ class Trainer {
   std::string of_any_process(const std::string& own) const;
   const NamedValue* find_metric(std::string_view name) const;
   StepInfo info() const;
+  // Calls f() of each callback: the function `hook` of Callback, at a step counted from 1.
   template <class F>
-  void call(const F& f);
+  void call(const char* hook, std::int64_t step, const F& f);
+  template <class F>
+  void call_one(Callback& callback, const char* hook, std::int64_t step, const F& f);
 
   const TrainerKind& kind_;
   TrainerOptions options_;
@@ -332,6 +339,7 @@ class Trainer {
   Counts counts_;
   bool stopped_ = false, warned_ = false, warned_of_test_ = false;
   int interruption_ = 0;
+  TrainingActivity activity_;
   mutable std::optional<JsonValue> identity_;
   LossWatch losses_;
   SkipWatch skips_;

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/data/gatherer.h"
 
 namespace belfry {
 namespace {
@@ -137,7 +138,7 @@ std::vector<Tensor> gather_tensors(const Dataset& dataset, std::span<const std::
   std::vector<Tensor> tensors = batch_tensors(dataset, std::ssize(indices));
   std::vector<std::byte*> out;
   for (Tensor& tensor : tensors) out.push_back(tensor.mutable_raw());
-  dataset.gather(indices, out);
+  Gatherer(dataset, 1, "a few samples").gather({}, indices, out);
   return tensors;
 }
 

@@ -1,5 +1,6 @@
 #include "belfry/trainers/data/prefetch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "belfry/framework/base/error.h"
@@ -16,6 +17,13 @@ std::string input_name(const BatchPlan& plan, const std::optional<TowerSpan>& to
   return cat("the input of towers ", towers->first, " to ", towers->first + towers->count - 1);
 }
 
+// The most samples of a tower in a batch.
+std::int64_t most_rows(const BatchPlan& plan) {
+  std::int64_t most = 0;
+  for (const BatchForm& form : plan.forms()) most = std::max(most, std::ranges::max(form.rows));
+  return most;
+}
+
 }  // namespace
 
 Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan::Position start,
@@ -27,7 +35,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, const BatchPlan& plan, BatchPlan:
       first_tower_(towers ? towers->first : 0),
       towers_(towers ? towers->count : plan.towers()),
       stage_(std::move(stage)),
-      gatherer_(dataset, workers, input_name(plan, towers)) {
+      gatherer_(dataset, workers, input_name(plan, towers), most_rows(plan)) {
   require(first_tower_ >= 0 && first_tower_ + towers_ <= plan.towers(), "tower ", first_tower_,
           " of ", plan.towers());
   require(start.batch >= 0 && start.batch < plan.batches_per_epoch(), "batch ", start.batch,

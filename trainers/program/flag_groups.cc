@@ -336,8 +336,9 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
   parser.add_parsed(
       "--stall_warn_seconds", flags.group.watch.stall_warn,
       [](const WrittenFlag& flag) { return stall_milliseconds(stall_seconds(flag)); }, "X",
-      "with several processes: tell which of them are late, and what they do, when a message "
-      "between them has waited X seconds; 0: never [10]");
+      "tell which op, data set or callback a run waits for when it has made no progress for X "
+      "seconds; with several processes also which of them are late, when a message has waited so "
+      "long; 0: never [10]");
   parser.add(
       "--stall_abort_seconds",
       [&flags](const WrittenFlag& flag) {
@@ -346,8 +347,9 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
         flags.trainer.session.nccl_timeout_s = seconds > 0 ? seconds : kMostStallSeconds;
       },
       "X",
-      "end with an error when it has waited X seconds for one that computes, or a collective of "
-      "--allreduce=nccl has (also --nccl_timeout_s); 0: never [600]");
+      "end with an error when a process alone has made no progress for X seconds, or a message has "
+      "waited so long for a process that computes, or a collective of --allreduce=nccl has (also "
+      "--nccl_timeout_s); 0: never [600]");
   parser.add("--stall_exit_code", flags.group.stall_exit_code, 1, kMostExitCode, "N",
              cat("the exit code of such an end [", kStallExitCode, "]"));
   parser.add("--json", flags.files.json, "FILE",

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "belfry/framework/base/before_log.h"
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/base/text.h"

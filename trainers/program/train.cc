@@ -3,13 +3,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <future>
 #include <optional>
+#include <thread>
 
+#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/base/threads.h"
 #include "belfry/towers/balance.h"
 #include "belfry/trainers/bench/equivalence.h"
 #include "belfry/trainers/core/trainer_checks.h"
@@ -23,6 +28,7 @@
 #include "belfry/trainers/program/program_callbacks.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/program/report_files.h"
+#include "belfry/trainers/runs/stall_watch.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
@@ -41,8 +47,8 @@ void check_recipe(const Recipe& recipe) {
   check_callbacks(recipe.callbacks, "the recipe's callbacks");
 }
 
-// Trains. An error names what was saved before it. Returns an error that is reported beside
-// results: if the run diverged, or trained to its end and could not write something then.
+// Trains. An error names its origin and what was saved before it. Returns an error that is reported
+// beside results: if the run diverged, or trained to its end and could not write something then.
 std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
                                  const TrainingRun& run) try {
   trainer.train();
@@ -58,9 +64,9 @@ std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
                : trainer.not_finite_since() && dynamic_cast<const Diverged*>(&error) != nullptr;
   const bool is_reported = trainer.session().intact() && (is_trained || is_diverged);
   try {
-    const std::string saved = last_saved(save, run);
-    if (saved.empty()) throw;
-    std::throw_with_nested(Error(cat(error.what(), "; ", saved)));
+    const std::string saved = last_saved(save, run), text = text_with_origin(error);
+    if (saved.empty() && text == error.what()) throw;
+    std::throw_with_nested(Error(saved.empty() ? text : cat(text, "; ", saved)));
   } catch (...) {
     if (!is_reported) throw;
     return std::current_exception();
@@ -181,6 +187,9 @@ class TrainingProgram {
     } catch (const std::exception& error) {
       end_failed_run(error, start);
       throw;
+    } catch (...) {
+      end_failed_run(Error("what was thrown is no std::exception"), start);
+      throw;
     }
     const int signal = run_.stop().signal();
     const int status = signal == 0 ? 0 : exit_code_of(signal);
@@ -205,12 +214,63 @@ class TrainingProgram {
 
   // Reports the run, and then throws if it diverged, or if its last checkpoint is missing.
   void train_and_report(const Start& start) {
-    const std::exception_ptr error = train_or_tell(*trainer_, save_.get(), run_);
+    const std::exception_ptr error = train_watched(start);
     report_ = with_times(make_report(name_, flags_, recipe_, *trainer_, peak_), start);
     report_results();
     if (error) std::rethrow_exception(error);
     if (report_->losses.divergence) throw Diverged(report_->losses.divergence);
     if (save_) save_->require_saved();
+  }
+
+  std::exception_ptr train_watched(const Start& start) {
+    const StallWatch watch(trainer_->activity(), stall_options(start));
+    return train_or_tell(*trainer_, save_.get(), run_);
+  }
+
+  StallOptions stall_options(const Start& start) {
+    StallOptions options{.warn = flags_.group.watch.stall_warn,
+                         .end = flags_.group.watch.stall_end};
+    if (const double most = flags_.run.max_seconds; most > 0)
+      options.deadline =
+          Activity::Clock::now() + std::chrono::duration_cast<Activity::Clock::duration>(
+                                       std::chrono::duration<double>(most - seconds_since_start()));
+    if (const auto& processes = options_.session.processes)
+      options.process = cat("rank ", processes->rank(), ", ", processes->host(processes->rank()));
+    else
+      options.end_run = [this, start](const StallError& error) { end_stalled_run(error, start); };
+    return options;
+  }
+
+  // The thread that hangs cannot be ended, so the process is. What hangs may be the disk, so the
+  // summary has a thread of its own, and a limited time.
+  [[noreturn]] void end_stalled_run(const StallError& error, const Start& start) {
+    std::string saved;
+    try {
+      std::promise<std::string> told;
+      std::future<std::string> is_told = told.get_future();
+      std::jthread writer =
+          start_thread({.what = "the summary of a run that hangs", .remedy = "use fewer threads"},
+                       [&] { told.set_value(write_stalled_summary(error, start)); });
+      if (is_told.wait_for(flags_.group.watch.patience) == std::future_status::ready)
+        saved = is_told.get();
+      end_with_last_words(error, saved);
+    } catch (const Error&) {  // there is no thread for it
+      end_with_last_words(error, saved);
+    }
+  }
+
+  // Returns what was saved last.
+  std::string write_stalled_summary(const StallError& error, const Start& start) {
+    report_ = with_times(report_without_values(name_, flags_, recipe_, *trainer_, peak_), start);
+    end_failed_run(error, start);
+    std::fflush(stdout);
+    return last_saved(save_.get(), run_);
+  }
+
+  [[noreturn]] void end_with_last_words(const StallError& error, const std::string& saved) const {
+    std::fprintf(stderr, "error: %s%s%s; this process ends now\n", error.what(),
+                 saved.empty() ? "" : "; ", saved.c_str());
+    end_process(flags_.group.stall_exit_code);
   }
 
   Report with_times(Report report, const Start& start) {

@@ -4,6 +4,8 @@
 #include <new>
 #include <optional>
 
+#include "belfry/framework/base/error_origin.h"
+#include "belfry/framework/group/watched_group.h"
 #include "belfry/framework/run/failed_launch.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/util/flag_values.h"
@@ -32,7 +34,7 @@ bool is(const std::exception& error) {
   return dynamic_cast<const E*>(&error) != nullptr;
 }
 
-Kind kind_of(const std::exception& error) {
+Kind kind_of(const std::exception& error, const std::optional<ErrorOrigin>& origin) {
   if (is<FlagError>(error) || is<OptionError>(error))
     return {"FLAG", "correct the option that is named, and start the command again"};
   if (is<OutOfMemory>(error) || is<std::bad_alloc>(error))
@@ -41,12 +43,16 @@ Kind kind_of(const std::exception& error) {
     return {"IO",
             "see that the file that is named can be read or written, and start the same "
             "command again"};
+  if (is<StallError>(error))
+    return {"STALLED",
+            "see why the op, the data set or the callback that is named does not come back, and "
+            "start the same command again"};
   if (is<CommError>(error))
     return {"COLLECTIVE",
             "look for the device that failed first, and start the same command again"};
   if (is<DeviceError>(error))
     return {"DEVICE", "see that the device works, and start the same command again"};
-  if (is<FailedLaunch>(error))
+  if (is<FailedLaunch>(error) || (origin && !origin->op.empty()))
     return {"OP", "correct the data or the model, and start the same command again"};
   return {"FAILED", "mend the cause, and start the same command again"};
 }
@@ -56,14 +62,17 @@ JsonValue text_or_null(const std::string& text) {
 }
 
 // What the error says, or what variables hold. They can be read unless a run has left them half
-// written. Other processes may have ended, which have parts of them.
+// written, or has not ended. Other processes may have ended, which have parts of them.
 Divergence divergence_of(const std::exception& error, Trainer& trainer) {
   std::optional<Divergence> found;
+  bool has_stalled = false;
   with_first(error, [&](const std::exception& first) {
+    has_stalled = is<StallError>(first);
     if (const auto* const diverged = dynamic_cast<const Diverged*>(&first))
       found = diverged->found();
   });
-  const bool can_read = trainer.session().intact() && trainer.graph().process().size == 1;
+  const bool can_read =
+      !has_stalled && trainer.session().intact() && trainer.graph().process().size == 1;
   if (!found) found = can_read ? find_divergence(trainer) : Divergence{};
   return *found;
 }
@@ -76,14 +85,22 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
   std::string cause = "values that are not finite";
   std::int64_t step = divergence.loss_since.value_or(trainer.steps());
   JsonValue op, device;
+  std::string where;
   with_first(error, [&](const std::exception& first) {
-    if (!divergence) kind = kind_of(first);
+    const std::optional<ErrorOrigin> origin = origin_of(first);
+    if (!divergence) kind = kind_of(first, origin);
     if (!divergence) cause = &first == &error ? "" : first.what();
     const auto* const launch = dynamic_cast<const FailedLaunch*>(&first);
-    if (!launch) return;
-    op = launch->node;
-    device = launch->device.str();
-    step = trainer.steps() + 1;
+    if (launch) {
+      op = launch->node;
+      device = launch->device.str();
+      step = trainer.steps() + 1;
+    }
+    if (!origin) return;
+    where = origin->what;
+    if (op.kind() == JsonValue::Kind::kNull) op = text_or_null(origin->op);
+    if (device.kind() == JsonValue::Kind::kNull) device = text_or_null(origin->device);
+    if (origin->step > 0) step = origin->step;
   });
   return JsonValue::object()
       .set("code", kind.code)
@@ -91,6 +108,7 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
       .set("device", std::move(device))
       .set("step", step)
       .set("op", std::move(op))
+      .set("where", text_or_null(where))
       .set("variable", text_or_null(divergence.variable))
       .set("cause", text_or_null(options_as_flags(cause)))
       .set("kept", text_or_null(kept))

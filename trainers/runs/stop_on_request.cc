@@ -9,7 +9,6 @@
 #include "belfry/trainers/runs/run_saver.h"
 
 namespace belfry {
-namespace {
 
 std::string name_of_signal(int signal) {
   switch (signal) {
@@ -19,8 +18,6 @@ std::string name_of_signal(int signal) {
     default: return "SIGTERM";
   }
 }
-
-}  // namespace
 
 void StopOnRequest::setup(Trainer&) { signals_.emplace(); }
 

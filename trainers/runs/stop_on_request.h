@@ -10,6 +10,9 @@ namespace belfry {
 
 class RunSaver;
 
+// "SIGTERM", say; of the signals of StopSignals.
+std::string name_of_signal(int signal);
+
 // From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM, SIGHUP and
 // SIGUSR1, as StopSignals does.
 // The running step is completed, then the training ends as Trainer::interrupt() says. SIGUSR2 saves

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/base/threads.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/data/prefetch.h"
@@ -111,6 +113,35 @@ TEST(Gatherer, RefusesToHaveNoWorker) {
   const Passes data;
   EXPECT_THAT(message_of<InvalidArgument>([&] { Gatherer(data, 0, "a test"); }),
               HasSubstr("data workers: 0"));
+}
+
+// Workers beyond the samples of a batch would only wake and sleep.
+TEST(Prefetcher, StartsNoMoreDataWorkersThanATowerHasSamples) {
+  const Passes data;
+  std::atomic<int> helpers = 0;
+  set_thread_hook([&](const ThreadUse& use) { helpers += use.what.starts_with("data worker"); });
+  testing::internal::CaptureStderr();
+  {
+    Prefetcher input(data, BatchPlan(100, 2, 5, 7), {}, 2, {}, {}, 1000);
+    input.next();
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  set_thread_hook({});
+  EXPECT_EQ(helpers, 4);  // and the thread that prefetches
+  EXPECT_THAT(said, HasSubstr("1000 threads were asked for to gather a batch (data_workers)"));
+  EXPECT_THAT(said, HasSubstr("takes 5 samples at a time; 5 are used"));
+}
+
+TEST(Gatherer, NotesThatTheDataSetThrew) {
+  const Passes data;
+  Gatherer gatherer(data, 2, "a test");
+  try {
+    gathered(gatherer, data, {}, {95});
+    ADD_FAILURE() << "it threw nothing";
+  } catch (const IoError& error) {
+    ASSERT_TRUE(origin_of(error));
+    EXPECT_EQ(origin_of(error)->what, "gather() of 'passes'");
+  }
 }
 
 TEST(Prefetcher, TellsTheDataSeedAndEpochWhateverTheWorkers) {

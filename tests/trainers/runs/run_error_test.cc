@@ -41,7 +41,7 @@ class RunErrorTest : public TrainTest {
     EXPECT_EQ(summary["finished"], false);
     EXPECT_EQ(summary["exit_code"], 1);
     nlohmann::json error = summary["error"];
-    EXPECT_EQ(error.size(), 9u) << error;
+    EXPECT_EQ(error.size(), 10u) << error;
     EXPECT_THAT(done.error, HasSubstr(error["what"].get<std::string>()));
     return error;
   }

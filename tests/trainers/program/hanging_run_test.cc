@@ -1,0 +1,270 @@
+// Training programs whose op, data set or callback hangs or throws.
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include <unistd.h>
+
+#include "belfry/framework/base/before_log.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/ops/operand.h"
+#include "belfry/tests/trainers/program/run_support.h"
+
+// Classes of a user.
+namespace own_program {
+
+using namespace belfry;
+
+// Calls a function in front of what it is to do.
+using Act = std::function<void()>;
+
+// The kernel acts, then copies its input.
+Act act_in_kernel;
+
+KernelRun act_kernel(KernelPlan& plan) {
+  return [bytes = plan.input(0).bytes()](const KernelPointers& p) {
+    if (act_in_kernel) act_in_kernel();
+    std::memcpy(p.output<void>(), p.input<void>(0), static_cast<std::size_t>(bytes));
+  };
+}
+
+const Op kAct{.name = "Act",
+              .inputs = 1,
+              .shape = same_as_input,
+              .no_gradient = "it is for tests",
+              .reference = act_kernel,
+              .cpu_only = "it is for tests"};
+
+Output acting_model(Tower& tower, Output x, Output y) {
+  if (tower.is_training()) x = tower.graph().add(kAct, {x}, "act").output();
+  return smooth_model(tower, x, y);
+}
+
+// Acts before it gives samples to a step of training.
+class ActingData final : public Dataset {
+ public:
+  explicit ActingData(Act act) : act_(std::move(act)), of_(smooth_data(70)) {}
+  std::vector<Field> signature() const override { return of_->signature(); }
+  std::int64_t size() const override { return of_->size(); }
+  std::string describe() const override { return "my records"; }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    of_->gather(indices, out);
+  }
+  void gather_training(const DataPass&, std::span<const std::int64_t> indices,
+                       std::span<std::byte* const> out) const override {
+    act_();
+    of_->gather(indices, out);
+  }
+
+ private:
+  const Act act_;
+  const std::unique_ptr<Dataset> of_;
+};
+
+struct ActingCallback final : Callback {
+  explicit ActingCallback(Act f) : act(std::move(f)) {}
+  void after_step(Trainer&, const StepInfo& info) override {
+    if (info.step == 2) act();
+  }
+  Act act;
+};
+
+}  // namespace own_program
+
+namespace belfry {
+namespace hanging_run_test {
+
+using own_program::Act;
+using ::testing::HasSubstr;
+
+enum class Where { kOp, kData, kCallback };
+
+const char* name_of(Where where) {
+  return where == Where::kOp ? "Op" : where == Where::kData ? "Data" : "Callback";
+}
+
+// A run that acts in one place.
+Recipe acting_recipe(Where where, Act act) {
+  Recipe recipe = small_recipe();
+  own_program::act_in_kernel = nullptr;
+  switch (where) {
+    case Where::kOp:
+      recipe.model = own_program::acting_model;
+      own_program::act_in_kernel = std::move(act);
+      break;
+    case Where::kData:
+      recipe.data = [act](const RunDirs&, bool train) -> std::unique_ptr<Dataset> {
+        if (!train) return nullptr;
+        return std::make_unique<own_program::ActingData>(act);
+      };
+      break;
+    case Where::kCallback:
+      recipe.callbacks = {std::make_shared<own_program::ActingCallback>(std::move(act))};
+  }
+  return recipe;
+}
+
+// Hangs until a line is logged that has the text, once.
+class HangUntilTold {
+ public:
+  explicit HangUntilTold(std::string text)
+      : copy_([this, text](std::string_view line) {
+          if (line.find(text) != line.npos) told_ = true;
+        }) {}
+  void operator()() const {
+    while (!told_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  std::atomic<bool> told_{false};
+  const LogCopy copy_;
+};
+
+struct Hang {
+  Where where;
+  const char* devices;
+  int threads;
+  const char* told;  // a regular expression
+};
+
+// Names of tests with parameters have a slash, and so have the paths of TrainTest.
+struct ActingRunTest : TrainingRunTest {
+  ActingRunTest() { std::filesystem::create_directories(json_.parent_path()); }
+  ~ActingRunTest() override { own_program::act_in_kernel = nullptr; }
+};
+
+class HangingRun : public ActingRunTest, public testing::WithParamInterface<Hang> {
+ protected:
+  std::vector<std::string> flags() const {
+    return {cat("--devices=", GetParam().devices), cat("--threads=", GetParam().threads),
+            "--max_steps=4"};
+  }
+};
+
+TEST_P(HangingRun, IsNamedAndEndsWellIfItComesOn) {
+  const auto hang = std::make_shared<HangUntilTold>("has made no progress");
+  std::vector<std::string> all = flags();
+  all.push_back("--stall_warn_seconds=0.2");
+  const TrainResult done = start(all, acting_recipe(GetParam().where, [hang] { (*hang)(); }));
+  EXPECT_EQ(done.code, 0) << done.error;
+  EXPECT_THAT(done.error, testing::ContainsRegex(GetParam().told));
+  EXPECT_EQ(summary()["steps"], 4);
+}
+
+TEST_P(HangingRun, SaysWhatTheFirstSignalWaitsFor) {
+  const auto hang = std::make_shared<HangUntilTold>("once more ends the program at once");
+  const auto asked = std::make_shared<std::atomic<bool>>(false);
+  const TrainResult done = start(flags(), acting_recipe(GetParam().where, [hang, asked] {
+                                   if (!asked->exchange(true)) ::kill(::getpid(), SIGTERM);
+                                   (*hang)();
+                                 }));
+  EXPECT_EQ(done.code, 143) << done.error;
+  EXPECT_THAT(done.error, HasSubstr("SIGTERM: waiting for "));
+}
+
+// A thread that hangs cannot be ended, so the program ends without it.
+TEST_P(HangingRun, EndsIfItNeverComesOn) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  std::vector<std::string> all = flags();
+  all.push_back("--stall_abort_seconds=0.3");
+  const auto hang_for_ever = [&] {
+    start(all, acting_recipe(GetParam().where, [] {
+            for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+          }));
+  };
+  EXPECT_EXIT(hang_for_ever(), testing::ExitedWithCode(75), "");
+  const nlohmann::json ended = summary();
+  EXPECT_EQ(ended["exit_code"], 75);
+  EXPECT_EQ(ended["error"]["code"], "STALLED");
+  EXPECT_THAT(ended["error"]["what"].get<std::string>(), testing::ContainsRegex(GetParam().told));
+  if (GetParam().where == Where::kOp) {
+    EXPECT_THAT(ended["error"]["op"].get<std::string>(), HasSubstr("act"));
+    EXPECT_THAT(ended["error"]["device"].get<std::string>(), HasSubstr("CPU:"));
+  }
+}
+
+constexpr char kOpTold[] =
+    "step 1 has made no progress for .* s: cpu:[01] has computed Act '[^']*act' \\(built at "
+    "hanging_run_test.cc:[0-9]+\\) for ";
+constexpr char kDataTold[] =
+    "step 1 has made no progress for .* s: gather\\(\\) of 'my records' has taken ";
+constexpr char kCallbackTold[] =
+    "the callback own_program::ActingCallback::after_step at step 3 has made no progress for ";
+
+INSTANTIATE_TEST_SUITE_P(Program, HangingRun,
+                         testing::Values(Hang{Where::kOp, "cpu:1", 1, kOpTold},
+                                         Hang{Where::kOp, "cpu:2", 1, kOpTold},
+                                         Hang{Where::kOp, "cpu:2", 2, kOpTold},
+                                         Hang{Where::kData, "cpu:1", 1, kDataTold},
+                                         Hang{Where::kData, "cpu:2", 2, kDataTold},
+                                         Hang{Where::kCallback, "cpu:2", 2, kCallbackTold}),
+                         [](const auto& one) {
+                           return cat(name_of(one.param.where), "Cpu", one.param.devices[4],
+                                      "Threads", one.param.threads);
+                         });
+
+struct Thrown {
+  Where where;
+  const char* name;
+  Act act;
+  const char* what;  // a regular expression of the error
+  const char* where_told;
+};
+
+class ThrowingRun : public ActingRunTest, public testing::WithParamInterface<Thrown> {};
+
+TEST_P(ThrowingRun, NamesWhatThrewInItsTextAndInTheSummary) {
+  const TrainResult done =
+      start({"--devices=cpu:2", "--max_steps=4"}, acting_recipe(GetParam().where, GetParam().act));
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, testing::ContainsRegex(cat("error: ", GetParam().what)));
+  const nlohmann::json error = summary()["error"];
+  EXPECT_THAT(error["what"].get<std::string>(), testing::ContainsRegex(GetParam().what));
+  EXPECT_THAT(error["where"].get<std::string>(), testing::ContainsRegex(GetParam().where_told));
+  EXPECT_EQ(error["step"], GetParam().where == Where::kCallback ? 3 : 1);
+  if (GetParam().where == Where::kOp) {
+    EXPECT_EQ(error["code"], "OP");
+    EXPECT_THAT(error["op"].get<std::string>(), HasSubstr("act"));
+  }
+}
+
+constexpr char kAct[] = "Act '[^']*act' \\(built at hanging_run_test.cc:[0-9]+\\), in step 1";
+constexpr char kData[] = "gather\\(\\) of 'my records', in step 1";
+constexpr char kCallback[] = "the callback own_program::ActingCallback::after_step at step 3";
+constexpr char kInt[] = "it threw the int 42, which is no std::exception";
+
+void throw_exception() { throw std::runtime_error("boom"); }
+void throw_error() { throw Error("boom"); }
+void throw_int() { throw 42; }
+
+std::vector<Thrown> all_thrown() {
+  static std::vector<std::string> texts;
+  texts.reserve(100);
+  const auto text = [](const char* place, const char* said) {
+    texts.push_back(cat(place, ": ", said));
+    return texts.back().c_str();
+  };
+  std::vector<Thrown> all;
+  const std::pair<Where, std::pair<const char*, const char*>> places[] = {
+      {Where::kOp, {"Op", kAct}},
+      {Where::kData, {"Data", kData}},
+      {Where::kCallback, {"Callback", kCallback}}};
+  for (const auto& [where, place] : places) {
+    all.push_back({where, "Exception", throw_exception, text(place.second, "boom"), place.second});
+    all.push_back({where, "Error", throw_error, text(place.second, "boom"), place.second});
+    all.push_back({where, "Int", throw_int, text(place.second, kInt), place.second});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, ThrowingRun, testing::ValuesIn(all_thrown()),
+                         [](const auto& one) {
+                           return cat(name_of(one.param.where), one.param.name);
+                         });
+
+}  // namespace hanging_run_test
+}  // namespace belfry

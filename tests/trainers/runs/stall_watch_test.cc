@@ -1,0 +1,176 @@
+#include "belfry/trainers/runs/stall_watch.h"
+
+#include <csignal>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/data/gatherer.h"
+#include "belfry/trainers/util/stop_signals.h"
+
+namespace own_program {
+struct Blocks final : belfry::Callback {};
+}  // namespace own_program
+
+namespace belfry {
+namespace stall_watch_test {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+using TimePoint = Activity::Clock::time_point;
+using What = TrainingActivity::What;
+
+// A training that a test moves from place to place, and a reporter. Times are those of the test.
+class StallReporterTest : public testing::Test {
+ protected:
+  // What is logged when the reporter looks at so many seconds after the start.
+  std::string look(StallReporter& reporter, double seconds) {
+    testing::internal::CaptureStderr();
+    reporter.look(start_ + std::chrono::duration_cast<Activity::Clock::duration>(
+                               std::chrono::duration<double>(seconds)));
+    return testing::internal::GetCapturedStderr();
+  }
+  void enter(What what, std::int64_t step) { training_.enter({.what = what, .step = step}); }
+  void enter_callback(std::int64_t step) {
+    training_.enter({What::kCallback, &typeid(own_program::Blocks), "after_step", step});
+  }
+
+  const StopSignals signals_;  // forgets those of other tests
+  const TimePoint start_ = Activity::Clock::now();
+  TrainingActivity training_;
+};
+
+TEST_F(StallReporterTest, NamesACallbackAndRepeatsItAtLongerAndLongerTimes) {
+  StallReporter reporter(training_, {});
+  enter_callback(3);
+  EXPECT_THAT(look(reporter, 0), IsEmpty());
+  EXPECT_THAT(look(reporter, 9.9), IsEmpty());
+  EXPECT_EQ(look(reporter, 10),
+            "W the callback own_program::Blocks::after_step at step 3 has made no progress for 10 "
+            "s\n");
+  EXPECT_THAT(look(reporter, 19.9), IsEmpty());
+  EXPECT_THAT(look(reporter, 20), HasSubstr("has made no progress for 20 s"));
+  enter(What::kInput, 4);
+  EXPECT_EQ(look(reporter, 21), "I the run makes progress again, after 21 s\n");
+  // It has told of a longer wait.
+  EXPECT_THAT(look(reporter, 40), IsEmpty());
+  EXPECT_THAT(look(reporter, 61), HasSubstr("step 4 has made no progress for 40 s"));
+}
+
+TEST_F(StallReporterTest, NamesTheDataSetThatAStepWaitsFor) {
+  StallReporter reporter(training_, {});
+  GatherActivity gather("gather() of 'my records'");
+  enter(What::kInput, 12);
+  gather.begin();
+  look(reporter, 0);
+  EXPECT_EQ(look(reporter, 10),
+            "W step 12 has made no progress for 10 s: gather() of 'my records' has taken 10 s\n");
+  gather.move();  // a part of the batch is there
+  EXPECT_THAT(look(reporter, 11), HasSubstr("makes progress again"));
+  EXPECT_THAT(look(reporter, 20), IsEmpty());
+  gather.end();
+}
+
+TEST_F(StallReporterTest, LeavesDataOutThatAreReadBesideAStep) {
+  StallReporter reporter(training_, {});
+  GatherActivity gather("gather() of 'my records'");
+  gather.begin();
+  enter(What::kStep, 1);
+  for (int step = 2; step < 30; ++step) {  // steps come on, and have their samples
+    EXPECT_THAT(look(reporter, step), IsEmpty());
+    enter(What::kStep, step);
+  }
+  gather.end();
+}
+
+TEST_F(StallReporterTest, EndsARunThatHasStalledAndTellsWhere) {
+  std::string said, where;
+  StallReporter reporter(training_, {.end = 600s, .end_run = [&](const StallError& error) {
+                                       said = error.what();
+                                       where = origin_of(error)->what;
+                                     }});
+  GatherActivity gather("gather() of 'my records'");
+  gather.begin();
+  enter(What::kInput, 12);
+  look(reporter, 0);
+  look(reporter, 599);
+  EXPECT_EQ(said, "");
+  look(reporter, 600);
+  EXPECT_EQ(said,
+            "the run has stalled: step 12 has made no progress for 600 s: gather() of 'my "
+            "records' has taken 600 s");
+  EXPECT_EQ(where, "step 12: gather() of 'my records' has taken 600 s");
+  gather.end();
+}
+
+TEST_F(StallReporterTest, EndsNoRunThatWritesACheckpointForLong) {
+  bool ended = false;
+  StallReporter reporter(training_, {.end = 60s, .end_run = [&](const auto&) { ended = true; }});
+  enter_callback(3);
+  for (int s = 0; s < 1000; s += 50) {
+    look(reporter, s);
+    note_progress();  // a tensor of a checkpoint is written
+  }
+  EXPECT_FALSE(ended);
+}
+
+TEST_F(StallReporterTest, NeverWarnsOrEndsIfToldSo) {
+  bool ended = false;
+  StallReporter reporter(training_,
+                         {.warn = 0s, .end = 0s, .end_run = [&](const auto&) { ended = true; }});
+  enter_callback(3);
+  look(reporter, 0);
+  EXPECT_THAT(look(reporter, 1e6), IsEmpty());
+  EXPECT_FALSE(ended);
+}
+
+TEST_F(StallReporterTest, SaysOnceWhatASignalWaitsFor) {
+  StallReporter reporter(training_, {});
+  enter_callback(3);
+  EXPECT_THAT(look(reporter, 0), IsEmpty());
+  std::raise(SIGTERM);
+  EXPECT_THAT(look(reporter, 0.1), IsEmpty());
+  EXPECT_EQ(look(reporter, 1.2),
+            "W SIGTERM: waiting for the callback own_program::Blocks::after_step at step 3; once "
+            "more ends the program at once\n");
+  EXPECT_THAT(look(reporter, 3), IsEmpty());
+}
+
+TEST_F(StallReporterTest, SaysWhatAStepWaitsForWhenTheTimeIsUp) {
+  StallReporter reporter(training_, {.deadline = start_ + 5s, .end_run = [](const auto&) {}});
+  enter(What::kStep, 7);
+  EXPECT_THAT(look(reporter, 4), IsEmpty());
+  EXPECT_THAT(look(reporter, 5), IsEmpty());
+  EXPECT_EQ(
+      look(reporter, 6),
+      "W the time is up: waiting for step 7; the run ends when nothing has moved for 600 s\n");
+}
+
+TEST_F(StallReporterTest, OfOneOfSeveralProcessesTellsOnlyOfWhatIsBetweenSteps) {
+  bool ended = false;
+  StallReporter reporter(training_, {.end = 15s, .process = "rank 1, node7", .end_run = nullptr});
+  enter(What::kStep, 7);
+  look(reporter, 0);
+  EXPECT_THAT(look(reporter, 100), IsEmpty());
+  enter_callback(7);
+  look(reporter, 101);
+  EXPECT_THAT(look(reporter, 120), AllOf(HasSubstr("W [rank 1, node7] the callback"),
+                                         HasSubstr("has made no progress for 19 s")));
+  EXPECT_FALSE(ended);
+}
+
+TEST_F(StallReporterTest, LeavesATrainingAloneThatHasEnded) {
+  StallReporter reporter(training_, {});
+  EXPECT_THAT(look(reporter, 100), IsEmpty());
+  enter(What::kEnded, 1);
+  EXPECT_THAT(look(reporter, 200), IsEmpty());
+  EXPECT_THAT(look(reporter, 300), Not(HasSubstr("progress")));
+}
+
+}  // namespace stall_watch_test
+}  // namespace belfry

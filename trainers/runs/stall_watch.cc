@@ -1,0 +1,148 @@
+#include "belfry/trainers/runs/stall_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/base/error_origin.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/base/threads.h"
+#include "belfry/trainers/runs/stop_on_request.h"
+
+namespace belfry {
+namespace {
+
+using TimePoint = Activity::Clock::time_point;
+using What = TrainingActivity::What;
+
+// A request to end is obeyed behind the running step. If that takes longer, people are told why.
+constexpr std::chrono::seconds kBeforeRequestIsTold{1};
+
+// How often the watch looks: it tells times as exactly as that.
+std::chrono::milliseconds stall_beat(const StallOptions& options) {
+  constexpr std::chrono::milliseconds kLeast{5}, kMost{250};
+  std::chrono::milliseconds beat = kMost;
+  for (const std::chrono::milliseconds time : {options.warn, options.end})
+    if (time.count() > 0) beat = std::min(beat, time / 8);
+  return std::max(beat, kLeast);
+}
+
+std::string details_text(const std::string& details) {
+  return details.empty() ? "" : cat(": ", details);
+}
+
+}  // namespace
+
+StallReporter::Found StallReporter::find(TimePoint now) {
+  const std::uint64_t moves = training_.moves();
+  const TrainingActivity::Place place = training_.place();
+  Found found{.since = std::max(training_change_.look(moves, now),
+                                notes_change_.look(progress_notes(), now)),
+              .in_step = place.what == What::kStep || place.what == What::kTowers,
+              .place = place.str()};
+  with_activities([&](const std::vector<Activity*>& all) {
+    std::vector<std::pair<TimePoint, const Activity*>> steps, inputs;
+    for (Activity* const activity : all)
+      if (const auto since = activity->stuck_since(now))
+        (activity->kind() == Activity::Kind::kStep ? steps : inputs).push_back({*since, activity});
+    // Steps of towers that run free go on beside one that hangs.
+    if (!steps.empty()) found.since = std::ranges::min(steps).first;
+    const bool reads = steps.empty() && place.what != What::kStep;
+    if (reads)
+      for (const auto& [since, input] : inputs) found.since = std::max(found.since, since);
+    std::vector<std::string> texts;
+    for (const auto& [since, activity] : steps.empty() ? inputs : steps) {
+      // Those that come on are no reason to wait.
+      if (now - since < (now - found.since) / 2) continue;
+      ErrorOrigin told = activity->describe(now);
+      if (!told.what.empty()) texts.push_back(told.what);
+      if (found.details.op.empty()) found.details = std::move(told);
+    }
+    found.details.what = join(texts, "; ");
+  });
+  if (found.details.what.empty() && place.what == What::kInput)
+    found.details.what = "it waits for its samples";
+  found.details.step = place.step;
+  return found;
+}
+
+void StallReporter::look(TimePoint now) {
+  const What what = training_.place().what;
+  if (what == What::kNothing || what == What::kEnded) return;
+  const Found found = find(now);
+  look_at_requests(found, now);
+  if (options_.process.empty() || !found.in_step) look_at_stall(found, now);
+}
+
+void StallReporter::look_at_stall(const Found& found, TimePoint now) {
+  const auto length = now - found.since;
+  if (told_since_ && *told_since_ != found.since) {
+    log_info("the run makes progress again, after ", seconds_text(*told_since_, found.since));
+    told_since_.reset();
+  }
+  const std::string said = cat(found.place, " has made no progress for ",
+                               seconds_text(found.since, now), details_text(found.details.what));
+  if (options_.end.count() > 0 && length >= options_.end && options_.end_run) try {
+      try {
+        throw StallError(stalled_run(said));
+      } catch (const StallError&) {
+        ErrorOrigin origin = found.details;
+        origin.what = found.place + details_text(found.details.what);
+        origin.is_told = true;
+        rethrow_from(std::move(origin));
+      }
+    } catch (const StallError& error) {
+      return options_.end_run(error);
+    }
+  if (options_.warn.count() == 0 ||
+      length < std::max<Activity::Clock::duration>(options_.warn, least_))
+    return;
+  told_since_ = found.since;
+  least_ = 2 * length;
+  warn(said);
+}
+
+void StallReporter::look_at_requests(const Found& found, TimePoint now) {
+  const int signal = StopSignals::signal();
+  const bool is_late = options_.deadline && now >= *options_.deadline;
+  if ((signal == 0 && !is_late) || request_is_told_) return;
+  if (!asked_since_) asked_since_ = now;
+  if (now - *asked_since_ < kBeforeRequestIsTold) return;
+  request_is_told_ = true;
+  const bool ends = options_.end.count() > 0 && options_.end_run;
+  warn(cat(signal != 0 ? name_of_signal(signal) : "the time is up", ": waiting for ", found.place,
+           details_text(found.details.what),
+           signal != 0 ? "; once more ends the program at once"
+           : ends      ? cat("; the run ends when nothing has moved for ",
+                             seconds_text({}, TimePoint(options_.end)))
+                       : ""));
+}
+
+void StallReporter::warn(const std::string& text) const {
+  log_warning(options_.process.empty() ? "" : cat("[", options_.process, "] "), text);
+}
+
+StallWatch::StallWatch(const TrainingActivity& training, const StallOptions& options)
+    : beat_(stall_beat(options)), reporter_(training, options) {
+  try {
+    thread_ = start_thread({.what = "the watch over a training run", .remedy = "use fewer threads"},
+                           [this](const std::stop_token& stop) { watch(stop); });
+  } catch (const Error& error) {
+    log_debug("nobody tells of a run that hangs: ", error.what());
+  }
+}
+
+StallWatch::~StallWatch() {
+  thread_.request_stop();
+  ends_.notify_all();
+}
+
+void StallWatch::watch(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    ends_.wait_for(lock, stop, beat_, [&] { return stop.stop_requested(); });
+    if (!stop.stop_requested()) reporter_.look(Activity::Clock::now());
+  }
+}
+
+}  // namespace belfry
