@@ -13,12 +13,10 @@
 
 namespace belfry {
 
-using TimePoint = Activity::Clock::time_point;
-
 // Collects sentences about threads of a run, launches that run first.
 class StepActivity::Text {
  public:
-  Text(const StepActivity& of, TimePoint now)
+  Text(const StepActivity& of, Clock::time_point now)
       : linked_(of.linked_), plan_(*of.linked_.plan), of_(of), now_(now) {}
 
   ErrorOrigin run() {
@@ -63,7 +61,7 @@ class StepActivity::Text {
   void look_for_launch(std::size_t route) {
     const auto [command, is_followed] = of_.cpus_.place(route);
     if (!command || command->kind != Command::Kind::kLaunch || !is_followed) return;
-    const TimePoint since = of_.routes_[route].at();
+    const Clock::time_point since = of_.routes_[route].at();
     const auto [known, is_new] = computing_.try_emplace(command->launch, since);
     if (!is_new) known->second = std::min(known->second, since);
     if (linked_.workers == 1) look_behind(route, command);
@@ -140,8 +138,8 @@ class StepActivity::Text {
   const LinkedPlan& linked_;
   const Plan& plan_;
   const StepActivity& of_;
-  const TimePoint now_;
-  std::map<LaunchIndex, TimePoint> computing_;
+  const Clock::time_point now_;
+  std::map<LaunchIndex, Clock::time_point> computing_;
   std::vector<std::string> first_, waiting_;
 };
 
@@ -155,14 +153,14 @@ StepActivity::StepActivity(const LinkedPlan& linked, const CpuExecutor& cpus,
       routes_(linked.routes.size()),
       programs_(linked.programs.size()) {}
 
-std::optional<TimePoint> StepActivity::stuck_since(TimePoint now) {
+std::optional<Activity::Clock::time_point> StepActivity::stuck_since(Clock::time_point now) {
   const std::uint64_t turns = turns_.load(std::memory_order_acquire);
   if (turns % 2 == 0) return std::nullopt;
   // A place in another run is another place.
   const auto count = [&](const Command* command, bool is_followed) {
     return (turns << 48) ^ (reinterpret_cast<std::uintptr_t>(command) * 2 + is_followed);
   };
-  TimePoint last = parts_.look(count(nullptr, false) + at(cpus_.parts_done()), now);
+  Clock::time_point last = parts_.look(count(nullptr, false) + at(cpus_.parts_done()), now);
   for (std::size_t r = 0; r < routes_.size(); ++r) {
     const auto [command, is_followed] = cpus_.place(r);
     last = std::max(last, routes_[r].look(count(command, is_followed), now));
@@ -174,6 +172,6 @@ std::optional<TimePoint> StepActivity::stuck_since(TimePoint now) {
   return last;
 }
 
-ErrorOrigin StepActivity::describe(TimePoint now) const { return Text(*this, now).run(); }
+ErrorOrigin StepActivity::describe(Clock::time_point now) const { return Text(*this, now).run(); }
 
 }  // namespace belfry

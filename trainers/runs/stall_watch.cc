@@ -12,9 +12,6 @@
 namespace belfry {
 namespace {
 
-using TimePoint = Activity::Clock::time_point;
-using What = TrainingActivity::What;
-
 // A request to end is obeyed behind the running step. If that takes longer, people are told why.
 constexpr std::chrono::seconds kBeforeRequestIsTold{1};
 

@@ -43,6 +43,7 @@ class StallReporter {
   void look(TimePoint now);
 
  private:
+  using What = TrainingActivity::What;
   struct Found {
     TimePoint since;  // when the last progress was seen
     bool in_step = false;
