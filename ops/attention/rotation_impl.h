@@ -1,7 +1,5 @@
 // Rotations of pairs of columns by angles that grow with the time, for hosts and GPUs alike.
 #pragma once
-#include <cmath>
-
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/kernels/trig.h"
 
@@ -20,7 +18,7 @@ struct Rotations {
       : time(x[1]),
         heads(of_heads),
         pairs(x[2] / heads / 2),
-        log_base(std::log(base)),
+        log_base(math::log(base)),
         sign(inverse ? -1 : 1) {}
 
   // The rotation of a pair at time t, found in f64.

@@ -8,6 +8,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/kernels/trig.h"
 
 namespace belfry {
 namespace {
@@ -103,9 +104,11 @@ RateSchedule linear_schedule(double to, std::optional<TrainingTime> until) {
   return moving("linear", to, until, [](double x) { return 1 - x; });
 }
 
+// By a cosine of ours: that of the C library differs between versions, and so would the rates of
+// processes.
 RateSchedule cosine_schedule(double to, std::optional<TrainingTime> until) {
   return moving("cosine", to, until,
-                [](double x) { return 0.5 * (1 + std::cos(std::numbers::pi * x)); });
+                [](double x) { return 0.5 * (1 + math::cos(std::numbers::pi * x)); });
 }
 
 RateSchedule piecewise_schedule(std::vector<RatePoint> points) {
