@@ -162,12 +162,13 @@ struct FlagParser::State {
 // Reads arguments one after another.
 class FlagParser::Reader {
  public:
-  Reader(State& state, std::span<const char* const> arguments)
-      : state_(state), arguments_(arguments) {}
+  Reader(State& state, std::span<const char* const> arguments, std::size_t of_file)
+      : state_(state), arguments_(arguments), of_file_(of_file) {}
 
   WrittenFlags read() {
     WrittenFlags line;
     for (next_ = 0; next_ < arguments_.size();) {
+      is_of_file_ = next_ < of_file_;
       const std::string_view argument = arguments_[next_++];
       const bool dash = argument.size() > 1 && argument[0] == '-';
       if (dash && argument[1] != '-') {
@@ -254,7 +255,7 @@ class FlagParser::Reader {
   WrittenFlag flag(const std::string& name, std::string written, char separator,
                    std::optional<std::string> value) {
     const bool is_switch = state_.switches.at(name);
-    if (is_switch && !value) return {name, "true", std::move(written)};
+    if (is_switch && !value) return {name, "true", std::move(written), is_of_file_};
     if (!value && next_ < arguments_.size()) {
       value = arguments_[next_++];
       require<FlagError>(!value->starts_with("--"), written, " needs a value, but ", shown(*value),
@@ -263,12 +264,13 @@ class FlagParser::Reader {
     require<FlagError>(value && !value->empty(), written, " needs a value");
     written += separator + shown(*value);
     if (is_switch) value = read_switch(written, *value) ? "true" : "false";
-    return {name, std::move(*value), std::move(written)};
+    return {name, std::move(*value), std::move(written), is_of_file_};
   }
 
   State& state_;
   std::span<const char* const> arguments_;
-  std::size_t next_ = 0;
+  std::size_t of_file_, next_ = 0;
+  bool is_of_file_ = false;
   std::vector<std::string> given_;  // arguments without a name
 };
 
@@ -326,7 +328,7 @@ void FlagParser::add_spellings(std::vector<FlagSpelling> spellings) {
   state_->group = group;
 }
 
-std::string FlagParser::parse(std::span<const char* const> arguments) {
+std::string FlagParser::parse(std::span<const char* const> arguments, std::size_t of_file) {
   CLI::App& app = state_->app;
   app.set_help_flag("-h,--help", "print this and exit")->group(state_->group);
   state_->note("-h,--help", true);
@@ -334,7 +336,7 @@ std::string FlagParser::parse(std::span<const char* const> arguments) {
                        "print the version of Belfry and exit")
       ->group(state_->group);
   state_->note("--version", true);
-  Reader reader(*state_, arguments);
+  Reader reader(*state_, arguments, of_file);
   const WrittenFlags line = reader.read();
   if (line.value("help") == "true") return app.help();
   if (line.value("version") == "true") return app.version() + "\n";

@@ -88,8 +88,9 @@ class FlagParser {
   // Returns the text of --help, at most 100 columns wide, or of --version, if it is asked for, else
   // "". Programs print it, and do nothing else. Throws FlagError for unknown flags, with the
   // nearest name, and for spellings that contradict each other. Also for values and arguments that
-  // are missing, not wanted, or of the wrong kind.
-  std::string parse(std::span<const char* const> arguments);
+  // are missing, not wanted, or of the wrong kind. The first `of_file` arguments come from a file
+  // (WrittenFlag::of_file).
+  std::string parse(std::span<const char* const> arguments, std::size_t of_file = 0);
 
   // Whether the flag, e.g. "--seed", was added, or is a spelling.
   bool has(const std::string& name) const;

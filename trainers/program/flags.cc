@@ -69,7 +69,7 @@ void TrainFlagSet::read_run(TrainFlags& flags) const {
   check_run_flags(parser_, flags.run, flags.files.overwrite);
   if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;
   flags.given.batch = parser_.given("--batch_size") || parser_.given("--global_batch_size");
-  flags.given.shards = parser_.given("--shards");
+  flags.given.shards = flags.trainer.shards > 0;
 }
 
 TrainerOptions trainer_options(const TrainFlags& flags, const ModelFunction& model,

@@ -83,11 +83,11 @@ int status_of(const std::function<int()>& body) {
 }  // namespace
 
 std::string error_line(const std::exception& error) {
-  if (is_a<std::bad_alloc>(error))
+  if (is_a<std::bad_alloc>(error) && !origin_of(error))
     return line_of(
         "there is no memory left; use a smaller batch, fewer shards or fewer devices, or allow "
         "this process more memory (ulimit -v)");
-  return line_of(is_a<OptionError>(error) ? cat("--", error.what()) : error.what());
+  return line_of(is_a<OptionError>(error) ? cat("--", error.what()) : text_with_origin(error));
 }
 
 std::string program_name(int argc, const char* const* argv) {

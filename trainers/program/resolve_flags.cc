@@ -134,6 +134,21 @@ class FlagChoices {
   const TrainerKind* kind_ = nullptr;
 };
 
+// A configuration keeps the shards of its run, since they decide bits. Where other devices, or
+// another batch, cannot have so many, the run takes a number of its own and says so.
+void leave_out_shards_of_file(TrainFlags& flags, const FlagParser& parser,
+                              const TrainerKind& kind) {
+  if (!parser.flag("--shards").of_file) return;
+  try {
+    check_shards(flags.trainer, kind, flags.group.processes);
+  } catch (const OptionError& error) {
+    log_warning("--config=", shown(parser.flag("--config").value), ": --", error.what(),
+                "; the file's number is left out, so this run has other bits than with it "
+                "(--shards on the command line sets one)");
+    flags.trainer.shards = 0;
+  }
+}
+
 }  // namespace
 
 void count_processes(TrainFlags& flags, const FlagParser& parser) {
@@ -176,6 +191,7 @@ void resolve_flags(TrainFlags& flags, const FlagParser& parser, bool compares_au
   refuse_beside_inspection(flags, used);
   const bool wishes_auto = compares_auto || flags.trainer.aggregation.allreduce == "auto";
   const TrainerKind& kind = FlagChoices(flags, used).choose();
+  leave_out_shards_of_file(flags, parser, kind);
   refuse_conflicts(flags, used, kind, wishes_auto);
 }
 

@@ -342,7 +342,7 @@ std::string parse_with_config(FlagParser& parser, std::span<const char* const> a
   for (const std::string& argument : all) texts.push_back(argument.c_str());
   const std::span of_file = std::span(all).first(all.size() - arguments.size());
   try {
-    return parser.parse(texts);
+    return parser.parse(texts, of_file.size());
   } catch (const FlagError& error) {
     const std::string name = first_name_in(error.what());
     const auto is_it = [&](std::string_view argument) { return name_in(argument) == name; };
@@ -399,6 +399,13 @@ void add_run(ConfigDefaults& defaults, const RunFlags& run) {
   defaults.add("memory_every", run.memory_every);
 }
 
+JsonValue without(const JsonValue& config, std::string_view left_out) {
+  JsonValue rest = JsonValue::object();
+  for (const auto& [name, value] : config.members())
+    if (name != left_out) rest.set(name, value);
+  return rest;
+}
+
 // The choices that follow from devices and other flags. If they were flags, they would be wrong on
 // other devices.
 JsonValue chosen_by(const TrainFlags& flags) {
@@ -427,6 +434,7 @@ JsonValue chosen_by(const TrainFlags& flags) {
 JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   const TrainerOptions& trainer = flags.trainer;
   JsonValue config = config_of(parser_);
+  if (trainer.shards == 0) config = without(config, "shards");  // a file had a number
   ConfigDefaults defaults(config, parser_);
   defaults.add("devices", full_names(trainer.devices));
   if (!defaults_.benchmark) {  // benchmarks have other names for them

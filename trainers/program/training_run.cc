@@ -53,6 +53,17 @@ std::string loaded_checkpoint(const RunFlags& flags) {
   return checkpoint_at(flags.load, flags.load_checkpoint);
 }
 
+// The configuration with the number of shards, which decides bits. Flags alone do not give it: it
+// follows from the model, too.
+JsonValue with_shards(const JsonValue& config, std::int64_t shards) {
+  JsonValue whole = JsonValue::object();
+  for (const auto& [name, value] : config.members()) {
+    if (name == kChosen) whole.set("shards", shards);
+    whole.set(name, value);
+  }
+  return whole;
+}
+
 }  // namespace
 
 std::unique_ptr<RunDirectory> take_run_directory(const TrainFlags& flags) {
@@ -311,7 +322,7 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   JsonValue config = flags_.config;
   if (found_ && !flags_.given.batch)
     config.set("global_batch_size", trainer.batches().global_batch());
-  if (found_ && !flags_.given.shards) config.set("shards", trainer.options().shards);
+  config = with_shards(config, trainer.options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
   go_on(stats_->file());

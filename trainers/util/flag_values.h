@@ -22,9 +22,10 @@ class FlagError : public InvalidArgument {
 
 // A flag as the user wrote it, so that errors show users their own words.
 struct WrittenFlag {
-  std::string name;     // without dashes: "num_epochs"
-  std::string value;    // "true" or "false" if it takes none
-  std::string written;  // "--num_epochs=3", "-n 3"
+  std::string name;      // without dashes: "num_epochs"
+  std::string value;     // "true" or "false" if it takes none
+  std::string written;   // "--num_epochs=3", "-n 3"
+  bool of_file = false;  // from a file of flags, not from the command line
 
   // "--epochs", or all that the user wrote if that is another spelling.
   std::string shown_name() const {

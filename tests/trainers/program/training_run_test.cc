@@ -262,8 +262,10 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
   const std::string hash = report()["state_hash"];
   std::vector<std::string> printing = flags;
   printing.insert(printing.end(), {"--print_config", "--run_dir=" + directory_});
-  EXPECT_EQ(nlohmann::json::parse(run_train(printing).out),
-            nlohmann::json::parse(text_in(directory_ + "/config.json")));
+  auto kept = nlohmann::json::parse(text_in(directory_ + "/config.json"));
+  EXPECT_EQ(kept["shards"], report()["shards"]);
+  kept.erase("shards");  // follows from the model, too, which printing does not build
+  EXPECT_EQ(nlohmann::json::parse(run_train(printing).out), kept);
   EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--json=" + json_.string()}).code,
             0);
   EXPECT_EQ(report()["state_hash"], hash);
@@ -294,6 +296,36 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
     EXPECT_THAT(run_train({"--config=" + path(".bad"), own}).error, Not(HasSubstr("--config")));
   std::filesystem::remove(path(".bad"));
   EXPECT_EQ(run_train({"--config=" + path(".none")}).code, 2);
+}
+
+// They decide its bits.
+TEST_F(TrainingRunTest, ItsConfigurationKeepsTheShards) {
+  EXPECT_EQ(start({"--devices=cpu:4", "--global_batch_size=16"}).code, 0);
+  const std::string hash = report()["state_hash"];
+  const std::string config = "--config=" + directory_ + "/config.json",
+                    json = "--json=" + json_.string();
+  EXPECT_EQ(report()["shards"], 4);
+  for (const std::string devices : {"--devices=cpu:1", "--devices=cpu:2"}) {
+    const TrainResult again = run_train({config, devices, json});
+    EXPECT_EQ(again.code, 0) << again.error;
+    EXPECT_EQ(report()["shards"], 4) << devices;
+    EXPECT_EQ(report()["state_hash"], hash) << devices;
+    EXPECT_THAT(again.error, Not(HasSubstr("shards")));
+  }
+  // The command line wins.
+  EXPECT_EQ(run_train({config, "--devices=cpu:2", "--shards=8", json}).code, 0);
+  EXPECT_EQ(report()["shards"], 8);
+  // More devices than shards.
+  const TrainResult more = run_train({config, "--devices=cpu:8", json});
+  EXPECT_EQ(more.code, 0) << more.error;
+  EXPECT_EQ(report()["shards"], 8);
+  EXPECT_THAT(more.error,
+              AllOf(HasSubstr(config + ": --shards=4 of the global batch cannot be divided among 8 "
+                                       "devices alike"),
+                    HasSubstr("the file's number is left out, so this run has other bits")));
+  const TrainResult refused = run_train({config, "--devices=cpu:8", "--shards=4", json});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.error, HasSubstr("error: --shards=4 of the global batch"));
 }
 
 TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
