@@ -30,6 +30,20 @@ std::string onednn_version() {
   return cat(version->major, ".", version->minor, ".", version->patch);
 }
 
+std::string onednn_instructions() {
+  const auto taken = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [&](dnnl::cpu_isa set) {
+    const auto bits = static_cast<unsigned>(set);
+    return (taken & bits) == bits;
+  };
+  const char* const set = has(dnnl::cpu_isa::avx512_core) ? "AVX-512"
+                          : has(dnnl::cpu_isa::avx2)      ? "AVX2"
+                          : has(dnnl::cpu_isa::avx)       ? "AVX"
+                                                          : "SSE4.1";
+  const bool shorter = dnnl::get_cpu_isa_hints() == dnnl::cpu_isa_hints::prefer_ymm;
+  return cat(set, shorter ? " in 256 bits" : "");
+}
+
 bool inside_onednn() { return calls > 0; }
 
 OneDnnCall::OneDnnCall() {
@@ -58,6 +72,7 @@ dnnl::stream& stream() {
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::strict);
   return attributes;
 }
 
@@ -229,6 +244,8 @@ Primitive reorder(const std::string& node, const dnnl::memory::desc& from,
 namespace belfry {
 
 std::string onednn_version() { return ""; }
+
+std::string onednn_instructions() { return ""; }
 
 bool inside_onednn() { return false; }
 

@@ -8,6 +8,11 @@ namespace belfry {
 // The version of the library that runs, e.g. "2.6.0"; "" in builds without it.
 std::string onednn_version();
 
+// The instructions that it takes, of those that the processor has: "AVX-512", "AVX2", "AVX" or
+// "SSE4.1". Variables of the environment limit them (ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA), or make
+// it prefer shorter vectors: "AVX-512 in 256 bits". "" in builds without it.
+std::string onednn_instructions();
+
 // True while the calling thread is inside a call of oneDNN, which may allocate; always false in
 // builds without it.
 bool inside_onednn();
@@ -45,7 +50,8 @@ namespace onednn {
 const dnnl::engine& engine();
 dnnl::stream& stream();  // the calling thread's
 
-// Attributes of every primitive: scratch memory is given at run time.
+// Attributes of every primitive: scratch memory is given at run time, and f32 is computed in f32,
+// whatever the environment allows (ONEDNN_DEFAULT_FPMATH_MODE).
 dnnl::primitive_attr user_scratchpad();
 
 // A dense f32 tensor in the given layout; `any` lets the primitive choose.

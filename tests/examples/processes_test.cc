@@ -373,13 +373,55 @@ TEST(Processes, AnotherInstructionSetIsToldAndNotCanonical) {
 #if !BELFRY_ONEDNN
   GTEST_SKIP() << "the instructions of oneDNN alone can be limited";
 #endif
-  const Finished all = unlike("ONEDNN_MAX_CPU_ISA=SSE41", "");
-  ASSERT_EQ(all.status, 0) << all.errors;
-  EXPECT_THAT(all.errors, HasSubstr("with at most SSE41, rank 0 with "));
-  const nlohmann::json report = nlohmann::json::parse(all.output);
+  // oneDNN reads both names.
+  for (const std::string limit : {"ONEDNN_MAX_CPU_ISA=SSE41", "DNNL_MAX_CPU_ISA=SSE41"}) {
+    const Finished all = unlike(limit, "");
+    ASSERT_EQ(all.status, 0) << all.errors;
+    EXPECT_THAT(all.errors, HasSubstr(" with SSE4.1, rank 0 with ")) << limit;
+    const nlohmann::json report = nlohmann::json::parse(all.output);
+    EXPECT_EQ(report["canonical"], false);
+    EXPECT_EQ(report["k_independent"], false);
+    EXPECT_THAT(report["k_dependent_because"].get<std::string>(), HasSubstr("SSE4.1"));
+  }
+}
+
+// What a mixed cluster saved is not what one of its hosts would have made.
+TEST(Processes, OfTwoInstructionSetsNoteBothInACheckpoint) {
+#if !BELFRY_ONEDNN
+  GTEST_SKIP() << "the instructions of oneDNN alone can be limited";
+#endif
+  const std::string run = temporary_path(".run");
+  const std::string command = cat(kMnist, arguments(), " --run_dir=", run, " --json=-");
+  const Finished both =
+      shell(cat("export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=", free_port(),
+                "; RANK=1 DNNL_MAX_CPU_ISA=SSE41 ", command, " --devices=cpu:1 & RANK=0 ", command,
+                " --devices=cpu:1; status=$?; wait; exit $status"));
+  ASSERT_EQ(both.status, 0) << both.errors;
+  const Finished alone = shell(command + " --devices=cpu:2 --max_steps=8");
+  ASSERT_EQ(alone.status, 0) << alone.errors;
+  EXPECT_THAT(alone.errors, HasSubstr("resume: not the same bits because it was saved by Belfry "));
+  EXPECT_THAT(alone.errors, HasSubstr(" (rank 0) and Belfry "));
+  const nlohmann::json report = nlohmann::json::parse(alone.output);
   EXPECT_EQ(report["canonical"], false);
-  EXPECT_EQ(report["k_independent"], false);
-  EXPECT_THAT(report["k_dependent_because"].get<std::string>(), HasSubstr("SSE41"));
+  EXPECT_THAT(report["k_dependent_because"].get<std::string>(),
+              HasSubstr(" with SSE4.1 (rank 1), and it goes on with Belfry "));
+  std::filesystem::remove_all(run);
+}
+
+TEST(Processes, AnotherInstructionSetIsToldWhenARunGoesOn) {
+#if !BELFRY_ONEDNN
+  GTEST_SKIP() << "the instructions of oneDNN alone can be limited";
+#endif
+  const std::string run = temporary_path(".run");
+  const std::string command =
+      cat(kMnist, arguments(), " --devices=cpu:1 --run_dir=", run, " --json=-");
+  const Finished limited = shell("DNNL_MAX_CPU_ISA=SSE41 " + command);
+  ASSERT_EQ(limited.status, 0) << limited.errors;
+  const Finished free = shell(command + " --max_steps=8");
+  ASSERT_EQ(free.status, 0) << free.errors;
+  EXPECT_THAT(free.errors, HasSubstr("resume: not the same bits because it was saved by Belfry "));
+  EXPECT_EQ(nlohmann::json::parse(free.output)["canonical"], false);
+  std::filesystem::remove_all(run);
 }
 
 // Two processes that would train for hours. When both train, the script `then` runs. It knows rank

@@ -46,6 +46,10 @@ void SaveCheckpoint::setup(Trainer& trainer) {
   warn_of_replacing(trainer, path_);
 }
 
+void SaveCheckpoint::before_step(Trainer& trainer, const StepInfo&) {
+  if (trainer.ends_epoch()) trainer.compare_processes_soon();
+}
+
 void SaveCheckpoint::after_epoch(Trainer& trainer, const StepInfo& info) { save(trainer, info); }
 
 void SaveCheckpoint::after_training(Trainer& trainer, const StepInfo& info) {

@@ -25,6 +25,8 @@ class SaveCheckpoint : public Callback {
   explicit SaveCheckpoint(std::string path, bool overwrite = false);
   // Warns if the run is to replace a checkpoint of more steps than it has.
   void setup(Trainer& trainer) override;
+  // Several processes compare their variables after the last step of each epoch.
+  void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;
   void after_training(Trainer& trainer, const StepInfo& info) override;
   // Looks at the test of the last save, if wait_for_test() was called. If the test loss is not

@@ -12,6 +12,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/graph/describe_with_forward.h"
 #include "belfry/framework/plan/plan.h"
+#include "belfry/ops/accuracy.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/neg.h"
@@ -90,12 +91,12 @@ bool depends_on_data(const Output& value) {
   return false;
 }
 
-// Whether a loss is known to be a mean over the samples of a batch, times or plus what does not
-// depend on them: the mean over towers is then that over all samples.
+// Whether a loss or a metric is known to be a mean over the samples of a batch, times or plus what
+// does not depend on them: the mean over towers is then that over all samples.
 bool is_mean(const Output& loss) {
   const Node& node = loss.node();
   const Op* const op = &node.op();
-  if (op == &kReduceMean) return true;
+  if (op == &kReduceMean || op == &kAccuracy) return true;
   if (op == &kCast || op == &kNeg || op == &kIdentity || op == &kReshape)
     return is_mean(node.input(0));
   const bool scales = op == &kMul || (op == &kDiv && !depends_on_data(node.input(1)));
@@ -140,7 +141,7 @@ std::string of_towers(const Trainer& trainer) {
 std::string at_these_shards(const Trainer& trainer) {
   for (const std::string& because :
        {of_powers(trainer), of_shards(trainer.options(), trainer.shards_by_default()),
-        of_sums(trainer.options(), trainer.kind()), of_towers(trainer), trainer.mixed_arithmetic()})
+        of_sums(trainer.options(), trainer.kind()), of_towers(trainer), trainer.other_arithmetic()})
     if (!because.empty()) return because;
   return trainer.built().canonical
              ? ""
@@ -172,6 +173,13 @@ std::string k_dependence(const Trainer& trainer) {
     because = cat("more than ", wanted, wanted == 1 ? " device raises" : " devices raise",
                   " the default of ", wanted, wanted == 1 ? " shard" : " shards");
   return because;
+}
+
+std::vector<std::string> metrics_by_devices(const Trainer& trainer) {
+  std::vector<std::string> names;
+  for (const NamedOutput& metric : trainer.towers()[0].metrics)
+    if (!is_mean(metric.value)) names.push_back(metric.name);
+  return names;
 }
 
 ShardReport shard_report(const Trainer& trainer) {
@@ -223,9 +231,10 @@ std::string types_of(std::span<const DeviceSpec> devices) {
   return same ? types[0] : join(types);
 }
 
+constexpr char kEarlierArithmetic[] = "earlier_arithmetic";
 constexpr char kDevices[] = "devices", kTypes[] = "device_types", kShards[] = "shards",
-               kArithmetic[] = "arithmetic", kSums[] = "sums", kTowers[] = "device_dependence",
-               kChance[] = "no_bits_twice";
+               kArithmetic[] = "arithmetic", kProcessors[] = "processors", kSums[] = "sums",
+               kTowers[] = "device_dependence", kChance[] = "no_bits_twice";
 
 std::string first_of(const std::string& a, const std::string& b) { return a.empty() ? b : a; }
 
@@ -238,14 +247,25 @@ std::string counted(const std::string& number, const char* what) {
 
 JsonValue bit_sources(const Trainer& trainer) {
   const TrainerOptions& options = trainer.options();
-  return JsonValue::object()
-      .set(kDevices, trainer.batches().towers())
+  JsonValue sources = JsonValue::object();
+  sources.set(kDevices, trainer.batches().towers())
       .set(kShards, options.shards)
       .set(kTypes, types_of(options.devices))
-      .set(kArithmetic, arithmetic_of(options.devices))
+      .set(kArithmetic, trainer.arithmetics().all)
+      .set(kProcessors, trainer.arithmetics().processors)
       .set(kSums, other_sum(trainer))
       .set(kTowers, of_towers(trainer))
       .set(kChance, chance(trainer));
+  if (!trainer.earlier_arithmetic().empty())
+    sources.set(kEarlierArithmetic, trainer.earlier_arithmetic());
+  return sources;
+}
+
+std::string earlier_arithmetic(const JsonValue& before, const JsonValue& now) {
+  const std::string then = member_text(before, kArithmetic);
+  const std::string earlier = member_text(before, kEarlierArithmetic);
+  const bool is_other = !then.empty() && then != member_text(now, kArithmetic);
+  return cat(earlier, !earlier.empty() && is_other ? ", then " : "", is_other ? then : "");
 }
 
 std::string why_other_bits(const JsonValue& before, const JsonValue& now) {

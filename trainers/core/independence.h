@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "belfry/framework/base/json.h"
 
@@ -14,15 +15,24 @@ class Trainer;
 // batch, if they can share it alike. docs/numerics.md says what it takes.
 std::string k_dependence(const Trainer& trainer);
 
+// The metrics of the tower function that are not known to be means over samples. Towers and blocks
+// of an evaluation have means of theirs, so a ratio or another function of sums has other values on
+// other numbers of devices, also where weights have not.
+std::vector<std::string> metrics_by_devices(const Trainer& trainer);
+
 // The notes of a checkpoint on how its run came to its bits: devices and their types, shards,
 // libraries, and how gradients are added if not by the canonical sum. It also notes why bits depend
-// on the number of devices, or on chance.
+// on the number of devices, or on chance. Processors are noted for people, and not compared.
 JsonValue bit_sources(const Trainer& trainer);
 
 // Why a run that goes on as `now` does not end with the bits of one that never stopped, and whose
 // checkpoint notes `before`: the first reason; "" if it does, as far as one can know. What `before`
 // lacks is not compared.
 std::string why_other_bits(const JsonValue& before, const JsonValue& now);
+
+// With what other instructions and libraries parts of the run were computed before it goes on as
+// `now`; "" for none.
+std::string earlier_arithmetic(const JsonValue& before, const JsonValue& now);
 
 // The shards of a planned run.
 struct ShardReport {

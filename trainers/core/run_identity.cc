@@ -1,7 +1,6 @@
 #include "belfry/trainers/core/run_identity.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <span>
 #include <vector>
@@ -12,22 +11,20 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/assign_gathered.h"
 #include "belfry/framework/core_ops/between_processes.h"
-#include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/graph.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/convolution/conv2d.h"
-#include "belfry/ops/kernels/onednn.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
 namespace {
 
-constexpr std::uint64_t kWholeFile = std::uint64_t{64} << 20, kEnd = std::uint64_t{1} << 20;
+constexpr std::uint64_t kWholeFile = std::uint64_t{64} << 20, kBlock = std::uint64_t{1} << 20;
+constexpr std::uint64_t kBlocks = kWholeFile / kBlock;  // of a larger file
 
 class TextHash {
  public:
@@ -168,13 +165,16 @@ std::string checksum_of_samples(const Dataset& data) {
   return hex(hash.value(), 16);
 }
 
+// "input.txt 0123456789abcdef"
+std::string text_of_file(const std::string& path) {
+  return cat(path.substr(path.rfind('/') + 1), " ", checksum_of_file(local_file_system(), path));
+}
+
 void add_data(const Dataset& data, JsonValue& identity) {
   JsonValue fields = JsonValue::array(), files = JsonValue::array();
   for (const Dataset::Field& field : data.signature())
     fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
-  for (const std::string& path : data.files())
-    files.push(
-        cat(path.substr(path.rfind('/') + 1), " ", checksum_of_file(local_file_system(), path)));
+  for (const std::string& path : data.files()) files.push(text_of_file(path));
   identity.set("fields", std::move(fields)).set("samples", data.size());
   if (data.files().empty())
     identity.set("checksum", checksum_of_samples(data));
@@ -335,21 +335,53 @@ std::string checksum_of_file(FileSystem& files, const std::string& path) {
   const auto file = files.open(path);
   const std::uint64_t size = file->size();
   Fnv1a hash;
-  std::vector<std::byte> part(kEnd);
+  std::vector<std::byte> part(kBlock);
   const auto add = [&](std::uint64_t bytes) {
     while (bytes > 0) {
-      const std::size_t count = file->read(std::span(part).first(std::min(bytes, kEnd)));
+      const std::size_t count = file->read(std::span(part).first(std::min(bytes, kBlock)));
       if (count == 0) return;
       hash.add(std::span(part).first(count));
       bytes -= count;
     }
   };
-  add(size <= kWholeFile ? size : kEnd);
-  if (size > kWholeFile) {
-    file->seek(size - kEnd);
-    add(kEnd);
+  if (size <= kWholeFile) {
+    add(size);
+    return hex(hash.value(), 16);
   }
-  return hex(hash.value(), 16);
+  const std::uint64_t last = size - kBlock;
+  for (std::uint64_t b = 0; b < kBlocks; ++b) {
+    file->seek(b + 1 == kBlocks ? last : last / (kBlocks - 1) * b);
+    add(kBlock);
+  }
+  return cat(hex(hash.value(), 16), " of ", size, " bytes");
+}
+
+std::string stamp_of_files(const Dataset& data) {
+  FileSystem& files = local_file_system();
+  std::string stamp;
+  for (const std::string& path : data.files()) try {
+      stamp += cat(path, " ", files.modified(path), " ", files.open(path)->size(), "\n");
+    } catch (const Error&) {
+      stamp += cat(path, " cannot be read\n");
+    }
+  return stamp;
+}
+
+std::string changed_file(const Dataset& data, const JsonValue& identity) {
+  const JsonValue* const before = identity.find("files");
+  if (!before) return "";
+  std::size_t i = 0;
+  const std::vector<std::string> paths = data.files();
+  for (const JsonValue& file : before->items()) {
+    if (i == paths.size()) break;
+    const std::string& path = paths[i++];
+    try {
+      if (text_of_file(path) != file.text()) return path;
+    } catch (const Error&) {
+      return path;
+    }
+  }
+  return "";
 }
 
 std::string first_difference(const JsonValue& before, const JsonValue& now) {
@@ -360,25 +392,6 @@ std::string first_difference(const JsonValue& before, const JsonValue& now) {
     return cat(name, " was ", told(then), " and is now ", told(current));
   }
   return "";
-}
-
-std::string arithmetic_of(std::span<const DeviceSpec> devices) {
-  const char* const set = __builtin_cpu_supports("avx512f") ? "AVX-512"
-                          : __builtin_cpu_supports("avx2")  ? "AVX2"
-                                                            : "SSE";
-  const std::string onednn = onednn_version();
-  // It limits what oneDNN takes of the set.
-  const char* const limit = std::getenv("ONEDNN_MAX_CPU_ISA");
-  std::string text =
-      cat("Belfry ", BELFRY_VERSION, " with ", set, onednn.empty() ? "" : ", oneDNN ", onednn,
-          onednn.empty() || !limit ? "" : cat(" with at most ", limit));
-  // Asking for the backend loads it, with 150 MiB of libraries.
-  if (!any_gpu(devices)) return text;
-  const GpuBackend* const backend = gpus().backend();
-  if (!backend) return text;
-  const GpuVersions versions = backend->versions();
-  return cat(text, ", ", backend->info(0).name, ", cuBLASLt ", versions.cublas_lt, ", cuDNN ",
-             versions.cudnn);
 }
 
 }  // namespace belfry

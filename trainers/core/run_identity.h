@@ -1,13 +1,11 @@
 // What must be the same for a run to go on as if it had never stopped, whatever carries it out.
 #pragma once
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
-#include "belfry/framework/graph/device_spec.h"
 #include "belfry/framework/group/agreement.h"
 
 namespace belfry {
@@ -17,7 +15,7 @@ struct Dataset;
 
 // The model's graph (a hash of each node's op, name, options and types, by part), the optimizer and
 // its rates, global batch, seed and data. Not in it: devices, trainer, strategy, threads, epochs,
-// steps. Reads the data: files up to 64 MiB whole, of larger ones the first and the last MiB.
+// steps. Reads the data: of each file what checksum_of_file() does.
 JsonValue run_identity(const Trainer& trainer, const Dataset& data);
 
 // The version of Belfry, which processes must have alike before they compare anything else.
@@ -28,18 +26,19 @@ AgreedItem agreed_version();
 // its line. Then comes what the processes send to each other, in order. Reads all variables.
 std::vector<AgreedItem> agreed_items(Trainer& trainer);
 
-// 16 hexadecimal digits: of a file up to 64 MiB, or of the first and the last MiB of a larger one.
-// Reads nothing else.
+// 16 hexadecimal digits of a file up to 64 MiB, all of which it reads. Of a larger one those of 64
+// blocks of a MiB, spread evenly from its first to its last byte, with its size: " of N bytes".
 std::string checksum_of_file(FileSystem& files, const std::string& path);
+
+// When the files of the data last changed, and their sizes; "" without files. Reads none.
+std::string stamp_of_files(const Dataset& data);
+// The first file whose checksum is not that in `identity` any more; "" for none.
+std::string changed_file(const Dataset& data, const JsonValue& identity);
 
 // The member of that name, a text as it is and all else as JSON; "" if there is none.
 std::string member_text(const JsonValue& json, std::string_view key);
 
 // "the seed was 1 and is now 2": the first member that differs; "" for none.
 std::string first_difference(const JsonValue& before, const JsonValue& now);
-
-// What bits depend on, too: the versions of Belfry and of the libraries that compute for it, and
-// the instruction set; with GPUs among the devices, their name.
-std::string arithmetic_of(std::span<const DeviceSpec> devices);
 
 }  // namespace belfry

@@ -16,6 +16,7 @@
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/equal_processes.h"
 #include "belfry/trainers/core/free_towers.h"
 #include "belfry/trainers/core/partitioned_update.h"
 #include "belfry/trainers/core/run_identity.h"
@@ -69,6 +70,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
   choose_shards();
   session_ = std::make_unique<Session>(graph_, options_.session);
   prepare();
+  if (options_.session.processes) arithmetics();  // asks all processes
 }
 
 void Trainer::choose_shards() {
@@ -249,8 +251,9 @@ void Trainer::tell_metrics(const StepInfo& info) {
 }
 
 const JsonValue& Trainer::identity() const {
-  if (!identity_) identity_ = run_identity(*this, train_);
-  return *identity_;
+  if (identity_) return *identity_;
+  data_stamp_ = stamp_of_files(train_);  // what is written from now on is a change
+  return identity_.emplace(run_identity(*this, train_));
 }
 
 void Trainer::train() try {
@@ -273,7 +276,23 @@ void Trainer::tell(Callback& callback, const std::exception& error) try {
 
 void Trainer::interrupt(int signal) {
   if (graph_.process().size == 1) return end_by(signal);
-  for (TrainingStep* const step : training_steps_.all()) step->request(signal);
+  ask({.signal = signal, .comparison = request_.comparison});
+}
+
+void Trainer::ask(StepRequest request) {
+  request_ = request;
+  for (TrainingStep* const step : training_steps_.all()) step->request(request);
+}
+
+void Trainer::compare_processes_soon() {
+  if (graph_.process().size > 1) ask({.signal = request_.signal, .comparison = true});
+}
+
+void Trainer::compare_processes(std::int64_t steps) {
+  Processes* const processes = options_.session.processes.get();
+  if (!processes || compared_at_ == steps) return;
+  require_equal_processes(*processes, *session_, graph_, steps);
+  compared_at_ = steps;
 }
 
 void Trainer::end_by(int signal) {
@@ -286,14 +305,9 @@ void Trainer::agree() {
   Processes* const processes = options_.session.processes.get();
   if (!processes) return;
   require_agreement(*processes, agreed_items(*this));
-  const std::vector<std::string> arithmetic = processes->gather(arithmetic_of(options_.devices));
-  const auto other = std::ranges::find_if(arithmetic, [&](auto& a) { return a != arithmetic[0]; });
-  if (other == arithmetic.end()) return;
-  const auto rank = static_cast<int>(other - arithmetic.begin());
-  mixed_arithmetic_ = cat("rank ", rank, " on ", processes->host(rank), " computes with ", *other,
-                          ", rank 0 with ", arithmetic[0]);
-  if (processes->rank() == 0)
-    log_warning(mixed_arithmetic_, ": bits may differ from those of one process");
+  const std::string& mixed = arithmetics().mixed;
+  if (!mixed.empty() && processes->rank() == 0)
+    log_warning(mixed, ": bits may differ from those of one process");
 }
 
 void Trainer::run() {
@@ -315,6 +329,7 @@ void Trainer::run() {
   }
   activity_.enter({.what = TrainingActivity::What::kEnd, .step = counts_.steps + 1});
   source.reset();
+  compare_processes(counts_.steps);  // the end may be saved
   counts_.are_final = true;
   end();
 }
@@ -345,6 +360,10 @@ void Trainer::make_steps(std::unique_ptr<Source>& source) {
       timed_.samples += samples;
     }
     ++counts_.steps;
+    if (std::exchange(comparison_due_, false)) {
+      ask({.signal = request_.signal});
+      compare_processes(counts_.steps);
+    }
     if (options_.on_nonfinite == OnNonfinite::kStop && not_finite_since()) {
       source.reset();  // towers that run free come to rest
       throw Diverged(find_divergence(*this));
@@ -415,7 +434,9 @@ void Trainer::run_batches(Source& source, Trace* trace) {
              {.trace = b + 1 == count ? trace : nullptr});
     last_step_ = &step;
     look_at_input(batch, step.metric(0));
-    if (const int signal = step.requested()) end_by(signal);
+    const StepRequest asked = step.requested();
+    if (asked.signal != 0) end_by(asked.signal);
+    comparison_due_ = comparison_due_ || asked.comparison;
     for (std::size_t m = 0; m < step_metrics_.size(); ++m) {
       double& value = step_metrics_[m].value;
       value = b == 0 ? step.metric(m) : value + step.metric(m);

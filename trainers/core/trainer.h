@@ -11,6 +11,7 @@
 #include "belfry/framework/run/session.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/ops/precision.h"
+#include "belfry/trainers/core/arithmetic.h"
 #include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/loss_watch.h"
@@ -154,6 +155,16 @@ class Trainer {
   // goes on. One of several processes tells the others in its next step, and all end behind that.
   void interrupt(int signal);
   bool interrupted() const { return interruption_ != 0; }
+  // Before a step, in any of several processes: all compare their variables after it, and
+  // training ends with an error if they differ (require_equal_processes()). For callbacks.
+  void compare_processes_soon();
+  // Compares them now, unless that was done; all processes call it, after so many steps. It does
+  // nothing in a process that is alone.
+  void compare_processes(std::int64_t steps);
+  // Whether all processes are known to have the present values.
+  bool is_compared() const { return graph_.process().size == 1 || compared_at_ == counts_.steps; }
+  // Whether the step that is to come is the last one of its epoch.
+  bool ends_epoch() const { return counts_.epoch_step + 1 == batches_.steps_per_epoch(); }
   // The signal that came to any of the processes; 0 for none.
   int interruption() const { return interruption_; }
   // Where train() is. Any thread may ask.
@@ -187,6 +198,9 @@ class Trainer {
   }
   // run_identity() of this run. The first call works it out, and reads the data.
   const JsonValue& identity() const;
+  // The first file of the training data that has other content than identity() read; "" for none.
+  // It looks at the content only if the size or the time of a file has changed since the last call.
+  std::string changed_data() const;
 
   // Goes on where another run stopped; its epochs and steps count as this run's. With the same seed
   // and global batch the order of the data is that of a run that never stopped; another global
@@ -247,9 +261,15 @@ class Trainer {
   // test samples of this process.
   void note_test_loss(double loss, const std::string& input);
 
-  // Says which process computes with other instructions or libraries than rank 0; "" if none does,
-  // and before train(). If one does, results are not canonical.
-  const std::string& mixed_arithmetic() const { return mixed_arithmetic_; }
+  // With what all processes compute.
+  const Arithmetics& arithmetics() const;
+  // Notes that parts of the run, before it goes on as this one, were computed with something else
+  // ("": none were). A checkpoint keeps it.
+  void resume_arithmetic(std::string earlier) { earlier_arithmetic_ = std::move(earlier); }
+  const std::string& earlier_arithmetic() const { return earlier_arithmetic_; }
+  // Says which process computes with other instructions or libraries than rank 0, or that a part of
+  // the run was computed with others; "" for neither. Otherwise results are not canonical.
+  std::string other_arithmetic() const;
   // The default number of shards, before it was raised to one per device; 0: options had a number.
   int shards_by_default() const { return default_shards_; }
 
@@ -296,6 +316,7 @@ class Trainer {
   void prepare();
   std::unique_ptr<Source> open_source();
   void agree();
+  void ask(StepRequest request);
   void end_by(int signal);
   void run();
   void end();
@@ -322,7 +343,8 @@ class Trainer {
   const TrainerKind& kind_;
   TrainerOptions options_;
   int default_shards_ = 0;
-  std::string choice_, mixed_arithmetic_;
+  std::string choice_, earlier_arithmetic_;
+  mutable std::optional<Arithmetics> arithmetics_;
   const Dataset& train_;
   const Dataset* test_;
   BatchPlan batches_;
@@ -340,6 +362,10 @@ class Trainer {
   bool stopped_ = false, warned_ = false, warned_of_test_ = false;
   int interruption_ = 0;
   TrainingActivity activity_;
+  StepRequest request_;             // of this process
+  bool comparison_due_ = false;     // after the running step
+  std::int64_t compared_at_ = -1;   // steps
+  mutable std::string data_stamp_;  // of the files that identity_ was read from
   mutable std::optional<JsonValue> identity_;
   LossWatch losses_;
   SkipWatch skips_;

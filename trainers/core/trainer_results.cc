@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/trainers/core/model_summary.h"
+#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
@@ -46,6 +47,28 @@ std::vector<std::string> Trainer::expected_metrics() const {
   for (const std::shared_ptr<Callback>& callback : options_.callbacks)
     for (std::string& name : callback->metrics()) names.push_back(std::move(name));
   return names;
+}
+
+std::string Trainer::changed_data() const {
+  if (!identity_) return "";
+  std::string stamp = stamp_of_files(train_);
+  if (stamp == data_stamp_) return "";
+  data_stamp_ = std::move(stamp);
+  return changed_file(train_, *identity_);
+}
+
+const Arithmetics& Trainer::arithmetics() const {
+  if (!arithmetics_)
+    arithmetics_ = arithmetics_of(options_.session.processes.get(), options_.devices);
+  return *arithmetics_;
+}
+
+std::string Trainer::other_arithmetic() const {
+  if (arithmetics_ && !arithmetics_->mixed.empty()) return arithmetics_->mixed;
+  return earlier_arithmetic_.empty()
+             ? ""
+             : cat("a part of this run was computed by ", earlier_arithmetic_,
+                   ", and it goes on with ", arithmetics().all);
 }
 
 std::vector<NamedTensor> Trainer::gradients() const {

@@ -198,6 +198,10 @@ JsonValue extra_of(Trainer& trainer) {
 }  // namespace
 
 CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more) {
+  if (const std::string file = trainer.changed_data(); !file.empty())
+    log_warning(file,
+                " has changed since this run began to read it, so what the run reads from it now ",
+                "may be other data; a run that resumes from its checkpoints needs the old file");
   require_equal_replicas(trainer.session(), trainer.graph(), trainer.steps());
   JsonValue extra = extra_of(trainer);
   for (const auto& [key, value] : more.members()) extra.set(key, value);
@@ -257,6 +261,7 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   restore_callbacks(before, trainer);
   warn_of_divergence(before);
   trainer.resume(position);
+  trainer.resume_arithmetic(earlier_arithmetic(before.extra, bit_sources(trainer)));
   trainer.resume_metrics(metrics_in(before));
   const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;
   if (!why.empty()) log_warning("resume: not the same bits because ", why);

@@ -29,6 +29,12 @@ class InputsInFront {
   std::span<Tensor> held_;
 };
 
+constexpr int kComparison = 256;  // above all signals
+
+double number_of(StepRequest request) {
+  return request.signal + (request.comparison ? kComparison : 0);
+}
+
 }  // namespace
 
 double scalar_value(const Tensor& tensor) {
@@ -108,7 +114,7 @@ void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, doubl
       using T = decltype(type);
       feeds_[i].mutable_data<T>()[0] = static_cast<T>(rate);
     });
-  if (of_all_ > 0) feeds_[inputs.size() + rates_].mutable_data<double>()[0] = request_;
+  if (of_all_ > 0) feeds_[inputs.size() + rates_].mutable_data<double>()[0] = number_of(request_);
   const InputsInFront held(feeds_, inputs);
   step_->run(std::move(staged), feeds_, options);
 }
@@ -119,13 +125,16 @@ std::vector<NamedTensor> TrainingStep::gradients() const {
   return result;
 }
 
-int TrainingStep::requested() const {
-  double most = 0;
-  if (of_all_ == 0) return 0;
+StepRequest TrainingStep::requested() const {
+  StepRequest all;
+  if (of_all_ == 0) return all;
   const std::span<const double> values = step_->fetched(of_all_).data<double>();
-  for (std::size_t i = per_process_ - 1; i < values.size(); i += per_process_)
-    most = std::max(most, values[i]);
-  return static_cast<int>(most);
+  for (std::size_t i = per_process_ - 1; i < values.size(); i += per_process_) {
+    const auto number = static_cast<int>(values[i]);
+    all.signal = std::max(all.signal, number % kComparison);
+    all.comparison = all.comparison || number >= kComparison;
+  }
+  return all;
 }
 
 double TrainingStep::value(std::size_t m, std::size_t tower) const {

@@ -44,6 +44,12 @@ void add_feeds(const TowerRecord& tower, std::int64_t rows, std::optional<std::i
 // Adds the loss of a tower, then its metrics, to `fetches`.
 void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 
+// What a process asks of all processes in a step.
+struct StepRequest {
+  int signal = 0;           // to end for; 0: not to end
+  bool comparison = false;  // to compare their variables after the step
+};
+
 class TrainingStep {
  public:
   // Compiles a step for the inputs of `towers`, for which `nodes` were built. `rates` are the
@@ -63,10 +69,11 @@ class TrainingStep {
   // any.
   void run(StagedFeeds staged, std::span<const Tensor> inputs, double rate,
            RunOptions options = {});
-  // Feeds a number above 0 to StepNodes::request from the next run on.
-  void request(int number) { request_ = number; }
-  // The largest number that any process fed in the last run; 0 if there is one process.
-  int requested() const;
+  // Asks by StepNodes::request from the next run on.
+  void request(StepRequest request) { request_ = request; }
+  // What any process asked in the last run; nothing if there is one process. Of several signals it
+  // is the one of the largest number.
+  StepRequest requested() const;
   // The mean of metric m over the towers in the last run, by their samples; metric 0 is the loss.
   // Where all towers have as many samples, it is tower_mean().
   double metric(std::size_t m) const;
@@ -89,7 +96,7 @@ class TrainingStep {
   std::vector<std::size_t> losses_;  // fetches, by tower of this process
   std::size_t of_all_ = 0;           // the fetch of StepNodes::of_all_towers; 0: there is none
   std::size_t per_process_;          // so many values of it
-  int request_ = 0;
+  StepRequest request_;
   // Inputs, rates and zeros, for a run and for staging; empty if there are inputs alone.
   std::vector<Tensor> feeds_, next_feeds_;
 };

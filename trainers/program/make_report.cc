@@ -121,6 +121,7 @@ Report report_without_values(const std::string& program, const TrainFlags& flags
                       .global_batch_size = trainer.batches().global_batch(),
                       .shards = made.shards,
                       .k_dependent_because = k_dependence(trainer),
+                      .device_metrics = metrics_by_devices(trainer),
                       .uneven = std::string(name_of(made.batches.uneven)),
                       .tower_weights = made.batches.tower_weights,
                       .seed = made.seed},

@@ -50,7 +50,8 @@ void Report::Batches::add_to(JsonValue& json) const {
       .set("global_batch_size", global_batch_size)
       .set("shards", shards);
   add_k_dependence(json, k_dependent_because);
-  json.set("uneven", uneven)
+  json.set("metrics_depend_on_devices", JsonValue::array(device_metrics))
+      .set("uneven", uneven)
       .set("tower_weights", tower_weights.empty() ? JsonValue() : JsonValue::array(tower_weights))
       .set("seed", seed);
 }

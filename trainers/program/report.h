@@ -51,6 +51,9 @@ struct Report {
     int shards = 1;  // of the global batch
     // Members k_independent (whether it is "") and k_dependent_because: k_dependence().
     std::string k_dependent_because;
+    // Metrics of the model whose values depend on the number of devices even where bits of weights
+    // do not: metrics_by_devices(). The member is metrics_depend_on_devices.
+    std::vector<std::string> device_metrics;
     std::string uneven = "drop";
     std::vector<double> tower_weights;  // none: equal
     std::uint64_t seed = 0;

@@ -219,6 +219,9 @@ class TrainingProgram {
     report_results();
     if (error) std::rethrow_exception(error);
     if (report_->losses.divergence) throw Diverged(report_->losses.divergence);
+    require<Error>(report_->variables.replicas_equal.value_or(true),
+                   "the copies of the model's variables are not equal at the end, as told above; a "
+                   "device or its memory may be faulty, or code of yours has written to a copy");
     if (save_) save_->require_saved();
   }
 

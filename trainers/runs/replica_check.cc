@@ -13,7 +13,9 @@ ReplicaCheck::ReplicaCheck(std::int64_t every) : every_(every) {
 
 void ReplicaCheck::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
-  if (steps % every_ == 0) require_equal_replicas(trainer.session(), trainer.graph(), steps);
+  if (steps % every_ != 0) return;
+  require_equal_replicas(trainer.session(), trainer.graph(), steps);
+  trainer.compare_processes(steps);
 }
 
 }  // namespace belfry

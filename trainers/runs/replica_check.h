@@ -6,7 +6,8 @@
 
 namespace belfry {
 
-// Calls require_equal_replicas() after every `every` steps, as each save does.
+// Compares the copies of variables after every `every` steps, as each save does: within the process
+// (require_equal_replicas()), then between all processes.
 class ReplicaCheck final : public Callback {
  public:
   // Throws InvalidArgument for less than 1.

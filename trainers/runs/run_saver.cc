@@ -111,12 +111,26 @@ bool RunSaver::is_due(const StepInfo& info) const {
 // The previous step is complete, and the training stands at its end.
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
   if (saving_.is_written()) settle(trainer);
-  if (info.step > 0 && is_due(info)) save(trainer, info.step);
+  if (info.step > 0 && is_due(info)) save_if_compared(trainer, info.step);
+  if (is_due_after(trainer, info)) trainer.compare_processes_soon();
+}
+
+// Whether a save is known to come after this step.
+bool RunSaver::is_due_after(const Trainer& trainer, const StepInfo& info) const {
+  return (schedule_.every_steps > 0 && (info.step + 1) % schedule_.every_steps == 0) ||
+         (schedule_.every_epochs > 0 && trainer.ends_epoch() &&
+          (info.epoch + 1) % schedule_.every_epochs == 0);
+}
+
+void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
+  if (trainer.is_compared()) return save(trainer, steps);
+  asked_ = true;
+  trainer.compare_processes_soon();
 }
 
 void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
   const bool ends = schedule_.every_epochs > 0 && (info.epoch + 1) % schedule_.every_epochs == 0;
-  if (ends || is_due(info)) save(trainer, info.step);
+  if (ends || is_due(info)) save_if_compared(trainer, info.step);
   const auto of_model = [&](const NamedValue& metric) {
     return metric.name == schedule_.best.name;
   };

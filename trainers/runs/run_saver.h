@@ -62,7 +62,8 @@ class SaveOutcomes {
 // on. Saves run one at a time, so one that comes too early waits. It also saves at the end of the
 // training. A best checkpoint of the directory stays until another is better by the same metric. A
 // step whose loss or variables are not finite is not saved; variables end the training if such a
-// loss would.
+// loss would. Several processes first compare their variables. They do that after the step, if the
+// save is known to come. Otherwise they do it after the next step, and that one is saved.
 class RunSaver final : public Callback {
  public:
   RunSaver(RunDirectory& directory, SaveSchedule schedule)
@@ -96,6 +97,8 @@ class RunSaver final : public Callback {
 
  private:
   bool is_due(const StepInfo& info) const;
+  bool is_due_after(const Trainer& trainer, const StepInfo& info) const;
+  void save_if_compared(Trainer& trainer, std::int64_t steps);
   void save(Trainer& trainer, std::int64_t steps);
   void write(const CheckpointSnapshot& snapshot, std::int64_t steps);
   void prune(std::int64_t newest);

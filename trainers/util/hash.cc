@@ -1,7 +1,9 @@
 #include "belfry/trainers/util/hash.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 #include <map>
 
 #include "belfry/framework/base/text.h"
@@ -53,6 +55,20 @@ std::string hash_tensors(std::vector<NamedTensor> tensors) {
   Fnv1a hash;
   for (const auto& [name, value] : tensors) add_tensor(hash, name, value);
   return hex(hash.value(), 16);
+}
+
+std::uint64_t fingerprint(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLanes = 4;  // a single one would wait for its products
+  std::array<std::uint64_t, kLanes> lanes{1, 2, 3, 4}, words{};
+  for (; bytes.size() >= sizeof words; bytes = bytes.subspan(sizeof words)) {
+    std::memcpy(words.data(), bytes.data(), sizeof words);
+    for (std::size_t l = 0; l < kLanes; ++l)
+      lanes[l] = std::rotl((lanes[l] ^ words[l]) * 0x9e3779b97f4a7c15, 29);
+  }
+  Fnv1a hash;
+  hash.add(std::as_bytes(std::span(lanes)));
+  hash.add(bytes);
+  return hash.value();
 }
 
 std::vector<Variable> original_variables(const Graph& graph) {

@@ -1,6 +1,9 @@
 // Fingerprints of trained models. Equal models have equal hashes, whatever devices, trainer and
 // strategy trained them.
 #pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,9 @@ struct NamedTensor {
 // and a zero byte, its dtype ("f32") and a zero byte, its rank and dimensions as 64-bit
 // little-endian integers, its dense little-endian bytes.
 std::string hash_tensors(std::vector<NamedTensor> tensors);
+
+// A hash that is as fast as memory, to compare values of one run. It may differ between versions.
+std::uint64_t fingerprint(std::span<const std::byte> bytes);
 
 // All variables and optimizer slots that do not copy others.
 std::vector<Variable> original_variables(const Graph& graph);

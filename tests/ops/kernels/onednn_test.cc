@@ -44,6 +44,14 @@ TEST(OneDnn, ACallHoldsOpenMpToOneThreadAndRestoresItsLimit) {
   EXPECT_EQ(omp_get_max_threads(), 3);
 }
 
+// As ONEDNN_DEFAULT_FPMATH_MODE=BF16 or DNNL_DEFAULT_FPMATH_MODE=ANY would have it.
+TEST(OneDnn, ComputesInFullPrecisionWhateverTheDefaultIs) {
+  const dnnl::fpmath_mode before = dnnl::get_default_fpmath_mode();
+  dnnl::set_default_fpmath_mode(dnnl::fpmath_mode::any);
+  EXPECT_EQ(onednn::user_scratchpad().get_fpmath_mode(), dnnl::fpmath_mode::strict);
+  dnnl::set_default_fpmath_mode(before);
+}
+
 TEST(OneDnn, ReordersWithScratchMemoryOfTheCaller) {
   using tag = dnnl::memory::format_tag;
   const float rows[] = {1, 2, 3, 4, 5, 6};

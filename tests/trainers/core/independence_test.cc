@@ -10,6 +10,7 @@
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/initializers.h"
 #include "belfry/framework/core_ops/random.h"
+#include "belfry/ops/accuracy.h"
 #include "belfry/ops/cast.h"
 #include "belfry/ops/gelu.h"
 #include "belfry/ops/matmul.h"
@@ -178,6 +179,24 @@ std::unique_ptr<Trainer> trainer_of(const Run& run) {
 }
 
 std::string because(const Run& run) { return k_dependence(*trainer_of(run)); }
+
+TEST(MetricsByDevices, AreThoseThatAreNoMeans) {
+  const auto metrics = [](Tower& tower, Output images, Output labels) {
+    const Output loss = loss_of(tower, flatten(images), labels);
+    const Output sum = reduce_sum(images), size = reduce_sum(square(images));
+    tower.metric("mean", reduce_mean(images));
+    tower.metric("top2",
+                 top_k_accuracy(dense(tower, "more", flatten(images), {.units = 5}), labels, 2));
+    tower.metric("shifted", reduce_mean(square(images)) * 2.0F + 1.0F);
+    tower.metric("ratio", sum / size);
+    tower.metric("sum", sum);
+    tower.metric("root", square(loss));
+    return loss;
+  };
+  EXPECT_THAT(metrics_by_devices(*trainer_of({.model = metrics})),
+              testing::ElementsAre("ratio", "sum", "root"));
+  EXPECT_THAT(metrics_by_devices(*trainer_of({.model = convnet})), testing::IsEmpty());
+}
 
 void expect_same_bits(Run run) {
   std::string one;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/ops/accuracy.h"
 #include "belfry/ops/convolution/max_pool.h"
 #include "belfry/ops/relu.h"
@@ -26,25 +27,29 @@ void write(MemoryFileSystem& disk, std::span<const std::byte> bytes) {
   disk.create("/disk/data")->append(bytes);
 }
 
-TEST(ChecksumOfFile, ReadsTheEndsOfALargeFileAlone) {
+TEST(ChecksumOfFile, ReadsBlocksFromAllOverALargeFile) {
   MemoryFileSystem disk("/disk");
-  std::vector<std::byte> bytes(65 * kMiB);
+  std::vector<std::byte> bytes(127 * kMiB);  // a block begins at every second MiB
   const auto sum = [&] {
     write(disk, bytes);
-    disk.fail_at(4);  // calls: open, read, seek, read
+    disk.fail_at(129);  // calls: open, and a seek and a read for each of 64 blocks
     const std::string result = checksum_of_file(disk, "/disk/data");
     EXPECT_TRUE(disk.waits());
     disk = disk.again();
     return result;
   };
   const std::string before = sum();
-  bytes[kMiB] = bytes[64 * kMiB - 1] = std::byte{1};
-  EXPECT_EQ(sum(), before);
-  for (const std::size_t at : {std::size_t{0}, kMiB - 1, 64 * kMiB, bytes.size() - 1}) {
+  EXPECT_THAT(before, testing::EndsWith(cat(" of ", 127 * kMiB, " bytes")));
+  for (const std::size_t at :
+       {std::size_t{0}, 2 * kMiB, 63 * kMiB - 1, 64 * kMiB, 100 * kMiB + 7, bytes.size() - 1}) {
     bytes[at] = std::byte{1};
     EXPECT_NE(sum(), before) << at;
     bytes[at] = std::byte{0};
   }
+  bytes[63 * kMiB] = std::byte{1};
+  EXPECT_EQ(sum(), before) << "this MiB is not looked at";
+  bytes.push_back(std::byte{0});
+  EXPECT_NE(sum(), before) << "the size";
 }
 
 TEST(ChecksumOfFile, ReadsAllOfAFileUpTo64MiB) {

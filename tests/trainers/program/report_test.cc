@@ -41,6 +41,7 @@ Report example() {
           .batches = {.batch_size = 64,
                       .global_batch_size = 128,
                       .shards = 4,
+                      .device_metrics = {"f1"},
                       .uneven = "weight",
                       .tower_weights = {2, 1.5},
                       .seed = 18446744073709551615u},
@@ -78,6 +79,7 @@ TEST(ReportJson, HasEveryField) {
   };
   EXPECT_EQ(field("k_independent"), true);
   EXPECT_TRUE(field("k_dependent_because").is_null());
+  EXPECT_EQ(field("metrics_depend_on_devices"), nlohmann::json{"f1"});
   EXPECT_EQ(field("program"), "mnist");
   EXPECT_EQ(field("devices"), (nlohmann::json{"/job:localhost/replica:0/task:0/device:CPU:0",
                                               "/job:localhost/replica:0/task:0/device:CPU:2"}));

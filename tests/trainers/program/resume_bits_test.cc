@@ -8,8 +8,10 @@
 #include "belfry/ops/matmul.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/stand_in_gpus.h"
+#include "belfry/tests/trainers/program/run_support.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 
 namespace belfry {
 namespace resume_bits_test {
@@ -441,6 +443,40 @@ TEST_F(ResumeBits, AreToldToDifferOnDevicesOfAnotherType) {
   EXPECT_THAT(go_on(same_gpu, f32_recipe(), "gpu").error, Not(HasSubstr("not the same bits")));
   EXPECT_THAT(go_on(gpu, f32_recipe(), "gpu").error,
               HasSubstr("GPUs take the fastest algorithms, which need not repeat"));
+}
+
+// A cluster of two instruction sets saved step 3.
+TEST_F(ResumeBits, AreNotCanonicalIfAPartWasComputedOtherwise) {
+  Recipe recipe = adam_recipe();
+  recipe.callbacks = {std::make_shared<BeforeStep>(3, [&](Trainer& trainer) {
+    save_training(trainer, at("mixed"), true,
+                  JsonValue::object().set("arithmetic", "X (rank 0) and Y (rank 1)"));
+  })};
+  ASSERT_EQ(run_train({"--devices=cpu:2", "--max_steps=4"}, recipe).code, 0);
+  const Flags saving{"--devices=cpu:2", "--save_checkpoint=" + at("later")};
+  const TrainResult first = go_on(saving, adam_recipe(), "mixed");
+  EXPECT_EQ(first.code, 0) << first.error;
+  EXPECT_THAT(first.error, HasSubstr(cat(kOtherBits,
+                                         "it was saved by X (rank 0) and Y (rank 1) and "
+                                         "goes on with Belfry ")));
+  EXPECT_EQ(report()["canonical"], false);
+  EXPECT_THAT(report()["k_dependent_because"].get<std::string>(),
+              HasSubstr("a part of this run was computed by X (rank 0) and Y (rank 1)"));
+  // What it saves notes that, though the same instructions go on.
+  const TrainResult second = run_train(
+      {"--devices=cpu:2", "--max_steps=8", "--resume=" + at("later"), "--json=" + json_.string()},
+      adam_recipe());
+  EXPECT_THAT(second.error, Not(HasSubstr("not the same bits")));
+  EXPECT_EQ(report()["canonical"], false);
+}
+
+TEST(EarlierArithmetic, AddsWhatSavedTheCheckpoint) {
+  const auto by = [](const char* what) { return JsonValue::object().set("arithmetic", what); };
+  EXPECT_EQ(earlier_arithmetic(by("X"), by("X")), "");
+  EXPECT_EQ(earlier_arithmetic(by("X"), by("Y")), "X");
+  EXPECT_EQ(earlier_arithmetic(by("X").set("earlier_arithmetic", "Z"), by("X")), "Z");
+  EXPECT_EQ(earlier_arithmetic(by("X").set("earlier_arithmetic", "Z"), by("Y")), "Z, then X");
+  EXPECT_EQ(earlier_arithmetic(JsonValue::object(), by("Y")), "") << "of an older version";
 }
 
 TEST(WhyOtherBits, NamesTheLibraryThatSavedIt) {

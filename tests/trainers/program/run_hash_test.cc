@@ -143,5 +143,21 @@ TEST(HashLog, IsReadWhileItGrows) {
   }
 }
 
+// Nothing is saved, so only the end looks.
+TEST_F(TrainTest, CopiesThatDifferAtTheEndEndWithAnError) {
+  Recipe recipe = recipe_that(4, [](Trainer& trainer) {
+    const Variable w = trainer.towers()[1].trainables[1];
+    Tensor value = trainer.session().read(w);
+    value.mutable_raw()[0] ^= std::byte{1};
+    trainer.session().write(w, value);
+  });
+  const TrainResult done =
+      run_train({"--devices=cpu:2", "--batch_size=4", "--json=" + json_.string()}, recipe);
+  EXPECT_EQ(done.code, 1);
+  EXPECT_THAT(done.error, HasSubstr("copies differ from tower 0's variables: tower1/fc0/b"));
+  EXPECT_THAT(done.error, HasSubstr("error: the copies of the model's variables are not equal"));
+  EXPECT_EQ(report()["replicas_equal"], false);
+}
+
 }  // namespace run_hash_test
 }  // namespace belfry

@@ -328,6 +328,44 @@ TEST_F(TrainingRunTest, ItsConfigurationKeepsTheShards) {
   EXPECT_THAT(refused.error, HasSubstr("error: --shards=4 of the global batch"));
 }
 
+// The data are in memory, but the run cannot know that nothing reads the file again.
+TEST_F(TrainingRunTest, TellsThatAFileOfTheDataChangesWhileItTrains) {
+  const std::string file = path(".data");
+  const auto write = [&](const char* text, int minutes) {
+    std::ofstream(file) << text;
+    std::filesystem::last_write_time(
+        file, std::filesystem::file_time_type::clock::now() + std::chrono::minutes(minutes));
+  };
+  const auto recipe_of = [&](std::int64_t step, const char* text) {
+    Recipe recipe = recipe_that(step, [=](Trainer&) { write(text, 1); });
+    recipe.data = [=](bool train) -> std::unique_ptr<Dataset> {
+      if (!train) return nullptr;
+      return std::make_unique<LazyDataset>(
+          small_data(true)->signature(), [] { return small_data(true); },
+          std::vector<std::string>{file});
+    };
+    return recipe;
+  };
+  const std::vector<std::string> flags{"--devices=cpu:1", "--save_every_steps=2"};
+  write("0123456789", 0);
+  const TrainResult same = start(flags, recipe_of(3, "0123456789"));
+  EXPECT_EQ(same.code, 0);
+  EXPECT_THAT(same.error, Not(HasSubstr("has changed"))) << "the content is the same";
+  std::filesystem::remove_all(directory_);
+  write("0123456789", 0);
+  std::vector<std::string> half = flags;
+  half.emplace_back("--max_steps=6");
+  const TrainResult changed = start(half, recipe_of(3, "0123456780"));
+  EXPECT_EQ(changed.code, 0);
+  EXPECT_THAT(changed.error, HasSubstr(file + " has changed since this run began to read it"));
+  const TrainResult resumed = start(flags, recipe_of(-1, ""));
+  EXPECT_EQ(resumed.code, 2);
+  EXPECT_THAT(resumed.error, HasSubstr("the training data was "));
+  write("0123456789", 2);
+  EXPECT_EQ(start(flags, recipe_of(-1, "")).code, 0);
+  std::filesystem::remove(file);
+}
+
 TEST_F(TrainingRunTest, ItsConfigurationSaysWhatDefaultsAre) {
   EXPECT_EQ(start({"--devices=cpu:2", "--global_batch_size=8", "--keep=2"}).code, 0);
   const std::string file = directory_ + "/config.json";

@@ -1,0 +1,123 @@
+// Processes that no longer have the same variables are found and named, before anything is saved.
+#include "belfry/trainers/core/equal_processes.h"
+
+#include <filesystem>
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/process_threads.h"
+#include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/callbacks/save_checkpoint.h"
+#include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/runs/replica_check.h"
+
+namespace belfry {
+namespace equal_processes_test {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int kStepsPerEpoch = 5, kBatch = 8;
+
+// Changes a variable of one process after a step, counted from 1.
+struct Flip final : Callback {
+  Flip(int in, std::int64_t after, std::string of = "fc0/W")
+      : rank(in), step(after), variable(std::move(of)) {}
+  void after_step(Trainer& trainer, const StepInfo& info) override {
+    if (trainer.graph().process().rank != rank || info.step + 1 != step) return;
+    const Variable w = trainer.graph().stored_variable(variable);
+    Tensor value = trainer.session().read(w);
+    value.mutable_data<double>()[0] += 1;
+    trainer.session().write(w, value);
+  }
+  int rank;
+  std::int64_t step;
+  std::string variable;
+};
+
+using Callbacks = std::vector<std::shared_ptr<Callback>>;
+
+// The error of each process, "" for none, by rank. `of_rank` makes the callbacks of a process.
+std::vector<std::string> errors(int size, const std::function<Callbacks(int)>& of_rank) {
+  std::vector<std::string> all(static_cast<std::size_t>(size));
+  test::run_processes(size, [&](const std::shared_ptr<Processes>& processes) {
+    const auto data = smooth_data(std::int64_t{kStepsPerEpoch} * kBatch * size);
+    TrainerOptions options{.model = smooth_model,
+                           .optimizer = sgd(0.05),
+                           .aggregation = {.allreduce = "collective"},
+                           .batch_size = kBatch,
+                           .epochs = 2,
+                           .callbacks = of_rank(processes->rank()),
+                           .session = {.threads = 1, .processes = processes}};
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+    try {
+      trainer.train();
+    } catch (const Error& error) {
+      all[static_cast<std::size_t>(processes->rank())] = error.what();
+    }
+  });
+  return all;
+}
+
+std::string checkpoint() { return testing::TempDir() + "equal_processes.checkpoint"; }
+
+// Rank 0 alone saves, after each epoch.
+Callbacks saving(int rank, Callbacks callbacks) {
+  if (rank == 0) callbacks.push_back(std::make_shared<SaveCheckpoint>(checkpoint(), true));
+  return callbacks;
+}
+
+TEST(EqualProcesses, AreComparedBeforeASave) {
+  for (const auto& [rank, size] : {std::pair(1, 2), {0, 3}, {2, 3}}) {
+    std::filesystem::remove_all(checkpoint());
+    const auto all = errors(
+        size, [rank = rank](int own) { return saving(own, {std::make_shared<Flip>(rank, 7)}); });
+    const int reference = rank == 0 ? 1 : 0;
+    EXPECT_THAT(all, Each(AllOf(HasSubstr(cat("after step 10 rank ", rank, " on ")),
+                                HasSubstr(cat(" has other bits than rank ", reference, " on ")),
+                                HasSubstr(" in 'fc0/W'; "))));
+    EXPECT_EQ(position_in(inspect_checkpoint(checkpoint())).steps, 5) << rank << " of " << size;
+  }
+  std::filesystem::remove_all(checkpoint());
+}
+
+TEST(EqualProcesses, SaveAsBeforeWhereTheyAgree) {
+  std::filesystem::remove_all(checkpoint());
+  EXPECT_THAT(errors(2, [](int own) { return saving(own, {}); }), Each(""));
+  EXPECT_EQ(position_in(inspect_checkpoint(checkpoint())).steps, 10);
+  std::filesystem::remove_all(checkpoint());
+}
+
+TEST(EqualProcesses, AreComparedAtTheEnd) {
+  EXPECT_THAT(errors(2, [](int) { return Callbacks{std::make_shared<Flip>(1, 7, "fc1/b")}; }),
+              Each(AllOf(HasSubstr("after step 10 rank 1 on "), HasSubstr("in 'fc1/b'; "))));
+}
+
+TEST(EqualProcesses, AreComparedEverySoManySteps) {
+  EXPECT_THAT(
+      errors(2,
+             [](int) {
+               return Callbacks{std::make_shared<Flip>(1, 3), std::make_shared<ReplicaCheck>(2)};
+             }),
+      Each(HasSubstr("after step 4 rank 1 on ")));
+}
+
+TEST(EqualProcesses, AreAllNamedThatDiffer) {
+  EXPECT_THAT(errors(5,
+                     [](int) {
+                       return Callbacks{
+                           std::make_shared<Flip>(1, 3), std::make_shared<Flip>(1, 3, "fc1/W"),
+                           std::make_shared<Flip>(4, 3), std::make_shared<ReplicaCheck>(1)};
+                     }),
+              Each(AllOf(HasSubstr("after step 3 rank 1 on "), HasSubstr(", rank 4 on "),
+                         HasSubstr(" have other bits than rank 0 on "),
+                         HasSubstr("in 'fc0/W' and 1 other variable; "))));
+}
+
+}  // namespace equal_processes_test
+}  // namespace belfry
