@@ -1,7 +1,7 @@
-// The public face of Belfry: all that the programs of README.md need, and most of examples/
-// (examples/README.md names the others). A program that looks deeper includes the header that it
-// wants beside this one. Installed are these, those for
-// ops and strategies of one's own, and what they include (scripts/cmake/package.cmake).
+// The public face of Belfry: all that a program such as that of README.md needs. One that looks
+// deeper, as some of examples/ do, includes the header that it wants beside this one. Installed are
+// these, those for ops and strategies of one's own, and what they include; and what examples
+// include (scripts/cmake/package.cmake).
 #pragma once
 // IWYU pragma: begin_exports
 

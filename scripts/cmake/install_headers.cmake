@@ -1,17 +1,31 @@
-# cmake -D INCLUDE=DIR -D PREFIX=DIR -D "HEADERS=belfry.h;..." -P install_headers.cmake
-# Installs HEADERS of INCLUDE/belfry, and all that they include of it, as PREFIX/include/belfry/...
-# Nobody keeps a list of these: what a header no longer includes is no longer installed.
+# cmake -D INCLUDE=DIR -D PREFIX=DIR -D EXAMPLES=DIR -D "HEADERS=belfry.h;..." -P install_headers.cmake
+# Installs HEADERS of INCLUDE/belfry, those that the sources in EXAMPLES include, and all that these
+# include of it, as PREFIX/include/belfry/... Nobody keeps a list of these: what is no longer included
+# is no longer installed.
 cmake_minimum_required(VERSION 3.25)
+
+# belfry_includes(NAME FILE): the headers of ours that a file includes, without "belfry/".
+function(belfry_includes name file)
+  file(STRINGS ${file} lines REGEX "^ *# *include +[\"<]belfry/")
+  list(TRANSFORM lines REPLACE "^[^\"<]+[\"<]belfry/([^\">]+).*" "\\1")
+  set(${name} ${lines} PARENT_SCOPE)
+endfunction()
+
 set(todo ${HEADERS})
-set(seen ${HEADERS})
+file(GLOB_RECURSE sources ${EXAMPLES}/*.cc)
+foreach(source ${sources})
+  belfry_includes(headers ${source})
+  list(APPEND todo ${headers})
+endforeach()
+list(REMOVE_DUPLICATES todo)
+set(seen ${todo})
 while(todo)
   list(POP_FRONT todo header)
   file(REAL_PATH ${INCLUDE}/belfry/${header} source)
   get_filename_component(folder ${header} DIRECTORY)
   file(INSTALL ${source} DESTINATION ${PREFIX}/include/belfry/${folder})
-  file(STRINGS ${source} includes REGEX "^ *# *include +[\"<]belfry/")
-  foreach(line ${includes})
-    string(REGEX REPLACE "^[^\"<]+[\"<]belfry/([^\">]+).*" "\\1" include "${line}")
+  belfry_includes(includes ${source})
+  foreach(include ${includes})
     if(NOT include IN_LIST seen)
       list(APPEND todo ${include})
       list(APPEND seen ${include})

@@ -1,5 +1,5 @@
-# Installs the library, the command belfry, the public headers with all that they include, as
-# include/belfry/<folder>/..., and what find_package(belfry) reads; users link belfry::belfry.
+# Installs the library, programs, sources of examples, headers as include/belfry/<folder>/..., and
+# what find_package(belfry) reads; users link belfry::belfry.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS belfry EXPORT belfry)
@@ -10,14 +10,24 @@ if(TARGET belfry_mpi)
   install(TARGETS belfry_mpi DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 if(NOT BELFRY_SANITIZE STREQUAL thread)  # where programs are built only when named
-  install(TARGETS belfry_command)
+  # Those that documents call by their names. The others show code, in the sources below.
+  set(installed_programs belfry_command allreduce_bench gpt linear_regression mnist peak_bench
+                         predict resnet20 resnet50 train_bench)
+  # They find the library beside them.
+  set_target_properties(${installed_programs} PROPERTIES
+                        INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  install(TARGETS ${installed_programs})
 endif()
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set(examples_dir ${CMAKE_SOURCE_DIR}/examples)
+install(DIRECTORY ${examples_dir} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry)
 # The public headers: belfry.h, which has the whole face, and what an op or a strategy of one's own
-# needs beside it.
+# needs beside it. Examples may include more, which is installed for them alone.
 set(public_headers belfry.h framework/graph/op.h framework/graph/kernel.h
                    ops/kernels/pointwise_op.h allreduce/pieces.h)
 install(CODE "set(INCLUDE \"${CMAKE_BINARY_DIR}/include\")
 set(PREFIX \"\${CMAKE_INSTALL_PREFIX}\")
+set(EXAMPLES \"${examples_dir}\")
 set(HEADERS ${public_headers})")
 install(SCRIPT ${CMAKE_SOURCE_DIR}/scripts/cmake/install_headers.cmake)
 

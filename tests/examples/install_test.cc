@@ -115,16 +115,35 @@ std::vector<std::string> included_by(const std::string& folder, const std::strin
   return names;
 }
 
-TEST_F(Installed, HeadersAreThoseThatPublicOnesInclude) {
-  const std::string folder = prefix() + "/include/belfry";
-  std::set<std::string> reached(kPublic.begin(), kPublic.end());
-  std::vector<std::string> todo = kPublic;
+// The headers below `folder` that these include, and these.
+std::set<std::string> reached_from(const std::string& folder, std::vector<std::string> todo) {
+  std::set<std::string> reached(todo.begin(), todo.end());
   while (!todo.empty()) {
     const std::string header = todo.back();
     todo.pop_back();
     for (const std::string& next : included_by(folder, header))
       if (reached.insert(next).second) todo.push_back(next);
   }
+  return reached;
+}
+
+// The sources of all examples, as they are installed.
+std::vector<std::string> sources_in(const std::string& examples) {
+  std::vector<std::string> sources;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(examples))
+    if (entry.path().extension() == ".cc")
+      sources.push_back(entry.path().lexically_relative(examples));
+  return sources;
+}
+
+TEST_F(Installed, HeadersAreThoseThatPublicOnesAndExamplesInclude) {
+  const std::string folder = prefix() + "/include/belfry";
+  const std::set<std::string> face = reached_from(folder, kPublic);
+  std::vector<std::string> included = kPublic;
+  const std::string examples = prefix() + "/share/belfry/examples";
+  for (const std::string& source : sources_in(examples))
+    for (const std::string& header : included_by(examples, source)) included.push_back(header);
+  const std::set<std::string> reached = reached_from(folder, included);
   std::set<std::string> installed;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
     if (!entry.is_directory()) installed.insert(entry.path().lexically_relative(folder));
@@ -133,7 +152,35 @@ TEST_F(Installed, HeadersAreThoseThatPublicOnesInclude) {
                                        "allreduce/verify/gradient_table.h"}));
   for (const char* hidden : {"framework/plan/plan.h", "framework/device/gpu_backend.h",
                              "framework/core_ops/transfer.h", "trainers/util/console.h"})
-    EXPECT_THAT(installed, Not(Contains(hidden)));
+    EXPECT_THAT(face, Not(Contains(hidden)));
+}
+
+TEST_F(Installed, ProgramsAndExamplesAreThere) {
+  const auto names = [](const std::string& folder) {
+    return local_file_system().list(cat(prefix(), "/", folder));
+  };
+  EXPECT_THAT(names("bin"),
+              ElementsAre("allreduce_bench", "belfry", "gpt", "linear_regression", "mnist",
+                          "peak_bench", "predict", "resnet20", "resnet50", "train_bench"));
+  EXPECT_THAT(names("share/belfry/examples"),
+              IsSupersetOf({"CMakeLists.txt", "README.md", "gan.cc", "gpt.cc", "own_program"}));
+  EXPECT_THAT(names("share/doc/belfry"), ElementsAre("LICENSE"));
+  // As docs/several_machines.md has it, with nothing on PATH.
+  const Finished done =
+      run_program("sh", {"-c", cat("cd ", folder(""), " && PATH=/usr/bin:/bin ", prefix(),
+                                   "/bin/belfry run -n 2 -- mnist --devices=cpu:1 --max_steps=2 "
+                                   "--global_batch_size=64")});
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.output, HasSubstr("params_hash"));
+}
+
+// Each takes some seconds.
+TEST_F(Installed, ExamplesCompileLong) {
+  const std::string examples = prefix() + "/share/belfry/examples";
+  for (const std::string& source : sources_in(examples)) {
+    const Finished done = compile({cat(examples, "/", source)});
+    EXPECT_EQ(done.status, 0) << source << "\n" << done.errors;
+  }
 }
 
 // Another machine has neither this tree nor the libraries that Belfry is built with.
@@ -194,8 +241,8 @@ TEST_F(Installed, TypesOfOneWordAreTermsOfBelfry) {
       "Unscaling", "Variable", "Vocabulary"};
   const std::string folder = prefix() + "/include/belfry";
   std::set<std::string> found;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-    if (!entry.is_directory()) found.merge(types_of_one_word(text_of_file(entry.path())));
+  for (const std::string& header : reached_from(folder, kPublic))
+    found.merge(types_of_one_word(text_of_file(cat(folder, "/", header))));
   EXPECT_EQ(found, terms);
   EXPECT_THAT(types_of_one_word("namespace belfry {\nnamespace detail {\nclass Guard {\n"
                                 "}  // namespace detail\nstruct Task final : Other {\n"
