@@ -42,7 +42,7 @@ std::string name_of_processor() {
 }
 
 // "0-2, 4": ranks in order.
-std::string ranges(const std::vector<int>& ranks) {
+std::string rank_ranges(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t end = i + 1;
@@ -54,7 +54,7 @@ std::string ranges(const std::vector<int>& ranks) {
 }
 
 // "X", or "X (ranks 0-2, 4) and Y (rank 3)", of a text for each rank.
-std::string text_of_all(const std::vector<std::string>& by_rank) {
+std::string text_of_ranks(const std::vector<std::string>& by_rank) {
   std::vector<std::string> different;
   for (const std::string& one : by_rank)
     if (std::ranges::find(different, one) == different.end()) different.push_back(one);
@@ -65,12 +65,12 @@ std::string text_of_all(const std::vector<std::string>& by_rank) {
     for (std::size_t r = 0; r < by_rank.size(); ++r)
       if (by_rank[r] == one) ranks.push_back(static_cast<int>(r));
     text += cat(text.empty() ? "" : " and ", one, ranks.size() == 1 ? " (rank " : " (ranks ",
-                ranges(ranks), ")");
+                rank_ranges(ranks), ")");
   }
   return text;
 }
 
-std::string mixture(const Processes& processes, const std::vector<std::string>& by_rank) {
+std::string mixture_of_ranks(const Processes& processes, const std::vector<std::string>& by_rank) {
   const auto other = std::ranges::find_if(by_rank, [&](auto& one) { return one != by_rank[0]; });
   if (other == by_rank.end()) return "";
   const auto rank = static_cast<int>(other - by_rank.begin());
@@ -106,9 +106,9 @@ Arithmetics arithmetics_of(Processes* processes, std::span<const DeviceSpec> dev
   const std::string own = arithmetic_of(devices), processor = processor_of_host();
   if (!processes) return {.all = own, .processors = processor};
   const std::vector<std::string> all = processes->gather(own);
-  return {.all = text_of_all(all),
-          .processors = text_of_all(processes->gather(processor)),
-          .mixed = mixture(*processes, all)};
+  return {.all = text_of_ranks(all),
+          .processors = text_of_ranks(processes->gather(processor)),
+          .mixed = mixture_of_ranks(*processes, all)};
 }
 
 }  // namespace belfry

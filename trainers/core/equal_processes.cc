@@ -20,20 +20,21 @@ std::vector<Variable> compared_variables(const Graph& graph) {
   return variables;
 }
 
-constexpr std::size_t kDigits = 16;
+constexpr std::size_t kFingerprintDigits = 16;
 
-// kDigits characters for each variable.
+// kFingerprintDigits characters for each variable.
 std::string fingerprints_of(Session& session, const std::vector<Variable>& variables) {
   std::string text;
   for (const Variable variable : variables) {
     const Tensor value = session.read(variable);
-    text += hex(fingerprint({value.raw(), static_cast<std::size_t>(value.bytes())}), kDigits);
+    text += hex(fingerprint({value.raw(), static_cast<std::size_t>(value.bytes())}),
+                kFingerprintDigits);
   }
   return text;
 }
 
 // The text that most processes have; the first of several such.
-std::string usual(const std::vector<std::string>& of_all) {
+std::string text_of_most(const std::vector<std::string>& of_all) {
   std::map<std::string, int> counts;
   for (const std::string& one : of_all) ++counts[one];
   return *std::ranges::max_element(of_all, {}, [&](auto& one) { return counts.at(one); });
@@ -45,7 +46,9 @@ std::string differing_variables(const std::vector<Variable>& variables, std::str
   std::size_t count = 0;
   std::string first;
   for (std::size_t v = 0; v < variables.size(); ++v) {
-    if (one.substr(v * kDigits, kDigits) == other.substr(v * kDigits, kDigits)) continue;
+    if (one.substr(v * kFingerprintDigits, kFingerprintDigits) ==
+        other.substr(v * kFingerprintDigits, kFingerprintDigits))
+      continue;
     if (count++ == 0) first = variables[v].logical_name();
   }
   return cat("'", first, "'",
@@ -54,9 +57,9 @@ std::string differing_variables(const std::vector<Variable>& variables, std::str
                  : "");
 }
 
-[[noreturn]] void refuse(Processes& processes, const std::vector<Variable>& variables,
-                         const std::vector<std::string>& of_all, std::int64_t steps) {
-  const std::string most = usual(of_all);
+[[noreturn]] void refuse_differing(Processes& processes, const std::vector<Variable>& variables,
+                                   const std::vector<std::string>& of_all, std::int64_t steps) {
+  const std::string most = text_of_most(of_all);
   std::vector<std::string> names;
   std::string what;
   int reference = -1;
@@ -81,9 +84,9 @@ void require_equal_processes(Processes& processes, Session& session, const Graph
   const std::vector<Variable> variables = compared_variables(graph);
   const std::string own = fingerprints_of(session, variables);
   const std::vector<std::string> all =
-      processes.gather(hex(fingerprint(std::as_bytes(std::span(own))), kDigits));
+      processes.gather(hex(fingerprint(std::as_bytes(std::span(own))), kFingerprintDigits));
   if (std::ranges::all_of(all, [&](auto& one) { return one == all[0]; })) return;
-  refuse(processes, variables, processes.gather(own), steps);
+  refuse_differing(processes, variables, processes.gather(own), steps);
 }
 
 }  // namespace belfry

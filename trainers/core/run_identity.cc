@@ -166,7 +166,7 @@ std::string checksum_of_samples(const Dataset& data) {
 }
 
 // "input.txt 0123456789abcdef"
-std::string text_of_file(const std::string& path) {
+std::string name_and_checksum(const std::string& path) {
   return cat(path.substr(path.rfind('/') + 1), " ", checksum_of_file(local_file_system(), path));
 }
 
@@ -174,7 +174,7 @@ void add_data(const Dataset& data, JsonValue& identity) {
   JsonValue fields = JsonValue::array(), files = JsonValue::array();
   for (const Dataset::Field& field : data.signature())
     fields.push(cat(field.name, " ", TensorType{field.shape, field.dtype}));
-  for (const std::string& path : data.files()) files.push(text_of_file(path));
+  for (const std::string& path : data.files()) files.push(name_and_checksum(path));
   identity.set("fields", std::move(fields)).set("samples", data.size());
   if (data.files().empty())
     identity.set("checksum", checksum_of_samples(data));
@@ -376,7 +376,7 @@ std::string changed_file(const Dataset& data, const JsonValue& identity) {
     if (i == paths.size()) break;
     const std::string& path = paths[i++];
     try {
-      if (text_of_file(path) != file.text()) return path;
+      if (name_and_checksum(path) != file.text()) return path;
     } catch (const Error&) {
       return path;
     }

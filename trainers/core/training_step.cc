@@ -29,10 +29,10 @@ class InputsInFront {
   std::span<Tensor> held_;
 };
 
-constexpr int kComparison = 256;  // above all signals
+constexpr int kComparisonRequest = 256;  // above all signals
 
-double number_of(StepRequest request) {
-  return request.signal + (request.comparison ? kComparison : 0);
+double number_of_request(StepRequest request) {
+  return request.signal + (request.comparison ? kComparisonRequest : 0);
 }
 
 }  // namespace
@@ -114,7 +114,8 @@ void TrainingStep::run(StagedFeeds staged, std::span<const Tensor> inputs, doubl
       using T = decltype(type);
       feeds_[i].mutable_data<T>()[0] = static_cast<T>(rate);
     });
-  if (of_all_ > 0) feeds_[inputs.size() + rates_].mutable_data<double>()[0] = number_of(request_);
+  if (of_all_ > 0)
+    feeds_[inputs.size() + rates_].mutable_data<double>()[0] = number_of_request(request_);
   const InputsInFront held(feeds_, inputs);
   step_->run(std::move(staged), feeds_, options);
 }
@@ -131,8 +132,8 @@ StepRequest TrainingStep::requested() const {
   const std::span<const double> values = step_->fetched(of_all_).data<double>();
   for (std::size_t i = per_process_ - 1; i < values.size(); i += per_process_) {
     const auto number = static_cast<int>(values[i]);
-    all.signal = std::max(all.signal, number % kComparison);
-    all.comparison = all.comparison || number >= kComparison;
+    all.signal = std::max(all.signal, number % kComparisonRequest);
+    all.comparison = all.comparison || number >= kComparisonRequest;
   }
   return all;
 }

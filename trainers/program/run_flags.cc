@@ -399,7 +399,7 @@ void add_run(ConfigDefaults& defaults, const RunFlags& run) {
   defaults.add("memory_every", run.memory_every);
 }
 
-JsonValue without(const JsonValue& config, std::string_view left_out) {
+JsonValue config_without(const JsonValue& config, std::string_view left_out) {
   JsonValue rest = JsonValue::object();
   for (const auto& [name, value] : config.members())
     if (name != left_out) rest.set(name, value);
@@ -434,7 +434,7 @@ JsonValue chosen_by(const TrainFlags& flags) {
 JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   const TrainerOptions& trainer = flags.trainer;
   JsonValue config = config_of(parser_);
-  if (trainer.shards == 0) config = without(config, "shards");  // a file had a number
+  if (trainer.shards == 0) config = config_without(config, "shards");  // a file had a number
   ConfigDefaults defaults(config, parser_);
   defaults.add("devices", full_names(trainer.devices));
   if (!defaults_.benchmark) {  // benchmarks have other names for them
