@@ -118,7 +118,7 @@ std::string checkpoint_at(const std::string& path, std::optional<CheckpointChoic
     if (has_best) return best;
     require<NotFoundError>(!choice, "the run ", path,
                            " has no best checkpoint, as it was told no metric to choose one by "
-                           "(best_metric)");
+                           "(the option best_metric)");
   }
   return latest_checkpoint_of(path, files);
 }
