@@ -46,8 +46,7 @@ ChosenWeights choose_weights(const Manifest& manifest, WeightChoice choice,
     has_averages = has_averages || entry.role == VariableRole::kAverage;
   }
   require(choice != WeightChoice::kAverage || has_averages, "the checkpoint ", directory,
-          " has no moving averages of its weights; take its weights as they are (raw; the option "
-          "weights)");
+          " has no moving averages of its weights; take its raw ones (the option weights)");
   if (choice == WeightChoice::kValidated) choice = validated_choice(manifest);
   if (choice == WeightChoice::kRaw || !has_averages) return chosen;
   chosen.values = WeightChoice::kAverage;
