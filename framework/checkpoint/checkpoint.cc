@@ -130,10 +130,10 @@ std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::stri
   return bad;
 }
 
-// Whether the checkpoint in `directory` can be read and has a value that is not finite in each of
-// these variables, too.
-bool is_as_bad(FileSystem& files, const std::string& directory,
-               std::span<const BadVariable> variables) try {
+// The first of these variables whose values in the checkpoint in `directory` are finite, or null.
+// If that cannot be read, it is the first of all.
+const BadVariable* first_loss(FileSystem& files, const std::string& directory,
+                              std::span<const BadVariable> variables) try {
   const Manifest manifest = read_manifest(files, directory);
   std::set<std::string, std::less<>> bad;
   for (const char* name : {kModelFile, kStateFile}) {
@@ -141,10 +141,11 @@ bool is_as_bad(FileSystem& files, const std::string& directory,
     for (const auto& [key, tensor] : content.tensors())
       if (find_not_finite(tensor.dtype, content.values(tensor))) bad.insert(key);
   }
-  return std::ranges::all_of(variables,
-                             [&](const BadVariable& one) { return bad.contains(one.name); });
+  const auto lost = std::ranges::find_if(
+      variables, [&](const BadVariable& one) { return !bad.contains(one.name); });
+  return lost == variables.end() ? nullptr : &*lost;
 } catch (const IoError&) {
-  return false;
+  return &variables[0];
 }
 
 // Throws if a new checkpoint with these values that are not finite would replace finite ones at
@@ -157,9 +158,9 @@ void require_no_loss(FileSystem& files, const CheckpointFolder& folder,
     return;
   }
   const std::string old = find_checkpoint(files, folder.path()).directory;
-  require<NotFiniteError>(is_as_bad(files, old, variables), variables[0],
-                          ", so nothing was saved, and the checkpoint ", old,
-                          " was kept; save to another path to keep the present values, too");
+  if (const BadVariable* const lost = first_loss(files, old, variables))
+    throw NotFiniteError(cat(*lost, ", so nothing was saved, and the checkpoint ", old,
+                             " was kept; save to another path to keep the present values, too"));
 }
 
 // How the variables of a checkpoint differ from those of the graph; "" if they do not.

@@ -18,7 +18,7 @@ class TcpGroup final : public ProcessGroup {
         early_(limits.most_early ? limits.most_early : static_cast<std::size_t>(host_memory() / 2)),
         peers_(std::move(peers)) {
     for (int r = 0; r < size(); ++r)
-      if (r != rank_) peer(r).join(r, early_);
+      if (TcpPeer* const other = peers_[static_cast<std::size_t>(r)].get()) other->join(r, early_);
   }
 
   int rank() const override { return rank_; }

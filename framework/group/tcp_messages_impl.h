@@ -15,7 +15,8 @@ struct TcpLimits {
   std::chrono::milliseconds to_end{1'000};
 };
 
-// The group of process `rank`, which runs on `host`. peers[rank] is null.
+// The group of process `rank`, which runs on `host`. peers[rank] is null, and so are those of a
+// start that has failed, which can only end the others.
 std::unique_ptr<ProcessGroup> make_tcp_group(int rank, std::string host,
                                              std::vector<std::unique_ptr<TcpPeer>> peers,
                                              TcpLimits limits = {});

@@ -109,10 +109,14 @@ class Cifar10 final : public Dataset {
   const ByteValues values_ = byte_values();
 };
 
-// Makes room for some images, and leaves all as it is if there is none.
-bool has_room_for(std::size_t images, CifarImages& to) try {
-  to.pixels.reserve(to.pixels.size() + images * kImageBytes);
-  to.labels.reserve(to.labels.size() + images);
+// Makes room for one more image, and leaves all as it is if there is none.
+bool make_room(CifarImages& to) try {
+  const auto grow = [](auto& values, std::size_t count) {
+    if (values.size() + count > values.capacity())
+      values.reserve(std::max(values.size() + count, 2 * values.capacity()));
+  };
+  grow(to.pixels, kImageBytes);
+  grow(to.labels, 1);
   return true;
 } catch (const std::bad_alloc&) {
   return false;
@@ -197,7 +201,6 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
                 std::size_t most) {
   FileBlocks blocks(file);
   const std::unique_ptr<ByteInput> input = open_input(blocks, name);
-  constexpr std::size_t kImagesAtOnce = 10'000;  // images at a time
   const std::size_t before = to.labels.size();
   Record record;
   for (std::uint64_t offset = 0;; offset += sizeof record) {
@@ -226,7 +229,7 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
     }
     const std::size_t images = to.labels.size() - before;
     const bool is_too_large = images == most;
-    if (is_too_large || (images % kImagesAtOnce == 0 && !has_room_for(kImagesAtOnce, to))) {
+    if (is_too_large || !make_room(to)) {
       bad.note(BadRecord(
           name, offset,
           cat(is_too_large ? "the file has more than " : "there is no memory left after ", images,

@@ -36,7 +36,9 @@ void RunLog::open() {
 }
 
 void RunLog::line(std::string_view text) {
-  const std::string all = cat(time_text(), text, "\n");
+  const std::string time = time_text();
+  std::string all;
+  for (const std::string_view one : split(text, '\n')) all += cat(time, one, "\n");
   const std::lock_guard lock(mutex_);
   if (is_open_)
     add(all);

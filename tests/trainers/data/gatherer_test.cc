@@ -122,7 +122,7 @@ TEST(Prefetcher, StartsNoMoreDataWorkersThanATowerHasSamples) {
   set_thread_hook([&](const ThreadUse& use) { helpers += use.what.starts_with("data worker"); });
   testing::internal::CaptureStderr();
   {
-    Prefetcher input(data, BatchPlan(100, 2, 5, 7), {}, 2, {}, {}, 1000);
+    Prefetcher input(data, BatchPlan(90, 2, 5, 7), {}, 2, {}, {}, 1000);
     input.next();
   }
   const std::string said = testing::internal::GetCapturedStderr();
