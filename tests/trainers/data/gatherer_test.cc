@@ -117,12 +117,13 @@ TEST(Gatherer, RefusesToHaveNoWorker) {
 
 // Workers beyond the samples of a batch would only wake and sleep.
 TEST(Prefetcher, StartsNoMoreDataWorkersThanATowerHasSamples) {
-  const Passes data;
+  const std::vector<float> numbers(100);
+  const TensorDataset data({{"number", Tensor({100}, numbers), DType::kF32, {}}}, "numbers");
   std::atomic<int> helpers = 0;
   set_thread_hook([&](const ThreadUse& use) { helpers += use.what.starts_with("data worker"); });
   testing::internal::CaptureStderr();
   {
-    Prefetcher input(data, BatchPlan(90, 2, 5, 7), {}, 2, {}, {}, 1000);
+    Prefetcher input(data, BatchPlan(100, 2, 5, 7), {}, 2, {}, {}, 1000);
     input.next();
   }
   const std::string said = testing::internal::GetCapturedStderr();
