@@ -19,7 +19,8 @@ int useful_data_workers(int workers, const std::string& what, std::int64_t most_
   require(workers >= 1, "data workers: ", workers, ", where there must be at least 1");
   const auto useful = static_cast<int>(std::clamp<std::int64_t>(most_samples, 1, workers));
   if (useful < workers && first_time_logged(cat(workers, " data workers, ", useful, " useful")))
-    log_warning(workers, " threads were asked for to gather a batch (data_workers), but ", what,
+    log_warning(workers,
+                " threads were asked for to gather a batch (the option data_workers), but ", what,
                 " takes ", most_samples, " samples at a time; ", useful, " are used");
   return useful;
 }
