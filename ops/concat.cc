@@ -1,10 +1,13 @@
 #include "belfry/ops/concat.h"
 
+#include <algorithm>
+
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/fill.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/kernels/axes.h"
 #include "belfry/ops/kernels/box_copy.h"
+#include "belfry/ops/slice.h"
 
 namespace belfry {
 namespace {
@@ -35,14 +38,27 @@ OutputTypes concat_grad_shape(const ShapeContext& c) {
   return {c.type(1 + static_cast<std::size_t>(c.options<ConcatGradOptions>().part))};
 }
 
+// Where the sizes along the axis are known, each part is a slice. Else its place follows from the
+// parts before it, so that N parts have N * N inputs.
 std::vector<Output> concat_gradient(const Node& node, std::span<const Output> grads) {
   std::vector<Output> inputs{grads[0]}, result;
   inputs.insert(inputs.end(), node.inputs().begin(), node.inputs().end());
   const int axis = node.options<ConcatOptions>().axis;
-  for (int part = 0; part < static_cast<int>(node.inputs().size()); ++part)
-    result.push_back(node.graph()
-                         .add(kConcatGrad, inputs, {}, NodeOptions(ConcatGradOptions{axis, part}))
-                         .output());
+  const std::size_t rank = grads[0].shape().rank(), along = from_end(axis, rank);
+  const bool known = std::ranges::all_of(
+      node.inputs(), [&](const Output& x) { return x.shape()[along] != kUnknownSize; });
+  std::vector<std::int64_t> begin(rank), size(rank, -1);
+  for (int part = 0; part < static_cast<int>(node.inputs().size()); ++part) {
+    if (known) {
+      size[along] = node.inputs()[static_cast<std::size_t>(part)].shape()[along];
+      result.push_back(slice(grads[0], begin, size));
+      begin[along] += size[along];
+    } else {
+      result.push_back(node.graph()
+                           .add(kConcatGrad, inputs, {}, NodeOptions(ConcatGradOptions{axis, part}))
+                           .output());
+    }
+  }
   return result;
 }
 
