@@ -93,8 +93,8 @@ std::size_t most_in_table(int size) {
 
 std::string random_nonce() {
   std::string nonce(kNonceBytes, '\0');
-  require<CommError>(::getentropy(nonce.data(), nonce.size()) == 0,
-                     "the system gives no random numbers: ", std::strerror(errno));
+  const bool given = ::getentropy(nonce.data(), nonce.size()) == 0;
+  require<CommError>(given, "the system gives no random numbers: ", std::strerror(errno));
   return nonce;
 }
 

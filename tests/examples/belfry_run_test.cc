@@ -180,6 +180,12 @@ TEST_F(BelfryRunTest, RefusesToBeOneOfSeveral) {
   EXPECT_EQ(one.output, "0 of 2\n") << one.errors;
 }
 
+TEST_F(BelfryRunTest, SaysThatItMayOpenTooFewFiles) {
+  const Finished done = shell("ulimit -n 20; belfry run -n 12 -- sleep 1");
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("Too many open files; allow more open files (ulimit -n)"));
+}
+
 TEST_F(BelfryRunTest, FindsProgramsBesideItselfAndWritesNothingForOneThatItCannotFind) {
   const std::string without_path =
       cat("PATH=/usr/bin:/bin; ", BELFRY_BIN_DIR, "/belfry run -n 1 -- ");

@@ -107,7 +107,9 @@ OpenFile::~OpenFile() {
 
 Pipe make_pipe() {
   int ends[2];
-  require<IoError>(::pipe(ends) == 0, "cannot make a pipe: ", std::strerror(errno));
+  const bool made = ::pipe(ends) == 0;  // first, as arguments are evaluated in any order
+  require<IoError>(made, "cannot make a pipe: ", std::strerror(errno),
+                   errno == EMFILE ? "; allow more open files (ulimit -n)" : "");
   for (const int end : ends) ::ioctl(end, FIOCLEX);
   return {OpenFile(ends[0]), OpenFile(ends[1])};
 }

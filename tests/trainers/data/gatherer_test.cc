@@ -129,7 +129,8 @@ TEST(Prefetcher, StartsNoMoreDataWorkersThanATowerHasSamples) {
   const std::string said = testing::internal::GetCapturedStderr();
   set_thread_hook({});
   EXPECT_EQ(helpers, 4);  // and the thread that prefetches
-  EXPECT_THAT(said, HasSubstr("1000 threads were asked for to gather a batch (the option data_workers)"));
+  EXPECT_THAT(said,
+              HasSubstr("1000 threads were asked for to gather a batch (the option data_workers)"));
   EXPECT_THAT(said, HasSubstr("takes 5 samples at a time; 5 are used"));
 }
 
