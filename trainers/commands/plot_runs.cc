@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
@@ -95,8 +94,8 @@ class Panel {
     const std::size_t colour = run + 1;
     const bool finite = rows.find_first_not_of('\n') != rows.npos;
     has_finite_ = has_finite_ || finite;
-    first_ = std::min(first_, points.front().step);
-    last_ = std::max({last_, points.back().step, first_ + 1});
+    first_ = std::min(first_, static_cast<double>(points.front().step));
+    last_ = std::max({last_, static_cast<double>(points.back().step), first_ + 1});
     data_ += gnuplot_data(block, finite ? rows : "NaN\tNaN\n");
     if (points.size() >= kManySteps)
       plots_.push_back(cat(block, " using 1:3:4 with filledcurves linecolor ", colour,
@@ -121,7 +120,7 @@ class Panel {
   std::span<const RunStats> runs_;
   const std::size_t metric_;
   const bool logarithmic_;
-  std::int64_t first_ = std::numeric_limits<std::int64_t>::max(), last_ = 0;  // steps
+  double first_ = INFINITY, last_ = 0;  // steps
   bool has_finite_ = false;
   std::string data_, labels_;
   std::vector<std::string> plots_;
