@@ -30,8 +30,8 @@ inline constexpr std::chrono::minutes kMostUnfinished{10};
 // while that process has an UnfinishedWrite.
 inline constexpr char kUnfinishedVariable[] = "BELFRY_UNFINISHED_LOCK";
 
-// Also prints last words to stderr, but takes no more than a second: where nobody reads stderr, they
-// are lost. They go past the log, whose lock may be held by a thread that is stuck in a write.
+// Also prints last words to stderr, but takes no more than a second: where nobody reads stderr,
+// they are lost. They go past the log, whose lock may be held by a thread that is stuck in a write.
 [[noreturn]] void end_process(int code, std::string_view last_words);
 
 }  // namespace belfry

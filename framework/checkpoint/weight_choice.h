@@ -19,7 +19,8 @@ std::string_view name_of(WeightChoice choice);
 // Throws InvalidArgument, with the known names.
 WeightChoice find_weight_choice(std::string_view name);
 
-// The member of CheckpointInfo::extra by which a training says what it evaluated: "raw" or "average".
+// The member of CheckpointInfo::extra by which a training says what it evaluated: "raw" or
+// "average".
 inline constexpr char kValidatedWeights[] = "validated";
 
 // The tensors that hold the chosen values of the weights.

@@ -84,9 +84,7 @@ std::string CheckpointChoice::str() const {
 
 std::string latest_checkpoint_of(const std::string& run, FileSystem& files) {
   const std::string latest = link_of(run, kLatestLink);
-  return leads_to_folder(files, latest)
-             ? latest
-             : checkpoints_of_run(run, files).back().path;
+  return leads_to_folder(files, latest) ? latest : checkpoints_of_run(run, files).back().path;
 }
 
 namespace {
