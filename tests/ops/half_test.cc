@@ -159,6 +159,14 @@ const HalfCase kCases[] = {
     {"reduce_sum", {{5, 7}}, [](Inputs x) { return reduce_sum(x[0], {0}); }},
     {"reduce_mean", {{5, 7}}, [](Inputs x) { return reduce_mean(x[0]); }},
     {"concat", {{5, 7}, {5, 3}}, [](Inputs x) { return concat(x, 1); }},
+    {"concat_grad",
+     {{5, 10}, {5, 7}, {5, 3}},
+     [](Inputs x) {
+       return x[0]
+           .graph()
+           .add(kConcatGrad, x, {}, NodeOptions(ConcatGradOptions{.axis = 1, .part = 1}))
+           .output();
+     }},
     {"slice",
      {{5, 7}},
      [](Inputs x) {
