@@ -116,6 +116,23 @@ TEST_F(BelfryRunTest, PassesSignalsOnAndStartsNothingAgain) {
   EXPECT_EQ(done.errors, "");
 }
 
+// nohup asks for that. A failure that comes later starts all again.
+TEST_F(BelfryRunTest, IgnoresASignalThatItWasStartedToIgnore) {
+  const Finished done = shell(
+      "env --ignore-signal=HUP belfry run -n 1 --max_restarts=1 -- sh -c 'test -e up && exit 0; "
+      "touch up; until test -e told; do sleep 0.02; done; exit 3' & until test -e up; do sleep "
+      "0.02; done; kill -HUP $!; touch told; wait $!");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_THAT(done.errors, HasSubstr("restart 1 of 1"));
+}
+
+// Then the system would keep to itself how a process ended.
+TEST_F(BelfryRunTest, SeesItsProcessesEndWhereSigchldWasIgnored) {
+  const Finished done =
+      shell("timeout -s KILL 60 env --ignore-signal=CHLD belfry run -n 2 -- sh -c 'exit 3'");
+  EXPECT_EQ(done.status, 3) << done.errors;
+}
+
 // This holds if a rank has started other processes, and if the command is killed.
 TEST_F(BelfryRunTest, LeavesNoOrphan) {
   // Waits for at most 10 s. A process that nobody has collected yet (Z) has ended.

@@ -1,5 +1,6 @@
 // Signals as a file to wait for, in a command that passes them on.
 #pragma once
+#include <chrono>
 #include <csignal>
 #include <vector>
 
@@ -8,7 +9,8 @@
 namespace belfry {
 
 // As long as it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD only make file()
-// readable. Make one at a time, before any other thread starts.
+// readable. One that this process ignored before, such as SIGHUP under nohup, stays ignored; but
+// SIGCHLD never is. Make one at a time, before any other thread starts.
 class ForwardedSignals {
  public:
   ForwardedSignals();
@@ -21,13 +23,20 @@ class ForwardedSignals {
   std::vector<int> take();
   // The first signal that asked to end; 0: none has.
   int asked_to_end() const { return asked_to_end_; }
+  // Whether another one came so much later that it is no part of the same request
+  // (trainers/util/stop_signals.h).
+  bool asked_again() const { return asked_again_; }
   // The signals that a started program has to block.
   const sigset_t& before() const { return before_; }
 
  private:
+  void note_request(int signal);
+
   sigset_t before_ = {};
   OpenFile file_;
   int asked_to_end_ = 0;
+  bool asked_again_ = false;
+  std::chrono::steady_clock::time_point asked_at_;
 };
 
 }  // namespace belfry
