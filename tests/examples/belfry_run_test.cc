@@ -1,4 +1,5 @@
 // Runs `belfry run` as people run it.
+#include <algorithm>
 #include <regex>
 
 #include <gmock/gmock.h>
@@ -14,6 +15,7 @@ namespace belfry {
 namespace belfry_run_test {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -116,6 +118,42 @@ TEST_F(BelfryRunTest, PassesSignalsOnAndStartsNothingAgain) {
   EXPECT_EQ(done.errors, "");
 }
 
+// A shell dies of most signals at once, or ignores them, and SIGUSR2 asks nobody to end.
+TEST_F(BelfryRunTest, PassesSignalsOnToATrainingBelowAScript) {
+  if (kSanitized) GTEST_SKIP() << "too slow under sanitizers";
+  const test::SmallDigits digits;
+  const std::string train =
+      cat("mnist --data_dir=", digits.path(), " --devices=cpu:1 --global_batch_size=32 ",
+          "--threads=1 --epochs=100000 --run_dir=r; true");
+  for (const std::string wrapper : {"", "setsid -w "}) {
+    for (const std::string signal : {"TERM", "USR1"}) {
+      const Finished done = shell(
+          cat("rm -rf r; belfry run -n 2 -- sh -c '", wrapper, train, "' > out & ",
+              "until test $(cat r/stats.jsonl 2> /dev/null | wc -l) -gt 2; do sleep 0.02; done; ",
+              "kill -USR2 $!; until test -e r/checkpoints/latest; do sleep 0.02; done; ", "kill -",
+              signal, " $!; wait $!; echo code $?"));
+      EXPECT_EQ(done.output, "code 143\n");
+      EXPECT_EQ(done.errors, "");
+      EXPECT_THAT(text_of("out"), ContainsRegex(cat("SIG", signal,
+                                                    ": step [0-9]+ of [0-9]+ is "
+                                                    "complete; step [0-9]+ is saved in ")));
+    }
+  }
+}
+
+// A pipe that nobody reads, or a terminal that is stopped.
+TEST_F(BelfryRunTest, PassesSignalsOnWhileNobodyReadsItsOutput) {
+  const Finished done = shell(
+      "mkfifo out; exec 3<>out; belfry run -n 2 -- sh -c 'trap asked=1 TERM; i=0; if test $RANK = "
+      "0; then while test $i -lt 20000; do i=$((i+1)); echo line $i, which with all others makes "
+      "more than a pipe holds; done; fi; touch up$RANK; until test \"$asked\"; do sleep 0.02; "
+      "done; exit 143' > out & until test -e up1; do sleep 0.02; done; kill -TERM $!; wait $!");
+  EXPECT_EQ(done.status, 143) << done.errors;
+  const std::string log = text_of("logs/rank_0.log");
+  EXPECT_EQ(std::ranges::count(log, '\n'), 20'001);  // and the heading
+  EXPECT_THAT(log, HasSubstr("line 20000, which"));
+}
+
 // nohup asks for that. A failure that comes later starts all again.
 TEST_F(BelfryRunTest, IgnoresASignalThatItWasStartedToIgnore) {
   const Finished done = shell(
@@ -164,6 +202,24 @@ TEST_F(BelfryRunTest, LeavesNoOrphanOfAScriptThatStartsOthers) {
   EXPECT_EQ(shell(cat("rm -f pids;", script, up, "exit 3'; ", tell)).output, "left:\n");
 }
 
+// A shell that becomes the command leaves it children.
+TEST_F(BelfryRunTest, LeavesAloneWhatItHasNotStarted) {
+  const Finished done = shell(
+      "sh -c 'sleep 100 & echo $! > pid; exec belfry run -n 2 -- sleep 0'; kill $(cat pid) && echo "
+      "it ran");
+  EXPECT_EQ(done.output, "it ran\n") << done.errors;
+}
+
+// Such a process has neither the group nor the mark of the others.
+TEST_F(BelfryRunTest, LeavesNoOrphanThatHasClearedItsEnvironment) {
+  const Finished done = shell(
+      "belfry run -n 2 -- sh -c 'setsid env -i PATH=$PATH sh -c \"echo \\$\\$ >> pids; exec sleep "
+      "100\" & until test \"$(wc -l < pids 2> /dev/null)\" = 2; do sleep 0.02; done'; for p in "
+      "$(cat pids); do kill -0 $p 2> /dev/null && echo left: $p; done");
+  EXPECT_EQ(done.output, "");
+  EXPECT_EQ(text_of("pids").empty(), false);
+}
+
 TEST_F(BelfryRunTest, GoesOnWithoutALogThatCannotBeWritten) {
   // The limit holds for files of the command alone.
   const Finished done = shell(
@@ -201,6 +257,13 @@ TEST_F(BelfryRunTest, SaysThatItMayOpenTooFewFiles) {
   const Finished done = shell("ulimit -n 20; belfry run -n 12 -- sleep 1");
   EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.errors, HasSubstr("Too many open files; allow more open files (ulimit -n)"));
+}
+
+// A limit that the command may raise holds nobody up; its processes keep it.
+TEST_F(BelfryRunTest, OpensAsManyFilesAsItMay) {
+  const Finished done = shell("ulimit -Sn 20; belfry run -n 12 -- sh -c 'ulimit -Sn'");
+  EXPECT_EQ(done.status, 0) << done.errors;
+  EXPECT_EQ(done.output, "20\n");
 }
 
 TEST_F(BelfryRunTest, FindsProgramsBesideItselfAndWritesNothingForOneThatItCannotFind) {

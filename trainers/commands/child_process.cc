@@ -52,8 +52,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return result;
 }
 
-// What the child does between fork() and exec(), by system calls alone. It writes the number of an
-// error to `failed`.
+// What the child does between fork() and exec(), by system calls alone: other threads may have held
+// locks. It writes the number of an error to `failed`.
 class Birth {
  public:
   Birth(const ChildCommand& command, pid_t parent)
@@ -69,6 +69,7 @@ class Birth {
     if (::getppid() != parent_) end_process(kNotStarted);  // the parent ended before prctl()
     ::setpgid(0, 0);
     for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
+    if (command_.open_files) ::setrlimit(RLIMIT_NOFILE, &*command_.open_files);
     ::sigprocmask(SIG_SETMASK, &command_.blocked, nullptr);
     if (::dup2(input, 0) >= 0 && ::dup2(output, 1) >= 0 && ::dup2(errors, 2) >= 0)
       ::execvpe(arguments_[0], arguments_.data(), environment_.data());
@@ -96,7 +97,10 @@ void read_some(OpenFile& file, std::string& text) {
 
 ChildEnd end_of(pid_t pid, const siginfo_t& found) {
   const bool killed = found.si_code != CLD_EXITED;
-  return {pid, killed ? found.si_status : 0, found.si_status + (killed ? 128 : 0)};
+  return {.pid = pid,
+          .group = ::getpgid(pid),
+          .signal = killed ? found.si_status : 0,
+          .code = found.si_status + (killed ? 128 : 0)};
 }
 
 }  // namespace
@@ -104,6 +108,14 @@ ChildEnd end_of(pid_t pid, const siginfo_t& found) {
 OpenFile::~OpenFile() {
   if (number_ >= 0) ::close(number_);
 }
+
+ManyOpenFiles::ManyOpenFiles() {
+  if (::getrlimit(RLIMIT_NOFILE, &before_) != 0) return;
+  const rlimit all{before_.rlim_max, before_.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &all);
+}
+
+ManyOpenFiles::~ManyOpenFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
 
 Pipe make_pipe() {
   int ends[2];
@@ -150,18 +162,18 @@ Child start_child(const ChildCommand& command) {
   return {pid, std::move(output.out), std::move(errors.out)};
 }
 
-std::vector<ChildEnd> collect_children(std::span<const pid_t> pids) {
+std::vector<ChildEnd> collect_children(GroupOfEnded group) {
   std::vector<ChildEnd> ends;
-  for (const pid_t pid : pids) {
+  for (;;) {
     siginfo_t found = {};
-    if (::waitid(P_PID, static_cast<id_t>(pid), &found, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-        found.si_pid != pid)
-      continue;
-    ::kill(-pid, SIGKILL);  // the group belongs to the child until it is collected
-    ::waitpid(pid, nullptr, 0);
-    ends.push_back(end_of(pid, found));
+    if (::waitid(P_ALL, 0, &found, WEXITED | WNOHANG | WNOWAIT) != 0 || found.si_pid == 0)
+      return ends;
+    ends.push_back(end_of(found.si_pid, found));
+    // If it is its own, the group belongs to the child until it is collected.
+    if (group == GroupOfEnded::kIsKilled && ends.back().group == found.si_pid)
+      ::kill(-found.si_pid, SIGKILL);
+    ::waitpid(found.si_pid, nullptr, 0);
   }
-  return ends;
 }
 
 ChildResult run_to_end(const ChildCommand& command) {

@@ -2,11 +2,13 @@
 #pragma once
 #include <csignal>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 namespace belfry {
@@ -43,11 +45,27 @@ Pipe make_pipe();
 // there is none that can be started.
 std::string find_program(const std::string& name);
 
+// While it lives, this process may open as many files as the system lets it.
+class ManyOpenFiles {
+ public:
+  ManyOpenFiles();
+  ~ManyOpenFiles();
+  ManyOpenFiles(const ManyOpenFiles&) = delete;
+  ManyOpenFiles& operator=(const ManyOpenFiles&) = delete;
+
+  // The limit that a started program has to have: some close all that they might have open.
+  const rlimit& before() const { return before_; }
+
+ private:
+  rlimit before_ = {};
+};
+
 struct ChildCommand {
   std::vector<std::string> arguments;              // the program first, looked for on PATH
   std::map<std::string, std::string> environment;  // beside the environment of this process
   std::vector<std::string> unset;                  // variables that it does not get
   sigset_t blocked = {};                           // the signals that it blocks
+  std::optional<rlimit> open_files = {};           // its limit; none: that of this process
   bool separate_errors = true;                     // false: what it prints goes where its errors go
 };
 
@@ -58,20 +76,21 @@ struct Child {
   OpenFile output, errors;  // the program prints to these
 };
 
-// Throws IoError naming the program if it cannot be started. One thread calls this, while no other
-// runs.
+// Throws IoError naming the program if it cannot be started.
 Child start_child(const ChildCommand& command);
 
 // How a process ended.
 struct ChildEnd {
-  pid_t pid = 0;
+  pid_t pid = 0, group = 0;
   int signal = 0;  // the signal that killed it; 0: it ended by itself
   int code = 0;    // its exit code; 128 + `signal` if that killed it
 };
 
-// Returns the children of `pids` that have ended since the last call, and kills processes that they
-// have started. Waits for nothing.
-std::vector<ChildEnd> collect_children(std::span<const pid_t> pids);
+// Whether the rest of a child's group goes on when the child has ended.
+enum class GroupOfEnded { kIsKilled, kGoesOn };
+// Returns all children of this process that have ended since the last call, also adopted ones
+// (descendants.h). Waits for nothing.
+std::vector<ChildEnd> collect_children(GroupOfEnded group);
 
 // What a program printed, and how it ended.
 struct ChildResult {

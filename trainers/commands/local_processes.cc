@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <random>
+#include <set>
 #include <string_view>
 
 #include <poll.h>
@@ -16,14 +18,8 @@
 namespace belfry {
 namespace {
 
-// Gives up if nobody takes the output any more.
-void print(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
+// Whether there is such a process; with -N, one in the group N.
+bool process_exists(pid_t process) { return ::kill(process, 0) == 0 || errno == EPERM; }
 
 std::string random_token() {
   std::random_device random;
@@ -46,6 +42,14 @@ bool is_locked(const std::string& path) try {
   return files.exists(path) && !files.lock(path);
 } catch (const Error&) {
   return false;
+}
+
+// The signal by which a process that handles `signal` is asked for the same; 0: it handles none. A
+// shell lets what it starts in the background ignore SIGINT. A copy of a process leaves it to that.
+int handled_for(const Descendant& process, int signal) {
+  if (process.is_copy) return 0;
+  if (process.catches(signal)) return signal;
+  return signal == SIGINT && process.ignores(SIGINT) && process.catches(SIGTERM) ? SIGTERM : 0;
 }
 
 // Variables of launchers around this one, which did not start these processes.
@@ -71,6 +75,7 @@ bool blames_another(const ProcessEnd& end) {
 // What a process prints, in a file.
 class LocalProcesses::RankLog {
  public:
+  explicit RankLog(CommandOutput& output) : output_(output) {}
   // Throws IoError if a new log cannot be written.
   void begin(const std::string& path, bool adds, const std::string& heading) {
     try {
@@ -91,9 +96,11 @@ class LocalProcesses::RankLog {
   // A run of a week is worth more than its log.
   void end(const IoError& error) {
     file_.reset();
-    print(2, cat("belfry run: ", error.what(), "; the training goes on, and this log ends here\n"));
+    output_.print_error(
+        cat("belfry run: ", error.what(), "; the training goes on, and this log ends here\n"));
   }
 
+  CommandOutput& output_;
   std::unique_ptr<WritableFile> file_;
 };
 
@@ -124,9 +131,14 @@ class LocalProcesses::LastWords {
 };
 
 struct LocalProcesses::Process {
-  int rank = 0;
+  Process(int number, CommandOutput& output) : rank(number), log(output) {}
+
+  const int rank;
   Child child;
   bool lives = true;
+  bool gone = false;                               // also what has to end after a request to end:
+  std::vector<pid_t> heirs;                        // that handle the request, as a training does
+  std::optional<Clock::time_point> left_by_heirs;  // when they had all ended
   RankLog log;
   std::string write_lock;  // of kUnfinishedVariable
   LastWords words;
@@ -138,8 +150,9 @@ bool ProcessEnd::failed() const {
   return how.code != 0 && !asked;
 }
 
-LocalProcesses::LocalProcesses(const LocalProcessesOptions& options, ForwardedSignals& signals)
-    : options_(options), signals_(signals) {
+LocalProcesses::LocalProcesses(const LocalProcessesOptions& options,
+                               const CommandServices& services)
+    : options_(options), services_(services) {
   local_file_system().create_directory(options.log_directory);
   const int port = free_port();
   const std::string token = random_token();
@@ -153,13 +166,11 @@ LocalProcesses::LocalProcesses(const LocalProcessesOptions& options, ForwardedSi
 
 LocalProcesses::~LocalProcesses() {
   kill_all();
-  if (options_.orphans) options_.orphans->end_all();
   for (const auto& process : processes_) is_locked(process->write_lock);  // and remove it
 }
 
 void LocalProcesses::start(int rank, int port, const std::string& token) {
-  auto process = std::make_unique<Process>();
-  process->rank = rank;
+  auto process = std::make_unique<Process>(rank, services_.output);
   const std::string files =
       cat(local_file_system().resolve(options_.log_directory), "/rank_", rank);
   process->write_lock = files + ".writing";
@@ -171,26 +182,26 @@ void LocalProcesses::start(int rank, int port, const std::string& token) {
       {"WORLD_SIZE", size},           {"LOCAL_WORLD_SIZE", size},
       {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)},
       {"BELFRY_TOKEN", token},        {kUnfinishedVariable, process->write_lock}};
-  if (options_.orphans) environment[OrphanWatch::kVariable] = options_.orphans->value();
+  environment[OrphanWatch::kVariable] = services_.orphans.value(rank);
   process->child = start_child({.arguments = options_.command,
                                 .environment = std::move(environment),
                                 .unset = kOtherLaunchers,
-                                .blocked = signals_.before(),
+                                .blocked = services_.signals.before(),
+                                .open_files = open_files_.before(),
                                 .separate_errors = rank == 0});
   processes_.push_back(std::move(process));
 }
 
 std::vector<ProcessEnd> LocalProcesses::finish() {
   const auto most = std::min(std::chrono::milliseconds(1'000), options_.patience / 4);
-  while (std::ranges::any_of(processes_, &Process::lives)) {
+  while (!std::ranges::all_of(processes_, &Process::gone)) {
     look(most);
-    const Clock::time_point now = Clock::now();
-    if (failed_at_ && now - *failed_at_ < kMostUnfinished && any_writes())
-      last_moment_ = now + options_.patience;
-    killing_ = killing_ || now >= last_moment_;
-    if (killing_) signal_all(SIGKILL);
+    for (const auto& process : processes_) note_whether_gone(*process);
+    limit_time_after_request();
+    kill_late_ones();
   }
-  while (look(std::chrono::milliseconds(0))) {
+  services_.orphans.end_all();  // so that nobody prints any more
+  while (look(std::chrono::milliseconds(0)) || services_.output.is_full()) {
   }
   for (ProcessEnd& end : ends_)
     end.said = processes_[static_cast<std::size_t>(end.rank)]->words.take();
@@ -198,11 +209,15 @@ std::vector<ProcessEnd> LocalProcesses::finish() {
 }
 
 bool LocalProcesses::look(std::chrono::milliseconds most) {
-  std::vector<pollfd> waits{{signals_.file(), POLLIN, 0}};
+  constexpr std::chrono::milliseconds kMoment{20};
+  services_.output.hurry(is_asked_to_end() || limited_at_);
+  const bool waits_for_reader = services_.output.is_full();
+  if (waits_for_reader) most = kMoment;
+  std::vector<pollfd> waits{{services_.signals.file(), POLLIN, 0}};
   std::vector<Process*> owners;
   for (const auto& process : processes_)
     for (const OpenFile* file : {&process->child.output, &process->child.errors})
-      if (*file) {
+      if (*file && !(waits_for_reader && process->rank == 0)) {
         waits.push_back({file->number(), POLLIN, 0});
         owners.push_back(process.get());
       }
@@ -214,14 +229,14 @@ bool LocalProcesses::look(std::chrono::milliseconds most) {
       copied = true;
     }
   if (waits[0].revents != 0) {
-    for (const int signal : signals_.take()) signal_all(signal);
+    for (const int signal : services_.signals.take()) pass_on(signal);
     collect();
   }
   return copied;
 }
 
 void LocalProcesses::copy_output(Process& process, int file) {
-  std::array<char, 1 << 16> bytes;
+  std::array<char, CommandOutput::kMostAtOnce> bytes;
   const ssize_t count = ::read(file, bytes.data(), bytes.size());
   OpenFile& end =
       process.child.errors.number() == file ? process.child.errors : process.child.output;
@@ -229,42 +244,146 @@ void LocalProcesses::copy_output(Process& process, int file) {
   const std::string_view text(bytes.data(), static_cast<std::size_t>(count));
   process.words.add(text);
   process.log.add(text);
-  if (process.rank == 0) print(&end == &process.child.output ? 1 : 2, text);
+  if (process.rank != 0) return;
+  if (&end == &process.child.output)
+    services_.output.print(text);
+  else
+    services_.output.print_error(text);
+}
+
+void LocalProcesses::collect() {
+  // After a request to end, what a script has started may still be saving.
+  for (const ChildEnd& how :
+       collect_children(is_asked_to_end() ? GroupOfEnded::kGoesOn : GroupOfEnded::kIsKilled)) {
+    const auto found = std::ranges::find(processes_, how.pid,
+                                         [](const auto& process) { return process->child.pid; });
+    if (found != processes_.end())
+      note_end(**found, how);
+    else
+      note_end_of_adopted(how);
+  }
+}
+
+void LocalProcesses::note_end(Process& process, const ChildEnd& how) {
+  process.lives = false;
+  ends_.push_back({.rank = process.rank, .how = how, .made_to = killing_});
+  note_whether_gone(process);
+  if (ends_.back().failed() && !is_asked_to_end())
+    limit_time(cat("rank ", process.rank, " failed"));
+}
+
+// A request to end kills a script at once. Then what it has started says how the rank ended.
+void LocalProcesses::note_end_of_adopted(const ChildEnd& how) {
+  if (!is_asked_to_end() || how.signal != 0 || how.code == 0) return;
+  const Process* const owner = owner_of(how.pid, how.group);
+  if (!owner || owner->lives) return;
+  const auto end = std::ranges::find(ends_, owner->rank, &ProcessEnd::rank);
+  if (end->how.signal != 0) end->how = how;
+}
+
+// What a rank's program has started, as a script does, gets the signal if it handles it. Others
+// would only be killed, like the `sleep` or `tee` of a script; they end soon after the rest.
+// SIGUSR2 does not ask to end, so it kills no script.
+void LocalProcesses::pass_on(int signal) {
+  std::set<pid_t> told;
+  std::set<const Process*> handled;  // by one of theirs
+  for (const Descendant& other : services_.orphans.left()) {
+    const int handled_signal = handled_for(other, signal);
+    Process* const owner = handled_signal == 0 ? nullptr : owner_of(other.pid, other.group);
+    if (!owner || owner->gone) continue;
+    ::kill(other.pid, handled_signal);
+    told.insert(other.pid);
+    handled.insert(owner);
+    if (signal != SIGUSR2 && other.pid != owner->child.pid) owner->heirs.push_back(other.pid);
+  }
+  if (signal == SIGUSR2) return;
+  for (const auto& process : processes_)
+    if (const pid_t pid = process->child.pid; process->lives && !told.contains(pid))
+      ::kill(handled.contains(process.get()) ? pid : -pid, signal);
+}
+
+LocalProcesses::Process* LocalProcesses::owner_of(pid_t other, pid_t group) const {
+  for (const auto& process : processes_)
+    if (process->child.pid == group ||
+        std::ranges::find(process->heirs, other) != process->heirs.end())
+      return process.get();
+  const std::optional<int> rank = services_.orphans.rank_of(other);
+  return rank && *rank < std::ssize(processes_) ? processes_[static_cast<std::size_t>(*rank)].get()
+                                                : nullptr;
+}
+
+void LocalProcesses::note_whether_gone(Process& process) {
+  constexpr std::chrono::milliseconds kForTheRest{500};
+  if (process.lives || process.gone) return;
+  if (is_asked_to_end()) {
+    if (std::ranges::any_of(process.heirs, process_exists)) return;
+    if (!process.left_by_heirs) process.left_by_heirs = Clock::now();
+    if (process_exists(-process.child.pid)) {
+      if (Clock::now() - *process.left_by_heirs < kForTheRest) return;
+      ::kill(-process.child.pid, SIGKILL);
+    }
+  }
+  process.gone = true;
 }
 
 bool LocalProcesses::any_writes() const {
   return std::ranges::any_of(processes_, [](const auto& process) {
-    return process->lives && is_locked(process->write_lock);
+    return !process->gone && is_locked(process->write_lock);
   });
 }
 
-void LocalProcesses::collect() {
-  std::vector<pid_t> living;
-  for (const auto& process : processes_)
-    if (process->lives) living.push_back(process->child.pid);
-  for (const ChildEnd& how : collect_children(living)) {
-    const auto found = std::ranges::find(processes_, how.pid,
-                                         [](const auto& process) { return process->child.pid; });
-    (*found)->lives = false;
-    ends_.push_back({.rank = (*found)->rank, .how = how, .made_to = killing_});
-    if (ends_.back().failed() && signals_.asked_to_end() == 0 && !failed_at_) {
-      failed_at_ = Clock::now();
-      last_moment_ = *failed_at_ + options_.patience;
-    }
-  }
+void LocalProcesses::limit_time(const std::string& reason) {
+  if (limited_at_) return;
+  limited_at_ = Clock::now();
+  last_moment_ = *limited_at_ + options_.patience;
+  reason_ = reason;
 }
 
-void LocalProcesses::signal_all(int signal) {
+void LocalProcesses::limit_time_after_request() {
+  if (!is_asked_to_end()) return;
+  if (services_.signals.asked_again()) limit_time("the second request to end");
+  const auto gone = std::ranges::find_if(processes_, &Process::gone);
+  if (gone != processes_.end()) limit_time(cat("rank ", (*gone)->rank, " ended"));
+}
+
+void LocalProcesses::kill_late_ones() {
+  const Clock::time_point now = Clock::now();
+  if (limited_at_ && now - *limited_at_ < kMostUnfinished && any_writes())
+    last_moment_ = now + options_.patience;
+  if (now < last_moment_) return;
+  std::vector<std::string> late;
   for (const auto& process : processes_)
-    if (process->lives) ::kill(process->child.pid, signal);
+    if (!process->gone) {
+      late.push_back(cat(process->rank, " (process ", process->child.pid, ")"));
+      if (process->lives) ::kill(-process->child.pid, SIGKILL);
+    }
+  for (const Descendant& other : services_.orphans.left()) ::kill(other.pid, SIGKILL);
+  if (!killing_) tell_of_late_ones(std::move(late));
+  killing_ = true;
+}
+
+void LocalProcesses::tell_of_late_ones(std::vector<std::string> late) {
+  constexpr std::size_t kMostNamed = 8;
+  if (const std::size_t count = late.size(); count > kMostNamed) {
+    late.resize(kMostNamed);
+    late.push_back(cat("and ", count - kMostNamed, " more"));
+  }
+  services_.output.print_error(
+      cat("belfry run: ", options_.patience.count() / 1000.0, " s after ", reason_,
+          ", these had not ended, and were killed: rank ", join(late, ", "), ". ",
+          options_.log_directory,
+          "/rank_N.log shows what each did last. Started again, a run with --run_dir resumes from "
+          "its newest checkpoint.\n"));
 }
 
 void LocalProcesses::kill_all() {
   while (std::ranges::any_of(processes_, &Process::lives)) {
-    signal_all(SIGKILL);
+    for (const auto& process : processes_)
+      if (process->lives) ::kill(-process->child.pid, SIGKILL);
     collect();
     ::usleep(1000);
   }
+  services_.orphans.end_all();
 }
 
 const ProcessEnd* first_failure(const std::vector<ProcessEnd>& ends) {

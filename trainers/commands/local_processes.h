@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/commands/child_process.h"
+#include "belfry/trainers/commands/command_output.h"
 #include "belfry/trainers/commands/forwarded_signals.h"
 #include "belfry/trainers/commands/orphan_watch.h"
 
@@ -19,10 +20,17 @@ struct LocalProcessesOptions {
   std::string log_directory = "logs";  // for rank_N.log
   std::string heading;                 // of each log, e.g. "start 2, ..."
   bool adds_to_logs = false;           // else they are emptied
-  // How long other processes have to end by themselves when one has failed. It begins again at the
-  // end of an UnfinishedWrite of theirs (framework/base/end_process.h).
+  // How long the others have to end by themselves when one has failed, or when all were asked to
+  // end and one has ended, or when they are asked again. It begins again at the end of an
+  // UnfinishedWrite of theirs (framework/base/end_process.h).
   std::chrono::milliseconds patience{8'000};
-  const OrphanWatch* orphans = nullptr;  // ends what the processes leave behind; null: nobody
+};
+
+// What the processes of a command share, also those of its restarts.
+struct CommandServices {
+  ForwardedSignals& signals;
+  const OrphanWatch& orphans;
+  CommandOutput& output;
 };
 
 struct ProcessEnd {
@@ -36,18 +44,22 @@ struct ProcessEnd {
 };
 
 // Starts one process per rank; they meet by the TCP group of framework/group. Their output goes to
-// their logs. The output of rank 0 goes to this process's output, too. None outlives this object. A
-// log that cannot be written any more ends with a warning, and the process runs on.
+// their logs. The output of rank 0 goes to this process's output, too. A log that cannot be written
+// any more ends with a warning, and the process runs on.
+//
+// A process may start others, as a script does. A signal reaches those that handle it, and after a
+// request to end they are waited for. Else they end with the process that started them. None
+// outlives this object.
 class LocalProcesses {
  public:
   // Throws IoError if a new log cannot be written or the program cannot be started.
-  LocalProcesses(const LocalProcessesOptions& options, ForwardedSignals& signals);
+  LocalProcesses(const LocalProcessesOptions& options, const CommandServices& services);
   ~LocalProcesses();
   LocalProcesses(const LocalProcesses&) = delete;
   LocalProcesses& operator=(const LocalProcesses&) = delete;
 
-  // Waits until all have ended, and passes signals on to them. Returns how they ended, in that
-  // order.
+  // Waits until all have ended, and passes signals on to them; never waits for a reader of their
+  // output. Returns how they ended, in that order.
   std::vector<ProcessEnd> finish();
 
  private:
@@ -58,19 +70,34 @@ class LocalProcesses {
 
   void start(int rank, int port, const std::string& token);
   // Copies output, passes signals on and notes who has ended. Waits until something happens or
-  // `most` has passed. Returns whether it copied something.
+  // `most` has passed; a moment, if a reader keeps it from copying. Returns whether it copied
+  // something.
   bool look(std::chrono::milliseconds most);
   void copy_output(Process& process, int file);
-  bool any_writes() const;
   void collect();
-  void signal_all(int signal);
+  void note_end(Process& process, const ChildEnd& how);
+  void note_end_of_adopted(const ChildEnd& how);
+  void pass_on(int signal);
+  // The process that has started `other`; null if nothing tells.
+  Process* owner_of(pid_t other, pid_t group) const;
+
+  bool is_asked_to_end() const { return services_.signals.asked_to_end() != 0; }
+  void note_whether_gone(Process& process);
+  bool any_writes() const;
+  // Has those that remain end in time because of `reason`; an earlier reason counts.
+  void limit_time(const std::string& reason);
+  void limit_time_after_request();
+  void kill_late_ones();
+  void tell_of_late_ones(std::vector<std::string> late);
   void kill_all();
 
   const LocalProcessesOptions options_;
-  ForwardedSignals& signals_;
+  const CommandServices services_;
+  const ManyOpenFiles open_files_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<ProcessEnd> ends_;
-  std::optional<Clock::time_point> failed_at_;  // the first of them
+  std::optional<Clock::time_point> limited_at_;
+  std::string reason_;  // "rank 1 failed"
   Clock::time_point last_moment_ = Clock::time_point::max();
   bool killing_ = false;
 };

@@ -22,12 +22,15 @@
 namespace belfry {
 namespace {
 
-bool is_marked(const std::string& process, const std::string& mark) try {
+constexpr int kMostLooks = 1000;
+constexpr useconds_t kBetweenLooks = 10'000;
+
+// Empty if the process has ended, or belongs to another user.
+std::string variables_of(const std::string& process) try {
   const std::vector<std::byte> bytes = local_file_system().read(cat("/proc/", process, "/environ"));
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return text.find(mark) != text.npos;
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 } catch (const Error&) {
-  return false;  // it has ended, or belongs to another user
+  return "";
 }
 
 // Returns whether there was any.
@@ -36,7 +39,7 @@ bool kill_marked(const std::string& mark) {
   for (const std::string& name : local_file_system().list("/proc")) {
     const bool is_process =
         std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c); });
-    if (!is_process || !is_marked(name, mark)) continue;
+    if (!is_process || variables_of(name).find(mark) == std::string::npos) continue;
     ::kill(std::atoi(name.c_str()), SIGKILL);
     found = true;
   }
@@ -45,9 +48,7 @@ bool kill_marked(const std::string& mark) {
 
 // Looks again until it finds none: one may have started another meanwhile.
 void end_marked(const std::string& mark) try {
-  constexpr int kTries = 1000;
-  constexpr useconds_t kPause = 10'000;
-  for (int i = 0; i < kTries && kill_marked(mark); ++i) ::usleep(kPause);
+  for (int i = 0; i < kMostLooks && kill_marked(mark); ++i) ::usleep(kBetweenLooks);
 } catch (const Error& error) {
   log_debug("no process can be looked for: ", error.what());
 }
@@ -76,11 +77,14 @@ void end_marked(const std::string& mark) try {
 OrphanWatch::OrphanWatch() {
   std::random_device random;
   mark_ = cat(::getpid(), "-", random(), "-", random());
+  for (const Descendant& other : descendants({})) spared_.push_back(other.pid);
   Pipe alive = make_pipe();
   watcher_ = ::fork();
   require<IoError>(watcher_ >= 0, "cannot start a process: ", std::strerror(errno));
   if (watcher_ == 0) watch_for_orphans(alive.out.number(), mark_);
   alive_ = std::move(alive.in);
+  spared_.push_back(watcher_);
+  adopt_orphans();
 }
 
 OrphanWatch::~OrphanWatch() {
@@ -88,11 +92,28 @@ OrphanWatch::~OrphanWatch() {
   ::waitpid(watcher_, nullptr, 0);
 }
 
-std::string OrphanWatch::value() const {
+std::string OrphanWatch::value(int rank) const {
   const char* const outer = std::getenv(kVariable);
-  return outer ? cat(outer, "+", mark_) : mark_;
+  return cat(outer ? cat(outer, "+") : "", mark_, ":", rank);
 }
 
-void OrphanWatch::end_all() const { end_marked(mark_); }
+std::optional<int> OrphanWatch::rank_of(pid_t process) const {
+  const std::string environment = variables_of(std::to_string(process));
+  const std::string start = mark_ + ":";
+  const std::size_t at = environment.find(start);
+  if (at == std::string::npos) return {};
+  return std::atoi(environment.c_str() + at + start.size());
+}
+
+// One look may miss a process whose parent ends meanwhile, so it takes two without any.
+void OrphanWatch::end_all() const {
+  int empty = 0;
+  for (int i = 0; i < kMostLooks && empty < 2; ++i) {
+    const std::vector<Descendant> processes = left();
+    empty = processes.empty() ? empty + 1 : 0;
+    for (const Descendant& process : processes) ::kill(process.pid, SIGKILL);
+    if (!processes.empty()) ::usleep(kBetweenLooks);
+  }
+}
 
 }  // namespace belfry

@@ -1,12 +1,13 @@
 #include "belfry/trainers/commands/run_command.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include <poll.h>
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/require.h"
@@ -123,10 +124,25 @@ class ProcessRun {
   explicit ProcessRun(RunProcessesFlags flags)
       : flags_(std::move(flags)),
         restarts_(flags_.command, flags_.processes, flags_.least),
-        lock_(lock_of_logs(flags_.log_directory)) {}
+        lock_(lock_of_logs(flags_.log_directory)),
+        output_({.kept_in = flags_.log_directory + "/rank_0.log"}) {}
 
   // Returns the exit code.
   int run() {
+    const int code = run_until_it_ends();
+    // Readers may be slow. A signal says not to wait for them.
+    output_.hurry(signals_.asked_to_end() != 0);
+    pollfd signal{signals_.file(), POLLIN, 0};
+    while (!output_.is_settled())
+      if (::poll(&signal, 1, kPause) > 0 && !signals_.take().empty()) output_.hurry(true);
+    return code;
+  }
+
+ private:
+  static constexpr int kWrongCommandLine = 2;
+  static constexpr int kPause = 5;  // ms
+
+  int run_until_it_ends() {
     Start start = restarts_.first();
     for (int number = 0;; ++number) {
       const std::vector<ProcessEnd> ends = run_once(start, number);
@@ -134,7 +150,7 @@ class ProcessRun {
       if (signals_.asked_to_end() != 0 || !failure) return exit_code(ends);
       const std::string what = describe(*failure, flags_.log_directory);
       if (number == flags_.restarts || failure->how.code == kWrongCommandLine) {
-        std::fprintf(stderr, "error: %s\n", what.c_str());
+        output_.print_error(cat("error: ", what, "\n"));
         return failure->how.code;
       }
       tell(what);
@@ -142,9 +158,6 @@ class ProcessRun {
       tell_of_restart(number + 1, start);
     }
   }
-
- private:
-  static constexpr int kWrongCommandLine = 2;
 
   std::vector<ProcessEnd> run_once(const Start& start, int number) {
     const std::string heading =
@@ -154,9 +167,8 @@ class ProcessRun {
                               .size = start.processes,
                               .log_directory = flags_.log_directory,
                               .heading = heading,
-                              .adds_to_logs = number > 0,
-                              .orphans = &orphans_},
-                             signals_);
+                              .adds_to_logs = number > 0},
+                             {signals_, orphans_, output_});
     return processes.finish();
   }
 
@@ -167,12 +179,9 @@ class ProcessRun {
     return other == ends.end() ? 0 : other->how.code;
   }
 
-  static void tell(const std::string& text) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "belfry run: %s\n", text.c_str());
-  }
+  void tell(const std::string& text) { output_.print_error(cat("belfry run: ", text, "\n")); }
 
-  void tell_of_restart(int number, const Start& start) const {
+  void tell_of_restart(int number, const Start& start) {
     const std::optional<std::int64_t> step = restarts_.saved_step();
     tell(cat("restart ", number, " of ", flags_.restarts, " with ", start.processes, " of ",
              flags_.processes, " processes, ",
@@ -183,8 +192,9 @@ class ProcessRun {
   const RunProcessesFlags flags_;
   ForwardedSignals signals_;
   Restarts restarts_;
-  OrphanWatch orphans_;
+  OrphanWatch orphans_;  // before the first thread
   std::unique_ptr<FileLock> lock_;
+  CommandOutput output_;
 };
 
 // Nothing is written before the program is found.

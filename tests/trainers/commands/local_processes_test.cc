@@ -1,7 +1,11 @@
 #include "belfry/trainers/commands/local_processes.h"
 
+#include <map>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/programs.h"
@@ -10,37 +14,118 @@ namespace belfry {
 namespace local_processes_test {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-// Runs a script as two processes. Rank 1 fails as soon as there is a file up.
-std::vector<ProcessEnd> run_script(const std::string& folder, const std::string& of_rank_0) {
-  ForwardedSignals signals;
-  const std::string script = cat("cd ", folder, "; if test $RANK = 0; then ", of_rank_0,
-                                 "; fi; until test -e up; do sleep 0.01; done; exit 3");
-  LocalProcesses processes({.command = {"sh", "-c", script},
-                            .size = 2,
-                            .log_directory = folder,
-                            .heading = "test",
-                            .patience = milliseconds(400)},
-                           signals);
-  return processes.finish();
-}
+// What the processes wait for.
+enum class Until { kEnd, kRequest, kManyRequests };
+
+class LocalProcessesTest : public testing::Test {
+ protected:
+  LocalProcessesTest() { local_file_system().create_directory(folder_); }
+  ~LocalProcessesTest() override { remove_tree(local_file_system(), folder_); }
+
+  // Runs a script per rank. With a request, this process gets SIGTERM as soon as there are files
+  // up0 and up1. Returns the ends by rank.
+  std::map<int, ProcessEnd> run(const std::string& of_rank_0, const std::string& of_rank_1,
+                                Until until = Until::kEnd) {
+    const OrphanWatch orphans;
+    ForwardedSignals signals;
+    CommandOutput output({.kept_in = "logs"});
+    const std::string script =
+        cat("cd ", folder_, "; if test $RANK = 0; then ", of_rank_0, "\nelse ", of_rank_1, "\nfi");
+    LocalProcesses processes({.command = {"sh", "-c", script},
+                              .size = 2,
+                              .log_directory = folder_,
+                              .heading = "test",
+                              .patience = milliseconds(400)},
+                             {signals, orphans, output});
+    std::map<int, ProcessEnd> ends;
+    {
+      const std::jthread asks([&](const std::stop_token& stop) { ask(until, stop); });
+      for (const ProcessEnd& end : processes.finish()) ends[end.rank] = end;
+    }
+    signals.take();  // what would end the test
+    return ends;
+  }
+  bool exists(const std::string& name) const {
+    return local_file_system().exists(cat(folder_, "/", name));
+  }
+
+  void ask(Until until, const std::stop_token& stop) const {
+    for (bool is_asked = false; until != Until::kEnd && !stop.stop_requested();) {
+      std::this_thread::sleep_for(milliseconds(20));
+      if (!exists("up0") || !exists("up1") || (is_asked && until == Until::kRequest)) continue;
+      ::kill(::getpid(), SIGTERM);
+      is_asked = true;
+    }
+  }
+
+  const std::string folder_ = temporary_path(".logs");
+  // Ends as a training does that is asked to.
+  const std::string obeys_ = "trap 'exit 143' TERM; touch up$RANK; while :; do sleep 0.02; done";
+};
 
 // It holds the lock as a training does that writes a checkpoint.
-TEST(LocalProcesses, AreNotKilledWhileTheyWrite) {
-  const std::string folder = temporary_path(".logs");
-  local_file_system().create_directory(folder);
-  const std::vector<ProcessEnd> writes =
-      run_script(folder, "exec flock $BELFRY_UNFINISHED_LOCK sh -c 'touch up; sleep 2'");
-  ASSERT_EQ(writes.size(), 2u);
-  EXPECT_EQ(writes[0].how.code, 3);
-  EXPECT_EQ(writes[1].rank, 0);
-  EXPECT_EQ(writes[1].how.code, 0);
-  EXPECT_FALSE(writes[1].made_to);
-  EXPECT_THAT(local_file_system().list(folder), ElementsAre("rank_0.log", "rank_1.log", "up"));
-  const std::vector<ProcessEnd> hangs = run_script(folder, "exec sleep 100");
-  EXPECT_TRUE(hangs[1].made_to);
-  remove_tree(local_file_system(), folder);
+TEST_F(LocalProcessesTest, AreNotKilledWhileTheyWrite) {
+  const std::string fails = "until test -e up; do sleep 0.01; done; exit 3";
+  auto ends = run("exec flock $BELFRY_UNFINISHED_LOCK sh -c 'touch up; sleep 2'", fails);
+  EXPECT_EQ(ends[1].how.code, 3);
+  EXPECT_EQ(ends[0].how.code, 0);
+  EXPECT_FALSE(ends[0].made_to);
+  EXPECT_THAT(local_file_system().list(folder_), ElementsAre("rank_0.log", "rank_1.log", "up"));
+  testing::internal::CaptureStderr();
+  ends = run("exec sleep 100", fails);
+  EXPECT_TRUE(ends[0].made_to);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("belfry run: 0.4 s after rank 1 failed, these had not ended, and were "
+                        "killed: rank 0 (process "));
+}
+
+TEST_F(LocalProcessesTest, ThatDoNotEndOnRequestWithTheOthersAreKilled) {
+  testing::internal::CaptureStderr();
+  auto ends = run(obeys_, "trap '' TERM; touch up1; while :; do sleep 0.02; done", Until::kRequest);
+  EXPECT_EQ(ends[0].how.code, 143);
+  EXPECT_FALSE(ends[0].made_to);
+  EXPECT_TRUE(ends[1].made_to);
+  EXPECT_EQ(ends[1].how.signal, SIGKILL);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("belfry run: 0.4 s after rank 0 ended, these had not ended, and were "
+                              "killed: rank 1 (process "),
+                    HasSubstr("/rank_N.log shows what each did last. Started again, a run with "
+                              "--run_dir resumes")));
+}
+
+TEST_F(LocalProcessesTest, ThatSaveOnRequestAreNotKilled) {
+  auto ends = run(obeys_,
+                  "trap '' TERM; exec flock $BELFRY_UNFINISHED_LOCK sh -c 'touch up1; sleep 2; "
+                  "exit 143'",
+                  Until::kRequest);
+  EXPECT_EQ(ends[1].how.code, 143);
+  EXPECT_FALSE(ends[1].made_to);
+}
+
+TEST_F(LocalProcessesTest, ThatNeverEndAreKilledAfterASecondRequest) {
+  const std::string ignores = "trap '' TERM; touch up$RANK; while :; do sleep 0.02; done";
+  testing::internal::CaptureStderr();
+  auto ends = run(ignores, ignores, Until::kManyRequests);
+  EXPECT_TRUE(ends[0].made_to && ends[1].made_to);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("after the second request to end, these had not ended"));
+}
+
+// A shell dies of the signal at once. What it has started, also in a session of its own, may take
+// longer than a rank that has ended leaves to others, as long as none has ended.
+TEST_F(LocalProcessesTest, HaveEndedOnRequestWhenWhatTheyStartedHasEnded) {
+  const std::string saves =
+      "sh -c 'trap \"sleep 1; touch saved$RANK; exit 7\" TERM; touch up$RANK; while :; do sleep "
+      "0.02; done'; true";
+  auto ends = run(saves, "setsid -w " + saves, Until::kRequest);
+  EXPECT_TRUE(exists("saved0"));
+  EXPECT_TRUE(exists("saved1"));
+  EXPECT_EQ(ends[0].how.code, 7);
+  EXPECT_EQ(ends[1].how.code, 7);
 }
 
 }  // namespace local_processes_test

@@ -1,0 +1,54 @@
+// What a command prints while it has more to do than to wait for a reader.
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace belfry {
+
+struct CommandOutputOptions {
+  std::string kept_in;  // the file that has all output, for who misses some
+  int output = 1, errors = 2;
+  std::size_t room = 512 << 10;  // bytes that may wait for a reader
+  // How long a reader may take nothing, as one does that hangs, or a terminal after Ctrl-S.
+  std::chrono::milliseconds patience{10'000};
+  std::chrono::milliseconds hurried_patience{1'000};  // during hurry()
+};
+
+// Writes to standard output and standard error from threads of its own. A reader that is slow gets
+// everything. What one does not take in time is left out, and a line says so.
+class CommandOutput {
+ public:
+  // The most that one print() should have.
+  static constexpr std::size_t kMostAtOnce = 64 << 10;
+
+  explicit CommandOutput(CommandOutputOptions options);
+  // Waits until it is settled.
+  ~CommandOutput();
+  CommandOutput(const CommandOutput&) = delete;
+  CommandOutput& operator=(const CommandOutput&) = delete;
+
+  // These never wait.
+  void print(std::string_view text) { print_to(options_.output, text); }
+  void print_error(std::string_view text) { print_to(options_.errors, text); }
+  // Whether there is no room for kMostAtOnce more bytes, but a reader who is worth waiting for.
+  bool is_full() const;
+  // Whether all is written, except what nobody takes.
+  bool is_settled() const;
+  // While it is true, no reader is worth a wait.
+  void hurry(bool now);
+
+ private:
+  class Queue;
+
+  void print_to(int file, std::string_view text);
+  Queue& queue_of(int file) const;
+
+  const CommandOutputOptions options_;
+  const std::shared_ptr<Queue> output_;
+  const std::shared_ptr<Queue> errors_;  // the same, if both lead to one place: order counts
+};
+
+}  // namespace belfry

@@ -1,0 +1,33 @@
+// The processes that come from this one.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace belfry {
+
+// A process that runs.
+struct Descendant {
+  pid_t pid = 0, parent = 0, group = 0;
+  std::uint64_t caught = 0, ignored = 0;  // bit N - 1 for signal N
+  bool is_copy =
+      false;  // of its parent, with the same handlers: it may be about to start a program
+
+  bool catches(int signal) const { return has(caught, signal); }
+  bool ignores(int signal) const { return has(ignored, signal); }
+
+ private:
+  static bool has(std::uint64_t signals, int signal) { return (signals >> (signal - 1) & 1) != 0; }
+};
+
+// From now on, a process that comes from this one becomes its child when its own parent ends. So
+// none can leave descendants(), whatever groups, sessions and variables it has.
+void adopt_orphans();
+
+// The processes that this one has started, those that these have started, and so on, but nothing
+// that comes from `spared`. Empty where the system lists no processes (/proc).
+std::vector<Descendant> descendants(std::span<const pid_t> spared);
+
+}  // namespace belfry
