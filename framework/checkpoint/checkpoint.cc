@@ -1,9 +1,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 
-#include <algorithm>
 #include <functional>
-#include <iterator>
-#include <set>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -87,19 +85,11 @@ class SummedFile {
   Manifest::File sum_;
 };
 
-// A variable with a value that is not finite.
-struct BadVariable {
-  std::string name, description;
-  NotFinite value;
-  std::string str() const { return cat(description, " has ", value); }
-};
-
 // Writes `variables` to one file, one at a time, and adds them to the manifest. Returns the
-// variables with values that are not finite.
-std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::string& name,
-                                       std::span<const StoredVariable> variables,
-                                       Manifest& manifest) {
-  std::vector<BadVariable> bad;
+// first one with a value that is not finite, and the value; "" for none.
+std::string write_tensors(CheckpointFolder& folder, const std::string& name,
+                          std::span<const StoredVariable> variables, Manifest& manifest) {
+  std::string bad;
   std::vector<StoredTensor> tensors;
   std::map<std::string_view, const StoredVariable*> by_name;
   for (const StoredVariable& variable : variables) {
@@ -114,8 +104,8 @@ std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::stri
     const Tensor value = variable.value();
     const std::span<const std::byte> bytes(value.raw(), value.bytes());
     file.append(bytes);
-    if (const auto found = find_not_finite(tensor.dtype, bytes))
-      bad.push_back({variable.name, variable.description, *found});
+    if (const auto found = find_not_finite(tensor.dtype, bytes); found && bad.empty())
+      bad = cat(variable.description, " has ", *found);
     manifest.tensors[tensor.name] = {.file = name,
                                      .dtype = tensor.dtype,
                                      .shape = tensor.shape,
@@ -130,81 +120,6 @@ std::vector<BadVariable> write_tensors(CheckpointFolder& folder, const std::stri
   return bad;
 }
 
-// The first of these variables whose values in the checkpoint in `directory` are finite, or null.
-// If that cannot be read, it is the first of all.
-const BadVariable* first_loss(FileSystem& files, const std::string& directory,
-                              std::span<const BadVariable> variables) try {
-  const Manifest manifest = read_manifest(files, directory);
-  std::set<std::string, std::less<>> bad;
-  for (const char* name : {kModelFile, kStateFile}) {
-    const Safetensors content = read_tensors(files, directory, name, manifest);
-    for (const auto& [key, tensor] : content.tensors())
-      if (find_not_finite(tensor.dtype, content.values(tensor))) bad.insert(key);
-  }
-  const auto lost = std::ranges::find_if(
-      variables, [&](const BadVariable& one) { return !bad.contains(one.name); });
-  return lost == variables.end() ? nullptr : &*lost;
-} catch (const IoError&) {
-  return &variables[0];
-}
-
-// Throws if a new checkpoint with these values that are not finite would replace finite ones at
-// `path`.
-void require_no_loss(FileSystem& files, const CheckpointFolder& folder,
-                     std::span<const BadVariable> variables) {
-  if (variables.empty()) return;
-  if (!folder.replaces()) {
-    log_warning(variables[0], "; the checkpoint ", folder.path(), " is saved with it");
-    return;
-  }
-  const std::string old = find_checkpoint(files, folder.path()).directory;
-  if (const BadVariable* const lost = first_loss(files, old, variables))
-    throw NotFiniteError(cat(*lost, ", so nothing was saved, and the checkpoint ", old,
-                             " was kept; save to another path to keep the present values, too"));
-}
-
-// How the variables of a checkpoint differ from those of the graph; "" if they do not.
-std::string how_different(const Manifest& manifest, const CheckpointVariables& variables,
-                          std::span<const std::string> optional) {
-  const auto is_optional = [&](const std::string& name) {
-    return std::ranges::find(optional, name) != optional.end();
-  };
-  for (const auto& [name, entry] : manifest.tensors) {
-    const auto found = variables.find(name);
-    if (found == variables.end() && is_optional(name)) continue;
-    const TensorType stored{entry.shape, entry.dtype};
-    if (found == variables.end())
-      return cat("it has '", shown(name), "', ", stored, ", which this graph lacks");
-    const TensorType now{found->second.whole_shape(), found->second.dtype()};
-    if (now != stored)
-      return cat("its '", shown(name), "' is ", stored, ", that of this graph is ", now);
-  }
-  for (const auto& [name, variable] : variables)
-    if (!manifest.tensors.contains(name) && !is_optional(name))
-      return cat("it lacks '", name, "', which this graph has");
-  return "";
-}
-
-// Throws if the folder replaces a checkpoint of other variables than those of the graph.
-void require_same_variables(const Graph& graph, const CheckpointFolder& folder, FileSystem& files,
-                            const SaveOptions& options) {
-  if (options.overwrite || !folder.replaces()) return;
-  constexpr char kAdvice[] =
-      "; nothing was changed: save elsewhere, or ask for it to be overwritten (the option "
-      "overwrite)";
-  const std::string directory = find_checkpoint(files, folder.path()).directory;
-  std::string different;
-  try {
-    different =
-        how_different(read_manifest(files, directory), stored_variables(graph), options.optional);
-  } catch (const IoError& error) {
-    throw IoError(cat("the checkpoint at ", directory,
-                      " cannot be told from another model's: ", error.what(), kAdvice));
-  }
-  require(different.empty(), directory, " holds a checkpoint of another model: ", different,
-          kAdvice);
-}
-
 void require_intact(const Session& session, const std::string& path) {
   require(session.intact(),
           "a run failed after it had begun to write variables, so their values "
@@ -213,19 +128,15 @@ void require_intact(const Session& session, const std::string& path) {
 }
 
 // Writes `weights` and `state` to `path`. `head` has the step and what the caller adds.
-std::string write_checkpoint(const Graph& graph, Manifest head,
-                             std::span<const StoredVariable> weights,
-                             std::span<const StoredVariable> state, const std::string& path,
-                             FileSystem& files, const SaveOptions& options,
-                             const std::function<void()>& check_source) {
-  CheckpointFolder folder(files, path, options.patience_seconds);
-  require_same_variables(graph, folder, files, options);
-  folder.remove_stale();
-  std::vector<BadVariable> bad = write_tensors(folder, kModelFile, weights, head);
-  std::ranges::move(write_tensors(folder, kStateFile, state, head), std::back_inserter(bad));
-  require<NotFiniteError>(bad.empty() || !options.refuse_not_finite,
-                          bad.empty() ? "" : bad[0].str(), ", so nothing was saved");
-  require_no_loss(files, folder, bad);
+void write_checkpoint(Manifest head, std::span<const StoredVariable> weights,
+                      std::span<const StoredVariable> state, const std::string& path,
+                      FileSystem& files, const SaveOptions& options,
+                      const std::function<void()>& check_source) {
+  CheckpointFolder folder(files, path);
+  std::string bad = write_tensors(folder, kModelFile, weights, head);
+  const std::string bad_state = write_tensors(folder, kStateFile, state, head);
+  if (bad.empty()) bad = bad_state;
+  require<NotFiniteError>(bad.empty() || !options.refuse_not_finite, bad, ", so nothing was saved");
   check_source();
   const std::string text = head.str();
   require(text.size() <= kMostJsonBytes, "the manifest of the checkpoint ", path, " would have ",
@@ -234,35 +145,24 @@ std::string write_checkpoint(const Graph& graph, Manifest head,
   SummedFile file(folder.create(kManifestFile));
   file.append(std::as_bytes(std::span(text)));
   file.finish();
-  folder.commit(options.keep_old);
-  return text;
+  folder.commit();
+  if (!bad.empty()) log_warning(bad, "; the checkpoint ", folder.path(), " is saved with it");
 }
 
 }  // namespace
 
-void check_checkpoint_path(const std::string& path, FileSystem& files) {
-  CheckpointFolder(files, path, SaveOptions().patience_seconds).rehearse();
-}
-
-void check_checkpoint_path(const Graph& graph, const std::string& path, const SaveOptions& options,
-                           FileSystem& files) {
-  CheckpointFolder folder(files, path, options.patience_seconds);
-  require_same_variables(graph, folder, files, options);
-  folder.rehearse();
-}
-
-std::string save_checkpoint(Session& session, const std::string& path, const JsonValue& extra,
-                            FileSystem& files, const SaveOptions& options) {
+void save_checkpoint(Session& session, const std::string& path, const JsonValue& extra,
+                     FileSystem& files, const SaveOptions& options) {
   require(extra.kind() == JsonValue::Kind::kObject,
           "what is added to a checkpoint must be a JSON object");
   require_intact(session, path);
   const std::uint64_t step = session.step();
-  return write_checkpoint(session.graph(), {.step = step, .extra = extra}, stored(session, true),
-                          stored(session, false), path, files, options, [&] {
-                            require(session.intact() && session.step() == step,
-                                    "the session was run while it was being saved to ", path,
-                                    "; save between steps");
-                          });
+  write_checkpoint({.step = step, .extra = extra}, stored(session, true), stored(session, false),
+                   path, files, options, [&] {
+                     require(session.intact() && session.step() == step,
+                             "the session was run while it was being saved to ", path,
+                             "; save between steps");
+                   });
 }
 
 CheckpointSnapshot::CheckpointSnapshot(Session& session, const JsonValue& extra) {
@@ -273,24 +173,16 @@ CheckpointSnapshot::CheckpointSnapshot(Session& session, const JsonValue& extra)
   for (auto* const variables : {&weights, &state})
     for (StoredVariable& variable : *variables)
       variable.value = [value = variable.value()] { return value; };
-  save_ = [&graph = session.graph(), head = Manifest{.step = session.step(), .extra = extra},
-           weights = std::move(weights), state = std::move(state)](
-              const std::string& path, FileSystem& files, const SaveOptions& options) {
-    return write_checkpoint(graph, head, weights, state, path, files, options, [] {});
+  save_ = [head = Manifest{.step = session.step(), .extra = extra}, weights = std::move(weights),
+           state = std::move(state)](const std::string& path, FileSystem& files,
+                                     const SaveOptions& options) {
+    write_checkpoint(head, weights, state, path, files, options, [] {});
   };
 }
 
-std::string CheckpointSnapshot::save(const std::string& path, FileSystem& files,
-                                     const SaveOptions& options) const {
-  return save_(path, files, options);
-}
-
-bool settle_checkpoint(const std::string& path, const std::string& manifest, bool keep_new,
-                       FileSystem& files) {
-  CheckpointFolder folder(files, path, SaveOptions().patience_seconds);
-  const std::vector<std::byte> now = manifest_bytes(files, path);
-  if (!std::ranges::equal(now, std::as_bytes(std::span(manifest)))) return false;
-  return folder.settle(keep_new);
+void CheckpointSnapshot::save(const std::string& path, FileSystem& files,
+                              const SaveOptions& options) const {
+  save_(path, files, options);
 }
 
 }  // namespace belfry

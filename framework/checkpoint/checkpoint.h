@@ -7,12 +7,9 @@
 // but set from their originals, so a checkpoint fits any placement, number of towers and variable
 // policy. Local variables are neither stored nor set.
 //
-// Whenever a process or machine dies, the old checkpoint or the new one can be read. A new one is
-// written to PATH.tmp-<process>-<count> and synced. The old one is renamed to PATH.belfry-old, then
-// the new one to PATH, and the parent is synced after each. At last PATH.belfry-old is removed.
-// Processes that save to one PATH do so one after the other, and the last one wins. A save holds
-// the lock PATH.lock, which ends with its process. If the lock can be had, no process uses a folder
-// PATH.tmp-*.
+// A save replaces nothing: each has a folder of its own, such as step-20. It is written to
+// PATH.tmp-<process>-<count> and synced, then renamed to PATH, and the parent is synced. So PATH is
+// a whole checkpoint or nothing, whenever a process or machine dies.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -27,9 +24,6 @@
 
 namespace belfry {
 
-// Suffixes of what a save writes and removes beside PATH. Use no such names for anything else.
-inline constexpr char kOldCheckpoint[] = ".belfry-old", kCheckpointLock[] = ".lock";
-
 // A value that is not finite would be saved, and must not be.
 class NotFiniteError : public InvalidArgument {
  public:
@@ -37,8 +31,7 @@ class NotFiniteError : public InvalidArgument {
 };
 
 struct CheckpointInfo {
-  std::string path;     // the directory that was read, absolute: PATH or PATH.belfry-old
-  bool is_old = false;  // PATH.belfry-old was read, as there is no PATH
+  std::string path;  // the directory that was read, absolute
   std::uint64_t step = 0;
   JsonValue extra = JsonValue::object();  // what the caller of save_checkpoint added
   // Set by restore_checkpoint: the tensors without a variable in the graph, sorted.
@@ -46,16 +39,8 @@ struct CheckpointInfo {
 };
 
 struct SaveOptions {
-  // Whether to replace a checkpoint of other variables, or one whose manifest cannot be read.
-  bool overwrite = false;
-  // Variables that the graph or the replaced checkpoint may lack.
-  std::vector<std::string> optional = {};
-  // Whether the replaced checkpoint stays at PATH.belfry-old until settle_checkpoint().
-  bool keep_old = false;
-  // Whether a value that is not finite is NotFiniteError even if nothing is replaced.
+  // Whether a value that is not finite is NotFiniteError. Else it is saved, and a warning names it.
   bool refuse_not_finite = false;
-  // How long to wait for other processes that save to this path.
-  double patience_seconds = 60;
 };
 
 struct RestoreOptions {
@@ -66,35 +51,14 @@ struct RestoreOptions {
   bool whole = false;
 };
 
-// Throws IoError unless a checkpoint can be saved at `path`. Its parent must exist and be writable.
-// `path` may be a checkpoint, an empty directory or nothing. It must be no file, and no directory
-// of something else, which would be lost. Nobody else may be saving there for longer than
-// patience_seconds. Programs call this before they train. Leaves all as it is.
-void check_checkpoint_path(const std::string& path, FileSystem& files = local_file_system());
-// Also throws InvalidArgument, naming a variable, if there is a checkpoint of variables with other
-// names, shapes or dtypes than those of `graph`, unless it may be overwritten.
-void check_checkpoint_path(const Graph& graph, const std::string& path,
-                           const SaveOptions& options = {},
-                           FileSystem& files = local_file_system());
-
-// Saves the variables and the step of a session between two runs, with `extra`, an object. Removes
-// folders PATH.tmp-<digits>-<digits> of killed processes that hold nothing but a checkpoint's
-// files. Throws as check_checkpoint_path does, and IoError if a write fails. Then the old
-// checkpoint remains and restores, at PATH or PATH.belfry-old. If only the last sync failed, the
-// new one is in place, but may not outlast a crash of the machine. The old one is then at
-// PATH.belfry-old. Throws InvalidArgument if the session is not intact() or is run meanwhile, or if
-// its variables make a manifest of more than kMostJsonBytes. Logs what it cannot remove at the end.
-//
-// A value that is not finite never replaces a finite one. Throws NotFiniteError naming the first
-// variable with NaN or an infinity, and keeps the old checkpoint. It saves if the old one has such
-// a value of each of these variables, too. If there was no checkpoint, it saves, and a warning
-// names the first variable.
-//
-// Returns the text of the manifest. settle_checkpoint() recognises this checkpoint by it.
-std::string save_checkpoint(Session& session, const std::string& path,
-                            const JsonValue& extra = JsonValue::object(),
-                            FileSystem& files = local_file_system(),
-                            const SaveOptions& options = {});
+// Saves the variables and the step of a session between two runs, with `extra`, an object. Throws
+// IoError if something is at `path` already, other than an empty directory, or if a write fails.
+// Nothing is at `path` then, but if only the last sync failed, the checkpoint is, and may not
+// outlast a crash of the machine. Throws InvalidArgument if the session is not intact() or is run
+// meanwhile, or if its variables make a manifest of more than kMostJsonBytes.
+void save_checkpoint(Session& session, const std::string& path,
+                     const JsonValue& extra = JsonValue::object(),
+                     FileSystem& files = local_file_system(), const SaveOptions& options = {});
 
 // A copy of what save_checkpoint() would write, made between two runs. Any thread may save it
 // later, while the session goes on. The graph must outlive it, and be frozen.
@@ -103,29 +67,21 @@ class CheckpointSnapshot {
   // Throws InvalidArgument as save_checkpoint() does.
   CheckpointSnapshot(Session& session, const JsonValue& extra);
   // Saves as save_checkpoint() does.
-  std::string save(const std::string& path, FileSystem& files = local_file_system(),
-                   const SaveOptions& options = {}) const;
+  void save(const std::string& path, FileSystem& files = local_file_system(),
+            const SaveOptions& options = {}) const;
 
  private:
-  std::function<std::string(const std::string&, FileSystem&, const SaveOptions&)> save_;
+  std::function<void(const std::string&, FileSystem&, const SaveOptions&)> save_;
 };
-
-// Call it after a save with keep_old that returned `manifest`. It removes the checkpoint before it.
-// If `keep_new` is false, it puts that one back in place of the new one. Does nothing if there is
-// none, or if another process has saved to `path` since. Throws IoError as save_checkpoint() does;
-// whenever it fails, a restore finds one of both. Returns whether it did something.
-bool settle_checkpoint(const std::string& path, const std::string& manifest, bool keep_new,
-                       FileSystem& files = local_file_system());
 
 // Sets all global variables of the session's graph, their copies, and the step; clears what a
 // failed run left. Leaves out other tensors, such as an optimizer's slots if the graph is the model
-// alone, and logs them. Reads `path`, or `path`.belfry-old if there is none, and logs which. Warns
-// of values that are not finite, and sets them. It holds the whole checkpoint in memory, and checks
-// it before it sets anything: a failed restore changes nothing. If another process replaces the
-// checkpoint meanwhile, it is read anew. Throws NotFoundError if there is no checkpoint. Throws
-// IoError naming file, tensor and byte of a damaged or foreign one, or a missing file. Throws
-// InvalidArgument naming the variable and its line if the checkpoint lacks a variable of the graph,
-// or has another shape or dtype.
+// alone, and logs them. Warns of values that are not finite, and sets them. It holds the whole
+// checkpoint in memory, and checks it before it sets anything: a failed restore changes nothing. If
+// the link `path` leads to another checkpoint meanwhile, that is read. Throws NotFoundError if
+// there is no checkpoint. Throws IoError naming file, tensor and byte of a damaged or foreign one,
+// or a missing file. Throws InvalidArgument naming the variable and its line if the checkpoint
+// lacks a variable of the graph, or has another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   const RestoreOptions& options = {});

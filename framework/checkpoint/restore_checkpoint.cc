@@ -127,27 +127,22 @@ std::vector<std::string> take_out_unlike(Sources& sources) {
   return unlike;
 }
 
-CheckpointInfo info_of(const FoundCheckpoint& found, const Manifest& manifest) {
-  return {.path = found.directory,
-          .is_old = found.is_old,
-          .step = manifest.step,
-          .extra = manifest.extra};
+CheckpointInfo info_of(const std::string& directory, const Manifest& manifest) {
+  return {.path = directory, .step = manifest.step, .extra = manifest.extra};
 }
 
 CheckpointInfo restore_once(Session& session, const std::string& path, FileSystem& files,
                             const RestoreOptions& options) {
-  const FoundCheckpoint found = find_checkpoint(files, path);
-  const std::string& directory = found.directory;
+  const std::string directory = find_checkpoint(files, path);
   const Manifest manifest = read_manifest(files, directory);
   const Safetensors contents[] = {read_tensors(files, directory, kModelFile, manifest),
                                   read_tensors(files, directory, kStateFile, manifest)};
-  CheckpointInfo info = info_of(found, manifest);
+  CheckpointInfo info = info_of(directory, manifest);
   const Sources sources =
       find_sources(session.graph(), directory, contents, options, info.left_out);
   session.restore(match(session.graph(), sources), manifest.step);
   warn_of_values(directory, contents);
-  log_info("restored the checkpoint ", directory, " (step ", manifest.shown_step(), ")",
-           found.is_old ? ": the previous one, as there is no newer" : "");
+  log_info("restored the checkpoint ", directory, " (step ", manifest.shown_step(), ")");
   if (!info.left_out.empty())
     log_info("left out ", info.left_out.size(),
              " tensors that the graph has no variables for: ", some_names(info.left_out));
@@ -172,7 +167,7 @@ struct ReadWeights {
 };
 
 ReadWeights read_chosen_weights(FileSystem& files, const std::string& path, WeightChoice choice) {
-  const std::string directory = find_checkpoint(files, path).directory;
+  const std::string directory = find_checkpoint(files, path);
   Manifest manifest = read_manifest(files, directory);
   ChosenWeights chosen = choose_weights(manifest, choice, directory);
   Safetensors model = read_tensors(files, directory, kModelFile, manifest);
@@ -231,8 +226,8 @@ void restore_weights(Session& session, const std::string& path, WeightChoice cho
 
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files) {
   return read_settled(files, path, [&] {
-    const FoundCheckpoint found = find_checkpoint(files, path);
-    return info_of(found, read_manifest(files, found.directory));
+    const std::string directory = find_checkpoint(files, path);
+    return info_of(directory, read_manifest(files, directory));
   });
 }
 

@@ -21,8 +21,8 @@ std::vector<std::byte> read_part(FileSystem& files, const std::string& path, std
 }
 
 CheckpointHead read_head(FileSystem& files, const std::string& path) {
-  const FoundCheckpoint found = find_checkpoint(files, path);
-  CheckpointHead head{found.directory, found.is_old, read_manifest(files, found.directory)};
+  const std::string directory = find_checkpoint(files, path);
+  CheckpointHead head{directory, read_manifest(files, directory)};
   for (const auto& [name, file] : head.manifest.files)
     require<IoError>(name == kModelFile || name == kStateFile, head.directory, "/", kManifestFile,
                      ": lists the file '", shown(name), "', which no checkpoint has");
@@ -53,8 +53,7 @@ Safetensors read_tensors(FileSystem& files, const std::string& directory, const 
 
 std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path) {
   try {
-    return files.read(cat(find_checkpoint(files, path).directory, "/", kManifestFile),
-                      kMostJsonBytes);
+    return files.read(cat(find_checkpoint(files, path), "/", kManifestFile), kMostJsonBytes);
   } catch (const Error&) {
     return {};
   }

@@ -11,8 +11,7 @@ namespace belfry {
 
 // The manifest of a checkpoint, and where it is.
 struct CheckpointHead {
-  std::string directory;  // absolute: PATH or PATH.belfry-old
-  bool is_old = false;    // PATH.belfry-old, as there is no PATH
+  std::string directory;  // absolute
   Manifest manifest;
 };
 

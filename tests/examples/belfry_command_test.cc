@@ -22,8 +22,8 @@ class BelfryCommandTest : public testing::Test {
     folder_ = temporary_path(".command");
     local_file_system().create_directory(folder_);
     shell(
-        "linear_regression --max_steps=3 --save_checkpoint=a; "
-        "linear_regression --max_steps=5 --save_checkpoint=b");
+        "linear_regression --max_steps=3 --run_dir=r; mv r/checkpoints/step-00000003 a; rm -r r; "
+        "linear_regression --max_steps=5 --run_dir=r; mv r/checkpoints/step-00000005 b; rm -r r");
   }
   static void TearDownTestSuite() { remove_tree(local_file_system(), folder_); }
 
@@ -141,7 +141,7 @@ TEST_F(BelfryCommandTest, ExportsWeightsAndImportsThemAgain) {
   }
   expect_refusal("belfry checkpoint export a w", 1, "replace it (--overwrite)");
   expect_refusal("belfry checkpoint import w --like=b c", 1, "to be replaced (--overwrite)");
-  EXPECT_EQ(shell("linear_regression --max_steps=3 --restore_checkpoint=c").status, 0)
+  EXPECT_EQ(shell("linear_regression --max_steps=3 --resume=c").status, 0)
       << "training goes on with an imported checkpoint";
 }
 

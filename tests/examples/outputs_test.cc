@@ -8,6 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/support/programs.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
 namespace outputs_test {
@@ -138,11 +139,13 @@ TEST_F(ShellTest, AFullOrClosedStandardOutputIsAnErrorOfEveryProgram) {
 TEST_F(ShellTest, ALostStandardOutputLosesNoRun) {
   for (const char* redirection : {">/dev/full", ">&-", "<&- >&- 2>&-", "| head -n 1 >/dev/null"}) {
     const Finished done =
-        shell(cat("linear_regression --epochs=9 --save_checkpoint=saved "
+        shell(cat("linear_regression --epochs=9 --run_dir=saved "
                   "--json=r.json ",
                   redirection));
     EXPECT_EQ(nlohmann::json::parse(text("r.json"))["epochs"], 9) << redirection;
-    EXPECT_EQ(inspect_checkpoint(path("saved")).extra.at("epoch").integer(), 9) << redirection;
+    EXPECT_EQ(inspect_checkpoint(latest_checkpoint_of(path("saved"))).extra.at("epoch").integer(),
+              9)
+        << redirection;
     EXPECT_THAT(listed(), ElementsAre("r.json", "saved")) << redirection;
     EXPECT_EQ(shell("rm -r r.json saved").status, 0);
   }
@@ -218,8 +221,8 @@ TEST_F(ShellTest, AnOpenDescriptorIsTheFileThatItLeadsTo) {
 }
 
 TEST_F(ShellTest, ARunWithoutAStepSaysThatItHasNoTrace) {
-  EXPECT_EQ(shell(kTrain + "--save_checkpoint=saved").status, 0);
-  const Finished done = shell(kTrain + "--restore_checkpoint=saved --trace_file=trace.json");
+  EXPECT_EQ(shell(kTrain + "--run_dir=saved").status, 0);
+  const Finished done = shell(kTrain + "--resume=saved --trace_file=trace.json");
   EXPECT_EQ(done.status, 0) << done.errors;
   EXPECT_THAT(done.errors, HasSubstr("W --trace_file=trace.json was not written: this run ended "
                                      "after 0 steps, before one to trace; train longer"));
@@ -233,16 +236,6 @@ TEST_F(ShellTest, OneLostFileLosesNoOther) {
   EXPECT_EQ(nlohmann::json::parse(text("r.json")).size(), 2u);
 }
 
-TEST_F(ShellTest, TwelveProgramsThatSaveToOnePathAllSucceed) {
-  const Finished done = shell(
-      "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do (linear_regression --epochs=5 "
-      "--save_checkpoint=saved >/dev/null || echo failed) & done; wait");
-  EXPECT_EQ(done.output, "") << done.errors;
-  EXPECT_THAT(listed(), ElementsAre("saved"));
-  const Finished next = shell("linear_regression --epochs=5 --restore_checkpoint=saved");
-  EXPECT_THAT(next.output, HasSubstr("nothing is left to train"));
-}
-
 TEST_F(ShellTest, InputsThatAreNoFilesAreRefusedByName) {
   const std::string links = "linear_regression --allreduce=auto --links=";
   const std::pair<std::string, const char*> refusals[] = {
@@ -253,7 +246,7 @@ TEST_F(ShellTest, InputsThatAreNoFilesAreRefusedByName) {
       {"mkdir data; for f in train-images-idx3 train-labels-idx1; do ln -s /dev/zero "
        "data/$f-ubyte; done; mnist --data_dir=data",
        "is a device, not a file to read"},
-      {"mkdir saved; mkfifo saved/manifest.json; linear_regression --restore_checkpoint=saved",
+      {"mkdir saved; mkfifo saved/manifest.json; linear_regression --resume=saved",
        "saved/manifest.json: is a pipe, not a file to read"}};
   for (const auto& [command, why] : refusals) {
     const Finished done = shell(command);

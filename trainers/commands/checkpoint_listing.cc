@@ -147,10 +147,9 @@ Listing list_checkpoint(const CheckpointHead& head, FileSystem& files) {
   const Manifest& manifest = head.manifest;
   const std::string time = saved_at(head.directory, files);
   Listing listing;
-  listing.text = cat(
-      "checkpoint ", head.directory, head.is_old ? " (the previous one, as there is no newer)" : "",
-      "\nstep ", manifest.shown_step(), added_text(manifest, "epoch"), added_text(manifest, "seed"),
-      added_text(manifest, "shards"), time.empty() ? "" : ", saved " + time, "\n");
+  listing.text = cat("checkpoint ", head.directory, "\nstep ", manifest.shown_step(),
+                     added_text(manifest, "epoch"), added_text(manifest, "seed"),
+                     added_text(manifest, "shards"), time.empty() ? "" : ", saved " + time, "\n");
   JsonValue tensors = JsonValue::array();
   std::map<VariableRole, Totals> totals;
   std::int64_t trained = 0;

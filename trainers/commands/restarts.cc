@@ -110,10 +110,8 @@ std::optional<Restarts::Saved> Restarts::find_saved() const {
 // A run that was told to begin elsewhere, or anew, goes on from its own checkpoint. Without one, it
 // replaces what its first start has left.
 std::vector<std::string> Restarts::going_on() const {
-  static const std::string kResume[] = {"resume", "restore_checkpoint"};
-  const std::string resume = flag_in(command_, "resume").value_or("auto");
-  if (run_dir_.empty() || (resume == "auto" && !flag_in(command_, "restore_checkpoint")))
-    return command_;
+  static const std::string kResume[] = {"resume"};
+  if (run_dir_.empty() || flag_in(command_, "resume").value_or("auto") == "auto") return command_;
   std::vector<std::string> command = saved_ ? without_flags(command_, kResume) : command_;
   command.emplace_back(saved_ ? "--resume=auto" : "--overwrite");
   return command;

@@ -166,7 +166,7 @@ class Copy {
   }
 
   void save(const std::map<std::string, std::vector<std::byte>>& values, const std::string& path,
-            const ImportOptions& options, FileSystem& files) const {
+            FileSystem& files) const {
     std::vector<VariableBytes> all;
     for (const auto& [name, variable] : variables_) {
       const auto found = values.find(name);
@@ -174,8 +174,7 @@ class Copy {
     }
     Session session(graph_, {.threads = 1});
     session.restore(all, like_.head.manifest.step);
-    save_checkpoint(session, path, like_.head.manifest.extra, files,
-                    {.overwrite = options.overwrite});
+    save_checkpoint(session, path, like_.head.manifest.extra, files);
   }
 
  private:
@@ -195,11 +194,25 @@ class Copy {
   std::map<std::string, Variable> variables_;
 };
 
-void require_free(const std::string& path, FileSystem& files) {
-  for (const std::string& taken : {path, path + kOldCheckpoint})
-    require<IoError>(files.kind(taken) == FileKind::kNone, taken,
-                     " is there; nothing was changed: import elsewhere, or ask for it to be "
-                     "replaced (the option overwrite)");
+// Has `save` save beside the checkpoint, which goes only then.
+template <class Save>
+void replace(const std::string& path, FileSystem& files, const Save& save) {
+  const std::string place = files.resolve(path), saved = temporary_name(place);
+  save(saved);
+  remove_tree(files, place);
+  files.rename(saved, place);
+}
+
+// Whether a checkpoint is to be replaced. Throws IoError if something is there that must not be.
+bool replaces(const std::string& path, const ImportOptions& options, FileSystem& files) {
+  if (files.kind(path) == FileKind::kNone) return false;
+  require<IoError>(options.overwrite, path,
+                   " is there; nothing was changed: import elsewhere, or ask for it to be replaced "
+                   "(the option overwrite)");
+  require<IoError>(is_checkpoint(path, files) && foreign_name_in(path, files).empty(), path,
+                   " is no checkpoint, or holds other files, too; nothing was changed: import "
+                   "elsewhere");
+  return true;
 }
 
 }  // namespace
@@ -207,7 +220,7 @@ void require_free(const std::string& path, FileSystem& files) {
 ImportedWeights import_weights(const std::string& weights, const StoredCheckpoint& like,
                                const std::string& path, const ImportOptions& options,
                                FileSystem& files) {
-  if (!options.overwrite) require_free(path, files);
+  const bool is_replaced = replaces(path, options, files);
   const Manifest& manifest = like.head.manifest;
   const Safetensors file = read_weights(weights, manifest, files);
   ImportedWeights result{.tensors = file.tensors().size(), .layout = layout_of(file, options)};
@@ -229,7 +242,10 @@ ImportedWeights import_weights(const std::string& weights, const StoredCheckpoin
     }
   for (const auto& [name, entry] : manifest.tensors)
     if (!values.contains(name)) result.kept.push_back(name);
-  Copy(like).save(values, path, options, files);
+  if (is_replaced)
+    replace(path, files, [&](const std::string& place) { Copy(like).save(values, place, files); });
+  else
+    Copy(like).save(values, path, files);
   return result;
 }
 

@@ -296,7 +296,7 @@ JsonValue run_identity(const Trainer& trainer, const Dataset& data) {
       .set("tower_weights", join(options.batches.tower_weights, ","))
       .set("averages",
            averages ? cat(averages->decay, averages->counts_updates ? " counted" : "") : "none");
-  // Absent where there is none, as in what older versions have saved.
+  // Absent where there is none.
   if (const std::int64_t batches = trainer.batches().batches_per_step(); batches > 1)
     identity.set("accumulation", cat(batches));
   if (const double decay = options.optimizer.weight_decay(); decay != 0)

@@ -124,24 +124,7 @@ CheckpointInfo restore_whole(Session& session, const std::string& path) {
   }
 }
 
-constexpr char kNotFiniteSince[] = "loss_not_finite_since";  // a step
-constexpr char kTestLoss[] = "test_loss_not_finite_after";   // a step
-
-void warn_of_divergence(const CheckpointInfo& info) {
-  const std::pair<const char*, const char*> losses[] = {
-      {kNotFiniteSince, "a loss that was not finite since step "},
-      {kTestLoss, "a test loss that was not finite after step "}};
-  for (const auto& [key, what] : losses)
-    if (const JsonValue* const step = info.extra.find(key))
-      log_warning("the run that saved the checkpoint ", info.path, " had ", what,
-                  read_manifest(info, "the divergence", [&] { return step->integer(); }));
-}
-
 }  // namespace
-
-SaveOptions training_save_options(bool overwrite) {
-  return {.overwrite = overwrite, .optional = loss_scale_names()};
-}
 
 TrainingPosition position_in(const CheckpointInfo& info) {
   if (!info.extra.find("steps")) return {};
@@ -164,10 +147,6 @@ std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name) {
   return value ? value->integer() : 0;
 }
 
-bool has_good_losses(const CheckpointInfo& info) {
-  return !info.extra.find(kNotFiniteSince) && !info.extra.find(kTestLoss);
-}
-
 namespace {
 
 JsonValue extra_of(Trainer& trainer) {
@@ -188,8 +167,6 @@ JsonValue extra_of(Trainer& trainer) {
       .set("callbacks", states_of(trainer));
   const JsonValue sources = bit_sources(trainer);
   for (const auto& [key, value] : sources.members()) extra.set(key, value);
-  if (const std::optional<std::int64_t> since = trainer.not_finite_since())
-    extra.set(kNotFiniteSince, *since);
   if (const std::optional<KeptChoice> choice = trainer.kept_choice())
     extra.set("auto", to_json(*choice));
   return extra;
@@ -208,26 +185,8 @@ CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more) {
   return CheckpointSnapshot(trainer.session(), extra);
 }
 
-// Weights that are finite may have no use either: a loss that is not finite says so. They replace
-// none but their like.
-void require_no_divergence(const Trainer& trainer, const std::string& path) {
-  const std::optional<std::int64_t> since = trainer.not_finite_since();
-  if (!since) return;
-  const std::optional<CheckpointInfo> old = find_training(path);
-  require(!old || !has_good_losses(*old), "the loss is not finite since step ", *since,
-          ", so nothing was saved, and the checkpoint ", old ? old->path : path,
-          " was kept; save to another path to keep the present values, too");
-}
-
-void save_training(Trainer& trainer, const std::string& path, bool overwrite,
-                   const JsonValue& more) {
-  require_no_divergence(trainer, path);
-  snapshot_training(trainer, more)
-      .save(path, local_file_system(), training_save_options(overwrite));
-}
-
-JsonValue note_of_test_loss(const Trainer& trainer) {
-  return JsonValue::object().set(kTestLoss, trainer.steps());
+void save_training(Trainer& trainer, const std::string& path) {
+  snapshot_training(trainer, JsonValue::object()).save(path);
 }
 
 std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
@@ -259,7 +218,6 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   const CheckpointInfo info = restore_whole(trainer.session(), path);
   warn_of_precision(before, trainer.options().precision);
   restore_callbacks(before, trainer);
-  warn_of_divergence(before);
   trainer.resume(position);
   trainer.resume_arithmetic(earlier_arithmetic(before.extra, bit_sources(trainer)));
   trainer.resume_metrics(metrics_in(before));

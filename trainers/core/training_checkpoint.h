@@ -15,22 +15,11 @@ class Trainer;
 struct TrainingPosition;
 
 // The state of a run, with members that `more` adds, copied between two steps: to be saved while
-// training goes on, with training_save_options(). Throws as require_equal_replicas().
+// training goes on. Throws as require_equal_replicas().
 CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more);
 
-// `overwrite`: a checkpoint of another model, too.
-SaveOptions training_save_options(bool overwrite);
-
-// A note for snapshot_training() if the test loss of these values is not finite.
-JsonValue note_of_test_loss(const Trainer& trainer);
-
-// Throws InvalidArgument while the loss is not finite, if a save to `path` replaced the checkpoint
-// of a run whose losses were.
-void require_no_divergence(const Trainer& trainer, const std::string& path);
-
 // All this at once: saves, and waits until that is done. Throws as CheckpointSnapshot::save(), too.
-void save_training(Trainer& trainer, const std::string& path, bool overwrite = false,
-                   const JsonValue& more = JsonValue::object());
+void save_training(Trainer& trainer, const std::string& path);
 
 // A checkpoint of another run: with another model, optimizer, global batch, seed or other data.
 class OtherRun : public InvalidArgument {
@@ -47,9 +36,6 @@ TrainingPosition position_in(const CheckpointInfo& info);
 
 // "global_batch" or "shards" of the run that saved it; 0 if the checkpoint does not say.
 std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name);
-
-// Whether it notes no loss, and no test loss, that was not finite.
-bool has_good_losses(const CheckpointInfo& info);
 
 // How to treat a checkpoint whose run had another model, optimizer, global batch, seed or data.
 enum class OtherRuns { kTell, kRefuse };

@@ -33,9 +33,6 @@ void refuse_beside_equivalence(const TrainFlags& flags, const UsedFlags& used) {
 
 // A program that inspects or compares keeps nothing of a training run, and does not go on from one.
 void refuse_unused_files(const TrainFlags& flags) {
-  require<FlagError>(flags.files.save_checkpoint != "-",
-                     "--save_checkpoint=-: a checkpoint is a directory, so it cannot go to "
-                     "standard output; name one (./- for one of this name)");
   const std::string_view why = flags.inspection.dry_run                 ? "--dry_run"
                                : flags.inspection.summary               ? "--summary"
                                : !flags.inspection.explain.empty()      ? "--explain"
@@ -45,8 +42,6 @@ void refuse_unused_files(const TrainFlags& flags) {
   const std::string none;
   const std::pair<const char*, const std::string&> files[] = {
       {"--trace_file", flags.files.trace_file},
-      {"--save_checkpoint", flags.files.save_checkpoint},
-      {"--restore_checkpoint", flags.files.restore_checkpoint},
       {"--run_dir", flags.run.directory},
       {"--resume",
        flags.run.resume == "auto" || flags.run.resume == "never" ? none : flags.run.resume},
@@ -168,8 +163,7 @@ class FlagConflicts {
   // choose, too: train() finds out when it reads the checkpoint.
   void check_auto(bool wishes_auto) const {
     const std::string& resume = flags_.run.resume;
-    const bool goes_on = !flags_.files.restore_checkpoint.empty() ||
-                         !flags_.run.directory.empty() || (resume != "auto" && resume != "never");
+    const bool goes_on = !flags_.run.directory.empty() || (resume != "auto" && resume != "never");
     const bool may_choose = goes_on && !flags_.given.allreduce;
     check_auto_flags(flags_.automatic, aggregation_.choice.any,
                      wishes_auto || flags_.inspection.check_equivalence > 0 || may_choose,

@@ -130,7 +130,7 @@ void add_updates(FlagParser& parser, TrainerOptions& trainer) {
       "one pass over memory for norms with the sums and ReLU around them, for a bias with the "
       "activation behind it, for their gradients, and for a sum of gradients with its updates; "
       "on GPUs several updates in one launch; on hosts batch norm with ReLU is made again for "
-      "gradients; the same bits (also --fuse_updates) [1]");
+      "gradients; the same bits [1]");
   parser.add("--share_replicas", trainer.session.share_replicas, "0|1",
              "one storage for equal replicas in one memory space; the same bits [1]");
   parser.add_parsed(
@@ -265,23 +265,16 @@ void add_data(FlagParser& parser, TrainFlags& flags, const FlagDefaults& default
     parser.add_parsed(
         "--bad_records", flags.files.bad_records, parse_bad_records, "stop|skip:N",
         "what to do with records of data files that cannot be used: end with an error that names "
-        "the first, or leave out up to N of each data set and warn of each; one behind which the "
-        "rest of its file cannot be read counts once, and the results name that rest [stop]");
+        "the first, or leave out up to N of each data set and warn of each [stop]");
   }
   parser.add("--data_workers", flags.trainer.data_workers, 1, kMostThreads, "N",
              "threads that decode and change the samples of a batch, beside --threads; results do "
              "not depend on N [1]");
 }
 
-void add_checkpoints(FlagParser& parser, FileFlags& files) {
-  parser.group("Checkpoints");
-  parser.add("--save_checkpoint", files.save_checkpoint, "PATH",
-             "directory to save variables and progress in, after each epoch and at the end [none]");
+void add_overwrite(FlagParser& parser, FileFlags& files) {
   parser.add("--overwrite", files.overwrite,
-             "let --save_checkpoint replace a checkpoint of another model, too, and --resume=never "
-             "the run in --run_dir [false]");
-  parser.add("--restore_checkpoint", files.restore_checkpoint, "PATH",
-             "the same as --resume=PATH; --epochs and --max_steps count what it has done [none]");
+             "let --resume=never or --resume=PATH replace the run in --run_dir [false]");
 }
 
 void add_inspection(FlagParser& parser, TrainFlags& flags, const FlagDefaults& defaults) {
@@ -348,8 +341,8 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
       },
       "X",
       "end with an error when a process alone has made no progress for X seconds, or a message has "
-      "waited so long for a process that computes, or a collective of --allreduce=nccl has (also "
-      "--nccl_timeout_s); 0: never [600]");
+      "waited so long for a process that computes, or a collective of --allreduce=nccl has; 0: "
+      "never [600]");
   parser.add("--stall_exit_code", flags.group.stall_exit_code, 1, kMostExitCode, "N",
              cat("the exit code of such an end [", kStallExitCode, "]"));
   parser.add("--json", flags.files.json, "FILE",

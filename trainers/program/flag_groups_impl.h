@@ -12,7 +12,7 @@ DeviceFlags device_flags(TrainFlags& flags);
 void add_devices_and_gradients(FlagParser& parser, TrainFlags& flags);
 void add_training(FlagParser& parser, TrainFlags& flags, const FlagDefaults& defaults);
 void add_data(FlagParser& parser, TrainFlags& flags, const FlagDefaults& defaults);
-void add_checkpoints(FlagParser& parser, FileFlags& files);
+void add_overwrite(FlagParser& parser, FileFlags& files);
 void add_inspection(FlagParser& parser, TrainFlags& flags, const FlagDefaults& defaults);
 void add_execution(FlagParser& parser, TrainFlags& flags);
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/flags/tf_spellings.h"
@@ -9,6 +10,17 @@
 #include "belfry/trainers/program/resolve_flags.h"
 
 namespace belfry {
+namespace {
+
+// Flags of earlier versions, and what to write instead.
+constexpr const char* kRemoved[][2] = {
+    {"save_checkpoint", "--run_dir=DIR, which keeps the checkpoints of a run"},
+    {"restore_checkpoint",
+     "--resume=PATH to go on from a checkpoint or run, or --load=PATH for its weights alone"},
+    {"nccl_timeout_s", "--stall_abort_seconds=X"},
+    {"fuse_updates", "--fuse=0|1"}};
+
+}  // namespace
 
 std::string TrainFlags::async() const {
   return find_trainer(kind).takes_async() ? trainer.async : "";
@@ -25,21 +37,17 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
     add_config_flags(parser, flags_.run);
   } else {
     add_data(parser, flags_, defaults_);
-    add_checkpoints(parser, flags_.files);
     add_run_flags(parser, flags_.run);
+    add_overwrite(parser, flags_.files);
   }
   add_inspection(parser, flags_, defaults_);
   add_own_flags(parser, defaults_.own);
   add_execution(parser, flags_);
-  // Older names, which --help does not list.
-  constexpr const char* kOlder[][3] = {{"nccl_timeout_s", "X", "stall_abort_seconds"},
-                                       {"zero_stage", "0|1", "partition_updates"},
-                                       {"fuse_updates", "0|1", "fuse"}};
-  for (const auto& [older, unit, flag] : kOlder) {
-    FlagSpelling spelling = renamed(older, unit, flag);
-    spelling.text.clear();
-    parser.add_spellings({std::move(spelling)});
-  }
+  FlagSpelling zero = renamed("zero_stage", "0|1", "partition_updates");
+  zero.text.clear();
+  parser.add_spellings({std::move(zero)});
+  for (const auto& [gone, instead] : kRemoved)
+    parser.add_spellings({refused(gone, cat("is gone; write ", instead))});
   parser.add_spellings(tf_spellings(defaults_));
 }
 
@@ -64,10 +72,8 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   return flags;
 }
 
-// --restore_checkpoint=PATH means --resume=PATH.
 void TrainFlagSet::read_run(TrainFlags& flags) const {
   check_run_flags(parser_, flags.run, flags.files.overwrite);
-  if (!flags.files.restore_checkpoint.empty()) flags.run.resume = flags.files.restore_checkpoint;
   flags.given.batch = parser_.given("--batch_size") || parser_.given("--global_batch_size");
   flags.given.shards = flags.trainer.shards > 0;
 }

@@ -20,8 +20,8 @@ namespace belfry {
 struct FileFlags {
   std::string data_dir;
   BadRecordPolicy bad_records = {};
-  std::string algorithms, trace_file, memory_report, save_checkpoint, restore_checkpoint, json;
-  bool overwrite = false;  // may replace another model's checkpoint at save_checkpoint, or the run
+  std::string algorithms, trace_file, memory_report, json;
+  bool overwrite = false;  // may replace the run
 };
 
 // Inspections that a program makes instead of training, or while it trains.
@@ -78,7 +78,7 @@ struct TrainFlags {
 
   bool plans() const { return inspection.plans(); }
   // Whether the run sometimes holds a copy of the state, for checkpoints.
-  bool saves() const { return !run.directory.empty() || !files.save_checkpoint.empty(); }
+  bool saves() const { return !run.directory.empty(); }
   // The mode of the trainer async; "" for other trainers.
   std::string async() const;
 };

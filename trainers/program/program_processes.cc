@@ -109,8 +109,7 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
 }
 
 // Flags in which processes may differ.
-constexpr std::string_view kOwnFlags[] = {"data_dir", "json", "memory_report", "save_checkpoint",
-                                          "threads"};
+constexpr std::string_view kOwnFlags[] = {"data_dir", "json", "memory_report", "threads"};
 
 // The text of a value: the same for 4 and 4.0, and for true and 1.
 std::string text_of(const JsonValue& value) {
@@ -142,7 +141,6 @@ std::map<std::string, std::string> values_of(const TrainFlags& flags) {
   if (!run.load.empty()) add("--load_weights", std::string(name_of(run.load_weights)));
   if (run.load_checkpoint) add("--load_checkpoint", run.load_checkpoint->str());
   add("--overwrite", flags.files.overwrite ? "1" : "");
-  add("--restore_checkpoint", flags.files.restore_checkpoint);
   add("--resume", run.resume);
   add("--run_dir", run.directory);
   add("--summary", flags.inspection.summary ? "1" : "");
@@ -189,9 +187,7 @@ TrainFlags of_process(TrainFlags flags, std::shared_ptr<Processes> processes) {
   take_share_of_gpus(flags, *processes);
   session.processes = std::move(processes);
   if (speaks(flags)) return flags;
-  for (std::string* const file :
-       {&flags.files.json, &flags.files.memory_report, &flags.files.save_checkpoint})
-    file->clear();
+  for (std::string* const file : {&flags.files.json, &flags.files.memory_report}) file->clear();
   return flags;
 }
 

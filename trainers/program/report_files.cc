@@ -1,7 +1,6 @@
 #include "belfry/trainers/program/report_files.h"
 
 #include "belfry/framework/base/text.h"
-#include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/run_directory.h"
 
@@ -12,21 +11,8 @@ void reserve_inputs(OutputFiles& files, const TrainFlags& flags) {
   files.reserve_input(cat("--config=", flags.run.config_file), flags.run.config_file);
   files.reserve_input(cat("--links=", flags.automatic.links), flags.automatic.links);
   const std::string& from = flags.run.resume;
-  if (from != "auto" && from != "never")
-    files.reserve_input(
-        cat(flags.files.restore_checkpoint.empty() ? "--resume=" : "--restore_checkpoint=", from),
-        from, {kOldCheckpoint});
-  files.reserve_input(cat("--load=", flags.run.load), flags.run.load, {kOldCheckpoint});
-}
-
-// A run would go on from what another training has saved in place of its checkpoint.
-void require_outside_runs(const std::string& checkpoint) {
-  if (checkpoint.empty()) return;
-  const std::string written = cat("--save_checkpoint=", checkpoint);
-  const std::string run = naming_flag<FlagError>(
-      written, [&] { return run_of_checkpoint(local_file_system(), checkpoint); });
-  require<FlagError>(run.empty(), written, " is a checkpoint of the run ", run,
-                     "; save elsewhere, or go on with that run (--run_dir=", run, ")");
+  if (from != "auto" && from != "never") files.reserve_input(cat("--resume=", from), from);
+  files.reserve_input(cat("--load=", flags.run.load), flags.run.load);
 }
 
 }  // namespace
@@ -35,12 +21,9 @@ ReportFiles::ReportFiles(const TrainFlags& flags) : files(local_file_system()) {
   reserve_inputs(files, flags);
   const std::string& run = flags.run.directory;
   if (!run.empty()) reserve_run(files, cat("--run_dir=", run), run);
-  require_outside_runs(flags.files.save_checkpoint);
   json = files.open("--json", flags.files.json);
   memory = files.open("--memory_report", flags.files.memory_report);
   trace = files.open("--trace_file", speaks(flags) ? flags.files.trace_file : "");
-  files.reserve("--save_checkpoint", flags.files.save_checkpoint,
-                {kOldCheckpoint, kCheckpointLock});
 }
 
 void ReportFiles::reserve_data(const TrainFlags& flags, const Dataset& data) {

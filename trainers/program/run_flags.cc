@@ -25,8 +25,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 // Flags of one call of a program. Another call with the same configuration may have others.
 constexpr std::string_view kOfOneCall[] = {"config",        "print_config",
                                            "run_dir",       "resume",
-                                           "overwrite",     "save_checkpoint",
-                                           "json",          "restore_checkpoint",
+                                           "overwrite",     "json",
                                            "trace_file",    "trace_steps",
                                            "memory_report", "dry_run",
                                            "processes",     "explain",
@@ -252,21 +251,15 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) 
                      parser.flag("--trace_steps").written, " and ",
                      parser.flag("--trace_file").written,
                      " record steps into different files; leave one of them out");
-  require<FlagError>(!(parser.given("--resume") && parser.given("--restore_checkpoint")),
-                     parser.flag("--resume").written, " and ",
-                     parser.flag("--restore_checkpoint").written,
-                     " both say what to go on from; leave one of them out");
   const bool resumes = flags.resume != "never" && flags.resume != "auto";
-  require<FlagError>(flags.load.empty() || (!resumes && !parser.given("--restore_checkpoint")),
-                     parser.flag("--load").written,
+  require<FlagError>(flags.load.empty() || !resumes, parser.flag("--load").written,
                      " starts a run from weights, so it cannot also go on from a checkpoint; leave "
                      "one of them out");
   for (const char* const flag : {"--load_weights", "--load_checkpoint"})
     require<FlagError>(!flags.load.empty() || !parser.given(flag), parser.flag(flag).written,
                        " is about what --load takes; name that, too");
-  require<FlagError>(!overwrite || parser.given("--save_checkpoint") || has_directory,
-                     "--overwrite is for what --save_checkpoint or --run_dir replaces; name that, "
-                     "too");
+  require<FlagError>(!overwrite || has_directory,
+                     "--overwrite is for what --run_dir replaces; name that, too");
 }
 
 namespace {

@@ -19,6 +19,7 @@
 #include "belfry/trainers/bench/equivalence.h"
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/inspect.h"
@@ -49,8 +50,7 @@ void check_recipe(const Recipe& recipe) {
 
 // Trains. An error names its origin and what was saved before it. Returns an error that is reported
 // beside results: if the run diverged, or trained to its end and could not write something then.
-std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
-                                 const TrainingRun& run) try {
+std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
   trainer.train();
   return nullptr;
 } catch (const std::exception& error) {
@@ -64,7 +64,7 @@ std::exception_ptr train_or_tell(Trainer& trainer, const SaveCheckpoint* save,
                : trainer.not_finite_since() && dynamic_cast<const Diverged*>(&error) != nullptr;
   const bool is_reported = trainer.session().intact() && (is_trained || is_diverged);
   try {
-    const std::string saved = last_saved(save, run), text = text_with_origin(error);
+    const std::string saved = run.saved(), text = text_with_origin(error);
     if (saved.empty() && text == error.what()) throw;
     std::throw_with_nested(Error(saved.empty() ? text : cat(text, "; ", saved)));
   } catch (...) {
@@ -144,7 +144,7 @@ class TrainingProgram {
     };
     session.log_device_placement = prints || !flags_.run.directory.empty();
     options_.say = [this](std::string_view line) { console_.line(line); };
-    save_ = add_callbacks(options_, flags_, recipe_, console_, run_, peak_);
+    add_callbacks(options_, flags_, recipe_, console_, run_, peak_);
     options_.traced = flags_.run.traced;
     if (options_.traced || !flags_.files.trace_file.empty())
       options_.on_trace = [this](const Trace& trace) { keep(trace); };
@@ -212,7 +212,7 @@ class TrainingProgram {
     return start;
   }
 
-  // Reports the run, and then throws if it diverged, or if its last checkpoint is missing.
+  // Reports the run, and then throws if it diverged.
   void train_and_report(const Start& start) {
     const std::exception_ptr error = train_watched(start);
     report_ = with_times(make_report(name_, flags_, recipe_, *trainer_, peak_), start);
@@ -222,12 +222,11 @@ class TrainingProgram {
     require<Error>(report_->variables.replicas_equal.value_or(true),
                    "the copies of the model's variables are not equal at the end, as told above; a "
                    "device or its memory may be faulty, or code of yours has written to a copy");
-    if (save_) save_->require_saved();
   }
 
   std::exception_ptr train_watched(const Start& start) {
     const StallWatch watch(trainer_->activity(), stall_options(start));
-    return train_or_tell(*trainer_, save_.get(), run_);
+    return train_or_tell(*trainer_, run_);
   }
 
   StallOptions stall_options(const Start& start) {
@@ -267,7 +266,7 @@ class TrainingProgram {
     report_ = with_times(report_without_values(name_, flags_, recipe_, *trainer_, peak_), start);
     end_failed_run(error, start);
     std::fflush(stdout);
-    return last_saved(save_.get(), run_);
+    return run_.saved();
   }
 
   [[noreturn]] void end_with_last_words(const StallError& error, const std::string& saved) const {
@@ -329,7 +328,7 @@ class TrainingProgram {
   }
 
   void say_why_it_ended() {
-    const std::string saved = last_saved(save_.get(), run_);
+    const std::string saved = run_.saved();
     const bool is_automatic = !flags_.run.directory.empty() && flags_.run.resume == "auto";
     const char* const goes_on =
         is_automatic ? "the same command goes on from there" : "--resume=PATH goes on from there";
@@ -373,7 +372,6 @@ class TrainingProgram {
   Console console_;  // a program whose results go to stdout prints nothing else there
   TrainingRun run_;
   TrainerOptions options_;
-  std::shared_ptr<SaveForFlag> save_;
   std::string placement_;
   std::unique_ptr<Dataset> train_data_, test_data_;
   std::unique_ptr<Trainer> trainer_;

@@ -128,10 +128,7 @@ void TrainingRun::find(const TrainFlags& flags) {
   const std::string& resume = flags.run.resume;
   if (resume == "never" || (resume == "auto" && flags.run.directory.empty())) return;
   const bool automatic = resume == "auto";
-  written_ = automatic ? cat("--run_dir=", flags.run.directory)
-                       : cat(flags.files.restore_checkpoint.empty() ? "--resume="
-                                                                    : "--restore_checkpoint=",
-                             resume);
+  written_ = automatic ? cat("--run_dir=", flags.run.directory) : cat("--resume=", resume);
   if (automatic && !has_checkpoints(flags.run.directory)) return check_new_start();
   find_newest(automatic ? flags.run.directory : resume);
 }

@@ -25,13 +25,8 @@ std::string name_of_step(std::int64_t step) {
   return cat(kStep, std::string(kStepDigits - std::min(kStepDigits, digits.size()), '0'), digits);
 }
 
-// Whether a save makes such a `name` beside a checkpoint: its lock, the one that it replaces, or an
-// unfinished one.
+// Whether a killed process may have left such a `name` beside a checkpoint.
 bool is_left_of_save(std::string_view name) {
-  for (const char* const suffix : {kCheckpointLock, kOldCheckpoint})
-    if (name.ends_with(suffix) &&
-        step_of_checkpoint(name.substr(0, name.size() - std::string_view(suffix).size())))
-      return true;
   const std::size_t dot = name.find('.');
   const std::string_view of = name.substr(0, dot);
   return dot != name.npos && (step_of_checkpoint(of) || of == kLatestLink || of == kBestLink) &&
@@ -127,17 +122,6 @@ std::optional<JsonValue> run_config(FileSystem& files, const std::string& path) 
   } catch (const InvalidArgument&) {
     return {};
   }
-}
-
-std::string run_of_checkpoint(FileSystem& files, const std::string& path) {
-  const std::string place = files.resolve(path);
-  const std::vector<std::string_view> names = split(place, '/');
-  if (names.size() < 3 || names[names.size() - 2] != kCheckpoints) return "";
-  const std::string_view name = names.back();
-  if (!step_of_checkpoint(name) && name != kLatestLink && name != kBestLink) return "";
-  const std::string run =
-      place.substr(0, place.size() - std::string_view(kCheckpoints).size() - name.size() - 2);
-  return run_config(files, run) ? run : "";
 }
 
 void reserve_run(OutputFiles& outputs, const std::string& written, const std::string& path) {

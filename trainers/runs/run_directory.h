@@ -94,9 +94,6 @@ std::vector<std::int64_t> checkpoints_in(FileSystem& files, const std::string& p
 std::string checkpoint_in(const std::string& path, std::int64_t step);
 // Its config.json; none if there is no such file, or if no run has written it.
 std::optional<JsonValue> run_config(FileSystem& files, const std::string& path);
-// The run directory that `path`, or what it leads to, is a checkpoint of; "" for none. There need
-// be nothing yet.
-std::string run_of_checkpoint(FileSystem& files, const std::string& path);
 
 // Has `outputs` refuse every file or checkpoint that another flag would write over what the run in
 // `path` writes. `written` names it, e.g. "--run_dir=DIR".

@@ -21,17 +21,6 @@ namespace {
 
 constexpr char kLinePositions[] = "line_positions";
 
-// Checkpoints of older versions note each position at a place of its own.
-JsonValue older_positions(const JsonValue& extra) {
-  JsonValue positions = JsonValue::object();
-  if (const JsonValue* const bytes = extra.find("stats_bytes"))
-    positions.set(kStatsFile, bytes->unsigned_integer());
-  const JsonValue* const callbacks = extra.find("callbacks");
-  if (const JsonValue* const hashes = callbacks ? callbacks->find("hash_log") : nullptr)
-    positions.set(kHashesFile, hashes->at("bytes").unsigned_integer());
-  return positions;
-}
-
 // Some file systems have no links. Checkpoints are found without them.
 void point(RunDirectory& directory, const char* link, std::int64_t steps) try {
   directory.point(link, steps);
@@ -200,9 +189,9 @@ void RunSaver::save(Trainer& trainer, std::int64_t steps) {
 }
 
 void RunSaver::write(const CheckpointSnapshot& snapshot, std::int64_t steps) {
-  SaveOptions options = training_save_options(true);
-  options.refuse_not_finite = true;  // it would replace good ones, which are pruned
-  snapshot.save(directory_.checkpoint_path(steps), directory_.files(), options);
+  // One that is there could not be read, or not be saved in full.
+  if (std::ranges::count(directory_.checkpoints(), steps) > 0) directory_.remove_checkpoint(steps);
+  snapshot.save(directory_.checkpoint_path(steps), directory_.files(), {.refuse_not_finite = true});
   point(directory_, kLatestLink, steps);
   prune(steps);
 }
@@ -280,7 +269,7 @@ void RunSaver::restore(const JsonValue& state) {
 
 JsonValue line_positions(const CheckpointInfo& info) try {
   const JsonValue* const positions = info.extra.find(kLinePositions);
-  if (!positions) return older_positions(info.extra);
+  if (!positions) return JsonValue::object();
   for (const auto& [name, bytes] : positions->members()) bytes.unsigned_integer();
   return *positions;
 } catch (const InvalidArgument& error) {

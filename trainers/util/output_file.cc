@@ -77,22 +77,15 @@ OutputFiles::~OutputFiles() {
 
 OutputFile* OutputFiles::open(std::string_view flag, const std::string& path) {
   if (path.empty()) return nullptr;
-  take(Use::kFile, cat(flag, "=", path), meant(path), {});
+  take(Use::kFile, cat(flag, "=", path), meant(path));
   return &opened_.emplace_back(files_, flag, path);
 }
 
-void OutputFiles::reserve(std::string_view flag, const std::string& path,
-                          const std::vector<std::string>& suffixes) {
-  take(Use::kCheckpoint, cat(flag, "=", path), path, suffixes);
+void OutputFiles::reserve_input(const std::string& written, const std::string& path) {
+  take(Use::kInput, written, path);
 }
 
-void OutputFiles::reserve_input(const std::string& written, const std::string& path,
-                                const std::vector<std::string>& suffixes) {
-  take(Use::kInput, written, path, suffixes);
-}
-
-void OutputFiles::take(Use use, std::string written, const std::string& path,
-                       const std::vector<std::string>& suffixes) {
+void OutputFiles::take(Use use, std::string written, const std::string& path) {
   if (path.empty()) return;
   Taken wanted{.use = use, .written = std::move(written), .places = {}};
   const auto resolve = [&] { wanted.places.push_back(files_.resolve(path)); };
@@ -100,8 +93,6 @@ void OutputFiles::take(Use use, std::string written, const std::string& path,
     naming_flag<IoError, IoError>(wanted.written + " cannot be read", resolve);
   else
     as_output(wanted.written, resolve);
-  const std::string place = wanted.places[0];
-  for (const std::string& suffix : suffixes) wanted.places.push_back(place + suffix);
   keep(std::move(wanted));
 }
 
@@ -124,8 +115,6 @@ void OutputFiles::require_apart(const Taken& one, const Taken& other) {
   const bool reads = one.use == Use::kInput, other_reads = other.use == Use::kInput;
   const bool runs = one.use == Use::kRun, other_runs = other.use == Use::kRun;
   if ((runs || reads) && (other_runs || other_reads)) return;
-  const bool saves = one.use == Use::kCheckpoint || other.use == Use::kCheckpoint;
-  if (saves && reads != other_reads && one.places[0] == other.places[0]) return;
   for (const std::string& a : one.places)
     for (const std::string& b : other.places) {
       if (!lies_in(a, b) && !lies_in(b, a)) continue;
@@ -135,10 +124,7 @@ void OutputFiles::require_apart(const Taken& one, const Taken& other) {
       const Taken& input = reads ? one : other;
       require<FlagError>(!reads && !other_reads, (reads ? other : one).written,
                          " would overwrite what ", input.written, " reads; write elsewhere");
-      std::string why;
-      if (a != one.places[0]) why = cat("; ", one.written, " has ", a, ", too");
-      if (b != other.places[0]) why = cat("; ", other.written, " has ", b, ", too");
-      throw FlagError(cat(one.written, " and ", other.written, " would overwrite each other", why));
+      throw FlagError(cat(one.written, " and ", other.written, " would overwrite each other"));
     }
 }
 

@@ -50,15 +50,9 @@ class OutputFiles {
   // Null for an empty path, else a borrowed pointer. Throws FlagError as OutputFile does. Also
   // throws it, naming both flags, for a file of another flag.
   OutputFile* open(std::string_view flag, const std::string& path);
-  // Reserves the places of a checkpoint, which the run writes by other means: PATH and each
-  // PATH<suffix>. Refuses them if another flag names one. A checkpoint may replace the input at the
-  // same path, from which the run goes on.
-  void reserve(std::string_view flag, const std::string& path,
-               const std::vector<std::string>& suffixes = {});
   // Reserves a file that the run reads, or a folder with everything in it. `written` names it, e.g.
   // "--links=FILE".
-  void reserve_input(const std::string& written, const std::string& path,
-                     const std::vector<std::string>& suffixes = {});
+  void reserve_input(const std::string& written, const std::string& path);
   // Reserves `names` in the folder of a run, which the run writes by other means. Refuses them if
   // another flag writes one. What the run reads may lie among them: it goes on from there.
   void reserve_run(const std::string& written, const std::string& folder,
@@ -70,14 +64,13 @@ class OutputFiles {
   void finish();
 
  private:
-  enum class Use { kFile, kCheckpoint, kInput, kRun };
+  enum class Use { kFile, kInput, kRun };
   struct Taken {
     Use use;
     std::string written;
     std::vector<std::string> places;  // resolved
   };
-  void take(Use use, std::string written, const std::string& path,
-            const std::vector<std::string>& suffixes);
+  void take(Use use, std::string written, const std::string& path);
   void keep(Taken wanted);
   static void require_apart(const Taken& one, const Taken& other);
 

@@ -60,7 +60,8 @@ TEST_F(WrongGraphTest, NamesBothTypesAndTheLineOfAnotherShapeOrDType) {
     Model model(1);
     variable(model.graph, "z", std::move(shape), {.dtype = dtype, .initializer = init::ones()});
     Session session(model.graph);
-    save_checkpoint(session, path_, JsonValue::object(), files_, {.overwrite = true});
+    remove_tree(files_, path_);
+    save_checkpoint(session, path_);
   };
   const auto change = [](Model& m) {
     variable(m.graph, "z", {3, 2}, {.initializer = init::ones()});

@@ -92,9 +92,7 @@ class CheckpointTest : public ::testing::Test {
   std::string refused(const std::string& path) {
     const Model model(1);
     Session session(model.graph);
-    const std::string early = message_of<IoError>([&] { check_checkpoint_path(path); });
-    EXPECT_EQ(message_of<IoError>([&] { save_checkpoint(session, path); }), early);
-    return early;
+    return message_of<IoError>([&] { save_checkpoint(session, path); });
   }
 
   FileSystem& files_ = local_file_system();

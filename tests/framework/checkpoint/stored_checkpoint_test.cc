@@ -14,7 +14,6 @@ TEST_F(StoredCheckpointTest, HasTheValuesThatWereSavedWithoutASession) {
   save();
   const StoredCheckpoint stored = read_checkpoint(path_);
   EXPECT_EQ(stored.head.directory, path_);
-  EXPECT_FALSE(stored.head.is_old);
   EXPECT_EQ(stored.head.manifest.step, 17u);
   ASSERT_EQ(stored.head.manifest.tensors.size(), 3u);
   const auto weights = stored.values("fc/w");
@@ -30,13 +29,6 @@ TEST_F(StoredCheckpointTest, HasAHeadThatTellsWeightsFromState) {
   EXPECT_TRUE(head.manifest.tensors.at("fc/w").trainable);
   EXPECT_EQ(head.manifest.tensors.at("count").role, VariableRole::kState);
   EXPECT_FALSE(head.manifest.tensors.at("count").trainable);
-}
-
-TEST_F(StoredCheckpointTest, IsTheOldOneWhereThereIsNoOther) {
-  save();
-  std::filesystem::rename(path_, path_ + kOldCheckpoint);
-  EXPECT_TRUE(read_checkpoint_head(path_).is_old);
-  EXPECT_EQ(read_checkpoint(path_).head.directory, path_ + kOldCheckpoint);
 }
 
 TEST_F(StoredCheckpointTest, ThatIsDamagedIsRefusedByFileTensorAndByte) {

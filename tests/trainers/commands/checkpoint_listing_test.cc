@@ -69,8 +69,8 @@ TEST_F(CheckpointListingTest, HasTheStepsOfTraining) {
   Session session(graph);
   session.set_step(12);
   const auto list = [&](const JsonValue& steps) {
-    save_checkpoint(session, at("a"), JsonValue::object().set("steps", steps), files_,
-                    {.overwrite = true});
+    remove_tree(files_, at("a"));
+    save_checkpoint(session, at("a"), JsonValue::object().set("steps", steps));
     return list_checkpoint(read_checkpoint_head(at("a")));
   };
   const Listing listing = list(3);

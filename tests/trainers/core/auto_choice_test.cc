@@ -19,6 +19,7 @@
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/train.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
 namespace auto_choice_test {
@@ -232,8 +233,8 @@ TEST_F(AutoTraining, RefusesFilesThatDescribeNoSuchMachine) {
 }
 
 TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
-  const std::string save = "--save_checkpoint=" + checkpoint();
-  const std::string restore = "--restore_checkpoint=" + checkpoint();
+  const std::string save = "--run_dir=" + checkpoint();
+  const std::string restore = "--resume=" + checkpoint();
   const std::string slow = links(slow_to_launch(4)), other = links(free_to_launch(4), "other.json");
   const auto on_four = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), "--devices=cpu:4");
@@ -249,9 +250,10 @@ TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
     std::vector<std::string> all{restore, "--epochs=2"};
     all.insert(all.end(), flags.begin(), flags.end());
     const Ran kept = on_four(all);
-    EXPECT_THAT(kept.out, AllOf(HasSubstr(cat("auto: collective, 4 MiB, as ", checkpoint(),
-                                              " chose on these devices\n")),
-                                Not(HasSubstr("predicted"))));
+    EXPECT_THAT(kept.out,
+                AllOf(HasSubstr(cat("auto: collective, 4 MiB, as ", checkpoint(),
+                                    "/checkpoints/step-00000003 chose on these devices\n")),
+                      Not(HasSubstr("predicted"))));
     EXPECT_EQ(kept.report["allreduce"], "collective");
     EXPECT_EQ(kept.report["allreduce_requested"], "auto");
     EXPECT_EQ(kept.report["bucket_mb"], 4);
@@ -264,9 +266,9 @@ TEST_F(AutoTraining, GoesOnFromACheckpointWithTheChoiceThatItHolds) {
 }
 
 TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) {
-  const std::string restore = "--restore_checkpoint=" + checkpoint();
+  const std::string restore = "--resume=" + checkpoint();
   ASSERT_EQ(run({"--devices=cpu:4", "--allreduce=auto", links(slow_to_launch(4)), "--max_steps=2",
-                 "--save_checkpoint=" + checkpoint()})
+                 "--run_dir=" + checkpoint()})
                 .code,
             0);
   const Environment cache("XDG_CACHE_HOME", folder_.path());
@@ -286,9 +288,10 @@ TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) 
     all.insert(all.end(), flags.begin(), flags.end());
     const Ran anew = run(all);
     ASSERT_EQ(anew.code, 0) << anew.error;
-    EXPECT_THAT(anew.out, AllOf(HasSubstr(cat("auto: choosing anew: the choice of ", checkpoint(),
-                                              " (collective, 4 MiB) ", why, "\n")),
-                                HasSubstr("auto: predicted for 4 gradients")));
+    EXPECT_THAT(anew.out,
+                AllOf(HasSubstr(cat("auto: choosing anew: the choice of ", checkpoint(),
+                                    "/checkpoints/step-00000002 (collective, 4 MiB) ", why, "\n")),
+                      HasSubstr("auto: predicted for 4 gradients")));
     EXPECT_EQ(anew.report["allreduce"], "collective");
     EXPECT_EQ(anew.report["bucket_mb"], bucket_mb);
   }
@@ -305,10 +308,10 @@ TEST_F(AutoTraining, ChoosesAnewWhereTheChoiceOfACheckpointWasForSomethingElse) 
 
 TEST_F(AutoTraining, ReadsTheChoiceOfACheckpointAndRefusesOneThatCannotBe) {
   ASSERT_EQ(run({"--allreduce=auto", links(slow_to_launch(2)), "--max_steps=1",
-                 "--save_checkpoint=" + checkpoint()})
+                 "--run_dir=" + checkpoint()})
                 .code,
             0);
-  const CheckpointInfo info = inspect_checkpoint(checkpoint());
+  const CheckpointInfo info = inspect_checkpoint(latest_checkpoint_of(checkpoint()));
   const std::optional<KeptChoice> choice = choice_in(info);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->allreduce, "collective");

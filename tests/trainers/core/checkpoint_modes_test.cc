@@ -46,6 +46,7 @@ TEST(CheckpointModes, RestoreWeightsSlotsAndCountersInEveryTower) {
     const std::string path = folder.path() + "/checkpoint";
     const auto trained = make(from, *data, 1);
     trained->train();
+    remove_tree(local_file_system(), path);
     save_checkpoint(trained->session(), path);
     const std::string params = params_hash(trained->session(), trained->graph());
     const std::string state = state_hash(trained->session(), trained->graph());

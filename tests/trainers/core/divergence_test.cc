@@ -17,7 +17,6 @@
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/runs/run_files.h"
 #include "belfry/trainers/core/trainer_kinds.h"
-#include "belfry/trainers/core/training_checkpoint.h"
 
 namespace belfry {
 namespace divergence_test {
@@ -35,8 +34,8 @@ class DivergenceTest : public TrainTest {
   std::string json_flag() const { return "--json=" + json_.string(); }
 
   const std::string checkpoint_ = path(".checkpoint");
-  const std::string save_ = "--save_checkpoint=" + checkpoint_;
-  const std::string restore_ = "--restore_checkpoint=" + checkpoint_;
+  const std::string save_ = "--run_dir=" + checkpoint_;
+  const std::string restore_ = "--resume=" + checkpoint_;
 };
 
 TEST_F(DivergenceTest, ExitsWithOneAndNamesTheStepInEveryMode) {
@@ -115,70 +114,14 @@ TEST_F(DivergenceTest, OfTheTestLossAloneIsOneToo) {
   EXPECT_THAT(restored.error, HasSubstr("error: training diverged: the test loss is "));
 }
 
-TEST_F(DivergenceTest, KeepsTheCheckpointOfTheRunThatItBeganWith) {
-  EXPECT_EQ(run_train({"--epochs=1", save_, json_flag()}).code, 0);
-  const std::string hash = report()["state_hash"];
-  for (const std::string trainer : {"--trainer=replicated", "--trainer=async"}) {
-    const TrainResult result = run_train({"--devices=cpu:1", "--epochs=7", trainer, kWild, restore_,
-                                          save_, "--on_nonfinite=continue"});
-    EXPECT_EQ(result.code, 1);
-    EXPECT_THAT(result.error,
-                AllOf(HasSubstr("the loss is not finite since step "),
-                      HasSubstr(checkpoint_ + " was kept"), HasSubstr("save to another path")));
-    EXPECT_EQ(run_train({"--devices=cpu:1", "--epochs=7", trainer, kWild, restore_, save_}).code,
-              1);
-    EXPECT_EQ(run_train({"--devices=cpu:1", "--epochs=1", restore_, json_flag()}).code, 0);
-    EXPECT_EQ(report()["state_hash"], hash);
-  }
-}
-
-TEST_F(DivergenceTest, OfTheLossAloneReplacesNoCheckpointEither) {
-  EXPECT_EQ(run_train({"--epochs=1", save_, json_flag()}).code, 0);
-  const std::string hash = report()["state_hash"];
-  Recipe recipe = small_recipe();
-  recipe.model = [](Tower& tower, Output x, Output y) {
-    const Output loss = smooth_model(tower, x, y);
-    return loss + stop_gradient(loss * 1e308 * 1e308);
-  };
-  const std::string on = "--on_nonfinite=continue";
-  const TrainResult result = run_train({"--epochs=2", restore_, save_, on}, recipe);
-  EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.error, AllOf(HasSubstr("the loss is not finite since step "),
-                                  HasSubstr(checkpoint_ + " was kept")));
-  EXPECT_EQ(run_train({"--epochs=1", restore_, json_flag()}).code, 0);
-  EXPECT_EQ(report()["state_hash"], hash);
-
-  const std::string elsewhere = checkpoint_ + "_elsewhere";
-  EXPECT_EQ(run_train({"--epochs=3", restore_, "--save_checkpoint=" + elsewhere, on}, recipe).code,
-            1);
-  EXPECT_THAT(run_train({"--epochs=1", "--restore_checkpoint=" + elsewhere}).error,
-              HasSubstr("had a loss that was not finite since step "));
-  std::filesystem::remove_all(elsewhere);
-}
-
-TEST_F(DivergenceTest, IsSavedWhereThereIsNothingToLoseAndNamedByTheNextRun) {
-  const TrainResult first = run_train({"--epochs=1", kWild, save_, "--on_nonfinite=continue"});
-  EXPECT_EQ(first.code, 1);
-  EXPECT_THAT(first.error, AllOf(HasSubstr("checkpoint " + checkpoint_ + " is saved with it"),
-                                 HasSubstr("error: training diverged")));
-  const TrainResult next = run_train({"--epochs=2", restore_, json_flag()});
-  EXPECT_EQ(next.code, 1);
-  EXPECT_THAT(next.error, HasSubstr("has values that are not finite: 'fc"));
-  EXPECT_EQ(report()["first_nonfinite_step"], 5) << "the first step of this run";
-  EXPECT_EQ(report()["steps"], 5);
-  EXPECT_EQ(run_train({"--epochs=1", restore_}).code, 1) << "though nothing was left to train";
-}
-
-TEST_F(DivergenceTest, OfATrainerThatIsNotRunByTrainIsNotSavedEither) {
+TEST_F(DivergenceTest, OfATrainerThatIsNotRunByTrainIsFoundToo) {
   const auto data = smooth_data(16);
   Trainer trainer(find_trainer("simple"),
                   {.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4}, *data);
-  save_training(trainer, checkpoint_);
   const Variable w = trainer.graph().stored_variable("fc1/W");
   Tensor bad = trainer.session().read(w);
   bad.mutable_data<double>()[2] = -std::numeric_limits<double>::infinity();
   trainer.session().write(w, bad);
-  EXPECT_THROW(save_training(trainer, checkpoint_), InvalidArgument);
   const Divergence found = find_divergence(trainer);
   EXPECT_FALSE(found.loss_since);
   EXPECT_THAT(found.str(), AllOf(HasSubstr("'fc1/W' f64[5,1]"), HasSubstr("-inf at element 2")));

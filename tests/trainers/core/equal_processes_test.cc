@@ -11,9 +11,10 @@
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/callbacks/save_checkpoint.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/runs/replica_check.h"
+#include "belfry/trainers/runs/run_directory.h"
+#include "belfry/trainers/runs/run_saver.h"
 
 namespace belfry {
 namespace equal_processes_test {
@@ -64,33 +65,42 @@ std::vector<std::string> errors(int size, const std::function<Callbacks(int)>& o
   return all;
 }
 
-std::string checkpoint() { return testing::TempDir() + "equal_processes.checkpoint"; }
+std::string run_path() { return testing::TempDir() + "equal_processes.run"; }
+
+struct SavedRun {
+  RunDirectory directory{run_path()};
+  RunSaver saver{directory, {}};
+};
 
 // Rank 0 alone saves, after each epoch.
 Callbacks saving(int rank, Callbacks callbacks) {
-  if (rank == 0) callbacks.push_back(std::make_shared<SaveCheckpoint>(checkpoint(), true));
+  if (rank != 0) return callbacks;
+  const auto run = std::make_shared<SavedRun>();
+  callbacks.emplace_back(run, &run->saver);
   return callbacks;
 }
 
+std::int64_t saved_step() { return checkpoints_in(local_file_system(), run_path()).back(); }
+
 TEST(EqualProcesses, AreComparedBeforeASave) {
   for (const auto& [rank, size] : {std::pair(1, 2), {0, 3}, {2, 3}}) {
-    std::filesystem::remove_all(checkpoint());
+    std::filesystem::remove_all(run_path());
     const auto all = errors(
         size, [rank = rank](int own) { return saving(own, {std::make_shared<Flip>(rank, 7)}); });
     const int reference = rank == 0 ? 1 : 0;
     EXPECT_THAT(all, Each(AllOf(HasSubstr(cat("after step 10 rank ", rank, " on ")),
                                 HasSubstr(cat(" has other bits than rank ", reference, " on ")),
                                 HasSubstr(" in 'fc0/W'; "))));
-    EXPECT_EQ(position_in(inspect_checkpoint(checkpoint())).steps, 5) << rank << " of " << size;
+    EXPECT_EQ(saved_step(), 5) << rank << " of " << size;
   }
-  std::filesystem::remove_all(checkpoint());
+  std::filesystem::remove_all(run_path());
 }
 
 TEST(EqualProcesses, SaveAsBeforeWhereTheyAgree) {
-  std::filesystem::remove_all(checkpoint());
+  std::filesystem::remove_all(run_path());
   EXPECT_THAT(errors(2, [](int own) { return saving(own, {}); }), Each(""));
-  EXPECT_EQ(position_in(inspect_checkpoint(checkpoint())).steps, 10);
-  std::filesystem::remove_all(checkpoint());
+  EXPECT_EQ(saved_step(), 10);
+  std::filesystem::remove_all(run_path());
 }
 
 TEST(EqualProcesses, AreComparedAtTheEnd) {

@@ -359,9 +359,9 @@ TEST(LossScale, StartsAnewBehindACheckpointOfAnotherPrecision) {
   restore_training(*f16, path);
   EXPECT_EQ(params_hash(f16->session(), f16->graph()), params);
   EXPECT_EQ(f16->loss_scale()->scale, 32768);
-  save_training(*f16, path);
+  save_training(*f16, path + "2");
   const auto bf16 = make("replicated", spiced_options(2, Precision::kBf16), *data);
-  restore_training(*bf16, path);
+  restore_training(*bf16, path + "2");
   EXPECT_EQ(params_hash(bf16->session(), bf16->graph()), params);
 }
 

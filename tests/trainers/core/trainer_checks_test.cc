@@ -5,6 +5,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
 namespace trainer_checks_test {
@@ -190,14 +191,14 @@ TEST(Train, NamesWhatTheRecipeLacks) {
 
 class SaveFirstTest : public TrainTest {
  protected:
-  ~SaveFirstTest() override { std::filesystem::remove_all(checkpoint_); }
+  ~SaveFirstTest() override { std::filesystem::remove_all(run_); }
   TrainResult train(const Recipe& recipe) {
-    return run_train({"--devices=cpu:1", "--save_checkpoint=" + checkpoint_}, recipe);
+    return run_train({"--devices=cpu:1", "--run_dir=" + run_}, recipe);
   }
   // The step of the checkpoint.
-  std::uint64_t steps() const { return inspect_checkpoint(checkpoint_).step; }
+  std::uint64_t steps() const { return inspect_checkpoint(latest_checkpoint_of(run_)).step; }
 
-  const std::string checkpoint_ = path(".checkpoint");
+  const std::string run_ = path(".run");
 };
 
 TEST_F(SaveFirstTest, AnEvaluationThatFailsLosesNoEpoch) {
@@ -210,27 +211,20 @@ TEST_F(SaveFirstTest, AnEvaluationThatFailsLosesNoEpoch) {
   };
   const TrainResult result = train(recipe);
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.error, HasSubstr(cat("error: row 5 has label 99; the checkpoint ", checkpoint_,
-                                          " holds step 8, 1 whole epoch\n")));
+  EXPECT_THAT(result.error, HasSubstr(cat("error: row 5 has label 99; step 8 is saved in ",
+                                          std::filesystem::weakly_canonical(run_).string(), "\n")));
   EXPECT_EQ(steps(), 8u);
 }
 
 TEST_F(SaveFirstTest, ACallbackThatFailsLosesNoEpoch) {
   struct Fails : Callback {
-    std::function<std::uint64_t()> saved;
-    std::vector<std::uint64_t> seen;
-    void after_epoch(Trainer&, const StepInfo&) override { seen.push_back(saved()); }
     void after_training(Trainer&, const StepInfo&) override { throw Error("no more paper"); }
   };
   Recipe recipe = small_recipe();
-  const auto fails = std::make_shared<Fails>();
-  fails->saved = [this] { return steps(); };
-  recipe.callbacks = {fails};
+  recipe.callbacks = {std::make_shared<Fails>()};
   const TrainResult result = train(recipe);
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(fails->seen, testing::ElementsAre(8, 16));
-  EXPECT_THAT(result.error, AllOf(HasSubstr("error: no more paper; the checkpoint"),
-                                  HasSubstr("holds step 16, 2 whole epochs")));
+  EXPECT_THAT(result.error, HasSubstr("error: no more paper; step 16 is saved in "));
   EXPECT_EQ(steps(), 16u);
 }
 

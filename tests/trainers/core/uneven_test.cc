@@ -150,6 +150,7 @@ TEST(UnevenTowers, GoOnFromACheckpointToTheSameBits) {
     for (const std::int64_t cut : {2, 3, 4, 5, 8}) {
       const auto first = make(uneven, cut);
       first->train();
+      remove_tree(local_file_system(), folder.path() + "/checkpoint");
       save_training(*first, folder.path() + "/checkpoint");
       const auto rest = make(uneven, 0);
       restore_training(*rest, folder.path() + "/checkpoint");

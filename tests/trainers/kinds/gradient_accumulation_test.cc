@@ -206,7 +206,8 @@ TEST(Accumulation, GoesOnWhereARunStopped) {
   first.train();
   EXPECT_EQ(first.position().samples, 8);  // one step of the second epoch
   const std::string saved = testing::TempDir() + "gradient_accumulation_test.checkpoint";
-  save_training(first, saved, true);
+  std::filesystem::remove_all(saved);
+  save_training(first, saved);
   Trainer second(find_trainer("replicated"), whole, *data);
   restore_training(second, saved);
   std::filesystem::remove_all(saved);

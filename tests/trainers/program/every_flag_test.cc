@@ -70,8 +70,6 @@ const std::map<std::string, std::string> kRefusedBesideEquivalence = {
     {"--log_device_placement", "true"},
     {"--trace_file", "t"},
     {"--memory_report", "m"},
-    {"--save_checkpoint", "c"},
-    {"--restore_checkpoint", "c"},
     {"--run_dir", "d"},
     {"--resume", "c"},
     {"--load", "c"}};
@@ -118,7 +116,7 @@ TEST(EveryFlag, IsInTheConfigurationUnlessItsDefaultIsNone) {
       "--memory_report --mfu "
       "--moving_average --moving_average_warmup --mpi --overwrite --print_config --processes "
       "--processes_per_host "
-      "--recompute --remeasure --restore_checkpoint --resume --run_dir --save_checkpoint "
+      "--recompute --remeasure --resume --run_dir "
       "--shards --stall_abort_seconds --stall_exit_code --stall_warn_seconds --summary "
       "--tower_weights --trace_file --trace_steps");
   EXPECT_THAT(unlisted(of_one_call_or_none), testing::IsEmpty());
@@ -140,11 +138,11 @@ TEST(EveryFlag, IsInTheConfigurationUnlessItsDefaultIsNone) {
 // Whatever is typed, errors are ours: they name the flag as it was written.
 TEST(EveryFlag, NamesItselfInEveryError) {
   const Names take_any_text = names_in(
-      "--data_dir --explain --json --load --memory_report --recompute --restore_checkpoint "
-      "--resume --run_dir --save_checkpoint --trace_file");
+      "--data_dir --explain --json --load --memory_report --recompute "
+      "--resume --run_dir --trace_file");
   EXPECT_THAT(unlisted(take_any_text), testing::IsEmpty());
   Names refuse_garbage = names_in(
-      "--fuse_updates --nccl_timeout_s --num_gpus --device --num_epochs --variable_update "
+      "--num_gpus --device --num_epochs --variable_update "
       "--num_batches --use_fp16 --all_reduce_spec --tf_random_seed --zero_stage");
   refuse_garbage.merge(listed());
   for (const std::string& flag : refuse_garbage) {

@@ -83,11 +83,10 @@ TEST(Flags, ReadEveryValue) {
 }
 
 TEST(Flags, ReadWhatInspectsAndWhatSaves) {
-  const TrainFlags saving =
-      parse({"--trace_file=t.json", "--save_checkpoint=a/b", "--restore-checkpoint", "c"});
+  const TrainFlags saving = parse({"--trace_file=t.json", "--run_dir=a/b", "--memory-report", "c"});
   EXPECT_EQ(saving.files.trace_file, "t.json");
-  EXPECT_EQ(saving.files.save_checkpoint, "a/b");
-  EXPECT_EQ(saving.files.restore_checkpoint, "c");
+  EXPECT_EQ(saving.run.directory, "a/b");
+  EXPECT_EQ(saving.files.memory_report, "c");
   EXPECT_FALSE(saving.inspection.dry_run);
   const TrainFlags inspecting = parse({"--dry_run", "--explain=tower0/fc/W"});
   EXPECT_TRUE(inspecting.inspection.dry_run);
@@ -102,9 +101,9 @@ TEST(Flags, RefuseFilesThatNothingWouldBeWrittenTo) {
               AllOf(HasSubstr("--memory_report=m"), HasSubstr("--check_equivalence")));
   EXPECT_THAT(refusal({"--dry_run", "--trace_file=t"}),
               AllOf(HasSubstr("--trace_file=t"), HasSubstr("--dry_run")));
-  EXPECT_THAT(refusal({"--explain=x", "--save_checkpoint=c"}),
-              AllOf(HasSubstr("--save_checkpoint=c"), HasSubstr("--explain")));
-  EXPECT_THAT(refusal({"--dry_run", "--restore_checkpoint=c"}), HasSubstr("--restore_checkpoint"));
+  EXPECT_THAT(refusal({"--explain=x", "--run_dir=c"}),
+              AllOf(HasSubstr("--run_dir=c"), HasSubstr("--explain")));
+  EXPECT_THAT(refusal({"--dry_run", "--resume=c"}), HasSubstr("--resume=c"));
 }
 
 TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
@@ -112,10 +111,10 @@ TEST(Flags, CheckEquivalenceOfAllModesInsteadOfTraining) {
   EXPECT_EQ(parse({"--check_equivalence=5", "--devices=cpu:4"}).inspection.check_equivalence, 5);
   EXPECT_THAT(refusal({"--check_equivalence=0"}), HasSubstr("--check_equivalence=0"));
   for (const char* other :
-       {"--save_checkpoint=c", "--restore_checkpoint=c", "--trace_file=t", "--dry_run",
-        "--explain=x", "--log_device_placement", "--trainer=replicated", "--allreduce=naive",
+       {"--run_dir=c", "--resume=c", "--trace_file=t", "--dry_run", "--explain=x",
+        "--log_device_placement", "--trainer=replicated", "--allreduce=naive",
         "--gradient_repacking=2", "--small_tensors_kb=4", "--bucket_mb=1", "--fuse=0",
-        "--fuse_updates=0", "--share_replicas=0", "--async=free", "--epochs=2", "--max_steps=3"}) {
+        "--share_replicas=0", "--async=free", "--epochs=2", "--max_steps=3"}) {
     const std::string flag = std::string(other).substr(0, std::string_view(other).find('='));
     EXPECT_THAT(refusal({"--check_equivalence=5", other}),
                 AllOf(HasSubstr(flag), HasSubstr("--check_equivalence")))
@@ -150,8 +149,8 @@ TEST(TrainFlagSet, LeavesBenchmarksWithoutFlagsOfEpochsAndFiles) {
   for (const char* flag : {"--batch_size", "--learning_rate", "--dry_run", "--check_equivalence",
                            "--threads", "--json", "--trace_file", "[the model's]"})
     EXPECT_THAT(text, HasSubstr(flag));
-  for (const char* flag : {"--epochs", "--max_steps", "--data_dir", "--save_checkpoint",
-                           "--restore_checkpoint", "--explain"})
+  for (const char* flag :
+       {"--epochs", "--max_steps", "--data_dir", "--run_dir", "--resume", "--explain"})
     EXPECT_THAT(text, testing::Not(HasSubstr(flag)));
 }
 
@@ -161,7 +160,6 @@ TEST(Flags, DivideTheGlobalBatchAndItsShards) {
   EXPECT_EQ(flags.trainer.shards, 8);
   EXPECT_THAT(refusal({"--devices=cpu:4", "--global_batch_size=66"}),
               HasSubstr("--global_batch_size=66 cannot be divided among 4 devices"));
-  EXPECT_THAT(refusal({"--save_checkpoint=-"}), HasSubstr("a checkpoint is a directory"));
   EXPECT_THAT(refusal({"--global_batch_size=64", "--batch_size=8"}),
               AllOf(HasSubstr("--global_batch_size=64"), HasSubstr("--batch_size=8")));
   EXPECT_THAT(refusal({"--devices=cpu:2", "--shards=3"}),
@@ -266,7 +264,7 @@ TEST(Flags, ReadSwitchesInWords) {
 }
 
 TEST(Flags, OneLimitIsForProcessesAndForNccl) {
-  for (const char* name : {"--stall_abort_seconds", "--nccl_timeout_s"}) {
+  for (const char* name : {"--stall_abort_seconds"}) {
     const TrainFlags flags = parse({name, "0.5"});
     EXPECT_EQ(flags.group.watch.stall_end, std::chrono::milliseconds(500));
     EXPECT_EQ(flags.trainer.session.nccl_timeout_s, 0.5);
@@ -349,9 +347,9 @@ TEST(Flags, PrintHelpInGroupsWithUnitsAndDefaults) {
                              "Training",
                              "Data",
                              "Execution and output",
-                             "Checkpoints",
-                             "--save_checkpoint",
-                             "--restore_checkpoint",
+                             "Runs",
+                             "--run_dir",
+                             "--overwrite",
                              "Inspection",
                              "--dry_run",
                              "--check_equivalence",

@@ -180,9 +180,8 @@ TEST_F(MemoryReportFile, AddsUpDevicesAndBatchesInFlight) {
 }
 
 TEST_F(MemoryReportFile, CountsTheCopyThatIsSaved) {
-  const TrainResult result =
-      run_train({"--devices=cpu:2", "--memory_report=" + path("memory"), "--json=" + json_.string(),
-                 "--save_checkpoint=" + path("saved")});
+  const TrainResult result = run_train({"--devices=cpu:2", "--memory_report=" + path("memory"),
+                                        "--json=" + json_.string(), "--run_dir=" + path("saved")});
   ASSERT_EQ(result.code, 0) << result.error;
   const nlohmann::json json = memory();
   std::int64_t sum = json["saved_copy_bytes"].get<std::int64_t>();

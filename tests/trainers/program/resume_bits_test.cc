@@ -101,7 +101,8 @@ class ResumeBits : public TrainTest {
   // Runs three steps and saves.
   TrainResult save(const Flags& flags, const Recipe& recipe, const std::string& name = "a") {
     return run_train(
-        joined({"--max_steps=3", "--overwrite", "--save_checkpoint=" + at(name)}, flags), recipe);
+        joined({"--max_steps=3", "--resume=never", "--overwrite", "--run_dir=" + at(name)}, flags),
+        recipe);
   }
   // Runs three more steps.
   TrainResult go_on(const Flags& flags, const Recipe& recipe, const std::string& name = "a") {
@@ -133,7 +134,7 @@ const std::vector<Flags>& equal_modes() {
       {"--devices=cpu:2", "--trainer=parameter_server"},
       {"--devices=cpu:4", "--allreduce=shuffle", "--gradient_repacking=2"},
       {"--devices=cpu:1", "--trainer=replicated", "--threads=2"},
-      {"--devices=cpu:8", "--allreduce=naive_cpu", "--fuse_updates=0"},
+      {"--devices=cpu:8", "--allreduce=naive_cpu", "--fuse=0"},
       {"--devices=cpu:2", "--allreduce=halving_doubling"},
       {"--devices=cpu:4", "--share_replicas=0", "--small_tensors_kb=1"},
       {"--devices=cpu:8", "--trainer=parameter_server", "--parameter_device=cpu"},
@@ -141,9 +142,9 @@ const std::vector<Flags>& equal_modes() {
       {"--devices=cpu:4", "--allreduce=naive:100:shuffle", "--threads=1"},
       {"--devices=cpu:1", "--allreduce=ring", "--trainer=replicated"},
       {"--devices=cpu:8", "--allreduce=halving_doubling", "--threads=4"},
-      {"--devices=cpu:4", "--trainer=parameter_server", "--fuse_updates=0"},
+      {"--devices=cpu:4", "--trainer=parameter_server", "--fuse=0"},
       {"--devices=cpu:1", "--trainer=async"},
-      {"--devices=cpu:2", "--share_replicas=0", "--fuse_updates=0", "--threads=1"},
+      {"--devices=cpu:2", "--share_replicas=0", "--fuse=0", "--threads=1"},
       {"--devices=cpu:8", "--gradient_repacking=3"},
       {"--devices=cpu:4", "--allreduce=hierarchical", "--bucket_mb=1"},
   };
@@ -449,11 +450,11 @@ TEST_F(ResumeBits, AreToldToDifferOnDevicesOfAnotherType) {
 TEST_F(ResumeBits, AreNotCanonicalIfAPartWasComputedOtherwise) {
   Recipe recipe = adam_recipe();
   recipe.callbacks = {std::make_shared<BeforeStep>(3, [&](Trainer& trainer) {
-    save_training(trainer, at("mixed"), true,
-                  JsonValue::object().set("arithmetic", "X (rank 0) and Y (rank 1)"));
+    snapshot_training(trainer, JsonValue::object().set("arithmetic", "X (rank 0) and Y (rank 1)"))
+        .save(at("mixed"));
   })};
   ASSERT_EQ(run_train({"--devices=cpu:2", "--max_steps=4"}, recipe).code, 0);
-  const Flags saving{"--devices=cpu:2", "--save_checkpoint=" + at("later")};
+  const Flags saving{"--devices=cpu:2", "--run_dir=" + at("later")};
   const TrainResult first = go_on(saving, adam_recipe(), "mixed");
   EXPECT_EQ(first.code, 0) << first.error;
   EXPECT_THAT(first.error, HasSubstr(cat(kOtherBits,

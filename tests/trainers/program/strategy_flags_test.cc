@@ -52,13 +52,12 @@ TEST(TrainerFlag, IsRefusedWithFlagsThatContradictItNamingBoth) {
 
 TEST(TrainerFlag, OfAnyKindIsTakenBesideFuse) {
   for (const char* trainer : {"--trainer=parameter_server", "--trainer=async"})
-    for (const char* flag : {"--fuse", "--fuse_updates"}) {
+    for (const char* flag : {"--fuse"}) {
       EXPECT_TRUE(parse({cat(flag, "=1").c_str(), trainer}).trainer.session.fuse);
       EXPECT_FALSE(parse({cat(flag, "=0").c_str(), trainer}).trainer.session.fuse);
     }
   EXPECT_TRUE(parse({"--devices=cpu:1"}).trainer.session.fuse);
   EXPECT_FALSE(parse({"--devices=cpu:1", "--fuse=0"}).trainer.session.fuse);
-  EXPECT_EQ(parse({"--fuse_updates=0"}).config.str(), parse({"--fuse=0"}).config.str());
 }
 
 TEST(TrainerFlag, IsRefusedWithFlagsThatItHasNoUseFor) {
@@ -169,8 +168,8 @@ TEST(AutoFlags, AreRefusedWhereNothingIsChosen) {
     EXPECT_THAT(refusal({flag, "--trainer=parameter_server"}), HasSubstr(flag));
   }
   // The earlier run may have chosen its strategy.
-  EXPECT_TRUE(parse({"--restore_checkpoint=c", "--remeasure"}).automatic.remeasure);
-  EXPECT_THAT(refusal({"--restore_checkpoint=c", "--allreduce=naive", "--remeasure"}),
+  EXPECT_TRUE(parse({"--resume=c", "--remeasure"}).automatic.remeasure);
+  EXPECT_THAT(refusal({"--resume=c", "--allreduce=naive", "--remeasure"}),
               HasSubstr("without --allreduce=auto"));
   EXPECT_THAT(refusal({"--allreduce=auto", "--links=l", "--remeasure"}),
               AllOf(HasSubstr("--links=l"), HasSubstr("no use for --remeasure")));

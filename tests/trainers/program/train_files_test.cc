@@ -2,6 +2,7 @@
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
 namespace train_files_test {
@@ -12,9 +13,8 @@ using testing::Not;
 
 TEST_F(TrainTest, SaysWhatARestoredRunDid) {
   const std::string one_device = "--devices=cpu:1";
-  EXPECT_EQ(run_train({one_device, "--epochs=1", "--save_checkpoint=" + path(".checkpoint")}).code,
-            0);
-  const std::string restore = "--restore_checkpoint=" + path(".checkpoint");
+  EXPECT_EQ(run_train({one_device, "--epochs=1", "--run_dir=" + path(".checkpoint")}).code, 0);
+  const std::string restore = "--resume=" + path(".checkpoint");
   const TrainResult none =
       run_train({one_device, "--epochs=1", restore, "--json=" + json_.string()});
   EXPECT_EQ(none.code, 0) << none.error;
@@ -25,6 +25,7 @@ TEST_F(TrainTest, SaysWhatARestoredRunDid) {
   EXPECT_EQ(one.code, 0) << one.error;
   EXPECT_THAT(one.out, HasSubstr("step 9/9  epoch 2/2"));
   EXPECT_THAT(one.out, Not(HasSubstr("examples/s ("))) << "of the first step of a run";
+  std::filesystem::remove_all(path(".checkpoint"));
 }
 
 // Training for 3 steps, and then on to 8, equals training for 8 steps.
@@ -32,9 +33,9 @@ TEST_F(TrainTest, GoesOnFromACheckpointToTheSameBits) {
   const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
   EXPECT_EQ(run_train({json}).code, 0);
   const std::string hash = report()["state_hash"];
-  EXPECT_EQ(run_train({"--max_steps=3", "--save_checkpoint=" + checkpoint, json}).code, 0);
+  EXPECT_EQ(run_train({"--max_steps=3", "--run_dir=" + checkpoint, json}).code, 0);
   EXPECT_NE(report()["state_hash"], hash);
-  const TrainResult result = run_train({"--restore_checkpoint=" + checkpoint, json});
+  const TrainResult result = run_train({"--resume=" + checkpoint, json});
   EXPECT_EQ(result.code, 0) << result.error;
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("after step 3; 5 steps are left"), HasSubstr("step 8/8")));
@@ -47,15 +48,15 @@ TEST_F(TrainTest, GoesOnFromACheckpointToTheSameBits) {
 TEST_F(TrainTest, RestoresWhatOtherTrainersAndDevicesSaved) {
   const std::string checkpoint = path(".checkpoint"), json = "--json=" + json_.string();
   EXPECT_EQ(run_train({"--devices=cpu:4", "--batch_size=4", "--max_steps=3",
-                       "--save_checkpoint=" + checkpoint, json})
+                       "--run_dir=" + checkpoint, json})
                 .code,
             0);
   const std::string hash = report()["state_hash"];
   const double loss = report()["loss"];
   for (const char* devices : {"--devices=cpu:1", "--devices=cpu:2"})
     for (const char* trainer : {"--trainer=replicated", "--trainer=parameter_server"}) {
-      const TrainResult result = run_train({devices, trainer, "--batch_size=8", "--max_steps=3",
-                                            "--restore_checkpoint=" + checkpoint, json});
+      const TrainResult result = run_train(
+          {devices, trainer, "--batch_size=8", "--max_steps=3", "--resume=" + checkpoint, json});
       EXPECT_EQ(result.code, 0) << result.error;
       EXPECT_THAT(result.out, HasSubstr("nothing is left to train"));
       EXPECT_EQ(report()["state_hash"], hash) << devices << trainer;
@@ -66,16 +67,11 @@ TEST_F(TrainTest, RestoresWhatOtherTrainersAndDevicesSaved) {
   std::filesystem::remove_all(checkpoint);
 }
 
-TEST(Train, RefusesCheckpointsBeforeTheDataAreRead) {
-  const TrainResult save = run_train({"--save_checkpoint=/no/such/folder/c"}, unreadable_recipe());
-  EXPECT_EQ(save.code, 2);
-  EXPECT_THAT(save.error, HasSubstr("error: --save_checkpoint=/no/such/folder/c: cannot save a "
-                                    "checkpoint at /no/such/folder/c: /no/such/folder does not"));
-  const TrainResult restore =
-      run_train({"--restore_checkpoint=/no/such/checkpoint"}, unreadable_recipe());
+TEST(Train, RefusesACheckpointBeforeTheDataAreRead) {
+  const TrainResult restore = run_train({"--resume=/no/such/checkpoint"}, unreadable_recipe());
   EXPECT_EQ(restore.code, 1);
-  EXPECT_THAT(restore.error, HasSubstr("error: --restore_checkpoint=/no/such/checkpoint: there is "
-                                       "no checkpoint /no/such/checkpoint"));
+  EXPECT_THAT(restore.error, HasSubstr("error: --resume=/no/such/checkpoint: there is no "
+                                       "checkpoint /no/such/checkpoint"));
 }
 
 // With a part of the optimizer's state, or with more, it would be another run.
@@ -83,8 +79,8 @@ TEST_F(TrainTest, GoesOnWithTheSameOptimizerAlone) {
   const std::string checkpoint = path(".checkpoint");
   Recipe adams = small_recipe();
   adams.optimizer = adam(1e-3);
-  EXPECT_EQ(run_train({"--max_steps=1", "--save_checkpoint=" + checkpoint}, adams).code, 0);
-  const TrainResult other = run_train({"--restore_checkpoint=" + checkpoint});
+  EXPECT_EQ(run_train({"--max_steps=1", "--run_dir=" + checkpoint}, adams).code, 0);
+  const TrainResult other = run_train({"--resume=" + checkpoint});
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.error,
               AllOf(HasSubstr("the graph has no variable of this name"),
@@ -93,65 +89,38 @@ TEST_F(TrainTest, GoesOnWithTheSameOptimizerAlone) {
   std::filesystem::remove_all(checkpoint);
 }
 
-TEST_F(TrainTest, AsksBeforeItSavesOverAnotherModel) {
-  const std::string save = "--save_checkpoint=" + path(".checkpoint");
-  Recipe adams = small_recipe();
-  adams.optimizer = adam(1e-3);
-  EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0);
-  const TrainResult refused = run_train({"--max_steps=1", save});
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.error,
-              AllOf(HasSubstr(path(".checkpoint") + " holds a checkpoint of another"),
-                    HasSubstr("--save_checkpoint=" + path(".checkpoint") + ": "),
-                    HasSubstr("ask for it to be overwritten (--overwrite)")));
-  EXPECT_THAT(refused.out, Not(HasSubstr("step 1/1")));
-  EXPECT_EQ(run_train({"--max_steps=1", save}, adams).code, 0) << "its own is replaced unasked";
-  EXPECT_EQ(run_train({"--max_steps=1", save, "--overwrite"}).code, 0);
-  EXPECT_EQ(run_train({"--max_steps=1", save}).code, 0);
-  std::filesystem::remove_all(path(".checkpoint"));
-  const TrainResult alone = run_train({"--overwrite"});
-  EXPECT_EQ(alone.code, 2);
-  EXPECT_THAT(alone.error,
-              HasSubstr("--overwrite is for what --save_checkpoint or --run_dir replaces"));
-}
-
 // The trace is written in the middle of the run.
 TEST_F(TrainTest, AnOutputThatFailsCostsNoCheckpoint) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   const TrainResult result =
       run_train({"--max_steps=4", "--trace_file=/dev/full", "--json=" + json_.string(),
-                 "--save_checkpoint=" + path(".checkpoint")});
+                 "--run_dir=" + path(".checkpoint")});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.error, HasSubstr("--trace_file=/dev/full could not be written"));
   EXPECT_EQ(report()["steps"], 4);
-  EXPECT_EQ(inspect_checkpoint(path(".checkpoint")).extra.at("steps").integer(), 4);
+  EXPECT_EQ(
+      inspect_checkpoint(latest_checkpoint_of(path(".checkpoint"))).extra.at("steps").integer(), 4);
   std::filesystem::remove_all(path(".checkpoint"));
 }
 
 TEST_F(TrainTest, RefusesOneFileForTwoPurposes) {
   const std::string other = json_.parent_path() / "." / json_.filename();
-  for (const char* flag : {"--trace_file=", "--save_checkpoint="}) {
-    const TrainResult result = run_train({"--json=" + json_.string(), flag + other});
-    EXPECT_EQ(result.code, 2);
-    EXPECT_THAT(result.error, AllOf(HasSubstr("--json=" + json_.string() + " and " + flag + other),
-                                    HasSubstr("would overwrite each other")));
-    EXPECT_FALSE(std::filesystem::exists(json_));
-  }
+  const TrainResult result = run_train({"--json=" + json_.string(), "--trace_file=" + other});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.error,
+              AllOf(HasSubstr("--json=" + json_.string() + " and --trace_file=" + other),
+                    HasSubstr("would overwrite each other")));
+  EXPECT_FALSE(std::filesystem::exists(json_));
 }
 
 TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
-  const std::string checkpoint = path(".checkpoint");
-  const std::string save = "--save_checkpoint=" + checkpoint;
-  const std::string restore = "--restore_checkpoint=" + checkpoint;
-  ASSERT_EQ(run_train({"--max_steps=1", save}).code, 0);
+  const std::string run = path(".run"), checkpoint = run + "/checkpoints/step-00000001";
+  const std::string resume = "--resume=" + run;
+  ASSERT_EQ(run_train({"--max_steps=1", "--run_dir=" + run}).code, 0);
   const std::vector<std::vector<std::string>> clashes{
-      {restore, "--json=" + checkpoint + "/manifest.json"},
-      {restore, "--trace_file=" + checkpoint + "/model.safetensors"},
-      {restore, "--json=" + checkpoint + ".belfry-old"},
-      {restore, "--save_checkpoint=" + checkpoint + "/new"},
-      {"--allreduce=auto", "--links=" + json_.string(), "--json=" + json_.string()},
-      {save, "--trace_file=" + checkpoint + ".lock"},
-      {save, "--json=" + checkpoint + ".belfry-old"}};
+      {resume, "--json=" + checkpoint + "/manifest.json"},
+      {resume, "--trace_file=" + checkpoint + "/model.safetensors"},
+      {"--allreduce=auto", "--links=" + json_.string(), "--json=" + json_.string()}};
   for (const std::vector<std::string>& flags : clashes) {
     const TrainResult result = run_train(flags, unreadable_recipe());
     EXPECT_EQ(result.code, 2) << result.error;
@@ -160,11 +129,19 @@ TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
           << flag << ": " << result.error;
     EXPECT_THAT(result.error, HasSubstr("would overwrite"));
   }
-  for (const std::string& another : {save, std::string("--max_steps=1")})
-    EXPECT_THAT(run_train({another, "--json=" + checkpoint + "/r.json"}, unreadable_recipe()).error,
-                HasSubstr(checkpoint + " is a checkpoint, and would be one no longer"));
-  EXPECT_EQ(run_train({"--max_steps=2", save, restore}).code, 0) << "it goes on";
-  std::filesystem::remove_all(checkpoint);
+  EXPECT_THAT(run_train({"--json=" + checkpoint + "/r.json"}, unreadable_recipe()).error,
+              HasSubstr(checkpoint + " is a checkpoint, and would be one no longer"));
+  std::filesystem::remove_all(run);
+}
+
+TEST(Train, NamesWhatStandsInForARemovedFlag) {
+  EXPECT_THAT(run_train({"--save_checkpoint=c"}).error,
+              AllOf(HasSubstr("--save_checkpoint=c: is gone"), HasSubstr("--run_dir=DIR")));
+  EXPECT_THAT(run_train({"--restore_checkpoint=c"}).error,
+              AllOf(HasSubstr("--restore_checkpoint=c: is gone"), HasSubstr("--resume=PATH"),
+                    HasSubstr("--load=PATH")));
+  EXPECT_THAT(run_train({"--overwrite"}).error,
+              HasSubstr("--overwrite is for what --run_dir replaces; name that, too"));
 }
 
 TEST_F(TrainTest, RefusesToOverwriteItsDataBeforeTheyAreRead) {

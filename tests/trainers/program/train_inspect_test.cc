@@ -109,12 +109,12 @@ TEST_F(TrainTest, WarnsWhereARunGoesOnWithAnotherNumberOfShards) {
     EXPECT_EQ(result.code, 0) << result.error;
     return result.error;
   };
-  run({"--devices=cpu:2", "--shards=4", "--max_steps=2", "--save_checkpoint=" + saved});
+  run({"--devices=cpu:2", "--shards=4", "--max_steps=2", "--run_dir=" + saved});
   EXPECT_THAT(run({"--devices=cpu:1", "--batch_size=16", "--shards=2", "--max_steps=3",
-                   "--restore_checkpoint=" + saved}),
+                   "--resume=" + saved}),
               HasSubstr("the global batch had 4 shards and now has 2"));
   EXPECT_THAT(run({"--devices=cpu:1", "--batch_size=16", "--shards=4", "--max_steps=3",
-                   "--restore_checkpoint=" + saved}),
+                   "--resume=" + saved}),
               testing::Not(HasSubstr("shards")));
   std::filesystem::remove_all(saved);
 }

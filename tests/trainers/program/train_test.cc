@@ -153,8 +153,7 @@ TEST_F(TrainTest, GoesOnWithTheRatesOfARunThatDidNotStop) {
     EXPECT_EQ(result.code, 0) << result.error;
     return result.error;
   };
-  const std::string save = "--save_checkpoint=" + checkpoint;
-  const std::string go_on = "--restore_checkpoint=" + checkpoint;
+  const std::string save = "--run_dir=" + checkpoint, go_on = "--resume=" + checkpoint;
   run({}, "cosine:0.01@2");
   const nlohmann::json whole = report()["state_hash"];
   run({save, "--max_steps=4"}, "cosine:0.01@2");
@@ -162,7 +161,7 @@ TEST_F(TrainTest, GoesOnWithTheRatesOfARunThatDidNotStop) {
   EXPECT_EQ(report()["state_hash"], whole);
   EXPECT_THAT(run({go_on}, "cosine:0.01@3"),
               HasSubstr("the learning rate was cosine:0.01@2 from 0.1 and is now cosine:0.01@3"));
-  run({save, "--max_steps=4"}, "cosine");
+  run({save, "--resume=never", "--overwrite", "--max_steps=4"}, "cosine");
   EXPECT_THAT(run({go_on}, "cosine"),
               HasSubstr("not the same bits because the learning rate follows the length of the "
                         "run, which was 4 steps and is now 8"));
@@ -171,7 +170,7 @@ TEST_F(TrainTest, GoesOnWithTheRatesOfARunThatDidNotStop) {
   recipe.optimizer = sgd([rates = std::vector<double>(8, 0.1)](const StepInfo& info) {
     return rates.at(static_cast<std::size_t>(info.step));
   });
-  run({save, "--max_steps=4"}, "", recipe);
+  run({save, "--resume=never", "--overwrite", "--max_steps=4"}, "", recipe);
   EXPECT_THAT(run({go_on}, "", recipe), Not(HasSubstr("not the same bits")));
   std::filesystem::remove_all(checkpoint);
 }
@@ -206,7 +205,7 @@ TEST_F(TrainTest, EndsEarlyAtTheSameStepWhenItGoesOn) {
     for (const char* flag : {"--epochs=9", "--early_stop=validation_loss:max:2",
                              "--learning_rate=0.01", "--overwrite"})
       flags.push_back(flag);
-    flags.push_back("--save_checkpoint=" + path(".checkpoint"));
+    flags.push_back("--run_dir=" + path(".checkpoint"));
     flags.push_back("--json=" + json_.string());
     const TrainResult result = run_train(flags);
     EXPECT_EQ(result.code, 0) << result.error;
@@ -215,8 +214,8 @@ TEST_F(TrainTest, EndsEarlyAtTheSameStepWhenItGoesOn) {
   const std::string whole = run({});
   EXPECT_EQ(report()["steps"], 12);
   for (const char* cut : {"--max_steps=4", "--max_steps=8", "--max_steps=10", "--max_steps=12"}) {
-    run({cut});
-    EXPECT_EQ(run({"--restore_checkpoint=" + path(".checkpoint")}), whole) << cut;
+    run({cut, "--resume=never"});
+    EXPECT_EQ(run({}), whole) << cut;
     EXPECT_EQ(report()["steps"], 12) << cut;
   }
   std::filesystem::remove_all(path(".checkpoint"));

@@ -195,18 +195,6 @@ TEST_F(TrainingRunTest, MakesTheFolderThatAReportIsToBeIn) {
   EXPECT_EQ(nlohmann::json::parse(text_in(directory_ + "/x.json"))["steps"], 1);
 }
 
-TEST_F(TrainingRunTest, IsNotGivenCheckpointsOfAnotherTraining) {
-  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=2"}).code, 0);
-  for (const char* const name : {"latest", "step-00000002", "step-00000007"}) {
-    const TrainResult refused =
-        run_train({"--max_steps=1", cat("--save_checkpoint=", directory_, "/checkpoints/", name)});
-    EXPECT_EQ(refused.code, 2) << name;
-    EXPECT_THAT(refused.error, AllOf(HasSubstr("is a checkpoint of the run " + directory_),
-                                     HasSubstr("save elsewhere")));
-  }
-  EXPECT_THAT(checkpoints(), ElementsAre("latest", "step-00000002"));
-}
-
 TEST_F(TrainingRunTest, NeedsNoLinks) {
   EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=2"}).code, 0);
   const std::string latest = directory_ + "/checkpoints/latest";

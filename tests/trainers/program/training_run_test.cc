@@ -257,7 +257,7 @@ TEST_F(TrainingRunTest, KeepsNoFormerBest) {
 
 TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
   const std::vector<std::string> flags{"--devices=cpu:2", "--batch_size=4", "--seed=7",
-                                       "--learning_rate=0.05", "--fuse_updates=0"};
+                                       "--learning_rate=0.05", "--fuse=0"};
   EXPECT_EQ(start(flags).code, 0);
   const std::string hash = report()["state_hash"];
   std::vector<std::string> printing = flags;

@@ -131,19 +131,5 @@ TEST_F(RunDirectoryTest, IsTidiedOfFilesThatWereBeingWritten) {
                                            "checkpoints/step-00000004.tmp-1-2/notes.txt"));
 }
 
-TEST_F(RunDirectoryTest, IsFoundByTheCheckpointsOfARunAlone) {
-  const std::string run = save_run({3, 5});
-  const auto found = [&](const std::string& name) {
-    return run_of_checkpoint(files_, run + "/" + name);
-  };
-  EXPECT_EQ(found("checkpoints/latest"), "") << "it has no config.json";
-  write("config.json", kConfig);
-  for (const char* const name : {"checkpoints/latest", "checkpoints/step-00000003",
-                                 "checkpoints/../checkpoints/best", "checkpoints/step-00000099"})
-    EXPECT_EQ(found(name), files_.resolve(run)) << name;
-  for (const char* const name : {"checkpoints/mine", "step-00000003", "", "checkpoints"})
-    EXPECT_EQ(found(name), "") << name;
-}
-
 }  // namespace run_directory_test
 }  // namespace belfry

@@ -363,18 +363,6 @@ TEST(RunSaver, TriesTheLastLinesOnceMoreAndFailsIfTheyAreLost) {
   }
 }
 
-TEST(RunSaver, KeepsTheLinesThatAnOlderCheckpointNotes) {
-  CheckpointInfo info;
-  info.extra = JsonValue::object().set("stats_bytes", 12);
-  EXPECT_EQ(line_positions(info).at("stats.jsonl").integer(), 12);
-  info.extra.set("callbacks", JsonValue::parse(R"({"hash_log": {"bytes": 34}})"));
-  EXPECT_EQ(line_positions(info).at("hashes.jsonl").integer(), 34);
-  info.extra.set("stats_bytes", "twelve");
-  EXPECT_THROW(line_positions(info), IoError);
-  info.extra = JsonValue::object();
-  EXPECT_TRUE(line_positions(info).members().empty());
-}
-
 TEST(RunSaver, NotesWhereTheLinesOfAStepEnd) {
   MemoryFileSystem disk("/disk"), lines("/stats");
   std::int64_t saved = -1;
@@ -424,12 +412,9 @@ TEST(RunDirectory, IsTidiedOfWhatKilledRunsLeft) {
   RunDirectory directory(kRun, disk);
   const std::string folder = std::string(kRun) + "/checkpoints";
   const std::vector<std::string> before = disk.list(folder);
-  for (const char* name : {"step-00000007.tmp-12-34", "step-00000007.belfry-old"}) {
-    disk.create_directory(folder + "/" + name);
-    disk.create(folder + "/" + name + "/manifest.json");
-  }
-  for (const char* name : {"step-00000006.lock", "latest.tmp-1-2"})
-    disk.create(folder + "/" + name);
+  disk.create_directory(folder + "/step-00000007.tmp-12-34");
+  disk.create(folder + "/step-00000007.tmp-12-34/manifest.json");
+  disk.create(folder + "/latest.tmp-1-2");
   disk.create(folder + "/notes.txt");
   directory.tidy();
   std::vector<std::string> after = disk.list(folder);

@@ -56,13 +56,13 @@ class SavedRunsTest : public testing::Test {
     Session session(graph, {.threads = 1});
     for (std::size_t i = 0; i < made.size(); ++i) session.write(made[i], variables[i].value);
     session.set_step(step);
+    remove_tree(files_, path);
     save_checkpoint(session, path,
                     JsonValue::object()
                         .set("epoch", 2)
                         .set("seed", 7)
                         .set("shards", 4)
-                        .set(kValidatedWeights, validated),
-                    files_, {.overwrite = true});
+                        .set(kValidatedWeights, validated));
   }
 
   // A run directory with checkpoints of these steps. The last is the latest, and the first the

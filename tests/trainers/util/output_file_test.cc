@@ -77,13 +77,6 @@ TEST_F(OutputFileTest, KeepsLinksAndReplacesWhatTheyLeadTo) {
   EXPECT_EQ(text(path("real.json")), "new");
 }
 
-TEST_F(OutputFileTest, MakesWhatADanglingLinkLeadsTo) {
-  std::filesystem::create_symlink("new.json", path("link.json"));
-  OutputFile(local_file_system(), "--json", path("link.json")).write("text");
-  EXPECT_TRUE(std::filesystem::is_symlink(path("link.json")));
-  EXPECT_EQ(text(path("new.json")), "text");
-}
-
 TEST_F(OutputFileTest, HoldsAPipeOpenFromTheStart) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   try {
@@ -187,27 +180,6 @@ TEST_F(OutputFileTest, KnowsWhatIsWrittenByOtherMeans) {
   EXPECT_FALSE(outputs.on_stdout());
   EXPECT_TRUE(outputs.open("--trace_file", "/dev/stdout"));
   EXPECT_TRUE(outputs.on_stdout());
-  outputs.reserve("--save_checkpoint", "");
-  outputs.reserve("--save_checkpoint", path("checkpoint"));
-  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("./r.json")), FlagError);
-  EXPECT_THROW(outputs.open("--plot", path("checkpoint/plot.svg")), FlagError)
-      << "a checkpoint replaces its directory";
-}
-
-TEST_F(OutputFileTest, KnowsWhatACheckpointHasBesideItself) {
-  OutputFiles outputs(local_file_system());
-  outputs.reserve("--save_checkpoint", path("x"), {".old", ".lock"});
-  for (const char* name : {"x", "x.lock", "x.old", "x.old/in", "x/in"})
-    EXPECT_THROW(outputs.open("--json", path(name)), FlagError) << name;
-  try {
-    outputs.open("--json", path("x.lock"));
-  } catch (const FlagError& error) {
-    EXPECT_EQ(std::string(error.what()),
-              cat("--save_checkpoint=", path("x"), " and --json=", path("x.lock"),
-                  " would overwrite each other; --save_checkpoint=", path("x"), " has ",
-                  path("x.lock"), ", too"));
-  }
-  EXPECT_TRUE(outputs.open("--json", path("x.json")));
 }
 
 TEST_F(OutputFileTest, SparesWhatTheRunReads) {
@@ -216,20 +188,17 @@ TEST_F(OutputFileTest, SparesWhatTheRunReads) {
   OutputFiles outputs(local_file_system());
   outputs.reserve_input("--links=l.json", path("l.json"));
   outputs.reserve_input("--other=l.json", path("l.json"));
-  outputs.reserve_input("--restore_checkpoint=from", path("from"), {".old"});
+  outputs.reserve_input("--resume=from", path("from"));
   EXPECT_THROW(outputs.open("--json", path("l.json")), FlagError);
-  EXPECT_THROW(outputs.open("--json", path("from.old/manifest.json")), FlagError);
-  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("from/in")), FlagError);
-  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("from.old")), FlagError);
+  EXPECT_THROW(outputs.open("--json", path("from/in")), FlagError);
   try {
     outputs.open("--json", path("link/manifest.json"));
     ADD_FAILURE() << "a part of an input was opened";
   } catch (const FlagError& error) {
     EXPECT_EQ(std::string(error.what()),
               cat("--json=", path("link/manifest.json"),
-                  " would overwrite what --restore_checkpoint=from reads; write elsewhere"));
+                  " would overwrite what --resume=from reads; write elsewhere"));
   }
-  outputs.reserve("--save_checkpoint", path("link"), {".old", ".lock"});  // the run goes on from it
   EXPECT_TRUE(outputs.open("--trace_file", path("t.json")));
   EXPECT_THROW(outputs.reserve_input("--data_dir=.", path("t.json")), FlagError);
 }
@@ -242,8 +211,7 @@ TEST_F(OutputFileTest, SparesFilesOfARunButNotItsFolder) {
   outputs.reserve_run("--run_dir=run", path("run"), {"c.json", "s.jsonl", "checkpoints"});
   outputs.reserve_input("--resume=run", path("run"));
   for (const char* const name : {"run/s.jsonl", "link/s.jsonl", "run/checkpoints/x"})
-    EXPECT_THROW(outputs.reserve("--save_checkpoint", path(name)), FlagError) << name;
-  EXPECT_THROW(outputs.reserve("--save_checkpoint", path("run")), FlagError);
+    EXPECT_THROW(outputs.open("--json", path(name)), FlagError) << name;
   OutputFiles others(local_file_system());
   others.reserve_run("--run_dir=run", path("run"), {"s.jsonl"});
   EXPECT_TRUE(others.open("--json", path("run/mine.json")));
