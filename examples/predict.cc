@@ -68,7 +68,7 @@ int predict(const PredictFlags& options) {
                                .set("data", images->describe())
                                .set("images", options.images)
                                .set("validation_accuracy", 1.0 * right / options.images)
-                               .set("bad_records", images->left_out().records);
+                               .set("bad_records", images->left_out());
   if (json) json->write(report.str(2) + "\n");
   outputs.finish();
   return 0;

@@ -257,30 +257,6 @@ TEST(ResNet50, NamesABadRecordAndWhatAFolderLacks) {
                  "train-0: bad record at byte 0: the label 1 less the offset 2 is no class", 1);
 }
 
-TEST(ResNet50, SaysThatTheRestOfAFileIsLost) {
-  const TemporaryFolder data;
-  write_records(data, "train-0", 4);
-  write_records(data, "validation-0", 1);
-  const std::string path = data.path() + "/train-0";
-  std::string file = text_of_file(path);
-  file.resize(file.size() - 3);
-  data.write("train-0", test::as_bytes(file));
-  const std::string json = temporary_path(".json");
-  const Finished done = run(
-      "resnet50", {"--data_dir=" + data.path(), "--image_size=32", "--global_batch_size=2",
-                   "--label_offset=1", "--max_steps=1", "--bad_records=skip:1", "--json=" + json});
-  ASSERT_EQ(done.status, 0) << done.errors;
-  EXPECT_THAT(done.errors, HasSubstr("; the rest of the file is lost from there on, however many "
-                                     "records it has; left out, 1 of at most 1"));
-  EXPECT_THAT(done.output, HasSubstr("left out            1 bad record and the rest of " + path +
-                                     " from byte "));
-  const auto report = nlohmann::json::parse(text_of_file(json));
-  EXPECT_EQ(report["bad_records"], 1);
-  ASSERT_EQ(report["lost_rests"].size(), 1u);
-  EXPECT_THAT(report["lost_rests"][0].get<std::string>(), HasSubstr(path + " from byte "));
-  local_file_system().remove(json);
-}
-
 // Trains on real data, if $BELFRY_DATA_DIR has them. docs/benchmarks.md has PyTorch's figures for
 // the same recipes.
 class RealData : public testing::Test {

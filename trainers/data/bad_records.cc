@@ -22,22 +22,13 @@ BadRecordPolicy parse_bad_records(std::string_view text) {
   return {.most = most};
 }
 
-BadRecord::BadRecord(std::string file, std::uint64_t offset, std::string_view reason,
-                     LostWithRecord lost)
-    : IoError(cat(file, ": bad record at byte ", offset, ": ", reason,
-                  lost == LostWithRecord::kWholeFile
-                      ? "; the whole file is lost, however many records it has"
-                  : lost == LostWithRecord::kRestOfFile
-                      ? "; the rest of the file is lost from there on, however many records it has"
-                      : "")),
+BadRecord::BadRecord(std::string file, std::uint64_t offset, std::string_view reason)
+    : IoError(cat(file, ": bad record at byte ", offset, ": ", reason)),
       file_(std::move(file)),
-      offset_(offset),
-      lost_(lost) {}
+      offset_(offset) {}
 
-std::string BadRecordCount::str() const {
-  if (records == 0) return "";
-  return cat(records, records == 1 ? " bad record" : " bad records",
-             rests.empty() ? "" : " and the rest of ", join(rests, ", of "));
+std::string bad_records_text(std::int64_t count) {
+  return cat(count, count == 1 ? " bad record" : " bad records");
 }
 
 void BadRecords::note(const BadRecord& record) {
@@ -54,20 +45,12 @@ void BadRecords::note(const BadRecord& record) {
                   " left out before it; mend the file, or let more be left out (the option ",
                   "bad_records, skip:N)"));
   noted_.insert(place);
-  if (record.lost() != LostWithRecord::kNothing)
-    rests_.push_back(cat(record.file(), " from byte ",
-                         record.lost() == LostWithRecord::kWholeFile ? 0 : record.offset()));
   log_warning(record.what(), "; left out, ", before + 1, " of at most ", policy_.most);
 }
 
 std::int64_t BadRecords::count() const {
   const std::lock_guard lock(mutex_);
   return std::ssize(noted_);
-}
-
-BadRecordCount BadRecords::left_out() const {
-  const std::lock_guard lock(mutex_);
-  return {std::ssize(noted_), rests_};
 }
 
 }  // namespace belfry

@@ -45,16 +45,15 @@ class GzipInput final : public ByteInput {
   GzipInput& operator=(const GzipInput&) = delete;
 
   std::size_t read(std::span<std::byte> out) override {
-    done_ = 0;
-    while (done_ < out.size() && has_more()) {
-      const uInt room = part(out.size() - done_);
-      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done_);
+    std::size_t done = 0;
+    while (done < out.size() && has_more()) {
+      const uInt room = part(out.size() - done);
+      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done);
       stream_.avail_out = room;
-      const int code = inflate_some();
-      done_ += room - stream_.avail_out;
-      check(code);
+      check(inflate_some());
+      done += room - stream_.avail_out;
     }
-    return done_;
+    return done;
   }
   std::uint64_t most_bytes() const override {
     return std::min(blocks_.size(), std::numeric_limits<std::uint64_t>::max() / kGzipLimit) *
@@ -86,9 +85,7 @@ class GzipInput final : public ByteInput {
       damaged("truncated at", ": expected more gzip data, found the end");
     if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
       damaged("corrupt at",
-              cat(": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense",
-                  "; data before it may be wrong, too"),
-              /*taints=*/true);
+              cat(": expected gzip data, found: ", stream_.msg ? stream_.msg : "nonsense"));
     between_members_ = code == Z_STREAM_END;
   }
 
@@ -107,23 +104,17 @@ class GzipInput final : public ByteInput {
     return true;
   }
 
-  [[noreturn]] void damaged(std::string_view what, std::string_view why,
-                            bool taints = false) const {
-    throw DamagedInput(name_, cat(what, " byte ", blocks_.position(), why), done_, taints);
+  [[noreturn]] void damaged(std::string_view what, std::string_view why) const {
+    throw IoError(cat(name_, ": ", what, " byte ", blocks_.position(), why));
   }
 
   FileBlocks& blocks_;
   const std::string& name_;
   z_stream stream_ = {};
   bool between_members_ = false;
-  std::size_t done_ = 0;  // bytes that the call has read
 };
 
 }  // namespace
-
-DamagedInput::DamagedInput(const std::string& name, std::string reason, std::size_t read,
-                           bool taints)
-    : IoError(cat(name, ": ", reason)), reason_(std::move(reason)), read_(read), taints_(taints) {}
 
 FileBlocks::FileBlocks(ReadableFile& file) : file_(file), block_(kFileBlock) {}
 

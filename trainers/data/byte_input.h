@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 
 namespace belfry {
@@ -33,30 +32,13 @@ class FileBlocks {
   std::uint64_t position_ = 0;
 };
 
-// Gzip data that are truncated, corrupt or followed by something else: "NAME: REASON".
-class DamagedInput : public IoError {
- public:
-  DamagedInput(const std::string& name, std::string reason, std::size_t read, bool taints);
-  const std::string& reason() const { return reason_; }
-  // The number of bytes that the throwing call had read before.
-  std::size_t read() const { return read_; }
-  // Whether all bytes read of the file may be wrong, too: corrupt data have their checksum at the
-  // end, so the first wrong byte is unknown.
-  bool taints() const { return taints_; }
-
- private:
-  std::string reason_;
-  std::size_t read_;
-  bool taints_;
-};
-
 // The unpacked bytes of a file, in order.
 class ByteInput {
  public:
   virtual ~ByteInput() = default;
-  // Fills `out` and returns how many bytes there were: fewer only at the end. Throws DamagedInput
-  // for gzip data, naming the file and the byte where they are truncated or corrupt. Other bytes
-  // behind gzip data are refused only when more bytes are wanted.
+  // Fills `out` and returns how many bytes there were: fewer only at the end. Throws IoError for
+  // gzip data, naming the file and the byte where they are truncated or corrupt. Other bytes after
+  // gzip data are refused only when more bytes are wanted.
   virtual std::size_t read(std::span<std::byte> out) = 0;
   // A bound on the unpacked size of the file: deflate cannot shrink data more than 1032 times.
   virtual std::uint64_t most_bytes() const = 0;

@@ -52,10 +52,8 @@ ByteValues byte_values() {
 
 class Cifar10 final : public Dataset {
  public:
-  Cifar10(CifarImages images, std::string description, BadRecordCount left_out)
-      : images_(std::move(images)),
-        description_(std::move(description)),
-        left_out_(std::move(left_out)) {}
+  Cifar10(CifarImages images, std::string description, std::int64_t left_out)
+      : images_(std::move(images)), description_(std::move(description)), left_out_(left_out) {}
 
   static std::vector<Field> fields() {
     return {{"image", DType::kF32, {kCifarSide, kCifarSide, kCifarChannels}},
@@ -64,7 +62,7 @@ class Cifar10 final : public Dataset {
   std::vector<Field> signature() const override { return fields(); }
   std::int64_t size() const override { return std::ssize(images_.labels); }
   std::string describe() const override { return description_; }
-  BadRecordCount left_out() const override { return left_out_; }
+  std::int64_t left_out() const override { return left_out_; }
 
   void gather(std::span<const std::int64_t> indices,
               std::span<std::byte* const> out) const override {
@@ -105,7 +103,7 @@ class Cifar10 final : public Dataset {
 
   const CifarImages images_;
   const std::string description_;
-  const BadRecordCount left_out_;
+  const std::int64_t left_out_;
   const ByteValues values_ = byte_values();
 };
 
@@ -132,9 +130,10 @@ void append(const Record& record, CifarImages& to) {
   to.labels.push_back(std::to_integer<std::uint8_t>(record[0]));
 }
 
-// The record that the file cuts off.
-BadRecord cut_off(const std::string& name, std::uint64_t offset, std::size_t found) {
-  return {name, offset, cat("expected ", sizeof(Record), " bytes, found ", found, " to the end")};
+std::size_t read_record(ByteInput& input, Record& record) try {
+  return input.read(record);
+} catch (const IoError& error) {
+  throw IoError(cat(error.what(), kNoNextRecord));
 }
 
 // If a file is there packed and unpacked, takes the unpacked one.
@@ -177,22 +176,21 @@ std::unique_ptr<Dataset> load_cifar(const RunDirs& dirs, bool train) {
   const std::vector<std::string> paths = cifar_files(files, dirs.data_dir, train);
   BadRecords bad(dirs.bad_records);
   CifarImages images;
-  std::vector<std::string> empty;
   for (const std::string& path : paths) {
     const auto seen = [&] { return std::ssize(images.labels) + bad.count(); };
     const std::int64_t before = seen();
     read_cifar(*files.open(path), path, bad, images);
-    if (seen() == before) empty.push_back(path);
+    require<IoError>(
+        seen() > before, path,
+        ": no images; get the file again, or name another folder (the option data_dir)");
   }
   require<IoError>(
       !images.labels.empty(), join(paths),
-      ": no images; get the files again, or name another folder (the option data_dir)");
-  for (const std::string& path : empty) bad.note(cut_off(path, 0, 0));
+      ": all images are bad; get the files again, or name another folder (the option data_dir)");
   std::string description = cat("CIFAR-10, ", images.labels.size(), train ? " training" : " test",
                                 " images from ", join(paths));
-  BadRecordCount left_out = bad.left_out();
-  if (left_out.records > 0) description += cat(", without ", left_out.str());
-  return std::make_unique<Cifar10>(std::move(images), std::move(description), std::move(left_out));
+  if (bad.count() > 0) description += cat(", without ", bad_records_text(bad.count()));
+  return std::make_unique<Cifar10>(std::move(images), std::move(description), bad.count());
 }
 
 }  // namespace
@@ -204,39 +202,21 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
   const std::size_t before = to.labels.size();
   Record record;
   for (std::uint64_t offset = 0;; offset += sizeof record) {
-    std::size_t got = 0;
-    try {
-      got = input->read(record);
-    } catch (const DamagedInput& damage) {
-      if (damage.taints()) {
-        to.labels.resize(before);
-        to.pixels.resize(before * kImageBytes);
-      }
-      bad.note(BadRecord(
-          name, offset, cat(damage.reason(), ", behind ", offset / sizeof record, " whole records"),
-          damage.taints() ? LostWithRecord::kWholeFile : LostWithRecord::kRestOfFile));
-      return;
-    }
+    const auto fail = [&](const auto&... why) {
+      throw IoError(cat(name, ": record at byte ", offset, ": ", why..., kNoNextRecord));
+    };
+    const std::size_t got = read_record(*input, record);
     if (got == 0) return;
+    if (got < sizeof record) fail("expected ", sizeof record, " bytes, found ", got, " to the end");
     const auto label = std::to_integer<int>(record[0]);
-    if (got < sizeof record) {
-      bad.note(cut_off(name, offset, got));
-      return;
-    }
     if (label >= kCifarClasses) {
       bad.note(BadRecord(name, offset, cat("expected a label from 0 to 9, found ", label)));
       continue;
     }
     const std::size_t images = to.labels.size() - before;
-    const bool is_too_large = images == most;
-    if (is_too_large || !make_room(to)) {
-      bad.note(BadRecord(
-          name, offset,
-          cat(is_too_large ? "the file has more than " : "there is no memory left after ", images,
-              " images", is_too_large ? ", where those of CIFAR-10 have 10000" : ""),
-          LostWithRecord::kRestOfFile));
-      return;
-    }
+    if (images == most)
+      fail("the file has more than ", images, " images, where those of CIFAR-10 have 10000");
+    if (!make_room(to)) fail("there is no memory left after ", images, " images");
     append(record, to);
   }
 }

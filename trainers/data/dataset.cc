@@ -86,16 +86,14 @@ const Dataset& LazyDataset::loaded() const {
   return *loaded_;
 }
 
-BadRecordCount LazyDataset::left_out() const {
+std::int64_t LazyDataset::left_out() const {
   const std::lock_guard lock(mutex_);
-  return loaded_ ? loaded_->left_out() : BadRecordCount();
+  return loaded_ ? loaded_->left_out() : 0;
 }
 
 TensorDataset::TensorDataset(std::vector<Source> sources, std::string description,
-                             BadRecordCount left_out)
-    : sources_(std::move(sources)),
-      description_(std::move(description)),
-      left_out_(std::move(left_out)) {
+                             std::int64_t left_out)
+    : sources_(std::move(sources)), description_(std::move(description)), left_out_(left_out) {
   require(!sources_.empty(), "a dataset needs at least one field");
   const Shape& first = sources_[0].rows.shape();
   size_ = first.rank() > 0 ? first[0] : 0;

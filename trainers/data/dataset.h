@@ -65,8 +65,8 @@ struct Dataset {
   // The files that it reads, so that the program does not write to them. Reads no data.
   virtual std::vector<std::string> files() const { return {}; }
 
-  // The bad records that it has left out so far.
-  virtual BadRecordCount left_out() const { return {}; }
+  // How many bad records it has left out so far.
+  virtual std::int64_t left_out() const { return 0; }
 };
 
 // A dataset that is loaded at the first call of something other than its signature.
@@ -99,7 +99,7 @@ class LazyDataset final : public Dataset {
   void check() const override {
     if (check_) check_();
   }
-  BadRecordCount left_out() const override;
+  std::int64_t left_out() const override;
 
  private:
   const Dataset& loaded() const;
@@ -146,20 +146,19 @@ class TensorDataset final : public Dataset {
 
   // Throws InvalidArgument unless there is a source, all have equally many rows, and each can be
   // converted as it asks.
-  TensorDataset(std::vector<Source> sources, std::string description, BadRecordCount left_out = {});
+  TensorDataset(std::vector<Source> sources, std::string description, std::int64_t left_out = 0);
 
   std::vector<Field> signature() const override;
   std::int64_t size() const override { return size_; }
   void gather(std::span<const std::int64_t> indices,
               std::span<std::byte* const> out) const override;
   std::string describe() const override { return description_; }
-  BadRecordCount left_out() const override { return left_out_; }
+  std::int64_t left_out() const override { return left_out_; }
 
  private:
   std::vector<Source> sources_;
   std::string description_;
-  BadRecordCount left_out_;
-  std::int64_t size_;
+  std::int64_t left_out_, size_;
 };
 
 }  // namespace belfry

@@ -57,21 +57,10 @@ std::uint64_t values_of_row(const Shape& shape, std::uint64_t most) {
   return values;
 }
 
-Tensor first_rows(const Tensor& values, std::int64_t rows) {
-  Shape shape = values.shape();
-  shape[0] = rows;
-  Tensor first(shape, values.dtype());
-  std::copy_n(values.raw(), first.bytes(), first.mutable_raw());
-  return first;
-}
-
-// Reads the rows that a file declares, as far as it has them.
-class RowReader {
+// Reads the values that a file declares.
+class ValueReader {
  public:
-  // Takes what is wrong from byte `offset` of the unpacked data on; no row is behind it.
-  using Damage = std::function<void(std::uint64_t offset, const std::string& reason)>;
-
-  RowReader(ReadableFile& file, const std::string& name, std::size_t rank)
+  ValueReader(ReadableFile& file, const std::string& name, std::size_t rank)
       : blocks_(file), name_(name), header_(4 + 4 * rank), input_(open_input(blocks_, name)) {
     require(rank >= 1 && rank <= kMaxRank, "IDX files have rank 1 to ", kMaxRank, ", not ", rank);
     declared_ = read_header(*input_, name, rank);
@@ -79,31 +68,33 @@ class RowReader {
 
   const Shape& declared() const { return declared_; }
 
-  Tensor read(const std::function<void(const Shape&)>& check, const Damage& damaged) {
+  Tensor read(const std::function<void(const Shape&)>& check) {
     const std::uint64_t room = input_->most_bytes() - std::min(input_->most_bytes(), header_);
-    const std::uint64_t row = values_of_row(declared_, room);
-    const auto rows = static_cast<std::uint64_t>(declared_[0]), there = std::min(rows, room / row);
-    if (there < rows) damaged(header_ + there * row, cat(input_->too_small(), expected(room)));
+    const auto rows = static_cast<std::uint64_t>(declared_[0]);
+    if (rows > room / values_of_row(declared_, room)) fail(input_->too_small(), expected(room));
     if (check) check(declared_);
-    Tensor values;
-    try {
-      values = make(there);
-    } catch (const std::bad_alloc&) {
-      damaged(header_, cat("its values of shape ", declared_, " need more memory than is left"));
-      return first_rows(make(0), 0);
-    }
-    const std::uint64_t got = fill(values);
-    if (there == rows && !reason_.empty()) damaged(header_ + got / row * row, reason_);
-    return got < values.bytes() ? first_rows(values, static_cast<std::int64_t>(got / row))
-                                : std::move(values);
+    Tensor values = make();
+    const std::uint64_t got = input_->read({values.mutable_raw(), values.bytes()});
+    const std::string end = cat(" byte ", header_ + got, input_->of_what());
+    if (got < values.bytes()) fail("truncated at", end, expected(got));
+    std::byte extra;
+    if (input_->read({&extra, 1}) > 0)  // makes zlib verify its checksum, too
+      fail("trailing bytes from", end, ": expected the end after ", got, " values of shape ",
+           declared_);
+    return values;
   }
 
  private:
-  Tensor make(std::uint64_t rows) const {
-    Shape shape = declared_;
-    shape[0] = static_cast<std::int64_t>(rows);
-    if (shape.elements() > host_memory()) throw std::bad_alloc();
-    return {shape, DType::kU8};
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    throw IoError(cat(name_, ": ", parts...));
+  }
+
+  Tensor make() const try {
+    if (declared_.elements() > host_memory()) throw std::bad_alloc();
+    return {declared_, DType::kU8};
+  } catch (const std::bad_alloc&) {
+    fail("its values of shape ", declared_, " need more memory than is left");
   }
 
   std::string expected(std::uint64_t found) const {
@@ -111,31 +102,11 @@ class RowReader {
                ", found room for ", found);
   }
 
-  // Returns how many values there were. Notes why values are missing, or that bytes are left over.
-  std::uint64_t fill(Tensor& values) {
-    std::uint64_t got = 0;
-    try {
-      got = input_->read({values.mutable_raw(), values.bytes()});
-      const std::string end = cat(" byte ", header_ + got, input_->of_what());
-      std::byte extra;
-      if (got < values.bytes())
-        reason_ = cat("truncated at", end, expected(got));
-      else if (input_->read({&extra, 1}) > 0)  // makes zlib verify its checksum, too
-        reason_ = cat("trailing bytes from", end, ": expected the end after ", got,
-                      " values of shape ", declared_);
-    } catch (const DamagedInput& damage) {
-      got = damage.taints() ? 0 : got + damage.read();
-      reason_ = damage.reason();
-    }
-    return got;
-  }
-
   FileBlocks blocks_;
   const std::string& name_;
   const std::uint64_t header_;  // bytes
   const std::unique_ptr<ByteInput> input_;
   Shape declared_;
-  std::string reason_;
 };
 
 // "-idx3-ubyte" <-> ".idx3-ubyte"; `path` itself where neither occurs.
@@ -154,22 +125,13 @@ Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std:
   return parse_idx(file, name, rank);
 }
 
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank) {
-  return RowReader(file, name, rank).read({}, [&](std::uint64_t, const std::string& reason) {
-    throw IoError(cat(name, ": ", reason));
-  });
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
+                 const std::function<void(const Shape&)>& check) {
+  return ValueReader(file, name, rank).read(check);
 }
 
 Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank) {
-  return RowReader(file, name, rank).declared();
-}
-
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank, BadRecords& bad,
-                 const std::function<void(const Shape&)>& check) {
-  return RowReader(file, name, rank)
-      .read(check, [&](std::uint64_t offset, const std::string& reason) {
-        bad.note(BadRecord(name, offset, reason, LostWithRecord::kRestOfFile));
-      });
+  return ValueReader(file, name, rank).declared();
 }
 
 std::string find_idx_file(FileSystem& files, const std::string& path) {

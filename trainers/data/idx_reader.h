@@ -8,7 +8,6 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/tensor.h"
-#include "belfry/trainers/data/bad_records.h"
 
 namespace belfry {
 
@@ -17,16 +16,12 @@ namespace belfry {
 // truncated file, trailing bytes, corrupt gzip data and values that this machine's memory cannot
 // hold. The error names `name`, the byte offset, what was expected and what was found. Reads and
 // allocates no more than the header declares, and no more than the file can hold: deflate cannot
-// shrink data more than 1032 times.
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank);
+// shrink data more than 1032 times. Before the values are read, `check` gets the header's shape,
+// and throws if it cannot be used.
+Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank,
+                 const std::function<void(const Shape&)>& check = {});
 // The same for the content of a file.
 Tensor parse_idx(std::span<const std::byte> bytes, const std::string& name, std::size_t rank);
-// The same, but truncated, corrupt or trailing data are one bad record, and the rest of the file is
-// lost. The result has the rows (of dimension 0) before the record, or none if gzip data are
-// corrupt (DamagedInput::taints). Throws as BadRecords::note() does, too. Before the values are
-// read, `check` gets the header's shape, and throws if it cannot be used.
-Tensor parse_idx(ReadableFile& file, const std::string& name, std::size_t rank, BadRecords& bad,
-                 const std::function<void(const Shape&)>& check = {});
 // The shape that the header declares.
 Shape parse_idx_shape(ReadableFile& file, const std::string& name, std::size_t rank);
 

@@ -84,7 +84,7 @@ class RecordImages final : public Dataset {
 
   std::vector<Field> signature() const override { return image_fields(wanted_.side); }
   std::int64_t size() const override { return std::ssize(records_); }
-  BadRecordCount left_out() const override { return bad_.left_out(); }
+  std::int64_t left_out() const override { return bad_.count(); }
   std::string describe() const override {
     return cat(
         records_.size(), " images of ", wanted_.paths[0],

@@ -18,12 +18,11 @@ constexpr std::uint64_t kHeaderBytes = kHeaderWords * sizeof(std::int32_t);
 constexpr std::int32_t kMagic = 20240520, kVersion = 1;
 constexpr std::uint64_t kTokenBytes = sizeof(std::uint16_t);
 constexpr std::string_view kLlmcRemedy =
-    "; without its header a file has no records, so none can be left out (the option "
-    "bad_records); make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name "
-    "another folder (the option data_dir)";
+    "; make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name another folder "
+    "(the option data_dir)";
 
-// The number of tokens in a file, by its header, as far as the file has them.
-std::int64_t read_llmc_header(ReadableFile& file, const std::string& name, BadRecords& bad) {
+// The number of tokens in a file, by its header.
+std::int64_t read_llmc_header(ReadableFile& file, const std::string& name) {
   std::array<std::int32_t, kHeaderWords> header;
   const std::size_t got = file.read(std::as_writable_bytes(std::span(header)));
   require<IoError>(got == kHeaderBytes, name, ": truncated at byte ", got,
@@ -35,22 +34,18 @@ std::int64_t read_llmc_header(ReadableFile& file, const std::string& name, BadRe
   require<IoError>(header[2] >= 0, name, ": byte 8: expected a number of tokens, found ", header[2],
                    kLlmcRemedy);
   const std::uint64_t room = file.size() - std::min(file.size(), kHeaderBytes);
-  const auto said = static_cast<std::uint64_t>(header[2]);
-  const std::uint64_t there = std::min(said, room / kTokenBytes);
-  if (said * kTokenBytes != room)
-    bad.note(BadRecord(name, kHeaderBytes + there * kTokenBytes,
-                       cat("expected the ", said, " tokens that the header says, found ", room,
-                           " bytes behind it"),
-                       LostWithRecord::kRestOfFile));
-  return static_cast<std::int64_t>(there);
+  require<IoError>(static_cast<std::uint64_t>(header[2]) * kTokenBytes == room, name,
+                   ": expected the ", header[2], " tokens that the header says, found ", room,
+                   " bytes after it", kLlmcRemedy);
+  return header[2];
 }
 
 class LlmcTokens final : public TokenStream {
  public:
-  LlmcTokens(FileSystem& files, std::vector<std::string> paths, std::int64_t most, BadRecords& bad)
+  LlmcTokens(FileSystem& files, std::vector<std::string> paths, std::int64_t most)
       : files_(files), most_(most) {
     for (std::string& path : paths) {
-      const std::int64_t tokens = read_llmc_header(*files.open(path), path, bad);
+      const std::int64_t tokens = read_llmc_header(*files.open(path), path);
       parts_.push_back({std::move(path), size_, tokens});
       size_ += tokens;
     }
@@ -108,8 +103,8 @@ class LlmcTokens final : public TokenStream {
 }  // namespace
 
 std::unique_ptr<TokenStream> llmc_tokens(FileSystem& files, std::vector<std::string> paths,
-                                         std::int64_t most, BadRecords& bad) {
-  return std::make_unique<LlmcTokens>(files, std::move(paths), most, bad);
+                                         std::int64_t most) {
+  return std::make_unique<LlmcTokens>(files, std::move(paths), most);
 }
 
 }  // namespace belfry

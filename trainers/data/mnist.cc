@@ -21,7 +21,7 @@ constexpr int kMaxLabel = 9;
 constexpr std::uint64_t kLabelHeader = 8;  // bytes before the first label in its file
 
 std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string description,
-                                      BadRecordCount left_out = {}) {
+                                      std::int64_t left_out = 0) {
   std::vector<TensorDataset::Source> sources;
   sources.push_back({.name = "image",
                      .rows = std::move(digits.images),
@@ -30,8 +30,7 @@ std::unique_ptr<Dataset> make_dataset(LabelledImages digits, std::string descrip
                      .scale = 1.0f / 255});
   sources.push_back(
       {.name = "label", .rows = std::move(digits.labels), .dtype = DType::kI32, .sample = {}});
-  return std::make_unique<TensorDataset>(std::move(sources), std::move(description),
-                                         std::move(left_out));
+  return std::make_unique<TensorDataset>(std::move(sources), std::move(description), left_out);
 }
 
 std::string find(FileSystem& files, const std::string& folder, const char* name) {
@@ -73,12 +72,12 @@ Tensor rows_of(const Tensor& values, std::span<const std::int64_t> which) {
   return rows;
 }
 
-// Keeps the images whose label exists and is one of the ten digits.
+// Keeps the images whose label is one of the ten digits.
 LabelledImages with_labels(LabelledImages digits, const std::string& label_file, BadRecords& bad) {
   const std::int64_t images = digits.images.shape()[0];
   const auto labels = std::as_const(digits.labels).data<std::uint8_t>();
   std::vector<std::int64_t> good;
-  for (std::int64_t i = 0; i < std::min(images, std::ssize(labels)); ++i) {
+  for (std::int64_t i = 0; i < images; ++i) {
     const auto label = labels[static_cast<std::size_t>(i)];
     if (label <= kMaxLabel)
       good.push_back(i);
@@ -86,7 +85,7 @@ LabelledImages with_labels(LabelledImages digits, const std::string& label_file,
       bad.note(BadRecord(label_file, kLabelHeader + static_cast<std::uint64_t>(i),
                          cat("expected a label from 0 to ", kMaxLabel, ", found ", int{label})));
   }
-  if (std::ssize(good) == images && images == std::ssize(labels)) return digits;
+  if (std::ssize(good) == images) return digits;
   return {rows_of(digits.images, good), rows_of(digits.labels, good)};
 }
 
@@ -105,8 +104,8 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train, Ba
                      "is whose, so none can be left out (the option bad_records)");
   };
   LabelledImages digits;
-  digits.images = parse_idx(*files.open(image_file), image_file, 3, bad, check);
-  digits.labels = parse_idx(*files.open(label_file), label_file, 1, bad);
+  digits.images = parse_idx(*files.open(image_file), image_file, 3, check);
+  digits.labels = parse_idx(*files.open(label_file), label_file, 1);
   digits = with_labels(std::move(digits), label_file, bad);
   require<IoError>(digits.images.shape()[0] > 0, image_file, " and ", label_file,
                    " have no image with a label");
@@ -134,9 +133,8 @@ std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
   }
   std::string description =
       cat("MNIST, ", digits.images.shape()[0], kind, " images from ", dirs.data_dir);
-  BadRecordCount left_out = bad.left_out();
-  if (left_out.records > 0) description += cat(", without ", left_out.str());
-  return make_dataset(std::move(digits), std::move(description), std::move(left_out));
+  if (bad.count() > 0) description += cat(", without ", bad_records_text(bad.count()));
+  return make_dataset(std::move(digits), std::move(description), bad.count());
 }
 
 }  // namespace

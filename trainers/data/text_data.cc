@@ -39,9 +39,7 @@ class WindowDataset final : public Dataset {
                ", ", size(), " windows of ", windows_.length);
   }
   const Vocabulary* vocabulary() const override { return windows_.tokens->vocabulary(); }
-  BadRecordCount left_out() const override {
-    return windows_.bad ? windows_.bad->left_out() : BadRecordCount();
-  }
+  std::int64_t left_out() const override { return windows_.bad ? windows_.bad->count() : 0; }
 
   void gather(std::span<const std::int64_t> indices,
               std::span<std::byte* const> out) const override {
@@ -152,8 +150,7 @@ std::shared_ptr<Text> read_text(const TextOptions& options, const RunDirs& dirs,
     return text;
   }
   std::vector<std::string> paths = text_files(options, dirs.data_dir, train);
-  text->tokens = is_llmc(options)
-                     ? llmc_tokens(files, std::move(paths), options.vocabulary, text->bad)
+  text->tokens = is_llmc(options) ? llmc_tokens(files, std::move(paths), options.vocabulary)
                  : options.tokens == "bytes" ? byte_tokens(files, paths[0])
                                              : character_tokens(files, paths[0], text->bad);
   return text;

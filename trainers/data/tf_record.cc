@@ -28,11 +28,10 @@ std::string crc_text(std::string_view of, std::uint32_t expected, std::uint32_t 
   return cat("expected the CRC 0x", hex(expected, 8), " of ", of, ", found 0x", hex(found, 8));
 }
 
-// Reads the head of the record at `offset`, where the file stands. If it is bad, the start of the
-// next record is unknown.
+// Reads the head of the record at `offset`, where the file stands.
 TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64_t offset) {
   const auto fail = [&](const std::string& reason) {
-    throw BadRecord(name, offset, reason, LostWithRecord::kRestOfFile);
+    throw IoError(cat(name, ": record at byte ", offset, ": ", reason, kNoNextRecord));
   };
   std::byte head[kHeadBytes];
   const std::size_t got = file.read(head);
@@ -56,24 +55,6 @@ std::vector<std::byte> memory_of_record(const std::string& name, const TfRecordP
                       ", and there is no memory left for them"));
 }
 
-// Where no record begins, the length of the record before may be wrong, though its CRC is right.
-// Then the CRC of that record's data is wrong: it is the bad record, and leaves `places`.
-BadRecord first_damage(ReadableFile& file, const std::string& name,
-                       std::vector<TfRecordPlace>& places, const BadRecord& no_head) {
-  if (places.empty()) return no_head;
-  const TfRecordPlace last = places.back();
-  try {
-    read_tf_record(file, name, last);
-  } catch (const BadRecord&) {
-    places.pop_back();
-    return {name, last.offset,
-            cat("its length of ", last.length,
-                " bytes is wrong: its data have not their CRC, and no record follows them"),
-            LostWithRecord::kRestOfFile};
-  }
-  return no_head;
-}
-
 }  // namespace
 
 std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
@@ -81,13 +62,7 @@ std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string
   std::vector<TfRecordPlace> places;
   for (std::uint64_t offset = 0; offset < file.size();) {
     file.seek(offset);
-    TfRecordPlace place;
-    try {
-      place = read_head(file, name, offset);
-    } catch (const BadRecord& record) {
-      bad.note(first_damage(file, name, places, record));
-      break;
-    }
+    const TfRecordPlace place = read_head(file, name, offset);
     if (place.length <= kMostTfRecordBytes)
       places.push_back(place);
     else

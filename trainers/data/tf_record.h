@@ -20,10 +20,10 @@ struct TfRecordPlace {
 // The longest data of a record. Longer ones are bad: a wrong length would take all memory.
 inline constexpr std::uint64_t kMostTfRecordBytes = std::uint64_t{1} << 30;
 
-// Finds all records of a file by their lengths, and skips their data. A length is bad if its CRC is
-// wrong, or if the file ends before; or if its data's CRC is wrong and no record follows. Then the
-// start of the next record is unknown: the rest of the file is lost, as one bad record. A record of
-// more than kMostTfRecordBytes is bad by itself. Throws as BadRecords::note() does.
+// Finds all records of a file by their lengths, and skips their data. Throws IoError, naming file
+// and byte, for a length whose CRC is wrong or that exceeds the file: the start of the next record
+// is unknown then. A record of more than kMostTfRecordBytes is a bad one. Throws as
+// BadRecords::note() does.
 std::vector<TfRecordPlace> find_tf_records(ReadableFile& file, const std::string& name,
                                            BadRecords& bad);
 

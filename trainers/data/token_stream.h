@@ -36,11 +36,10 @@ std::unique_ptr<TokenStream> character_tokens(FileSystem& files, const std::stri
 
 // The tokens of llm.c's files, one file after another: a header of 1024 bytes (256 i32,
 // little-endian: 20240520, version 1, the number of tokens), then tokens, u16. Only windows of them
-// are read. A token of `most` or above is a bad record. If a file is shorter than its header says,
-// so is its end; if it is longer, so are the bytes behind its tokens. Whole tokens before it count.
-// Throws IoError naming file, byte and what was expected for a bad header.
+// are read. A token of `most` or above is a bad record. Throws IoError naming file, byte and what
+// was expected for a bad header, or a file of another length than that says.
 std::unique_ptr<TokenStream> llmc_tokens(FileSystem& files, std::vector<std::string> paths,
-                                         std::int64_t most, BadRecords& bad);
+                                         std::int64_t most);
 
 // `count` characters of text without a file: sentences of made-up words, a function of `count`.
 std::unique_ptr<TokenStream> generated_text(std::int64_t count);

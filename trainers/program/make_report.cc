@@ -59,14 +59,9 @@ Report::Progress progress_report(const Trainer& trainer, std::optional<double> p
   return progress;
 }
 
-BadRecordCount left_out(const Trainer& trainer) {
-  BadRecordCount count = trainer.train_data().left_out();
-  if (const Dataset* const test = trainer.test_data()) {
-    const BadRecordCount other = test->left_out();
-    count.records += other.records;
-    count.rests.insert(count.rests.end(), other.rests.begin(), other.rests.end());
-  }
-  return count;
+std::int64_t left_out(const Trainer& trainer) {
+  const Dataset* const test = trainer.test_data();
+  return trainer.train_data().left_out() + (test ? test->left_out() : 0);
 }
 
 // Whether all processes end with the same values. All processes call it.

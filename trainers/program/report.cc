@@ -102,8 +102,7 @@ JsonValue to_json(const Report& report) {
   report.update.add_to(json);
   set_settings(json, report.settings);
   report.batches.add_to(json);
-  json.set("bad_records", report.left_out.records)
-      .set("lost_rests", JsonValue::array(report.left_out.rests));
+  json.set("bad_records", report.left_out);
   report.losses.add_scale_to(json);
   json.set("threads", report.threads);
   report.progress.add_to(json);
@@ -128,7 +127,7 @@ std::string to_table(const Report& report) {
     table += row("messages hidden", rounded(100 * *share, 1) + " %");
   for (const NamedValue& metric : report.losses.metrics)
     table += row(metric.name, value_text(metric));
-  if (report.left_out.records > 0) table += row("left out", report.left_out.str());
+  if (report.left_out > 0) table += row("left out", bad_records_text(report.left_out));
   if (report.losses.scale)
     table += row("loss scale", cat(significant(report.losses.scale->scale), ", ",
                                    report.losses.scale->skipped_steps, " steps skipped"));

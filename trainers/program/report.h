@@ -61,9 +61,8 @@ struct Report {
     void add_to(JsonValue& json) const;
   } batches;
 
-  // Bad records of training and test data that this process has left out. Its members are
-  // bad_records and lost_rests of files ("FILE from byte 5").
-  BadRecordCount left_out;
+  // Bad records of training and test data that this process has left out.
+  std::int64_t left_out = 0;
 
   struct Progress {
     std::int64_t steps = 0;  // complete

@@ -31,21 +31,6 @@ TEST(BadRecords, CountOnceEach) {
   records.note(BadRecord("a", 5, "too short"));
 }
 
-TEST(BadRecords, SayWhatIsLostWithThem) {
-  BadRecords records({.most = 9});
-  EXPECT_EQ(records.left_out().str(), "");
-  records.note(BadRecord("a", 5, "too short", LostWithRecord::kRestOfFile));
-  EXPECT_EQ(records.left_out().str(), "1 bad record and the rest of a from byte 5");
-  records.note(BadRecord("b", 6, "too long"));
-  records.note(BadRecord("c", 7, "too short", LostWithRecord::kRestOfFile));
-  records.note(BadRecord("c", 7, "too short", LostWithRecord::kRestOfFile));
-  EXPECT_EQ(records.left_out().str(),
-            "3 bad records and the rest of a from byte 5, of c from byte 7");
-  EXPECT_STREQ(BadRecord("a", 5, "too short", LostWithRecord::kRestOfFile).what(),
-               "a: bad record at byte 5: too short; the rest of the file is lost from there on, "
-               "however many records it has");
-}
-
 TEST(BadRecords, EndWithAnErrorByDefault) {
   BadRecords records;
   EXPECT_THAT(message_of<IoError>([&] { records.note(BadRecord("a", 5, "too short")); }),

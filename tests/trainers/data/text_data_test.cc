@@ -121,13 +121,12 @@ TEST(LlmcTokens, OfSeveralFilesFollowEachOther) {
   const std::vector<std::string> paths{folder.write("a_train_0.bin", llmc_file({1, 2, 3})),
                                        folder.write("a_train_1.bin", llmc_file({})),
                                        folder.write("a_train_2.bin", llmc_file({40000, 5}))};
-  BadRecords none;
-  const auto tokens = llmc_tokens(local_file_system(), paths, 50257, none);
+  const auto tokens = llmc_tokens(local_file_system(), paths, 50257);
   EXPECT_EQ(tokens->size(), 5);
   EXPECT_THAT(read(*tokens, 0, 5), ElementsAre(1, 2, 3, 40000, 5));
   EXPECT_THAT(read(*tokens, 2, 2), ElementsAre(3, 40000));
   EXPECT_EQ(tokens->vocabulary(), nullptr);
-  const auto fewer = llmc_tokens(local_file_system(), paths, 100, none);
+  const auto fewer = llmc_tokens(local_file_system(), paths, 100);
   EXPECT_THAT(message_of<BadRecord>([&] { read(*fewer, 2, 3); }),
               HasSubstr(paths[2] + ": bad record at byte 1024: expected a token below 100, found "
                                    "40000"));
@@ -137,8 +136,7 @@ TEST(LlmcTokens, NameWhatIsWrongWithAHeader) {
   const TemporaryFolder folder;
   const auto message = [&](const Bytes& bytes) {
     const std::string path = folder.write("x.bin", bytes);
-    BadRecords some({.most = 5});
-    return message_of<IoError>([&] { llmc_tokens(local_file_system(), {path}, 50257, some); });
+    return message_of<IoError>([&] { llmc_tokens(local_file_system(), {path}, 50257); });
   };
   EXPECT_THAT(message(llmc_file({1}, 20240801)), HasSubstr("byte 0: expected 20240520"));
   EXPECT_THAT(message(llmc_file({1}, 20240520, 7)), HasSubstr("byte 4: expected version 1"));
@@ -146,35 +144,23 @@ TEST(LlmcTokens, NameWhatIsWrongWithAHeader) {
               HasSubstr("byte 8: expected a number of tokens, found -3"));
   EXPECT_THAT(message(Bytes(10)), HasSubstr("truncated at byte 10"));
   for (const Bytes& wrong : {llmc_file({1}, 20240801), llmc_file({1}, 20240520, 7), Bytes()})
-    EXPECT_THAT(
-        message(wrong),
-        EndsWith("; without its header a file has no records, so none can be left out (the "
-                 "option bad_records); make the file anew by the scripts of llm.c (dev/data), "
-                 "for GPT-2, or name another folder (the option data_dir)"));
+    EXPECT_THAT(message(wrong),
+                EndsWith("; make the file anew by the scripts of llm.c (dev/data), "
+                         "for GPT-2, or name another folder (the option data_dir)"));
 }
 
-// Tokens follow each other. So tokens before an early end of the file are sound.
-TEST(LlmcTokens, OfAFileThatHasNotItsSizeAreTakenAsFarAsTheyGo) {
+TEST(LlmcTokens, OfAFileThatHasNotItsSizeAreRefused) {
   const TemporaryFolder folder;
   Bytes odd = llmc_file({1, 2, 3});
   odd.pop_back();
   const std::string paths[] = {folder.write("short.bin", llmc_file({1, 2}, 20240520, 1, 5)),
                                folder.write("odd.bin", odd),
                                folder.write("long.bin", llmc_file({1, 2, 3}, 20240520, 1, -1))};
-  for (const std::string& path : paths) {
-    const auto open = [&](BadRecords& bad) {
-      return llmc_tokens(local_file_system(), {path}, 50257, bad);
-    };
-    BadRecords none, one({.most = 1});
-    EXPECT_THAT(message_of<IoError>([&] { open(none); }),
-                AllOf(HasSubstr(path + ": bad record at byte 1028: expected the "),
-                      HasSubstr(" tokens that the header says, found "),
-                      EndsWith("let such records be left out (the option bad_records, skip:N)")));
-    const auto tokens = open(one);
-    EXPECT_THAT(read(*tokens, 0, 2), ElementsAre(1, 2));
-    EXPECT_EQ(tokens->size(), 2);
-    EXPECT_EQ(one.left_out().str(), "1 bad record and the rest of " + path + " from byte 1028");
-  }
+  for (const std::string& path : paths)
+    EXPECT_THAT(
+        message_of<IoError>([&] { llmc_tokens(local_file_system(), {path}, 50257); }),
+        AllOf(HasSubstr(path + ": expected the "),
+              HasSubstr(" tokens that the header says, found "), HasSubstr("make the file anew")));
 }
 
 TEST(Text, TrainsOnNineTenthsAndTestsOnWindowsWithoutOverlap) {
@@ -221,8 +207,8 @@ TEST(Text, CountsABadByteOnce) {
   const RunDirs dirs{folder.path(), {.most = 2}};
   const auto train = source(dirs, true), held = source(dirs, false);
   EXPECT_EQ(train->size() + held->size(), 18);
-  EXPECT_EQ(train->left_out().records, 2);
-  EXPECT_EQ(held->left_out().records, 0);
+  EXPECT_EQ(train->left_out(), 2);
+  EXPECT_EQ(held->left_out(), 0);
   EXPECT_THAT(message_of<IoError>([&] {
                 source({folder.path(), {.most = 1}}, true)->size();
               }),

@@ -83,7 +83,7 @@ TEST(TfRecords, OfFarTooManyBytesAreBad) {
   const auto places = find_tf_records(file, "f", one);
   ASSERT_EQ(places.size(), 2u);
   EXPECT_EQ(text_of(read_tf_record(file, "f", places[1])), "last");
-  EXPECT_EQ(one.left_out().str(), "1 bad record");
+  EXPECT_EQ(one.count(), 1);
 }
 
 TEST(TfRecords, EndAtALengthThatCannotBe) {
@@ -95,31 +95,10 @@ TEST(TfRecords, EndAtALengthThatCannotBe) {
   for (const auto& [rest, reason] : wrong) {
     const test::Bytes bytes = as_bytes(whole + rest);
     BytesFile file(bytes);
-    BadRecords none, one({.most = 1});
-    EXPECT_THAT(message_of<IoError>([&] { find_tf_records(file, "f", none); }),
-                AllOf(HasSubstr("f: bad record at byte 21: " + reason),
-                      HasSubstr("; the rest of the file is lost from there on")));
-    EXPECT_EQ(find_tf_records(file, "f", one).size(), 1u);
-    EXPECT_EQ(one.left_out().str(), "1 bad record and the rest of f from byte 21");
-  }
-}
-
-// The CRC of the length is right, so the record seems whole, and no record follows it.
-TEST(TfRecords, CountOnceWhereALengthIsWrong) {
-  const std::string good = tf_record("first"), data = "second";
-  for (const std::uint64_t size : {4, 9}) {
-    const std::string length(reinterpret_cast<const char*>(&size), sizeof size);
-    const std::string wrong =
-        length + test::masked_crc_bytes(length) + data + test::masked_crc_bytes(data);
-    const test::Bytes bytes = as_bytes(good + wrong + good);
-    BytesFile file(bytes);
-    BadRecords none, more({.most = 2});
-    EXPECT_THAT(message_of<IoError>([&] { find_tf_records(file, "f", none); }),
-                HasSubstr(cat("f: bad record at byte 21: its length of ", size, " bytes is wrong: ",
-                              "its data have not their CRC, and no record follows them; the rest ",
-                              "of the file is lost")));
-    EXPECT_EQ(find_tf_records(file, "f", more).size(), 1u);
-    EXPECT_EQ(more.left_out().str(), "1 bad record and the rest of f from byte 21");
+    BadRecords one({.most = 1});
+    EXPECT_THAT(message_of<IoError>([&] { find_tf_records(file, "f", one); }),
+                AllOf(HasSubstr("f: record at byte 21: " + reason),
+                      HasSubstr("no later record of the file can be found")));
   }
 }
 
