@@ -4,9 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <deque>
 #include <filesystem>
-#include <optional>
 #include <utility>
 
 #include <fcntl.h>
@@ -26,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // on the way of one path, as Linux allows
 // None of these waits for another process, or makes a terminal the process's own.
 constexpr int kOpen = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
@@ -64,20 +61,13 @@ int descriptor_number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-// The descriptor that a path names; `own` if it is one of this process.
-struct NamedDescriptor {
-  int number = -1;
-  bool own = false;
-};
-
-// Gives a new file, so far open to its owner alone, the permissions of the old one. If its group
-// cannot be given, the group of the new file may do what everyone may.
-void make_like(int fd, const struct stat& old) {
-  mode_t mode = old.st_mode & (S_ISDIR(old.st_mode) ? 07777 : 0777);
-  if (::fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0)
-    mode = (mode & ~mode_t{070}) | (mode & 007) << 3;
-  [[maybe_unused]] const int may_fail = ::fchown(fd, old.st_uid, static_cast<gid_t>(-1));
-  [[maybe_unused]] const int may_fail_too = ::fchmod(fd, mode);
+// N of /dev/fd/N and /proc/self/fd/N, 1 of /dev/stdout, 2 of /dev/stderr; else -1.
+int named_descriptor(std::string_view path) {
+  if (path == "/dev/stdout") return 1;
+  if (path == "/dev/stderr") return 2;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"})
+    if (path.starts_with(folder)) return descriptor_number(path.substr(folder.size()));
+  return -1;
 }
 
 // Makes writes to `fd` wait for their reader, because they would be lost otherwise. Other processes
@@ -95,43 +85,6 @@ void make_wait(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 }
 
-// Whether the folder of `path` is sticky: only owners may rename or remove the file, and this
-// process is no owner.
-bool is_stuck(const std::string& path, const struct stat& file) {
-  const uid_t user = ::geteuid();
-  struct stat folder = {};
-  const std::string parent = fs::absolute(path).parent_path().string();
-  return user != 0 && file.st_uid != user && ::stat(parent.c_str(), &folder) == 0 &&
-         (folder.st_mode & S_ISVTX) != 0 && folder.st_uid != user;
-}
-
-// The state of the file that is to be replaced; none if there is no file.
-std::optional<struct stat> replaced(const std::string& path) {
-  struct stat old = {};
-  if (::stat(path.c_str(), &old) != 0) return {};
-  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) fail_file("replace", path, errno);
-  require<AdvisedIoError>(
-      !is_stuck(path, old), path,
-      ": is another user's, in a folder where only owners may replace their files "
-      "(it is sticky); write elsewhere");
-  return old;
-}
-
-// Names `place`: people know that name, and not the temporary one.
-[[noreturn]] void fail_beside(const std::string& place, int code) {
-  throw AdvisedIoError(cat(place, ": cannot create: ", std::strerror(code),
-                           "; see that its folder exists and can be written, or write elsewhere"));
-}
-
-void make_directory(const std::string& path, const std::string& like) {
-  const std::optional<struct stat> old = replaced(like);
-  if (::mkdir(path.c_str(), old ? mode_t{0700} : mode_t{0777}) != 0) fail_beside(like, errno);
-  if (!old) return;
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | kOpen));
-  if (fd.get() < 0) fail_file("open", path, errno);
-  make_like(fd.get(), *old);
-}
-
 std::unique_ptr<WritableFile> opened(const std::string& path, int fd, const char* action,
                                      bool waits = true) {
   if (fd < 0) fail_file(action, path, errno);
@@ -142,15 +95,16 @@ std::unique_ptr<WritableFile> opened(const std::string& path, int fd, const char
 
 class LocalFileSystem final : public FileSystem {
  public:
-  std::unique_ptr<WritableFile> create(const std::string& path, const std::string& like) override {
-    constexpr int kCreate = O_WRONLY | O_CREAT | kOpen;
-    if (like.empty()) return opened(path, ::open(path.c_str(), kCreate | O_TRUNC, 0644), "create");
-    const std::optional<struct stat> old = replaced(like);
-    const int fd =
-        ::open(path.c_str(), kCreate | O_EXCL | O_NOFOLLOW, old ? mode_t{0600} : mode_t{0644});
-    if (fd < 0) fail_beside(like, errno);
-    if (old) make_like(fd, *old);
-    return opened(like, fd, "create");
+  std::unique_ptr<WritableFile> create(const std::string& path,
+                                       const std::string& replaced) override {
+    struct stat old = {};
+    const bool replaces = !replaced.empty() && ::stat(replaced.c_str(), &old) == 0;
+    if (replaces && ::faccessat(AT_FDCWD, replaced.c_str(), W_OK, AT_EACCESS) != 0)
+      fail_file("replace", replaced, errno);
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | kOpen, 0644);
+    auto file = opened(replaced.empty() ? path : replaced, fd, "create");
+    if (replaces) ::fchmod(fd, old.st_mode & 0777);
+    return file;
   }
 
   std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) override {
@@ -182,7 +136,7 @@ class LocalFileSystem final : public FileSystem {
       fail_file("look up", path, errno);
     }
     const std::string_view kind = other_kind(status.st_mode);
-    if (kind.empty() && named_descriptor(path).number < 0) return nullptr;
+    if (kind.empty()) return nullptr;
     for (const std::string_view refused : {"a directory", "a socket", "a disk"})
       require<IoError>(kind != refused, path, " is ", refused, ", not a file");
     const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | kOpen);
@@ -192,8 +146,7 @@ class LocalFileSystem final : public FileSystem {
   }
 
   int descriptor(const std::string& path) override {
-    const NamedDescriptor named = named_descriptor(path);
-    if (named.own) return named.number;
+    if (const int number = named_descriptor(path); number >= 0) return number;
     struct stat there = {}, stream = {};
     if (::stat(path.c_str(), &there) != 0 || !S_ISREG(there.st_mode)) return -1;
     for (const int number : {1, 2})
@@ -241,28 +194,10 @@ class LocalFileSystem final : public FileSystem {
 
   std::string resolve(const std::string& path) override {
     std::error_code error;
-    const fs::path absolute = fs::absolute(path, error);
-    std::deque<fs::path> rest(absolute.begin(), absolute.end());
-    fs::path done = "/";
-    for (int links = 0; !error && !rest.empty();) {
-      const fs::path next = done / rest.front();  // "/" makes it "/"
-      const bool up = rest.front() == "..", stays = rest.front() == "." || rest.front().empty();
-      rest.pop_front();
-      if (up) done = done.parent_path();
-      if (up || stays) continue;
-      if (fs::symlink_status(next, error).type() != fs::file_type::symlink) {
-        if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
-          error.clear();
-        done = next;
-      } else if (++links > kMostLinks) {
-        error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
-      } else {
-        const fs::path target = fs::read_symlink(next, error);
-        rest.insert(rest.begin(), target.begin(), target.end());
-      }
-    }
+    std::string resolved = fs::weakly_canonical(fs::absolute(path, error), error).string();
     if (error) fail_file("resolve", path, error.value());
-    return done.string();
+    while (resolved.size() > 1 && resolved.ends_with('/')) resolved.pop_back();
+    return resolved;
   }
 
   std::vector<std::string> list(const std::string& directory) override {
@@ -276,8 +211,7 @@ class LocalFileSystem final : public FileSystem {
     return names;
   }
 
-  void create_directory(const std::string& path, const std::string& like) override {
-    if (!like.empty()) return make_directory(path, like);
+  void create_directory(const std::string& path) override {
     std::error_code error;
     fs::create_directories(path, error);
     if (error) fail_file("create directory", path, error.value());
@@ -304,29 +238,7 @@ class LocalFileSystem final : public FileSystem {
     if (fd.get() < 0 || ::fsync(fd.get()) != 0) fail_file("sync directory", path, errno);
   }
 
-  std::unique_ptr<FileLock> lock(const std::string& path) override {
-    constexpr useconds_t kPause = 10'000;  // microseconds: all tries take a second
-    return lock_local_file(path, {.look = ::lstat, .pause = [] { ::usleep(kPause); }});
-  }
-
- private:
-  // /proc/<process>/fd/<number>, or /proc/<process>/task/<thread>/fd/<number>, behind any links.
-  NamedDescriptor named_descriptor(const std::string& path) {
-    const fs::path own = resolve("/proc/self");  // its number as /proc has it, which may differ
-    std::error_code error;
-    fs::path at = fs::absolute(path, error);
-    for (int links = 0; !error && links <= kMostLinks; ++links) {
-      const fs::path folder = resolve(at.parent_path().string());
-      const std::string text = folder.string();
-      const int number = descriptor_number(at.filename().string());
-      if (number >= 0 && text.starts_with("/proc/") && text.ends_with("/fd"))
-        return {number, text.starts_with(own.string() + "/")};
-      at = folder / at.filename();
-      if (fs::symlink_status(at, error).type() != fs::file_type::symlink) break;
-      at = folder / fs::read_symlink(at, error);
-    }
-    return {};
-  }
+  std::unique_ptr<FileLock> lock(const std::string& path) override;
 };
 
 // Opens the file of a lock, and makes it if it is missing.
@@ -346,35 +258,29 @@ Descriptor open_lock(const std::string& path, struct stat& status) {
   return fd;
 }
 
-}  // namespace
-
 // flock() and not process numbers, which mean nothing in another container. NFS passes a flock() on
 // to its server.
-std::unique_ptr<FileLock> lock_local_file(const std::string& path, const LockCalls& calls) {
+std::unique_ptr<FileLock> LocalFileSystem::lock(const std::string& path) {
   constexpr int kMostTries = 100;
-  std::string why;
+  constexpr useconds_t kPause = 10'000;  // microseconds
   for (int tries = 0; tries < kMostTries; ++tries) {
-    if (tries > 0) calls.pause();
     struct stat mine = {}, there = {};
     Descriptor fd = open_lock(path, mine);
     const int failure = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
     if (failure == EWOULDBLOCK) return nullptr;
-    why = std::strerror(failure);
-    if (failure == EINTR || failure == ESTALE) continue;
-    if (failure != 0 &&
-        first_time_logged(cat("no locks: ", path)))  // checkpoints take one per epoch
+    if (failure != 0 && failure != EINTR && failure != ESTALE && first_time_logged("no locks"))
       log_warning(path, ": this file system has no locks (", std::strerror(failure),
                   "); let no two programs write there at once");
     // If this fails, the previous holder has removed the file: try again.
-    const bool is_there = calls.look(path.c_str(), &there) == 0;
-    if (is_there && is_same(mine, there))
-      return std::make_unique<LocalFileLock>(path, std::move(fd), failure == 0);
-    why = is_there ? "it has another number each time" : std::strerror(errno);
+    if (::lstat(path.c_str(), &there) == 0 && is_same(mine, there))
+      return std::make_unique<LocalFileLock>(path, std::move(fd));
+    ::usleep(kPause);
   }
-  throw IoError(cat(path, ": cannot lock: the locked file was not found by its name in ",
-                    kMostTries, " tries (", why,
-                    "); its file system does not keep what locks need: save elsewhere"));
+  throw IoError(cat(path, ": cannot lock: the locked file is not found by its name; its file ",
+                    "system does not keep what locks need: save elsewhere"));
 }
+
+}  // namespace
 
 FileSystem& local_file_system() {
   static LocalFileSystem instance;

@@ -33,12 +33,10 @@ class ReadableFile {
   virtual std::size_t read(std::span<std::byte> out) = 0;
 };
 
-// Keeps others out as long as it lives.
+// Keeps others out as long as it lives, unless the file system knows no locks.
 class FileLock {
  public:
   virtual ~FileLock() = default;
-  // False on a file system that knows no locks: it keeps nobody out.
-  virtual bool excludes() const = 0;
 };
 
 // kOther: a device, a pipe, a socket; where links are not followed, a link.
@@ -53,23 +51,22 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   // Makes a file, or empties the one that is there; opens a device or pipe as it is. The directory
-  // must exist. Follows a link, also one that leads to nothing yet.
-  // With `like`, the new file is to replace the file `like`; `path` must be new. If `like` exists,
-  // the new file has its permissions, and its owner and group where this process may give them.
-  // IoError if this process may not write `like`, or not replace it.
+  // must exist. Follows a link, also one that leads to nothing yet. A file that is to replace the
+  // file `replaced` gets its permissions, if that exists. IoError if this process may not write
+  // `replaced`.
   virtual std::unique_ptr<WritableFile> create(const std::string& path,
-                                               const std::string& like = {}) = 0;
+                                               const std::string& replaced = {}) = 0;
   // Opens a regular file to add to it: keeps the first `size` bytes, and cuts off the rest. With
   // `size` 0 it makes a missing file. IoError if the file has fewer bytes. Follows a link.
   virtual std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) = 0;
   // Opens `path` for writing at its end, if something is there that must not be replaced: a
-  // descriptor() of this process, one of another process, a device or a pipe. Null for a regular
-  // file and for nothing. IoError for a pipe that nobody reads, a descriptor that is closed or
-  // read-only, a socket, a disk. Follows a link.
+  // descriptor() of this process, a device or a pipe. Null for a regular file and for nothing.
+  // IoError for a pipe that nobody reads, a descriptor that is closed or read-only, a socket, a
+  // disk. Follows a link.
   virtual std::unique_ptr<WritableFile> open_stream(const std::string& path) = 0;
-  // The open descriptor of this process that `path` stands for, or -1. It is N for /dev/fd/N,
-  // /proc/self/fd/N, /dev/stdout (1), /dev/stderr (2) and links to these. A regular file that
-  // stdout or stderr writes to gives 1 or 2.
+  // The open descriptor of this process that `path` stands for, or -1. It is N for /dev/fd/N and
+  // /proc/self/fd/N, 1 for /dev/stdout, 2 for /dev/stderr. A regular file that stdout or stderr
+  // writes to gives 1 or 2.
   virtual int descriptor(const std::string& path) = 0;
   // Opens a regular file, to be read in parts. Never waits: IoError names a directory, device, pipe
   // or socket as such. Throws NotFoundError if there is nothing. Follows a link.
@@ -86,15 +83,15 @@ class FileSystem {
   virtual FileKind target_kind(const std::string& path) = 0;
   // When the content behind `path` last changed, in seconds since 1970; 0 if that is not known.
   virtual std::int64_t modified(const std::string& /*path*/) { return 0; }
-  // The absolute path without links, "." and "..". It need not exist: behind the first missing
-  // name, names are kept and ".." removes the name before it. A dangling link gives the path that
-  // create() would make. Throws IoError for links that lead in a circle.
+  // The absolute path without links, "." and "..". It need not exist: after the first missing name,
+  // names are kept and ".." removes the name before it. Throws IoError for links that lead in a
+  // circle.
   virtual std::string resolve(const std::string& path) = 0;
   // Names (not paths) in a directory, sorted.
   virtual std::vector<std::string> list(const std::string& directory) = 0;
   // Makes missing parents, too. Nothing happens if the directory is there; IoError if something
-  // else is. With `like`, as in create(), the parent must exist, and the directory must not.
-  virtual void create_directory(const std::string& path, const std::string& like = {}) = 0;
+  // else is.
+  virtual void create_directory(const std::string& path) = 0;
   // Makes a symbolic link to `target` at `path`, where nothing may be.
   virtual void create_link(const std::string& path, const std::string& target) = 0;
   // Moves a file, or a directory with its content, to `to`, where a file or an empty directory may

@@ -1,11 +1,8 @@
 // Open files of the disk, and the owners of their descriptors.
 #pragma once
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
-
-#include <sys/stat.h>
 
 #include "belfry/framework/base/file_system.h"
 
@@ -13,15 +10,6 @@ namespace belfry {
 
 // Throws IoError: "PATH: cannot ACTION: " and the text of errno `code`.
 [[noreturn]] void fail_file(const char* action, const std::string& path, int code);
-
-// Looks up a file as ::lstat() does, and pauses before another try. Tests have others.
-struct LockCalls {
-  std::function<int(const char* path, struct stat* status)> look;
-  std::function<void()> pause;
-};
-// FileSystem::lock() of this machine. Throws IoError if the locked file is not the one of this name
-// in a hundred tries.
-std::unique_ptr<FileLock> lock_local_file(const std::string& path, const LockCalls& calls);
 
 // Owns a descriptor, unless it is negative.
 class Descriptor {
@@ -63,19 +51,16 @@ class LocalReadableFile final : public ReadableFile {
   std::uint64_t size_;
 };
 
-// `fd` is the open file `path`. It is locked if `excludes`.
+// `fd` is the open and locked file `path`.
 class LocalFileLock final : public FileLock {
  public:
-  LocalFileLock(std::string path, Descriptor fd, bool excludes)
-      : path_(std::move(path)), fd_(std::move(fd)), excludes_(excludes) {}
+  LocalFileLock(std::string path, Descriptor fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   // Removes the file while it is still locked: whoever locks it from now on sees that it is gone.
   ~LocalFileLock() override;
-  bool excludes() const override { return excludes_; }
 
  private:
   std::string path_;
   Descriptor fd_;
-  bool excludes_;
 };
 
 }  // namespace belfry

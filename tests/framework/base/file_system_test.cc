@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "belfry/framework/base/local_file_impl.h"
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/framework_test_support.h"
 
@@ -334,18 +333,6 @@ TEST_F(FileSystemTest, ResolvesLinksAndDotsWhetherOrNotThePathExists) {
   EXPECT_EQ(files_.resolve(path("deep/../x")), real + "/d/x");  // the parent of what it leads to
 }
 
-TEST_F(FileSystemTest, ResolvesADanglingLinkToWhatCreatingItMakes) {
-  const std::string real = std::filesystem::canonical(directory_).string();
-  files_.create_directory(path("d"));
-  std::filesystem::create_symlink("../target", path("d/second"));
-  std::filesystem::create_symlink(path("d/second"), path("first"));
-  EXPECT_EQ(files_.resolve(path("first")), real + "/target");
-  EXPECT_EQ(files_.resolve(path("first/a")), real + "/target/a");
-  files_.create(path("first"))->close();
-  EXPECT_EQ(files_.kind(real + "/target"), FileKind::kFile);
-  EXPECT_EQ(files_.resolve(path("first")), real + "/target");
-}
-
 TEST_F(FileSystemTest, RemovesDirectoriesWithTheirContentOnlyWhenAskedTo) {
   files_.create_directory(path("d/e"));
   write_text_file(files_, path("d/e/a"), "x");
@@ -378,42 +365,6 @@ TEST_F(FileSystemTest, ErrorsNameTheFileAndTheReason) {
   EXPECT_THAT(failure([&] { file->sync(); }), HasSubstr(path("b")));
 }
 
-// The file has another number at each look, or cannot be looked up.
-TEST_F(FileSystemTest, ALockThatIsNotConfirmedEndsWithAnError) {
-  for (const int error : {0, EIO}) {
-    int pauses = 0;
-    const LockCalls calls{.look =
-                              [error](const char*, struct stat*) {
-                                errno = error;
-                                return error == 0 ? 0 : -1;
-                              },
-                          .pause = [&] { ++pauses; }};
-    try {
-      lock_local_file(path("x.lock"), calls);
-      ADD_FAILURE() << "locked";
-    } catch (const IoError& thrown) {
-      EXPECT_THAT(thrown.what(), HasSubstr(path("x.lock") + ": cannot lock: "));
-      EXPECT_THAT(thrown.what(), HasSubstr(error == 0 ? "another number" : "Input/output error"));
-      EXPECT_THAT(thrown.what(), HasSubstr("save elsewhere"));
-    }
-    EXPECT_EQ(pauses, 99);
-  }
-}
-
-TEST_F(FileSystemTest, ALockIsTriedAgainUntilItIsConfirmed) {
-  int looks = 0, pauses = 0;
-  const LockCalls calls{.look =
-                            [&](const char* name, struct stat* status) {
-                              errno = ENOENT;
-                              return ++looks < 3 ? -1 : ::lstat(name, status);
-                            },
-                        .pause = [&] { ++pauses; }};
-  const auto lock = lock_local_file(path("x.lock"), calls);
-  ASSERT_TRUE(lock);
-  EXPECT_EQ(pauses, 2);
-  EXPECT_FALSE(files_.lock(path("x.lock")));
-}
-
 TEST_F(FileSystemTest, WhatIsInTheWayOfALockIsNamed) {
   files_.create_directory(path("folder.lock"));
   std::filesystem::create_symlink("elsewhere", path("link.lock"));
@@ -426,28 +377,6 @@ TEST_F(FileSystemTest, WhatIsInTheWayOfALockIsNamed) {
       EXPECT_EQ(error.what(), path(name) + " is in the way of a lock: move it away");
     }
   }
-}
-
-TEST_F(FileSystemTest, AFileThatCannotBeReplacedInAStickyFolderIsRefusedBeforeItIsWritten) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs a second user";
-  write_text_file(files_, path("a"), "old");
-  ASSERT_EQ(::chmod(path("a").c_str(), 0666), 0);
-  ASSERT_EQ(::chmod(directory_.c_str(), 01777), 0);
-  ASSERT_EQ(::seteuid(65534), 0);
-  const bool reached = ::faccessat(AT_FDCWD, directory_.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
-  std::string why;
-  if (reached) {
-    try {
-      files_.create(path("new"), path("a"));
-    } catch (const IoError& error) {
-      why = error.what();
-    }
-    files_.create(path("own"), path("other"))->close();
-  }
-  ASSERT_EQ(::seteuid(0), 0);
-  if (!reached) GTEST_SKIP() << "the second user cannot reach " << directory_;
-  EXPECT_THAT(why, HasSubstr(path("a") + ": is another user's, in a folder where only owners"));
-  EXPECT_THAT(files_.list(directory_), ElementsAre("a", "own"));
 }
 
 TEST_F(FileSystemTest, AFullDiskIsReported) {

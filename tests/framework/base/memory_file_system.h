@@ -88,7 +88,7 @@ class MemoryFileSystem final : public FileSystem {
   }
 
   std::unique_ptr<WritableFile> create(const std::string& path,
-                                       const std::string& like = {}) override;
+                                       const std::string& replaced = {}) override;
   std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) override;
   std::unique_ptr<WritableFile> open_stream(const std::string&) override {
     call();
@@ -118,9 +118,8 @@ class MemoryFileSystem final : public FileSystem {
     require_directory(directory);
     return names_in(directory);
   }
-  void create_directory(const std::string& path, const std::string& like = {}) override {
+  void create_directory(const std::string& path) override {
     call();
-    require<IoError>(like.empty() || !nodes_.contains(path), path, ": is there");
     make_directory(path);
   }
   void create_link(const std::string& path, const std::string& target) override {
@@ -300,7 +299,6 @@ class MemoryLock final : public FileLock {
     } catch (const std::exception&) {
     }
   }
-  bool excludes() const override { return true; }
 
  private:
   MemoryFileSystem& disk_;
@@ -308,11 +306,10 @@ class MemoryLock final : public FileLock {
 };
 
 inline std::unique_ptr<WritableFile> MemoryFileSystem::create(const std::string& path,
-                                                              const std::string& like) {
+                                                              const std::string& /*replaced*/) {
   call();
   require_directory(parent(path));
   require<IoError>(kind_of(path) != FileKind::kDirectory, path, ": is a directory");
-  require<IoError>(like.empty() || !nodes_.contains(path), path, ": is there");
   if (!nodes_.contains(path)) change({Change::kAdd, path, "", node(false)});
   nodes_.at(path)->data.clear();
   return std::make_unique<MemoryFile>(*this, nodes_.at(path));

@@ -24,8 +24,9 @@ class Rooted final : public FileSystem {
     return disk_.open(root_ + path);
   }
 
-  std::unique_ptr<WritableFile> create(const std::string& path, const std::string& like) override {
-    return disk_.create(path, like);
+  std::unique_ptr<WritableFile> create(const std::string& path,
+                                       const std::string& replaced) override {
+    return disk_.create(path, replaced);
   }
   std::unique_ptr<WritableFile> extend(const std::string& path, std::uint64_t size) override {
     return disk_.extend(path, size);
@@ -39,9 +40,7 @@ class Rooted final : public FileSystem {
   FileKind target_kind(const std::string& path) override { return disk_.target_kind(path); }
   std::string resolve(const std::string& path) override { return disk_.resolve(path); }
   std::vector<std::string> list(const std::string& path) override { return disk_.list(path); }
-  void create_directory(const std::string& path, const std::string& like) override {
-    disk_.create_directory(path, like);
-  }
+  void create_directory(const std::string& path) override { disk_.create_directory(path); }
   void create_link(const std::string& path, const std::string& to) override {
     disk_.create_link(path, to);
   }
