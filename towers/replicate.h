@@ -84,8 +84,7 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
 // The caller's setters place one copy of the variables. Each tower has its own setter; tower 0's
 // places the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are
 //   [](const DeviceSpec& worker) {
-//     return std::make_unique<ReplicaDeviceSetter>(
-//         ReplicaDeviceOptions{.ps_tasks = 1, .ps_device = "/cpu:0", .worker_device = worker});
+//     return std::make_unique<LeastLoadedDeviceSetter>(worker, std::vector<DeviceSpec>{"/cpu:0"});
 //   }
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    const SetterFactory& setter,

@@ -13,7 +13,8 @@ namespace belfry {
 //   VariableScope scope(graph, cache);
 //
 // As in tensorpack, a variable that is not trained keeps the caching device that it asks for and
-// becomes local (OverrideToLocalVariable), so checkpoints leave it out. tf_cnn_benchmarks caches
+// becomes local, so checkpoints leave it out. Its collections, if it names any, must have
+// kGlobalVariables. tf_cnn_benchmarks caches
 // such variables too. Tensorpack does the same if the shape is not known; here shapes of variables
 // are always known.
 class OverrideCachingDevice final : public VariableGetter {
@@ -34,27 +35,5 @@ class OverrideCachingDevice final : public VariableGetter {
   std::int64_t small_size_;
   std::vector<std::int64_t> loads_;
 };
-
-// Replaces kGlobalVariables by kLocalVariables in the collections of a variable; others
-// (kTrainableVariables, ...) stay. No collections mean {kGlobalVariables}. Throws InvalidArgument
-// naming the variable if collections are given without kGlobalVariables.
-void replace_global_by_local(VariableRequest& request);
-
-// Makes variables local while it is in force, as tensorpack's function of this name does.
-//   auto local = override_to_local_variable();
-//   VariableScope scope(graph, local);
-class OverrideToLocalVariable final : public VariableGetter {
- public:
-  explicit OverrideToLocalVariable(bool enable = true) : enable_(enable) {}
-  void request(VariableRequest& request) override;
-
- private:
-  bool enable_;
-};
-
-// With enable = false, a getter that changes nothing.
-inline OverrideToLocalVariable override_to_local_variable(bool enable = true) {
-  return OverrideToLocalVariable(enable);
-}
 
 }  // namespace belfry

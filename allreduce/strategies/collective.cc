@@ -1,13 +1,15 @@
 #include "belfry/allreduce/strategies/collective.h"
 
 #include "belfry/allreduce/chunked.h"
-#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {
 
+// Each variable's K gradients are the inputs of one AllReduce node; output t is tower t's, on its
+// device. The node also divides means. `collective#n` of a spec makes n nodes of n chunks of each
+// tensor.
 class Collective final : public CombiningStrategy {
  public:
   explicit Collective(bool in_one_node = false) : in_one_node_(in_one_node) {}
@@ -51,10 +53,6 @@ std::vector<std::vector<Output>> by_collectives(const GradientTable& grads, bool
          reduce(std::span(tensors).subspan(v, together), {.mean = mean}, {}))
       for (std::size_t t = 0; t < results.size(); ++t) results[t].push_back(reduced[t]);
   return results;
-}
-
-GradientTable allreduce_collective(const GradientTable& grads, Reduction reduction, At at) {
-  return Collective().reduce(grads, {.reduction = reduction}, at);
 }
 
 }  // namespace belfry

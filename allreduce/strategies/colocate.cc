@@ -1,4 +1,4 @@
-#include "belfry/allreduce/strategies/strategy_functions.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/graph/scopes.h"
@@ -6,6 +6,8 @@
 namespace belfry {
 namespace {
 
+// The device of tower 0's variable sums each variable's gradients, by add_n. All towers share the
+// result.
 class Colocate final : public Strategy {
  public:
   bool canonical(int) const override { return true; }
@@ -28,9 +30,5 @@ class Colocate final : public Strategy {
 const StrategyRegistration colocate{"colocate", [] { return std::make_unique<Colocate>(); }};
 
 }  // namespace
-
-GradientTable aggregate_colocate(const GradientTable& grads, Reduction reduction, At at) {
-  return Colocate().reduce(grads, {.reduction = reduction}, at);
-}
 
 }  // namespace belfry

@@ -1,5 +1,4 @@
-#include "belfry/allreduce/strategies/strategy_functions.h"
-#include "belfry/framework/base/require.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -8,11 +7,13 @@
 namespace belfry {
 namespace {
 
+// K is an even number of towers, and groups are towers [0, K/2) and [K/2, K). For variable v the
+// mains are g0 = v mod K and g1 = (g0 + K/2) mod K. Each main sums its group. g1 adds the two sums,
+// g0 takes the total from there, and every tower takes it from its own group's main. Canonical: the
+// groups are the two halves of the tree, and the left half is the left operand whichever main adds
+// them.
 class Hierarchical final : public Strategy {
  public:
-  // Without `devices`, those of the towers serve.
-  explicit Hierarchical(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
-
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     if (devices.size() % 2 == 0) return "";
     return cat("hierarchical needs an even number of towers, not K = ", devices.size(),
@@ -23,9 +24,7 @@ class Hierarchical final : public Strategy {
  private:
   std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
     const auto towers = static_cast<std::size_t>(grads.towers());
-    const std::vector<DeviceSpec> devices = devices_.empty() ? grads.devices() : devices_;
-    require(devices.size() == towers, "hierarchical all-reduce of ", towers,
-            " towers needs one device for each, not ", devices.size());
+    const std::vector<DeviceSpec> devices = grads.devices();
     NameScope names(grads.graph(), "AllReduceGradsHierarchical");
     std::vector<std::vector<Output>> results(towers);
     for (int v = 0; v < grads.variables(); ++v) add_variable(grads, v, devices, results);
@@ -63,19 +62,11 @@ class Hierarchical final : public Strategy {
       results[t].push_back(identity(in_group0 ? main0 : total, At(cat("device", t, "_total_agg"))));
     }
   }
-
-  std::vector<DeviceSpec> devices_;
 };
 
 const StrategyRegistration hierarchical{"hierarchical",
                                         [] { return std::make_unique<Hierarchical>(); }};
 
 }  // namespace
-
-GradientTable allreduce_hierarchical(const GradientTable& grads,
-                                     std::span<const DeviceSpec> devices, Reduction reduction,
-                                     At at) {
-  return Hierarchical({devices.begin(), devices.end()}).reduce(grads, {.reduction = reduction}, at);
-}
 
 }  // namespace belfry

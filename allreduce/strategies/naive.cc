@@ -1,10 +1,12 @@
-#include "belfry/allreduce/strategies/strategy_functions.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/graph/scopes.h"
 
 namespace belfry {
 namespace {
 
+// Variables are taken in reverse order, as their gradients become ready. devices[j mod size] sums
+// the j-th one taken, by add_n. All towers share the result.
 class Naive final : public Strategy {
  public:
   // Without `devices`, those of the towers serve.
@@ -36,14 +38,5 @@ const StrategyRegistration naive{"naive", [] { return std::make_unique<Naive>();
 const StrategyRegistration naive_cpu{"naive_cpu", [] { return std::make_unique<Naive>(on_cpu()); }};
 
 }  // namespace
-
-GradientTable allreduce_naive(const GradientTable& grads, std::span<const DeviceSpec> devices,
-                              Reduction reduction, At at) {
-  return Naive({devices.begin(), devices.end()}).reduce(grads, {.reduction = reduction}, at);
-}
-
-GradientTable allreduce_naive_cpu(const GradientTable& grads, Reduction reduction, At at) {
-  return on_cpu().reduce(grads, {.reduction = reduction}, at);
-}
 
 }  // namespace belfry

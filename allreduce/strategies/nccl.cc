@@ -1,11 +1,12 @@
 #include "belfry/allreduce/strategies/collective.h"
-#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpus.h"
 
 namespace belfry {
 namespace {
 
+// Each physical GPU sums the gradients of its towers. NCCL sums these results over the GPUs of all
+// processes, in no canonical order.
 class Nccl final : public CombiningStrategy {
  public:
   explicit Nccl(bool in_one_node = false) : in_one_node_(in_one_node) {}
@@ -74,9 +75,5 @@ const SeveralProcesses nccl_xring("nccl/xring", true), nccl_rechd("nccl/rechd", 
     nccl_pscpu("nccl/pscpu", true), pscpu_pscpu("pscpu/pscpu", true);
 
 }  // namespace
-
-GradientTable allreduce_nccl(const GradientTable& grads, Reduction reduction, At at) {
-  return Nccl().reduce(grads, {.reduction = reduction}, at);
-}
 
 }  // namespace belfry

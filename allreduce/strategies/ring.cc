@@ -1,8 +1,8 @@
-#include "belfry/allreduce/strategies/ring.h"
-
+// ring: fragments of every tensor travel around the towers, once to be summed, once to be shared.
 #include <algorithm>
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -12,6 +12,7 @@
 
 namespace belfry {
 namespace {
+namespace ring_strategy {
 
 bool of_one_type(const GradientTable& grads) {
   for (int v = 1; v < grads.variables(); ++v)
@@ -19,6 +20,30 @@ bool of_one_type(const GradientTable& grads) {
   return true;
 }
 
+// The tower from which this tower takes fragments: of three towers, 2, 0 and 1.
+int predecessor(int tower, int towers) { return (tower + towers - 1) % towers; }
+
+// The place of a tower in the ring of chunk s of n: its own, rotated back by s * max(1, K / n). So
+// fragments of chunks move to other towers, and each tower keeps its predecessor.
+int rank_of(int tower, int towers, int chunk, int chunks) {
+  const int offset = chunk * std::max(1, towers / chunks) % towers;
+  return (tower + towers - offset) % towers;
+}
+
+// The fragment, of K in a chunk, that the tower of this rank takes at a tick in [0, K - 1). In the
+// reduce phase it adds its own to the fragment; in the gather phase it keeps the finished one.
+int reduce_fragment(int rank, int towers, int tick) { return (rank + towers - 2 - tick) % towers; }
+
+int gather_fragment(int rank, int towers, int tick) { return (rank + towers - 1 - tick) % towers; }
+
+// Each tensor is cut into K fragments per chunk, of nearly equal size. At each of K - 1 ticks every
+// tower takes one fragment of each chunk from its predecessor and adds its own (predecessor's +
+// own); finished sums, divided for a mean, go around in another K - 1 ticks. Rules and indices are
+// those of tf_cnn_benchmarks' xring, but no padding is sent: short tensors have fewer fragments.
+// There may be more chunks than towers, as `ring#n` of a spec counts chunks per tensor.
+//
+// Not canonical: the order of additions differs from fragment to fragment. Works for any K and
+// shape. Throws InvalidArgument if the shape of a gradient is not fully known.
 class Ring final : public CombiningStrategy {
  public:
   explicit Ring(int chunks = 1) : chunks_(chunks) {}
@@ -66,7 +91,7 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
   for (int now = 0; now < towers - 1; ++now) {
     const bool last = now == towers - 2;
     tick(
-        grads, pieces, [&](int rank) { return ring_reduce_fragment(rank, towers, now); },
+        grads, pieces, [&](int rank) { return reduce_fragment(rank, towers, now); },
         [&](Output theirs, Output own) {
           const Output total = add_n({theirs, own});
           return last && reduction == Reduction::kMean ? total / towers : total;
@@ -74,7 +99,7 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
   }
   for (int now = 0; now < towers - 1; ++now)
     tick(
-        grads, pieces, [&](int rank) { return ring_gather_fragment(rank, towers, now); },
+        grads, pieces, [&](int rank) { return gather_fragment(rank, towers, now); },
         [](Output theirs, Output) { return identity(theirs); });
   std::vector<Output> results;
   for (int t = 0; t < towers; ++t) {
@@ -91,11 +116,11 @@ void Ring::tick(const GradientTable& grads, std::vector<std::vector<Output>>& pi
   const std::vector<std::vector<Output>> before = pieces;
   const int towers = grads.towers();
   for (int t = 0; t < towers; ++t) {
-    const auto from = static_cast<std::size_t>(ring_predecessor(t, towers));
+    const auto from = static_cast<std::size_t>(predecessor(t, towers));
     const auto to = static_cast<std::size_t>(t);
     DeviceScope on(grads.graph(), grads.device(t));
     for (int c = 0; c < chunks_; ++c) {
-      const int rank = ring_rank(t, towers, c, chunks_);
+      const int rank = rank_of(t, towers, c, chunks_);
       const auto i = static_cast<std::size_t>(fragment(rank) * chunks_ + c);
       if (i >= before[0].size()) continue;  // an empty fragment
       pieces[to][i] = take(before[from][i], before[to][i]);
@@ -106,25 +131,6 @@ void Ring::tick(const GradientTable& grads, std::vector<std::vector<Output>>& pi
 const StrategyRegistration ring{"ring", [] { return std::make_unique<Ring>(); }};
 const StrategyAlias xring{"xring", "ring"};
 
+}  // namespace ring_strategy
 }  // namespace
-
-int ring_predecessor(int tower, int towers) { return (tower + towers - 1) % towers; }
-
-int ring_rank(int tower, int towers, int chunk, int chunks) {
-  const int offset = chunk * std::max(1, towers / chunks) % towers;
-  return (tower + towers - offset) % towers;
-}
-
-int ring_reduce_fragment(int rank, int towers, int tick) {
-  return (rank + towers - 2 - tick) % towers;
-}
-
-int ring_gather_fragment(int rank, int towers, int tick) {
-  return (rank + towers - 1 - tick) % towers;
-}
-
-GradientTable allreduce_ring(const GradientTable& grads, Reduction reduction, At at) {
-  return Ring().reduce(grads, {.reduction = reduction}, at);
-}
-
 }  // namespace belfry

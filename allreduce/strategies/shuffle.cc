@@ -1,9 +1,9 @@
-#include "belfry/allreduce/strategies/shuffle.h"
-
+// shuffle: each device sums one fragment of every tensor, then all gather the fragments.
 #include <algorithm>
 #include <functional>
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/graph/scopes.h"
@@ -27,6 +27,11 @@ std::vector<DeviceSpec> on_cpus(const GradientTable& grads) {
   return cpus;
 }
 
+// Each tensor is cut into as many fragments of nearly equal size as there are devices. Device f
+// sums fragment f over all towers by add_n, and divides it for a mean. Every tower joins the sums
+// on its own device. In specs, `shuffle#n` deals n fragments to each device. `psgpu` is shuffle,
+// and `pscpu` is shuffle over the CPUs cpu:0, cpu:1, ... There are as many of these as towers, but
+// none beyond the last CPU that has a tower. If no CPU has a tower, cpu:0 sums alone.
 class Shuffle final : public CombiningStrategy {
  public:
   explicit Shuffle(Summers summers, int chunks = 1)
@@ -80,13 +85,5 @@ const StrategyRegistration pscpu{"pscpu", [] { return std::make_unique<Shuffle>(
                                  StrategyName::kAlias};
 
 }  // namespace
-
-GradientTable allreduce_shuffle(const GradientTable& grads, std::span<const DeviceSpec> devices,
-                                Reduction reduction, At at) {
-  const std::vector<DeviceSpec> given(devices.begin(), devices.end());
-  const Shuffle shuffled(given.empty() ? Summers(on_towers)
-                                       : [&](const GradientTable&) { return given; });
-  return shuffled.reduce(grads, {.reduction = reduction}, at);
-}
 
 }  // namespace belfry

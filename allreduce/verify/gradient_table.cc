@@ -128,33 +128,4 @@ GradientTable GradientTable::columns(std::span<const int> which) const {
   return result;
 }
 
-SplitGradients split_grad_list(std::span<const std::vector<Gradient>> rows) {
-  SplitGradients result;
-  for (const std::vector<Gradient>& row : rows) {
-    result.gradients.emplace_back();
-    result.variables.emplace_back();
-    for (const Gradient& g : row) {
-      result.gradients.back().push_back(g.value);
-      result.variables.back().push_back(g.variable);
-    }
-  }
-  return result;
-}
-
-GradientRows merge_grad_list(std::span<const std::vector<Output>> gradients,
-                             std::span<const std::vector<Variable>> variables) {
-  if (gradients.size() != variables.size())
-    log_warning("merge_grad_list: gradients of ", gradients.size(), " towers, but variables of ",
-                variables.size(), "; the rest is left out");
-  GradientRows rows(std::min(gradients.size(), variables.size()));
-  for (std::size_t t = 0; t < rows.size(); ++t) {
-    const std::size_t count = std::min(gradients[t].size(), variables[t].size());
-    if (gradients[t].size() != variables[t].size())
-      log_warning("merge_grad_list: tower ", t, " has ", gradients[t].size(), " gradients, but ",
-                  variables[t].size(), " variables; the rest is left out");
-    for (std::size_t v = 0; v < count; ++v) rows[t].push_back({gradients[t][v], variables[t][v]});
-  }
-  return rows;
-}
-
 }  // namespace belfry

@@ -52,18 +52,4 @@ class GradientTable {
   int total_ = 0;
 };
 
-// Gradients and their variables, [t][v] each.
-struct SplitGradients {
-  std::vector<std::vector<Output>> gradients;
-  std::vector<std::vector<Variable>> variables;
-};
-
-// tensorpack's split_grad_list: splits rows[t][v]. Rows may be of any length.
-SplitGradients split_grad_list(std::span<const std::vector<Gradient>> rows);
-
-// tensorpack's merge_grad_list: makes pairs again. As there, a value that only one of the two lists
-// has is left out; a warning says so.
-GradientRows merge_grad_list(std::span<const std::vector<Output>> gradients,
-                             std::span<const std::vector<Variable>> variables);
-
 }  // namespace belfry

@@ -18,13 +18,11 @@
 // Towers: one model on several devices, and where its variables live.
 #include "belfry/towers/layers.h"
 #include "belfry/towers/least_loaded_device_setter.h"
-#include "belfry/towers/replica_device_setter.h"
 #include "belfry/towers/replicate.h"
 #include "belfry/towers/variable_getters.h"
 
 // Strategies: how the gradients of towers are combined.
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/allreduce/strategy.h"
 
 // Training: trainers with their optimizers and callbacks, data, and main functions.

@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "belfry/allreduce/strategies/strategy_functions.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -187,7 +187,8 @@ class Measurement {
     GradientRows rows;
     for (std::size_t d = 0; d < here_.devices.size(); ++d)
       rows.push_back({{probe.floats(d, kElements), {}}});
-    const GradientTable sums = allreduce_collective(GradientTable(rows), Reduction::kSum);
+    const GradientTable sums =
+        make_strategy("collective")->reduce(GradientTable(rows), {.reduction = Reduction::kSum});
     Node* const node = &sums.at(0, 0).value.node();
     const auto buffers = static_cast<std::int64_t>(here_.devices.size());
     const std::int64_t step_bytes = (buffers + 1) * kElements * 4;

@@ -1,8 +1,7 @@
-#include "belfry/allreduce/strategies/halving_doubling.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/interpreter.h"
@@ -23,7 +22,7 @@ std::vector<Sum> sums_of(const Graph& graph) {
 
 TEST(HalvingDoubling, HalvesAtDistancesOneTwoFour) {
   TestGradients g(8, {{16}});
-  allreduce_halving_doubling(g.table(), Reduction::kSum);
+  make_strategy("halving_doubling")->reduce(g.table(), {.reduction = Reduction::kSum});
   std::vector<Sum> want;
   for (const int distance : {1, 2, 4})
     for (int t = 0; t < 8; ++t) want.emplace_back(t, t & ~distance, t | distance, 8 / distance);
@@ -32,7 +31,7 @@ TEST(HalvingDoubling, HalvesAtDistancesOneTwoFour) {
 
 TEST(HalvingDoubling, GivesTheLowerTowerTheLongerHalf) {
   TestGradients g(4, {{7}});
-  allreduce_halving_doubling(g.table(), Reduction::kSum);
+  make_strategy("halving_doubling")->reduce(g.table(), {.reduction = Reduction::kSum});
   EXPECT_THAT(
       sums_of(g.graph),
       testing::ElementsAre(Sum{0, 0, 1, 4}, Sum{1, 0, 1, 3}, Sum{2, 2, 3, 4}, Sum{3, 2, 3, 3},
@@ -42,7 +41,8 @@ TEST(HalvingDoubling, GivesTheLowerTowerTheLongerHalf) {
 TEST(HalvingDoubling, LeavesOutEmptyHalves) {
   TestGradients g(4, {{1}});
   const std::size_t before = g.graph.size();
-  const GradientTable sums = allreduce_halving_doubling(g.table(), Reduction::kSum);
+  const GradientTable sums =
+      make_strategy("halving_doubling")->reduce(g.table(), {.reduction = Reduction::kSum});
   EXPECT_THAT(sums_of(g.graph),
               testing::ElementsAre(Sum{0, 0, 1, 1}, Sum{2, 2, 3, 1}, Sum{0, 0, 2, 1}));
   EXPECT_EQ(crossings(g.graph, before), 3 + 3);
@@ -51,7 +51,8 @@ TEST(HalvingDoubling, LeavesOutEmptyHalves) {
 
 TEST(HalvingDoubling, FoldsTheTowersAboveAPowerOfTwoInFirst) {
   TestGradients g(6, {{4}});
-  const GradientTable sums = allreduce_halving_doubling(g.table(), Reduction::kSum);
+  const GradientTable sums =
+      make_strategy("halving_doubling")->reduce(g.table(), {.reduction = Reduction::kSum});
   const std::vector<Sum> all = sums_of(g.graph);
   ASSERT_EQ(all.size(), 2U + 8);
   EXPECT_EQ(all[0], (Sum{0, 0, 4, 4}));

@@ -1,8 +1,7 @@
-#include "belfry/allreduce/strategies/shuffle.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/concat.h"
@@ -35,7 +34,7 @@ Sums sums_with_towers_on(const char* strategy, const std::vector<DeviceSpec>& de
 
 TEST(Shuffle, SumsOneFragmentOnEachDevice) {
   TestGradients g(4, {{2, 5}});
-  const GradientTable sums = allreduce_shuffle(g.table());
+  const GradientTable sums = make_strategy("shuffle")->reduce(g.table());
   EXPECT_EQ(sums_of(g.graph), (Sums{{"CPU:0", 3}, {"CPU:1", 3}, {"CPU:2", 2}, {"CPU:3", 2}}));
   EXPECT_EQ(nodes_of(g.graph, kDiv).size(), 4U) << "fragments are divided, not their copies";
   EXPECT_EQ(nodes_of(g.graph, kConcat).size(), 4U);
@@ -45,15 +44,9 @@ TEST(Shuffle, SumsOneFragmentOnEachDevice) {
 
 TEST(Shuffle, AddsTowersInTheirOrder) {
   TestGradients g(3, {{6}});
-  allreduce_shuffle(g.table());
+  make_strategy("shuffle")->reduce(g.table());
   for (const Node* sum : nodes_of(g.graph, kAddN))
     for (int t = 0; t < 3; ++t) EXPECT_EQ(sum->input(static_cast<std::size_t>(t)).device(), cpu(t));
-}
-
-TEST(Shuffle, TakesOtherDevices) {
-  TestGradients g(3, {{6}});
-  allreduce_shuffle(g.table(), std::vector{cpu(2), cpu(0)});
-  EXPECT_EQ(sums_of(g.graph), (Sums{{"CPU:2", 3}, {"CPU:0", 3}}));
 }
 
 TEST(Shuffle, DealsChunksToDevicesInTurn) {
@@ -64,7 +57,7 @@ TEST(Shuffle, DealsChunksToDevicesInTurn) {
 
 TEST(Shuffle, MakesNoEmptyFragments) {
   TestGradients g(8, {{3}, {}, {0}});
-  const GradientTable sums = allreduce_shuffle(g.table());
+  const GradientTable sums = make_strategy("shuffle")->reduce(g.table());
   EXPECT_EQ(sums_of(g.graph), (Sums{{"CPU:0", 1}, {"CPU:1", 1}, {"CPU:2", 1}, {"CPU:0", 1}}));
   EXPECT_EQ(sums.at(7, 2).value, g.rows[7][2].value) << "nothing to add";
 }

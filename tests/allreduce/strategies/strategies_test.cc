@@ -6,10 +6,6 @@
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/small_tensors.h"
-#include "belfry/allreduce/strategies/halving_doubling.h"
-#include "belfry/allreduce/strategies/ring.h"
-#include "belfry/allreduce/strategies/shuffle.h"
-#include "belfry/allreduce/strategies/strategy_functions.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -44,7 +40,8 @@ TEST(Strategies, LeaveTheGradientsOfOneTowerAlone) {
 
 TEST(Naive, RotatesDevicesInReverseOrderOfVariables) {
   TestGradients gradients(2, std::vector<Shape>(5, Shape{4}));
-  const GradientTable reduced = allreduce_naive(gradients.table(), cpus(2), Reduction::kSum);
+  const GradientTable reduced =
+      make_strategy("naive")->reduce(gradients.table(), {.reduction = Reduction::kSum});
   std::vector<DeviceSpec> by_variable;
   for (int v = 0; v < 5; ++v) by_variable.push_back(reduced.at(0, v).value.device());
   EXPECT_THAT(by_variable, ElementsAre(cpu(0), cpu(1), cpu(0), cpu(1), cpu(0)));
@@ -55,7 +52,8 @@ TEST(Naive, MakesOneSumPerVariableThatAllTowersShare) {
   for (const int towers : {2, 3, 4, 6, 8}) {
     TestGradients gradients(towers, std::vector<Shape>(5, Shape{4}));
     const std::size_t before = gradients.graph.size();
-    const GradientTable reduced = allreduce_naive(gradients.table(), {}, Reduction::kSum);
+    const GradientTable reduced =
+        make_strategy("naive")->reduce(gradients.table(), {.reduction = Reduction::kSum});
     EXPECT_EQ(nodes_of(gradients.graph, kAddN).size(), 5U);
     EXPECT_EQ(gradients.graph.size() - before, 5U);
     EXPECT_EQ(crossings(gradients.graph, before), (towers - 1) * 5);
@@ -65,7 +63,7 @@ TEST(Naive, MakesOneSumPerVariableThatAllTowersShare) {
 
 TEST(Naive, DividesASharedSumOnceWhereItIs) {
   TestGradients gradients(4, {{4}, {4}});
-  const GradientTable reduced = allreduce_naive(gradients.table());
+  const GradientTable reduced = make_strategy("naive")->reduce(gradients.table());
   EXPECT_EQ(reduced.at(0, 0).value, reduced.at(3, 0).value);
   EXPECT_EQ(reduced.at(0, 0).value.device(), cpu(1));
   EXPECT_EQ(reduced.at(0, 1).value.device(), cpu(0));
@@ -73,7 +71,7 @@ TEST(Naive, DividesASharedSumOnceWhereItIs) {
 
 TEST(Hierarchical, RotatesItsTwoMainDevices) {
   TestGradients gradients(8, std::vector<Shape>(9, Shape{4}));
-  allreduce_hierarchical(gradients.table(), cpus(8), Reduction::kSum);
+  make_strategy("hierarchical")->reduce(gradients.table(), {.reduction = Reduction::kSum});
   std::vector<std::pair<int, int>> mains;
   const std::vector<Node*> sums = nodes_of(gradients.graph, kAddN);
   ASSERT_EQ(sums.size(), 27U);
@@ -91,7 +89,7 @@ TEST(Hierarchical, MakesTwoGroupSumsAndOneTotalPerVariable) {
     TestGradients gradients(towers, std::vector<Shape>(5, Shape{4}));
     const std::size_t before = gradients.graph.size();
     const GradientTable reduced =
-        allreduce_hierarchical(gradients.table(), cpus(towers), Reduction::kSum);
+        make_strategy("hierarchical")->reduce(gradients.table(), {.reduction = Reduction::kSum});
     std::size_t group_sums = 0, totals = 0;
     for (const Node* sum : nodes_of(gradients.graph, kAddN)) {
       const bool total = sum->name().find("group1_total_agg") != std::string_view::npos;
@@ -108,7 +106,8 @@ TEST(Hierarchical, MakesTwoGroupSumsAndOneTotalPerVariable) {
 
 TEST(Hierarchical, GivesEachTowerTheTotalOfItsOwnGroupsMain) {
   TestGradients gradients(8, std::vector<Shape>(8, Shape{4}));
-  const GradientTable reduced = allreduce_hierarchical(gradients.table(), cpus(8), Reduction::kSum);
+  const GradientTable reduced =
+      make_strategy("hierarchical")->reduce(gradients.table(), {.reduction = Reduction::kSum});
   for (int v = 0; v < 8; ++v)
     for (int t = 0; t < 8; ++t) {
       const Node& last = reduced.at(t, v).value.node();
@@ -121,7 +120,7 @@ TEST(Hierarchical, GivesEachTowerTheTotalOfItsOwnGroupsMain) {
 
 TEST(Hierarchical, DividesOncePerTowerOnItsDevice) {
   TestGradients gradients(8, {{4}});
-  const GradientTable reduced = allreduce_hierarchical(gradients.table(), cpus(8));
+  const GradientTable reduced = make_strategy("hierarchical")->reduce(gradients.table());
   EXPECT_EQ(nodes_of(gradients.graph, kDiv).size(), 8U);
   for (int t = 0; t < 8; ++t) EXPECT_EQ(reduced.at(t, 0).value.device(), cpu(t));
 }
@@ -134,17 +133,11 @@ TEST(Hierarchical, RefusesAnOddNumberOfTowersByName) {
   EXPECT_FALSE(make_strategy("hierarchical")->canonical(3));
 }
 
-TEST(Hierarchical, RefusesANumberOfDevicesThatIsNotThatOfTowers) {
-  TestGradients gradients(4, {{4}});
-  EXPECT_THAT(message_of([&] { allreduce_hierarchical(gradients.table(), cpus(3)); }),
-              HasSubstr("one device for each, not 3"));
-}
-
 TEST(Collective, IsOneNodePerVariableWithAnInputAndAnOutputPerTower) {
   for (const int towers : {2, 3, 4, 6, 8}) {
     TestGradients gradients(towers, std::vector<Shape>(5, Shape{4}));
     const std::size_t before = gradients.graph.size();
-    const GradientTable reduced = allreduce_collective(gradients.table());
+    const GradientTable reduced = make_strategy("collective")->reduce(gradients.table());
     const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
     ASSERT_EQ(nodes.size(), 5U);
     EXPECT_EQ(gradients.graph.size() - before, 5U) << "means are divided on the way";
@@ -173,10 +166,11 @@ TEST(Colocate, SumsBesideTowerZerosVariable) {
     for (const Variable v : variables)
       rows[t].push_back({constant(graph, Tensor({4}, DType::kF32)), v});
   }
-  const GradientTable sums = aggregate_colocate(GradientTable(rows), Reduction::kSum);
+  const GradientTable sums =
+      make_strategy("colocate")->reduce(GradientTable(rows), {.reduction = Reduction::kSum});
   EXPECT_THAT(devices_of(nodes_of(graph, kAddN)), ElementsAre(cpu(1), cpu(0), cpu(1)));
   EXPECT_EQ(sums.at(0, 1).value, sums.at(1, 1).value);
-  const GradientTable means = aggregate_colocate(GradientTable(rows));
+  const GradientTable means = make_strategy("colocate")->reduce(GradientTable(rows));
   EXPECT_EQ(means.at(0, 0).value.device(), cpu(1));
   EXPECT_EQ(means.at(1, 1).value.device(), cpu(0));
 }
@@ -222,7 +216,7 @@ TEST(Packed, RefusesWithThePackersReason) {
 
 TEST(NaiveCpu, SumsEverythingOnCpuZero) {
   TestGradients gradients(3, {{4}, {5}, {}});
-  const GradientTable means = allreduce_naive_cpu(gradients.table());
+  const GradientTable means = make_strategy("naive_cpu")->reduce(gradients.table());
   EXPECT_EQ(nodes_of(gradients.graph, kAddN).size(), 3U);
   for (int v = 0; v < 3; ++v) {
     EXPECT_EQ(means.at(2, v).value, means.at(0, v).value);
@@ -230,36 +224,10 @@ TEST(NaiveCpu, SumsEverythingOnCpuZero) {
   }
 }
 
-TEST(Functions, DoWhatStrategiesOfTheirNamesDo) {
-  using Function = GradientTable (*)(const GradientTable&);
-  const std::pair<const char*, Function> functions[] = {
-      {"collective", [](const GradientTable& g) { return allreduce_collective(g); }},
-      {"colocate", [](const GradientTable& g) { return aggregate_colocate(g); }},
-      {"halving_doubling", [](const GradientTable& g) { return allreduce_halving_doubling(g); }},
-      {"hierarchical", [](const GradientTable& g) { return allreduce_hierarchical(g, cpus(6)); }},
-      {"naive", [](const GradientTable& g) { return allreduce_naive(g, cpus(6)); }},
-      {"naive_cpu", [](const GradientTable& g) { return allreduce_naive_cpu(g); }},
-      {"ring", [](const GradientTable& g) { return allreduce_ring(g); }},
-      {"shuffle", [](const GradientTable& g) { return allreduce_shuffle(g, cpus(6)); }}};
-  for (const auto& [name, function] : functions) {
-    TestGradients g(6, {{10}, {3}});
-    const std::size_t before = g.graph.size();
-    const GradientTable direct = function(g.table());
-    const std::size_t nodes = g.graph.size();
-    const GradientTable named = make_strategy(name)->reduce(g.table());
-    for (int t = 0; t < 6; ++t)
-      for (int v = 0; v < 2; ++v) {
-        EXPECT_EQ(&direct.at(t, v).value.node().op(), &named.at(t, v).value.node().op()) << name;
-        EXPECT_EQ(evaluate(direct.at(t, v).value), evaluate(named.at(t, v).value)) << name;
-      }
-    EXPECT_EQ(g.graph.size() - nodes, nodes - before) << name;
-  }
-}
-
 TEST(Nccl, IsRefusedWithoutGpusInsteadOfFallingBack) {
   TestGradients gradients(2, {{4}});
   const std::string why = "NCCL needs GPUs, but tower 0 is on CPU:0; use collective";
-  EXPECT_EQ(message_of([&] { allreduce_nccl(gradients.table()); }), why);
+  EXPECT_EQ(message_of([&] { make_strategy("nccl")->reduce(gradients.table()); }), why);
   const auto nccl = make_strategy("nccl");
   EXPECT_EQ(nccl->refusal(cpus(2)), why);
   EXPECT_EQ(nccl->refusal({"/gpu:0", "/cpu:1"}),

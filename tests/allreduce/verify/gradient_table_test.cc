@@ -70,63 +70,12 @@ TEST(GradientTable, TakesOtherValuesOfTheSameLayout) {
 
 TEST(GradientTable, RefusesOtherValuesOfAnotherNumber) {
   TestGradients gradients(2, {{2}, {3, 4}, {}});
-  auto [values, variables] = split_grad_list(gradients.rows);
+  std::vector<std::vector<Output>> values(2);
+  for (std::size_t t = 0; t < 2; ++t)
+    for (const Gradient& gradient : gradients.rows[t]) values[t].push_back(gradient.value);
   EXPECT_EQ(gradients.table().with(values).at(1, 2).value, gradients.rows[1][2].value);
   values[1].pop_back();
   EXPECT_THROW(gradients.table().with(values), InvalidArgument);
-}
-
-// In tensorpack 0.11, split_grad_list([[(1,'a'),(2,'b')],[(3,'c'),(4,'d')]]) is ([[1, 2], [3, 4]],
-// [['a', 'b'], ['c', 'd']]). merge_grad_list turns these into the first list again.
-TEST(GradLists, AreSplitIntoGradientsAndVariablesAndMergedAgain) {
-  TestGradients gradients(2, {{2}, {3, 4}, {}});
-  const SplitGradients parts = split_grad_list(gradients.rows);
-  const std::vector<std::vector<Gradient>> merged =
-      merge_grad_list(parts.gradients, parts.variables);
-  ASSERT_EQ(merged.size(), 2u);
-  for (std::size_t t = 0; t < 2; ++t) {
-    ASSERT_EQ(merged[t].size(), 3u);
-    for (std::size_t v = 0; v < 3; ++v) {
-      const Gradient& g = gradients.rows[t][v];
-      EXPECT_EQ(parts.gradients[t][v], g.value);
-      EXPECT_EQ(parts.variables[t][v], g.variable);
-      EXPECT_EQ(merged[t][v].value, g.value);
-      EXPECT_EQ(merged[t][v].variable, g.variable);
-    }
-  }
-}
-
-// split_grad_list([]) is ([], []), of [[]] ([[]], [[]]), of [[(1,'a')],[(3,'c'),(4,'d')]]
-// ([[1], [3, 4]], [['a'], ['c', 'd']]), of [[(None,'a')]] ([[None]], [['a']]).
-TEST(GradLists, MayBeEmptyOrOfSeveralLengths) {
-  EXPECT_TRUE(split_grad_list({}).gradients.empty());
-  const std::vector<std::vector<Gradient>> nothing(1);
-  EXPECT_EQ(split_grad_list(nothing).variables.size(), 1u);
-  TestGradients gradients(2, {{2}, {3, 4}});
-  gradients.rows[0].pop_back();
-  gradients.rows[0][0].value = {};
-  const SplitGradients parts = split_grad_list(gradients.rows);
-  ASSERT_EQ(parts.gradients[0].size(), 1u);
-  EXPECT_FALSE(parts.gradients[0][0]);
-  EXPECT_EQ(parts.variables[0][0], gradients.rows[0][0].variable);
-  EXPECT_EQ(parts.variables[1].size(), 2u);
-}
-
-// merge_grad_list([[1,2],[3]], [['a','b'],['c','d']]) is [[(1, 'a'), (2, 'b')], [(3, 'c')]], and
-// merge_grad_list([[1,2]], [['a','b'],['c','d']]) is [[(1, 'a'), (2, 'b')]].
-TEST(GradLists, AreCutToTheShorterWithAWarning) {
-  TestGradients gradients(2, {{2}, {3, 4}});
-  SplitGradients parts = split_grad_list(gradients.rows);
-  parts.gradients[1].pop_back();
-  ::testing::internal::CaptureStderr();
-  auto merged = merge_grad_list(parts.gradients, parts.variables);
-  EXPECT_EQ(merged[0].size(), 2u);
-  EXPECT_EQ(merged[1].size(), 1u);
-  parts.gradients.pop_back();
-  EXPECT_EQ(merge_grad_list(parts.gradients, parts.variables).size(), 1u);
-  const std::string warnings = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(warnings, HasSubstr("tower 1 has 1 gradients, but 2 variables"));
-  EXPECT_THAT(warnings, HasSubstr("gradients of 1 towers, but variables of 2"));
 }
 
 TEST(GradientTable, RefusesAVariableThatOneTowerLacks) {

@@ -1,9 +1,26 @@
+#include "belfry/towers/variable_getters.h"
+
 #include <algorithm>
 
 #include "belfry/framework/base/require.h"
-#include "belfry/towers/variable_getters.h"
+#include "belfry/framework/base/text.h"
 
 namespace belfry {
+namespace {
+
+// Replaces kGlobalVariables by kLocalVariables in the collections of a variable. No collections
+// mean {kGlobalVariables}.
+void replace_global_by_local(VariableRequest& request) {
+  std::vector<std::string>& collections = request.options.collections;
+  if (collections.empty()) collections.emplace_back(kGlobalVariables);
+  require(std::erase(collections, kGlobalVariables) > 0, "variable '", request.name,
+          "' cannot be made local: it is listed in [", join(collections), "], but not in '",
+          kGlobalVariables, "'; add that collection, or leave all out");
+  if (std::ranges::find(collections, kLocalVariables) == collections.end())
+    collections.emplace_back(kLocalVariables);
+}
+
+}  // namespace
 
 OverrideCachingDevice::OverrideCachingDevice(std::vector<DeviceSpec> devices,
                                              DeviceSpec device_for_small_variables,

@@ -1,12 +1,13 @@
+#include "belfry/towers/variable_getters.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/towers/towers_test_support.h"
-#include "belfry/towers/variable_getters.h"
 
 namespace belfry {
-namespace override_caching_device_test {
+namespace variable_getters_test {
 
 using testing::ElementsAre;
 
@@ -60,5 +61,5 @@ TEST(OverrideCachingDevice, NeedsADevice) {
   EXPECT_THROW(OverrideCachingDevice({}, "/cpu:0", 1), InvalidArgument);
 }
 
-}  // namespace override_caching_device_test
+}  // namespace variable_getters_test
 }  // namespace belfry
