@@ -11,6 +11,7 @@
 
 namespace belfry {
 namespace {
+namespace equal_processes {
 
 // In one order in all processes.
 std::vector<Variable> compared_variables(const Graph& graph) {
@@ -20,15 +21,14 @@ std::vector<Variable> compared_variables(const Graph& graph) {
   return variables;
 }
 
-constexpr std::size_t kFingerprintDigits = 16;
+constexpr std::size_t kDigits = 16;
 
-// kFingerprintDigits characters for each variable.
+// kDigits characters for each variable.
 std::string fingerprints_of(Session& session, const std::vector<Variable>& variables) {
   std::string text;
   for (const Variable variable : variables) {
     const Tensor value = session.read(variable);
-    text += hex(fingerprint({value.raw(), static_cast<std::size_t>(value.bytes())}),
-                kFingerprintDigits);
+    text += hex(fingerprint({value.raw(), static_cast<std::size_t>(value.bytes())}), kDigits);
   }
   return text;
 }
@@ -46,9 +46,7 @@ std::string differing_variables(const std::vector<Variable>& variables, std::str
   std::size_t count = 0;
   std::string first;
   for (std::size_t v = 0; v < variables.size(); ++v) {
-    if (one.substr(v * kFingerprintDigits, kFingerprintDigits) ==
-        other.substr(v * kFingerprintDigits, kFingerprintDigits))
-      continue;
+    if (one.substr(v * kDigits, kDigits) == other.substr(v * kDigits, kDigits)) continue;
     if (count++ == 0) first = variables[v].logical_name();
   }
   return cat("'", first, "'",
@@ -57,8 +55,8 @@ std::string differing_variables(const std::vector<Variable>& variables, std::str
                  : "");
 }
 
-[[noreturn]] void refuse_differing(Processes& processes, const std::vector<Variable>& variables,
-                                   const std::vector<std::string>& of_all, std::int64_t steps) {
+[[noreturn]] void refuse(Processes& processes, const std::vector<Variable>& variables,
+                         const std::vector<std::string>& of_all, std::int64_t steps) {
   const std::string most = text_of_most(of_all);
   std::vector<std::string> names;
   std::string what;
@@ -77,16 +75,18 @@ std::string differing_variables(const std::vector<Variable>& variables, std::str
                   "variables in one process alone; go on from an older checkpoint"));
 }
 
+}  // namespace equal_processes
 }  // namespace
 
 void require_equal_processes(Processes& processes, Session& session, const Graph& graph,
                              std::int64_t steps) {
+  using namespace equal_processes;
   const std::vector<Variable> variables = compared_variables(graph);
   const std::string own = fingerprints_of(session, variables);
   const std::vector<std::string> all =
-      processes.gather(hex(fingerprint(std::as_bytes(std::span(own))), kFingerprintDigits));
+      processes.gather(hex(fingerprint(std::as_bytes(std::span(own))), kDigits));
   if (std::ranges::all_of(all, [&](auto& one) { return one == all[0]; })) return;
-  refuse_differing(processes, variables, processes.gather(own), steps);
+  refuse(processes, variables, processes.gather(own), steps);
 }
 
 }  // namespace belfry
