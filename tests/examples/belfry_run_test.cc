@@ -141,6 +141,16 @@ TEST_F(BelfryRunTest, PassesSignalsOnToATrainingBelowAScript) {
   }
 }
 
+// As a scheduler does that signals all processes of a job, each before or after the command.
+TEST_F(BelfryRunTest, WaitsForWhatAScriptStartedThatWasAskedToEnd) {
+  const Finished done = shell(
+      "belfry run -n 2 -- sh -c 'echo $$ > pid$RANK; sh -c \"trap \\\"sleep 0.5; touch "
+      "saved$RANK; exit 143\\\" TERM; touch up$RANK; while :; do sleep 0.02; done\"; true' & "
+      "until test -e up0 -a -e up1; do sleep 0.02; done; kill -TERM $(cat pid0 pid1); wait $!; "
+      "echo $?; ls saved*");
+  EXPECT_EQ(done.output, "143\nsaved0\nsaved1\n") << done.errors;
+}
+
 // A pipe that nobody reads, or a terminal that is stopped.
 TEST_F(BelfryRunTest, PassesSignalsOnWhileNobodyReadsItsOutput) {
   const Finished done = shell(

@@ -162,7 +162,7 @@ Child start_child(const ChildCommand& command) {
   return {pid, std::move(output.out), std::move(errors.out)};
 }
 
-std::vector<ChildEnd> collect_children(GroupOfEnded group) {
+std::vector<ChildEnd> collect_children(const std::function<bool(const ChildEnd&)>& spares) {
   std::vector<ChildEnd> ends;
   for (;;) {
     siginfo_t found = {};
@@ -170,8 +170,7 @@ std::vector<ChildEnd> collect_children(GroupOfEnded group) {
       return ends;
     ends.push_back(end_of(found.si_pid, found));
     // If it is its own, the group belongs to the child until it is collected.
-    if (group == GroupOfEnded::kIsKilled && ends.back().group == found.si_pid)
-      ::kill(-found.si_pid, SIGKILL);
+    if (ends.back().group == found.si_pid && !spares(ends.back())) ::kill(-found.si_pid, SIGKILL);
     ::waitpid(found.si_pid, nullptr, 0);
   }
 }

@@ -1,6 +1,7 @@
 // Programs that a command starts, and that never outlive the command.
 #pragma once
 #include <csignal>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -86,11 +87,10 @@ struct ChildEnd {
   int code = 0;    // its exit code; 128 + `signal` if that killed it
 };
 
-// Whether the rest of a child's group goes on when the child has ended.
-enum class GroupOfEnded { kIsKilled, kGoesOn };
 // Returns all children of this process that have ended since the last call, also adopted ones
-// (descendants.h). Waits for nothing.
-std::vector<ChildEnd> collect_children(GroupOfEnded group);
+// (descendants.h). Kills what is left of the group of a child, unless `spares` it. Waits for
+// nothing.
+std::vector<ChildEnd> collect_children(const std::function<bool(const ChildEnd&)>& spares);
 
 // What a program printed, and how it ended.
 struct ChildResult {

@@ -52,6 +52,10 @@ int handled_for(const Descendant& process, int signal) {
   return signal == SIGINT && process.ignores(SIGINT) && process.catches(SIGTERM) ? SIGTERM : 0;
 }
 
+bool asks_to_end(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGUSR1;
+}
+
 // Variables of launchers around this one, which did not start these processes.
 const std::vector<std::string> kOtherLaunchers = {"OMPI_COMM_WORLD_SIZE",
                                                   "PMI_SIZE",
@@ -136,6 +140,7 @@ struct LocalProcesses::Process {
   const int rank;
   Child child;
   bool lives = true;
+  bool is_asked = false;                           // to end, if the others are not
   bool gone = false;                               // also what has to end after a request to end:
   std::vector<pid_t> heirs;                        // that handle the request, as a training does
   std::optional<Clock::time_point> left_by_heirs;  // when they had all ended
@@ -253,8 +258,10 @@ void LocalProcesses::copy_output(Process& process, int file) {
 
 void LocalProcesses::collect() {
   // After a request to end, what a script has started may still be saving.
-  for (const ChildEnd& how :
-       collect_children(is_asked_to_end() ? GroupOfEnded::kGoesOn : GroupOfEnded::kIsKilled)) {
+  const auto spares = [this](const ChildEnd& how) {
+    return is_asked_to_end() || asks_to_end(how.signal);
+  };
+  for (const ChildEnd& how : collect_children(spares)) {
     const auto found = std::ranges::find(processes_, how.pid,
                                          [](const auto& process) { return process->child.pid; });
     if (found != processes_.end())
@@ -267,16 +274,18 @@ void LocalProcesses::collect() {
 void LocalProcesses::note_end(Process& process, const ChildEnd& how) {
   process.lives = false;
   ends_.push_back({.rank = process.rank, .how = how, .made_to = killing_});
+  if (asks_to_end(how.signal) && !is_asked_to_end()) {  // somebody asked this process alone
+    process.is_asked = true;
+    pass_on(how.signal, &process);
+  }
   note_whether_gone(process);
-  if (ends_.back().failed() && !is_asked_to_end())
-    limit_time(cat("rank ", process.rank, " failed"));
 }
 
 // A request to end kills a script at once. Then what it has started says how the rank ended.
 void LocalProcesses::note_end_of_adopted(const ChildEnd& how) {
-  if (!is_asked_to_end() || how.signal != 0 || how.code == 0) return;
+  if (how.signal != 0 || how.code == 0) return;
   const Process* const owner = owner_of(how.pid, how.group);
-  if (!owner || owner->lives) return;
+  if (!owner || owner->lives || !is_asked_to_end(*owner)) return;
   const auto end = std::ranges::find(ends_, owner->rank, &ProcessEnd::rank);
   if (end->how.signal != 0) end->how = how;
 }
@@ -284,19 +293,19 @@ void LocalProcesses::note_end_of_adopted(const ChildEnd& how) {
 // What a rank's program has started, as a script does, gets the signal if it handles it. Others
 // would only be killed, like the `sleep` or `tee` of a script; they end soon after the rest.
 // SIGUSR2 does not ask to end, so it kills no script.
-void LocalProcesses::pass_on(int signal) {
+void LocalProcesses::pass_on(int signal, const Process* to) {
   std::set<pid_t> told;
   std::set<const Process*> handled;  // by one of theirs
   for (const Descendant& other : services_.orphans.left()) {
     const int handled_signal = handled_for(other, signal);
     Process* const owner = handled_signal == 0 ? nullptr : owner_of(other.pid, other.group);
-    if (!owner || owner->gone) continue;
+    if (!owner || owner->gone || (to && owner != to)) continue;
     ::kill(other.pid, handled_signal);
     told.insert(other.pid);
     handled.insert(owner);
     if (signal != SIGUSR2 && other.pid != owner->child.pid) owner->heirs.push_back(other.pid);
   }
-  if (signal == SIGUSR2) return;
+  if (signal == SIGUSR2 || to) return;
   for (const auto& process : processes_)
     if (const pid_t pid = process->child.pid; process->lives && !told.contains(pid))
       ::kill(handled.contains(process.get()) ? pid : -pid, signal);
@@ -315,7 +324,7 @@ LocalProcesses::Process* LocalProcesses::owner_of(pid_t other, pid_t group) cons
 void LocalProcesses::note_whether_gone(Process& process) {
   constexpr std::chrono::milliseconds kForTheRest{500};
   if (process.lives || process.gone) return;
-  if (is_asked_to_end()) {
+  if (is_asked_to_end(process)) {
     if (std::ranges::any_of(process.heirs, process_exists)) return;
     if (!process.left_by_heirs) process.left_by_heirs = Clock::now();
     if (process_exists(-process.child.pid)) {
@@ -324,6 +333,12 @@ void LocalProcesses::note_whether_gone(Process& process) {
     }
   }
   process.gone = true;
+  const auto end = std::ranges::find(ends_, process.rank, &ProcessEnd::rank);
+  if (end->failed() && !is_asked_to_end()) limit_time(cat("rank ", process.rank, " failed"));
+}
+
+bool LocalProcesses::is_asked_to_end(const Process& process) const {
+  return is_asked_to_end() || process.is_asked;
 }
 
 bool LocalProcesses::any_writes() const {

@@ -77,11 +77,13 @@ class LocalProcesses {
   void collect();
   void note_end(Process& process, const ChildEnd& how);
   void note_end_of_adopted(const ChildEnd& how);
-  void pass_on(int signal);
+  // To all, or to one and what it has started.
+  void pass_on(int signal, const Process* to = nullptr);
   // The process that has started `other`; null if nothing tells.
   Process* owner_of(pid_t other, pid_t group) const;
 
   bool is_asked_to_end() const { return services_.signals.asked_to_end() != 0; }
+  bool is_asked_to_end(const Process& process) const;
   void note_whether_gone(Process& process);
   bool any_writes() const;
   // Has those that remain end in time because of `reason`; an earlier reason counts.
