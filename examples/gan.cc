@@ -4,7 +4,7 @@
 
 #include "belfry/belfry.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/bench/common_fields.h"
+#include "belfry/trainers/program/common_fields.h"
 #include "belfry/trainers/util/clock.h"
 using namespace belfry;
 

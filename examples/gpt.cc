@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "belfry/belfry.h"
-#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/models/models.h"
 using namespace belfry;
 
 // The kind of tokens, and how many of them the model knows.

@@ -8,10 +8,9 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
-#include "belfry/trainers/bench/product_peak.h"
-#include "belfry/trainers/bench/timed_limit.h"
 #include "belfry/trainers/flags/device_flag.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/machine/product_peak.h"
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
@@ -19,6 +18,7 @@
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/output_file.h"
 #include "belfry/trainers/util/statistics.h"
+#include "bench/timed_limit.h"
 using namespace belfry;
 
 namespace {

@@ -1,6 +1,6 @@
 // ResNet-20 on CIFAR-10, 12 epochs. Try: resnet20 --devices=cpu:2 --data_dir=DIR --data_workers=2
 #include "belfry/belfry.h"
-#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/models/models.h"
 using namespace belfry;
 
 int main(int argc, char** argv) {

@@ -1,7 +1,7 @@
 // ResNet-50 on TFRecord files of images, or on generated ones. Try: resnet50 --devices=gpu:8
 // --global_batch_size=256 --data_dir=DIR --label_offset=1 --data_workers=16 --bad_records=skip:10
 #include "belfry/belfry.h"
-#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/models/models.h"
 using namespace belfry;
 
 int main(int argc, char** argv) {

@@ -12,7 +12,7 @@ function(belfry_includes name file)
 endfunction()
 
 set(todo ${HEADERS})
-file(GLOB_RECURSE sources ${EXAMPLES}/*.cc)
+file(GLOB_RECURSE sources ${EXAMPLES}/*.cc ${EXAMPLES}/*.h)
 foreach(source ${sources})
   belfry_includes(headers ${source})
   list(APPEND todo ${headers})

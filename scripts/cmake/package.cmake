@@ -21,10 +21,10 @@ endif()
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(examples_dir ${CMAKE_SOURCE_DIR}/examples)
 install(DIRECTORY ${examples_dir} DESTINATION ${CMAKE_INSTALL_DATADIR}/belfry)
-# The public headers: belfry.h, which has the whole face, and what an op or a strategy of one's own
-# needs beside it. Examples may include more, which is installed for them alone.
+# The public headers: belfry.h, which has the whole face, the models, and what an op or a strategy of
+# one's own needs as well. Examples may include more, which is installed for them alone.
 set(public_headers belfry.h framework/graph/op.h framework/graph/kernel.h
-                   ops/kernels/pointwise_op.h allreduce/pieces.h)
+                   ops/kernels/pointwise_op.h allreduce/pieces.h trainers/models/models.h)
 install(CODE "set(INCLUDE \"${CMAKE_BINARY_DIR}/include\")
 set(PREFIX \"\${CMAKE_INSTALL_PREFIX}\")
 set(EXAMPLES \"${examples_dir}\")

@@ -8,9 +8,9 @@
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/safetensors.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/program/program.h"
 
 namespace belfry::bench {

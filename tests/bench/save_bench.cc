@@ -8,10 +8,10 @@
 
 #include "belfry/belfry.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/runs/run_saver.h"
 #include "belfry/trainers/util/clock.h"

@@ -16,7 +16,7 @@
 #include "belfry/framework/device/device.h"
 #include "belfry/tests/bench/machine.h"
 #include "belfry/tests/bench/step_options.h"
-#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/output_file.h"

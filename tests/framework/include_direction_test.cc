@@ -55,10 +55,11 @@ const std::vector<std::string> kRooms = {"framework/base",
                                          "trainers/machine",
                                          "trainers/optimizers",
                                          "trainers/core",
+                                         "trainers/models",
                                          "trainers/callbacks",
                                          "trainers/kinds",
                                          "trainers/runs",
-                                         "trainers/bench",
+                                         "trainers/modes",
                                          "trainers/flags",
                                          "trainers/program",
                                          "trainers/commands"};
@@ -118,13 +119,14 @@ TEST(Includes, PointDownOnly) {
 // Folders whose tests belong to no single room. Every other folder has the name of the room it
 // tests.
 const std::set<std::string> kTestsOfNoRoom = {
-    "tests/framework",    // rules over all sources and documents
-    "tests/cuda",         // the names of the tests in cuda_tests
-    "tests/recorder",     // the GPU module as a whole, above functions of CUDA that record calls
-    "tests/examples",     // whole programs
-    "tests/allocations",  // whole steps, in a program that replaces malloc
-    "tests/fuzz",         // parsers of all rooms
-    "tests/support"};     // none: op_test.cc has checks for tests of ops
+    "tests/framework",       // rules over all sources and documents
+    "tests/cuda",            // the names of the tests in cuda_tests
+    "tests/recorder",        // the GPU module as a whole, above functions of CUDA that record calls
+    "tests/examples",        // whole programs
+    "tests/examples/bench",  // what their benchmarks share
+    "tests/allocations",     // whole steps, in a program that replaces malloc
+    "tests/fuzz",            // parsers of all rooms
+    "tests/support"};        // none: op_test.cc has checks for tests of ops
 
 // The rooms of `layer` that have a header or source of this name, "relu" for ops/relu.cc.
 std::set<std::string> rooms_with(const std::string& name, const std::string& layer,

@@ -93,8 +93,8 @@ std::vector<std::string> named_flags(const SourceFile& file) {
 TEST(Sources, OfLibrariesSpeakOfOptionsNotOfFlags) {
   for (const SourceFile& file :
        source_files({"framework", "ops", "towers", "allreduce", "trainers/util", "trainers/data",
-                     "trainers/machine", "trainers/optimizers", "trainers/core",
-                     "trainers/callbacks", "trainers/kinds", "trainers/runs", "trainers/bench"}))
+                     "trainers/machine", "trainers/optimizers", "trainers/core", "trainers/models",
+                     "trainers/callbacks", "trainers/kinds", "trainers/runs", "trainers/modes"}))
     EXPECT_THAT(named_flags(file), IsEmpty());
   EXPECT_THAT(named_flags({"x.cc", "f(\"use --threads\");  // of \"--b\""}), SizeIs(1));
 }

@@ -1,5 +1,5 @@
 // How the GPU module computes products and convolutions of whole models.
-#include "belfry/trainers/bench/models.h"
+#include "belfry/trainers/models/models.h"
 
 #include <cstring>
 

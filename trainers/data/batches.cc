@@ -44,7 +44,7 @@ std::vector<std::int64_t> begins_of(const std::vector<std::int64_t>& counts) {
 }
 
 // The form of a batch whose samples go to the first towers, up to their shares.
-BatchForm padded(std::int64_t samples, const BatchForm& full) {
+BatchForm padded_form(std::int64_t samples, const BatchForm& full) {
   BatchForm form = full;
   for (std::size_t t = 0; t < full.samples.size(); ++t) {
     form.samples[t] = std::clamp(samples - full.begins[t], std::int64_t{0}, full.samples[t]);
@@ -178,7 +178,7 @@ void BatchPlan::add_ragged_form(const BatchForm& full, const BatchOptions& optio
   has_ragged_ = true;
   ++batches_;
   if (options.uneven == Uneven::kPad) {
-    forms_.push_back(padded(left, full));
+    forms_.push_back(padded_form(left, full));
     return;
   }
   BatchForm form{.samples = divide_samples(left, towers_, options.tower_weights)};

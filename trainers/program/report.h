@@ -8,11 +8,11 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/graph/device_spec.h"
-#include "belfry/trainers/bench/common_fields.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/data/bad_records.h"
 #include "belfry/trainers/flags/own_flag.h"
 #include "belfry/trainers/machine/planned_memory.h"
+#include "belfry/trainers/program/common_fields.h"
 
 namespace belfry {
 

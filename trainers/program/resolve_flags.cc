@@ -10,6 +10,7 @@
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
+#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {

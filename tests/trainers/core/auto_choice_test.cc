@@ -13,11 +13,11 @@
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/program/train.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 

@@ -4,8 +4,8 @@
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/all_reduce.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/models/models.h"
 
 namespace belfry {
 namespace bucket_test {

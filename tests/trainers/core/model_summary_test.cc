@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/models/models.h"
 
 namespace belfry {
 namespace model_summary_test {

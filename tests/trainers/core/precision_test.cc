@@ -26,12 +26,12 @@
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/towers/layers.h"
-#include "belfry/trainers/bench/equivalence.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/models/models.h"
+#include "belfry/trainers/modes/equivalence.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

@@ -12,9 +12,9 @@
 #include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/test_devices.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

@@ -5,10 +5,10 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/callbacks/evaluation.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/hash.h"
 

@@ -5,10 +5,10 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/gradients/gradients.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

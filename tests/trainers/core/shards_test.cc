@@ -15,10 +15,10 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/default_shards.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/option_error.h"
 

@@ -9,8 +9,8 @@
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/uneven_support.h"
 #include "belfry/tests/trainers/data/idx_files.h"
-#include "belfry/trainers/bench/equivalence.h"
 #include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/modes/equivalence.h"
 
 namespace belfry {
 namespace uneven_test {

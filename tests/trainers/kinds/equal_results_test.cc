@@ -12,9 +12,9 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {

@@ -5,10 +5,10 @@
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/trainers/data/idx_files.h"
-#include "belfry/trainers/bench/models.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/data/text_data.h"
+#include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {

@@ -1,0 +1,237 @@
+#include "belfry/trainers/models/models.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "belfry/framework/core_ops/placeholder.h"
+#include "belfry/framework/run/session.h"
+#include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/sanitizers.h"
+#include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/synthetic_data.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace models_test {
+
+std::int64_t trained_elements(const char* name) {
+  std::int64_t elements = 0;
+  for (const TensorType& type : trainable_types(find_model(name))) {
+    EXPECT_EQ(type.dtype, DType::kF32);
+    elements += type.shape.elements();
+  }
+  return elements;
+}
+
+// 161 = 53 convolutions, gamma and beta of each, and two of the last layer.
+TEST(Models, Resnet50HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(trained_elements("resnet50"), 25'557'032);
+  EXPECT_EQ(4 * trained_elements("resnet50"), 102'228'128) << "bytes of its gradients";
+  EXPECT_EQ(trainable_types(find_model("resnet50")).size(), 161u);
+}
+
+// These are the numbers of torchvision's vgg16: 13 convolutions and three dense layers.
+TEST(Models, Vgg16HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(trained_elements("vgg16"), 138'357'544);
+  EXPECT_EQ(trainable_types(find_model("vgg16")).size(), 32u);
+}
+
+// Filters 432 + 6 * 2304 + 4608 + 5 * 9216 + 18432 + 5 * 36864, gamma and beta of 7 * 16 + 6 * 32 +
+// 6 * 64 channels, and 64 * 10 + 10: He et al.'s 0.27 million.
+TEST(Models, Resnet20HasThePublishedNumberOfParameters) {
+  EXPECT_EQ(trained_elements("resnet20"), 267'696 + 2 * 688 + 650);
+  EXPECT_EQ(trained_elements("resnet20"), 269'722);
+}
+
+TEST(Models, SmallOnesHaveTheParametersOfTheirLayers) {
+  EXPECT_EQ(trained_elements("mlp"), 784 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10);
+  EXPECT_EQ(trained_elements("mnist"),
+            32 * 9 + 32 + 64 * 9 * 32 + 64 + 7 * 7 * 64 * 128 + 128 + 128 * 10 + 10);
+}
+
+// The parameters of a model of PyTorch with the same layers. Tokens and positions come first. Each
+// block has two norms, queries, keys and values, their projection, and two dense layers. The last
+// norm and the head follow.
+TEST(Models, GptHasTheParametersOfItsLayers) {
+  constexpr std::int64_t c = 384, v = 65, t = 256;
+  const std::int64_t block = 2 * 2 * c + c * 3 * c + 3 * c + c * c + c + 2 * 4 * c * c + 5 * c;
+  EXPECT_EQ(trained_elements("gpt"), v * c + t * c + 6 * block + 2 * c + c * v);
+}
+
+// A tied head, as in examples/gpt.cc, has no weights beside the table of tokens.
+TEST(Models, GptMayTieItsHeadToTheTableOfTokens) {
+  Graph graph;
+  Tower tower(graph);
+  const Output tokens = placeholder(graph, "tokens", DType::kI32, {2, 64});
+  models::gpt(tower, tokens, tokens, {.layers = 4, .heads = 4, .width = 128, .tied_head = true});
+  constexpr std::int64_t c = 128, v = 65, t = 64;
+  std::int64_t elements = 0;
+  for (const Variable& variable : tower.trainables()) elements += variable.shape().elements();
+  const std::int64_t block = 2 * 2 * c + c * 3 * c + 3 * c + c * c + c + 2 * 4 * c * c + 5 * c;
+  EXPECT_EQ(elements, v * c + t * c + 4 * block + 2 * c);
+}
+
+TEST(Models, TakeTokensOfTheirOwnNumberOrAnother) {
+  const ModelSpec spec = find_model("gpt");
+  EXPECT_EQ(spec.fields[0], (Dataset::Field{"tokens", DType::kI32, {256}}));
+  EXPECT_EQ(spec.fields[1], (Dataset::Field{"label", DType::kI32, {256}}));
+  EXPECT_EQ(find_model("gpt", 0, {.sequence_length = 16}).fields[1].shape, (Shape{16}));
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_model("gpt", 28); }),
+              testing::AllOf(testing::HasSubstr("image_size=28: the model gpt has no images"),
+                             testing::HasSubstr("(the option sequence_length)")));
+  EXPECT_THAT(message_of<InvalidArgument>([] { find_model("mlp", 0, {.sequence_length = 8}); }),
+              testing::AllOf(testing::HasSubstr("sequence_length=8: the model mlp has no tokens"),
+                             testing::HasSubstr("for the model gpt")));
+}
+
+// The bits are equal for every number of towers.
+TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
+  const ModelSpec spec = find_model("gpt", 0, {.sequence_length = 6});
+  const auto data = synthetic_data(spec.fields, spec.classes, 4, 1);
+  std::string one;
+  for (const int devices : {1, 2, 4}) {
+    TrainerOptions options{.model = spec.model,
+                           .optimizer = spec.optimizer,
+                           .aggregation = {.allreduce = devices > 1 ? "collective" : ""},
+                           .batch_size = 4 / devices,
+                           .shards = 4,
+                           .max_steps = 2};
+    options.devices.clear();
+    for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
+    Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
+    EXPECT_EQ(k_dependence(trainer), "");
+    trainer.train();
+    const std::string hash = params_hash(trainer.session(), trainer.graph());
+    EXPECT_EQ(one.empty() ? hash : one, hash) << devices;
+    one = hash;
+  }
+}
+
+// The 256 tokens are work enough for the weights of a shard.
+TEST(Models, GptHasEightShardsByDefaultOnAnyNumberOfDevices) {
+  const ModelSpec spec = find_model("gpt");
+  const auto data = synthetic_data(spec.fields, spec.classes, 8, 1);
+  for (const int devices : {1, 2, 4}) {
+    TrainerOptions options{.model = spec.model,
+                           .optimizer = spec.optimizer,
+                           .aggregation = {.allreduce = devices > 1 ? "collective" : ""},
+                           .batch_size = 8 / devices};
+    options.devices.clear();
+    for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
+    options.session.dry_run = true;
+    Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
+    EXPECT_EQ(trainer.options().shards, 8);
+    EXPECT_EQ(k_dependence(trainer), "");
+  }
+}
+
+TEST(Models, TakeImagesOfTheirOwnSizeOrAnother) {
+  const ModelSpec spec = find_model("resnet50");
+  ASSERT_EQ(spec.fields.size(), 2u);
+  EXPECT_EQ(spec.fields[0], (Dataset::Field{"image", DType::kF32, {224, 224, 3}}));
+  EXPECT_EQ(spec.fields[1], (Dataset::Field{"label", DType::kI32, {}}));
+  EXPECT_EQ(spec.classes, 1000);
+  EXPECT_EQ(find_model("resnet20").fields[0].shape, (Shape{32, 32, 3}));
+  EXPECT_EQ(find_model("mnist").fields[0].shape, (Shape{28, 28, 1}));
+  EXPECT_EQ(find_model("resnet20", 8).fields[0].shape, (Shape{8, 8, 3}));
+  EXPECT_EQ(trainable_types(find_model("resnet20", 8)), trainable_types(find_model("resnet20")));
+  EXPECT_EQ(trainable_types(find_model("mlp", 4))[0].shape, (Shape{16, 512}));
+}
+
+TEST(Models, RefuseUnknownNamesAndSizes) {
+  try {
+    find_model("resnet5");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "unknown model 'resnet5'; did you mean 'resnet50'? (models: mnist, mlp, resnet20, "
+                 "resnet50, vgg16, gpt)");
+  }
+  EXPECT_THROW(find_model("mlp", -1), InvalidArgument);
+  EXPECT_THAT(model_names(),
+              testing::ElementsAre("mnist", "mlp", "resnet20", "resnet50", "vgg16", "gpt"));
+}
+
+// All models but vgg16, whose updates take longer than the others take to learn.
+std::vector<std::string> models_that_learn_fast() {
+  std::vector<std::string> names = model_names();
+  std::erase(names, "vgg16");
+  return names;
+}
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+
+// A model can learn the random labels of one batch by heart.
+TEST_P(EveryModel, LearnsASmallSyntheticBatch) {
+  if (kSanitized && GetParam() == std::string_view("resnet50")) GTEST_SKIP() << "resnet20 does";
+  const bool text = GetParam() == "gpt";
+  const ModelSpec spec = find_model(GetParam(), text ? 0 : 16, {.sequence_length = text ? 8 : 0});
+  const auto data = synthetic_data(spec.fields, spec.classes, 8, 7);
+  struct Losses final : Callback {
+    void after_step(Trainer& trainer, const StepInfo&) override {
+      values.push_back(trainer.metric("loss"));
+      accuracy = trainer.metric("accuracy");
+    }
+    std::vector<double> values;
+    double accuracy = 0;
+  };
+  const auto losses = std::make_shared<Losses>();
+  Trainer trainer(find_trainer("replicated"),
+                  {.model = spec.model,
+                   .optimizer = spec.optimizer,
+                   .devices = {DeviceSpec("/cpu:0"), DeviceSpec("/cpu:1")},
+                   .batch_size = 4,
+                   .epochs = 12,
+                   .callbacks = {losses}},
+                  *data);
+  trainer.train();
+  ASSERT_EQ(losses->values.size(), 12u);
+  // At first the loss is near that of guessing, e.g. log(10) = 2.3.
+  EXPECT_NEAR(losses->values[0], std::log(spec.classes), 2.5);
+  EXPECT_LT(losses->values.back(), 0.8 * losses->values.front());
+  EXPECT_GE(losses->accuracy, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EveryModel, testing::ValuesIn(models_that_learn_fast()),
+                         [](const auto& test) { return test.param; });
+
+// Smoothed targets make the loss of guessing larger, and training ends with other weights.
+TEST(Models, SmoothTheirLabels) {
+  const auto loss = [](double smoothing) {
+    const ModelSpec spec = find_model("mlp", 4, {.label_smoothing = smoothing});
+    const auto data = synthetic_data(spec.fields, spec.classes, 8, 7);
+    Trainer trainer(find_trainer("simple"),
+                    {.model = spec.model, .optimizer = sgd(1), .batch_size = 8, .epochs = 10},
+                    *data);
+    trainer.train();
+    return trainer.metric("loss");
+  };
+  // If the target is spread over all classes, guessing is best: log(10).
+  EXPECT_GE(loss(1), std::log(10) - 1e-5);
+  EXPECT_GT(loss(0.5), loss(0) + 0.1);
+}
+
+// The shortcut acts like a 1x1 convolution whose filter is the identity over the existing channels.
+TEST(Models, ShortcutsOfResnet20SubsampleAndPadWithZeros) {
+  Graph graph;
+  Tower tower(graph);
+  const Output image = placeholder(graph, "image", DType::kF32, {1, 4, 4, 3});
+  const Output label = placeholder(graph, "label", DType::kI32, {1});
+  models::resnet20(tower, image, label);
+  std::vector<Output> shortcuts;
+  for (std::size_t i = 0; i < graph.size(); ++i)
+    if (graph.node(i).name().ends_with("/shortcut")) shortcuts.push_back(graph.node(i).output());
+  ASSERT_EQ(shortcuts.size(), 2u);
+  Session session(graph);
+  const Tensor filter = session.run(shortcuts[0]);
+  ASSERT_EQ(filter.shape(), (Shape{32, 1, 1, 16}));
+  for (std::size_t out = 0; out < 32; ++out)
+    for (std::size_t in = 0; in < 16; ++in)
+      EXPECT_EQ(filter.data<float>()[out * 16 + in], out == in ? 1 : 0) << out << " " << in;
+}
+
+}  // namespace models_test
+}  // namespace belfry

@@ -1,0 +1,54 @@
+#include "belfry/trainers/program/common_fields.h"
+
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/hash.h"
+
+namespace belfry {
+namespace {
+
+JsonValue number_or_null(const std::optional<double>& number) {
+  return number ? JsonValue(*number) : JsonValue();
+}
+
+}  // namespace
+
+StepSettings settings_of(const TrainerOptions& options) {
+  return {.precision = std::string(name_of(options.precision)),
+          .deterministic = options.session.deterministic,
+          .fuse = options.session.fuse,
+          .weight_decay = options.optimizer.weight_decay(),
+          .clip_norm = options.clip_norm,
+          .recompute = options.recompute,
+          .gradient_accumulation_steps = options.batches.gradient_accumulation_steps};
+}
+
+void set_settings(JsonValue& json, const StepSettings& settings) {
+  json.set("precision", settings.precision)
+      .set("deterministic", settings.deterministic)
+      .set("fuse", settings.fuse)
+      .set("weight_decay", settings.weight_decay)
+      .set("clip_norm", settings.clip_norm)
+      .set("recompute", join(settings.recompute, ","))
+      .set("gradient_accumulation_steps", settings.gradient_accumulation_steps);
+}
+
+void set_speed(JsonValue& json, const TrainingSpeed& speed) {
+  json.set("examples_per_second", speed.examples_per_second)
+      .set("tokens_per_second", number_or_null(speed.tokens_per_second))
+      .set("mfu", number_or_null(speed.mfu))
+      .set("communication_hidden_share", number_or_null(speed.communication_hidden_share));
+}
+
+void set_session(JsonValue& json, Session& session, const Graph& graph,
+                 std::span<const DeviceSpec> devices) {
+  JsonValue names = JsonValue::array();
+  for (const DeviceSpec& device : devices) names.push(device.str());
+  json.set("devices", std::move(names))
+      .set("threads", session.threads())
+      .set("params_hash", params_hash(session, graph))
+      .set("state_hash", state_hash(session, graph))
+      .set("replicas_equal", differing_replicas(session, graph).empty())
+      .set("replicas_shared", count_shared(session, graph));
+}
+
+}  // namespace belfry
