@@ -19,19 +19,6 @@ class BeforeLog {
   std::function<void()> call_;
 };
 
-// While it lives, lines are logged as `call` words them. Programs write options as flags so. `call`
-// must not log. The last one that was made holds.
-class LogWords {
- public:
-  explicit LogWords(std::function<std::string(std::string)> call);
-  ~LogWords();
-  LogWords(const LogWords&) = delete;
-  LogWords& operator=(const LogWords&) = delete;
-
- private:
-  std::function<std::string(std::string)> call_;
-};
-
 // While it lives, `call` gets each line that was logged, e.g. "W the loss is nan". `call` runs on
 // the thread that logs, and must not log.
 class LogCopy {

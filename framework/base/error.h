@@ -1,16 +1,68 @@
-// The exceptions of Belfry. Every message names the op, device, flag or file at fault, the line
+// The exceptions of Belfry. Every message names the op, device, option or file at fault, the line
 // that created it where there is one, and what to do. Checks stay on in release builds.
 #pragma once
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "belfry/framework/base/cat.h"
 
 namespace belfry {
 
+// What has failed, whatever the class of the exception.
+enum class ErrorKind : std::uint8_t {
+  kFailed,  // none of the others
+  kFlag,    // an option, or another word of the command line
+  kOutOfMemory,
+  kIo,
+  kStalled,
+  kCollective,
+  kDevice,
+  kOp,
+  kDiverged
+};
+
+// What is known of a failure. Programs, other processes and reports take it from here: nobody reads
+// a sentence. A member that is not known is empty, 0, or -1.
+struct ErrorFields {
+  ErrorKind kind = ErrorKind::kFailed;
+  bool is_mistake = false;  // the same command line would fail again
+  int rank = -1;            // of the process that failed, if there are several
+  std::string host = {};
+  int reporter = -1;  // the rank of the process that reports it
+  std::string reporter_host = {};
+  std::string device = {}, op = {};  // full name of the device, name of the node
+  // The op with its line, gather() of a data set, or a callback.
+  std::string where = {};
+  bool names_where = false;   // `why` has it
+  std::string variable = {};  // with the value that is wrong
+  std::int64_t step = 0;      // of a training, counted from 1
+  std::string why = {};       // what is wrong
+  std::string advice = {};    // what to do
+  std::string option = {};    // its name: at fault, or to be changed
+  std::string kept = {};      // what was saved last
+};
+
+// The sentence for people, which is composed here alone.
+std::string error_text(const ErrorFields& fields);
+
 // Root of all errors thrown on purpose. Catch this in main.
 class Error : public std::runtime_error {
  public:
+  // Of some errors only the sentence is known.
   using std::runtime_error::runtime_error;
+  // what() is then error_text(fields).
+  explicit Error(ErrorFields fields);
+
+  ErrorFields fields() const;
+
+ protected:
+  // The kind of all errors of a class, and whether they are mistakes.
+  virtual ErrorFields of_class() const { return {}; }
+
+ private:
+  std::shared_ptr<const ErrorFields> fields_;  // null: what() alone. Copies throw nothing
 };
 
 // The caller asked for something that cannot be: a wrong shape, flag, name or device.
@@ -29,24 +81,36 @@ class NotFoundError : public Error {
 class OutOfMemory : public Error {
  public:
   using Error::Error;
+
+ protected:
+  ErrorFields of_class() const override { return {.kind = ErrorKind::kOutOfMemory}; }
 };
 
 // A device or its library failed.
 class DeviceError : public Error {
  public:
   using Error::Error;
+
+ protected:
+  ErrorFields of_class() const override { return {.kind = ErrorKind::kDevice}; }
 };
 
 // A collective failed. Its communicator is dead afterwards.
 class CommError : public Error {
  public:
   using Error::Error;
+
+ protected:
+  ErrorFields of_class() const override { return {.kind = ErrorKind::kCollective}; }
 };
 
 // A file could not be read or written. Names the file.
 class IoError : public Error {
  public:
   using Error::Error;
+
+ protected:
+  ErrorFields of_class() const override { return {.kind = ErrorKind::kIo}; }
 };
 
 // A bug in Belfry.

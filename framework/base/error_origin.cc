@@ -90,6 +90,45 @@ std::string text_of_thrown() {
   }
 }
 
+// What an exception says itself.
+ErrorFields own_fields(const std::exception& error) {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  ErrorFields fields = known ? known->fields() : ErrorFields{.why = error.what()};
+  if (dynamic_cast<const std::bad_alloc*>(&error))
+    fields = {.kind = ErrorKind::kOutOfMemory, .why = "there was no memory left"};
+  if (fields.why.empty())
+    fields.why = cat("it threw ", demangled(typeid(error)), ", which says nothing more");
+  return fields;
+}
+
+void take_if_unknown(std::string& text, const std::string& other) {
+  if (text.empty()) text = other;
+}
+
+void add_origin(ErrorFields& fields, const ErrorOrigin& origin) {
+  if (fields.where.empty()) {
+    fields.where = origin.what;
+    fields.names_where = origin.is_told;
+  }
+  take_if_unknown(fields.op, origin.op);
+  take_if_unknown(fields.device, origin.device);
+  if (fields.step == 0) fields.step = origin.step;
+  if (fields.kind == ErrorKind::kFailed && !fields.op.empty()) fields.kind = ErrorKind::kOp;
+}
+
+// The text of an exception around another names what the inner one names.
+void add_cause(ErrorFields& fields, const ErrorFields& inner) {
+  if (fields.kind == ErrorKind::kFailed) fields.kind = inner.kind;
+  if (fields.where.empty()) {
+    fields.where = inner.where;
+    fields.names_where = true;
+  }
+  if (fields.step == 0) fields.step = inner.step;
+  for (std::string ErrorFields::*const text :
+       {&ErrorFields::device, &ErrorFields::op, &ErrorFields::variable, &ErrorFields::option})
+    take_if_unknown(fields.*text, inner.*text);
+}
+
 }  // namespace
 
 void rethrow_from(ErrorOrigin origin) {
@@ -117,12 +156,21 @@ std::optional<ErrorOrigin> origin_of(const std::exception& error) {
   return noted_origins().of(error);
 }
 
-std::string text_with_origin(const std::exception& error) {
-  const std::optional<ErrorOrigin> origin = origin_of(error);
-  if (!origin || origin->is_told) return error.what();
-  const bool lacks_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  return cat(origin->what, ": ", lacks_memory ? "there was no memory left" : error.what());
+ErrorFields fields_of(const std::exception& error) {
+  ErrorFields fields = own_fields(error);
+  // The process that failed knows where. What was noted here is where this one heard of it.
+  if (const std::optional<ErrorOrigin> origin = origin_of(error); origin && fields.rank < 0)
+    add_origin(fields, *origin);
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    add_cause(fields, fields_of(inner));
+  } catch (...) {  // it has nothing to say
+  }
+  return fields;
 }
+
+std::string text_with_origin(const std::exception& error) { return error_text(fields_of(error)); }
 
 std::string class_name(const std::type_info& type) {
   std::string name = demangled(type);

@@ -7,6 +7,8 @@
 #include <string>
 #include <typeinfo>
 
+#include "belfry/framework/base/error.h"
+
 namespace belfry {
 
 struct ErrorOrigin {
@@ -27,7 +29,12 @@ void add_step_to_origin(const std::exception& error, std::int64_t step);
 // What was noted of an exception that is handled now, or was lately; none for others.
 std::optional<ErrorOrigin> origin_of(const std::exception& error);
 
-// The text of an exception for people, with its origin unless it tells that itself.
+// All that is known of an exception: what it says itself, its origin, and what the exceptions know
+// that it is nested around (std::throw_with_nested). An exception without a text is named by its
+// class.
+ErrorFields fields_of(const std::exception& error);
+
+// error_text() of these.
 std::string text_with_origin(const std::exception& error);
 
 // "MyCallback", "Evaluation" for a class of Belfry.

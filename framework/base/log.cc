@@ -42,7 +42,6 @@ spdlog::logger& logger() {
 struct LogWatchers {
   std::mutex mutex;
   std::vector<const std::function<void()>*> calls;
-  std::vector<const std::function<std::string(std::string)>*> words;
   std::vector<const std::function<void(std::string_view)>*> copies;
 };
 
@@ -63,16 +62,6 @@ BeforeLog::~BeforeLog() {
   std::erase(log_watchers().calls, &call_);
 }
 
-LogWords::LogWords(std::function<std::string(std::string)> call) : call_(std::move(call)) {
-  const std::lock_guard lock(log_watchers().mutex);
-  log_watchers().words.push_back(&call_);
-}
-
-LogWords::~LogWords() {
-  const std::lock_guard lock(log_watchers().mutex);
-  std::erase(log_watchers().words, &call_);
-}
-
 LogCopy::LogCopy(std::function<void(std::string_view)> call) : call_(std::move(call)) {
   const std::lock_guard lock(log_watchers().mutex);
   log_watchers().copies.push_back(&call_);
@@ -87,13 +76,11 @@ void log(LogLevel level, std::string_view text) {
   if (!log_enabled(level)) return;
   // The lock is held while the line is written, so that nothing gets in between.
   const std::lock_guard lock(log_watchers().mutex);
-  const auto& words = log_watchers().words;
-  const std::string line = words.empty() ? std::string(text) : (*words.back())(std::string(text));
   for (const std::function<void()>* call : log_watchers().calls) (*call)();
-  logger().log(level_of(level), line);
+  logger().log(level_of(level), text);
   constexpr std::string_view kLetters = "DIWE";
   for (const auto* copy : log_watchers().copies)
-    (*copy)(cat(kLetters[static_cast<std::size_t>(level)], " ", line));
+    (*copy)(cat(kLetters[static_cast<std::size_t>(level)], " ", text));
 }
 
 bool log_enabled(LogLevel level) { return logger().should_log(level_of(level)); }

@@ -9,6 +9,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/not_finite.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_folder_impl.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
@@ -45,8 +46,10 @@ ChosenWeights choose_weights(const Manifest& manifest, WeightChoice choice,
     if (entry.role == VariableRole::kWeight) chosen.tensors[name] = name;
     has_averages = has_averages || entry.role == VariableRole::kAverage;
   }
-  require(choice != WeightChoice::kAverage || has_averages, "the checkpoint ", directory,
-          " has no moving averages of its weights; take its raw ones (the option weights)");
+  if (choice == WeightChoice::kAverage && !has_averages)
+    throw InvalidArgument(about_option(
+        "weights", "the checkpoint ", directory,
+        " has no moving averages of its weights; take its raw ones (", the_option("weights"), ")"));
   if (choice == WeightChoice::kValidated) choice = validated_choice(manifest);
   if (choice == WeightChoice::kRaw || !has_averages) return chosen;
   chosen.values = WeightChoice::kAverage;

@@ -79,7 +79,9 @@ class NodeOptions {
 
   template <class T>
   requires(!std::same_as<T, NodeOptions>) explicit NodeOptions(T value)
-      : value_(std::make_shared<const T>(std::move(value))), type_(&typeid(T)), print_(print<T>) {}
+      : value_(std::make_shared<const T>(std::move(value))),
+        type_(&typeid(T)),
+        fields_(fields_of<T>) {}
 
   // Throws InternalError if the options are of another type.
   template <class T>
@@ -88,24 +90,44 @@ class NodeOptions {
     return *static_cast<const T*>(value_.get());
   }
 
+  struct Field {
+    std::string text;
+    // Its type has kIsPlace: it says where in a tensor the node works, not what it computes.
+    bool is_place;
+  };
+  // In order; none without options.
+  std::vector<Field> fields() const {
+    return value_ ? fields_(value_.get()) : std::vector<Field>();
+  }
+
   // "{1,0,[2,3]}": the fields in order, "" without options. Tensors print as their shape, so two
   // options are equal when type and text are, constants excepted.
-  std::string str() const { return value_ ? print_(value_.get()) : std::string(); }
-
- private:
-  template <class T>
-  static std::string print(const void* value) {
+  std::string str() const { return value_ ? text_of(fields()) : std::string(); }
+  static std::string text_of(const std::vector<Field>& fields) {
     std::string out = "{";
-    detail::for_each_field(*static_cast<const T*>(value), [&](const auto& field) {
+    for (const Field& field : fields) {
       if (out.size() > 1) out += ',';
-      detail::print_field(out, field);
-    });
+      out += field.text;
+    }
     return out + "}";
   }
 
-  std::shared_ptr<const void> value_;
-  const std::type_info* type_ = nullptr;
-  std::string (*print_)(const void*) = nullptr;
-};
+ private:
+  template <class T>
+  static std::vector<Field> fields_of(const void* value) {
+    std::vector<Field> fields;
+    detail::for_each_field(*static_cast<const T*>(value), [&]<class F>(const F& field) {
+      Field& added = fields.emplace_back(Field{"", requires { F::kIsPlace; }
+  });
+  detail::print_field(added.text, field);
+    });
+    return fields;
+    }
 
-}  // namespace belfry
+    std::shared_ptr<const void> value_;
+    const std::type_info* type_ = nullptr;
+    std::vector<Field> (*fields_)(const void*) = nullptr;
+    }
+    ;
+
+    }  // namespace belfry

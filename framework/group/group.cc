@@ -9,6 +9,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/message_memory_impl.h"
+#include "belfry/framework/group/peer_error.h"
 #include "belfry/framework/group/tags.h"
 
 namespace belfry {
@@ -54,9 +55,9 @@ void receive_texts(ProcessGroup& group, Texts& texts) {
         {from.peer, kSizesTag, std::as_writable_bytes(std::span(&from.size, 1))});
   receive_messages(group, texts.messages);
   for (const Incoming& from : texts.incoming)
-    require<CommError>(from.size <= kMostGatheredBytes, describe_rank(group, from.peer),
-                       ": announces a text of ", from.size, " bytes, more than ",
-                       kMostGatheredBytes);
+    if (from.size > kMostGatheredBytes)
+      blame_peer(group, from.peer,
+                 cat("announces a text of ", from.size, " bytes, more than ", kMostGatheredBytes));
   for (bool more = true; more;) {
     for (auto& [peer, size, text] : texts.incoming) {
       const std::size_t had = text.size(), next = std::min<std::uint64_t>(size - had, kTextPiece);
@@ -120,7 +121,7 @@ std::vector<std::string> parted(const ProcessGroup& group, const std::string& al
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(group.size()));
   std::size_t from = sizes.size() * sizeof(sizes[0]);
   const auto require_intact = [&](bool intact) {
-    require<CommError>(intact, describe_rank(group, 0), ": sends texts whose sizes are wrong");
+    if (!intact) blame_peer(group, 0, "sends texts whose sizes are wrong");
   };
   require_intact(all.size() >= from);
   std::memcpy(sizes.data(), all.data(), from);

@@ -50,10 +50,13 @@ class ProcessGroup {
   // Gives up all messages that are under way, after an error. Returns whether their memory is read
   // and written no more. Otherwise it must stay until the process ends.
   virtual bool forget_messages() noexcept = 0;
-  // Ends other processes: their poll() throws CommError with `why`. Forgets all messages, and may
-  // take a second.
-  virtual void end_others(const std::string& why) noexcept = 0;
+  // Ends other processes: their poll() throws by throw_reason() (peer_error.h). Forgets all
+  // messages, and may take a second.
+  virtual void end_others(const std::string& reason) noexcept = 0;
 };
+
+// The most bytes of the reason with which a process ends others. A group may cut a longer one.
+inline constexpr std::size_t kLongestReason = 1 << 16;
 
 // "rank 3, node7".
 std::string describe_rank(const ProcessGroup& group, int rank);

@@ -17,14 +17,14 @@ constexpr std::chrono::milliseconds kAskedBeat{1};
 // A function as work that ends at once.
 class Call final : public Processes::Work {
  public:
-  explicit Call(const std::function<void(ProcessGroup&)>& what) : what_(what) {}
+  explicit Call(const std::function<void(WatchedGroup&)>& what) : what_(what) {}
   Progress advance(WatchedGroup& group) override {
     what_(group);
     return Progress::kEnded;
   }
 
  private:
-  const std::function<void(ProcessGroup&)>& what_;
+  const std::function<void(WatchedGroup&)>& what_;
 };
 
 int per_host(const std::vector<std::string>& hosts) {
@@ -102,11 +102,11 @@ std::vector<ClockOffset> Processes::clock_offsets() {
   return offsets;
 }
 
-void Processes::end_others(const std::string& why) {
-  call([&](ProcessGroup& group) { group.end_others(why); });
+void Processes::end_others(const ErrorFields& error) {
+  call([&](WatchedGroup& group) { group.end_others(error); });
 }
 
-void Processes::call(const std::function<void(ProcessGroup&)>& what) {
+void Processes::call(const std::function<void(WatchedGroup&)>& what) {
   Call work(what);
   begin(work);
   wait();

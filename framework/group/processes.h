@@ -69,11 +69,12 @@ class Processes {
   std::vector<std::string> gather(const std::string& own);
   std::vector<std::string> collect(const std::string& own);
   std::vector<ClockOffset> clock_offsets();
-  // Makes the other processes throw CommError with `why`. This one cannot use them any more.
-  void end_others(const std::string& why);
+  // Makes the other processes throw this error (throw_reason()). This one cannot use them any more.
+  void end_others(const ErrorFields& error);
+  void end_others(const std::string& why) { end_others(ErrorFields{.why = why}); }
 
  private:
-  void call(const std::function<void(ProcessGroup&)>& what);
+  void call(const std::function<void(WatchedGroup&)>& what);
   void serve(std::stop_token stop);
   void run(Work& work);
   void abandon_in_time();

@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/tcp_meeting_impl.h"
 #include "belfry/framework/group/tcp_messages_impl.h"
@@ -104,8 +105,8 @@ class Follower {
         end_with_others();
         if (why.empty() || !patience_.is_over()) why = error.what();
         require<CommError>(!patience_.is_over(), own_name_, " has not reached ", whom, " in ",
-                           patience_.seconds(), " s: ", why,
-                           " (the option meeting_timeout_s waits longer)");
+                           patience_.seconds(), " s: ", why, " (", the_option("meeting_timeout_s"),
+                           " waits longer)");
         patience_.tell([&] { return cat(own_name_, " does not reach ", whom, " so far: ", why); });
       }
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/tcp_meeting_impl.h"
 #include "belfry/framework/group/tcp_reception_impl.h"
@@ -62,8 +63,8 @@ class Leader {
         cat(" at port ", options_.port, " for rank ", some_of(missing), " of ", options_.size);
     if (patience_.is_over())
       end_all(cat("rank 0 has waited ", patience_.seconds(), " s", whom,
-                  "; start all processes, and let them reach ", options_.address,
-                  " (the option meeting_timeout_s waits longer)"));
+                  "; start all processes, and let them reach ", options_.address, " (",
+                  the_option("meeting_timeout_s"), " waits longer)"));
     patience_.tell([&] { return cat("rank 0 on ", host_, " waits", whom); });
   }
 

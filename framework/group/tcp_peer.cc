@@ -11,6 +11,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/peer_error.h"
 #include "belfry/framework/group/tags.h"
 #include "belfry/framework/group/tcp_peer_impl.h"
 
@@ -18,22 +19,12 @@ namespace belfry::detail {
 namespace {
 
 constexpr std::uint32_t kTcpMagic = 0xbe1f2702;
-// The most bytes of the reason with which a process ends another.
-constexpr std::size_t kLongestTcpReason = 1 << 16;
 // What an early message costs beside its bytes, roughly and at least.
 constexpr std::size_t kCostOfEarly = 4096;
 // The most bytes to move at once, before others have their turn.
 constexpr std::size_t kMostTcpBytesAtOnce = 4 << 20;
 // The most bytes that the system keeps unsent: a message that overtakes must wait for them.
 constexpr int kMostUnsent = 1 << 20;
-
-// Without what would change the screen.
-std::string printable(std::span<const std::byte> reason) {
-  std::string text(reinterpret_cast<const char*>(reason.data()), reason.size());
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7F; }, '?');
-  return text;
-}
 
 bool may_try_again() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
@@ -54,9 +45,7 @@ void TcpPeer::join(int rank, EarlyMemory& early) {
   early_memory_ = &early;
 }
 
-void TcpPeer::fail(const std::string& what) const {
-  throw CommError(cat("rank ", rank_, ", ", host, ": ", what));
-}
+void TcpPeer::fail(const std::string& what) const { blame_peer(rank_, host, what); }
 
 void TcpPeer::require_size(const GroupMessage& message, std::uint64_t size) const {
   if (message.bytes.size() == size) return;
@@ -206,7 +195,7 @@ void TcpPeer::begin_message(InLane& lane) {
     awaited_.erase(found);
     return;
   }
-  if (lane.tag == kEndTag && lane.size > kLongestTcpReason) fail("sends what is no message");
+  if (lane.tag == kEndTag && lane.size > kLongestReason) fail("sends what is no message");
   if (!early_memory_->take(kCostOfEarly)) fail("sends more than this process can keep");
 }
 
@@ -232,7 +221,8 @@ bool TcpPeer::end_in_frame() {
   if (lane.have < lane.size) return false;
   lane.begun = false;
   std::vector<std::byte> kept = std::exchange(lane.kept, {});
-  if (lane.tag == kEndTag) fail(printable(kept));
+  if (lane.tag == kEndTag)
+    throw_reason(rank_, host, {reinterpret_cast<const char*>(kept.data()), kept.size()});
   if (GroupMessage* const into = std::exchange(lane.into, nullptr)) return into->done = true;
   early_.push_back({lane.tag, std::move(kept)});
   return false;
@@ -260,7 +250,7 @@ void TcpPeer::forget_messages() noexcept {
 void TcpPeer::end(const std::string& why) noexcept {
   if (!reason_.empty() || closed_) return;
   try {
-    reason_ = why.empty() ? "it gives no reason" : why.substr(0, kLongestTcpReason);
+    reason_ = why.empty() ? "it gives no reason" : why.substr(0, kLongestReason);
     ending_ = {rank_, kEndTag, std::as_writable_bytes(std::span(reason_.data(), reason_.size()))};
     send(ending_);
   } catch (const std::bad_alloc&) {

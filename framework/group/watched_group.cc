@@ -5,7 +5,6 @@
 
 #include "belfry/framework/base/keep_memory.h"
 #include "belfry/framework/base/log.h"
-#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/seconds_impl.h"
 #include "belfry/framework/group/tags.h"
@@ -16,28 +15,9 @@ namespace {
 // So many beats after a process has left, no message that it had sent before can still come.
 constexpr int kBeatsBehindTheLast = 5;
 
-// Begins the reason with which a process ends the others because a message waits too long.
-constexpr std::string_view kStalled = "the run has stalled: ";
-
-// Begins the reason of a process whose command line is wrong.
-constexpr std::string_view kMistaken = "the command line is wrong: ";
-
-// What another process has found, a stall or a mistake, has the same class of error here.
-bool poll(ProcessGroup& group) {
-  try {
-    return group.poll();
-  } catch (const CommError& error) {
-    const std::string_view what = error.what();
-    if (what.find(kStalled) != what.npos) throw StallError(error.what());
-    if (what.find(kMistaken) != what.npos) throw MistakeError(error.what());
-    throw;
-  }
-}
-
 }  // namespace
 
-std::string stalled_run(const std::string& what) { return cat(kStalled, what); }
-std::string mistaken_run(const std::string& what) { return cat(kMistaken, what); }
+std::string stalled_run(const std::string& what) { return cat("the run has stalled: ", what); }
 
 WatchedGroup::WatchedGroup(std::unique_ptr<ProcessGroup> group, WatchOptions options,
                            PartServer::Find find)
@@ -121,9 +101,19 @@ bool WatchedGroup::forget_messages() noexcept {
   return !needs_memory_;
 }
 
-void WatchedGroup::end_others(const std::string& why) noexcept {
-  group_->end_others(why);
-  fail(std::make_exception_ptr(CommError(cat("this process has ended the others: ", why))));
+void WatchedGroup::end_others(const std::string& reason) noexcept {
+  group_->end_others(reason);
+  fail(std::make_exception_ptr(CommError("this process has ended the others")));
+}
+
+void WatchedGroup::end_others(ErrorFields error) noexcept {
+  if (error.rank < 0) {
+    error.rank = rank();
+    error.host = host(rank());
+  }
+  group_->end_others(reason_of(error));
+  error.why = cat("this process has ended the others: ", error.why);
+  fail(std::make_exception_ptr(CommError(std::move(error))));
 }
 
 void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
@@ -160,7 +150,7 @@ bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
 // Polls the messages, hears and sends signs of life, and serves parts. Returns whether a message
 // moved.
 bool WatchedGroup::turn() {
-  const bool moved = belfry::poll(*group_);
+  const bool moved = group_->poll();
   for (UnderWay& under_way : under_way_)
     std::erase_if(under_way.messages, [](const GroupMessage* message) { return message->done; });
   signs_.hear();
@@ -180,13 +170,12 @@ void WatchedGroup::look_for_lost() {
     const UnderWay& under_way = under_way_[static_cast<std::size_t>(peer)];
     const bool idle = under_way.messages.empty();
     const int silent = signs_.silent_intervals(peer);
-    require<CommError>(
-        signs_.intervals_since_left(peer) <= kBeatsBehindTheLast || !under_way.any_but_parts(),
-        describe_rank(*group_, peer), ": it has ended its part of the training before the others");
-    require<CommError>(options_.most_silent == 0 || silent <= options_.most_silent,
-                       describe_rank(*group_, peer), ": no sign of life for ",
-                       seconds_text(silent * options_.beat),
-                       "; its process or its machine has ended, or the link to it is down");
+    if (signs_.intervals_since_left(peer) > kBeatsBehindTheLast && under_way.any_but_parts())
+      blame_peer(*group_, peer, "it has ended its part of the training before the others");
+    if (options_.most_silent > 0 && silent > options_.most_silent)
+      blame_peer(*group_, peer,
+                 cat("no sign of life for ", seconds_text(silent * options_.beat),
+                     "; its process or its machine has ended, or the link to it is down"));
     // waiting() warns of messages of steps.
     if (!idle && !signs_.in_step() && warnings_.is_due(under_way.since))
       log_warning("a message between two steps has waited ",

@@ -10,26 +10,13 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/group/group.h"
 #include "belfry/framework/group/part_server.h"
+#include "belfry/framework/group/peer_error.h"
 #include "belfry/framework/group/signs_of_life.h"
 
 namespace belfry {
 
-// A message has waited longer than WatchOptions::stall_end, here or in another process.
-class StallError : public CommError {
- public:
-  using CommError::CommError;
-};
-
-// Another process has found that the command line is wrong: the same one would fail again.
-class MistakeError : public CommError {
- public:
-  using CommError::CommError;
-};
-
-// The reason with which a process ends the others because of a stall. They throw a StallError, too.
+// What people read of a stall.
 std::string stalled_run(const std::string& what);
-// The reason because of a mistake on the command line. The others throw a MistakeError.
-std::string mistaken_run(const std::string& what);
 
 struct WatchOptions {
   std::chrono::milliseconds beat{200};  // from one sign of life to the next
@@ -71,7 +58,9 @@ class WatchedGroup final : public ProcessGroup {
   bool poll() override;
   std::uint64_t received_from(int rank) const override { return group_->received_from(rank); }
   bool forget_messages() noexcept override;
-  void end_others(const std::string& why) noexcept override;
+  void end_others(const std::string& reason) noexcept override;
+  // They throw this error by throw_reason(). It is of this process if it names none.
+  void end_others(ErrorFields error) noexcept;
 
   // Makes all later calls throw the error, unless something has failed before.
   void fail(std::exception_ptr error) noexcept;

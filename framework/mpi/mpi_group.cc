@@ -14,6 +14,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/mpi_module.h"
+#include "belfry/framework/group/peer_error.h"
 #include "belfry/framework/group/tags.h"
 
 namespace belfry {
@@ -21,7 +22,6 @@ namespace {
 
 // Counts of MPI are ints, so larger messages go in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
-constexpr std::size_t kLongestReason = 4096;
 
 std::string text_of(int error) {
   char text[MPI_MAX_ERROR_STRING];
@@ -108,7 +108,10 @@ class MpiGroup final : public ProcessGroup {
     statuses_.resize(requests_.size());
     const int error =
         MPI_Testsome(posted, requests_.data(), &count, finished_.data(), statuses_.data());
-    if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS) fail("MPI_Testsome", error);
+    if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS) {
+      failed_ = true;
+      check(error, "MPI_Testsome");
+    }
     for (int i = 0; i < count; ++i) end_piece(finished_[at(i)], statuses_[at(i)], error);
     if (count > 0) forget_finished();
     return std::exchange(moved_, false);
@@ -187,7 +190,7 @@ class MpiGroup final : public ProcessGroup {
       const std::size_t size = std::min(kPiece, message.bytes.size() - from);
       MPI_Request request = MPI_REQUEST_NULL;
       const int error = start(message.bytes.subspan(from, size), &request);
-      if (error != MPI_SUCCESS) fail(describe_rank(*this, message.peer).c_str(), error);
+      if (error != MPI_SUCCESS) fail(message.peer, text_of(error));
       requests_.push_back(request);
       pieces_.push_back({&message, size, kind});
     }
@@ -195,15 +198,15 @@ class MpiGroup final : public ProcessGroup {
 
   void end_piece(int i, const MPI_Status& status, int error) {
     const Piece& piece = pieces_[at(i)];
-    const std::string peer = describe_rank(*this, piece.message->peer);
+    const int peer = piece.message->peer;
     if (error == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS)
-      fail(peer.c_str(), status.MPI_ERROR);
+      fail(peer, text_of(status.MPI_ERROR));
     if (piece.kind == Kind::kReceived) {
       int count = 0;
       MPI_Get_count(&status, MPI_BYTE, &count);
-      require<CommError>(at(count) == piece.bytes, peer, ": sends ", count, " bytes where ",
-                         piece.bytes, " are expected (tag ", piece.message->tag,
-                         "): the processes do not run the same plan");
+      if (at(count) != piece.bytes)
+        fail(peer, cat("sends ", count, " bytes where ", piece.bytes, " are expected (tag ",
+                       piece.message->tag, "): the processes do not run the same plan"));
       received_from_[at(piece.message->peer)] += piece.bytes;
     }
     ++ended_[piece.message];
@@ -233,13 +236,12 @@ class MpiGroup final : public ProcessGroup {
     failed_ = true;
     int length = 0;
     MPI_Get_count(&status, MPI_CHAR, &length);
-    throw CommError(cat(describe_rank(*this, status.MPI_SOURCE), ": ",
-                        std::string(reason_.data(), at(length))));
+    throw_reason(status.MPI_SOURCE, host(status.MPI_SOURCE), {reason_.data(), at(length)});
   }
 
-  [[noreturn]] void fail(const char* what, int error) {
+  [[noreturn]] void fail(int peer, std::string why) {
     failed_ = true;
-    throw CommError(cat(what, ": ", text_of(error)));
+    blame_peer(*this, peer, std::move(why));
   }
 
   MPI_Comm all_ = MPI_COMM_NULL;

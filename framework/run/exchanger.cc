@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/describe_with_forward.h"
 #include "belfry/framework/run/cpu_executor.h"
@@ -20,15 +21,15 @@ RankWatch* ranks_of_processes(const LinkedPlan& linked, const GpuExecutor* gpus)
   return several ? &gpus->ranks()->watch() : nullptr;
 }
 
-// The reason that other processes are given. If they stalled this run, it says so.
-std::string told_to_others(const std::exception_ptr& error) {
+// What other processes are told of the error of a run.
+ErrorFields told_to_others(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);
-  } catch (const StallError& stall) {
-    return stalled_run(stall.what());
+  } catch (const std::exception& known) {
+    return fields_of(known);
   } catch (...) {
   }
-  return "a step has failed there";
+  return {.why = "a step has failed there"};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/threads.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -61,7 +62,8 @@ namespace {
 ThreadUse thread_use(int worker, int workers, int enqueuers) {
   if (worker >= workers)
     return {cat("the work of GPU ", worker - workers + 1, " of ", enqueuers), "use fewer GPUs"};
-  return {cat("worker ", worker + 1, " of ", workers), "use fewer (the option threads)"};
+  return {cat("worker ", worker + 1, " of ", workers),
+          cat("use fewer (", the_option("threads"), ")")};
 }
 
 }  // namespace

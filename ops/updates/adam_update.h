@@ -3,6 +3,7 @@
 #pragma once
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
+#include "belfry/ops/updates/part_from.h"
 
 namespace belfry {
 
@@ -14,7 +15,7 @@ struct AdamUpdateOptions {
   double epsilon = 1e-8;
   double weight_decay = 0;  // finite, >= 0
   AdamEpsilon form = AdamEpsilon::kToRoot;
-  std::int64_t part_from = 0;  // as in SgdUpdateOptions
+  PartFrom part_from = {};
 };
 
 // With t = step, a scalar i64 that counts updates from 1:

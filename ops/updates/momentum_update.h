@@ -2,6 +2,7 @@
 #pragma once
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
+#include "belfry/ops/updates/part_from.h"
 
 namespace belfry {
 
@@ -11,7 +12,7 @@ struct MomentumUpdateOptions {
   double momentum = 0.9;
   double weight_decay = 0;  // finite, >= 0
   MomentumForm form = MomentumForm::kPlain;
-  std::int64_t part_from = 0;  // as in SgdUpdateOptions
+  PartFrom part_from = {};
 };
 
 // With g = gradient + weight_decay * variable:

@@ -2,6 +2,7 @@
 #pragma once
 #include "belfry/framework/graph/graph.h"
 #include "belfry/ops/scaled_gradient.h"
+#include "belfry/ops/updates/part_from.h"
 
 namespace belfry {
 
@@ -9,8 +10,8 @@ struct RmsPropUpdateOptions {
   double alpha = 0.99;  // in [0, 1]
   double epsilon = 1e-8;
   double momentum = 0;
-  double weight_decay = 0;     // finite, >= 0
-  std::int64_t part_from = 0;  // as in SgdUpdateOptions
+  double weight_decay = 0;  // finite, >= 0
+  PartFrom part_from = {};
 };
 
 // With g = gradient + weight_decay * variable:

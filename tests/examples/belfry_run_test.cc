@@ -65,8 +65,9 @@ TEST_F(BelfryRunTest, NamesTheFirstFailureAndReturnsItsExitCode) {
 // A rank that fails because another one did names that one.
 TEST_F(BelfryRunTest, DoesNotBlameWhoTellsOfAnother) {
   const Finished done = shell(
-      "belfry run -n 2 -- sh -c 'if test $RANK = 0; then echo error: [rank 0, a] rank 1, a: no "
-      "disk; else sleep 0.2; echo error: [rank 1, a] no disk; fi; exit 1'");
+      "belfry run -n 2 -- sh -c 'if test $RANK = 1; then sleep 0.2; fi; "
+      "echo \"{\\\"message\\\":{\\\"error\\\":{\\\"rank\\\":1,\\\"why\\\":\\\"no disk\\\"}}}\" "
+      "> $TORCHELASTIC_ERROR_FILE; exit 1'");
   EXPECT_EQ(done.status, 1);
   EXPECT_THAT(done.errors, HasSubstr("error: rank 1 (process "));
 }

@@ -71,10 +71,10 @@ void EarlyStop::check(Trainer& trainer) const {
   const bool exists = std::ranges::find(known, options_.metric) != known.end();
   if (!exists && !trainer.has_metric(options_.metric)) {
     const bool lacks_data = of_evaluation() && !trainer.test_data();
-    throw OptionMistake(cat(
-        "early_stop=", options_, ": there is no metric '", options_.metric, "'",
+    refuse_option<OptionMistake>(
+        "early_stop", "=", options_, ": there is no metric '", options_.metric, "'",
         lacks_data ? ", as there are no data to evaluate" : did_you_mean(options_.metric, known),
-        " (there are ", join(known), ")"));
+        " (there are ", join(known), ")");
   }
 }
 

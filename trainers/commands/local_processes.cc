@@ -13,6 +13,7 @@
 #include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/tcp_group.h"
+#include "belfry/trainers/util/error_file.h"
 #include "belfry/trainers/util/stop_signals.h"
 
 namespace belfry {
@@ -66,12 +67,8 @@ const std::vector<std::string> kOtherLaunchers = {"OMPI_COMM_WORLD_SIZE",
                                                   "TORCHELASTIC_RESTART_COUNT",
                                                   "BELFRY_PORT"};
 
-// Whether an error names another rank: "error: [rank 0, a] rank 1, a: ..." of rank 0 blames rank 1.
 bool blames_another(const ProcessEnd& end) {
-  const std::string own = cat("error: [rank ", end.rank, ", ");
-  if (!end.said.starts_with(own)) return false;
-  const std::size_t at = end.said.find("] ", own.size());
-  return at != std::string::npos && std::string_view(end.said).substr(at + 2).starts_with("rank ");
+  return end.error && end.error->rank >= 0 && end.error->rank != end.rank;
 }
 
 }  // namespace
@@ -108,7 +105,7 @@ class LocalProcesses::RankLog {
   std::unique_ptr<WritableFile> file_;
 };
 
-// Keeps the last line that says what went wrong.
+// Keeps the last line.
 class LocalProcesses::LastWords {
  public:
   void add(std::string_view text) {
@@ -120,18 +117,17 @@ class LocalProcesses::LastWords {
   }
   std::string take() {
     end_line();
-    return error_.empty() ? last_ : error_;
+    return last_;
   }
 
  private:
   static constexpr std::size_t kMost = 4096;
 
   void end_line() {
-    if (line_.starts_with("error: ")) error_ = line_;
     if (!line_.empty()) last_ = std::exchange(line_, {});
   }
 
-  std::string line_, last_, error_;
+  std::string line_, last_;
 };
 
 struct LocalProcesses::Process {
@@ -146,6 +142,7 @@ struct LocalProcesses::Process {
   std::optional<Clock::time_point> left_by_heirs;  // when they had all ended
   RankLog log;
   std::string write_lock;  // of kUnfinishedVariable
+  std::string error_file;  // of kErrorFileVariable
   LastWords words;
 };
 
@@ -179,14 +176,20 @@ void LocalProcesses::start(int rank, int port, const std::string& token) {
   const std::string files =
       cat(local_file_system().resolve(options_.log_directory), "/rank_", rank);
   process->write_lock = files + ".writing";
+  process->error_file = files + ".error.json";
+  local_file_system().remove(process->error_file);  // of a start before
   process->log.begin(cat(options_.log_directory, "/rank_", rank, ".log"), options_.adds_to_logs,
                      cat("# ", options_.heading, "\n"));
   const std::string size = std::to_string(options_.size);
-  std::map<std::string, std::string> environment{
-      {"RANK", std::to_string(rank)}, {"LOCAL_RANK", std::to_string(rank)},
-      {"WORLD_SIZE", size},           {"LOCAL_WORLD_SIZE", size},
-      {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", std::to_string(port)},
-      {"BELFRY_TOKEN", token},        {kUnfinishedVariable, process->write_lock}};
+  std::map<std::string, std::string> environment{{"RANK", std::to_string(rank)},
+                                                 {"LOCAL_RANK", std::to_string(rank)},
+                                                 {"WORLD_SIZE", size},
+                                                 {"LOCAL_WORLD_SIZE", size},
+                                                 {"MASTER_ADDR", "127.0.0.1"},
+                                                 {"MASTER_PORT", std::to_string(port)},
+                                                 {"BELFRY_TOKEN", token},
+                                                 {kUnfinishedVariable, process->write_lock},
+                                                 {kErrorFileVariable, process->error_file}};
   environment[OrphanWatch::kVariable] = services_.orphans.value(rank);
   process->child = start_child({.arguments = options_.command,
                                 .environment = std::move(environment),
@@ -208,8 +211,12 @@ std::vector<ProcessEnd> LocalProcesses::finish() {
   services_.orphans.end_all();  // so that nobody prints any more
   while (look(std::chrono::milliseconds(0)) || services_.output.is_full()) {
   }
-  for (ProcessEnd& end : ends_)
-    end.said = processes_[static_cast<std::size_t>(end.rank)]->words.take();
+  for (ProcessEnd& end : ends_) {
+    Process& process = *processes_[static_cast<std::size_t>(end.rank)];
+    end.error = read_error_file(process.error_file);
+    end.said = end.error ? cat("error: ", error_text(*end.error)) : process.words.take();
+    std::ranges::replace(end.said, '\n', ' ');
+  }
   return ends_;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/trainers/commands/child_process.h"
 #include "belfry/trainers/commands/command_output.h"
@@ -17,7 +18,7 @@ namespace belfry {
 struct LocalProcessesOptions {
   std::vector<std::string> command;  // of each process
   int size = 1;
-  std::string log_directory = "logs";  // for rank_N.log
+  std::string log_directory = "logs";  // for rank_N.log, and rank_N.error.json of one that fails
   std::string heading;                 // of each log, e.g. "start 2, ..."
   bool adds_to_logs = false;           // else they are emptied
   // How long the others have to end by themselves when one has failed, or when all were asked to
@@ -36,8 +37,9 @@ struct CommandServices {
 struct ProcessEnd {
   int rank = 0;
   ChildEnd how;
-  std::string said = {};  // the last line of an error that it printed, else its last line
-  bool made_to = false;   // killed by this program, as it did not end by itself
+  std::optional<ErrorFields> error = {};  // that it has left in its error file
+  std::string said = {};                  // the text of this error, else the last line it printed
+  bool made_to = false;                   // killed by this program, as it did not end by itself
 
   // Whether it ended neither with success nor as a training does that a signal has asked to end.
   bool failed() const;
@@ -104,8 +106,8 @@ class LocalProcesses {
   bool killing_ = false;
 };
 
-// The end that caused the others: a process that a signal killed, else one whose error names no
-// other rank, else the first that failed. None if all ended well.
+// The end that caused the others: a process that a signal killed, else one whose error is of no
+// other process, else the first that failed. None if all ended well.
 const ProcessEnd* first_failure(const std::vector<ProcessEnd>& ends);
 
 }  // namespace belfry

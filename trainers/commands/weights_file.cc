@@ -4,6 +4,7 @@
 #include <map>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
@@ -77,8 +78,8 @@ WeightLayout layout_of(const Safetensors& file, const ImportOptions& options) {
   try {
     return find_weight_layout(named->second);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(
-        cat(file.file(), ": its metadata: ", error.what(), "; name one (the option layout)"));
+    throw InvalidArgument(about_option("layout", file.file(), ": its metadata: ", error.what(),
+                                       "; name one (", the_option("layout"), ")"));
   }
 }
 
@@ -108,7 +109,7 @@ std::string layout_hint(const Manifest& like, const StoredTensor& tensor, Weight
   const Shape shape =
       permuted(like.tensors.at(tensor.name).shape, axis_order(like, tensor.name, other));
   return shape == tensor.shape
-             ? cat("; it would fit in the layout ", name_of(other), " (the option layout)")
+             ? cat("; it would fit in the layout ", name_of(other), " (", the_option("layout"), ")")
              : "";
 }
 
@@ -206,9 +207,11 @@ void replace(const std::string& path, FileSystem& files, const Save& save) {
 // Whether a checkpoint is to be replaced. Throws IoError if something is there that must not be.
 bool replaces(const std::string& path, const ImportOptions& options, FileSystem& files) {
   if (files.kind(path) == FileKind::kNone) return false;
-  require<IoError>(options.overwrite, path,
-                   " is there; nothing was changed: import elsewhere, or ask for it to be replaced "
-                   "(the option overwrite)");
+  if (!options.overwrite)
+    throw IoError(about_option(
+        "overwrite", path,
+        " is there; nothing was changed: import elsewhere, or ask for it to be replaced (",
+        the_option("overwrite"), ")"));
   require<IoError>(is_checkpoint(path, files) && foreign_name_in(path, files).empty(), path,
                    " is no checkpoint, or holds other files, too; nothing was changed: import "
                    "elsewhere");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/base/not_finite.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/statistics.h"
@@ -55,9 +56,8 @@ std::string advice_for(const Trainer& trainer, const Divergence& found) {
   const std::string growth =
       suspects.large_update.empty() ? trainer.loss_growth() : suspects.large_update;
   if (!growth.empty())
-    return cat(growth,
-               ": a smaller learning rate may help (the option learning_rate), or a limit "
-               "of gradients (the option clip_norm)");
+    return cat(growth, ": a smaller learning rate may help (", the_option("learning_rate"),
+               "), or a limit of gradients (", the_option("clip_norm"), ")");
   if (of_test) return cat("the loss of training is finite: ", kLookAtOps, "what the test computes");
   return cat("the loss had not grown before: ", kLookAtOps,
              "the model, whose gradients may be infinite where their values are finite");
@@ -77,7 +77,12 @@ std::string Divergence::str() const {
 }
 
 Diverged::Diverged(Divergence found)
-    : Error(cat("training diverged: ", found, "; ", found.advice)), found_(std::move(found)) {}
+    : Error(ErrorFields{.kind = ErrorKind::kDiverged,
+                        .variable = found.variable,
+                        .step = found.loss_since.value_or(0),
+                        .why = cat("training diverged: ", found),
+                        .advice = found.advice}),
+      found_(std::move(found)) {}
 
 Divergence find_divergence(Trainer& trainer) {
   Divergence found{.loss = trainer.metric("loss"),

@@ -6,6 +6,7 @@
 
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/identity.h"
@@ -220,7 +221,8 @@ std::string chance(const Trainer& trainer) {
   if (!strategy.empty() && parse_all_reduce_spec(strategy).uses("nccl"))
     return "NCCL chooses the order of its sums";
   if (any_gpu(options.devices) && !options.session.deterministic)
-    return "GPUs take the fastest algorithms, which need not repeat (the option deterministic)";
+    return cat("GPUs take the fastest algorithms, which need not repeat (",
+               the_option("deterministic"), ")");
   return "";
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/statistics.h"
@@ -50,17 +51,18 @@ std::string SkipWatch::warning(const LossScaleState& state) {
   const int level = state.scale > kLeastScale ? 1 : 2;
   if (skipped < kMostSkippedInARow || level <= said_) return "";
   said_ = level;
-  constexpr char kAdvice[] =
+  const std::string advice = cat(
       "look for NaN in the data, and for divisions, logarithms and square roots in the model, or "
-      "use bf16, whose range is that of f32 (the option precision)";
+      "use bf16, whose range is that of f32 (",
+      the_option("precision"), ")");
   if (level == 1)
     return cat("f16 skipped the last ", skipped,
                " updates, as gradients were not finite, and the loss scale is ",
-               significant(state.scale), "; if that goes on, the model learns nothing: ", kAdvice);
+               significant(state.scale), "; if that goes on, the model learns nothing: ", advice);
   return cat("f16 still skips all updates, and the loss scale is ", significant(state.scale),
              ", the smallest there is: gradients are not finite at any scale, and the model learns "
              "nothing; ",
-             kAdvice);
+             advice);
 }
 
 }  // namespace belfry

@@ -88,12 +88,13 @@ bool tells_options(const Node& node) {
 // A convolution that is neither dilated nor grouped has the text that it had before it could be, so
 // that older runs go on.
 std::string options_of(const Node& node) {
-  constexpr std::string_view kPlain = ",1,1}";
-  std::string options = node.raw_options().str();
+  constexpr std::size_t kNewer = 2;  // dilation and groups, which are 1 by default
+  std::vector<NodeOptions::Field> fields = node.raw_options().fields();
   const bool convolution = &node.op() == &kConv2d || &node.op() == &kConv2dGradInput;
-  if (convolution && options.ends_with(kPlain))
-    options.replace(options.size() - kPlain.size(), kPlain.size(), "}");
-  return options;
+  const auto is_one = [](const NodeOptions::Field& field) { return field.text == "1"; };
+  if (convolution && std::ranges::all_of(std::span(fields).last(kNewer), is_one))
+    fields.resize(fields.size() - kNewer);
+  return fields.empty() ? "" : NodeOptions::text_of(fields);
 }
 
 void add_node(const Node& node, const TowerRecord& tower, TextHash& hash) {
@@ -112,11 +113,15 @@ std::string hash_of_model(const Trainer& trainer) {
   return hash.str();
 }
 
-// "{0.9}" of "{0.9,0,0}", and "" of "{0}": an option that is added behind the others and is off by
-// default leaves the text as it was.
-std::string without_last_zeros(std::string options) {
-  while (options.ends_with(",0}")) options.replace(options.size() - 3, 3, "}");
-  return options == "{0}" ? "" : options;
+// "{0.9}" for the options 0.9, 0 and 0, and "" for 0: an option that is added after the others and
+// is off by default leaves the text as it was. Which part of a variable a process updates is no
+// option of the run.
+std::string options_of_update(const Node& node) {
+  std::vector<NodeOptions::Field> fields = node.raw_options().fields();
+  for (NodeOptions::Field& field : fields)
+    if (field.is_place) field.text = "0";
+  while (!fields.empty() && fields.back().text == "0") fields.pop_back();
+  return fields.empty() ? "" : NodeOptions::text_of(fields);
 }
 
 // What strategies made, of gradients or of other tensors.
@@ -141,11 +146,7 @@ std::string hash_of_optimizer(const Graph& graph) {
   for (std::size_t id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     if (node.op().writes == 0 || gathered.contains(&node) || is_combination(node)) continue;
-    std::string options = node.raw_options().str();
-    // The last option of an update says where its part begins, if it is of one.
-    if (gathered.contains(&node.input(0).node()))
-      options = cat(options.substr(0, options.rfind(',')), ",0}");
-    updates.insert(cat(node.op().name, without_last_zeros(options)));
+    updates.insert(cat(node.op().name, options_of_update(node)));
   }
   TextHash hash;
   for (const std::string& update : updates) hash.add(update);

@@ -33,12 +33,12 @@ constexpr const char* kCombinesNone =
 // Clipping is a factor, too, and so is what makes a mean of a sum.
 void check_factor(const TrainerOptions& options) {
   const int steps = options.batches.gradient_accumulation_steps;
-  require<OptionError>(
-      (options.clip_norm == 0 && steps == 1) || options.optimizer.takes_loss_scale(),
-      steps > 1 ? cat("gradient_accumulation_steps=", steps) : cat("clip_norm=", options.clip_norm),
-      " needs an optimizer that heeds the factor of "
-      "gradients (Optimizer::Rule::takes_loss_scale), and ",
-      options.optimizer.name(), " does not");
+  require_option((options.clip_norm == 0 && steps == 1) || options.optimizer.takes_loss_scale(),
+                 steps > 1 ? "gradient_accumulation_steps" : "clip_norm", "=",
+                 steps > 1 ? cat(steps) : cat(options.clip_norm),
+                 " needs an optimizer that heeds the factor of "
+                 "gradients (Optimizer::Rule::takes_loss_scale), and ",
+                 options.optimizer.name(), " does not");
 }
 
 std::string field_text(const Dataset::Field& field) {
@@ -117,61 +117,57 @@ void check_shards(const TrainerOptions& options, const TrainerKind& kind, int pr
   const std::int64_t devices = std::max<std::int64_t>(1, towers_of(options, processes));
   const std::int64_t shards = options.shards, batch = devices * options.batch_size;
   const bool fits = shards == 0 || shards == devices || !has_one_shard_each(options, kind);
-  require<OptionError>(fits, "shards=", shards,
-                       ": devices on GPUs, and towers that run free, have one shard each; leave it "
-                       "out, or use ",
-                       devices);
-  require<OptionError>(shards >= 0 && shards % devices == 0, "shards=", shards,
-                       " of the global batch cannot be divided among ", devices,
-                       " devices alike; use a multiple of ", devices);
-  require<OptionError>(shards <= std::max(batch, devices), "shards=", shards, " is more than the ",
-                       batch, " samples of a global batch; use at most ",
-                       batch / devices * devices);
+  require_option(fits, "shards", "=", shards,
+                 ": devices on GPUs, and towers that run free, have one shard each; leave it "
+                 "out, or use ",
+                 devices);
+  require_option(shards >= 0 && shards % devices == 0, "shards", "=", shards,
+                 " of the global batch cannot be divided among ", devices,
+                 " devices alike; use a multiple of ", devices);
+  require_option(shards <= std::max(batch, devices), "shards", "=", shards, " is more than the ",
+                 batch, " samples of a global batch; use at most ", batch / devices * devices);
 }
 
 void check_clipping(const TrainerOptions& options, const TrainerKind& kind) {
   const double most = options.clip_norm;
-  require<OptionError>(most >= 0 && std::isfinite(most), "clip_norm=", most,
-                       " is no finite number >= 0");
+  require_option(most >= 0 && std::isfinite(most), "clip_norm", "=", most,
+                 " is no finite number >= 0");
   if (most == 0) return;
-  require<OptionError>(kind.combines(), "clip_norm=", most,
-                       " bounds the norm of combined gradients, and the trainer ", kind.name,
-                       kCombinesNone);
+  require_option(kind.combines(), "clip_norm", "=", most,
+                 " bounds the norm of combined gradients, and the trainer ", kind.name,
+                 kCombinesNone);
 }
 
 std::int64_t samples_of_step(const TrainerOptions& options, int processes) {
   const int steps = options.batches.gradient_accumulation_steps;
   const std::int64_t batch = towers_of(options, processes) * options.batch_size;
   const std::int64_t memory = host_memory();
-  require<OptionError>(
-      steps <= 1 || batch <= memory / static_cast<std::int64_t>(sizeof batch) / steps,
-      "gradient_accumulation_steps=", steps, ": a step takes so many batches of ", batch,
-      " samples, and their order alone would need more than the ", byte_text(memory),
-      " of this machine");
+  require_option(steps <= 1 || batch <= memory / static_cast<std::int64_t>(sizeof batch) / steps,
+                 "gradient_accumulation_steps", "=", steps, ": a step takes so many batches of ",
+                 batch, " samples, and their order alone would need more than the ",
+                 byte_text(memory), " of this machine");
   return batch * steps;
 }
 
 void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) {
   const int steps = options.batches.gradient_accumulation_steps;
   if (steps == 1) return;
-  const std::string option = cat("gradient_accumulation_steps=", steps);
-  require<OptionError>(steps >= 1, option, ": a step takes at least 1 batch");
-  require<OptionError>(kind.combines() || kind.updates_between, option,
-                       " is the mean of combined gradients, and the trainer ", kind.name,
-                       kCombinesNone);
-  require<OptionError>(options.precision != Precision::kF16, option,
-                       " with the precision f16: a batch whose gradients are not finite would have "
-                       "to be left out of the mean; use bf16, which needs no loss scale");
+  constexpr char kOption[] = "gradient_accumulation_steps";
+  require_option(steps >= 1, kOption, "=", steps, ": a step takes at least 1 batch");
+  require_option(kind.combines() || kind.updates_between, kOption, "=", steps,
+                 " is the mean of combined gradients, and the trainer ", kind.name, kCombinesNone);
+  require_option(options.precision != Precision::kF16, kOption, "=", steps,
+                 " with the precision f16: a batch whose gradients are not finite would have "
+                 "to be left out of the mean; use bf16, which needs no loss scale");
   samples_of_step(options, processes_of(options));
 }
 
 void check_partition(const TrainerOptions& options, const TrainerKind& kind) {
   if (!options.aggregation.partition_updates) return;
-  require<OptionError>(kind.takes_partition,
-                       "partition_updates is of the trainer replicated, and this one is ",
-                       kind.name, "; leave it out");
+  require_option(kind.takes_partition, "partition_updates",
+                 " is of the trainer replicated, and this one is ", kind.name, "; leave it out");
   const std::string refusal = partition_refusal(options);
-  require<OptionError>(refusal.empty(), refusal);
+  require_option(refusal.empty(), "partition_updates", " ", refusal);
 }
 
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
@@ -184,11 +180,11 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
           "this trainer has neither TrainerKind::combine nor TrainerKind::update");
   require(!kind.takes_one_device || options.devices.size() == 1, "the trainer ", kind.name,
           " takes one device, not ", options.devices.size());
-  require<OptionError>(!kind.takes_async() || options.async == "ordered" || options.async == "free",
-                       "async=", options.async, " is neither ordered nor free");
-  require<OptionError>(processes_of(options) == 1 || kind.spans_processes, "the trainer ",
-                       kind.name, " trains in one process, and this is one of ",
-                       processes_of(options), "; use the trainer replicated");
+  require_option(!kind.takes_async() || options.async == "ordered" || options.async == "free",
+                 "async", "=", options.async, " is neither ordered nor free");
+  require_option(processes_of(options) == 1 || kind.spans_processes, "trainer", "=", kind.name,
+                 " trains in one process, and this is one of ", processes_of(options),
+                 "; use the trainer replicated");
   check_shards(options, kind, processes_of(options));
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,

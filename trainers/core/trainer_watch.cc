@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/divergence.h"
@@ -61,8 +62,8 @@ void Trainer::look_at_loss() {
   if (options_.on_nonfinite == OnNonfinite::kStop || std::exchange(warned_, true)) return;
   if (!options_.warn_of_loss || graph_.process().rank > 0) return;
   log_warning("the loss is ", significant(loss), " at step ", *losses_.not_finite_since(),
-              suspects_.input.empty() ? "" : cat(": ", suspects_.input),
-              ", and training goes on (the option on_nonfinite)");
+              suspects_.input.empty() ? "" : cat(": ", suspects_.input), ", and training goes on (",
+              the_option("on_nonfinite"), ")");
 }
 
 // A rate that is far too large shows here, before the loss is not finite at once. Updates of parts

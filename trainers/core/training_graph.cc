@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
@@ -122,11 +123,11 @@ class StepBuilder {
   static void require_rows(const BatchForm& all, bool joint) {
     require<InternalError>(std::ranges::count(all.rows, 0) == 0,
                            "a tower of several processes is fed no rows");
-    require<OptionError>(!joint || every_tower_has_samples(all),
-                         "uneven: the last batch of an epoch has ", all.total(), " samples (",
-                         join(all.samples, " + "),
-                         "), and layers that are synchronised over the towers of several processes "
-                         "need some in each; use uneven=drop, or another global_batch_size");
+    require_option(!joint || every_tower_has_samples(all), "uneven",
+                   ": the last batch of an epoch has ", all.total(), " samples (",
+                   join(all.samples, " + "),
+                   "), and layers that are synchronised over the towers of several processes "
+                   "need some in each; use uneven=drop, or another global_batch_size");
   }
   // Then one row of joint gradients is for all towers.
   bool several_share_variables() const {
@@ -306,11 +307,12 @@ VariablePolicy variables_of(const TrainerOptions& options, const TrainerKind& ki
 // For towers that run free.
 void add_tower_ops(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
                    GradientRows gradients) {
-  require<TrainerMistake>(
-      !gradients.empty(),
-      "async=free cannot train layers that are synchronised over towers: they need towers that "
+  require_option<TrainerMistake>(
+      !gradients.empty(), "async",
+      "=free cannot train layers that are synchronised over towers: they need towers that "
       "make steps together, and these run free; leave BatchNormLayer::synchronised out, or use "
-      "another trainer, such as replicated (the option trainer)");
+      "another trainer, such as replicated (",
+      the_option("trainer"), ")");
   require(options.forms.size() == 1 && options.forms[0].equal(),
           "towers that run free take batches of one size");
   const std::vector<Node*> updates =

@@ -37,10 +37,10 @@ void require_recompute_scopes(const TowerRecord& tower, const std::vector<std::s
   }
   if (unused.empty()) return;
   const std::vector<std::string> names(known.begin(), known.end());
-  throw OptionMistake(
-      cat("recompute=", *unused.begin(), ": the model has no nodes in such a scope",
-          did_you_mean(*unused.begin(), names),
-          names.empty() ? "; it has no scopes" : cat(" (the outermost are ", join(names), ")")));
+  refuse_option<OptionMistake>(
+      "recompute", "=", *unused.begin(), ": the model has no nodes in such a scope",
+      did_you_mean(*unused.begin(), names),
+      names.empty() ? "; it has no scopes" : cat(" (the outermost are ", join(names), ")"));
 }
 
 void warn_of_useless_scopes(const Graph& graph, const std::vector<std::string>& scopes) {

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
@@ -22,6 +23,12 @@ BadRecordPolicy parse_bad_records(std::string_view text) {
   return {.most = most};
 }
 
+std::string no_next_record() {
+  return cat("; no later record of the file can be found, so none can be left out (",
+             the_option("bad_records"), "): get the file again, or name another folder (",
+             the_option("data_dir"), ")");
+}
+
 BadRecord::BadRecord(std::string file, std::uint64_t offset, std::string_view reason)
     : IoError(cat(file, ": bad record at byte ", offset, ": ", reason)),
       file_(std::move(file)),
@@ -37,13 +44,12 @@ void BadRecords::note(const BadRecord& record) {
   if (noted_.contains(place)) return;
   const std::int64_t before = std::ssize(noted_);
   if (before >= policy_.most)
-    throw IoError(
-        before == 0
-            ? cat(record.what(), "; mend the file, or let such records be left out (the option ",
-                  "bad_records, skip:N)")
-            : cat(record.what(), "; ", before, before == 1 ? " was" : " were",
-                  " left out before it; mend the file, or let more be left out (the option ",
-                  "bad_records, skip:N)"));
+    throw IoError(about_option(
+        "bad_records", record.what(),
+        before == 0 ? "; mend the file, or let such records be left out ("
+                    : cat("; ", before, before == 1 ? " was" : " were",
+                          " left out before it; mend the file, or let more be left out ("),
+        the_option("bad_records"), ", skip:N)"));
   noted_.insert(place);
   log_warning(record.what(), "; left out, ", before + 1, " of at most ", policy_.most);
 }

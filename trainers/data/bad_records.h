@@ -21,10 +21,14 @@ struct BadRecordPolicy {
 // Takes "stop", or "skip:N" with N from 1 to 10^9; else throws InvalidArgument saying so.
 BadRecordPolicy parse_bad_records(std::string_view text);
 
-// Follows a message about damage after which the next record cannot be found.
-inline constexpr char kNoNextRecord[] =
-    "; no later record of the file can be found, so none can be left out (the option bad_records): "
-    "get the file again, or name another folder (the option data_dir)";
+// Why damage after which the next record cannot be found leaves none out, and what to do.
+std::string no_next_record();
+
+// An error about damage after which the next record of a file cannot be found.
+template <class... Parts>
+IoError lost_rest(const Parts&... parts) {
+  return IoError(ErrorFields{.why = detail::cat(parts..., no_next_record()), .option = "data_dir"});
+}
 
 // "FILE: bad record at byte OFFSET: REASON". The offset is in the unpacked data.
 class BadRecord : public IoError {

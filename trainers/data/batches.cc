@@ -26,12 +26,12 @@ __extension__ using Wide = __int128;  // products of samples and weights
 // Weights as whole numbers of billionths.
 std::vector<Wide> whole_weights(std::int64_t towers, std::span<const double> weights) {
   if (weights.empty()) return std::vector<Wide>(static_cast<std::size_t>(towers), 1);
-  require<OptionError>(std::ssize(weights) == towers, "tower_weights has ", weights.size(),
-                       " where there are ", towers, " devices; give one weight for each");
+  require_option(std::ssize(weights) == towers, "tower_weights", " has ", weights.size(),
+                 " where there are ", towers, " devices; give one weight for each");
   std::vector<Wide> result;
   for (const double weight : weights) {
-    require<OptionError>(weight >= 1e-9 && weight <= 1e6, "tower_weights: ", weight,
-                         " is not a number from 1e-9 to 1e6");
+    require_option(weight >= 1e-9 && weight <= 1e6, "tower_weights", ": ", weight,
+                   " is not a number from 1e-9 to 1e6");
     result.push_back(std::llround(weight * 1e9));
   }
   return result;
@@ -120,8 +120,8 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
   full.begins = begins_of(full.samples);
   const std::string name = options.global ? "global_batch_size" : "batch_size";
   for (std::size_t t = 0; t < full.samples.size(); ++t)
-    require<OptionError>(full.samples[t] > 0, "tower_weights: tower ", t, " would get none of the ",
-                         global_batch(), " samples of a batch; use a larger weight or ", name);
+    require_option(full.samples[t] > 0, "tower_weights", ": tower ", t, " would get none of the ",
+                   global_batch(), " samples of a batch; use a larger weight or ", name);
   batches_ = samples / samples_per_step() * per_step_;
   if (batches_ > 0) forms_.push_back(full);
   if (samples % samples_per_step() > 0 && makes_unequal(options.uneven))
@@ -132,7 +132,7 @@ BatchPlan::BatchPlan(std::int64_t samples, std::int64_t towers, std::int64_t bat
 
 void BatchPlan::check_sizes(const BatchOptions& options) const {
   require(towers_ >= 1, "batches need at least one tower, not ", towers_);
-  require<OptionError>(batch_size_ >= 1, "batch_size=", batch_size_, ": it must be at least 1");
+  require_option(batch_size_ >= 1, "batch_size", "=", batch_size_, ": it must be at least 1");
   require(samples_ >= 1, "there are ", samples_, " samples to train with; at least 1 is needed");
   check_accumulation(options);
   const std::int64_t most = makes_unequal(options.uneven)
@@ -144,33 +144,33 @@ void BatchPlan::check_sizes(const BatchOptions& options) const {
       most > 0
           ? cat(name, " can be at most ", most * each)
           : cat("use at most ", samples_, samples_ == 1 ? " device" : " devices", ", or more data");
-  require<OptionMistake>(batch_size_ <= most, name, "=", batch_size_ * each,
-                         options.global ? " on " : " on each of ", towers_,
-                         " devices needs more samples in one step than the ", samples_,
-                         " of the data: ", advice);
+  require_option<OptionMistake>(batch_size_ <= most, name, "=", batch_size_ * each,
+                                options.global ? " on " : " on each of ", towers_,
+                                " devices needs more samples in one step than the ", samples_,
+                                " of the data: ", advice);
   const std::int64_t batches = samples_ / global_batch();
-  require<OptionMistake>(makes_unequal(options.uneven) || per_step_ <= batches,
-                         "gradient_accumulation_steps=", per_step_,
-                         ": a step takes so many batches of ", global_batch(), " samples, and the ",
-                         samples_, " of the data have only ", batches, "; use at most ", batches,
-                         ", smaller batches, or more data");
+  require_option<OptionMistake>(makes_unequal(options.uneven) || per_step_ <= batches,
+                                "gradient_accumulation_steps", "=", per_step_,
+                                ": a step takes so many batches of ", global_batch(),
+                                " samples, and the ", samples_, " of the data have only ", batches,
+                                "; use at most ", batches, ", smaller batches, or more data");
   const std::int64_t left = samples_ % samples_per_step();
-  require<OptionMistake>(options.uneven != Uneven::kError || left == 0, "uneven=error: the ",
-                         samples_, " samples of the data fill ", samples_ / samples_per_step(),
-                         per_step_ == 1 ? " batches of " : " steps of ", samples_per_step(), " (",
-                         batch_size_, " on each of ", towers_, " devices",
-                         per_step_ == 1 ? "" : cat(", ", per_step_, " times"), ") and leave ", left,
-                         " over; another ", name, ", or uneven=drop",
-                         per_step_ == 1 ? ", weight or pad, would take them" : ", would do");
+  require_option<OptionMistake>(
+      options.uneven != Uneven::kError || left == 0, "uneven", "=error: the ", samples_,
+      " samples of the data fill ", samples_ / samples_per_step(),
+      per_step_ == 1 ? " batches of " : " steps of ", samples_per_step(), " (", batch_size_,
+      " on each of ", towers_, " devices", per_step_ == 1 ? "" : cat(", ", per_step_, " times"),
+      ") and leave ", left, " over; another ", name, ", or uneven=drop",
+      per_step_ == 1 ? ", weight or pad, would take them" : ", would do");
 }
 
 void BatchPlan::check_accumulation(const BatchOptions& options) const {
-  require<OptionError>(per_step_ >= 1, "gradient_accumulation_steps=", per_step_,
-                       ": a step takes at least 1 batch");
-  require<OptionError>(
-      per_step_ == 1 || !makes_unequal(options.uneven), "gradient_accumulation_steps=", per_step_,
-      " takes the mean over batches of one size, and uneven=", name_of(options.uneven),
-      " makes a smaller last one; use uneven=drop or error");
+  require_option(per_step_ >= 1, "gradient_accumulation_steps", "=", per_step_,
+                 ": a step takes at least 1 batch");
+  require_option(per_step_ == 1 || !makes_unequal(options.uneven), "gradient_accumulation_steps",
+                 "=", per_step_,
+                 " takes the mean over batches of one size, and uneven=", name_of(options.uneven),
+                 " makes a smaller last one; use uneven=drop or error");
 }
 
 void BatchPlan::add_ragged_form(const BatchForm& full, const BatchOptions& options) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <new>
 
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/byte_input.h"
@@ -133,7 +134,7 @@ void append(const Record& record, CifarImages& to) {
 std::size_t read_record(ByteInput& input, Record& record) try {
   return input.read(record);
 } catch (const IoError& error) {
-  throw IoError(cat(error.what(), kNoNextRecord));
+  throw lost_rest(error.what());
 }
 
 // If a file is there packed and unpacked, takes the unpacked one.
@@ -180,13 +181,16 @@ std::unique_ptr<Dataset> load_cifar(const RunDirs& dirs, bool train) {
     const auto seen = [&] { return std::ssize(images.labels) + bad.count(); };
     const std::int64_t before = seen();
     read_cifar(*files.open(path), path, bad, images);
-    require<IoError>(
-        seen() > before, path,
-        ": no images; get the file again, or name another folder (the option data_dir)");
+    if (seen() == before)
+      throw IoError(about_option("data_dir", path,
+                                 ": no images; get the file again, or name another folder (",
+                                 the_option("data_dir"), ")"));
   }
-  require<IoError>(
-      !images.labels.empty(), join(paths),
-      ": all images are bad; get the files again, or name another folder (the option data_dir)");
+  if (images.labels.empty())
+    throw IoError(
+        about_option("data_dir", join(paths),
+                     ": all images are bad; get the files again, or name another folder (",
+                     the_option("data_dir"), ")"));
   std::string description = cat("CIFAR-10, ", images.labels.size(), train ? " training" : " test",
                                 " images from ", join(paths));
   if (bad.count() > 0) description += cat(", without ", bad_records_text(bad.count()));
@@ -203,7 +207,7 @@ void read_cifar(ReadableFile& file, const std::string& name, BadRecords& bad, Ci
   Record record;
   for (std::uint64_t offset = 0;; offset += sizeof record) {
     const auto fail = [&](const auto&... why) {
-      throw IoError(cat(name, ": record at byte ", offset, ": ", why..., kNoNextRecord));
+      throw lost_rest(name, ": record at byte ", offset, ": ", why...);
     };
     const std::size_t got = read_record(*input, record);
     if (got == 0) return;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/gatherer.h"
@@ -119,7 +120,8 @@ void TensorDataset::gather(std::span<const std::int64_t> indices,
 std::vector<std::string> names_in_data_dir(FileSystem& files, const std::string& folder) try {
   return files.list(folder);
 } catch (const IoError& error) {
-  throw IoError(cat(error.what(), "; name the folder with the data files (the option data_dir)"));
+  throw IoError(about_option("data_dir", error.what(), "; name the folder with the data files (",
+                             the_option("data_dir"), ")"));
 }
 
 std::vector<Tensor> batch_tensors(const Dataset& dataset, std::int64_t batch) {

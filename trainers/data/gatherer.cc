@@ -6,6 +6,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
@@ -19,9 +20,9 @@ int useful_data_workers(int workers, const std::string& what, std::int64_t most_
   require(workers >= 1, "data workers: ", workers, ", where there must be at least 1");
   const auto useful = static_cast<int>(std::clamp<std::int64_t>(most_samples, 1, workers));
   if (useful < workers && first_time_logged(cat(workers, " data workers, ", useful, " useful")))
-    log_warning(workers,
-                " threads were asked for to gather a batch (the option data_workers), but ", what,
-                " takes ", most_samples, " samples at a time; ", useful, " are used");
+    log_warning(workers, " threads were asked for to gather a batch (", the_option("data_workers"),
+                "), but ", what, " takes ", most_samples, " samples at a time; ", useful,
+                " are used");
   return useful;
 }
 
@@ -55,7 +56,7 @@ Gatherer::Gatherer(const Dataset& dataset, int asked, const std::string& what,
   places_.assign(static_cast<std::size_t>(workers), std::vector<std::byte*>(bytes_.size()));
   for (std::size_t i = 1; i < places_.size(); ++i)
     helpers_.push_back(start_thread({cat("data worker ", i + 1, " of ", workers, ", for ", what),
-                                     "use fewer (the option data_workers)"},
+                                     cat("use fewer (", the_option("data_workers"), ")")},
                                     [this, i](std::stop_token stop) { help(std::move(stop), i); }));
 }
 

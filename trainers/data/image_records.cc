@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/decode_image.h"
@@ -77,9 +78,10 @@ class RecordImages final : public Dataset {
       for (const TfRecordPlace& place :
            find_tf_records(*local_file_system().open(wanted_.paths[f]), wanted_.paths[f], bad_))
         records_.push_back({f, place});
-    require<IoError>(
-        !records_.empty(), join(wanted_.paths),
-        ": no records; get the files again, or name another folder (the option data_dir)");
+    if (records_.empty())
+      throw IoError(about_option("data_dir", join(wanted_.paths),
+                                 ": no records; get the files again, or name another folder (",
+                                 the_option("data_dir"), ")"));
   }
 
   std::vector<Field> signature() const override { return image_fields(wanted_.side); }
@@ -182,8 +184,10 @@ std::vector<std::string> record_files(const std::string& folder, bool train) {
   std::vector<std::string> found;
   for (const std::string& name : names_in_data_dir(local_file_system(), folder))
     if (name.starts_with(begin)) found.push_back(cat(folder, "/", name));
-  require<NotFoundError>(!found.empty(), folder, " has no file ", begin,
-                         "*; name the folder with the TFRecord files (the option data_dir)");
+  if (found.empty())
+    throw NotFoundError(about_option("data_dir", folder, " has no file ", begin,
+                                     "*; name the folder with the TFRecord files (",
+                                     the_option("data_dir"), ")"));
   return found;
 }
 

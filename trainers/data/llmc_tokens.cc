@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/token_stream.h"
@@ -17,26 +18,32 @@ constexpr std::size_t kHeaderWords = 256;
 constexpr std::uint64_t kHeaderBytes = kHeaderWords * sizeof(std::int32_t);
 constexpr std::int32_t kMagic = 20240520, kVersion = 1;
 constexpr std::uint64_t kTokenBytes = sizeof(std::uint16_t);
-constexpr std::string_view kLlmcRemedy =
-    "; make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name another folder "
-    "(the option data_dir)";
+// Throws IoError about the header of a file.
+template <class... Parts>
+void require_header(bool condition, const Parts&... parts) {
+  if (!condition)
+    throw IoError(about_option(
+        "data_dir", parts...,
+        "; make the file anew by the scripts of llm.c (dev/data), for GPT-2, or name another "
+        "folder (",
+        the_option("data_dir"), ")"));
+}
 
 // The number of tokens in a file, by its header.
 std::int64_t read_llmc_header(ReadableFile& file, const std::string& name) {
   std::array<std::int32_t, kHeaderWords> header;
   const std::size_t got = file.read(std::as_writable_bytes(std::span(header)));
-  require<IoError>(got == kHeaderBytes, name, ": truncated at byte ", got,
-                   ": expected a header of ", kHeaderBytes, " bytes", kLlmcRemedy);
-  require<IoError>(header[0] == kMagic, name, ": byte 0: expected ", kMagic,
-                   ", with which token files of llm.c begin, found ", header[0], kLlmcRemedy);
-  require<IoError>(header[1] == kVersion, name, ": byte 4: expected version ", kVersion,
-                   ", of tokens of 16 bits, found ", header[1], kLlmcRemedy);
-  require<IoError>(header[2] >= 0, name, ": byte 8: expected a number of tokens, found ", header[2],
-                   kLlmcRemedy);
+  require_header(got == kHeaderBytes, name, ": truncated at byte ", got, ": expected a header of ",
+                 kHeaderBytes, " bytes");
+  require_header(header[0] == kMagic, name, ": byte 0: expected ", kMagic,
+                 ", with which token files of llm.c begin, found ", header[0]);
+  require_header(header[1] == kVersion, name, ": byte 4: expected version ", kVersion,
+                 ", of tokens of 16 bits, found ", header[1]);
+  require_header(header[2] >= 0, name, ": byte 8: expected a number of tokens, found ", header[2]);
   const std::uint64_t room = file.size() - std::min(file.size(), kHeaderBytes);
-  require<IoError>(static_cast<std::uint64_t>(header[2]) * kTokenBytes == room, name,
-                   ": expected the ", header[2], " tokens that the header says, found ", room,
-                   " bytes after it", kLlmcRemedy);
+  require_header(static_cast<std::uint64_t>(header[2]) * kTokenBytes == room, name,
+                 ": expected the ", header[2], " tokens that the header says, found ", room,
+                 " bytes after it");
   return header[2];
 }
 
@@ -89,7 +96,7 @@ class LlmcTokens final : public TokenStream {
       if (tokens[i] >= most_)
         throw BadRecord(part.path, offset + i * kTokenBytes,
                         cat("expected a token below ", most_, ", found ", tokens[i],
-                            ", which the model does not know (the option vocabulary)"));
+                            ", which the model does not know (", the_option("vocabulary"), ")"));
       out[i] = tokens[i];
     }
   }

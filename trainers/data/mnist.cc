@@ -7,6 +7,7 @@
 #include "belfry/framework/base/advised_error.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/data/generated_digits.h"
@@ -37,8 +38,9 @@ std::string find(FileSystem& files, const std::string& folder, const char* name)
   try {
     return find_idx_file(files, cat(folder, "/", name));
   } catch (const NotFoundError& error) {
-    throw NotFoundError(
-        cat(error.what(), "; name the folder with the four files of MNIST (the option data_dir)"));
+    throw NotFoundError(about_option("data_dir", error.what(),
+                                     "; name the folder with the four files of MNIST (",
+                                     the_option("data_dir"), ")"));
   }
 }
 
@@ -101,7 +103,8 @@ LabelledImages load(FileSystem& files, const std::string& folder, bool train, Ba
     require<IoError>(images[0] == count, image_file, " has ", images[0], " images, but ",
                      label_file, " has ", count,
                      " labels, by byte 4 of the unpacked data of each; nobody knows which label "
-                     "is whose, so none can be left out (the option bad_records)");
+                     "is whose, so none can be left out (",
+                     the_option("bad_records"), ")");
   };
   LabelledImages digits;
   digits.images = parse_idx(*files.open(image_file), image_file, 3, check);
@@ -125,11 +128,13 @@ std::unique_ptr<Dataset> load_mnist(const RunDirs& dirs, bool train) {
   try {
     digits = load(local_file_system(), dirs.data_dir, train, bad);
   } catch (const DeniedError& error) {
-    throw IoError(cat(error.what(),
-                      "; let this process read it, or name another folder (the option data_dir)"));
+    throw IoError(about_option("data_dir", error.what(),
+                               "; let this process read it, or name another folder (",
+                               the_option("data_dir"), ")"));
   } catch (const IoError& error) {
-    throw IoError(
-        cat(error.what(), "; get the file again, or name another folder (the option data_dir)"));
+    throw IoError(about_option("data_dir", error.what(),
+                               "; get the file again, or name another folder (",
+                               the_option("data_dir"), ")"));
   }
   std::string description =
       cat("MNIST, ", digits.images.shape()[0], kind, " images from ", dirs.data_dir);

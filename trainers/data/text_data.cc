@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/util/counter_random.h"
@@ -25,9 +26,10 @@ class WindowDataset final : public Dataset {
     const std::int64_t tokens = windows_.end - windows_.begin;
     places_ = tokens - windows_.length;
     apart_ = (tokens - 1) / windows_.length;
-    require(windows_.length >= 1 && places_ >= 1, windows_.tokens->describe(), ": ", tokens,
-            " tokens have no window of ", windows_.length,
-            " and one that follows; give more (the option data_dir)");
+    if (windows_.length < 1 || places_ < 1)
+      throw InvalidArgument(about_option(
+          "data_dir", windows_.tokens->describe(), ": ", tokens, " tokens have no window of ",
+          windows_.length, " and one that follows; give more (", the_option("data_dir"), ")"));
   }
 
   std::vector<Field> signature() const override { return window_fields(windows_.length); }
@@ -107,8 +109,10 @@ std::vector<std::string> text_files(const TextOptions& options, const std::strin
   FileSystem& files = local_file_system();
   if (!is_llmc(options)) {
     const std::string path = cat(folder, "/", kTextFile);
-    require<NotFoundError>(files.target_kind(path) != FileKind::kNone, "no such file: ", path,
-                           "; name the folder with the text (the option data_dir)");
+    if (files.target_kind(path) == FileKind::kNone)
+      throw NotFoundError(about_option("data_dir", "no such file: ", path,
+                                       "; name the folder with the text (", the_option("data_dir"),
+                                       ")"));
     return {path};
   }
   const char* const part = train ? "train" : "val";
@@ -116,8 +120,10 @@ std::vector<std::string> text_files(const TextOptions& options, const std::strin
   for (const std::string& name : names_in_data_dir(files, folder))
     if (name.ends_with(".bin") && name.find(part) != std::string::npos)
       found.push_back(cat(folder, "/", name));
-  require<NotFoundError>(!found.empty(), folder, " has no file *", part,
-                         "*.bin; name the folder with token files of llm.c (the option data_dir)");
+  if (found.empty())
+    throw NotFoundError(about_option("data_dir", folder, " has no file *", part,
+                                     "*.bin; name the folder with token files of llm.c (",
+                                     the_option("data_dir"), ")"));
   return found;
 }
 
@@ -183,10 +189,10 @@ std::unique_ptr<Dataset> load_text(Texts& texts, const RunDirs& dirs, bool train
   const TokenStream& tokens = *text->tokens;
   const Vocabulary* const vocabulary = tokens.vocabulary();
   if (vocabulary && vocabulary->size() > options.vocabulary)
-    throw OptionMistake(
-        cat("vocabulary=", options.vocabulary, ": ", tokens.describe(), ": the model knows ",
-            options.vocabulary,
-            " different tokens, and must know as many as there are: ", vocabulary->size()));
+    refuse_option<OptionMistake>(
+        "vocabulary", "=", options.vocabulary, ": ", tokens.describe(), ": the model knows ",
+        options.vocabulary,
+        " different tokens, and must know as many as there are: ", vocabulary->size());
   TokenWindows windows{.tokens = {text, &tokens}, .end = tokens.size(), .length = options.length};
   if (train) windows.per_epoch = options.per_epoch;
   const std::int64_t cut = tokens.size() / 10 * 9 + tokens.size() % 10 * 9 / 10;

@@ -31,7 +31,7 @@ std::string crc_text(std::string_view of, std::uint32_t expected, std::uint32_t 
 // Reads the head of the record at `offset`, where the file stands.
 TfRecordPlace read_head(ReadableFile& file, const std::string& name, std::uint64_t offset) {
   const auto fail = [&](const std::string& reason) {
-    throw IoError(cat(name, ": record at byte ", offset, ": ", reason, kNoNextRecord));
+    throw lost_rest(name, ": record at byte ", offset, ": ", reason);
   };
   std::byte head[kHeadBytes];
   const std::size_t got = file.read(head);

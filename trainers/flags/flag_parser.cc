@@ -67,6 +67,19 @@ std::string version_text(const std::string& program) {
   return cat(program, " of Belfry ", agreed_version().value);
 }
 
+// Calls f(). An error of it is about the flag, unless it is about another.
+template <class F>
+void naming_option(const std::string& name, const F& f) {
+  try {
+    f();
+  } catch (const FlagError& error) {
+    ErrorFields fields = error.fields();
+    if (!fields.option.empty()) throw;
+    fields.option = name;
+    std::throw_with_nested(FlagError(std::move(fields)));
+  }
+}
+
 constexpr std::size_t kLongestName = 100;  // longer names are not compared with ours for a hint
 
 // What other programs call our flags.
@@ -222,8 +235,9 @@ class FlagParser::Reader {
     if (const std::string off = value ? "" : switched_off(name); !off.empty())
       return {off, "false", "--" + name};
     const std::string hint = hint_for(name);
-    throw FlagError(cat("unknown flag --", shown(name),
-                        hint.empty() ? "; see --help" : cat("; did you mean --", hint, "?")));
+    throw FlagError(
+        about_option(name, "unknown flag --", shown(name),
+                     hint.empty() ? "; see --help" : cat("; did you mean --", hint, "?")));
   }
 
   // The name that was meant by an unknown one; "" if nobody knows.
@@ -258,12 +272,14 @@ class FlagParser::Reader {
     if (is_switch && !value) return {name, "true", std::move(written), is_of_file_};
     if (!value && next_ < arguments_.size()) {
       value = arguments_[next_++];
-      require<FlagError>(!value->starts_with("--"), written, " needs a value, but ", shown(*value),
-                         " follows");
+      if (value->starts_with("--"))
+        throw FlagError(
+            about_option(name, written, " needs a value, but ", shown(*value), " follows"));
     }
-    require<FlagError>(value && !value->empty(), written, " needs a value");
+    if (!value || value->empty()) throw FlagError(about_option(name, written, " needs a value"));
     written += separator + shown(*value);
-    if (is_switch) value = read_switch(written, *value) ? "true" : "false";
+    if (is_switch)
+      naming_option(name, [&] { value = read_switch(written, *value) ? "true" : "false"; });
     return {name, std::move(*value), std::move(written), is_of_file_};
   }
 
@@ -346,7 +362,7 @@ std::string FlagParser::parse(std::span<const char* const> arguments, std::size_
                        flag.name, "=", flag.value, ", which this program does not have");
   for (const auto& [otherwise, read] : state_->bound) {
     if (const WrittenFlag* const flag = state_->line.find(otherwise.name))
-      read(*flag);
+      naming_option(flag->name, [&, &read = read] { read(*flag); });
     else if (!otherwise.value.empty())
       read(otherwise);
   }

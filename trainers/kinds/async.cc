@@ -1,4 +1,5 @@
 #include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/no_op.h"
 #include "belfry/framework/graph/scopes.h"
@@ -26,11 +27,12 @@ GradientRows scaled(const GradientTable& gradients) {
 
 std::vector<Node*> updates(const TrainerOptions& options, const GradientTable& gradients,
                            UpdateOrder order, const UpdateOptions& how) {
-  require<TrainerMistake>(
-      gradients.towers() == std::ssize(options.devices),
-      "trainer=async cannot train layers that are synchronised over towers: each tower updates by "
+  require_option<TrainerMistake>(
+      gradients.towers() == std::ssize(options.devices), "trainer",
+      "=async cannot train layers that are synchronised over towers: each tower updates by "
       "its own loss; leave BatchNormLayer::synchronised out, or use another trainer, such as "
-      "replicated (the option trainer)");
+      "replicated (",
+      the_option("trainer"), ")");
   const GradientRows rows = scaled(gradients);
   const DeviceScope on(gradients.graph(), gradients.device(0));
   return options.optimizer.apply_each(rows, order, {}, how.slots, how.unscaling);

@@ -26,9 +26,8 @@ std::unique_ptr<Strategy> assemble(const TrainerOptions& options) {
 void check_packing(const TrainerOptions& options, const GradientTable& gradients) {
   if (options.aggregation.gradient_repacking == 0) return;
   GradientPacker packer(options.aggregation.gradient_repacking);
-  require<TrainerMistake>(packer.prepare(gradients.row(0)),
-                          "gradient_repacking=", options.aggregation.gradient_repacking, ": ",
-                          packer.reason());
+  require_option<TrainerMistake>(packer.prepare(gradients.row(0)), "gradient_repacking", "=",
+                                 options.aggregation.gradient_repacking, ": ", packer.reason());
 }
 
 std::string choose(TrainerOptions& options, const GradientTable& gradients) {

@@ -292,7 +292,7 @@ MachineDescription find_machine(FileSystem& files, const MeasuredDevices& here,
     try {
       return read_machine(files, options.links);
     } catch (const Error& error) {
-      throw OptionMistake(cat("links=", options.links, ": ", error.what()));
+      refuse_option<OptionMistake>("links", "=", options.links, ": ", error.what());
     }
   }
   require_measurable(here);

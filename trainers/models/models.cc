@@ -217,17 +217,17 @@ ModelSpec find_model(std::string_view name, int image_size, ModelOptions options
   require(image_size >= 0, "images of ", image_size, " pixels: the size must be at least 1");
   for (const Entry& entry : kEntries) {
     if (name != entry.name) continue;
-    require<OptionMistake>(options.batch_norm == BatchNormOver::kTower || entry.has_batch_norm,
-                           "batch_norm=synchronised: the model ", name,
-                           " has no batch norm; leave it out");
+    require_option<OptionMistake>(
+        options.batch_norm == BatchNormOver::kTower || entry.has_batch_norm, "batch_norm",
+        "=synchronised: the model ", name, " has no batch norm; leave it out");
     const bool text = entry.channels == 0;
-    require<OptionMistake>(!text || image_size == 0, "image_size=", image_size, ": the model ",
-                           name, " has no images, but tokens; say how many (the option ",
-                           "sequence_length)");
-    require<OptionMistake>(text || options.sequence_length == 0,
-                           "sequence_length=", options.sequence_length, ": the model ", name,
-                           " has no tokens, but images (the option image_size); it is for the ",
-                           "model gpt");
+    require_option<OptionMistake>(
+        !text || image_size == 0, "image_size", "=", image_size, ": the model ", name,
+        " has no images, but tokens; say how many (", the_option("sequence_length"), ")");
+    require_option<OptionMistake>(text || options.sequence_length == 0, "sequence_length", "=",
+                                  options.sequence_length, ": the model ", name,
+                                  " has no tokens, but images (", the_option("image_size"),
+                                  "); it is for the model gpt");
     const int wanted = text ? options.sequence_length : image_size;
     return {.name = entry.name,
             .model = [build = entry.build, options](

@@ -113,12 +113,12 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
     const Busy busy(cat("building the model for ", mode.name()));
     return std::make_unique<Trainer>(kind, std::move(wanted), train);
   } catch (const TrainerMistake& error) {
-    refusal = options_as_flags(cat("--", error.what()));
+    refusal = error.what();
     return nullptr;
   } catch (const OptionMistake&) {
     throw;
   } catch (const InvalidArgument& error) {
-    refusal = options_as_flags(error.what());
+    refusal = error.what();
     return nullptr;
   }
 }

@@ -54,13 +54,13 @@ void refuse_unused_files(const TrainFlags& flags) {
                      ", which is no training run; leave one of them out");
 }
 
-// Calls `check`. Its OptionError becomes one of the flag, which has the name of the option.
+// Calls `check`. Its OptionError becomes a mistake: flags set the option.
 template <class Check>
 void as_option(const Check& check) {
   try {
     check();
   } catch (const OptionError& error) {
-    throw FlagError(cat("--", error.what()));
+    throw FlagError(error.fields());
   }
 }
 

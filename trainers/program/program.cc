@@ -10,15 +10,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "belfry/framework/base/before_log.h"
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/util/console.h"
-#include "belfry/trainers/util/flag_values.h"
-#include "belfry/trainers/util/option_error.h"
+#include "belfry/trainers/util/error_file.h"
 #include "belfry/trainers/util/output_file.h"
 
 namespace belfry {
@@ -26,7 +25,7 @@ namespace {
 
 // One line, whatever the message.
 std::string line_of(std::string text) {
-  text = cat("error: ", options_as_flags(std::move(text)));
+  text = cat("error: ", text);
   std::ranges::replace(text, '\n', ' ');
   return text;
 }
@@ -67,28 +66,34 @@ bool is_a(const std::exception& error) {
 
 int code_of(const std::exception& error) {
   if (const auto* const exit = dynamic_cast<const ExitError*>(&error)) return exit->code();
-  return is_a<FlagError>(error) || is_a<OptionMistake>(error) ? 2 : 1;
+  return fields_of(error).is_mistake ? 2 : 1;
+}
+
+ErrorFields known_of(const std::exception& error) {
+  ErrorFields fields = fields_of(error);
+  if (is_a<std::bad_alloc>(error) && fields.where.empty())
+    fields.why =
+        "there is no memory left; use a smaller batch, fewer shards or fewer devices, or allow "
+        "this process more memory (ulimit -v)";
+  return fields;
 }
 
 int status_of(const std::function<int()>& body) {
   try {
     return body();
   } catch (const std::exception& error) {
+    write_error_file(known_of(error));
     return fail(error_line(error), code_of(error));
   } catch (...) {
-    return fail(line_of("something was thrown that is no std::exception"), 1);
+    const ErrorFields error{.why = "something was thrown that is no std::exception"};
+    write_error_file(error);
+    return fail(line_of(error_text(error)), 1);
   }
 }
 
 }  // namespace
 
-std::string error_line(const std::exception& error) {
-  if (is_a<std::bad_alloc>(error) && !origin_of(error))
-    return line_of(
-        "there is no memory left; use a smaller batch, fewer shards or fewer devices, or allow "
-        "this process more memory (ulimit -v)");
-  return line_of(is_a<OptionError>(error) ? cat("--", error.what()) : text_with_origin(error));
-}
+std::string error_line(const std::exception& error) { return line_of(error_text(known_of(error))); }
 
 std::string program_name(int argc, const char* const* argv) {
   const std::string_view text = argc > 0 && argv[0] ? argv[0] : "program";
@@ -120,7 +125,7 @@ int run_program(const std::function<int()>& body) {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   std::clearerr(stdout);
   leave_fast_bins_out();
-  const LogWords words(options_as_flags);
+  const FlagsNameOptions flags_name_options;
   const int code = status_of([&] {
     prepare_standard_descriptors();
     require_stack();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/json.h"
@@ -16,7 +17,7 @@ std::string program_name(int argc, const char* const* argv);
 // An error that ends run_program() with an exit code of its own.
 class ExitError : public Error {
  public:
-  ExitError(int code, const std::string& what) : Error(what), code_(code) {}
+  ExitError(int code, ErrorFields fields) : Error(std::move(fields)), code_(code) {}
   int code() const { return code_; }
 
  private:
@@ -40,11 +41,11 @@ std::string error_line(const std::exception& error);
 
 // Calls body() and returns its exit code. An exception becomes one line "error: ..." on standard
 // error. The code is then 2 for a FlagError or an OptionMistake, the code of an ExitError, else 1.
-// The line of an OptionError names the option's flag, and "(the option NAME)" in any other becomes
-// "(--NAME)". After body(), standard_output_failure() becomes such a line, and 1 if the code was 0.
-// SIGPIPE and SIGXFSZ are ignored from the call on. Descriptors 0 to 2 are opened if they are
-// closed, so that no file gets them. A stack that is too small for kernels becomes such a line, and
-// 1, before body().
+// Texts name flags instead of options (option_name.h). What is known of the exception goes to the
+// error file, too (error_file.h). After body(), standard_output_failure() becomes such a line, and
+// 1 if the code was 0. SIGPIPE and SIGXFSZ are ignored from the call on. Descriptors 0 to 2 are
+// opened if they are closed, so that no file gets them. A stack that is too small for kernels
+// becomes such a line, and 1, before body().
 int run_program(const std::function<int()>& body);
 
 // Runs a program without flags: --help prints the description, and all other arguments are refused.

@@ -10,6 +10,7 @@
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/end_process.h"
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/agreement.h"
@@ -20,8 +21,8 @@
 #include "belfry/trainers/program/program.h"
 #include "belfry/trainers/program/run_flags.h"
 #include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/error_file.h"
 #include "belfry/trainers/util/flag_values.h"
-#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -52,27 +53,30 @@ void take_share_of_gpus(TrainFlags& flags, Processes& processes) {
   session.visible_devices = join(share, ",");
 }
 
-// Whether the command line is to be corrected: the same one would fail again.
-bool is_mistake(const std::exception& error) {
-  return dynamic_cast<const FlagError*>(&error) || dynamic_cast<const OptionMistake*>(&error) ||
-         dynamic_cast<const MistakeError*>(&error);
+int exit_code_of(const ErrorFields& error, int stall_exit_code) {
+  if (error.kind == ErrorKind::kStalled) return stall_exit_code;
+  return error.is_mistake ? 2 : 1;
 }
 
-bool is_stall(const std::exception& error) {
-  if (dynamic_cast<const StallError*>(&error)) return true;
-  try {
-    std::rethrow_if_nested(error);
-  } catch (const std::exception& inner) {
-    return is_stall(inner);
+// The error of a process of several, as this one reports it.
+ErrorFields reported(ErrorFields error, int rank, const std::string& host) {
+  error.reporter = rank;
+  error.reporter_host = host;
+  if (error.rank < 0) {
+    error.rank = rank;
+    error.host = host;
   }
-  return false;
+  return error;
 }
 
 // Prints the last words of a process that hangs, and ends it.
-void abandon(const ProcessGroup& group, const std::exception& error, int stall_exit_code) {
-  const int code = is_stall(error) ? stall_exit_code : is_mistake(error) ? 2 : 1;
-  end_process(code, cat("error: [", describe_rank(group, group.rank()), "] ", error.what(),
-                        "; this process did not end by itself, and ends now\n"));
+void abandon(const ProcessGroup& group, const std::exception& failure, int stall_exit_code) {
+  const int rank = group.rank();
+  const ErrorFields error = reported(fields_of(failure), rank, group.host(rank));
+  write_error_file(error);
+  end_process(
+      exit_code_of(error, stall_exit_code),
+      cat("error: ", error_text(error), "; this process did not end by itself, and ends now\n"));
 }
 
 std::string trainers_of_processes() {
@@ -234,28 +238,24 @@ std::vector<std::string> hosts_of(const Processes* processes) {
 int run_process(Processes* processes, const std::function<int()>& body, int stall_exit_code) try {
   return body();
 } catch (const std::exception& error) {
-  if (!processes) {
-    if (is_stall(error)) throw ExitError(stall_exit_code, error.what());
-    throw;
-  }
-  const bool is_option = dynamic_cast<const OptionError*>(&error) != nullptr;
-  const std::string said = cat(is_option ? "--" : "", error.what());
+  ErrorFields known = fields_of(error);
+  const bool is_stall = known.kind == ErrorKind::kStalled;
+  if (!processes && !is_stall) throw;
+  if (!processes) throw ExitError(stall_exit_code, std::move(known));
+  const int rank = processes->rank();
+  known = reported(std::move(known), rank, processes->host(rank));
   try {
-    const bool is_new = is_mistake(error) && !dynamic_cast<const MistakeError*>(&error);
-    processes->end_others(is_new ? mistaken_run(said) : said);
+    processes->end_others(known);
   } catch (const Error& other) {
     log_debug("the other processes cannot be told: ", other.what());
   }
-  const std::string what =
-      cat("[rank ", processes->rank(), ", ", processes->host(processes->rank()), "] ", said);
-  if (is_stall(error)) throw ExitError(stall_exit_code, what);
-  if (is_mistake(error)) std::throw_with_nested(FlagError(what));
-  std::throw_with_nested(Error(what));
+  if (is_stall) throw ExitError(stall_exit_code, std::move(known));
+  if (known.is_mistake) std::throw_with_nested(FlagError(std::move(known)));
+  std::throw_with_nested(Error(std::move(known)));
 }
 
 int exit_code_of(const std::exception& error, const TrainFlags& flags) {
-  if (is_stall(error)) return flags.group.stall_exit_code;
-  return is_mistake(error) ? 2 : 1;
+  return exit_code_of(fields_of(error), flags.group.stall_exit_code);
 }
 
 }  // namespace belfry

@@ -143,7 +143,7 @@ void leave_out_shards_of_file(TrainFlags& flags, const FlagParser& parser,
   try {
     check_shards(flags.trainer, kind, flags.group.processes);
   } catch (const OptionError& error) {
-    log_warning("--config=", shown(parser.flag("--config").value), ": --", error.what(),
+    log_warning("--config=", shown(parser.flag("--config").value), ": ", error.what(),
                 "; the file's number is left out, so this run has other bits than with it "
                 "(--shards on the command line sets one)");
     flags.trainer.shards = 0;

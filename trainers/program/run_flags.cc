@@ -105,12 +105,6 @@ std::string name_in(std::string_view argument) {
   return name.starts_with("__") ? name.substr(2) : "";
 }
 
-// "batch_size" of "unknown flag --batch_size; ..." and of "--batch_size=x is not ..."; "" for none.
-std::string first_name_in(std::string_view error) {
-  const std::size_t begin = std::min(error.find("--"), error.size());
-  return name_in(error.substr(begin, error.find_first_of("=;: ", begin) - begin));
-}
-
 // The configuration of a run with a directory also serves a run without one.
 void leave_out_of_run_directory(const std::string& path, std::vector<std::string>& arguments) {
   std::vector<std::string> left_out;
@@ -337,10 +331,13 @@ std::string parse_with_config(FlagParser& parser, std::span<const char* const> a
   try {
     return parser.parse(texts, of_file.size());
   } catch (const FlagError& error) {
-    const std::string name = first_name_in(error.what());
-    const auto is_it = [&](std::string_view argument) { return name_in(argument) == name; };
-    if (std::ranges::none_of(of_file, is_it) || std::ranges::any_of(arguments, is_it)) throw;
-    throw FlagError(cat("--config=", shown(*config_path(arguments)), ": ", error.what()));
+    const std::string flag = cat("--", error.fields().option);
+    const auto is_it = [&](std::string_view argument) { return "--" + name_in(argument) == flag; };
+    const bool is_of_file = parser.given(flag) ? parser.flag(flag).of_file
+                                               : std::ranges::any_of(of_file, is_it) &&
+                                                     std::ranges::none_of(arguments, is_it);
+    if (!is_of_file) throw;
+    throw FlagError(with_flag(cat("--config=", shown(*config_path(arguments))), error));
   }
 }
 

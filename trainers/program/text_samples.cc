@@ -42,8 +42,8 @@ std::string printable(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const std::string& begin, const std::string& why) {
-  throw OptionMistake(cat("sample=", shown(begin), ": a sample of text cannot begin with '",
-                          shown(begin), "': ", why));
+  refuse_option<OptionMistake>("sample", "=", shown(begin),
+                               ": a sample of text cannot begin with '", shown(begin), "': ", why);
 }
 
 std::vector<std::int32_t> encoded(const Vocabulary& vocabulary, const std::string& begin) try {

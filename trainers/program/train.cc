@@ -33,6 +33,7 @@
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/console.h"
+#include "belfry/trainers/util/error_file.h"
 
 namespace belfry {
 namespace {
@@ -64,9 +65,11 @@ std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
                : trainer.not_finite_since() && dynamic_cast<const Diverged*>(&error) != nullptr;
   const bool is_reported = trainer.session().intact() && (is_trained || is_diverged);
   try {
-    const std::string saved = run.saved(), text = text_with_origin(error);
-    if (saved.empty() && text == error.what()) throw;
-    std::throw_with_nested(Error(saved.empty() ? text : cat(text, "; ", saved)));
+    ErrorFields known = fields_of(error);
+    known.kept = run.saved();
+    if (known.step == 0 && !known.op.empty()) known.step = trainer.steps() + 1;
+    if (error_text(known) == error.what()) throw;
+    std::throw_with_nested(Error(std::move(known)));
   } catch (...) {
     if (!is_reported) throw;
     return std::current_exception();
@@ -270,8 +273,10 @@ class TrainingProgram {
   }
 
   [[noreturn]] void end_with_last_words(const StallError& error, const std::string& saved) const {
-    std::fprintf(stderr, "error: %s%s%s; this process ends now\n", error.what(),
-                 saved.empty() ? "" : "; ", saved.c_str());
+    ErrorFields known = fields_of(error);
+    known.kept = saved;
+    write_error_file(known);
+    std::fprintf(stderr, "error: %s; this process ends now\n", error_text(known).c_str());
     end_process(flags_.group.stall_exit_code);
   }
 

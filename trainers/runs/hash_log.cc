@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer.h"
@@ -42,9 +43,10 @@ std::string text_so_far(FileSystem& files, const std::string& path) {
 std::map<std::int64_t, Hashes> read_hashes(FileSystem& files, const std::string& path) {
   const bool is_run = files.target_kind(path) == FileKind::kDirectory;
   const std::string file = is_run ? cat(path, "/", kHashesFile) : path;
-  require<NotFoundError>(
-      files.exists(file), file,
-      ": no such file; a run writes it if it is asked to (the option hash_every)");
+  if (!files.exists(file))
+    throw NotFoundError(about_option("hash_every", file,
+                                     ": no such file; a run writes it if it is asked to (",
+                                     the_option("hash_every"), ")"));
   const std::string text = text_so_far(files, file);
   std::map<std::int64_t, Hashes> steps;
   std::int64_t number = 0;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/some_names.h"
 #include "belfry/framework/base/text.h"
@@ -114,9 +115,11 @@ std::string checkpoint_at(const std::string& path, std::optional<CheckpointChoic
   const bool has_best = leads_to_folder(files, best);
   if (wanted.kind == CheckpointChoice::Kind::kBest) {
     if (has_best) return best;
-    require<NotFoundError>(!choice, "the run ", path,
-                           " has no best checkpoint, as it was told no metric to choose one by "
-                           "(the option best_metric)");
+    if (choice)
+      throw NotFoundError(about_option("best_metric", "the run ", path,
+                                       " has no best checkpoint, as it was told no metric to "
+                                       "choose one by (",
+                                       the_option("best_metric"), ")"));
   }
   return latest_checkpoint_of(path, files);
 }

@@ -1,15 +1,13 @@
 #include "belfry/trainers/runs/run_error.h"
 
 #include <functional>
-#include <new>
 #include <optional>
+#include <utility>
 
+#include "belfry/framework/base/error_json.h"
 #include "belfry/framework/base/error_origin.h"
-#include "belfry/framework/group/watched_group.h"
-#include "belfry/framework/run/failed_launch.h"
+#include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/divergence.h"
-#include "belfry/trainers/util/flag_values.h"
-#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -24,37 +22,23 @@ void with_first(const std::exception& error, const std::function<void(const std:
   f(error);
 }
 
-struct Kind {
-  std::string code;
-  std::string advice;
-};
-
-template <class E>
-bool is(const std::exception& error) {
-  return dynamic_cast<const E*>(&error) != nullptr;
-}
-
-Kind kind_of(const std::exception& error, const std::optional<ErrorOrigin>& origin) {
-  if (is<FlagError>(error) || is<OptionError>(error))
-    return {"FLAG", "correct the option that is named, and start the command again"};
-  if (is<OutOfMemory>(error) || is<std::bad_alloc>(error))
-    return {"OUT_OF_MEMORY", "use a smaller batch, fewer shards or fewer devices"};
-  if (is<IoError>(error))
-    return {"IO",
-            "see that the file that is named can be read or written, and start the same "
-            "command again"};
-  if (is<StallError>(error))
-    return {"STALLED",
-            "see why the op, the data set or the callback that is named does not come back, and "
-            "start the same command again"};
-  if (is<CommError>(error))
-    return {"COLLECTIVE",
-            "look for the device that failed first, and start the same command again"};
-  if (is<DeviceError>(error))
-    return {"DEVICE", "see that the device works, and start the same command again"};
-  if (is<FailedLaunch>(error) || (origin && !origin->op.empty()))
-    return {"OP", "correct the data or the model, and start the same command again"};
-  return {"FAILED", "mend the cause, and start the same command again"};
+// What to do about a failure of a kind that says nothing of it itself.
+std::string advice_for(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kFlag: return "correct the option that is named, and start the command again";
+    case ErrorKind::kOutOfMemory: return "use a smaller batch, fewer shards or fewer devices";
+    case ErrorKind::kIo:
+      return "see that the file that is named can be read or written, and start the same command "
+             "again";
+    case ErrorKind::kStalled:
+      return "see why the op, the data set or the callback that is named does not come back, and "
+             "start the same command again";
+    case ErrorKind::kCollective:
+      return "look for the device that failed first, and start the same command again";
+    case ErrorKind::kDevice: return "see that the device works, and start the same command again";
+    case ErrorKind::kOp: return "correct the data or the model, and start the same command again";
+    default: return "mend the cause, and start the same command again";
+  }
 }
 
 JsonValue text_or_null(const std::string& text) {
@@ -63,56 +47,66 @@ JsonValue text_or_null(const std::string& text) {
 
 // What the error says, or what variables hold. They can be read unless a run has left them half
 // written, or has not ended. Other processes may have ended, which have parts of them.
-Divergence divergence_of(const std::exception& error, Trainer& trainer) {
+Divergence divergence_of(const std::exception& error, const ErrorFields& known, Trainer& trainer) {
   std::optional<Divergence> found;
-  bool has_stalled = false;
   with_first(error, [&](const std::exception& first) {
-    has_stalled = is<StallError>(first);
     if (const auto* const diverged = dynamic_cast<const Diverged*>(&first))
       found = diverged->found();
   });
-  const bool can_read =
-      !has_stalled && trainer.session().intact() && trainer.graph().process().size == 1;
+  const bool can_read = known.kind != ErrorKind::kStalled && trainer.session().intact() &&
+                        trainer.graph().process().size == 1;
   if (!found) found = can_read ? find_divergence(trainer) : Divergence{};
   return *found;
+}
+
+// The first error: of another process, or the one that others are nested around.
+std::string cause_of(const std::exception& error, const ErrorFields& known) {
+  if (known.rank >= 0) return known.why;
+  std::string cause;
+  with_first(error, [&](const std::exception& first) {
+    if (&first != &error) cause = fields_of(first).why;
+  });
+  return cause;
+}
+
+std::int64_t step_of(const ErrorFields& known, const Divergence& divergence,
+                     const Trainer& trainer) {
+  if (known.step > 0) return known.step;
+  if (!known.op.empty()) return trainer.steps() + 1;
+  return divergence.loss_since.value_or(trainer.steps());
+}
+
+// An error that names no process is of this one.
+void name_own_process(ErrorFields& known, const Trainer& trainer) {
+  const Processes* const processes = trainer.options().session.processes.get();
+  if (!processes || known.rank >= 0) return;
+  known.rank = processes->rank();
+  known.host = processes->host(known.rank);
 }
 
 }  // namespace
 
 JsonValue error_json(const std::exception& error, Trainer& trainer, const std::string& kept) {
-  const Divergence divergence = divergence_of(error, trainer);
-  Kind kind{"DIVERGED", divergence.advice};
-  std::string cause = "values that are not finite";
-  std::int64_t step = divergence.loss_since.value_or(trainer.steps());
-  JsonValue op, device;
-  std::string where;
-  with_first(error, [&](const std::exception& first) {
-    const std::optional<ErrorOrigin> origin = origin_of(first);
-    if (!divergence) kind = kind_of(first, origin);
-    if (!divergence) cause = &first == &error ? "" : first.what();
-    const auto* const launch = dynamic_cast<const FailedLaunch*>(&first);
-    if (launch) {
-      op = launch->node;
-      device = launch->device.str();
-      step = trainer.steps() + 1;
-    }
-    if (!origin) return;
-    where = origin->what;
-    if (op.kind() == JsonValue::Kind::kNull) op = text_or_null(origin->op);
-    if (device.kind() == JsonValue::Kind::kNull) device = text_or_null(origin->device);
-    if (origin->step > 0) step = origin->step;
-  });
+  ErrorFields known = fields_of(error);
+  const Divergence divergence = divergence_of(error, known, trainer);
+  const std::string what = error_text(known);
+  const std::string cause = divergence ? "values that are not finite" : cause_of(error, known);
+  name_own_process(known, trainer);
+  if (divergence) known.kind = ErrorKind::kDiverged;
   return JsonValue::object()
-      .set("code", kind.code)
-      .set("what", options_as_flags(error.what()))
-      .set("device", std::move(device))
-      .set("step", step)
-      .set("op", std::move(op))
-      .set("where", text_or_null(where))
-      .set("variable", text_or_null(divergence.variable))
-      .set("cause", text_or_null(options_as_flags(cause)))
+      .set("code", name_of(known.kind))
+      .set("what", what)
+      .set("rank", known.rank >= 0 ? JsonValue(known.rank) : JsonValue())
+      .set("host", text_or_null(known.host))
+      .set("device", text_or_null(known.device))
+      .set("step", step_of(known, divergence, trainer))
+      .set("op", text_or_null(known.op))
+      .set("where", text_or_null(known.where))
+      .set("variable", text_or_null(divergence ? divergence.variable : known.variable))
+      .set("option", text_or_null(known.option))
+      .set("cause", text_or_null(cause))
       .set("kept", text_or_null(kept))
-      .set("do", options_as_flags(kind.advice));
+      .set("do", divergence ? divergence.advice : advice_for(known.kind));
 }
 
 }  // namespace belfry

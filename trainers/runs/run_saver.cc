@@ -7,6 +7,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/divergence.h"
@@ -58,14 +59,15 @@ void RunSaver::check(Trainer& trainer) const {
   if (best.empty()) return;
   const std::vector<std::string> names = trainer.expected_metrics();
   if (std::ranges::find(names, best) == names.end())
-    throw OptionMistake(cat("best_metric=", best, ": there is no such metric",
-                            did_you_mean(best, names), " (there are ", join(names), ")"));
+    refuse_option<OptionMistake>("best_metric", "=", best, ": there is no such metric",
+                                 did_you_mean(best, names), " (there are ", join(names), ")");
   if (has_best() && best_->by != schedule_.best)
-    throw OptionMistake(cat("best_metric=", schedule_.best.str(), ": the best checkpoint in ",
-                            directory_.path(), ", of step ", best_->step, ", is the best by ",
-                            best_->by.str(),
-                            "; leave the option out to keep to that, or resume "
-                            "into another directory (the option run_dir)"));
+    refuse_option<OptionMistake>("best_metric", "=", schedule_.best.str(),
+                                 ": the best checkpoint in ", directory_.path(), ", of step ",
+                                 best_->step, ", is the best by ", best_->by.str(),
+                                 "; leave the option out to keep to that, or resume into another "
+                                 "directory (",
+                                 the_option("run_dir"), ")");
 }
 
 void RunSaver::setup(Trainer& trainer) {

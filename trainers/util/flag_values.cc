@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
@@ -52,15 +53,12 @@ bool read_switch(std::string_view written, std::string_view text) {
   return *value;
 }
 
-std::string options_as_flags(std::string text) {
-  constexpr std::string_view kOption = "(the option ";
-  for (std::size_t at; (at = text.find(kOption)) != text.npos;)
-    text.replace(at, kOption.size(), "(--");
-  return text;
-}
-
-std::string with_flag(std::string_view written, const std::exception& error) {
-  return cat(written, ": ", error.what());
+ErrorFields with_flag(std::string_view written, const std::exception& error) {
+  ErrorFields fields = fields_of(error);
+  fields.why = cat(written, ": ", fields.why);
+  if (fields.option.empty() && written.starts_with("--"))
+    fields.option = written.substr(2, written.find_first_of("= ") - 2);
+  return fields;
 }
 
 std::string underscores_in_names(std::string text) {

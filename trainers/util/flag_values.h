@@ -18,6 +18,9 @@ namespace belfry {
 class FlagError : public InvalidArgument {
  public:
   using InvalidArgument::InvalidArgument;
+
+ protected:
+  ErrorFields of_class() const override { return {.kind = ErrorKind::kFlag, .is_mistake = true}; }
 };
 
 // A flag as the user wrote it, so that errors show users their own words.
@@ -86,9 +89,6 @@ std::optional<bool> parse_switch(std::string_view text);
 // As parse_switch(), but throws FlagError for other texts. `written` as in WrittenFlag.
 bool read_switch(std::string_view written, std::string_view text);
 
-// Writes "(the option threads)" as "(--threads)": flags have the names of options.
-std::string options_as_flags(std::string text);
-
 // Puts '_' for each '-' after a letter. Other '-' are signs of numbers.
 std::string underscores_in_names(std::string text);
 
@@ -96,11 +96,12 @@ std::string underscores_in_names(std::string text);
 // either case). Throws FlagError "<written> is ...".
 std::int64_t parse_bytes(std::string_view written, std::string_view text);
 
-// The text of an error behind its flag: "--load=PATH: no such file".
-std::string with_flag(std::string_view written, const std::exception& error);
+// What is known of an error, with the text behind its flag: "--load=PATH: no such file". The error
+// is about this flag, unless it is about an option.
+ErrorFields with_flag(std::string_view written, const std::exception& error);
 
-// Calls f(). Turns an exception Caught into a Named, with the text of with_flag(). The cause is
-// nested in it.
+// Calls f(). Turns an exception Caught into a Named, as with_flag() does. The cause is nested in
+// it.
 template <class Named, class Caught = Error, class F>
 decltype(auto) naming_flag(std::string_view written, const F& f) {
   try {

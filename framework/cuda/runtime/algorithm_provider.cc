@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
@@ -38,11 +39,10 @@ AlgorithmTable::Choice AlgorithmProvider::kept(const std::string& what,
   const std::string signature = cat(what, " on ", source_.machine());
   const Choice* choice = table_.find(signature);
   if (!choice) choice = &table_.add(signature, choose());
-  require(
-      !*choice || (*choice)->deterministic || !options_.deterministic, "algorithm ",
-      *choice ? (*choice)->number : 0, " of ", signature,
-      " was chosen for steps that need not repeat (the option deterministic), and does not; name "
-      "another file (the option algorithms)");
+  require(!*choice || (*choice)->deterministic || !options_.deterministic, "algorithm ",
+          *choice ? (*choice)->number : 0, " of ", signature,
+          " was chosen for steps that need not repeat (", the_option("deterministic"),
+          "), and does not; name another file (", the_option("algorithms"), ")");
   return *choice;
 }
 

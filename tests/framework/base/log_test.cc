@@ -55,20 +55,6 @@ TEST(BeforeLog, IsCalledBeforeEachLineWhileItLives) {
             "(1)(2)I a\nI b\n");
 }
 
-TEST(LogWords, RewriteLinesWhileTheyLive) {
-  EXPECT_EQ(printed([] {
-              {
-                const LogWords words([](std::string text) { return text + "!"; });
-                std::string copied;
-                const LogCopy copy([&](std::string_view text) { copied = text; });
-                log_warning("a");
-                EXPECT_EQ(copied, "W a!");
-              }
-              log_info("b");
-            }),
-            "W a!\nI b\n");
-}
-
 TEST(Log, LinesOfThreadsDoNotMix) {
   const std::string text = printed([] {
     std::vector<std::thread> threads;

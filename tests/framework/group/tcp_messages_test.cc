@@ -289,7 +289,8 @@ TEST(TcpMessages, AnEndPassesAMessageThatIsHalfSent) {
   out.reset();  // the message is gone, too
   EXPECT_THAT(message_of<StallError>([&] {
                 for (int i = 0; i < 1000; ++i) {
-                  sender->end_others(stalled_run("node 'Sum' has waited"));
+                  sender->end_others(
+                      reason_of({.kind = ErrorKind::kStalled, .why = "node 'Sum' has waited"}));
                   link.carry(10'000);
                   receiver.poll();
                 }
@@ -301,7 +302,7 @@ TEST(TcpMessages, AnEndPassesAMessageThatIsHalfSent) {
 TEST(WatchedGroup, AMistakeInOneProcessIsOneInAll) {
   Attacked attacked;
   WatchedGroup group(std::move(attacked.group), {.most_silent = 0});
-  attacked.stranger.send(kEndTag, mistaken_run("--seed=x is no number"));
+  attacked.stranger.send(kEndTag, reason_of({.is_mistake = true, .why = "--seed=x is no number"}));
   EXPECT_THAT(message_of<MistakeError>([&] {
                 for (int i = 0; i < 100; ++i) group.poll();
               }),

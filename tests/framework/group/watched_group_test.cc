@@ -233,7 +233,9 @@ TEST_F(Waiting, EndsAfterTheLimit) {
 // All processes of a stalled run know of the stall.
 TEST(WatchedGroup, AStallInOneProcessIsOneInAll) {
   run(2, kQuick, [](WatchedGroup& group) {
-    if (group.rank() == 1) return group.end_others("the run has stalled: node 'Sum' has waited");
+    if (group.rank() == 1)
+      return group.end_others(
+          ErrorFields{.kind = ErrorKind::kStalled, .why = "node 'Sum' has waited"});
     EXPECT_THAT(message_of<StallError>([&] {
                   for (;;) group.poll();
                 }),

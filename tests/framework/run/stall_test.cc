@@ -60,7 +60,8 @@ TEST_P(Stall, NamesTheOpThatHangs) {
         });
         if (processes->rank() == 1) return;
         said = error;
-        processes->end_others(error);  // as programs do
+        processes->end_others(  // as programs do
+            ErrorFields{.kind = ErrorKind::kStalled, .why = error});
         ended = true;
       },
       watch);

@@ -241,7 +241,7 @@ TEST(Disagreements, AboutTheTrainerEndAll) {
     const std::vector<std::string> all =
         told(kNone, [&](Training& t) { t.kind = find_trainer(kind); });
     EXPECT_THAT(all[0], HasSubstr("rank 1"));
-    EXPECT_THAT(all[1], HasSubstr(cat("the trainer ", kind, " trains in one process")));
+    EXPECT_THAT(all[1], HasSubstr(cat("trainer=", kind, " trains in one process")));
   }
   const std::vector<std::string> same = told([](Training& t) { t.kind = find_trainer("simple"); },
                                              [](Training& t) { t.kind = find_trainer("simple"); });

@@ -33,9 +33,10 @@ std::string refusal_in_processes(int size, const TrainFlags& flags) {
 TEST(ProgramProcesses, NameTheFlagOfAnOption) {
   test::run_processes(1, [](const std::shared_ptr<Processes>& processes) {
     EXPECT_THAT(message_of<Error>([&] {
+                  const FlagsNameOptions flags_name_options;  // as programs do
                   run_process(
-                      processes.get(), []() -> int { throw OptionError("uneven=error: 3 left"); },
-                      75);
+                      processes.get(),
+                      []() -> int { refuse_option("uneven", "=error: ", 3, " left"); }, 75);
                 }),
                 AllOf(HasSubstr("[rank 0, "), HasSubstr("] --uneven=error: 3 left")));
   });

@@ -1,0 +1,58 @@
+#include "belfry/framework/group/peer_error.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "belfry/framework/base/error_json.h"
+
+namespace belfry {
+namespace {
+
+// Removes half of the longest text that no program reads.
+void shorten(ErrorFields& error) {
+  std::string* const texts[] = {&error.why,      &error.advice, &error.where,
+                                &error.variable, &error.kept,   &error.op,
+                                &error.device,   &error.option, &error.host};
+  std::string& longest =
+      **std::ranges::max_element(texts, {}, [](const std::string* text) { return text->size(); });
+  longest.resize(longest.size() / 2);
+}
+
+ErrorFields error_in(std::string_view reason) {
+  try {
+    return error_from(JsonValue::parse(reason));
+  } catch (const InvalidArgument&) {
+    // A text becomes printable as a member of JSON does.
+    return error_from(JsonValue::object().set("code", "COLLECTIVE").set("why", reason));
+  }
+}
+
+}  // namespace
+
+void blame_peer(int rank, const std::string& host, std::string why) {
+  throw CommError(ErrorFields{.rank = rank, .host = host, .why = std::move(why)});
+}
+
+void blame_peer(const ProcessGroup& group, int rank, std::string why) {
+  blame_peer(rank, group.host(rank), std::move(why));
+}
+
+std::string reason_of(ErrorFields error) {
+  for (;; shorten(error))
+    if (std::string reason = to_json(error).str(); reason.size() <= kLongestReason) return reason;
+}
+
+void throw_reason(int sender, const std::string& host, std::string_view reason) {
+  ErrorFields error = error_in(reason);
+  if (error.rank < 0 || error.rank == sender) {
+    error.rank = sender;
+    error.host = host;
+  }
+  error.reporter = -1;
+  if (error.why.empty()) error.why = "it gives no reason";
+  if (error.kind == ErrorKind::kStalled) throw StallError(std::move(error));
+  if (error.is_mistake) throw MistakeError(std::move(error));
+  throw CommError(std::move(error));
+}
+
+}  // namespace belfry
