@@ -1,5 +1,6 @@
 #include "belfry/trainers/commands/command_output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <deque>

@@ -1,6 +1,8 @@
 #include "belfry/trainers/commands/command_output.h"
 
+#include <algorithm>
 #include <array>
+#include <csignal>
 #include <thread>
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 #include "belfry/trainers/commands/local_processes.h"
 
+#include <csignal>
 #include <map>
 #include <thread>
 
