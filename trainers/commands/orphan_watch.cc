@@ -22,11 +22,11 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostLooks = 1000;
-constexpr useconds_t kBetweenLooks = 10'000;
+constexpr int kMostOrphanLooks = 1000;
+constexpr useconds_t kBetweenOrphanLooks = 10'000;
 
 // Empty if the process has ended, or belongs to another user.
-std::string variables_of(const std::string& process) try {
+std::string environment_text(const std::string& process) try {
   const std::vector<std::byte> bytes = local_file_system().read(cat("/proc/", process, "/environ"));
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 } catch (const Error&) {
@@ -39,7 +39,7 @@ bool kill_marked(const std::string& mark) {
   for (const std::string& name : local_file_system().list("/proc")) {
     const bool is_process =
         std::ranges::all_of(name, [](unsigned char c) { return std::isdigit(c); });
-    if (!is_process || variables_of(name).find(mark) == std::string::npos) continue;
+    if (!is_process || environment_text(name).find(mark) == std::string::npos) continue;
     ::kill(std::atoi(name.c_str()), SIGKILL);
     found = true;
   }
@@ -48,7 +48,7 @@ bool kill_marked(const std::string& mark) {
 
 // Looks again until it finds none: one may have started another meanwhile.
 void end_marked(const std::string& mark) try {
-  for (int i = 0; i < kMostLooks && kill_marked(mark); ++i) ::usleep(kBetweenLooks);
+  for (int i = 0; i < kMostOrphanLooks && kill_marked(mark); ++i) ::usleep(kBetweenOrphanLooks);
 } catch (const Error& error) {
   log_debug("no process can be looked for: ", error.what());
 }
@@ -98,7 +98,7 @@ std::string OrphanWatch::value(int rank) const {
 }
 
 std::optional<int> OrphanWatch::rank_of(pid_t process) const {
-  const std::string environment = variables_of(std::to_string(process));
+  const std::string environment = environment_text(std::to_string(process));
   const std::string start = mark_ + ":";
   const std::size_t at = environment.find(start);
   if (at == std::string::npos) return {};
@@ -108,11 +108,11 @@ std::optional<int> OrphanWatch::rank_of(pid_t process) const {
 // One look may miss a process whose parent ends meanwhile, so it takes two without any.
 void OrphanWatch::end_all() const {
   int empty = 0;
-  for (int i = 0; i < kMostLooks && empty < 2; ++i) {
+  for (int i = 0; i < kMostOrphanLooks && empty < 2; ++i) {
     const std::vector<Descendant> processes = left();
     empty = processes.empty() ? empty + 1 : 0;
     for (const Descendant& process : processes) ::kill(process.pid, SIGKILL);
-    if (!processes.empty()) ::usleep(kBetweenLooks);
+    if (!processes.empty()) ::usleep(kBetweenOrphanLooks);
   }
 }
 
