@@ -5,10 +5,12 @@
 #include <string_view>
 #include <utility>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
+#include "belfry/framework/base/sha256.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/seconds_impl.h"
 #include "belfry/framework/group/tags.h"
@@ -21,23 +23,41 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
+// What a file of /proc begins with; "" if it cannot be read.
+std::string read_proc(const std::string& path) try {
+  const auto file = local_file_system().open(path);
+  std::string text(512, '\0');
+  text.resize(file->read(std::as_writable_bytes(std::span(text.data(), text.size()))));
+  return text;
+} catch (const Error&) {
+  return "";
+}
+
+// Names the machine, since its start, and the container whose processes this one sees by their
+// numbers. 0 if that is not known.
+std::uint64_t machine_of_numbers() {
+  const std::string boot = read_proc("/proc/sys/kernel/random/boot_id");
+  struct stat numbers {};
+  if (boot.empty() || ::stat("/proc/self/ns/pid", &numbers) != 0) return 0;
+  std::uint64_t machine = 0;
+  std::memcpy(&machine, sha256(cat(boot, numbers.st_ino)).data(), sizeof(machine));
+  return machine;
+}
+
 // The state of a process of this machine, as the letter in /proc; 0 if it is not known.
 char state_of(std::uint32_t pid) {
-  try {
-    const auto file = local_file_system().open(cat("/proc/", pid, "/stat"));
-    std::string text(512, '\0');
-    text.resize(file->read(std::as_writable_bytes(std::span(text.data(), text.size()))));
-    const std::size_t end = text.rfind(')');
-    return end != text.npos && end + 2 < text.size() ? text[end + 2] : '\0';
-  } catch (const Error&) {
-    return '\0';
-  }
+  const std::string text = read_proc(cat("/proc/", pid, "/stat"));
+  const std::size_t end = text.rfind(')');
+  return end != text.npos && end + 2 < text.size() ? text[end + 2] : '\0';
 }
 
 }  // namespace
 
 SignsOfLife::SignsOfLife(ProcessGroup& group, std::chrono::milliseconds interval)
-    : group_(group), interval_(interval), peers_(static_cast<std::size_t>(group.size())) {
+    : group_(group),
+      interval_(interval),
+      machine_(machine_of_numbers()),
+      peers_(static_cast<std::size_t>(group.size())) {
   for (Peer& peer : peers_) {
     peer.rank = static_cast<int>(&peer - peers_.data());
     peer.received = {peer.rank, kSignTag, bytes_of(peer.in)};
@@ -68,7 +88,10 @@ void SignsOfLife::hear() {
 }
 
 void SignsOfLife::send(bool last) {
-  Sign sign{.pid = static_cast<std::uint32_t>(::getpid()), .is_last = last, .launches = launches_};
+  Sign sign{.pid = static_cast<std::uint32_t>(::getpid()),
+            .is_last = last,
+            .launches = launches_,
+            .machine = machine_};
   const std::string doing = doing_ ? doing_() : "";
   std::memcpy(sign.doing, doing.data(), std::min(doing.size(), sizeof(sign.doing) - 1));
   for (Peer& peer : peers_) {
@@ -106,9 +129,11 @@ void SignsOfLife::count_interval() {
 }
 
 bool SignsOfLife::is_stopped(int rank) const {
-  const std::uint32_t pid = peer(rank).last.pid;
-  if (pid == 0 || group_.host(rank) != group_.host(group_.rank())) return false;
-  const char state = state_of(pid);
+  const Sign& last = peer(rank).last;
+  const bool is_seen = last.machine != 0 && last.machine == machine_ &&
+                       group_.host(rank) == group_.host(group_.rank());
+  if (last.pid == 0 || !is_seen) return false;
+  const char state = state_of(last.pid);
   return state == 'T' || state == 't';
 }
 

@@ -45,7 +45,8 @@ class SignsOfLife {
   // have come, or come within a few intervals.
   int intervals_since_left(int rank) const { return peer(rank).left; }
   bool is_silent(int rank) const { return peer(rank).last.is_last != 0; }
-  // A debugger, a terminal or SIGSTOP may have stopped it; known of processes of this machine.
+  // A debugger, a terminal or SIGSTOP may have stopped it; known of processes of this machine that
+  // this process can see: containers and virtual machines may have equal names of hosts.
   bool is_stopped(int rank) const;
   // "rank 3, node7: computes 'fc0/MatMul' (built at mnist.cc:30) for 3.2 s". For a stopped process
   // this is its last sign, sent less than an interval before it stopped.
@@ -63,7 +64,8 @@ class SignsOfLife {
     std::uint32_t pid = 0;
     std::uint32_t is_last = 0;  // not 0: no sign follows
     std::int64_t launches = 0;
-    char doing[240] = {};
+    std::uint64_t machine = 0;  // on which `pid` is this process; 0: not known
+    char doing[232] = {};
   };
   struct Peer {
     int rank = 0;
@@ -83,6 +85,7 @@ class SignsOfLife {
 
   ProcessGroup& group_;
   const std::chrono::milliseconds interval_;
+  const std::uint64_t machine_;
   std::vector<Peer> peers_;
   std::function<std::string()> doing_;
   std::int64_t launches_ = 0;

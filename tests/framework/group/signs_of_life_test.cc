@@ -32,10 +32,13 @@ class OneOfTwo final : public ProcessGroup {
   bool forget_messages() noexcept override { return true; }
   void end_others(const std::string&) noexcept override {}
 
-  // Rank 1, as process `pid`, answers with the sign that rank 0 sent last.
-  void answer(std::uint32_t pid) {
+  // Rank 1, as process `pid`, answers with the sign that rank 0 sent last. `apart`: from another
+  // machine, or from a container that has processes of its own with these numbers.
+  void answer(std::uint32_t pid, bool apart = false) {
+    constexpr std::size_t kMachine = 16;           // where the sign has it
     std::memcpy(sent_.data(), &pid, sizeof(pid));  // its first member
     std::ranges::copy(sent_, awaited_->bytes.begin());
+    if (apart) awaited_->bytes[kMachine] ^= std::byte{1};
     awaited_->done = true;
   }
 
@@ -87,6 +90,22 @@ TEST(SignsOfLife, AStoppedProcessHasTimeToSpeakWhenItGoesOn) {
   for (int i = 0; i < 9; ++i) signs.count_interval();
   EXPECT_EQ(signs.silent_intervals(1), 10);
   EXPECT_EQ(signs.describe(1), "rank 1, here: no sign of life for 2 s");
+}
+
+// Both have the name "here". The process of rank 1 may be any, so its silence counts.
+TEST(SignsOfLife, AnotherMachineOfTheSameNameHasOtherProcesses) {
+  const Child child;
+  child.stop();
+  OneOfTwo group;
+  SignsOfLife signs(group, std::chrono::milliseconds(200));
+  signs.send();
+  for (const bool apart : {false, true}) {
+    group.answer(static_cast<std::uint32_t>(child.pid), apart);
+    signs.hear();
+    EXPECT_EQ(signs.is_stopped(1), !apart);
+  }
+  for (int i = 0; i < 10; ++i) signs.count_interval();
+  EXPECT_EQ(signs.silent_intervals(1), 10);
 }
 
 TEST(SignsOfLife, SayWhatAProcessDoesAndSinceWhen) {
