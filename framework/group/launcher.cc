@@ -78,6 +78,9 @@ std::string token_in(const Environment& environment) {
 TcpGroupOptions tcp_options(const Environment& environment, int size) {
   constexpr const char* kRestartCount = "TORCHELASTIC_RESTART_COUNT";
   constexpr int kMostRestarts = 1 << 30;
+  require(*environment("MASTER_ADDR") != '\0',
+          "the environment has an empty MASTER_ADDR; set it to the host of rank 0, where the "
+          "processes meet");
   TcpGroupOptions options{.rank = number_in(environment, "RANK", 0, size - 1),
                           .size = size,
                           .address = environment("MASTER_ADDR"),
@@ -92,13 +95,13 @@ TcpGroupOptions tcp_options(const Environment& environment, int size) {
 
 }  // namespace
 
-LauncherFound find_launcher(const Environment& environment, bool mpi) {
-  if (const char* const name = mpi ? mpi_size_variable(environment) : nullptr) {
+LauncherFound find_launcher(const Environment& environment) {
+  if (const char* const name = mpi_size_variable(environment)) {
     const int size = number_in(environment, name, 1, kMostProcesses);
     const auto kind = size > 1 ? LauncherFound::Kind::kMpi : LauncherFound::Kind::kNone;
     return {.kind = kind, .size = size, .evidence = cat(name, "=", size)};
   }
-  if (mpi) require_meeting_place(environment);
+  require_meeting_place(environment);
   for (const char* const name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     if (!environment(name)) return {};
   const int size = number_in(environment, "WORLD_SIZE", 1, kMostProcesses);

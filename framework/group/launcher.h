@@ -28,9 +28,8 @@ struct LauncherFound {
 // or the next one. The token is BELFRY_TOKEN, or TORCHELASTIC_RUN_ID if that is not "none".
 // BELFRY_INSECURE=1 lets processes meet without one. Throws InvalidArgument naming a variable with
 // an impossible value, the one that is missing beside RANK and a WORLD_SIZE above 1, or
-// SLURM_STEP_NUM_TASKS if srun has started several tasks that cannot meet. Without `mpi` such a
-// process is alone.
-LauncherFound find_launcher(const Environment& environment, bool mpi = true);
+// SLURM_STEP_NUM_TASKS if srun has started several tasks that cannot meet.
+LauncherFound find_launcher(const Environment& environment);
 
 // The variables by which a launcher says that it has started several processes, with their values:
 // "RANK=1 and WORLD_SIZE=2". "" if none says so. Throws InvalidArgument as find_launcher() does for

@@ -20,9 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long one try waits for a host, and for the first words of whoever listens there.
-constexpr std::chrono::seconds kOneTry{10};
-
 // Waits longer and longer from try to try.
 class RetryPause {
  public:
@@ -42,11 +39,21 @@ class MeetingOver : public CommError {
   using CommError::CommError;
 };
 
+// Somebody takes connections where a process of the run is expected, and does not answer as that
+// does: another program, or one that passes connections on to a process that has not begun. So
+// another try may end well.
+class Stranger : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 // Whether another try would end in the same way.
 bool is_final(const CommError& error) {
   return dynamic_cast<const Refused*>(&error) || dynamic_cast<const OutOfFiles*>(&error) ||
          dynamic_cast<const MeetingOver*>(&error);
 }
+
+constexpr std::string_view kFirstRole = "rank 0";
 
 // A listener that has welcomed this process.
 struct Welcomed {
@@ -76,8 +83,8 @@ class Follower {
 
  private:
   void meet_lower() {
-    Welcomed first = reach(cat("rank 0 at ", endpoint(options_.address, options_.port)),
-                           [this] { return call_first(); });
+    Welcomed first =
+        reach(0, endpoint(options_.address, options_.port), [this] { return call_first(); });
     const std::vector<Place> places = hear_places(first);
     patience_.extend(kMeshTime);
     const HostAddress own = first.socket.here(), there = first.socket.there();
@@ -85,48 +92,71 @@ class Follower {
     for (std::size_t r = 0; r < met_.size(); ++r) met_[r].host = places[r].host;
     for (std::size_t r = 1; r < static_cast<std::size_t>(options_.rank); ++r) {
       const HostAddress way = way_to(places[r], own, there);
-      const std::string whom =
-          cat("rank ", r, " on ", places[r].host, " at ", endpoint(way.str(), way.port()));
-      met_[r].socket = reach(whom, [&] { return introduce(connect(way)); }).socket;
+      const std::string where = endpoint(way.str(), way.port());
+      met_[r].socket = reach(r, where, [&] { return introduce(connect(way), way); }).socket;
     }
   }
 
-  // Tries until it is welcomed. `whom` is for messages.
-  Welcomed reach(const std::string& whom, const std::function<Welcomed()>& call) {
-    whom_ = whom;
-    std::string why;  // of the last try that had time
+  // Tries until a process welcomes this one.
+  Welcomed reach(std::size_t rank, const std::string& where,
+                 const std::function<Welcomed()>& call) {
+    role_ = cat("rank ", rank);
+    whom_ = cat(role_, role_ == kFirstRole ? "" : " on " + met_[rank].host, " at ", where);
+    std::string why;       // of the last try that had time
+    std::string stranger;  // of the last Stranger
     for (RetryPause pause;; pause.wait(patience_.end())) try {
         return call();
       } catch (const Refused& error) {
         throw CommError(
-            cat(own_name_, ": ", whom, " does not take this process in: ", error.what()));
+            cat(own_name_, ": ", whom_, " does not take this process in: ", error.what()));
       } catch (const CommError& error) {
         if (is_final(error)) throw;
         end_with_others();
+        const bool strange = dynamic_cast<const Stranger*>(&error) != nullptr;
         if (why.empty() || !patience_.is_over()) why = error.what();
-        require<CommError>(!patience_.is_over(), own_name_, " has not reached ", whom, " in ",
-                           patience_.seconds(), " s: ", why, " (", the_option("meeting_timeout_s"),
-                           " waits longer)");
-        patience_.tell([&] { return cat(own_name_, " does not reach ", whom, " so far: ", why); });
+        if (strange) stranger = error.what();
+        // A queue that nobody empties takes no more calls after some tries.
+        const auto told = [&] {
+          return stranger.empty() || stranger == why ? why : cat(why, "; before, ", stranger);
+        };
+        require<CommError>(!patience_.is_over(), own_name_, " has not reached ", whom_, " in ",
+                           patience_.seconds(), " s: ", told(), " (",
+                           the_option("meeting_timeout_s"), " waits longer)");
+        patience_.tell(
+            [&] { return cat(own_name_, " does not reach ", whom_, " so far: ", told()); },
+            strange);
       }
   }
 
   // Tries each address of rank 0.
   Welcomed call_first() {
     std::string why;
-    for (const HostAddress& address : look_up(options_.address, options_.port)) try {
+    std::optional<Stranger> stranger;
+    for (const HostAddress& address : addresses_of_first()) try {
         Socket socket = connect(address);
         listener_ = listen_beside(socket);
-        return introduce(std::move(socket));
+        return introduce(std::move(socket), address);
+      } catch (const Stranger& found) {
+        stranger = found;
       } catch (const CommError& error) {
         if (is_final(error)) throw;
         why += cat(why.empty() ? "" : ", ", address.str(), ": ", error.what());
       }
+    if (stranger) throw *stranger;  // says more than that nobody listens at another address
     throw CommError(why);
   }
 
+  std::vector<HostAddress> addresses_of_first() const try {
+    return look_up(options_.address, options_.port);
+  } catch (const CommError& error) {
+    throw CommError(cat(error.what(), " (MASTER_ADDR)"));
+  }
+
+  // When a try that begins now, or waits for its next answer, is over.
+  Deadline try_end() const { return std::min(patience_.end(), Clock::now() + options_.one_try); }
+
   Socket connect(const HostAddress& address) const {
-    return Socket::connect_to(address, std::min(patience_.end(), Clock::now() + kOneTry));
+    return Socket::connect_to(address, try_end());
   }
 
   // Listens at the address by which this process reaches rank 0, so that no other network sees the
@@ -141,10 +171,9 @@ class Follower {
   }
 
   // Says who this process is, and waits for a welcome.
-  Welcomed introduce(Socket socket) {
+  Welcomed introduce(Socket socket, const HostAddress& there) {
     LetterReader first(kMostBanner), second(kMostAnswer);
-    read(socket, first, std::min(patience_.end(), Clock::now() + kOneTry),
-         "whoever listens there says nothing, as no process of Belfry does");
+    hear(socket, first, there, "it says nothing");
     const Banner banner = Banner::read(first.body());
     require_round(banner.round);
     const std::string nonce = random_nonce();
@@ -152,7 +181,7 @@ class Follower {
     const Card card{options_.rank, options_.size, listener_.here().port(), host_};
     socket.write_all(letter(Call{nonce, key_.round, seal.close("card", card.str())}.body()),
                      patience_.end());
-    read(socket, second, patience_.end(), "it gives no answer");
+    hear(socket, second, there, "it gives no answer");
     const std::optional<std::string> answer = seal.open("answer", second.body());
     require<Refused>(answer.has_value(), "it has another token (BELFRY_TOKEN)");
     require<Refused>(*answer == kWelcome, without_end_word(*answer));
@@ -172,8 +201,28 @@ class Follower {
                                       : "it says what makes no sense";
   }
 
-  // Reads a letter. Throws CommError with `silence` at the deadline.
-  void read(const Socket& socket, LetterReader& letter, Deadline until,
+  // Reads what a listener has to say at once. Throws Stranger if it does not.
+  void hear(const Socket& socket, LetterReader& letter, const HostAddress& there,
+            const std::string& silence) {
+    const auto told = [&](const std::string& does) {
+      return cat("something accepts connections at ", endpoint(there.str(), there.port()),
+                 ", but does not answer as ", role_, " of a Belfry run does: ", does,
+                 role_ == kFirstRole ? "; see which program listens there (ss -ltnp), and let "
+                                       "MASTER_ADDR and MASTER_PORT name rank 0 and a free port"
+                                     : "");
+    };
+    bool whole = false;
+    try {
+      whole = read(socket, letter, try_end(), told(silence));
+    } catch (const CommError& error) {
+      if (is_final(error)) throw;
+      throw Stranger(told(error.what()));
+    }
+    require<Stranger>(whole, told(silence));
+  }
+
+  // Reads a letter, and says `silence` if that takes long. Returns false at the deadline.
+  bool read(const Socket& socket, LetterReader& letter, Deadline until,
             const std::string& silence) {
     while (!letter.whole()) {
       if (await(socket.file(), POLLIN, std::min(until, patience_.next_look()))) {
@@ -181,16 +230,18 @@ class Follower {
         continue;
       }
       end_with_others();
-      require<CommError>(Clock::now() < until, silence);
+      if (Clock::now() >= until) return false;
       patience_.tell([&] { return cat(own_name_, " waits for ", whom_, ": ", silence); });
     }
+    return true;
   }
 
   std::vector<Place> hear_places(const Welcomed& first) {
     patience_.extend(options_.timeout);  // rank 0 has begun to wait before now, and says if it ends
     LetterReader letter(most_in_table(options_.size));
     try {
-      read(first.socket, letter, patience_.end(), "it has not met all others so far");
+      const std::string silence = "it has not met all others so far";
+      require<CommError>(read(first.socket, letter, patience_.end(), silence), silence);
     } catch (const CommError& error) {
       throw CommError(
           cat(own_name_, ": rank 0 has not brought all processes together: ", error.what()));
@@ -266,8 +317,8 @@ class Follower {
   const std::string& host_;
   const MeetingKey key_;
   Patience patience_;
-  std::vector<Met> met_;  // by rank
-  std::string whom_;      // it waits for
+  std::vector<Met> met_;     // by rank
+  std::string role_, whom_;  // of the process that it calls: "rank 0", "rank 0 at node1:29500"
   Socket listener_;
 };
 

@@ -48,6 +48,9 @@ class LetterReader {
   bool has_size_ = false;
 };
 
+// What an answer of a listener says.
+constexpr std::string_view kWelcome = "welcome", kEndWord = "end ";
+
 // The most bytes of the bodies of letters.
 constexpr std::size_t kMostBanner = 64, kMostCall = 512, kMostAnswer = 8192;
 std::size_t most_in_table(int size);

@@ -49,6 +49,7 @@ bool lacks_token(const TcpGroupOptions& options) {
 std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options) {
   require(options.size >= 1 && options.rank >= 0 && options.rank < options.size, "rank ",
           options.rank, " of ", options.size, " processes is not possible");
+  require(!options.address.empty(), "the address at which the processes meet is empty");
   require(
       !lacks_token(options), "the processes meet at ", options.address,
       ", where others can reach them, and have no token; set BELFRY_TOKEN to a secret, the same "

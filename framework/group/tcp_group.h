@@ -22,7 +22,9 @@ struct TcpGroupOptions {
   int round = 0;
   bool insecure = false;  // they may meet without a token where others can reach them
   std::chrono::milliseconds timeout{300'000};  // for all processes to arrive
-  std::string host = {};                       // empty: the name of this machine
+  // How long one try waits for a host, and then for each answer of whoever listens there.
+  std::chrono::milliseconds one_try{10'000};
+  std::string host = {};  // empty: the name of this machine
 };
 
 // Whether the processes need a token, and have none: `address` is not of this machine alone.

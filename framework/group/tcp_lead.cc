@@ -22,6 +22,9 @@ class Leader {
 
   std::vector<Met> run() {
     Reception reception(listeners(), key_, cat("rank 0 on ", host_));
+    if (!unknown_.empty())
+      log_warning("rank 0 on ", host_, ": ", unknown_,
+                  " (MASTER_ADDR); it listens at all addresses of this machine");
     for (std::vector<int> missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
       std::optional<Caller> caller = reception.next(patience_.next_look());
       const bool is_last = caller && missing.size() == 1;
@@ -40,9 +43,9 @@ class Leader {
     Place place;
   };
 
-  std::vector<Socket> listeners() const {
+  std::vector<Socket> listeners() {
     try {
-      return listen_at(options_.address, options_.port);
+      return listen_at(options_.address, options_.port, &unknown_);
     } catch (const OutOfFiles&) {
       throw;
     } catch (const CommError& error) {
@@ -63,7 +66,8 @@ class Leader {
         cat(" at port ", options_.port, " for rank ", some_of(missing), " of ", options_.size);
     if (patience_.is_over())
       end_all(cat("rank 0 has waited ", patience_.seconds(), " s", whom,
-                  "; start all processes, and let them reach ", options_.address, " (",
+                  "; start all processes, and let them reach ", options_.address,
+                  unknown_.empty() ? "" : cat(" (MASTER_ADDR), but rank 0 itself ", unknown_), " (",
                   the_option("meeting_timeout_s"), " waits longer)"));
     patience_.tell([&] { return cat("rank 0 on ", host_, " waits", whom); });
   }
@@ -137,6 +141,7 @@ class Leader {
   const MeetingKey key_;
   Patience patience_;
   std::vector<Guest> guests_;  // by rank
+  std::string unknown_;        // why this machine does not know its own address; empty: it does
 };
 
 }  // namespace

@@ -34,9 +34,10 @@ void Patience::extend(std::chrono::milliseconds least) {
   end_ = std::max(end_, Clock::now() + least);
 }
 
-void Patience::tell(const std::function<std::string()>& what) {
+void Patience::tell(const std::function<std::string()>& what, bool soon) {
   const auto now = Clock::now();
-  if (now < next_word_) return;
+  if (now < next_word_ && (has_told_ || !soon)) return;
+  has_told_ = true;
   next_word_ = now + std::chrono::minutes(1);
   const auto waited = std::chrono::round<std::chrono::seconds>(now - began_);
   log_warning(what(), " (", waited.count(), " s of ", seconds(), " s)");
@@ -57,14 +58,15 @@ bool is_loopback(const std::string& address) {
   return !found.empty() && std::ranges::all_of(found, &HostAddress::is_loopback);
 }
 
-std::vector<Socket> listen_at(const std::string& address, int port) {
+std::vector<Socket> listen_at(const std::string& address, int port, std::string* unknown) {
   const bool loopback = is_loopback(address);
   std::vector<HostAddress> meant = read_address(address, port);
   if (meant.empty()) try {
       meant = look_up(address, port);
       const bool any = std::ranges::any_of(meant, &HostAddress::is_loopback);
       if (any && !loopback) meant.clear();  // on other machines the name means another address
-    } catch (const CommError&) {            // other machines may know it
+    } catch (const CommError& error) {      // other machines may know it
+      if (unknown) *unknown = error.what();
     }
   if (loopback) std::erase_if(meant, [](const HostAddress& a) { return !a.is_loopback(); });
   std::vector<Socket> listeners;
@@ -96,7 +98,7 @@ std::vector<std::unique_ptr<TcpPeer>> peers_of(std::vector<Met> met) {
 
 std::vector<Met> meet(const TcpGroupOptions& options, const std::string& host) {
   if (options.size == 1) return std::vector<Met>(1);
-  allow_connections(static_cast<std::size_t>(options.size));
+  allow_connections(static_cast<std::size_t>(options.size) - 1);
   return options.rank == 0 ? lead(options, host) : follow(options, host);
 }
 

@@ -35,9 +35,6 @@ std::vector<Met> follow(const TcpGroupOptions& options, const std::string& host)
 // Once all have called rank 0, they have at least so long to reach each other.
 constexpr std::chrono::milliseconds kMeshTime{60'000};
 
-// What an answer of a listener says.
-constexpr std::string_view kWelcome = "welcome", kEndWord = "end ";
-
 // How long a process waits for others, and when it says so.
 class Patience {
  public:
@@ -49,13 +46,14 @@ class Patience {
   Deadline next_look() const;
   // Leaves at least so much time from now.
   void extend(std::chrono::milliseconds least);
-  // Warns of what() after 5 s, and then every minute.
-  void tell(const std::function<std::string()>& what);
+  // Warns of what() after 5 s, and then every minute. `soon`: the first time at once.
+  void tell(const std::function<std::string()>& what, bool soon = false);
   // The whole time in seconds: "300".
   std::string seconds() const;
 
  private:
   Deadline began_, end_, next_word_;
+  bool has_told_ = false;
 };
 
 // "1, 2, 5 and 3 more".
@@ -66,8 +64,9 @@ std::string some_of(const std::vector<int>& ranks);
 bool is_loopback(const std::string& address);
 
 // Where rank 0 listens: at the addresses of this machine that `address` means, or at all of them if
-// others may know it by other addresses. Throws CommError.
-std::vector<Socket> listen_at(const std::string& address, int port);
+// others may know it by other addresses. `unknown` gets the reason if the name cannot be looked up
+// here. Throws CommError.
+std::vector<Socket> listen_at(const std::string& address, int port, std::string* unknown = nullptr);
 
 // Where to call a process, for one that has reached rank 0 at `first`, from `own`.
 HostAddress way_to(const Place& place, const HostAddress& own, const HostAddress& first);

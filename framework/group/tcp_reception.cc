@@ -107,11 +107,8 @@ void Reception::read_call(Visitor& visitor) {
   const Call call = Call::read(visitor.call.body());
   Caller caller{std::move(visitor.socket), Seal(key_, visitor.nonce, call.nonce), {}};
   visitor.done = true;
-  if (const std::optional<std::string> card = caller.seal.open("card", call.sealed)) {
-    caller.card = Card::read(*card);
-    callers_.push_back(std::move(caller));
-    return;
-  }
+  if (const std::optional<std::string> card = caller.seal.open("card", call.sealed))
+    return read_card(std::move(caller), *card, visitor.from);
   // It finds out by itself that this seal is of another token.
   caller.answer("end");
   other_tokens_.tell(cat(who_, ": turned away a process from ", visitor.from, ": ",
@@ -119,6 +116,20 @@ void Reception::read_call(Visitor& visitor) {
                              ? "it has another token (BELFRY_TOKEN)"
                              : cat("it is of start ", call.round, " of the run, this one of start ",
                                    key_.round, " (TORCHELASTIC_RESTART_COUNT)")));
+}
+
+// The seal is right, so it is of this run, but perhaps of another version. Both sides say so.
+void Reception::read_card(Caller caller, const std::string& text, const std::string& from) {
+  try {
+    caller.card = Card::read(text);
+    callers_.push_back(std::move(caller));
+  } catch (const CommError& error) {
+    const std::string why =
+        cat(error.what(), "; start all processes with the same version of Belfry");
+    caller.answer(cat(kEndWord, who_, " cannot read who calls: ", why));
+    unreadable_.tell(cat(who_, ": turned away a process from ", from,
+                         ", which has the token, but does not say who it is: ", why));
+  }
 }
 
 // Who closes a connection without a word, as probes of a port do, is worth no line.

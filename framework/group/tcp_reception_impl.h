@@ -57,6 +57,7 @@ class Reception {
   void accept_all(const Socket& listener);
   void hear(Visitor& visitor);
   void read_call(Visitor& visitor);
+  void read_card(Caller caller, const std::string& text, const std::string& from);
   void turn_away(Visitor& visitor, const std::string& why);
   void forget_done();
 
@@ -65,7 +66,7 @@ class Reception {
   const std::string who_;
   std::deque<Visitor> visitors_;  // the one with the least time is first
   std::deque<Caller> callers_;
-  RareWarning strangers_, other_tokens_;
+  RareWarning strangers_, other_tokens_, unreadable_;
 };
 
 }  // namespace belfry::detail

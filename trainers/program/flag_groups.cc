@@ -313,8 +313,9 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
              cat("worker threads, the main thread included, at most ", kMostThreads,
                  "; 0: all usable cores (", usable_cores(), " here) [0]"));
   parser.add_parsed(
-      "--mpi", flags.group.without_mpi, IsSecond{{"auto", "off"}}, "auto|off",
-      "off: this process trains alone, whatever launcher of MPI has started it with others [auto]");
+      "--mpi", flags.group.alone, IsSecond{{"auto", "off"}}, "auto|off",
+      "off: this process trains alone, whoever has started it with others: a launcher of MPI, or "
+      "one that sets RANK and WORLD_SIZE [auto]");
   parser.add("--lost_after_seconds", LostAfter{flags.group.watch}, "X",
              "with several processes: end with an error when one gives no sign of life for X "
              "seconds. A host that is paused, or a link that is down, for less only delays the "

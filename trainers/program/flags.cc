@@ -57,7 +57,7 @@ TrainFlags TrainFlagSet::read(std::optional<int> batch_size, bool compares_auto)
   if (!parser_.given("--batch_size") && !parser_.given("--global_batch_size"))
     flags.global_batch_size = defaults_.global_batch_size;
   check_devices(parser_, device_flags(flags), flags.plans());
-  flags.group.launcher = find_launcher(environment_variable, !flags.group.without_mpi);
+  if (!flags.group.alone) flags.group.launcher = find_launcher(environment_variable);
   TcpGroupOptions& tcp = flags.group.launcher.tcp;
   tcp.timeout = flags.group.meeting_timeout;
   tcp.insecure = tcp.insecure || flags.group.insecure;

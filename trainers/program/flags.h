@@ -41,8 +41,8 @@ inline constexpr int kStallExitCode = 75;
 
 // The processes that train together.
 struct GroupFlags {
-  bool without_mpi = false;  // --mpi=off
-  bool insecure = false;     // may meet without a token
+  bool alone = false;     // --mpi=off
+  bool insecure = false;  // may meet without a token
   std::chrono::milliseconds meeting_timeout = TcpGroupOptions().timeout;
   LauncherFound launcher;  // the launcher of several processes
   int processes = 1;       // as the launcher started them, or of the run that a dry run plans

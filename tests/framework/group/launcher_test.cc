@@ -15,13 +15,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Kind = LauncherFound::Kind;
 
-LauncherFound found(const std::map<std::string, std::string>& environment, bool mpi = true) {
-  return find_launcher(
-      [&](const char* name) {
-        const auto variable = environment.find(name);
-        return variable == environment.end() ? nullptr : variable->second.c_str();
-      },
-      mpi);
+LauncherFound found(const std::map<std::string, std::string>& environment) {
+  return find_launcher([&](const char* name) {
+    const auto variable = environment.find(name);
+    return variable == environment.end() ? nullptr : variable->second.c_str();
+  });
 }
 
 TEST(Launcher, MpiIsKnownByItsVariables) {
@@ -37,7 +35,6 @@ TEST(Launcher, OneProcessIsAlone) {
   // A batch script has these.
   EXPECT_EQ(found({{"SLURM_NTASKS", "8"}}).kind, Kind::kNone);
   EXPECT_EQ(found({{"SLURM_STEP_NUM_TASKS", "1"}}).kind, Kind::kNone);
-  EXPECT_EQ(found({{"OMPI_COMM_WORLD_SIZE", "4"}}, false).kind, Kind::kNone);
 }
 
 const std::map<std::string, std::string> kTorchrun = {
@@ -74,11 +71,19 @@ TEST(Launcher, AMissingMeetingPlaceIsNamed) {
     auto environment = torchrun_without(name);
     EXPECT_THAT(message_of<InvalidArgument>([&] { found(environment); }),
                 HasSubstr("RANK=1 and WORLD_SIZE=2, but no " + name));
-    EXPECT_EQ(found(environment, false).kind, Kind::kNone);  // --mpi=off
     environment["PMI_SIZE"] = "3";
     EXPECT_EQ(found(environment).kind, Kind::kMpi);
   }
   EXPECT_EQ(found({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).kind, Kind::kNone);
+}
+
+TEST(Launcher, AnEmptyMeetingPlaceIsNamed) {
+  EXPECT_THAT(message_of<InvalidArgument>([&] { found(torchrun_with("MASTER_ADDR", "")); }),
+              HasSubstr("the environment has an empty MASTER_ADDR; set it to the host of rank 0"));
+  auto alone = torchrun_with("MASTER_ADDR", "");
+  alone["RANK"] = "0";
+  alone["WORLD_SIZE"] = "1";
+  EXPECT_EQ(found(alone).kind, Kind::kNone);
 }
 
 // srun starts tasks without an MPI unless it is told to, and each would train alone.
@@ -87,7 +92,6 @@ TEST(Launcher, TasksThatCannotMeetAreRefused) {
   EXPECT_THAT(message_of<InvalidArgument>([&] { found(tasks); }),
               AllOf(HasSubstr("SLURM_STEP_NUM_TASKS=4"), HasSubstr("srun --mpi=pmix"),
                     HasSubstr("mpi=off")));
-  EXPECT_EQ(found(tasks, false).kind, Kind::kNone);  // --mpi=off
   tasks["SLURM_STEP_NUM_TASKS"] = "four";
   EXPECT_THAT(message_of<InvalidArgument>([&] { found(tasks); }), HasSubstr("TASKS=four"));
   // Another launcher within the step, or variables that a script has set, say more.

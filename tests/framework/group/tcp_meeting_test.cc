@@ -75,6 +75,13 @@ TcpGroupOptions of_rank(TcpGroupOptions options, int rank) {
   return options;
 }
 
+// That something else than rank 0 listens, and what to do.
+auto is_told_of_a_stranger(const TcpGroupOptions& options, const std::string& does) {
+  return AllOf(HasSubstr(cat("something accepts connections at 127.0.0.1:", options.port,
+                             ", but does not answer as rank 0 of a Belfry run does: ", does)),
+               HasSubstr("see which program listens there (ss -ltnp)"), HasSubstr("MASTER_ADDR"));
+}
+
 // What connect_tcp() throws, or "" once it has met all.
 std::string outcome(const TcpGroupOptions& options) {
   try {
@@ -151,6 +158,26 @@ TEST(TcpMeeting, ARankThatIsThereTwiceEndsAllAndIsNamed) {
   const std::string why = "two processes say that they are rank 2, on a and on b";
   EXPECT_EQ(two.answer(), "end " + why);
   EXPECT_EQ(first.get(), why);
+}
+
+// It has the token, so it is of the run, but perhaps of another version.
+TEST(TcpMeeting, ACardThatCannotBeReadIsToldToBothSides) {
+  const TcpGroupOptions options = test::local_processes(2);
+  ::testing::internal::CaptureStderr();
+  auto leader = started(options);
+  listening(1);
+  for (const char* const card : {"", "1 2 1000 a more", "1 2 1000", "1 2 70000 a", "one 2 1000 a",
+                                 "1 99999999999999999999 1000 a", "\x01\x02\x03"}) {
+    FakeCaller caller(rank_0_of(options), options.token, card);
+    EXPECT_THAT(caller.answer(),
+                AllOf(HasSubstr("end rank 0 on "), HasSubstr(" cannot read who calls: a greeting "),
+                      HasSubstr("the same version of Belfry")));
+  }
+  EXPECT_EQ(outcome(of_rank(options, 1)), "");
+  EXPECT_EQ(leader.get(), "");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("turned away a process from 127.0.0.1, which has the token"),
+                    HasSubstr("a greeting has no card"), HasSubstr("same version of Belfry")));
 }
 
 // It may have been started again, and then comes again.
@@ -442,7 +469,30 @@ TEST(TcpMeeting, AnUnknownNameIsTriedAgain) {
   options.timeout = std::chrono::milliseconds(200);
   EXPECT_THAT(outcome(options),
               AllOf(HasSubstr("has not reached rank 0 at no-such-host.invalid:"),
-                    HasSubstr(" in 0.2 s: cannot find the host 'no-such-host.invalid'")));
+                    HasSubstr(" in 0.2 s: cannot find the host 'no-such-host.invalid'"),
+                    HasSubstr("MASTER_ADDR")));
+}
+
+// Nothing that rank 0 calls has this name. Others may know it, so it waits, and says so.
+TEST(TcpMeeting, ANameThatRankZeroDoesNotKnowIsTold) {
+  TcpGroupOptions options = test::local_processes(2);
+  options.address = "no-such-host.invalid";
+  options.timeout = std::chrono::milliseconds(200);
+  ::testing::internal::CaptureStderr();
+  const std::string why = outcome(options);
+  const auto named =
+      AllOf(HasSubstr("cannot find the host 'no-such-host.invalid': "), HasSubstr("MASTER_ADDR"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("rank 0 on "), HasSubstr("it listens at all addresses"), named));
+  EXPECT_THAT(why, AllOf(HasSubstr("rank 0 has waited 0.2 s"), named));
+  EXPECT_THAT(outcome(of_rank(options, 1)), named);
+}
+
+TEST(TcpMeeting, AnEmptyAddressIsRefused) {
+  TcpGroupOptions options = test::local_processes(2);
+  options.address = "";
+  EXPECT_THAT(message_of<InvalidArgument>([&] { connect_tcp(options); }),
+              HasSubstr("the address at which the processes meet is empty"));
 }
 
 // A listener whose queue is full drops calls, as a firewall does.
@@ -479,7 +529,54 @@ TEST(TcpMeeting, WhoListensAndSaysNothingIsTold) {
   TcpGroupOptions options = of_rank(test::local_processes(2), 1);
   const Socket listener = Socket::listen_on(rank_0_of(options));
   options.timeout = std::chrono::milliseconds(200);
-  EXPECT_THAT(outcome(options), HasSubstr("says nothing, as no process of Belfry does"));
+  EXPECT_THAT(outcome(options), is_told_of_a_stranger(options, "it says nothing"));
+}
+
+// Its queue is full after a try or two, and then takes no calls.
+TEST(TcpMeeting, WhoListensAndNeverTakesACallIsToldAtTheEnd) {
+  TcpGroupOptions options = of_rank(test::local_processes(2), 1);
+  const Socket listener = Socket::listen_on(rank_0_of(options));
+  ASSERT_EQ(::listen(listener.file(), 0), 0);
+  options.one_try = std::chrono::milliseconds(20);
+  options.timeout = std::chrono::milliseconds(400);
+  EXPECT_THAT(outcome(options), AllOf(HasSubstr(" s: 127.0.0.1: no answer; before, something"),
+                                      is_told_of_a_stranger(options, "it says nothing")));
+}
+
+// As a proxy does whose target has not begun. Each process says so at once, and tries again.
+TEST(TcpMeeting, WhoTakesCallsAndClosesThemIsToldAtOnce) {
+  const TcpGroupOptions options = of_rank(test::local_processes(2), 1);
+  ::testing::internal::CaptureStderr();
+  auto second = started(options);
+  {
+    const Socket proxy = Socket::listen_on(rank_0_of(options));
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(await(proxy.file(), POLLIN, soon()));
+      proxy.accept_one();
+    }
+  }
+  EXPECT_EQ(outcome(of_rank(options, 0)), "");
+  EXPECT_EQ(second.get(), "");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("rank 1 on "), HasSubstr("does not reach rank 0 at"),
+                    is_told_of_a_stranger(options, "the connection ")));
+}
+
+// A process that was stopped in the middle of its start, for example.
+TEST(TcpMeeting, WhoFallsSilentIsCalledAgain) {
+  TcpGroupOptions options = of_rank(test::local_processes(2), 1);
+  options.one_try = std::chrono::milliseconds(100);
+  auto second = started(options);
+  {
+    const Socket listener = Socket::listen_on(rank_0_of(options));
+    ASSERT_TRUE(await(listener.file(), POLLIN, soon()));
+    const Socket first = listener.accept_one();
+    first.write_all(letter(Banner{random_nonce(), 0}.body()), soon());
+    read_letter(first, kMostCall);
+    ASSERT_TRUE(await(listener.file(), POLLIN, soon()));
+  }
+  EXPECT_EQ(outcome(of_rank(options, 0)), "");
+  EXPECT_EQ(second.get(), "");
 }
 
 // Rank 1 waits for 30 s, and hears at once why rank 0 does not.
