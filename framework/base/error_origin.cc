@@ -21,7 +21,8 @@ class NotedOrigins {
   void note(const std::exception& error, ErrorOrigin origin) {
     const std::lock_guard lock(mutex_);
     if (Noted* const before = find(error)) {
-      before->origin.what += cat(", in ", origin.what);
+      if (!origin.what.empty()) before->origin.what += cat(", in ", origin.what);
+      if (before->origin.device.empty()) before->origin.device = std::move(origin.device);
       if (before->origin.step == 0) before->origin.step = origin.step;
       return;
     }
@@ -116,6 +117,15 @@ void add_origin(ErrorFields& fields, const ErrorOrigin& origin) {
   if (fields.kind == ErrorKind::kFailed && !fields.op.empty()) fields.kind = ErrorKind::kOp;
 }
 
+// The process that failed knows where, and what was noted here is where this one heard of it. But
+// if it has told so in the middle of a step, it did not know yet which callback had the step run.
+// This process had the same one.
+void add_place(ErrorFields& fields, const ErrorOrigin& origin) {
+  if (fields.where.empty() || fields.step > 0) return;
+  fields.where += cat(", in ", origin.what);
+  fields.step = origin.step;
+}
+
 // The text of an exception around another names what the inner one names.
 void add_cause(ErrorFields& fields, const ErrorFields& inner) {
   if (fields.kind == ErrorKind::kFailed) fields.kind = inner.kind;
@@ -158,9 +168,10 @@ std::optional<ErrorOrigin> origin_of(const std::exception& error) {
 
 ErrorFields fields_of(const std::exception& error) {
   ErrorFields fields = own_fields(error);
-  // The process that failed knows where. What was noted here is where this one heard of it.
   if (const std::optional<ErrorOrigin> origin = origin_of(error); origin && fields.rank < 0)
     add_origin(fields, *origin);
+  else if (origin)
+    add_place(fields, *origin);
   try {
     std::rethrow_if_nested(error);
   } catch (const std::exception& inner) {

@@ -19,8 +19,8 @@ struct ErrorOrigin {
 };
 
 // Call it in a handler. Throws the exception again, and notes where it came from. If that has been
-// noted before, it adds ", in <what>", and the step. What is no std::exception becomes an Error
-// that names its type.
+// noted before, it adds ", in <what>", and the device and the step that it lacks. What is no
+// std::exception becomes an Error that names its type.
 [[noreturn]] void rethrow_from(ErrorOrigin origin);
 
 // Adds ", in step <step>" if the origin of the exception has been noted, and has no step yet.

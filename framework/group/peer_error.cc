@@ -8,6 +8,15 @@
 namespace belfry {
 namespace {
 
+// Its kind is what the other process says, which may be none of its class.
+class ToldError final : public CommError {
+ public:
+  using CommError::CommError;
+
+ protected:
+  ErrorFields of_class() const override { return {}; }
+};
+
 // Removes half of the longest text that no program reads.
 void shorten(ErrorFields& error) {
   std::string* const texts[] = {&error.why,      &error.advice, &error.where,
@@ -52,7 +61,7 @@ void throw_reason(int sender, const std::string& host, std::string_view reason) 
   if (error.why.empty()) error.why = "it gives no reason";
   if (error.kind == ErrorKind::kStalled) throw StallError(std::move(error));
   if (error.is_mistake) throw MistakeError(std::move(error));
-  throw CommError(std::move(error));
+  throw ToldError(std::move(error));
 }
 
 }  // namespace belfry

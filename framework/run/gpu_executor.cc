@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/plan_kernels/rank_launch.h"
 #include "belfry/framework/run/failed_launch.h"
@@ -21,7 +22,7 @@ void check_inputs(GpuStream& stream, const Device& device) try {
   stream.check_inputs();
 } catch (FailedLaunch& launch) {
   launch.device = device.spec;
-  throw;
+  rethrow_from({.device = device.spec.str()});
 }
 
 }  // namespace

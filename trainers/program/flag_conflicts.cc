@@ -54,9 +54,10 @@ void refuse_unused_files(const TrainFlags& flags) {
                      ", which is no training run; leave one of them out");
 }
 
-// Calls `check`. Its OptionError becomes a mistake: flags set the option.
+// Calls `check`. Its OptionError becomes a mistake, in the words of flags: they set the option.
 template <class Check>
 void as_option(const Check& check) {
+  const FlagsNameOptions flags_name_options;
   try {
     check();
   } catch (const OptionError& error) {

@@ -140,6 +140,7 @@ class FlagChoices {
 void leave_out_shards_of_file(TrainFlags& flags, const FlagParser& parser,
                               const TrainerKind& kind) {
   if (!parser.flag("--shards").of_file) return;
+  const FlagsNameOptions flags_name_options;
   try {
     check_shards(flags.trainer, kind, flags.group.processes);
   } catch (const OptionError& error) {

@@ -84,9 +84,19 @@ TEST(Errors, TakeWhatIsKnownOfTheirOrigin) {
 // Where this process heard of it is no origin.
 TEST(Errors, OfOtherProcessesKeepTheirOrigin) {
   const ErrorFields fields = fields_from(
-      CommError(ErrorFields{.rank = 1, .where = "Relu 'x'", .why = "odd"}), {.what = "Evaluation"});
+      CommError(ErrorFields{.rank = 1, .where = "Relu 'x'", .step = 3, .why = "odd"}),
+      {.what = "Evaluation"});
   EXPECT_EQ(fields.where, "Relu 'x'");
   EXPECT_EQ(fields.rank, 1);
+}
+
+// It has told so at once, and knew the callback no sooner than this process did.
+TEST(Errors, OfOtherProcessesInAStepGetTheCallbackThatRanIt) {
+  const ErrorFields fields =
+      fields_from(CommError(ErrorFields{.rank = 1, .where = "Relu 'x'", .why = "odd"}),
+                  {.what = "the callback Evaluation", .step = 4});
+  EXPECT_EQ(fields.where, "Relu 'x', in the callback Evaluation");
+  EXPECT_EQ(fields.step, 4);
 }
 
 TEST(Errors, ThatAreNestedAddWhatTheOuterOneLacks) {

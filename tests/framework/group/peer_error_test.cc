@@ -34,6 +34,10 @@ TEST(PeerErrors, KeepWhatIsKnown) {
   EXPECT_EQ(error_text(fields), "rank 1, node1: Relu 'x': odd");
 }
 
+TEST(PeerErrors, OfNoKindAreOfNoneHere) {
+  EXPECT_EQ(told<CommError>(reason_of({.why = "odd"})).kind, ErrorKind::kFailed);
+}
+
 TEST(PeerErrors, HaveAClassByTheirFields) {
   told<StallError>(reason_of({.kind = ErrorKind::kStalled, .why = "x"}));
   told<MistakeError>(reason_of({.is_mistake = true, .why = "x"}));
