@@ -345,7 +345,12 @@ class TrainBench {
     ModeBenchOptions bench{.steps = wanted_.num_batches,
                            .timer = {.warmup = wanted_.num_warmup_batches,
                                      .display_every = wanted_.compares ? 0 : wanted_.display_every,
-                                     .console = &console_}};
+                                     .console = &console_},
+                           .stall = stall_options(flags_)};
+    bench.stall.end_run = [this](const StallError& error, int) {
+      tell_others_of_stall(flags_, error);
+      end_stalled_process(flags_, error, flags_.group.stall_exit_code, "");
+    };
     if (!wanted_.compares) return bench;
     bench.rounds = wanted_.repetitions;
     bench.on_run = [this](int round, const ModeRuns& runs) {

@@ -21,9 +21,14 @@ HeldMemory held_by(const Trainer& trainer, const Dataset& train) {
   return {.data = bytes_of_batch(train, trainer.batches().samples_per_step())};
 }
 
+void train_mode_watched(Trainer& trainer, const StallOptions& stall) {
+  const StallWatch watch(trainer.activity(), stall);
+  trainer.train();
+}
+
 // `first`: nothing ran before it.
 void run_once(const TrainerOptions& options, const Dataset& train, const StepTimer::Options& timing,
-              bool first, ModeRuns& runs) {
+              const StallOptions& stall, bool first, ModeRuns& runs) {
   const auto timer = std::make_shared<StepTimer>(timing);
   TrainerOptions timed = runs.mode.applied_to(options);
   timed.callbacks = {timer};
@@ -35,7 +40,7 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   }();
   if (runs.speeds.empty())
     runs.startup_seconds = first ? seconds_since_start() : seconds_now() - began;
-  trainer->train();
+  train_mode_watched(*trainer, stall);
   runs.memory.peak_rss_bytes = peak_resident_bytes();
   runs.memory.planned_bytes =
       planned_bytes(trainer->session().memory_report(), held_by(*trainer, train));
@@ -102,7 +107,7 @@ std::vector<ModeRuns> bench_modes(std::span<const Mode> modes, const TrainerOpti
       StepTimer::Options timing = bench.timer;
       if (bench.rounds > 1 || all.size() > 1)
         timing.what = cat("round ", round, " of ", bench.rounds, ": ", runs.mode.name(), ": ");
-      run_once(common, train, timing, round == 1 && &runs == all.data(), runs);
+      run_once(common, train, timing, bench.stall, round == 1 && &runs == all.data(), runs);
       if (bench.on_run) bench.on_run(round, runs);
     }
   return all;

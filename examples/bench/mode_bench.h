@@ -14,6 +14,7 @@
 #include "belfry/trainers/core/planned_step.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/modes/modes.h"
+#include "belfry/trainers/runs/stall_watch.h"
 
 namespace belfry {
 
@@ -60,6 +61,7 @@ struct ModeBenchOptions {
   std::int64_t steps = 100;  // timed, per round
   StepTimer::Options timer;
   int rounds = 1;
+  StallOptions stall = {};  // of each run
   // Called after each run.
   std::function<void(int round, const ModeRuns&)> on_run = {};
 };

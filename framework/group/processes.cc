@@ -106,6 +106,19 @@ void Processes::end_others(const ErrorFields& error) {
   call([&](WatchedGroup& group) { group.end_others(error); });
 }
 
+void Processes::end_others_in(std::chrono::milliseconds most, const ErrorFields& error) {
+  std::unique_lock lock(mutex_);
+  ending_ = error;
+  is_ending_ = true;
+  changed_.notify_all();
+  changed_.wait_for(lock, most, [&] { return !ending_; });
+}
+
+bool Processes::has_work() const {
+  const std::lock_guard lock(mutex_);
+  return work_ != nullptr;
+}
+
 void Processes::call(const std::function<void(WatchedGroup&)>& what) {
   Call work(what);
   begin(work);
@@ -116,8 +129,10 @@ void Processes::serve(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     const auto beat = group_ && group_->asked_lately() ? kAskedBeat : kIdleBeat;
-    const bool wanted = changed_.wait_for(lock, stop, beat, [&] { return work_ != nullptr; });
+    changed_.wait_for(lock, stop, beat, [&] { return work_ != nullptr || ending_; });
+    const bool wanted = work_ != nullptr;
     lock.unlock();
+    end_others_if_asked();
     if (!wanted) {
       if (group_) group_->beat();
       abandon_in_time();
@@ -138,6 +153,19 @@ void Processes::serve(std::stop_token stop) {
   }
   if (group_ && group_->needs_memory()) static_cast<void>(group_.release());
   group_.reset();
+}
+
+// Work that is under way sees that the group has failed.
+void Processes::end_others_if_asked() {
+  if (!is_ending_) return;
+  std::unique_lock lock(mutex_);
+  const ErrorFields error = ending_.value_or(ErrorFields{});
+  lock.unlock();
+  if (group_) group_->end_others(error);
+  lock.lock();
+  ending_.reset();
+  is_ending_ = false;
+  changed_.notify_all();
 }
 
 // Other threads see the failure when they next need the group, and end. A thread that hangs or
@@ -169,6 +197,7 @@ void Processes::run(Work& work) {
   }
   Backoff backoff;
   for (;;) {
+    end_others_if_asked();
     switch (work.advance(*group_)) {
       case Work::Progress::kEnded: return;
       case Work::Progress::kSome: backoff.moved(); break;

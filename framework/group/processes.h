@@ -72,11 +72,17 @@ class Processes {
   // Makes the other processes throw this error (throw_reason()). This one cannot use them any more.
   void end_others(const ErrorFields& error);
   void end_others(const std::string& why) { end_others(ErrorFields{.why = why}); }
+  // The same, for a watch: from any thread, also while there is work, and without an error. Returns
+  // when the others have been told, or after so long.
+  void end_others_in(std::chrono::milliseconds most, const ErrorFields& error);
+  // Whether there is work, so that this process may be waiting for others. Any thread may ask.
+  bool has_work() const;
 
  private:
   void call(const std::function<void(WatchedGroup&)>& what);
   void serve(std::stop_token stop);
   void run(Work& work);
+  void end_others_if_asked();
   void abandon_in_time();
 
   std::function<std::unique_ptr<ProcessGroup>()> open_;
@@ -87,9 +93,11 @@ class Processes {
   ProcessPlace place_;
   std::vector<std::string> hosts_;
   std::string carrier_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   Work* work_ = nullptr;
+  std::optional<ErrorFields> ending_;    // why end_others_in() asks for the end of the others
+  std::atomic<bool> is_ending_ = false;  // whether there is such a reason
   std::mutex telling_;
   const Work* told_ = nullptr;  // the work whose doing() the others get
   std::exception_ptr error_;

@@ -341,9 +341,9 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
         flags.trainer.session.nccl_timeout_s = seconds > 0 ? seconds : kMostStallSeconds;
       },
       "X",
-      "end with an error when a process alone has made no progress for X seconds, or a message has "
-      "waited so long for a process that computes, or a collective of --allreduce=nccl has; 0: "
-      "never [600]");
+      "end with an error when an op, data set or callback has made no progress for X seconds, or a "
+      "message has waited so long for a process that computes, or a collective of --allreduce=nccl "
+      "has; 0: never [600]");
   parser.add("--stall_exit_code", flags.group.stall_exit_code, 1, kMostExitCode, "N",
              cat("the exit code of such an end [", kStallExitCode, "]"));
   parser.add("--json", flags.files.json, "FILE",

@@ -79,6 +79,11 @@ void abandon(const ProcessGroup& group, const std::exception& failure, int stall
       cat("error: ", error_text(error), "; this process did not end by itself, and ends now\n"));
 }
 
+// "rank 1, node7".
+std::string process_text(const Processes& processes) {
+  return cat("rank ", processes.rank(), ", ", processes.host(processes.rank()));
+}
+
 std::string trainers_of_processes() {
   std::vector<std::string> names = trainer_names();
   std::erase_if(names, [](const auto& name) { return !find_trainer(name).spans_processes; });
@@ -218,6 +223,30 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags) {
     for (const DeviceSpec& device : flags.trainer.devices)
       all.push_back(device.of_process({r, processes}));
   return all;
+}
+
+StallOptions stall_options(const TrainFlags& flags) {
+  StallOptions options{.warn = flags.group.watch.stall_warn, .end = flags.group.watch.stall_end};
+  if (Processes* const processes = flags.trainer.session.processes.get()) {
+    options.process = process_text(*processes);
+    options.waits_for_others = [processes] { return processes->has_work(); };
+  }
+  return options;
+}
+
+void tell_others_of_stall(const TrainFlags& flags, const StallError& error) {
+  if (Processes* const processes = flags.trainer.session.processes.get())
+    processes->end_others_in(flags.group.watch.patience, fields_of(error));
+}
+
+void end_stalled_process(const TrainFlags& flags, const StallError& error, int code,
+                         const std::string& saved) {
+  const Processes* const processes = flags.trainer.session.processes.get();
+  ErrorFields known = fields_of(error);
+  if (processes) known = reported(known, processes->rank(), processes->host(processes->rank()));
+  known.kept = saved;
+  write_error_file(known);
+  end_process(code, cat("error: ", error_text(known), "; this process ends now\n"));
 }
 
 int share_of_cores(Processes& processes) {

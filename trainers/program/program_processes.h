@@ -9,6 +9,7 @@
 
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/program/flags.h"
+#include "belfry/trainers/runs/stall_watch.h"
 
 namespace belfry {
 
@@ -34,6 +35,16 @@ std::vector<DeviceSpec> devices_of_all(const TrainFlags& flags);
 
 // The host of each process; empty if this process is alone (null).
 std::vector<std::string> hosts_of(const Processes* processes);
+
+// What a watch over a run does by these flags, alone or in one of several processes. Its end_run is
+// left to the program.
+StallOptions stall_options(const TrainFlags& flags);
+// For end_run: the other processes end with the same reason. It returns when they have it, or
+// before long.
+void tell_others_of_stall(const TrainFlags& flags, const StallError& error);
+// Ends this process with last words. `saved`: what was saved last, for people; "" for nothing.
+[[noreturn]] void end_stalled_process(const TrainFlags& flags, const StallError& error, int code,
+                                      const std::string& saved);
 
 // The number of workers that this process is to start. Processes that may use the same cores share
 // them. All processes call it. Rank 0 warns of processes that may use fewer cores than their share.

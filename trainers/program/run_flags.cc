@@ -218,7 +218,8 @@ void add_run_flags(FlagParser& parser, RunFlags& flags) {
   parser.add_parsed(
       "--max_time", flags.max_seconds,
       [](const WrittenFlag& flag) { return parse_duration(flag.written, flag.value); }, "TIME",
-      "DD:HH:MM:SS, or fewer parts: save and end after this time, as by SIGTERM [none]");
+      "DD:HH:MM:SS, or fewer parts: save and end after this time, as by SIGTERM; a run that hangs "
+      "ends without saving, when nothing has moved for --stall_warn_seconds [none]");
   add_records(parser, flags);
   add_config_flags(parser, flags);
 }

@@ -7,7 +7,6 @@
 #include <optional>
 #include <thread>
 
-#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/host_memory.h"
@@ -189,10 +188,10 @@ class TrainingProgram {
     try {
       train_and_report(start);
     } catch (const std::exception& error) {
-      end_failed_run(error, start);
+      end_failed_run(error, exit_code_of(error, flags_), start);
       throw;
     } catch (...) {
-      end_failed_run(Error("what was thrown is no std::exception"), start);
+      end_failed_run(Error("what was thrown is no std::exception"), 1, start);
       throw;
     }
     const int signal = run_.stop().signal();
@@ -234,51 +233,46 @@ class TrainingProgram {
   }
 
   StallOptions stall_options(const Start& start) {
-    StallOptions options{.warn = flags_.group.watch.stall_warn,
-                         .end = flags_.group.watch.stall_end};
+    StallOptions options = belfry::stall_options(flags_);
     if (const double most = flags_.run.max_seconds; most > 0)
       options.deadline =
           Activity::Clock::now() + std::chrono::duration_cast<Activity::Clock::duration>(
                                        std::chrono::duration<double>(most - seconds_since_start()));
-    if (const auto& processes = options_.session.processes)
-      options.process = cat("rank ", processes->rank(), ", ", processes->host(processes->rank()));
-    else
-      options.end_run = [this, start](const StallError& error) { end_stalled_run(error, start); };
+    options.end_run = [this, start](const StallError& error, int request) {
+      end_stalled_run(error, request, start);
+    };
     return options;
   }
 
   // The thread that hangs cannot be ended, so the process is. What hangs may be the disk, so the
-  // summary has a thread of its own, and a limited time.
-  [[noreturn]] void end_stalled_run(const StallError& error, const Start& start) {
+  // summary has a thread of its own, and a limited time. All processes return one code. A process
+  // alone that was asked to end returns that of the request.
+  [[noreturn]] void end_stalled_run(const StallError& error, int request, const Start& start) {
+    const bool is_alone = !options_.session.processes;
+    const int code =
+        is_alone && request != 0 ? exit_code_of(request) : flags_.group.stall_exit_code;
+    tell_others_of_stall(flags_, error);
     std::string saved;
     try {
       std::promise<std::string> told;
       std::future<std::string> is_told = told.get_future();
       std::jthread writer =
           start_thread({.what = "the summary of a run that hangs", .remedy = "use fewer threads"},
-                       [&] { told.set_value(write_stalled_summary(error, start)); });
+                       [&] { told.set_value(write_stalled_summary(error, code, start)); });
       if (is_told.wait_for(flags_.group.watch.patience) == std::future_status::ready)
         saved = is_told.get();
-      end_with_last_words(error, saved);
+      end_stalled_process(flags_, error, code, saved);
     } catch (const Error&) {  // there is no thread for it
-      end_with_last_words(error, saved);
+      end_stalled_process(flags_, error, code, saved);
     }
   }
 
   // Returns what was saved last.
-  std::string write_stalled_summary(const StallError& error, const Start& start) {
+  std::string write_stalled_summary(const StallError& error, int code, const Start& start) {
     report_ = with_times(report_without_values(name_, flags_, recipe_, *trainer_, peak_), start);
-    end_failed_run(error, start);
+    end_failed_run(error, code, start);
     std::fflush(stdout);
     return run_.saved();
-  }
-
-  [[noreturn]] void end_with_last_words(const StallError& error, const std::string& saved) const {
-    ErrorFields known = fields_of(error);
-    known.kept = saved;
-    write_error_file(known);
-    std::fprintf(stderr, "error: %s; this process ends now\n", error_text(known).c_str());
-    end_process(flags_.group.stall_exit_code);
   }
 
   Report with_times(Report report, const Start& start) {
@@ -296,11 +290,11 @@ class TrainingProgram {
                     : report_without_values(name_, flags_, recipe_, *trainer_, peak_);
   }
 
-  void end_failed_run(const std::exception& error, const Start& start) {
+  void end_failed_run(const std::exception& error, int code, const Start& start) {
     try {
       if (!report_) report_ = with_times(report_of_failed_run(), start);
       run_.end(*trainer_, to_json(*report_),
-               {.exit_code = exit_code_of(error, flags_), .error = &error, .is_trained = false});
+               {.exit_code = code, .error = &error, .is_trained = false});
     } catch (const std::exception& other) {
       log_warning(other.what());
     }

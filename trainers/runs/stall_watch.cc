@@ -1,8 +1,10 @@
 #include "belfry/trainers/runs/stall_watch.h"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
+#include "belfry/framework/base/end_process.h"
 #include "belfry/framework/base/error_origin.h"
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/text.h"
@@ -15,6 +17,9 @@ namespace {
 // A request to end is obeyed behind the running step. If that takes longer, people are told why.
 constexpr std::chrono::seconds kBeforeRequestIsTold{1};
 
+// The grace of a request if warnings are turned off.
+constexpr std::chrono::seconds kUsualGrace{10};
+
 // How often the watch looks: it tells times as exactly as that.
 std::chrono::milliseconds stall_beat(const StallOptions& options) {
   constexpr std::chrono::milliseconds kLeast{5}, kMost{250};
@@ -26,6 +31,11 @@ std::chrono::milliseconds stall_beat(const StallOptions& options) {
 
 std::string details_text(const std::string& details) {
   return details.empty() ? "" : cat(": ", details);
+}
+
+// `signal` is 0 if the time is up.
+std::string request_text(int signal) {
+  return signal != 0 ? name_of_signal(signal) : "the time is up";
 }
 
 }  // namespace
@@ -63,12 +73,32 @@ StallReporter::Found StallReporter::find(TimePoint now) {
   return found;
 }
 
+std::string StallReporter::text_of_stall(const Found& found, TimePoint now) {
+  return cat(found.place, " has made no progress for ", seconds_text(found.since, now),
+             details_text(found.details.what));
+}
+
 void StallReporter::look(TimePoint now) {
   const What what = training_.place().what;
-  if (what == What::kNothing || what == What::kEnded) return;
-  const Found found = find(now);
+  if (what == What::kNothing || what == What::kEnded || ended_) return;
+  Found found = find(now);
+  if (may_wait_for_others(found)) {
+    waited_until_ = now;
+    last_progress_.reset();
+    return;
+  }
+  found.since = std::max(found.since, waited_until_);
+  if (last_progress_) longest_ = std::max(longest_, found.since - *last_progress_);
+  last_progress_ = found.since;
   look_at_requests(found, now);
-  if (options_.process.empty() || !found.in_step) look_at_stall(found, now);
+  if (!ended_) look_at_stall(found, now);
+}
+
+// In a step, an op that this process computes is its own.
+bool StallReporter::may_wait_for_others(const Found& found) const {
+  if (options_.process.empty()) return false;
+  if (found.in_step) return found.details.op.empty();
+  return options_.waits_for_others && options_.waits_for_others();
 }
 
 void StallReporter::look_at_stall(const Found& found, TimePoint now) {
@@ -77,42 +107,55 @@ void StallReporter::look_at_stall(const Found& found, TimePoint now) {
     log_info("the run makes progress again, after ", seconds_text(*told_since_, found.since));
     told_since_.reset();
   }
-  const std::string said = cat(found.place, " has made no progress for ",
-                               seconds_text(found.since, now), details_text(found.details.what));
-  if (options_.end.count() > 0 && length >= options_.end && options_.end_run) try {
-      try {
-        throw StallError(stalled_run(said));
-      } catch (const StallError&) {
-        ErrorOrigin origin = found.details;
-        origin.what = found.place + details_text(found.details.what);
-        origin.is_told = true;
-        rethrow_from(std::move(origin));
-      }
-    } catch (const StallError& error) {
-      return options_.end_run(error);
-    }
+  if (options_.end.count() > 0 && length >= options_.end && options_.end_run)
+    return end_run(found, now, 0);
   if (options_.warn.count() == 0 ||
       length < std::max<Activity::Clock::duration>(options_.warn, least_))
     return;
   told_since_ = found.since;
   least_ = 2 * length;
-  warn(said);
+  warn(text_of_stall(found, now));
+}
+
+// A step that is slow, but comes on, is not cut. So what this run has waited for before, it may
+// wait for again, and a checkpoint is written first.
+Activity::Clock::duration StallReporter::grace() const {
+  const auto usual = options_.warn.count() > 0 ? options_.warn : kUsualGrace;
+  return std::max<Activity::Clock::duration>(usual, 2 * longest_);
 }
 
 void StallReporter::look_at_requests(const Found& found, TimePoint now) {
   const int signal = StopSignals::signal();
   const bool is_late = options_.deadline && now >= *options_.deadline;
-  if ((signal == 0 && !is_late) || request_is_told_) return;
+  if (signal == 0 && !is_late) return;
   if (!asked_since_) asked_since_ = now;
-  if (now - *asked_since_ < kBeforeRequestIsTold) return;
+  const auto unmoved = now - std::max(*asked_since_, found.since);
+  if (unmoved >= grace() && !UnfinishedWrite::any() && options_.end_run)
+    return end_run(found, now, signal != 0 ? signal : SIGTERM);
+  if (request_is_told_ || now - *asked_since_ < kBeforeRequestIsTold) return;
   request_is_told_ = true;
-  const bool ends = options_.end.count() > 0 && options_.end_run;
-  warn(cat(signal != 0 ? name_of_signal(signal) : "the time is up", ": waiting for ", found.place,
-           details_text(found.details.what),
-           signal != 0 ? "; once more ends the program at once"
-           : ends      ? cat("; the run ends when nothing has moved for ",
-                             seconds_text({}, TimePoint(options_.end)))
-                       : ""));
+  warn(cat(request_text(signal), ": waiting for ", found.place, details_text(found.details.what),
+           options_.end_run ? cat("; if nothing moves for ", seconds_text({}, TimePoint(grace())),
+                                  ", the run ends without it")
+                            : "",
+           signal != 0 ? "; once more ends the program at once" : ""));
+}
+
+void StallReporter::end_run(const Found& found, TimePoint now, int request) {
+  ended_ = true;
+  const std::string why = request == 0 ? "" : request_text(StopSignals::signal()) + ", but ";
+  try {
+    try {
+      throw StallError(why + stalled_run(text_of_stall(found, now)));
+    } catch (const StallError&) {
+      ErrorOrigin origin = found.details;
+      origin.what = found.place + details_text(found.details.what);
+      origin.is_told = true;
+      rethrow_from(std::move(origin));
+    }
+  } catch (const StallError& error) {
+    options_.end_run(error, request);
+  }
 }
 
 void StallReporter::warn(const std::string& text) const {

@@ -1,10 +1,15 @@
 #include "belfry/examples/bench/mode_bench.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "belfry/examples/bench/bench_report.h"
+#include "belfry/framework/base/before_log.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/allreduce/prediction/machines.h"
 #include "belfry/tests/trainers/core/small_problem.h"
@@ -34,6 +39,35 @@ TEST(PlanMode, AddsUpThePeaksOfDevicesAndFourBatches) {
   EXPECT_GT(plan.use[0].peak_bytes, plan.use[0].variable_bytes);
   // A sample has four values and one value of f64.
   EXPECT_EQ(plan.bytes, plan.use[0].peak_bytes + plan.use[1].peak_bytes + 4 * 8 * 5 * 8);
+}
+
+// Gives no samples until a line is logged that says so.
+class HangingData final : public Dataset {
+ public:
+  std::vector<Field> signature() const override { return of_->signature(); }
+  std::int64_t size() const override { return of_->size(); }
+  std::string describe() const override { return "my records"; }
+  void gather(std::span<const std::int64_t> indices,
+              std::span<std::byte* const> out) const override {
+    while (!is_told_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    of_->gather(indices, out);
+  }
+
+ private:
+  const std::unique_ptr<Dataset> of_ = smooth_data(8);
+  std::atomic<bool> is_told_ = false;
+  const LogCopy copy_{[this](std::string_view line) {
+    if (line.find("gather() of 'my records' has taken") != line.npos) is_told_ = true;
+  }};
+};
+
+TEST(BenchModes, SayWhatARunWaitsForThatHangs) {
+  const HangingData data;
+  testing::internal::CaptureStderr();
+  bench_modes(std::vector<Mode>{{"replicated", "naive"}}, options(2), data,
+              {.steps = 1, .stall = {.warn = std::chrono::milliseconds(100)}});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("step 1 has made no progress for "));
 }
 
 // The data set has the samples of a whole step. As many batches are in flight as with one batch per

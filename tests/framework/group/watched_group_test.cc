@@ -165,6 +165,39 @@ TEST(Processes, ThatWriteAreAbandonedWhenTheyHaveWritten) {
   while (abandoned == 0) std::this_thread::sleep_for(milliseconds(1));
 }
 
+// It never ends unless the group fails.
+struct EndlessWork final : Processes::Work {
+  Progress advance(WatchedGroup& group) override {
+    group.poll();
+    return Progress::kNone;
+  }
+};
+
+// A watch sees that its own process hangs, between two steps or while there is work.
+TEST(Processes, AWatchEndsTheOthersWhateverItsOwnProcessDoes) {
+  WatchOptions watch = kQuick;
+  watch.most_silent = kPatient;
+  for (const bool works : {false, true})
+    test::run_processes(
+        2,
+        [works](const std::shared_ptr<Processes>& processes) {
+          if (processes->rank() == 0) {
+            EXPECT_THAT(message_of<StallError>([&] { processes->gather("of rank 0"); }),
+                        AllOf(HasSubstr("rank 1, "), HasSubstr("the run has stalled: step 7")));
+            return;
+          }
+          EndlessWork work;
+          if (works) processes->begin(work);
+          EXPECT_EQ(processes->has_work(), works);
+          std::jthread([&] {
+            processes->end_others_in(milliseconds(60'000), stalled_run("step 7"));
+          }).join();
+          if (works) EXPECT_THROW(processes->wait(), StallError);
+          EXPECT_THROW(processes->gather("of rank 1"), StallError);
+        },
+        watch);
+}
+
 class Waiting : public ::testing::Test {
  protected:
   // Makes rank 0 wait for rank 1, which does `doing`, and looks at the group of rank 0.

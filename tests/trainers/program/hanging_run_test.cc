@@ -1,8 +1,12 @@
 // Training programs whose op, data set or callback hangs or throws.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -10,6 +14,7 @@
 
 #include "belfry/framework/base/before_log.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/group/tcp_group.h"
 #include "belfry/ops/operand.h"
 #include "belfry/tests/trainers/program/run_support.h"
 
@@ -187,6 +192,37 @@ TEST_P(HangingRun, EndsIfItNeverComesOn) {
   }
 }
 
+// A signal, or the end of its time, asks a run to end. No end of a step comes that would obey.
+class AskedHangingRun : public HangingRun {
+ protected:
+  void expect_end(bool by_signal) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    std::vector<std::string> all = flags();
+    all.push_back("--stall_warn_seconds=0.3");
+    all.push_back("--save_every_steps=1");
+    if (!by_signal) all.push_back("--max_time=00:01");
+    const auto hang_for_ever = [&] {
+      start(all, acting_recipe(GetParam().where, [by_signal] {
+              if (by_signal) ::kill(::getpid(), SIGTERM);
+              for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+            }));
+    };
+    EXPECT_EXIT(hang_for_ever(), testing::ExitedWithCode(143), "");
+    const nlohmann::json ended = summary();
+    EXPECT_EQ(ended["exit_code"], 143);
+    EXPECT_EQ(ended["finished"], false);
+    EXPECT_EQ(ended["error"]["code"], "STALLED");
+    EXPECT_THAT(ended["error"]["what"].get<std::string>(),
+                testing::ContainsRegex(cat(by_signal ? "SIGTERM" : "the time is up",
+                                           ", but the run has stalled: ", GetParam().told)));
+    if (GetParam().where == Where::kCallback)  // in step 3
+      EXPECT_THAT(checkpoints(), testing::Contains("step-00000002"));
+  }
+};
+
+TEST_P(AskedHangingRun, EndsForASignal) { expect_end(true); }
+TEST_P(AskedHangingRun, EndsWhenItsTimeIsUp) { expect_end(false); }
+
 constexpr char kOpTold[] =
     "step 1 has made no progress for .* s: cpu:[01] has computed Act '[^']*act' \\(built at "
     "hanging_run_test.cc:[0-9]+\\) for ";
@@ -195,17 +231,69 @@ constexpr char kDataTold[] =
 constexpr char kCallbackTold[] =
     "the callback own_program::ActingCallback::after_step at step 3 has made no progress for ";
 
-INSTANTIATE_TEST_SUITE_P(Program, HangingRun,
-                         testing::Values(Hang{Where::kOp, "cpu:1", 1, kOpTold},
-                                         Hang{Where::kOp, "cpu:2", 1, kOpTold},
-                                         Hang{Where::kOp, "cpu:2", 2, kOpTold},
-                                         Hang{Where::kData, "cpu:1", 1, kDataTold},
-                                         Hang{Where::kData, "cpu:2", 2, kDataTold},
-                                         Hang{Where::kCallback, "cpu:2", 2, kCallbackTold}),
-                         [](const auto& one) {
-                           return cat(name_of(one.param.where), "Cpu", one.param.devices[4],
-                                      "Threads", one.param.threads);
-                         });
+const auto kHangs = testing::Values(
+    Hang{Where::kOp, "cpu:1", 1, kOpTold}, Hang{Where::kOp, "cpu:2", 1, kOpTold},
+    Hang{Where::kOp, "cpu:2", 2, kOpTold}, Hang{Where::kData, "cpu:1", 1, kDataTold},
+    Hang{Where::kData, "cpu:2", 2, kDataTold}, Hang{Where::kCallback, "cpu:2", 2, kCallbackTold});
+
+std::string name_of_hang(const testing::TestParamInfo<Hang>& one) {
+  return cat(name_of(one.param.where), "Cpu", one.param.devices[4], "Threads", one.param.threads);
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, HangingRun, kHangs, name_of_hang);
+INSTANTIATE_TEST_SUITE_P(Program, AskedHangingRun, kHangs, name_of_hang);
+
+// Of two processes, the second hangs between two steps.
+class HangingProcess : public ActingRunTest, public testing::WithParamInterface<Hang> {
+ protected:
+  // Never returns.
+  void run_rank(int rank, int port) {
+    for (const auto& [name, value] :
+         std::map<std::string, std::string>{{"RANK", cat(rank)},
+                                            {"WORLD_SIZE", "2"},
+                                            {"MASTER_ADDR", "127.0.0.1"},
+                                            {"MASTER_PORT", cat(port)}})
+      ::setenv(name.c_str(), value.c_str(), 1);
+    const TrainResult done =
+        start({"--devices=cpu:1", "--threads=1", "--max_steps=4", "--stall_abort_seconds=1"},
+              acting_recipe(GetParam().where, [rank] {
+                while (rank == 1) std::this_thread::sleep_for(std::chrono::hours(1));
+              }));
+    std::ofstream(path(".rank0")) << done.error << "exit code " << done.code << std::endl;
+    ::_exit(done.code);
+  }
+  // What rank 0 printed last, when it has ended.
+  std::string words_of_rank_0() const {
+    for (;;) {
+      const std::string words = text_in(path(".rank0"));
+      if (words.find("exit code") != words.npos) return words;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+};
+
+TEST_P(HangingProcess, EndsAllAndIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto hang_in_rank_1 = [&] {
+    const int port = free_port();
+    run_rank(::fork() == 0 ? 0 : 1, port);
+  };
+  std::filesystem::remove(path(".rank0"));
+  EXPECT_EXIT(hang_in_rank_1(), testing::ExitedWithCode(75), "");
+  const std::string told =
+      cat("\\[rank 0, .*rank 1, .*the run has stalled: ", GetParam().told, ".*exit code 75");
+  std::string words = words_of_rank_0();
+  std::ranges::replace(words, '\n', ' ');
+  EXPECT_THAT(words, testing::ContainsRegex(told));
+  EXPECT_EQ(summary()["exit_code"], 75);
+  EXPECT_EQ(summary()["error"]["code"], "STALLED");
+  std::filesystem::remove(path(".rank0"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, HangingProcess,
+                         testing::Values(Hang{Where::kData, "cpu:1", 1, kDataTold},
+                                         Hang{Where::kCallback, "cpu:1", 1, kCallbackTold}),
+                         [](const auto& one) { return name_of(one.param.where); });
 
 struct Thrown {
   Where where;
@@ -226,8 +314,12 @@ TEST_P(ThrowingRun, NamesWhatThrewInItsTextAndInTheSummary) {
   EXPECT_THAT(error["what"].get<std::string>(), testing::ContainsRegex(GetParam().what));
   EXPECT_THAT(error["where"].get<std::string>(), testing::ContainsRegex(GetParam().where_told));
   EXPECT_EQ(error["step"], GetParam().where == Where::kCallback ? 3 : 1);
+  const bool lacks_memory = GetParam().name == std::string("BadAlloc");
+  if (lacks_memory) {
+    EXPECT_EQ(error["code"], "OUT_OF_MEMORY");
+  }
   if (GetParam().where == Where::kOp) {
-    EXPECT_EQ(error["code"], "OP");
+    EXPECT_EQ(error["code"], lacks_memory ? "OUT_OF_MEMORY" : "OP");
     EXPECT_THAT(error["op"].get<std::string>(), HasSubstr("act"));
   }
 }
@@ -237,9 +329,14 @@ constexpr char kData[] = "gather\\(\\) of 'my records', in step 1";
 constexpr char kCallback[] = "the callback own_program::ActingCallback::after_step at step 3";
 constexpr char kInt[] = "it threw the int 42, which is no std::exception";
 
+constexpr char kStarvedOp[] =
+    "Act '[^']*act' \\(built at hanging_run_test.cc:[0-9]+\\): there was no memory left for what "
+    "it needs while it runs";
+
 void throw_exception() { throw std::runtime_error("boom"); }
 void throw_error() { throw Error("boom"); }
 void throw_int() { throw 42; }
+void throw_bad_alloc() { throw std::bad_alloc(); }
 
 std::vector<Thrown> all_thrown() {
   static std::vector<std::string> texts;
@@ -257,6 +354,9 @@ std::vector<Thrown> all_thrown() {
     all.push_back({where, "Exception", throw_exception, text(place.second, "boom"), place.second});
     all.push_back({where, "Error", throw_error, text(place.second, "boom"), place.second});
     all.push_back({where, "Int", throw_int, text(place.second, kInt), place.second});
+    const char* const lacking =
+        where == Where::kOp ? kStarvedOp : text(place.second, "there was no memory left");
+    all.push_back({where, "BadAlloc", throw_bad_alloc, lacking, place.second});
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "belfry/framework/base/end_process.h"
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/data/gatherer.h"
 #include "belfry/trainers/util/stop_signals.h"
@@ -18,6 +19,7 @@ namespace stall_watch_test {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -90,7 +92,7 @@ TEST_F(StallReporterTest, LeavesDataOutThatAreReadBesideAStep) {
 
 TEST_F(StallReporterTest, EndsARunThatHasStalledAndTellsWhere) {
   std::string said, where;
-  StallReporter reporter(training_, {.end = 600s, .end_run = [&](const StallError& error) {
+  StallReporter reporter(training_, {.end = 600s, .end_run = [&](const StallError& error, int) {
                                        said = error.what();
                                        where = origin_of(error)->what;
                                      }});
@@ -110,7 +112,8 @@ TEST_F(StallReporterTest, EndsARunThatHasStalledAndTellsWhere) {
 
 TEST_F(StallReporterTest, EndsNoRunThatWritesACheckpointForLong) {
   bool ended = false;
-  StallReporter reporter(training_, {.end = 60s, .end_run = [&](const auto&) { ended = true; }});
+  StallReporter reporter(training_,
+                         {.end = 60s, .end_run = [&](const auto&, int) { ended = true; }});
   enter_callback(3);
   for (int s = 0; s < 1000; s += 50) {
     look(reporter, s);
@@ -121,8 +124,8 @@ TEST_F(StallReporterTest, EndsNoRunThatWritesACheckpointForLong) {
 
 TEST_F(StallReporterTest, NeverWarnsOrEndsIfToldSo) {
   bool ended = false;
-  StallReporter reporter(training_,
-                         {.warn = 0s, .end = 0s, .end_run = [&](const auto&) { ended = true; }});
+  StallReporter reporter(
+      training_, {.warn = 0s, .end = 0s, .end_run = [&](const auto&, int) { ended = true; }});
   enter_callback(3);
   look(reporter, 0);
   EXPECT_THAT(look(reporter, 1e6), IsEmpty());
@@ -142,18 +145,91 @@ TEST_F(StallReporterTest, SaysOnceWhatASignalWaitsFor) {
 }
 
 TEST_F(StallReporterTest, SaysWhatAStepWaitsForWhenTheTimeIsUp) {
-  StallReporter reporter(training_, {.deadline = start_ + 5s, .end_run = [](const auto&) {}});
+  StallReporter reporter(training_, {.deadline = start_ + 5s, .end_run = [](const auto&, int) {}});
   enter(What::kStep, 7);
   EXPECT_THAT(look(reporter, 4), IsEmpty());
   EXPECT_THAT(look(reporter, 5), IsEmpty());
-  EXPECT_EQ(
-      look(reporter, 6),
-      "W the time is up: waiting for step 7; the run ends when nothing has moved for 600 s\n");
+  EXPECT_EQ(look(reporter, 6),
+            "W the time is up: waiting for step 7; if nothing moves for 10 s, the run ends without "
+            "it\n");
 }
 
-TEST_F(StallReporterTest, OfOneOfSeveralProcessesTellsOnlyOfWhatIsBetweenSteps) {
-  bool ended = false;
-  StallReporter reporter(training_, {.end = 15s, .process = "rank 1, node7", .end_run = nullptr});
+// The ends of runs, as a reporter asked for them.
+struct Ends {
+  auto note() {
+    return [this](const StallError& error, int request) {
+      said.emplace_back(error.what());
+      requests.push_back(request);
+    };
+  }
+  std::vector<std::string> said;
+  std::vector<int> requests;
+};
+
+TEST_F(StallReporterTest, EndsAHangingRunThatASignalAskedToEnd) {
+  Ends ends;
+  StallReporter reporter(training_, {.end_run = ends.note()});
+  enter_callback(3);
+  look(reporter, 0);
+  std::raise(SIGINT);
+  look(reporter, 7);
+  look(reporter, 16.9);
+  EXPECT_THAT(ends.said, IsEmpty());
+  look(reporter, 17);
+  look(reporter, 18);  // it ends once
+  EXPECT_THAT(ends.said,
+              ElementsAre("SIGINT, but the run has stalled: the callback "
+                          "own_program::Blocks::after_step at step 3 has made no progress for 17 "
+                          "s"));
+  EXPECT_THAT(ends.requests, ElementsAre(SIGINT));
+}
+
+TEST_F(StallReporterTest, EndsAHangingRunWhoseTimeIsUp) {
+  Ends ends;
+  StallReporter reporter(training_, {.warn = 2s, .deadline = start_ + 5s, .end_run = ends.note()});
+  enter(What::kInput, 7);
+  look(reporter, 0);
+  look(reporter, 5);
+  look(reporter, 6.9);
+  EXPECT_THAT(ends.said, IsEmpty());
+  look(reporter, 7);
+  ASSERT_EQ(ends.said.size(), 1u);
+  EXPECT_THAT(ends.said[0], HasSubstr("the time is up, but the run has stalled: step 7 has made no "
+                                      "progress for 7 s"));
+  EXPECT_THAT(ends.requests, ElementsAre(SIGTERM));
+}
+
+// Steps as slow as those before, and ones in which something moves.
+TEST_F(StallReporterTest, EndsNoSlowStepForARequest) {
+  Ends ends;
+  StallReporter reporter(training_, {.warn = 2s, .deadline = start_ + 20s, .end_run = ends.note()});
+  enter(What::kStep, 1);
+  look(reporter, 0);
+  look(reporter, 8);
+  enter(What::kStep, 2);  // the first took 8 s
+  for (int s = 9; s < 36; ++s) look(reporter, s);
+  EXPECT_THAT(ends.said, IsEmpty());
+  note_progress();
+  for (int s = 36; s < 100; ++s) look(reporter, s);
+  EXPECT_THAT(ends.said, ElementsAre(HasSubstr("step 2 has made no progress for 54 s")));
+}
+
+TEST_F(StallReporterTest, EndsNoRunForARequestThatWritesACheckpoint) {
+  Ends ends;
+  StallReporter reporter(training_, {.deadline = start_, .end_run = ends.note()});
+  enter_callback(3);
+  auto write = std::make_unique<UnfinishedWrite>();
+  for (int s = 0; s < 100; ++s) look(reporter, s);
+  EXPECT_THAT(ends.said, IsEmpty());
+  write.reset();
+  look(reporter, 100);
+  EXPECT_EQ(ends.said.size(), 1u);
+}
+
+TEST_F(StallReporterTest, OfOneOfSeveralProcessesLeavesStepsToTheGroup) {
+  Ends ends;
+  StallReporter reporter(training_,
+                         {.end = 30s, .process = "rank 1, node7", .end_run = ends.note()});
   enter(What::kStep, 7);
   look(reporter, 0);
   EXPECT_THAT(look(reporter, 100), IsEmpty());
@@ -161,7 +237,31 @@ TEST_F(StallReporterTest, OfOneOfSeveralProcessesTellsOnlyOfWhatIsBetweenSteps) 
   look(reporter, 101);
   EXPECT_THAT(look(reporter, 120), AllOf(HasSubstr("W [rank 1, node7] the callback"),
                                          HasSubstr("has made no progress for 19 s")));
-  EXPECT_FALSE(ended);
+  EXPECT_THAT(ends.said, IsEmpty());
+  look(reporter, 131);
+  EXPECT_THAT(ends.said, ElementsAre(HasSubstr("at step 7 has made no progress for 30 s")));
+  EXPECT_THAT(ends.requests, ElementsAre(0));
+}
+
+// What it waits for, another process names and ends.
+TEST_F(StallReporterTest, OfOneOfSeveralProcessesBlamesNoProcessThatWaits) {
+  Ends ends;
+  bool waits = true;
+  StallReporter reporter(training_, {.end = 30s,
+                                     .process = "rank 1, node7",
+                                     .waits_for_others = [&] { return waits; },
+                                     .end_run = ends.note()});
+  enter_callback(7);
+  std::string told = look(reporter, 0);
+  std::raise(SIGTERM);
+  for (int s = 1; s < 100; ++s) told += look(reporter, s);
+  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(ends.said, IsEmpty());
+  waits = false;
+  look(reporter, 100);
+  EXPECT_THAT(ends.said, IsEmpty());
+  look(reporter, 110);
+  EXPECT_THAT(ends.said, ElementsAre(HasSubstr("SIGTERM, but the run has stalled")));
 }
 
 TEST_F(StallReporterTest, LeavesATrainingAloneThatHasEnded) {
