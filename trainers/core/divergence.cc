@@ -40,12 +40,16 @@ std::string bad_variable(Trainer& trainer) {
 
 constexpr char kLookAtOps[] = "look at logarithms, divisions, square roots and exponentials of ";
 
+// The first sample with a value that is not finite; "" for none that is known.
+const std::string& bad_input(const Trainer& trainer, const Divergence& found) {
+  const bool of_test = !found.loss_since && found.variable.empty();
+  return of_test ? trainer.suspects().test_input : trainer.suspects().input;
+}
+
 // Advice goes by what was seen. A learning rate is to blame if values were finite, and grew.
-std::string advice_for(const Trainer& trainer, const Divergence& found) {
+std::string advice_by_losses(const Trainer& trainer, const Divergence& found) {
   const Suspects& suspects = trainer.suspects();
   const bool of_test = !found.loss_since && found.variable.empty();
-  if (const std::string& input = of_test ? suspects.test_input : suspects.input; !input.empty())
-    return cat(input, "; mend this sample, or leave it out");
   if (found.loss_since == 1)
     return cat(
         "no update had been made: look at the data, at the first values of variables, and "
@@ -61,6 +65,16 @@ std::string advice_for(const Trainer& trainer, const Divergence& found) {
   if (of_test) return cat("the loss of training is finite: ", kLookAtOps, "what the test computes");
   return cat("the loss had not grown before: ", kLookAtOps,
              "the model, whose gradients may be infinite where their values are finite");
+}
+
+std::string advice_for(const Trainer& trainer, const Divergence& found) {
+  if (const std::string& input = bad_input(trainer, found); !input.empty())
+    return cat(input, "; mend this sample, or leave it out");
+  return cat(advice_by_losses(trainer, found),
+             trainer.options().precision != Precision::kF16
+                 ? ""
+                 : "; f16 has no numbers above 65504, and bf16 has the range of f32 (the option "
+                   "precision)");
 }
 
 }  // namespace

@@ -18,19 +18,12 @@ constexpr double kLeastScale = 0x1p-126;
 
 }  // namespace
 
-void LossWatch::note(std::int64_t step, double loss, bool skipped) {
-  if (std::isfinite(loss)) return note_finite(step, loss);
-  if (!skipped) {
-    if (!since_) since_ = skipped_since_.value_or(step);
+void LossWatch::note(std::int64_t step, double loss) {
+  if (!std::isfinite(loss)) {
+    if (!since_) since_ = step;
     return;
   }
-  if (!skipped_since_) skipped_since_ = step;
-  if (step - *skipped_since_ + 1 >= kMostSkippedInARow) since_ = skipped_since_;
-}
-
-void LossWatch::note_finite(std::int64_t step, double loss) {
   since_.reset();
-  skipped_since_.reset();
   if (!first_) first_ = std::abs(loss);
   if (last_) usual_ = usual_ ? kLossMemory * *usual_ + (1 - kLossMemory) * *last_ : *last_;
   last_ = std::abs(loss);

@@ -14,19 +14,17 @@ inline constexpr std::int64_t kMostSkippedInARow = 20;
 // The losses of a training, step by step.
 class LossWatch {
  public:
-  // The loss of a step, counted from 1. `skipped`: f16 made no update of it.
-  void note(std::int64_t step, double loss, bool skipped);
+  // The loss of a step, counted from 1. With f16 it is the loss before it is scaled.
+  void note(std::int64_t step, double loss);
   // The first step of those whose losses have all been NaN or infinite since. None if the last loss
-  // was finite, or if f16 has skipped fewer than kMostSkippedInARow such steps in a row.
+  // was finite.
   std::optional<std::int64_t> not_finite_since() const { return since_; }
   // "the loss grew from 0.3 to 4e+29 in step 7": if the last finite loss was far above those before
   // it. Else "".
   std::string growth() const;
 
  private:
-  void note_finite(std::int64_t step, double loss);
-
-  std::optional<std::int64_t> since_, skipped_since_;
+  std::optional<std::int64_t> since_;
   // Of finite losses: the first; the moving mean of those before the last; the last, and its step.
   std::optional<double> first_, usual_, last_;
   std::int64_t last_step_ = 0;

@@ -251,8 +251,7 @@ class Trainer {
   std::vector<NamedTensor> gradients() const;
 
   // The first step of those whose losses have all been NaN or infinite since, counted from 1; none
-  // if the last loss was finite. Steps that f16 skips count once there are many in a row
-  // (LossWatch).
+  // if the last loss was finite. Steps that f16 skips count as others.
   std::optional<std::int64_t> not_finite_since() const { return losses_.not_finite_since(); }
   // LossWatch::growth(), and who may have made a loss that is not finite.
   std::string loss_growth() const { return losses_.growth(); }
@@ -328,7 +327,6 @@ class Trainer {
   void begin_to_watch();
   void look_at_input(const Batch& batch, double loss);
   void look_at_loss();
-  bool skipped_update();
   void look_at_first_update();
   void look_at_scale();
   std::string of_any_process(const std::string& own) const;
@@ -369,7 +367,6 @@ class Trainer {
   mutable std::optional<JsonValue> identity_;
   LossWatch losses_;
   SkipWatch skips_;
-  std::int64_t skipped_seen_ = 0;  // updates that f16 skipped, when skipped_update() looked last
   Suspects suspects_;
   double began_ = 0;  // by seconds_now()
   Timed timed_;

@@ -35,9 +35,7 @@ double largest_weight_of(const Tensor& tensor) {
 }  // namespace
 
 void Trainer::begin_to_watch() {
-  if (!built_.loss_scale) return;
-  skipped_seen_ = loss_scale()->skipped_steps;
-  skips_.begin(skipped_seen_);
+  if (built_.loss_scale) skips_.begin(loss_scale()->skipped_steps);
 }
 
 // Data are looked at only then: that takes time.
@@ -46,17 +44,11 @@ void Trainer::look_at_input(const Batch& batch, double loss) {
   suspects_.input = not_finite_input(train_, batches_, own_towers(), batch);
 }
 
-// Whether f16 skipped an update since it was asked last.
-bool Trainer::skipped_update() {
-  if (!built_.loss_scale) return false;
-  const std::int64_t skipped = loss_scale()->skipped_steps;
-  return std::exchange(skipped_seen_, skipped) < skipped;
-}
-
+// With f16, too: its loss scale mends gradients that are not finite, and no loss.
 void Trainer::look_at_loss() {
   const double loss = step_metrics_[0].value;
   const bool known = losses_.not_finite_since().has_value();
-  losses_.note(counts_.steps + 1, loss, !std::isfinite(loss) && skipped_update());
+  losses_.note(counts_.steps + 1, loss);
   if (known || !losses_.not_finite_since()) return;
   suspects_.input = of_any_process(suspects_.input);
   if (options_.on_nonfinite == OnNonfinite::kStop || std::exchange(warned_, true)) return;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <mutex>
 #include <numeric>
+#include <set>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/initializers.h"
@@ -17,6 +18,8 @@
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/runs/run_files.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_checkpoint.h"
+#include "belfry/trainers/runs/run_directory.h"
 
 namespace belfry {
 namespace divergence_test {
@@ -282,8 +285,8 @@ TEST(LossWatch, TellsGrowthFromNoise) {
   const auto growth_of = [](std::vector<double> losses) {
     LossWatch watch;
     std::int64_t step = 0;
-    for (const double loss : losses) watch.note(++step, loss, false);
-    watch.note(++step, std::nan(""), false);
+    for (const double loss : losses) watch.note(++step, loss);
+    watch.note(++step, std::nan(""));
     EXPECT_EQ(watch.not_finite_since(), step);
     return watch.growth();
   };
@@ -293,16 +296,18 @@ TEST(LossWatch, TellsGrowthFromNoise) {
   EXPECT_EQ(growth_of({}), "");
 }
 
-TEST(LossWatch, TakesManySkippedStepsInARowForDivergence) {
-  LossWatch watch;
-  for (std::int64_t step = 1; step < kMostSkippedInARow; ++step) {
-    watch.note(step, std::nan(""), true);
-    EXPECT_FALSE(watch.not_finite_since());
-  }
-  watch.note(kMostSkippedInARow, std::nan(""), true);
-  EXPECT_EQ(watch.not_finite_since(), 1);
-  watch.note(kMostSkippedInARow + 1, 0.5, false);
-  EXPECT_FALSE(watch.not_finite_since());
+// Sample 5 of 8 is NaN.
+std::unique_ptr<Dataset> f32_data_with_nan() {
+  std::vector<float> ones(8, 1), halves(8, 0.5F);
+  halves[5] = std::numeric_limits<float>::quiet_NaN();
+  return std::make_unique<TensorDataset>(
+      std::vector<TensorDataset::Source>{{"x", Tensor({8, 1}, ones), DType::kF32, {1}},
+                                         {"y", Tensor({8, 1}, halves), DType::kF32, {1}}},
+      "one NaN");
+}
+
+Output f32_model(Tower& tower, Output x, Output y) {
+  return reduce_mean(square(dense(tower, "fc", x, {.units = 1}) - y));
 }
 
 // Gradients of 1e10 overflow f16 until the scale is small; a factor of 1e300 would at any scale.
@@ -328,33 +333,89 @@ TEST_F(DivergenceTest, F16SaysThatItMakesNoProgress) {
   EXPECT_EQ(report()["skipped_steps"], 180);
 }
 
-// One sample has a loss that is not finite. f16 skips the steps with this sample, which is no
-// divergence.
-TEST_F(DivergenceTest, IsNotClaimedOfStepsThatF16Skips) {
-  std::vector<float> ones(8, 1), halves(8, 0.5F);
-  halves[5] = std::numeric_limits<float>::quiet_NaN();
-  const TensorDataset data({{"x", Tensor({8, 1}, ones), DType::kF32, {1}},
-                            {"y", Tensor({8, 1}, halves), DType::kF32, {1}}},
-                           "one NaN");
+// One sample is NaN. No loss scale mends that.
+TEST_F(DivergenceTest, OfF16NamesTheSampleOfTheDataThatIsNotFinite) {
+  Recipe recipe = small_recipe();
+  recipe.data = [](bool train) { return train ? f32_data_with_nan() : nullptr; };
+  recipe.model = f32_model;
+  const std::vector<std::string> flags{"--precision=f16", "--batch_size=2", "--devices=cpu:1",
+                                       "--epochs=3", json_flag()};
+  const TrainResult stopped = run_train(flags, recipe);
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_LE(report()["steps"], 4);
+  const char* const sample = "field 'y' of training sample 5 has nan at element 0";
+  EXPECT_THAT(stopped.error, AllOf(HasSubstr(cat(sample, "; mend this sample, or leave it out")),
+                                   Not(HasSubstr("rate")), Not(HasSubstr("65504"))));
+  std::vector<std::string> all = flags;
+  all.emplace_back("--on_nonfinite=continue");
+  EXPECT_THAT(run_train(all, recipe).error, HasSubstr(cat(": ", sample, ", and training goes on")));
+  EXPECT_EQ(report()["steps"], 12);
+}
+
+// The steps with that sample update nothing, and the loss is finite again after them.
+TEST_F(DivergenceTest, IsNotClaimedOfStepsThatF16SkipsIfTrainingGoesOn) {
+  const auto data = f32_data_with_nan();
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     Trainer trainer(find_trainer("simple"),
-                    {.model =
-                         [](Tower& tower, Output x, Output y) {
-                           return reduce_mean(square(dense(tower, "fc", x, {.units = 1}) - y));
-                         },
+                    {.model = f32_model,
                      .optimizer = sgd(0.1),
                      .batch_size = 2,
                      .epochs = 3,
                      .seed = seed,
                      .precision = Precision::kF16,
-                     .loss_scale = {.initial = 1}},
-                    data);
+                     .loss_scale = {.initial = 1},
+                     .on_nonfinite = OnNonfinite::kContinue,
+                     .warn_of_loss = false},
+                    *data);
     trainer.train();
-    EXPECT_FALSE(trainer.not_finite_since());
     EXPECT_EQ(trainer.steps(), 12);
     EXPECT_EQ(trainer.loss_scale()->skipped_steps, 3);
     EXPECT_EQ(find_divergence(trainer).variable, "") << "those steps were skipped";
+    EXPECT_EQ(trainer.not_finite_since().has_value(), !std::isfinite(trainer.metric("loss")));
   }
+}
+
+// A step is not saved while its loss is not finite; the others are.
+TEST_F(DivergenceTest, SaysThatNoStepIsSavedUntilTheLossIsFiniteAgain) {
+  Recipe recipe = small_recipe();
+  recipe.data = [](bool train) { return train ? f32_data_with_nan() : nullptr; };
+  recipe.model = f32_model;
+  const std::string run = path(".run");
+  std::set<int> spoilt;
+  for (int seed = 1; seed <= 8; ++seed) {
+    std::filesystem::remove_all(run);
+    const TrainResult done =
+        run_train({"--precision=f16", "--on_nonfinite=continue", "--batch_size=2",
+                   "--devices=cpu:1", "--epochs=1", "--save_every_steps=1", "--keep=9",
+                   "--run_dir=" + run, cat("--seed=", seed)},
+                  recipe);
+    int step = 1;  // the one with the bad sample
+    const auto said = [&](int s) {
+      return cat("W the loss is not finite since step ", s,
+                 ", so no step is saved until it is; checkpoints from before are kept\n");
+    };
+    while (step < 5 && done.error.find(said(step)) == done.error.npos) ++step;
+    ASSERT_LT(step, 5) << done.error;
+    EXPECT_EQ(done.error.find(said(step)), done.error.rfind(said(step))) << "once";
+    EXPECT_EQ(done.code, step < 4 ? 0 : 1) << done.error;
+    std::vector<std::int64_t> saved{1, 2, 3, 4};
+    std::erase(saved, step);
+    EXPECT_EQ(checkpoints_in(local_file_system(), run), saved);
+    spoilt.insert(step);
+  }
+  EXPECT_GT(spoilt.size(), 1u);
+  std::filesystem::remove_all(run);
+}
+
+// Activations overflow f16, though data and weights are finite.
+TEST_F(DivergenceTest, OfF16TellsItsRange) {
+  Recipe recipe = small_recipe();
+  recipe.model = [](Tower& tower, Output x, Output y) {
+    return f32_model(tower, cast(x, DType::kF32) * 1e6F, cast(y, DType::kF32));
+  };
+  EXPECT_THAT(run_train({"--precision=f16", "--devices=cpu:1"}, recipe).error,
+              AllOf(HasSubstr("the loss of step 1 is "), HasSubstr("no numbers above 65504"),
+                    HasSubstr("(--precision)")));
 }
 
 }  // namespace divergence_test

@@ -84,6 +84,8 @@ TrainerOptions spiced_options(int towers, Precision precision = Precision::kF16)
           .epochs = 3,
           .precision = precision,
           .loss_scale = {.growth_steps = 3},
+          .on_nonfinite = OnNonfinite::kContinue,
+          .warn_of_loss = false,
           .session = {.threads = 2}};
 }
 
