@@ -40,8 +40,7 @@ class Tower::CopiesOfMain final : public VariableGetter {
 
   void request(VariableRequest& request) override {
     request.options.collections = {std::string(kLocalVariables)};
-    const Variable main = tower_.graph().stored_variable(
-        std::string_view(request.name).substr(tower_.variable_prefix().size()));
+    const Variable main = tower_.graph().stored_variable(request.name);
     if (main && main.shape() == request.shape && main.dtype() == request.options.dtype)
       request.options.copy_of = &main.node();
   }

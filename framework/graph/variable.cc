@@ -15,6 +15,19 @@ void check_found(Variable found, const Shape& shape, DType dtype, At at) {
           at.site, " asks for ", wanted);
 }
 
+// What begins the key of a variable because a tower has variables of its own: the variable scope
+// that the tower is built in, "tower1/". Getters do not see it, as they serve all towers.
+std::string prefix_of_replica(const ScopeStack& scopes, std::string_view key) {
+  std::string_view path;
+  for (const ScopeStack::Entry& entry : scopes.frames()) {
+    if (const auto* frame = std::get_if<VariableFrame>(&entry.frame)) path = frame->path;
+    if (!std::holds_alternative<ReplicaFrame>(entry.frame)) continue;
+    const std::string prefix = path.empty() ? "" : cat(path, "/");
+    return key.starts_with(prefix) ? prefix : "";
+  }
+  return "";
+}
+
 }  // namespace
 
 Variable::operator Output() const {
@@ -81,8 +94,10 @@ Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOpti
                          "' does not exist, but ", site,
                          " wants to reuse it; build what makes it before, such as ",
                          "training towers before predict_tower");
-  VariableRequest request{key, std::move(shape), std::move(options)};
+  const std::string prefix = prefix_of_replica(graph.scopes(), key);
+  VariableRequest request{key.substr(prefix.size()), std::move(shape), std::move(options)};
   for (VariableGetter* getter : scope.getters) getter->request(request);
+  request.name = prefix + request.name;
   const Variable made = graph.create_variable(request, At(site));
   graph.store_variable(key, made);
   return made;

@@ -94,15 +94,17 @@ Variable new_variable(Graph& graph, std::string_view name, Shape shape,
 
 // The properties of a new variable that a VariableGetter may change.
 struct VariableRequest {
-  std::string name;  // with the variable scope
+  std::string name;  // with the variable scope; that of tower 0 in every tower
   Shape shape;
   VariableOptions options;
 };
 
 // Wraps the creation of variables inside a VariableScope. Getters nest: the innermost is asked
-// first, and the next sees its result. Defaults of the scopes are filled in before. Only creation
-// is wrapped. The variable is found by the name asked for, not by a getter's. (TensorFlow also asks
-// getters when it finds a variable, so getters that count loads count it twice.)
+// first, and the next sees its result. Defaults of the scopes are filled in before. Each tower that
+// has variables of its own asks for them, by the same names, so one that freezes variables by name
+// (options.trainable = false) does so in all. Only creation is wrapped. The variable is found by
+// the name asked for, not by a getter's. (TensorFlow also asks getters when it finds a variable, so
+// getters that count loads count it twice.)
 struct VariableGetter {
   virtual ~VariableGetter() = default;
   virtual void request(VariableRequest& request) = 0;

@@ -111,6 +111,40 @@ TEST(Replicate, CopiesTowerZerosVariablesAsLocalOnes) {
   EXPECT_EQ(graph.variables(kLocalVariables).size(), 4U);
 }
 
+// Freezes weights by their name, which begins with no tower's.
+struct FreezeWeights final : VariableGetter {
+  void request(VariableRequest& request) override {
+    asked_for.push_back(request.name);
+    if (request.name == "fc/W") request.options.trainable = false;
+  }
+  std::vector<std::string> asked_for;
+};
+
+TEST(Replicate, AsksGettersByTheNamesOfTowerZero) {
+  for (const VariablePolicy policy : kPolicies)
+    for (const bool inside : {false, true}) {
+      Graph graph;
+      FreezeWeights freeze;
+      std::optional<VariableScope> around;
+      if (!inside) around.emplace(graph, freeze);
+      const auto towers = replicate(graph, cpus(2), policy, [&](Tower& tower) {
+        std::optional<VariableScope> own;
+        if (inside) own.emplace(graph, freeze);
+        two_variables(tower);
+      });
+      const bool copies = policy == VariablePolicy::kReplicated;
+      EXPECT_EQ(freeze.asked_for, copies
+                                      ? std::vector<std::string>({"fc/W", "fc/b", "fc/W", "fc/b"})
+                                      : std::vector<std::string>({"fc/W", "fc/b"}));
+      EXPECT_THAT(names_of(towers[1].trainables), ElementsAre(copies ? "tower1/fc/b" : "fc/b"));
+      EXPECT_THAT(names_of(towers[1].variables),
+                  ElementsAre(copies ? "tower1/fc/W" : "fc/W", copies ? "tower1/fc/b" : "fc/b"));
+      const Variable weights = towers[1].variables[0];
+      EXPECT_EQ(weights.node().variable().copy_of,
+                copies ? &towers[0].variables[0].node() : nullptr);
+    }
+}
+
 TEST(Replicate, SharesOneCopyOnTheFirstDevice) {
   Graph graph;
   const auto towers = replicate(graph, cpus(2), VariablePolicy::kOnOneDevice, two_variables);

@@ -1,6 +1,7 @@
 #include "belfry/trainers/core/run_identity.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <span>
 #include <vector>
@@ -184,7 +185,10 @@ void add_data(const Dataset& data, JsonValue& identity) {
 }
 
 constexpr std::string_view kModel = "model";
-constexpr std::string_view kRates = "rates";  // compared as far as both runs go
+constexpr std::string_view kRates = "rates";      // compared as far as both runs go
+constexpr std::string_view kTrained = "trained";  // names of variables
+constexpr std::string_view kAverages = "averages";
+constexpr std::string_view kCountedAverages = " counted";  // of averages
 
 const std::pair<std::string_view, std::string_view> kNames[] = {
     {"seed", "the seed"},
@@ -193,7 +197,7 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
     {kRates, "the learning rate"},
     {"uneven", "what is done with batches that are not full (uneven)"},
     {"tower_weights", "the shares of the devices (tower_weights)"},
-    {"averages", "the moving average of weights"},
+    {kAverages, "the moving average of weights (moving_average)"},
     {"samples", "the number of training samples"},
     {"fields", "the fields of the training data"},
     {"files", "the training data"},
@@ -201,6 +205,7 @@ const std::pair<std::string_view, std::string_view> kNames[] = {
     {"accumulation", "the number of batches per step (gradient_accumulation_steps)"},
     {"weight_decay", "the weight decay"},
     {"clip_norm", "the largest norm of gradients (clip_norm)"},
+    {kTrained, "the set of trained variables"},
     {"optimizer", "the optimizer"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
 
@@ -221,7 +226,7 @@ void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
     items.push_back(
         {cat("variable '", variable.logical_name(), "'"),
          cat(TensorType{variable.whole_shape(), variable.dtype()}, ", built at ",
-             node.origin().site,
+             node.origin().site, variable.trainable() ? "" : ", not trained",
              part ? cat(", in parts from ", join(part->cuts))
                   : cat(", with the value ", hash_of(trainer.session().read(variable))))});
   }
@@ -276,6 +281,48 @@ void add_test_data(const Dataset* data, std::vector<AgreedItem>& items) {
     items.push_back({"the test data", member_text(found, key)});
 }
 
+JsonValue trained_variables(const Graph& graph) {
+  JsonValue names = JsonValue::array();
+  for (const Variable variable : originals_of(graph.variables(kTrainableVariables)))
+    names.push(std::string(variable.logical_name()));
+  return names;
+}
+
+std::string identity_value_text(std::string_view key, const std::string& value) {
+  if (value.empty()) return "none";
+  if (key != kAverages || !value.ends_with(kCountedAverages)) return shown(value);
+  return cat(shown(value.substr(0, value.size() - kCountedAverages.size())),
+             " with moving_average_warmup");
+}
+
+// Names one variable that only one of the two runs trained; "" for none.
+std::string other_training(const JsonValue& before, const JsonValue& now) {
+  const auto names_in = [](const JsonValue& identity) {
+    std::set<std::string> names;
+    for (const JsonValue& name : identity.at(kTrained).items()) names.insert(name.text());
+    return names;
+  };
+  const std::set<std::string> then = names_in(before), current = names_in(now);
+  std::vector<std::string> differing;
+  std::ranges::set_symmetric_difference(then, current, std::back_inserter(differing));
+  if (differing.empty()) return "";
+  return cat("the set of trained variables has changed: '", shown(differing[0]), "' was ",
+             then.contains(differing[0]) ? "trained, and is not now" : "not trained, and is now",
+             " (VariableOptions::trainable, which a VariableGetter may have set)");
+}
+
+// Older runs do not say what they trained. Those of another model have other variables.
+std::string difference_in(std::string_view key, std::string_view name, const JsonValue& before,
+                          const JsonValue& now) {
+  const std::string then = member_text(before, key), current = member_text(now, key);
+  if (then == current || (key == kRates && same_rates(then, current))) return "";
+  if (key != kTrained)
+    return cat(name, " was ", identity_value_text(key, then), " and is now ",
+               identity_value_text(key, current));
+  const bool comparable = !then.empty() && member_text(before, kModel) == member_text(now, kModel);
+  return comparable ? other_training(before, now) : "";
+}
+
 }  // namespace
 
 std::string member_text(const JsonValue& json, std::string_view key) {
@@ -289,14 +336,16 @@ JsonValue run_identity(const Trainer& trainer, const Dataset& data) {
   JsonValue identity = JsonValue::object();
   identity.set(std::string(kModel), hash_of_model(trainer))
       .set("precision", std::string(name_of(options.precision)))
+      .set(kTrained, trained_variables(trainer.graph()))
       .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
       .set(kRates, trainer.learning_rate())
       .set("global_batch", trainer.batches().global_batch())
       .set("seed", options.seed)
       .set("uneven", std::string(name_of(options.batches.uneven)))
       .set("tower_weights", join(options.batches.tower_weights, ","))
-      .set("averages",
-           averages ? cat(averages->decay, averages->counts_updates ? " counted" : "") : "none");
+      .set(kAverages, averages
+                          ? cat(averages->decay, averages->counts_updates ? kCountedAverages : "")
+                          : "none");
   // Absent where there is none.
   if (const std::int64_t batches = trainer.batches().batches_per_step(); batches > 1)
     identity.set("accumulation", cat(batches));
@@ -324,7 +373,8 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer) {
       {"the last step", std::to_string(trainer.total_steps())}};
   const JsonValue& identity = trainer.identity();
   for (const auto& [key, name] : kNames)
-    if (key != kModel) items.push_back({std::string(name), member_text(identity, key)});
+    if (key != kModel && key != kTrained)  // add_variables() and add_model() are more precise
+      items.push_back({std::string(name), member_text(identity, key)});
   add_test_data(trainer.test_data(), items);
   add_variables(trainer, items);
   add_model(trainer.towers()[0], items);
@@ -386,12 +436,15 @@ std::string changed_file(const Dataset& data, const JsonValue& identity) {
 }
 
 std::string first_difference(const JsonValue& before, const JsonValue& now) {
-  for (const auto& [key, name] : kNames) {
-    const std::string then = member_text(before, key), current = member_text(now, key);
-    if (then == current || (key == kRates && same_rates(then, current))) continue;
-    const auto told = [](const std::string& text) { return text.empty() ? "none" : shown(text); };
-    return cat(name, " was ", told(then), " and is now ", told(current));
-  }
+  for (const auto& [key, name] : kNames)
+    if (std::string text = difference_in(key, name, before, now); !text.empty()) return text;
+  return "";
+}
+
+std::string difference_of_extra_variables(const JsonValue& before, const JsonValue& now) {
+  for (const auto& [key, name] : kNames)
+    if (key == kAverages || key == kTrained)
+      if (std::string text = difference_in(key, name, before, now); !text.empty()) return text;
   return "";
 }
 

@@ -40,5 +40,7 @@ std::string member_text(const JsonValue& json, std::string_view key);
 
 // "the seed was 1 and is now 2": the first member that differs; "" for none.
 std::string first_difference(const JsonValue& before, const JsonValue& now);
+// The first of those that decide which variables of a model have averages and slots; "" for none.
+std::string difference_of_extra_variables(const JsonValue& before, const JsonValue& now);
 
 }  // namespace belfry

@@ -59,12 +59,19 @@ std::string other_bits_than(const CheckpointInfo& info, const Trainer& trainer) 
   return why_other_bits(info.extra, bit_sources(trainer));
 }
 
-// The first difference from the run that saved it; "" for none.
-std::string difference_of_runs(const CheckpointInfo& info, const Trainer& trainer) {
+// What `compare` says of the run that saved it and this one; "" for no difference.
+std::string difference_of_runs(const CheckpointInfo& info, const Trainer& trainer,
+                               std::string (*compare)(const JsonValue&, const JsonValue&)) {
   const JsonValue* const before = info.extra.find("identity");
   if (!before) return "";
   return read_manifest(info, "what the run was",
-                       [&] { return first_difference(*before, trainer.identity()); });
+                       [&] { return compare(*before, trainer.identity()); });
+}
+
+std::string text_of_other_run(const CheckpointInfo& info, const std::string& difference) {
+  return cat("the run that saved ", info.path, " was another one: ", difference,
+             "; give what it had, or start a new run, which may take its weights (the option "
+             "load)");
 }
 
 // By the names of callbacks.
@@ -113,11 +120,15 @@ int whole_number(const JsonValue& json) {
 }
 
 // With less than all that it had, or more, a run would go on as another one.
-CheckpointInfo restore_whole(Session& session, const std::string& path) {
+CheckpointInfo restore_whole(Trainer& trainer, const CheckpointInfo& before,
+                             const std::string& path) {
   try {
-    return restore_checkpoint(session, path, local_file_system(),
+    return restore_checkpoint(trainer.session(), path, local_file_system(),
                               {.optional = loss_scale_names(), .whole = true});
   } catch (const InvalidArgument& error) {
+    const std::string difference =
+        difference_of_runs(before, trainer, difference_of_extra_variables);
+    require<OtherRun>(difference.empty(), text_of_other_run(before, difference));
     throw InvalidArgument(cat(error.what(),
                               "; training goes on with the model and the optimizer of ",
                               "the run that saved the checkpoint alone"));
@@ -210,12 +221,10 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   const CheckpointInfo before = inspect_checkpoint(path);
   const TrainingPosition position = position_in(before);
   Trainer::check_position(position);  // before anything is set: a failed restore changes nothing
-  const std::string difference = difference_of_runs(before, trainer);
-  require<OtherRun>(others == OtherRuns::kTell || difference.empty(), "the run that saved ",
-                    before.path, " was another one: ", difference,
-                    "; give what it had, or start a new run, which may take its weights (the "
-                    "option load)");
-  const CheckpointInfo info = restore_whole(trainer.session(), path);
+  const std::string difference = difference_of_runs(before, trainer, first_difference);
+  require<OtherRun>(others == OtherRuns::kTell || difference.empty(),
+                    text_of_other_run(before, difference));
+  const CheckpointInfo info = restore_whole(trainer, before, path);
   warn_of_precision(before, trainer.options().precision);
   restore_callbacks(before, trainer);
   trainer.resume(position);

@@ -117,7 +117,7 @@ TEST(Disagreements, AboutOptionsAreNamedWithBothValues) {
        of_options([](auto& o) { o.optimizer = adam(0.02); })},
       {"the learning rate is ",
        of_options([](auto& o) { o.optimizer = adam(0.01).with_rate(warm_up(0.01, 3)); })},
-      {"the moving average of weights is 0.9 there, and none in rank 0",
+      {"the moving average of weights (moving_average) is 0.9 there, and none in rank 0",
        of_options([](auto& o) { o.optimizer = adam(0.01).with_averages({.decay = 0.9}); })},
       {"the largest norm of gradients (clip_norm) is 2 there, and none in rank 0",
        of_options([](auto& o) { o.clip_norm = 2; })},

@@ -355,6 +355,37 @@ std::string build_error(TrainerOptions options, std::int64_t samples = 64,
   return "(built)";
 }
 
+struct FreezeFirstLayer final : VariableGetter {
+  void request(VariableRequest& request) override {
+    if (request.name.starts_with("fc0/")) request.options.trainable = false;
+  }
+};
+
+// The getter knows no tower, whatever variables each of them has.
+TEST(Trainer, OfAnyKindFreezesByName) {
+  const auto data = smooth_data(16);
+  for (const std::string& kind : library_trainers()) {
+    SCOPED_TRACE(kind);
+    TrainerOptions options = small_options(kind == "simple" ? 1 : 2);
+    options.model = [](Tower& tower, Output x, Output y) {
+      FreezeFirstLayer freeze;
+      const VariableScope scope(tower.graph(), freeze);
+      return smooth_model(tower, x, y);
+    };
+    Trainer trainer(find_trainer(kind), std::move(options), *data);
+    std::map<std::string, Tensor> before;
+    for (const Variable v : original_variables(trainer.graph()))
+      before.emplace(v.logical_name(), trainer.session().read(v));
+    trainer.train();
+    for (const Variable v : trainer.graph().variables(kTrainableVariables))
+      EXPECT_THAT(std::string(v.logical_name()), StartsWith("fc1/"));
+    for (const Variable v : original_variables(trainer.graph()))
+      EXPECT_EQ(trainer.session().read(v) == before.at(std::string(v.logical_name())),
+                v.logical_name().starts_with("fc0/"))
+          << v.logical_name();
+  }
+}
+
 TEST(Trainer, RefusesTowersThatDisagreeNamingVariableAndBothLines) {
   TrainerOptions options = small_options(2);
   options.model = [](Tower& t, Output x, Output y) {

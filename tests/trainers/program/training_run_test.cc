@@ -115,7 +115,8 @@ TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
   refused({"--weight_decay=0.25"}, small_recipe(), "the weight decay was none and is now 0.25");
   refused({"--clip_norm=0.5"}, small_recipe(), "(clip_norm) was none and is now 0.5");
   refused({"--uneven=weight"}, small_recipe(), "(uneven) was drop and is now weight");
-  refused({"--moving_average=0.9"}, small_recipe(), "the moving average of weights");
+  refused({"--moving_average=0.9"}, small_recipe(),
+          "the moving average of weights (moving_average) was none and is now 0.9");
   refused({}, deeper, "the model's graph");
   refused({}, others, "the number of training samples was 70 and is now 71");
   refused({}, momentum_recipe, "the optimizer");
@@ -126,6 +127,63 @@ TEST_F(TrainingRunTest, RefusesWhatWouldBeAnotherRun) {
   EXPECT_EQ(told.code, 0);
   EXPECT_THAT(told.error,
               HasSubstr("resume: not the same bits because the seed was 1 and is now 2"));
+}
+
+// The averages are variables, so even a user who names the checkpoint cannot leave them out.
+TEST_F(TrainingRunTest, NamesTheOptionsOfMovingAveragesThatDiffer) {
+  const std::string had = "the moving average of weights (moving_average) was 0.9";
+  const std::string warmed = had + " with moving_average_warmup and is now ";
+  EXPECT_EQ(start({"--max_steps=3", "--moving_average=0.9", "--moving_average_warmup"}).code, 0);
+  EXPECT_THAT(start({"--moving_average=0.9"}).error, HasSubstr(warmed + "0.9;"));
+  for (const auto& [flags, now] : {std::pair<std::vector<std::string>, const char*>{{}, "none"},
+                                   {{"--moving_average=0.9"}, "0.9"}}) {
+    std::vector<std::string> all = flags;
+    all.push_back("--resume=" + directory_);
+    const TrainResult done = run_train(all);
+    EXPECT_EQ(done.code, 2);
+    EXPECT_THAT(done.error, AllOf(HasSubstr("--resume="), HasSubstr(warmed + now),
+                                  HasSubstr("give what it had, or start a new run"),
+                                  Not(HasSubstr("did you mean"))));
+  }
+}
+
+// Trains the layers whose names do not begin with the text that is given.
+struct Freeze final : VariableGetter {
+  explicit Freeze(std::string name) : prefix(std::move(name)) {}
+  void request(VariableRequest& request) override {
+    if (request.name.starts_with(prefix)) request.options.trainable = false;
+  }
+  std::string prefix;
+};
+
+Recipe recipe_that_freezes(const std::string& prefix) {
+  Recipe recipe = small_recipe();
+  recipe.optimizer = adam(0.01);
+  recipe.model = [prefix](Tower& tower, Output x, Output y) {
+    Freeze freeze(prefix);
+    const VariableScope scope(tower.graph(), freeze);
+    return smooth_model(tower, x, y);
+  };
+  return recipe;
+}
+
+TEST_F(TrainingRunTest, NamesAVariableThatOnlyOneOfBothRunsTrained) {
+  const std::string how = " (VariableOptions::trainable, which a VariableGetter may have set)";
+  EXPECT_EQ(start({"--max_steps=3"}, recipe_that_freezes("fc1/b")).code, 0);
+  const auto refused = [&](std::vector<std::string> flags, const char* prefix,
+                           const std::string& why) {
+    const TrainResult done = start(std::move(flags), recipe_that_freezes(prefix));
+    EXPECT_EQ(done.code, 2) << prefix;
+    EXPECT_THAT(done.error,
+                AllOf(HasSubstr("the set of trained variables has changed: " + why + how),
+                      Not(HasSubstr("Adam"))));
+  };
+  const std::string to_name = "--resume=" + directory_;
+  refused({}, "nothing", "'fc1/b' was not trained, and is now");
+  refused({to_name}, "nothing", "'fc1/b' was not trained, and is now");
+  refused({}, "fc1", "'fc1/W' was trained, and is not now");
+  refused({to_name}, "fc1", "'fc1/W' was trained, and is not now");
+  EXPECT_EQ(start({"--epochs=1"}, recipe_that_freezes("fc1/b")).code, 0) << "it is the same run";
 }
 
 TEST_F(TrainingRunTest, ThatHasEndedPrintsItsResultsAndWritesNothing) {
