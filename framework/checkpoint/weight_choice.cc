@@ -1,11 +1,10 @@
 #include "belfry/framework/checkpoint/weight_choice.h"
 
-#include <algorithm>
 #include <array>
 
+#include "belfry/framework/base/find_word.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
-#include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint_manifest.h"
 
 namespace belfry {
@@ -28,10 +27,7 @@ std::string_view name_of(WeightChoice choice) {
 }
 
 WeightChoice find_weight_choice(std::string_view name) {
-  const auto found = std::ranges::find(kWeightChoices, name);
-  require(found != kWeightChoices.end(), "there are no weights '", shown(name), "'; there are ",
-          join(kWeightChoices));
-  return static_cast<WeightChoice>(found - kWeightChoices.begin());
+  return find_word<WeightChoice>(kWeightChoices, name, "choice of weights");
 }
 
 std::string_view ChosenWeights::what() const {

@@ -1,10 +1,8 @@
 #include "belfry/framework/graph/variable_role.h"
 
-#include <algorithm>
 #include <array>
 
-#include "belfry/framework/base/require.h"
-#include "belfry/framework/base/text.h"
+#include "belfry/framework/base/find_word.h"
 
 namespace belfry {
 namespace {
@@ -18,10 +16,7 @@ std::string_view name_of(VariableRole role) {
 }
 
 VariableRole find_variable_role(std::string_view name) {
-  const auto found = std::ranges::find(kVariableRoles, name);
-  require(found != kVariableRoles.end(), "'", shown(name), "' is no role of a variable; there are ",
-          join(kVariableRoles));
-  return static_cast<VariableRole>(found - kVariableRoles.begin());
+  return find_word<VariableRole>(kVariableRoles, name, "role of variables");
 }
 
 std::string_view name_of_averaged(std::string_view name) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "belfry/framework/base/error.h"
+#include "belfry/framework/base/find_word.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
@@ -52,10 +53,7 @@ void advance(std::vector<std::int64_t>& index, const Shape& shape) {
 std::string_view name_of(WeightLayout layout) { return kNames[static_cast<std::size_t>(layout)]; }
 
 WeightLayout find_weight_layout(std::string_view name) {
-  const auto found = std::ranges::find(kNames, name);
-  require(found != kNames.end(), "there is no layout '", shown(name), "'; there are ",
-          join(kNames, " and "));
-  return static_cast<WeightLayout>(found - kNames.begin());
+  return find_word<WeightLayout>(kNames, name, "layout");
 }
 
 AxisOrder axis_order(const Manifest& manifest, const std::string& name, WeightLayout layout) {

@@ -31,6 +31,15 @@ bool leads_to_folder(FileSystem& files, const std::string& link) {
   return !target.empty() && files.kind(target) == FileKind::kDirectory;
 }
 
+std::string checkpoint_of_step(const std::string& run, std::int64_t step, FileSystem& files) {
+  const std::string path = checkpoint_in(run, step);
+  if (files.target_kind(path) == FileKind::kDirectory) return path;
+  std::vector<std::string> names;
+  for (const RunCheckpoint& one : checkpoints_of_run(run, files)) names.push_back(one.name);
+  throw NotFoundError(
+      cat("the run ", run, " has no checkpoint of step ", step, "; it has ", some_names(names)));
+}
+
 }  // namespace
 
 bool is_run_directory(const std::string& path, FileSystem& files) {
@@ -87,19 +96,6 @@ std::string latest_checkpoint_of(const std::string& run, FileSystem& files) {
   const std::string latest = link_of(run, kLatestLink);
   return leads_to_folder(files, latest) ? latest : checkpoints_of_run(run, files).back().path;
 }
-
-namespace {
-
-std::string checkpoint_of_step(const std::string& run, std::int64_t step, FileSystem& files) {
-  const std::string path = checkpoint_in(run, step);
-  if (files.target_kind(path) == FileKind::kDirectory) return path;
-  std::vector<std::string> names;
-  for (const RunCheckpoint& one : checkpoints_of_run(run, files)) names.push_back(one.name);
-  throw NotFoundError(
-      cat("the run ", run, " has no checkpoint of step ", step, "; it has ", some_names(names)));
-}
-
-}  // namespace
 
 std::string checkpoint_at(const std::string& path, std::optional<CheckpointChoice> choice,
                           FileSystem& files) {

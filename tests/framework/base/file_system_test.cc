@@ -9,6 +9,7 @@
 
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/support/sanitizers.h"
 
 namespace belfry {
 namespace file_system_test {
@@ -377,6 +378,16 @@ TEST_F(FileSystemTest, WhatIsInTheWayOfALockIsNamed) {
       EXPECT_EQ(error.what(), path(name) + " is in the way of a lock: move it away");
     }
   }
+}
+
+// Errors of memory name no file, so this one is no such error.
+TEST(FileSystem, NamesTheFileThatMemoryHasNoRoomFor) {
+  if (kSanitized) GTEST_SKIP() << "sanitizers end the program where memory is short";
+  MemoryFileSystem disk("/disk");
+  disk.create("/disk/large")->append(std::as_bytes(std::span("content")));
+  disk.add_to_sizes(std::uint64_t{1} << 60);
+  EXPECT_THAT(message_of<IoError>([&] { disk.read("/disk/large", std::uint64_t{1} << 61); }),
+              ::testing::StartsWith("/disk/large: there is no memory for its "));
 }
 
 TEST_F(FileSystemTest, AFullDiskIsReported) {

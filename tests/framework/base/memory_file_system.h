@@ -52,6 +52,8 @@ class MemoryFileSystem final : public FileSystem {
   bool crashed() const { return crashed_; }
   // From now on create_link() throws IoError.
   void refuse_links() { has_links_ = false; }
+  // From now on files say that they have so many bytes more than they give.
+  void add_to_sizes(std::uint64_t bytes) { more_bytes_ = bytes; }
   // Whether the chosen call is still to come.
   bool waits() const { return calls_left_ != kNever; }
   // A copy of the disk, with no chosen call.
@@ -236,6 +238,7 @@ class MemoryFileSystem final : public FileSystem {
   int calls_left_ = kNever;
   std::function<void(MemoryFileSystem&)> event_;
   bool crashed_ = false, has_links_ = true;
+  std::uint64_t more_bytes_ = 0;
 };
 
 class MemoryFile final : public WritableFile {
@@ -268,7 +271,7 @@ class MemoryFile final : public WritableFile {
 class MemoryReadableFile final : public ReadableFile {
  public:
   MemoryReadableFile(MemoryFileSystem& disk, std::shared_ptr<MemoryFileSystem::Node> node)
-      : disk_(disk), node_(std::move(node)), size_(node_->data.size()) {}
+      : disk_(disk), node_(std::move(node)), size_(node_->data.size() + disk.more_bytes_) {}
   std::uint64_t size() const override { return size_; }
   void seek(std::uint64_t offset) override {
     disk_.call();

@@ -87,6 +87,29 @@ TEST(RunFailure, ArrivesAndLeavesTheSessionUsableIfNothingWasWritten) {
   }
 }
 
+KernelRun starved_kernel(KernelPlan&) {
+  return [](const KernelPointers&) { throw std::bad_alloc(); };
+}
+const Op kStarvedTest{.name = "StarvedTest",
+                      .inputs = 1,
+                      .shape = same_as_input,
+                      .no_gradient = "it is for tests",
+                      .reference = starved_kernel};
+
+TEST(RunFailure, ForWantOfMemoryNamesTheNode) {
+  Graph graph;
+  const Output x = placeholder(graph, "x", DType::kF32, {1});
+  const Output y = graph.add(kStarvedTest, {x}, "starved").output();
+  Session session(graph);
+  const FeedValue feed{x, floats({1})};
+  EXPECT_THAT(message_of<OutOfMemory>([&] {
+                session.run(y, {&feed, 1});
+              }),
+              ::testing::AllOf(HasSubstr("'starved'"), HasSubstr("run_failure_test.cc:"),
+                               HasSubstr("there was no memory left for what it needs while it "
+                                         "runs; use a smaller batch")));
+}
+
 TEST(RunFailure, OfSeveralKernelsGivesOneOfTheirErrors) {
   Graph graph;
   const Output x = placeholder(graph, "x", DType::kF32, {1});

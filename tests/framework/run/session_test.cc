@@ -2,8 +2,6 @@
 
 #include <numeric>
 
-#include <gtest/gtest.h>
-
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -12,9 +10,13 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/core_ops/random.h"
 #include "belfry/framework/graph/scopes.h"
+#include "belfry/tests/framework/framework_test_support.h"
 
 namespace belfry {
 namespace session_test {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 float scalar(const Tensor& tensor) { return tensor.item<float>(); }
 
@@ -131,6 +133,20 @@ TEST(Session, PeakMemoryReusesWhatIsDead) {
   Session session(graph);
   session.run(x);
   EXPECT_EQ(session.peak_bytes().begin()->second, 2 * 4096) << "x, and what is fetched";
+}
+
+TEST(Session, WithoutMemoryToCompileNamesTheStep) {
+  Graph graph;
+  const Output x = random_uniform(graph, {4}, 0, 1, DType::kF32, "chance");
+  for (const int shards : {1, 2}) {
+    Session session(
+        graph, {.shards_per_device = shards, .plan_hook = [](Plan&) { throw std::bad_alloc(); }});
+    EXPECT_THAT(message_of<OutOfMemory>([&] { session.run(x); }),
+                AllOf(HasSubstr("'chance'"),
+                      HasSubstr("there was no memory left to compile the step that computes "
+                                "it; use fewer "),
+                      HasSubstr(shards > 1 ? "fewer shards" : "use fewer devices")));
+  }
 }
 
 TEST(Session, AFailedAllocationNamesTheDeviceAndItsLimit) {

@@ -219,7 +219,7 @@ TEST(WeightLayouts, AreNamedAndRefusedByName) {
   for (const WeightLayout layout : {WeightLayout::kBelfry, WeightLayout::kTorch})
     EXPECT_EQ(find_weight_layout(name_of(layout)), layout);
   EXPECT_THAT(message_of<InvalidArgument>([] { find_weight_layout("keras"); }),
-              HasSubstr("there are belfry and torch"));
+              HasSubstr("there are belfry, torch"));
 }
 
 TEST(WeightLayouts, LeaveWhatIsEmptyEmpty) {

@@ -1,8 +1,11 @@
 #include "belfry/trainers/program/program.h"
 
 #include <cstdlib>
+#include <new>
+#include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -34,6 +37,14 @@ long pages_of_a_long_list() {
 TEST(Program, ThatOnlyPlansKeepsWhatItFrees) {
   if (kSanitized) GTEST_SKIP() << "sanitizers have an allocator of their own";
   EXPECT_EXIT(fill_twice(), testing::ExitedWithCode(0), "");
+}
+
+TEST(Program, WithoutMemorySaysWhatToDo) {
+  const std::string said = error_line(std::bad_alloc());
+  EXPECT_THAT(said, testing::AllOf(testing::StartsWith("error: there is no memory left; use a "
+                                                       "smaller batch, fewer shards or fewer "
+                                                       "devices"),
+                                   testing::Not(testing::HasSubstr("bad_alloc"))));
 }
 
 }  // namespace program_test

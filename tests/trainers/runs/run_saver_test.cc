@@ -180,6 +180,11 @@ TEST(RunSaver, TellsOnceThatSavesFailAndOnceThatTheySucceedAgain) {
     if (!error.empty() || saved != 6) continue;  // the disk was full to the end
     const int failures = count(told, "could not be saved: ");
     EXPECT_LE(failures, 1) << told;
+    EXPECT_EQ(count(told,
+                    ", and training goes on; failures that follow are not told until a save "
+                    "succeeds\n"),
+              failures)
+        << told;
     EXPECT_EQ(count(told, " is saved, after "), failures) << told;
     spells += count(told, " saves that failed");
   }
