@@ -220,7 +220,7 @@ TEST(Cifar10, NamesTheFilesThatAFolderLacksAndWhatIsCorrupt) {
               HasSubstr(path));
   folder.write("test_batch.bin", {});
   EXPECT_THAT(message_of<IoError>([&] { data::cifar10({folder.path()}, false)->size(); }),
-              AllOf(HasSubstr("test_batch.bin: no images; get the files again"),
+              AllOf(HasSubstr("test_batch.bin: no images; get the file again"),
                     HasSubstr("(the option data_dir)")));
   EXPECT_THAT(message_of<IoError>([&] { data::cifar10({"/no/such/folder"}, true)->size(); }),
               HasSubstr("/no/such/folder: cannot list: No such file or directory; name the folder "

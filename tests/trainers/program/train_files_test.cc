@@ -12,9 +12,10 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST_F(TrainTest, SaysWhatARestoredRunDid) {
+  std::filesystem::remove_all(path(".run"));
   const std::string one_device = "--devices=cpu:1";
-  EXPECT_EQ(run_train({one_device, "--epochs=1", "--run_dir=" + path(".checkpoint")}).code, 0);
-  const std::string restore = "--resume=" + path(".checkpoint");
+  EXPECT_EQ(run_train({one_device, "--epochs=1", "--run_dir=" + path(".run")}).code, 0);
+  const std::string restore = "--resume=" + path(".run");
   const TrainResult none =
       run_train({one_device, "--epochs=1", restore, "--json=" + json_.string()});
   EXPECT_EQ(none.code, 0) << none.error;
@@ -25,7 +26,7 @@ TEST_F(TrainTest, SaysWhatARestoredRunDid) {
   EXPECT_EQ(one.code, 0) << one.error;
   EXPECT_THAT(one.out, HasSubstr("step 9/9  epoch 2/2"));
   EXPECT_THAT(one.out, Not(HasSubstr("examples/s ("))) << "of the first step of a run";
-  std::filesystem::remove_all(path(".checkpoint"));
+  std::filesystem::remove_all(path(".run"));
 }
 
 // Training for 3 steps, and then on to 8, equals training for 8 steps.
