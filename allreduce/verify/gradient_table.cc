@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "belfry/allreduce/verify/verify.h"
-#include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 
