@@ -10,6 +10,7 @@
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/reference_of_part.h"
 #include "belfry/ops/kernels/stored_elements.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/relu.h"
 #include "belfry/ops/silu.h"
 
@@ -67,17 +68,14 @@ KernelRun gradient_then_sum(KernelPlan& plan) {
   const BiasedRows rows(plan.output().shape);
   plan.workspace(kernels::column_sums_scratch(rows.count, rows.columns) *
                  static_cast<std::int64_t>(size_of(plan.dtype())));
-  return visit_floating(plan.dtype(), [rows]<class T>(T) -> KernelRun {
-    return [rows](const KernelPointers& p) {
-      T* const g = p.output<T>();
-      const auto make = [&](std::int64_t begin, std::int64_t end) {
-        kernels::map(F{}, begin * rows.columns, end * rows.columns, g, p.input<T>(0),
-                     p.input<T>(1));
-      };
-      // By reference, as a copy would take memory in each step.
-      kernels::column_sums_by_blocks(g, rows.count, rows.columns, std::ref(make), p.output<T>(1),
-                                     reinterpret_cast<T*>(p.workspace()));
+  return typed_kernel(plan, [rows]<class T>(T, const KernelPointers& p) {
+    T* const g = p.output<T>();
+    const auto make = [&](std::int64_t begin, std::int64_t end) {
+      kernels::map(F{}, begin * rows.columns, end * rows.columns, g, p.input<T>(0), p.input<T>(1));
     };
+    // By reference, as a copy would take memory in each step.
+    kernels::column_sums_by_blocks(g, rows.count, rows.columns, std::ref(make), p.output<T>(1),
+                                   reinterpret_cast<T*>(p.workspace()));
   });
 }
 

@@ -6,6 +6,7 @@
 #include "belfry/framework/kernels/reduce.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/kernels/exp_less.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reduce.h"
 
@@ -85,49 +86,17 @@ void plain_softmax_grad_row(const T* dy, const T* y, std::int64_t n, T* dx) {
   for (std::int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - sum);
 }
 
-// Calls visit(offset, columns) for each row of the last axis in a range of dimension 0.
-template <class Visit>
-void for_each_row(const Shape& shape, const KernelPointers& p, const Visit& visit) {
-  const std::int64_t columns = shape.back(), inner = shape.product(1, shape.rank());
-  if (columns == 0) return;
-  for (std::int64_t at = p.begin() * inner; at < p.end() * inner; at += columns) visit(at, columns);
-}
-
 KernelRun softmax_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const KernelPointers& p) {
-      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
-        softmax_row(p.input<T>(0) + at, n, p.output<T>() + at);
-      });
-    };
-  });
+  return row_kernel<1>(plan, [](auto... row) { softmax_row(row...); });
 }
 KernelRun softmax_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const KernelPointers& p) {
-      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
-        plain_softmax_row(p.input<T>(0) + at, n, p.output<T>() + at);
-      });
-    };
-  });
+  return row_kernel<1>(plan, [](auto... row) { plain_softmax_row(row...); });
 }
 KernelRun softmax_grad_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const KernelPointers& p) {
-      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
-        softmax_grad_row(p.input<T>(0) + at, p.input<T>(1) + at, n, p.output<T>() + at);
-      });
-    };
-  });
+  return row_kernel<2>(plan, [](auto... row) { softmax_grad_row(row...); });
 }
 KernelRun softmax_grad_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [shape = plan.output().shape]<class T>(T) -> KernelRun {
-    return [shape](const KernelPointers& p) {
-      for_each_row(shape, p, [&](std::int64_t at, std::int64_t n) {
-        plain_softmax_grad_row(p.input<T>(0) + at, p.input<T>(1) + at, n, p.output<T>() + at);
-      });
-    };
-  });
+  return row_kernel<2>(plan, [](auto... row) { plain_softmax_grad_row(row...); });
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/ops/kernels/functors.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 
 namespace belfry {
 namespace {
@@ -31,11 +32,9 @@ KernelRun weigh_cpu(KernelPlan& plan) {
 
 template <class F>
 KernelRun weigh_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const KernelPointers& p) {
-      for (std::int64_t i = p.begin(); i < p.end(); ++i)
-        p.output<T>()[i] = F{}(p.input<T>(0)[i], p.input<T>(1)[0]);
-    };
+  return typed_kernel(plan, []<class T>(T, const KernelPointers& p) {
+    for (std::int64_t i = p.begin(); i < p.end(); ++i)
+      p.output<T>()[i] = F{}(p.input<T>(0)[i], p.input<T>(1)[0]);
   });
 }
 

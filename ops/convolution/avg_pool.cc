@@ -4,6 +4,7 @@
 
 #include "belfry/framework/graph/shards.h"
 #include "belfry/ops/convolution/avg_pool_impl.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 
 namespace belfry {
 namespace {
@@ -55,23 +56,19 @@ BELFRY_KERNEL void avg_pool_grad_image(const Pool& s, const T* dy, T* dx) {
 }
 
 KernelRun avg_pool_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = forward_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n)
-        avg_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size());
-    };
+  return typed_kernel(plan, [s = forward_pool(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n)
+      avg_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size());
   });
 }
 
 KernelRun avg_pool_grad_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = gradient_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n) {
-        T* dx = p.output<T>() + n * s.image_size();
-        std::fill_n(dx, s.image_size(), T(0));
-        avg_pool_grad_image(s, p.input<T>(0) + n * s.pooled_size(), dx);
-      }
-    };
+  return typed_kernel(plan, [s = gradient_pool(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n) {
+      T* dx = p.output<T>() + n * s.image_size();
+      std::fill_n(dx, s.image_size(), T(0));
+      avg_pool_grad_image(s, p.input<T>(0) + n * s.pooled_size(), dx);
+    }
   });
 }
 
@@ -85,40 +82,36 @@ void for_each_value(const Pool& s, const Visit& visit) {
 }
 
 KernelRun avg_pool_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = forward_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n) {
-        const T* x = p.input<T>(0) + n * s.image_size();
-        T* y = p.output<T>() + n * s.pooled_size();
-        for_each_value(
-            s, [&](std::int64_t at, std::int64_t row, std::int64_t column, std::int64_t c) {
-              T sum = 0, count = 1;
-              for_each_pixel(s, row, column, [&](std::int64_t pixel, std::int64_t pixels) {
-                sum += x[pixel + c];
-                count = static_cast<T>(pixels);
-              });
-              y[at] = sum / count;
-            });
-      }
-    };
+  return typed_kernel(plan, [s = forward_pool(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n) {
+      const T* x = p.input<T>(0) + n * s.image_size();
+      T* y = p.output<T>() + n * s.pooled_size();
+      for_each_value(s,
+                     [&](std::int64_t at, std::int64_t row, std::int64_t column, std::int64_t c) {
+                       T sum = 0, count = 1;
+                       for_each_pixel(s, row, column, [&](std::int64_t pixel, std::int64_t pixels) {
+                         sum += x[pixel + c];
+                         count = static_cast<T>(pixels);
+                       });
+                       y[at] = sum / count;
+                     });
+    }
   });
 }
 
 KernelRun avg_pool_grad_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = gradient_pool(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n) {
-        const T* dy = p.input<T>(0) + n * s.pooled_size();
-        T* dx = p.output<T>() + n * s.image_size();
-        std::fill_n(dx, s.image_size(), T(0));
-        for_each_value(
-            s, [&](std::int64_t at, std::int64_t row, std::int64_t column, std::int64_t c) {
-              for_each_pixel(s, row, column, [&](std::int64_t pixel, std::int64_t pixels) {
-                dx[pixel + c] += dy[at] / static_cast<T>(pixels);
-              });
-            });
-      }
-    };
+  return typed_kernel(plan, [s = gradient_pool(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n) {
+      const T* dy = p.input<T>(0) + n * s.pooled_size();
+      T* dx = p.output<T>() + n * s.image_size();
+      std::fill_n(dx, s.image_size(), T(0));
+      for_each_value(s,
+                     [&](std::int64_t at, std::int64_t row, std::int64_t column, std::int64_t c) {
+                       for_each_pixel(s, row, column, [&](std::int64_t pixel, std::int64_t pixels) {
+                         dx[pixel + c] += dy[at] / static_cast<T>(pixels);
+                       });
+                     });
+    }
   });
 }
 

@@ -5,6 +5,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/kernels/simd.h"
 #include "belfry/ops/convolution/max_pool_impl.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 
 namespace belfry {
 namespace {
@@ -140,30 +141,26 @@ BELFRY_KERNEL void max_pool_grad_image(const MaxPooling& s, const T* dy, const W
 }
 
 KernelRun max_pool_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = MaxPooling::forward(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n)
-        max_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size(),
-                       p.output<WindowIndex>(1) + n * s.pooled_size());
-    };
+  return typed_kernel(plan, [s = MaxPooling::forward(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n)
+      max_pool_image(s, p.input<T>(0) + n * s.image_size(), p.output<T>() + n * s.pooled_size(),
+                     p.output<WindowIndex>(1) + n * s.pooled_size());
   });
 }
 
 KernelRun max_pool_grad_cpu(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = MaxPooling::gradient(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n) {
-        const T* dy = p.input<T>(0) + n * s.pooled_size();
-        const WindowIndex* place = p.input<WindowIndex>(1) + n * s.pooled_size();
-        T* dx = p.output<T>() + n * s.image_size();
-        if (s.tiles()) {
-          max_pool_grad_image<false>(s, dy, place, dx);
-        } else {
-          std::fill_n(dx, s.image_size(), T(0));
-          max_pool_grad_image<true>(s, dy, place, dx);
-        }
+  return typed_kernel(plan, [s = MaxPooling::gradient(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n) {
+      const T* dy = p.input<T>(0) + n * s.pooled_size();
+      const WindowIndex* place = p.input<WindowIndex>(1) + n * s.pooled_size();
+      T* dx = p.output<T>() + n * s.image_size();
+      if (s.tiles()) {
+        max_pool_grad_image<false>(s, dy, place, dx);
+      } else {
+        std::fill_n(dx, s.image_size(), T(0));
+        max_pool_grad_image<true>(s, dy, place, dx);
       }
-    };
+    }
   });
 }
 
@@ -183,38 +180,34 @@ void for_each_pair(const MaxPooling& s, const Visit& visit) {
 }
 
 KernelRun max_pool_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = MaxPooling::forward(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n) {
-        const T* x = p.input<T>(0) + n * s.image_size();
-        T* y = p.output<T>() + n * s.pooled_size();
-        WindowIndex* places = p.output<WindowIndex>(1) + n * s.pooled_size();
-        std::int64_t last = -1;
-        for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, WindowIndex place) {
-          const bool first = pooled != last;
-          last = pooled;
-          if (!first && !(x[pixel] > y[pooled]) && x[pixel] == x[pixel]) return;
-          y[pooled] = x[pixel];
-          places[pooled] = place;
-        });
-      }
-    };
+  return typed_kernel(plan, [s = MaxPooling::forward(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n) {
+      const T* x = p.input<T>(0) + n * s.image_size();
+      T* y = p.output<T>() + n * s.pooled_size();
+      WindowIndex* places = p.output<WindowIndex>(1) + n * s.pooled_size();
+      std::int64_t last = -1;
+      for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, WindowIndex place) {
+        const bool first = pooled != last;
+        last = pooled;
+        if (!first && !(x[pixel] > y[pooled]) && x[pixel] == x[pixel]) return;
+        y[pooled] = x[pixel];
+        places[pooled] = place;
+      });
+    }
   });
 }
 
 KernelRun max_pool_grad_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), [s = MaxPooling::gradient(plan)]<class T>(T) -> KernelRun {
-    return [s](const KernelPointers& p) {
-      for (std::int64_t n = p.begin(); n < p.end(); ++n) {
-        const T* dy = p.input<T>(0) + n * s.pooled_size();
-        const WindowIndex* places = p.input<WindowIndex>(1) + n * s.pooled_size();
-        T* dx = p.output<T>() + n * s.image_size();
-        std::fill_n(dx, s.image_size(), T(0));
-        for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, WindowIndex place) {
-          if (places[pooled] == place) dx[pixel] += dy[pooled];
-        });
-      }
-    };
+  return typed_kernel(plan, [s = MaxPooling::gradient(plan)]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t n = p.begin(); n < p.end(); ++n) {
+      const T* dy = p.input<T>(0) + n * s.pooled_size();
+      const WindowIndex* places = p.input<WindowIndex>(1) + n * s.pooled_size();
+      T* dx = p.output<T>() + n * s.image_size();
+      std::fill_n(dx, s.image_size(), T(0));
+      for_each_pair(s, [&](std::int64_t pooled, std::int64_t pixel, WindowIndex place) {
+        if (places[pooled] == place) dx[pixel] += dy[pooled];
+      });
+    }
   });
 }
 

@@ -5,6 +5,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/expansion.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/normalization/combine_moments.h"
@@ -75,13 +76,11 @@ KernelRun inference_cpu(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::int64_t channels = x.back(), rows = x.product(1, x.rank() - 1);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const std::int64_t at = p.begin() * rows * channels;
-      kernels::normalise(p.input<T>(0) + at, (p.end() - p.begin()) * rows, channels,
-                         {p.input<T>(3), p.input<T>(4), p.input<T>(1), static_cast<T>(epsilon)},
-                         p.input<T>(2), p.output<T>() + at);
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const std::int64_t at = p.begin() * rows * channels;
+    kernels::normalise(p.input<T>(0) + at, (p.end() - p.begin()) * rows, channels,
+                       {p.input<T>(3), p.input<T>(4), p.input<T>(1), static_cast<T>(epsilon)},
+                       p.input<T>(2), p.output<T>() + at);
   });
 }
 
@@ -102,19 +101,17 @@ void plain_moments(const T* x, const BatchNormExtent& e, std::int64_t c, T* mean
 KernelRun train_reference(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(0).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const T* const x = p.input<T>(0);
-      for (std::int64_t c = 0; c < e.channels; ++c) {
-        T mean, variance;
-        plain_moments(x, e, c, &mean, &variance);
-        const double scale = p.input<T>(1)[c] / std::sqrt(variance + epsilon);
-        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels)
-          p.output<T>()[i] = static_cast<T>((x[i] - mean) * scale + p.input<T>(2)[c]);
-        p.output<T>(1)[c] = mean;
-        p.output<T>(2)[c] = variance;
-      }
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const T* const x = p.input<T>(0);
+    for (std::int64_t c = 0; c < e.channels; ++c) {
+      T mean, variance;
+      plain_moments(x, e, c, &mean, &variance);
+      const double scale = p.input<T>(1)[c] / std::sqrt(variance + epsilon);
+      for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels)
+        p.output<T>()[i] = static_cast<T>((x[i] - mean) * scale + p.input<T>(2)[c]);
+      p.output<T>(1)[c] = mean;
+      p.output<T>(2)[c] = variance;
+    }
   });
 }
 
@@ -122,15 +119,13 @@ KernelRun inference_reference(KernelPlan& plan) {
   const Shape& shape = plan.input(0).shape;
   const std::int64_t channels = shape.back(), row = shape.product(1, shape.rank());
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
-        const std::int64_t c = i % channels;
-        const double scale = p.input<T>(1)[c] / std::sqrt(p.input<T>(4)[c] + epsilon);
-        p.output<T>()[i] =
-            static_cast<T>((p.input<T>(0)[i] - p.input<T>(3)[c]) * scale + p.input<T>(2)[c]);
-      }
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t i = p.begin() * row; i < p.end() * row; ++i) {
+      const std::int64_t c = i % channels;
+      const double scale = p.input<T>(1)[c] / std::sqrt(p.input<T>(4)[c] + epsilon);
+      p.output<T>()[i] =
+          static_cast<T>((p.input<T>(0)[i] - p.input<T>(3)[c]) * scale + p.input<T>(2)[c]);
+    }
   });
 }
 
@@ -138,26 +133,24 @@ template <bool trained>
 KernelRun batch_norm_grad_reference(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
-      const auto n = static_cast<double>(e.rows);
-      for (std::int64_t c = 0; c < e.channels; ++c) {
-        const double mean = p.input<T>(3)[c], spread = std::sqrt(p.input<T>(4)[c] + epsilon);
-        const auto [sum, product] = PlainGradientSums(dy, x, e, c, mean, spread);
-        for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
-          const double centred = trained ? dy[i] - sum / n - (x[i] - mean) / spread * product / n
-                                         : static_cast<double>(dy[i]);
-          p.output<T>()[i] = static_cast<T>(p.input<T>(2)[c] / spread * centred);
-        }
-        p.output<T>(1)[c] = static_cast<T>(product);
-        p.output<T>(2)[c] = static_cast<T>(sum);
-        if (trained) continue;
-        const double scale = p.input<T>(2)[c] / spread;
-        p.output<T>(3)[c] = static_cast<T>(-sum * scale);
-        p.output<T>(4)[c] = static_cast<T>(product * scale / spread / -2);
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const T *const dy = p.input<T>(0), *const x = p.input<T>(1);
+    const auto n = static_cast<double>(e.rows);
+    for (std::int64_t c = 0; c < e.channels; ++c) {
+      const double mean = p.input<T>(3)[c], spread = std::sqrt(p.input<T>(4)[c] + epsilon);
+      const auto [sum, product] = PlainGradientSums(dy, x, e, c, mean, spread);
+      for (std::int64_t i = c; i < e.rows * e.channels; i += e.channels) {
+        const double centred = trained ? dy[i] - sum / n - (x[i] - mean) / spread * product / n
+                                       : static_cast<double>(dy[i]);
+        p.output<T>()[i] = static_cast<T>(p.input<T>(2)[c] / spread * centred);
       }
-    };
+      p.output<T>(1)[c] = static_cast<T>(product);
+      p.output<T>(2)[c] = static_cast<T>(sum);
+      if (trained) continue;
+      const double scale = p.input<T>(2)[c] / spread;
+      p.output<T>(3)[c] = static_cast<T>(-sum * scale);
+      p.output<T>(4)[c] = static_cast<T>(product * scale / spread / -2);
+    }
   });
 }
 

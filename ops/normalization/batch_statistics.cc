@@ -12,6 +12,7 @@
 #include "belfry/framework/graph/shards.h"
 #include "belfry/framework/plan/expansion.h"
 #include "belfry/ops/concat.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/batch_moments.h"
 #include "belfry/ops/normalization/gather_moments.h"
 #include "belfry/ops/normalization/normalise.h"
@@ -110,28 +111,26 @@ KernelRun statistics_reference(KernelPlan& plan) {
   for (std::size_t i = 0; i < plan.inputs(); i += kInputsPerPart)
     rows.push_back(rows_of(plan.input(i).shape));
   const std::int64_t channels = plan.input(0).shape.back();
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const auto counts = [&](std::size_t k) { return p.input<T>(kInputsPerPart * k + 1)[0] != 0; };
-      double count = 0;
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const auto counts = [&](std::size_t k) { return p.input<T>(kInputsPerPart * k + 1)[0] != 0; };
+    double count = 0;
+    for (std::size_t k = 0; k < rows.size(); ++k)
+      if (counts(k)) count += static_cast<double>(rows[k]);
+    const auto mean_of = [&](std::int64_t channel, const auto& term) {
+      double total = 0;
       for (std::size_t k = 0; k < rows.size(); ++k)
-        if (counts(k)) count += static_cast<double>(rows[k]);
-      const auto mean_of = [&](std::int64_t channel, const auto& term) {
-        double total = 0;
-        for (std::size_t k = 0; k < rows.size(); ++k)
-          for (std::int64_t r = 0; counts(k) && r < rows[k]; ++r)
-            total +=
-                term(static_cast<double>(p.input<T>(kInputsPerPart * k)[r * channels + channel]));
-        return total / std::max(count, 1.0);
-      };
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const double mean = mean_of(c, [](double x) { return x; });
-        p.output<T>(0)[c] = static_cast<T>(mean);
-        p.output<T>(1)[c] =
-            static_cast<T>(mean_of(c, [&](double x) { return (x - mean) * (x - mean); }));
-      }
-      p.output<T>(2)[0] = static_cast<T>(count);
+        for (std::int64_t r = 0; counts(k) && r < rows[k]; ++r)
+          total +=
+              term(static_cast<double>(p.input<T>(kInputsPerPart * k)[r * channels + channel]));
+      return total / std::max(count, 1.0);
     };
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double mean = mean_of(c, [](double x) { return x; });
+      p.output<T>(0)[c] = static_cast<T>(mean);
+      p.output<T>(1)[c] =
+          static_cast<T>(mean_of(c, [&](double x) { return (x - mean) * (x - mean); }));
+    }
+    p.output<T>(2)[0] = static_cast<T>(count);
   });
 }
 
@@ -160,39 +159,35 @@ KernelRun statistics_grad_cpu(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::int64_t rows = rows_of(x), channels = x.back();
   plan.workspace(2 * channels * static_cast<std::int64_t>(size_of(plan.dtype())));
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      T *const slope = reinterpret_cast<T*>(p.workspace()), *const offset = slope + channels;
-      const T count = p.input<T>(4)[0];
-      if (p.input<T>(5)[0] == 0) {
-        std::fill_n(p.output<T>(), rows * channels, T(0));
-        return;
-      }
-      for (std::int64_t c = 0; c < channels; ++c) {
-        slope[c] = 2 * p.input<T>(2)[c] / count;
-        offset[c] = p.input<T>(1)[c] / count;
-      }
-      kernels::scale_distance(p.input<T>(0), rows, channels, p.input<T>(3), slope, offset,
-                              p.output<T>());
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    T *const slope = reinterpret_cast<T*>(p.workspace()), *const offset = slope + channels;
+    const T count = p.input<T>(4)[0];
+    if (p.input<T>(5)[0] == 0) {
+      std::fill_n(p.output<T>(), rows * channels, T(0));
+      return;
+    }
+    for (std::int64_t c = 0; c < channels; ++c) {
+      slope[c] = 2 * p.input<T>(2)[c] / count;
+      offset[c] = p.input<T>(1)[c] / count;
+    }
+    kernels::scale_distance(p.input<T>(0), rows, channels, p.input<T>(3), slope, offset,
+                            p.output<T>());
   });
 }
 
 KernelRun statistics_grad_reference(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::int64_t elements = x.elements(), channels = x.back();
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const auto in = [&](std::size_t input, std::int64_t i) {
-        return static_cast<double>(p.input<T>(input)[i]);
-      };
-      for (std::int64_t i = 0; i < elements; ++i) {
-        const std::int64_t c = i % channels;
-        const double distance = in(0, i) - in(3, c);
-        const double dx = (in(1, c) + 2 * in(2, c) * distance) / in(4, 0);
-        p.output<T>()[i] = static_cast<T>(in(5, 0) == 0 ? 0 : dx);
-      }
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const auto in = [&](std::size_t input, std::int64_t i) {
+      return static_cast<double>(p.input<T>(input)[i]);
     };
+    for (std::int64_t i = 0; i < elements; ++i) {
+      const std::int64_t c = i % channels;
+      const double distance = in(0, i) - in(3, c);
+      const double dx = (in(1, c) + 2 * in(2, c) * distance) / in(4, 0);
+      p.output<T>()[i] = static_cast<T>(in(5, 0) == 0 ? 0 : dx);
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/core_ops/constant.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/spread.h"
 #include "belfry/ops/operand.h"
 
@@ -55,14 +56,12 @@ void combine_all(const F& part, std::size_t parts, const KernelPointers& p) {
 }
 
 KernelRun combine_reference(KernelPlan& plan) {
-  return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {
-    return [](const KernelPointers& p) {
-      const auto part = [&](std::size_t k) {
-        return MomentsPart<T>{p.input<T>(kMomentsInputs * k), p.input<T>(kMomentsInputs * k + 1),
-                              p.input<T>(kMomentsInputs * k + 2)[0]};
-      };
-      combine_all<T>(part, p.inputs() / kMomentsInputs, p);
+  return typed_kernel(plan, []<class T>(T, const KernelPointers& p) {
+    const auto part = [&](std::size_t k) {
+      return MomentsPart<T>{p.input<T>(kMomentsInputs * k), p.input<T>(kMomentsInputs * k + 1),
+                            p.input<T>(kMomentsInputs * k + 2)[0]};
     };
+    combine_all<T>(part, p.inputs() / kMomentsInputs, p);
   });
 }
 
@@ -76,14 +75,12 @@ OutputTypes rows_shape(const ShapeContext& c) {
 KernelRun rows_reference(KernelPlan& plan) {
   const auto parts = static_cast<std::size_t>(plan.input(0).shape[0]);
   const std::int64_t channels = plan.output(0).shape[0];
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const auto part = [&](std::size_t k) {
-        const T* const row = p.input<T>(0) + static_cast<std::int64_t>(k) * (2 * channels + 1);
-        return MomentsPart<T>{row, row + channels, row[2 * channels]};
-      };
-      combine_all<T>(part, parts, p);
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const auto part = [&](std::size_t k) {
+      const T* const row = p.input<T>(0) + static_cast<std::int64_t>(k) * (2 * channels + 1);
+      return MomentsPart<T>{row, row + channels, row[2 * channels]};
     };
+    combine_all<T>(part, parts, p);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "belfry/ops/arithmetic.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/reference_of_part.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/batch_norm.h"
 #include "belfry/ops/normalization/batch_norm_impl.h"
 #include "belfry/ops/normalization/moments.h"
@@ -126,13 +127,11 @@ KernelRun forward_cpu(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(0).shape);
   if (trained) plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const T* const x = p.input<T>(0);
-      const auto by = channels_of<trained, T>(p, x, e, epsilon);
-      kernels::normalise(x, e.rows, e.channels, by, p.input<T>(2), p.output<T>(),
-                         {shortcut_of<T>(p, trained), relu});
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const T* const x = p.input<T>(0);
+    const auto by = channels_of<trained, T>(p, x, e, epsilon);
+    kernels::normalise(x, e.rows, e.channels, by, p.input<T>(2), p.output<T>(),
+                       {shortcut_of<T>(p, trained), relu});
   });
 }
 
@@ -202,15 +201,13 @@ KernelRun relu_sums_cpu(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      T* const dgamma = p.output<T>(1);
-      kernels::relu_gradient_sums(p.input<T>(0), p.input<T>(4), p.input<T>(1), p.input<T>(2),
-                                  e.rows, e.channels, p.output<T>(0), p.output<T>(2), dgamma,
-                                  reinterpret_cast<T*>(p.workspace()));
-      for (std::int64_t i = 0; i < e.channels; ++i)
-        dgamma[i] /= std::sqrt(p.input<T>(3)[i] + static_cast<T>(epsilon));
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    T* const dgamma = p.output<T>(1);
+    kernels::relu_gradient_sums(p.input<T>(0), p.input<T>(4), p.input<T>(1), p.input<T>(2), e.rows,
+                                e.channels, p.output<T>(0), p.output<T>(2), dgamma,
+                                reinterpret_cast<T*>(p.workspace()));
+    for (std::int64_t i = 0; i < e.channels; ++i)
+      dgamma[i] /= std::sqrt(p.input<T>(3)[i] + static_cast<T>(epsilon));
   });
 }
 
@@ -304,14 +301,12 @@ KernelRun gradient_on_host(KernelPlan& plan) {
   const BatchNormExtent e(plan.input(1).shape);
   plan.workspace(kernels::moment_scratch_bytes(e.rows, e.channels, plan.dtype()));
   const double epsilon = plan.options<BatchNormOptions>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const T* const y = p.inputs() > kGradientInputs ? p.input<T>(kGradientInputs) : nullptr;
-      const std::size_t g = gradient_outputs(trained);
-      compute_gradient<trained, T>(
-          p, {p.input<T>(0), p.input<T>(1), y, p.output<T>(p.outputs() > g ? g : 0), p.output<T>()},
-          e, epsilon);
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    const T* const y = p.inputs() > kGradientInputs ? p.input<T>(kGradientInputs) : nullptr;
+    const std::size_t g = gradient_outputs(trained);
+    compute_gradient<trained, T>(
+        p, {p.input<T>(0), p.input<T>(1), y, p.output<T>(p.outputs() > g ? g : 0), p.output<T>()},
+        e, epsilon);
   });
 }
 template KernelRun gradient_on_host<true>(KernelPlan& plan);

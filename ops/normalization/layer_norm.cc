@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "belfry/framework/graph/shards.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/fused_layer_norm.h"
 #include "belfry/ops/normalization/layer_norm_impl.h"
 
@@ -73,16 +74,14 @@ template <bool centred>
 KernelRun norm_reference(KernelPlan& plan) {
   const NormRows rows(plan.output().shape);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
-  return visit_floating(plan.dtype(), [=]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
-        const T* const x = p.input<T>(0) + r * rows.columns;
-        const PlainRow row(x, rows.columns, centred, epsilon);
-        for (std::int64_t i = 0; i < rows.columns; ++i)
-          p.output<T>()[r * rows.columns + i] =
-              static_cast<T>(row.of(x[i]) * p.input<T>(1)[i] + (centred ? p.input<T>(2)[i] : T(0)));
-      }
-    };
+  return typed_kernel(plan, [=]<class T>(T, const KernelPointers& p) {
+    for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
+      const T* const x = p.input<T>(0) + r * rows.columns;
+      const PlainRow row(x, rows.columns, centred, epsilon);
+      for (std::int64_t i = 0; i < rows.columns; ++i)
+        p.output<T>()[r * rows.columns + i] =
+            static_cast<T>(row.of(x[i]) * p.input<T>(1)[i] + (centred ? p.input<T>(2)[i] : T(0)));
+    }
   });
 }
 
@@ -104,23 +103,21 @@ template <bool centred>
 KernelRun norm_grad_reference(KernelPlan& plan) {
   const NormRows rows(plan.input(1).shape);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
-  return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      std::vector<double> dgamma(static_cast<std::size_t>(n)), dbeta(dgamma);
-      for (std::int64_t r = 0; r < rows.count; ++r) {
-        const T *const dy = p.input<T>(0) + r * n, *const x = p.input<T>(1) + r * n;
-        const PlainRow row(x, n, centred, epsilon);
-        for (std::int64_t i = 0; i < n; ++i) {
-          dgamma[static_cast<std::size_t>(i)] += dy[i] * row.of(x[i]);
-          dbeta[static_cast<std::size_t>(i)] += dy[i];
-        }
-        plain_row_gradient(dy, x, p.input<T>(2), n, row, centred, p.output<T>(0) + r * n);
-      }
+  return typed_kernel(plan, [=, n = rows.columns]<class T>(T, const KernelPointers& p) {
+    std::vector<double> dgamma(static_cast<std::size_t>(n)), dbeta(dgamma);
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      const T *const dy = p.input<T>(0) + r * n, *const x = p.input<T>(1) + r * n;
+      const PlainRow row(x, n, centred, epsilon);
       for (std::int64_t i = 0; i < n; ++i) {
-        p.output<T>(1)[i] = static_cast<T>(dgamma[static_cast<std::size_t>(i)]);
-        if (centred) p.output<T>(2)[i] = static_cast<T>(dbeta[static_cast<std::size_t>(i)]);
+        dgamma[static_cast<std::size_t>(i)] += dy[i] * row.of(x[i]);
+        dbeta[static_cast<std::size_t>(i)] += dy[i];
       }
-    };
+      plain_row_gradient(dy, x, p.input<T>(2), n, row, centred, p.output<T>(0) + r * n);
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      p.output<T>(1)[i] = static_cast<T>(dgamma[static_cast<std::size_t>(i)]);
+      if (centred) p.output<T>(2)[i] = static_cast<T>(dbeta[static_cast<std::size_t>(i)]);
+    }
   });
 }
 

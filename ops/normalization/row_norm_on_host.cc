@@ -5,6 +5,7 @@
 #include "belfry/framework/kernels/widened.h"
 #include "belfry/ops/kernels/functors.h"
 #include "belfry/ops/kernels/stored_elements.h"
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/normalization/layer_norm_impl.h"
 #include "belfry/ops/normalization/row_norm.h"
 
@@ -104,26 +105,24 @@ KernelRun row_norm_on_host(KernelPlan& plan) {
   const NormRows rows(plan.output().shape);
   const std::size_t gamma_at = plan.inputs() - row_norm_factors(centred);
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
-  return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const T *const gamma = p.input<T>(gamma_at), *const beta =
-                                                       centred ? p.input<T>(gamma_at + 1) : nullptr;
-      for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
-        const T* x = p.input<T>(0) + r * n;
-        T* const y = p.output<T>() + r * n;
-        if (gamma_at > 2) {
-          add_to_row(x, p.input<T>(2), n, y);
-          x = y;
-        }
-        if (gamma_at > 1) {
-          T* const sum = p.outputs() > 1 ? p.output<T>(1) + r * n : y;
-          add_to_row(x, p.input<T>(1) + r * n, n, sum);
-          x = sum;
-        }
-        const auto by = kernels::row_scale<centred>(x, n, static_cast<T>(epsilon));
-        kernels::normalise_row<centred>(x, n, by, gamma, beta, y);
+  return typed_kernel(plan, [=, n = rows.columns]<class T>(T, const KernelPointers& p) {
+    const T *const gamma = p.input<T>(gamma_at), *const beta =
+                                                     centred ? p.input<T>(gamma_at + 1) : nullptr;
+    for (std::int64_t r = p.begin() * rows.per_sample; r < p.end() * rows.per_sample; ++r) {
+      const T* x = p.input<T>(0) + r * n;
+      T* const y = p.output<T>() + r * n;
+      if (gamma_at > 2) {
+        add_to_row(x, p.input<T>(2), n, y);
+        x = y;
       }
-    };
+      if (gamma_at > 1) {
+        T* const sum = p.outputs() > 1 ? p.output<T>(1) + r * n : y;
+        add_to_row(x, p.input<T>(1) + r * n, n, sum);
+        x = sum;
+      }
+      const auto by = kernels::row_scale<centred>(x, n, static_cast<T>(epsilon));
+      kernels::normalise_row<centred>(x, n, by, gamma, beta, y);
+    }
   });
 }
 template KernelRun row_norm_on_host<true>(KernelPlan& plan);
@@ -135,15 +134,13 @@ KernelRun row_norm_gradient_on_host(KernelPlan& plan) {
   const NormRows rows(plan.input(1).shape);
   plan.workspace(rows.count * 2 * static_cast<std::int64_t>(size_of(plan.dtype())));
   const double epsilon = plan.options<RowNormOptions<centred>>().epsilon;
-  return visit_floating(plan.dtype(), [=, n = rows.columns]<class T>(T) -> KernelRun {
-    return [=](const KernelPointers& p) {
-      const T* const other = p.inputs() > 3 ? p.input<T>(3) : nullptr;
-      gradient_of_rows<centred, T>(rows, p.input<T>(0), p.input<T>(1), p, epsilon,
-                                   reinterpret_cast<kernels::RowScale<T>*>(p.workspace()),
-                                   p.output<T>(), [&](std::int64_t r, T* row) {
-                                     if (other) add_to_row<T>(row, other + r * n, n, row);
-                                   });
-    };
+  return typed_kernel(plan, [=, n = rows.columns]<class T>(T, const KernelPointers& p) {
+    const T* const other = p.inputs() > 3 ? p.input<T>(3) : nullptr;
+    gradient_of_rows<centred, T>(rows, p.input<T>(0), p.input<T>(1), p, epsilon,
+                                 reinterpret_cast<kernels::RowScale<T>*>(p.workspace()),
+                                 p.output<T>(), [&](std::int64_t r, T* row) {
+                                   if (other) add_to_row<T>(row, other + r * n, n, row);
+                                 });
   });
 }
 template KernelRun row_norm_gradient_on_host<true>(KernelPlan& plan);

@@ -1,5 +1,6 @@
 #include "belfry/ops/updates/momentum_update.h"
 
+#include "belfry/ops/kernels/typed_kernels.h"
 #include "belfry/ops/updates/update.h"
 #include "belfry/ops/updates/update_steps.h"
 
@@ -24,38 +25,34 @@ BELFRY_KERNEL void momentum_steps(std::int64_t begin, std::int64_t end,
 KernelRun momentum_cpu(KernelPlan& plan) {
   const auto& options = plan.options<MomentumUpdateOptions>();
   const std::int64_t size = plan.input(2).shape.elements();
-  return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
-    return [options, size](const KernelPointers& p) {
-      const T factor = kernels::factor_of<T>(p, 4);
-      if (factor == 0) return;
-      const kernels::UpdateRange range(p, options.part_from, size);
-      momentum_steps<T>(range.begin, range.end,
-                        kernels::MomentumStep<T>::of(options, *p.input<T>(3), factor),
-                        p.input<T>(2), p.written<T>(0) + range.first, p.written<T>(1));
-    };
+  return typed_kernel(plan, [options, size]<class T>(T, const KernelPointers& p) {
+    const T factor = kernels::factor_of<T>(p, 4);
+    if (factor == 0) return;
+    const kernels::UpdateRange range(p, options.part_from, size);
+    momentum_steps<T>(range.begin, range.end,
+                      kernels::MomentumStep<T>::of(options, *p.input<T>(3), factor), p.input<T>(2),
+                      p.written<T>(0) + range.first, p.written<T>(1));
   });
 }
 
 KernelRun momentum_reference(KernelPlan& plan) {
   const auto& options = plan.options<MomentumUpdateOptions>();
   const std::int64_t size = plan.input(2).shape.elements();
-  return visit_floating(plan.dtype(), [options, size]<class T>(T) -> KernelRun {
-    return [options, size](const KernelPointers& p) {
-      const T momentum = static_cast<T>(options.momentum);
-      const T factor = kernels::factor_of<T>(p, 4);
-      if (factor == 0) return;
-      const kernels::UpdateRange range(p, options.part_from, size);
-      for (std::int64_t i = range.begin; i < range.end; ++i) {
-        T &x = p.written<T>(0)[range.first + i], &sum = p.written<T>(1)[i];
-        T g = factor * p.input<T>(2)[i];
-        if (options.weight_decay != 0) g += static_cast<T>(options.weight_decay) * x;
-        sum = momentum * sum + g;
-        if (options.form == MomentumForm::kNesterov)
-          x -= *p.input<T>(3) * (g + momentum * sum);
-        else
-          x -= *p.input<T>(3) * sum;
-      }
-    };
+  return typed_kernel(plan, [options, size]<class T>(T, const KernelPointers& p) {
+    const T momentum = static_cast<T>(options.momentum);
+    const T factor = kernels::factor_of<T>(p, 4);
+    if (factor == 0) return;
+    const kernels::UpdateRange range(p, options.part_from, size);
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      T &x = p.written<T>(0)[range.first + i], &sum = p.written<T>(1)[i];
+      T g = factor * p.input<T>(2)[i];
+      if (options.weight_decay != 0) g += static_cast<T>(options.weight_decay) * x;
+      sum = momentum * sum + g;
+      if (options.form == MomentumForm::kNesterov)
+        x -= *p.input<T>(3) * (g + momentum * sum);
+      else
+        x -= *p.input<T>(3) * sum;
+    }
   });
 }
 
