@@ -74,7 +74,7 @@ TEST_F(RunDirectoryTest, IsOneWithItsConfigurationOrWithItsCheckpoints) {
   EXPECT_THAT(refusal(), HasSubstr("no run has written its config.json"));
   std::filesystem::remove_all(at("run"));
   write("config.json.tmp-12-34");
-  write("checkpoints/step-00000001.lock", "");
+  write("checkpoints/step-00000001.tmp-12-34", "");
   EXPECT_EQ(refusal(), "") << "killed in its first moments";
 }
 
