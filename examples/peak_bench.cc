@@ -14,11 +14,12 @@
 #include "belfry/trainers/program/algorithms_file.h"
 #include "belfry/trainers/util/busy.h"
 #include "belfry/trainers/util/clock.h"
+#include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/output_file.h"
 #include "belfry/trainers/util/statistics.h"
-#include "bench/timed_limit.h"
+#include "bench/byte_limit.h"
 using namespace belfry;
 
 namespace {
@@ -166,12 +167,13 @@ class Benchmark {
     Interleaved ways;
     const std::vector<DeviceSpec>& devices = flags_.devices;
     const int most = flags_.session.threads ? flags_.session.threads : usable_cores();
-    const TimedLimit limit(ways, {.devices = devices, .logical_gpus = flags_.session.logical_gpus},
-                           flags_.bytes, std::min(most, static_cast<int>(devices.size())));
+    ByteLimit limit(devices, flags_.session.logical_gpus, flags_.bytes,
+                    std::min(most, static_cast<int>(devices.size())));
+    const int way = ways.add([&] { limit.run(); });
     busy.reset();
     time(ways, "copy");
     return 2.0 * static_cast<double>(flags_.bytes) * static_cast<double>(devices.size()) /
-           limit.seconds();
+           ways.seconds(way);
   }
 
   // Multiplications and additions per second, by all devices together.

@@ -1,30 +1,29 @@
-// The speed limit of memory for reading and writing the buffers of all towers in place.
+// The byte limit: how fast devices read and write the buffers of all towers, and do nothing else.
+// What allreduce_bench times is compared with it, and peak_bench prints it.
 #pragma once
-#include "belfry/framework/base/allocator.h"
-#include "belfry/framework/run/workers.h"
+#include <memory>
+#include <span>
+
+#include "belfry/framework/graph/device_spec.h"
 
 namespace belfry {
 
-// Buffers as of an all-reduce in place; scaling them moves the same bytes and does nothing else.
-// Each worker has an equal part of each.
+// A buffer for each device, as of an all-reduce in place.
 class ByteLimit {
  public:
-  // `bytes` per buffer. Throws OutOfMemory.
-  ByteLimit(int buffers, std::int64_t bytes, int workers);
+  // Allocates `bytes` for each device. If all are GPUs, a buffer is copied within the memory of its
+  // GPU, which takes as many bytes again; else `workers` workers scale their parts of all buffers
+  // in one loop. Throws InvalidArgument if there are no such GPUs, and OutOfMemory.
+  ByteLimit(std::span<const DeviceSpec> devices, int logical_gpus, std::int64_t bytes, int workers);
+  ~ByteLimit();
 
-  // Each worker scales its part of one buffer, then of the next.
-  void streams_in_turn();
-  // Each worker scales its part of all buffers in one loop.
-  void streams_together();
+  // Reads and writes all buffers `times` times in a row, on all devices at once.
+  void run(int times = 1);
+
+  class Buffers;  // on hosts, or on GPUs
 
  private:
-  void each_part(const std::function<void(std::int64_t begin, std::int64_t end)>& scale);
-
-  std::int64_t elements_;
-  Allocator memory_;
-  std::vector<MemoryBlock> buffers_;
-  std::vector<float*> streams_;
-  WorkerPool pool_;
+  std::unique_ptr<Buffers> buffers_;
 };
 
 }  // namespace belfry

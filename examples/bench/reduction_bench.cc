@@ -15,8 +15,8 @@
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
+#include "byte_limit.h"
 #include "reduction_check.h"
-#include "timed_limit.h"
 
 namespace belfry {
 namespace {
@@ -181,8 +181,9 @@ class Bench {
   void time(ReductionBench& bench) {
     Interleaved ways;
     if (options_.processes) ways.count_alike();
-    const TimedLimit limit(ways, options_, bench.bytes,
-                           std::min(session_->threads(), graph_.towers()));
+    ByteLimit limit(options_.devices, options_.logical_gpus, bench.bytes,
+                    std::min(session_->threads(), graph_.towers()));
+    const int limit_way = ways.add([&] { limit.run(options_.aggregate); });
     for (Entry& entry : entries_) {
       if (!entry.result.refusal.empty()) continue;
       entry.out_of_place_way = ways.add([step = entry.all_out_of_place] { step->run(); });
@@ -190,7 +191,7 @@ class Bench {
     }
     ways.on_call([&](std::int64_t made, std::int64_t all) { show("run ", made, "/", all); });
     ways.run(options_.warmup, options_.iterations);
-    bench.limit_seconds = limit.seconds();
+    bench.limit_seconds = ways.seconds(limit_way) / options_.aggregate;
     for (Entry& entry : entries_) {
       if (!entry.result.refusal.empty()) continue;
       entry.result.out_of_place.seconds = ways.seconds(entry.out_of_place_way) / options_.aggregate;

@@ -59,8 +59,8 @@ struct ReductionResult {
 
 struct ReductionBench {
   std::int64_t elements = 0, bytes = 0;  // per tower
-  // The time, in the slowest process, of scaling the same buffers in place on the same threads, in
-  // the faster of two ways (ByteLimit); on GPUs, of copying them within each GPU's memory.
+  // The time, in the slowest process, of scaling the same buffers in place on the same threads; on
+  // GPUs, of copying them within each GPU's memory (ByteLimit).
   double limit_seconds = 0;
   std::vector<ReductionResult> results;  // in the order asked for
 };

@@ -18,7 +18,7 @@
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/interleaved.h"
 #include "belfry/trainers/util/statistics.h"
-#include "timed_limit.h"
+#include "byte_limit.h"
 
 namespace belfry {
 namespace {
@@ -183,12 +183,14 @@ UpdateBench bench_update(const std::vector<Shape>& shapes, const std::string& st
     show("prepared case ", steps.size());
   }
   if (options.check) check(problem, sessions, steps, bench.cells, show);
-  const TimedLimit limit(ways, options, bench.bytes, std::min(sessions[0]->threads(), towers));
+  ByteLimit limit(options.devices, options.logical_gpus, bench.bytes,
+                  std::min(sessions[0]->threads(), towers));
+  const int limit_way = ways.add([&] { limit.run(options.aggregate); });
   ways.on_call([&](std::int64_t made, std::int64_t all) {
     show_if_due(options.console, "# ", strategy, ": run ", made, "/", all);
   });
   ways.run(options.warmup, options.iterations);
-  bench.limit_seconds = limit.seconds();
+  bench.limit_seconds = ways.seconds(limit_way) / options.aggregate;
   const std::vector<double> off = ways.rounds(0);
   for (std::size_t c = 0; c < bench.cells.size(); ++c) {
     bench.cells[c].seconds = ways.seconds(static_cast<int>(c));

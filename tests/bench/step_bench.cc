@@ -11,11 +11,12 @@
 
 #include "belfry/allreduce/bucketed.h"
 #include "belfry/belfry.h"
+#include "belfry/examples/bench/byte_limit.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
-#include "belfry/tests/bench/machine.h"
 #include "belfry/tests/bench/step_options.h"
+#include "belfry/trainers/machine/product_peak.h"
 #include "belfry/trainers/models/models.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"
@@ -190,6 +191,43 @@ void measure(Case& timed, int warmup) {
   }
 }
 
+// What the machine does at most: products of matrices, and scaling in place.
+class Limits {
+ public:
+  explicit Limits(int cores)
+      : one_(products(1)), all_(products(cores)), bytes_(cpus(1), 1, kBytes, cores) {
+    for (Products* const products : {&one_, &all_}) products->run();  // allocates
+  }
+
+  double products_on_one() { return rate(one_.flops(), one_); }
+  double products_on_all() { return rate(all_.flops(), all_); }
+  // Bytes per second, read and written.
+  double bandwidth() { return rate(2.0 * kBytes, bytes_); }
+
+ private:
+  static constexpr std::int64_t kBytes = 128 << 20;  // larger than any cache
+
+  static std::vector<DeviceSpec> cpus(int count) {
+    std::vector<DeviceSpec> devices;
+    for (int k = 0; k < count; ++k) devices.push_back(DeviceSpec::local("CPU", k));
+    return devices;
+  }
+  static ProductOptions products(int threads) {
+    return {.devices = cpus(threads),
+            .session = {.device_count = {{"CPU", threads}}, .threads = threads},
+            .chain = 1};
+  }
+  template <class Work>
+  static double rate(double amount, Work& work) {
+    const double began = seconds_now();
+    work.run();
+    return amount / (seconds_now() - began);
+  }
+
+  Products one_, all_;
+  ByteLimit bytes_;
+};
+
 // The results of a run.
 struct Results {
   int threads = 0, cores = 0;
@@ -238,12 +276,12 @@ Results prepare(const StepOptions& options) {
 
 // Runs all cases in each round, so that slow spells of the machine hit all alike.
 void run(const StepOptions& options, Results& results) {
-  ScaledBuffer buffer;
+  Limits limits(results.cores);
   for (int round = 0; round < options.rounds; ++round) {
     std::fprintf(stderr, "round %d of %d\n", round + 1, options.rounds);
-    results.peak_one.push_back(fma_peak(1));
-    results.peak_all.push_back(fma_peak(results.cores));
-    results.scale.push_back(buffer.bandwidth(results.cores));
+    results.peak_one.push_back(limits.products_on_one());
+    results.peak_all.push_back(limits.products_on_all());
+    results.scale.push_back(limits.bandwidth());
     for (const auto* cases : {&results.training, &results.averages})
       for (const auto& timed : *cases) measure(*timed, options.warmup);
     for (const auto* timed : {&results.single, &results.chain, &results.claims, &results.ping_pong})
@@ -275,7 +313,7 @@ void print_training(const Work& work, const StepOptions& options, const Results&
 void print(const StepOptions& options, const Results& results) {
   std::printf("%d workers on %d cores, %d rounds\n", results.threads, results.cores,
               options.rounds);
-  std::printf("FMA peak: %.0f GFLOP/s on 1 thread, %.0f on %d; scaling in place: %.1f GB/s\n",
+  std::printf("products: %.0f GFLOP/s on 1 thread, %.0f on %d; scaling in place: %.1f GB/s\n",
               median(results.peak_one) / 1e9, median(results.peak_all) / 1e9, results.cores,
               median(results.scale) / 1e9);
   for (const Work& work : works())
@@ -300,8 +338,8 @@ std::string to_json(const StepOptions& options, const Results& results) {
   std::string json = cat("{\n  \"program\": \"step_bench\",\n  \"threads\": ", results.threads,
                          ",\n  \"rounds\": ", options.rounds, ",\n  \"allreduce\": \"",
                          options.allreduce, "\",\n  \"global_batch\": ", kGlobalBatch,
-                         ",\n  \"fma_gflops_one_thread\": ", median(results.peak_one) / 1e9,
-                         ",\n  \"fma_gflops_all_cores\": ", median(results.peak_all) / 1e9,
+                         ",\n  \"product_gflops_one_thread\": ", median(results.peak_one) / 1e9,
+                         ",\n  \"product_gflops_all_cores\": ", median(results.peak_all) / 1e9,
                          ",\n  \"scale_gb_per_s\": ", median(results.scale) / 1e9);
   std::vector<std::string> rows;
   for (const auto& timed : results.training)

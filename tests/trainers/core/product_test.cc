@@ -2,14 +2,17 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/allreduce/prediction/machines.h"
+#include "belfry/tests/allreduce/strategies/library_strategies.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -35,33 +38,57 @@ struct Cell {
 };
 
 struct Setting {
-  const char* name;
-  void (*apply)(Cell&);
+  std::string name;
+  std::function<void(Cell&)> apply;
 };
+
+// The numbers of towers, and the models with the size of their images.
+const std::vector<int> kTowers = kSanitized ? std::vector{4} : std::vector{2, 4, 6, 8};
+const std::vector<std::pair<std::string, int>> kModels{{"resnet20", 8}, {"mnist", 28}};
+
+// Each strategy that the replicated trainer takes, and whose order is canonical for all these
+// numbers of towers. The first is collective.
+std::vector<Setting> canonical_strategies() {
+  std::vector<Setting> settings;
+  for (const std::string& name : library_strategies()) {
+    const auto strategy = make_strategy(name);
+    const auto serves = [&](int towers) {
+      return strategy->canonical(towers) &&
+             strategy->refusal(std::vector<DeviceSpec>(static_cast<std::size_t>(towers))).empty();
+    };
+    if (!find_trainer("replicated").accepts(name) || !std::ranges::all_of(kTowers, serves))
+      continue;
+    settings.push_back({name, [name](Cell& c) { c.options.aggregation.allreduce = name; }});
+  }
+  std::ranges::stable_partition(settings, [](auto& s) { return s.name == "collective"; });
+  return settings;
+}
+
+// The choice is mostly naive or hierarchical: collectives take turns, so each pays the latency.
+void choose(Cell& c) {
+  c.options.aggregation.allreduce = "auto";
+  c.options.aggregation.choice = {.buckets = {0}, .machine = [] {
+                                    return machine_of_links(8, {.latency_us = 50, .gbps = 100});
+                                  }};
+}
+
+void colocate(Cell& c) {
+  c.trainer = "parameter_server";
+  c.options.aggregation.allreduce = "colocate";
+}
+
+std::vector<Setting> ways_to_combine() {
+  std::vector<Setting> settings = canonical_strategies();
+  settings.push_back({"auto", choose});
+  settings.push_back({"colocate", colocate});
+  return settings;
+}
 
 // Settings that must not change a bit, in one list per axis. The first of each axis is the
 // reference. Settings apply in the order of the axes. A new way to train is a line here.
 const std::vector<std::vector<Setting>>& axes() {
   static const std::vector<std::vector<Setting>> all{
-      {{"collective", [](Cell& c) { c.options.aggregation.allreduce = "collective"; }},
-       {"naive", [](Cell& c) { c.options.aggregation.allreduce = "naive"; }},
-       {"naive_cpu", [](Cell& c) { c.options.aggregation.allreduce = "naive_cpu"; }},
-       {"shuffle", [](Cell& c) { c.options.aggregation.allreduce = "shuffle"; }},
-       {"hierarchical", [](Cell& c) { c.options.aggregation.allreduce = "hierarchical"; }},
-       {"auto",
-        [](Cell& c) {
-          c.options.aggregation.allreduce = "auto";
-          // The choice is mostly naive or hierarchical: collectives take turns, so each pays the
-          // latency.
-          c.options.aggregation.choice = {
-              .buckets = {0},
-              .machine = [] { return machine_of_links(8, {.latency_us = 50, .gbps = 100}); }};
-        }},
-       {"colocate",
-        [](Cell& c) {
-          c.trainer = "parameter_server";
-          c.options.aggregation.allreduce = "colocate";
-        }}},
+      ways_to_combine(),
       {{"plain", [](Cell&) {}},
        {"packed",
         [](Cell& c) {
@@ -83,10 +110,6 @@ const std::vector<std::vector<Setting>>& axes() {
   };
   return all;
 }
-
-// The numbers of towers, and the models with the size of their images.
-const std::vector<int> kTowers = kSanitized ? std::vector{4} : std::vector{2, 4, 6, 8};
-const std::vector<std::pair<std::string, int>> kModels{{"resnet20", 8}, {"mnist", 28}};
 
 using Choice = std::vector<std::size_t>;  // a setting of each axis
 
@@ -187,6 +210,14 @@ class EqualBits : public testing::TestWithParam<std::tuple<std::pair<std::string
     return join(names);
   }
 };
+
+TEST(CanonicalStrategies, AreAmongTheWaysToCombine) {
+  std::vector<std::string> names;
+  for (const Setting& setting : ways_to_combine()) names.push_back(setting.name);
+  EXPECT_EQ(names.front(), "collective");
+  EXPECT_THAT(names, testing::IsSupersetOf(
+                         {"naive", "naive_cpu", "shuffle", "hierarchical", "auto", "colocate"}));
+}
 
 TEST_P(EqualBits, InAPairwiseSelection) { expect_equal(pairwise(product(sizes()))); }
 

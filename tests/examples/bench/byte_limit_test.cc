@@ -1,4 +1,4 @@
-#include "belfry/examples/bench/copy_limit.h"
+#include "belfry/examples/bench/byte_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,18 +9,18 @@
 #include "belfry/trainers/flags/device_flag.h"
 
 namespace belfry {
-namespace copy_limit_test {
+namespace byte_limit_test {
 
-TEST(CopyLimit, CopiesABufferOfEachDevice) {
+TEST(ByteLimit, CopiesABufferOfEachGpu) {
   const test::StandInGpus gpus(2);
   const test::UseGpus use(gpus);
   {
-    CopyLimit limit(parse_devices("gpu:3"), 2, 1000);
+    ByteLimit limit(parse_devices("gpu:3"), 2, 1000, 1);
     for (int i = 1; i <= 3; ++i) {
-      limit.copy();
+      limit.run();
       EXPECT_EQ(gpus.calls().copied, 3 * i);
     }
-    limit.copy(4);
+    limit.run(4);
     EXPECT_EQ(gpus.calls().copied, 3 * (3 + 4));
     EXPECT_EQ(gpus.calls().stamps, 3 * (3 + 1));
     EXPECT_EQ(gpus.in_use(0), 4 * 1000);
@@ -29,17 +29,27 @@ TEST(CopyLimit, CopiesABufferOfEachDevice) {
   for (const int gpu : {-1, 0, 1}) EXPECT_EQ(gpus.in_use(gpu), 0) << gpu;
 }
 
-TEST(CopyLimit, ThrowsWhatAGpuFailsWith) {
+TEST(ByteLimit, ThrowsWhatAGpuFailsWith) {
   const test::StandInGpus gpus(1);
   const test::UseGpus use(gpus);
-  CopyLimit limit(parse_devices("gpu:2"), 2, 64);
+  ByteLimit limit(parse_devices("gpu:2"), 2, 64, 1);
   gpus.fail(0, "an illegal address");
-  EXPECT_THROW(limit.copy(), DeviceError);
+  EXPECT_THROW(limit.run(), DeviceError);
   gpus.mend();
 }
 
-TEST(CopyLimit, RefusesWhatIsNoGpu) {
-  EXPECT_THROW(CopyLimit(parse_devices("cpu:1"), 1, 64), InvalidArgument);
+TEST(ByteLimit, RefusesGpusThatAreNotThere) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  EXPECT_THROW(ByteLimit(parse_devices("gpu:2"), 1, 64, 1), Error);
+}
+
+TEST(ByteLimit, ScalesABufferForEachDeviceOnHosts) {
+  const test::StandInGpus gpus(1);
+  const test::UseGpus use(gpus);
+  ByteLimit limit(parse_devices("cpu:3"), 1, 1000, 2);
+  limit.run(3);
+  EXPECT_EQ(gpus.calls().copied, 0);
 }
 
 TEST(ReductionBench, ComparesGpusWithCopies) {
@@ -60,5 +70,5 @@ TEST(ReductionBench, ComparesGpusWithCopies) {
   }
 }
 
-}  // namespace copy_limit_test
+}  // namespace byte_limit_test
 }  // namespace belfry
