@@ -70,11 +70,10 @@ std::string advice_by_losses(const Trainer& trainer, const Divergence& found) {
 std::string advice_for(const Trainer& trainer, const Divergence& found) {
   if (const std::string& input = bad_input(trainer, found); !input.empty())
     return cat(input, "; mend this sample, or leave it out");
-  return cat(advice_by_losses(trainer, found),
-             trainer.options().precision != Precision::kF16
-                 ? ""
-                 : "; f16 has no numbers above 65504, and bf16 has the range of f32 (the option "
-                   "precision)");
+  const std::string advice = advice_by_losses(trainer, found);
+  if (trainer.options().precision != Precision::kF16) return advice;
+  return cat(advice, "; f16 has no numbers above 65504, and bf16 has the range of f32 (",
+             the_option("precision"), ")");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "belfry/framework/base/log.h"
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/independence.h"
@@ -70,8 +71,8 @@ std::string difference_of_runs(const CheckpointInfo& info, const Trainer& traine
 
 std::string text_of_other_run(const CheckpointInfo& info, const std::string& difference) {
   return cat("the run that saved ", info.path, " was another one: ", difference,
-             "; give what it had, or start a new run, which may take its weights (the option "
-             "load)");
+             "; give what it had, or start a new run, which may take its weights (",
+             the_option("load"), ")");
 }
 
 // By the names of callbacks.

@@ -148,11 +148,11 @@ std::vector<std::string> cifar_files(FileSystem& files, const std::string& folde
     if (packed && files.exists(path.substr(0, path.size() - 3))) continue;
     found.push_back(path);
   }
-  require<NotFoundError>(
-      !found.empty(), folder, " has no file ", begin, train ? "*" : "", ".bin or ", begin,
-      train ? "*" : "",
-      ".bin.gz; name the folder with the files of CIFAR-10's binary version (the "
-      "option data_dir)");
+  if (found.empty())
+    throw NotFoundError(about_option(
+        "data_dir", folder, " has no file ", begin, train ? "*" : "", ".bin or ", begin,
+        train ? "*" : "", ".bin.gz; name the folder with the files of CIFAR-10's binary version (",
+        the_option("data_dir"), ")"));
   return found;
 }
 

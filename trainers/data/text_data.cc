@@ -150,8 +150,8 @@ std::shared_ptr<Text> read_text(const TextOptions& options, const RunDirs& dirs,
   auto text = std::make_shared<Text>(dirs.bad_records);
   if (dirs.data_dir.empty()) {
     require<NotFoundError>(!is_llmc(options),
-                           "token files of llm.c are not generated; name the folder with them (the "
-                           "option data_dir)");
+                           "token files of llm.c are not generated; name the folder with them (",
+                           the_option("data_dir"), ")");
     text->tokens = generated_text(kGenerated);
     return text;
   }

@@ -66,6 +66,7 @@ WrittenFlags in_our_spelling(const WrittenFlags& line, std::span<const FlagSpell
     if (spelling == spellings.end()) continue;
     for (WrittenFlag& flag : spelling->translate(other, line)) {
       if (flag.written.empty()) flag.written = other.written;
+      flag.of_file = other.of_file;
       const WrittenFlag* const same = ours.find(flag.name);
       require<FlagError>(!same || means_same(same->value, flag.value), same ? same->written : "",
                          " and ", flag.written, ", which stands for --", flag.name, "=", flag.value,

@@ -66,9 +66,7 @@ std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
   try {
     ErrorFields known = fields_of(error);
     known.kept = run.saved();
-    const bool lacks_step = known.step == 0 && !known.op.empty();
-    if (lacks_step) known.step = trainer.steps() + 1;
-    if (!lacks_step && error_text(known) == error.what()) throw;
+    if (error_text(known) == error.what()) throw;
     std::throw_with_nested(Error(std::move(known)));
   } catch (...) {
     if (!is_reported) throw;

@@ -72,7 +72,7 @@ std::string cause_of(const std::exception& error, const ErrorFields& known) {
 std::int64_t step_of(const ErrorFields& known, const Divergence& divergence,
                      const Trainer& trainer) {
   if (known.step > 0) return known.step;
-  if (!known.op.empty()) return trainer.steps() + 1;
+  if (!known.op.empty() && known.rank < 0) return trainer.steps() + 1;
   return divergence.loss_since.value_or(trainer.steps());
 }
 
@@ -91,6 +91,7 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
   const Divergence divergence = divergence_of(error, known, trainer);
   const std::string what = error_text(known);
   const std::string cause = divergence ? "values that are not finite" : cause_of(error, known);
+  const std::int64_t step = step_of(known, divergence, trainer);
   name_own_process(known, trainer);
   if (divergence) known.kind = ErrorKind::kDiverged;
   return JsonValue::object()
@@ -99,7 +100,7 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
       .set("rank", known.rank >= 0 ? JsonValue(known.rank) : JsonValue())
       .set("host", text_or_null(known.host))
       .set("device", text_or_null(known.device))
-      .set("step", step_of(known, divergence, trainer))
+      .set("step", step)
       .set("op", text_or_null(known.op))
       .set("where", text_or_null(known.where))
       .set("variable", text_or_null(divergence ? divergence.variable : known.variable))

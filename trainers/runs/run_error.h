@@ -13,8 +13,8 @@ namespace belfry {
 //   what      `error` as people see it
 //   rank      of the process that failed, if there are several; `host` is its machine
 //   device    the full name of the op's device
-//   step      counted from 1: the first whose loss was not finite; the step of the op; else the
-//             last complete one
+//   step      counted from 1: the first whose loss was not finite; the step of the op, if it
+//             is of this process; else the last complete one
 //   op        the op whose kernel threw, or has not ended, in any process
 //   where     that op with its line, gather() of a data set, or a callback: the origin of the error
 //   variable  the first that is not finite, with its value

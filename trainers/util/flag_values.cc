@@ -34,7 +34,7 @@ void read_number(const WrittenFlag& flag, std::string_view wanted, bool (*allowe
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, number);
   const bool whole = error == std::errc() && stop == end && std::isfinite(number);
-  require<FlagError>(whole && allowed(number), flag.written, " is not ", wanted);
+  if (!whole || !allowed(number)) refuse_flag(flag, " is not ", wanted);
   value = number;
 }
 

@@ -65,6 +65,12 @@ T parse_number(const std::string& what, std::string_view text) {
   return value;
 }
 
+// Throws FlagError about a flag, with a text that begins with the flag as it is written.
+template <class... Parts>
+[[noreturn]] void refuse_flag(const WrittenFlag& flag, const Parts&... parts) {
+  throw FlagError(ErrorFields{.why = detail::cat(flag.written, parts...), .option = flag.name});
+}
+
 // Sets `value`. Throws FlagError unless the flag is an integer in [least, most].
 template <class T>
 void read_integer(const WrittenFlag& flag, std::type_identity_t<T> least,
@@ -73,8 +79,8 @@ void read_integer(const WrittenFlag& flag, std::type_identity_t<T> least,
   std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t> number{};
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = error == std::errc() && stop == text.data() + text.size();
-  detail::require<FlagError>(whole && number >= least && number <= most, flag.written,
-                             " is not a whole number between ", least, " and ", most);
+  if (!whole || number < least || number > most)
+    refuse_flag(flag, " is not a whole number between ", least, " and ", most);
   value = static_cast<T>(number);
 }
 
