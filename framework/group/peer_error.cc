@@ -46,6 +46,13 @@ void blame_peer(const ProcessGroup& group, int rank, std::string why) {
   blame_peer(rank, group.host(rank), std::move(why));
 }
 
+std::exception_ptr error_of_group(ErrorFields error) {
+  if (error.kind == ErrorKind::kStalled)
+    return std::make_exception_ptr(StallError(std::move(error)));
+  if (error.is_mistake) return std::make_exception_ptr(MistakeError(std::move(error)));
+  return std::make_exception_ptr(ToldError(std::move(error)));
+}
+
 std::string reason_of(ErrorFields error) {
   for (;; shorten(error))
     if (std::string reason = to_json(error).str(); reason.size() <= kLongestReason) return reason;
@@ -59,9 +66,7 @@ void throw_reason(int sender, const std::string& host, std::string_view reason) 
   }
   error.reporter = -1;
   if (error.why.empty()) error.why = "it gives no reason";
-  if (error.kind == ErrorKind::kStalled) throw StallError(std::move(error));
-  if (error.is_mistake) throw MistakeError(std::move(error));
-  throw ToldError(std::move(error));
+  std::rethrow_exception(error_of_group(std::move(error)));
 }
 
 }  // namespace belfry

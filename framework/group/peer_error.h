@@ -1,6 +1,7 @@
 // Errors about other processes, and those that they have found.
 #pragma once
 #include <cstddef>
+#include <exception>
 #include <string>
 #include <string_view>
 
@@ -31,11 +32,15 @@ class MistakeError : public CommError {
 [[noreturn]] void blame_peer(int rank, const std::string& host, std::string why);
 [[noreturn]] void blame_peer(const ProcessGroup& group, int rank, std::string why);
 
+// The error with these fields, as all processes throw it: a StallError, a MistakeError or a
+// CommError.
+std::exception_ptr error_of_group(ErrorFields error);
+
 // The reason that ProcessGroup::end_others() sends: the fields of an error, as JSON. Its longest
 // texts are cut if it would be longer than kLongestReason.
 std::string reason_of(ErrorFields error);
-// Throws the error of another process as a StallError, a MistakeError or a CommError. A reason that
-// is no JSON is the text of the error. An error that names no process is that of the sender.
+// Throws the error of another process (error_of_group()). A reason that is no JSON is the text of
+// the error. An error that names no process is that of the sender.
 [[noreturn]] void throw_reason(int sender, const std::string& host, std::string_view reason);
 
 }  // namespace belfry

@@ -113,7 +113,7 @@ void WatchedGroup::end_others(ErrorFields error) noexcept {
   }
   group_->end_others(reason_of(error));
   error.why = cat("this process has ended the others: ", error.why);
-  fail(std::make_exception_ptr(CommError(std::move(error))));
+  fail(error_of_group(std::move(error)));
 }
 
 void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {

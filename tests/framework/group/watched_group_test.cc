@@ -190,9 +190,12 @@ TEST(Processes, AWatchEndsTheOthersWhateverItsOwnProcessDoes) {
           if (works) processes->begin(work);
           EXPECT_EQ(processes->has_work(), works);
           std::jthread([&] {
-            processes->end_others_in(milliseconds(60'000), stalled_run("step 7"));
+            processes->end_others_in(milliseconds(60'000),
+                                     {.kind = ErrorKind::kStalled, .why = stalled_run("step 7")});
           }).join();
-          if (works) EXPECT_THROW(processes->wait(), StallError);
+          if (works) {
+            EXPECT_THROW(processes->wait(), StallError);
+          }
           EXPECT_THROW(processes->gather("of rank 1"), StallError);
         },
         watch);
