@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <utility>
 
@@ -24,6 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kMostLinks = 40;  // on the way of one path, as Linux allows
 // None of these waits for another process, or makes a terminal the process's own.
 constexpr int kOpen = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
@@ -61,8 +63,9 @@ int descriptor_number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-// N of /dev/fd/N and /proc/self/fd/N, 1 of /dev/stdout, 2 of /dev/stderr; else -1.
+// N of /dev/fd/N and /proc/self/fd/N, 0 of /dev/stdin, 1 of /dev/stdout, 2 of /dev/stderr; else -1.
 int named_descriptor(std::string_view path) {
+  if (path == "/dev/stdin") return 0;
   if (path == "/dev/stdout") return 1;
   if (path == "/dev/stderr") return 2;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"})
@@ -194,10 +197,28 @@ class LocalFileSystem final : public FileSystem {
 
   std::string resolve(const std::string& path) override {
     std::error_code error;
-    std::string resolved = fs::weakly_canonical(fs::absolute(path, error), error).string();
+    const fs::path absolute = fs::absolute(path, error);
+    std::deque<fs::path> rest(absolute.begin(), absolute.end());
+    fs::path done = "/";
+    for (int links = 0; !error && !rest.empty();) {
+      const fs::path next = done / rest.front();  // "/" makes it "/"
+      const bool up = rest.front() == "..", stays = rest.front() == "." || rest.front().empty();
+      rest.pop_front();
+      if (up) done = done.parent_path();
+      if (up || stays) continue;
+      if (fs::symlink_status(next, error).type() != fs::file_type::symlink) {
+        if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory)
+          error.clear();
+        done = next;
+      } else if (++links > kMostLinks) {
+        error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
+      } else {
+        const fs::path target = fs::read_symlink(next, error);
+        rest.insert(rest.begin(), target.begin(), target.end());
+      }
+    }
     if (error) fail_file("resolve", path, error.value());
-    while (resolved.size() > 1 && resolved.ends_with('/')) resolved.pop_back();
-    return resolved;
+    return done.string();
   }
 
   std::vector<std::string> list(const std::string& directory) override {

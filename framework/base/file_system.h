@@ -65,8 +65,8 @@ class FileSystem {
   // disk. Follows a link.
   virtual std::unique_ptr<WritableFile> open_stream(const std::string& path) = 0;
   // The open descriptor of this process that `path` stands for, or -1. It is N for /dev/fd/N and
-  // /proc/self/fd/N, 1 for /dev/stdout, 2 for /dev/stderr. A regular file that stdout or stderr
-  // writes to gives 1 or 2.
+  // /proc/self/fd/N, 0 for /dev/stdin, 1 for /dev/stdout, 2 for /dev/stderr. A regular file that
+  // stdout or stderr writes to gives 1 or 2.
   virtual int descriptor(const std::string& path) = 0;
   // Opens a regular file, to be read in parts. Never waits: IoError names a directory, device, pipe
   // or socket as such. Throws NotFoundError if there is nothing. Follows a link.
@@ -84,8 +84,8 @@ class FileSystem {
   // When the content behind `path` last changed, in seconds since 1970; 0 if that is not known.
   virtual std::int64_t modified(const std::string& /*path*/) { return 0; }
   // The absolute path without links, "." and "..". It need not exist: after the first missing name,
-  // names are kept and ".." removes the name before it. Throws IoError for links that lead in a
-  // circle.
+  // names are kept and ".." removes the name before it. A dangling link gives the path that
+  // create() would make. Throws IoError for links that lead in a circle.
   virtual std::string resolve(const std::string& path) = 0;
   // Names (not paths) in a directory, sorted.
   virtual std::vector<std::string> list(const std::string& directory) = 0;

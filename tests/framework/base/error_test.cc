@@ -83,9 +83,9 @@ TEST(Errors, TakeWhatIsKnownOfTheirOrigin) {
 
 // Where this process heard of it is no origin.
 TEST(Errors, OfOtherProcessesKeepTheirOrigin) {
-  const ErrorFields fields = fields_from(
-      CommError(ErrorFields{.rank = 1, .where = "Relu 'x'", .step = 3, .why = "odd"}),
-      {.what = "Evaluation"});
+  const ErrorFields fields =
+      fields_from(CommError(ErrorFields{.rank = 1, .where = "Relu 'x'", .step = 3, .why = "odd"}),
+                  {.what = "Evaluation"});
   EXPECT_EQ(fields.where, "Relu 'x'");
   EXPECT_EQ(fields.rank, 1);
 }

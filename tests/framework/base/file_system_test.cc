@@ -334,6 +334,18 @@ TEST_F(FileSystemTest, ResolvesLinksAndDotsWhetherOrNotThePathExists) {
   EXPECT_EQ(files_.resolve(path("deep/../x")), real + "/d/x");  // the parent of what it leads to
 }
 
+TEST_F(FileSystemTest, ResolvesADanglingLinkToWhatCreatingItMakes) {
+  const std::string real = std::filesystem::canonical(directory_).string();
+  files_.create_directory(path("d"));
+  std::filesystem::create_symlink("../target", path("d/second"));
+  std::filesystem::create_symlink(path("d/second"), path("first"));
+  EXPECT_EQ(files_.resolve(path("first")), real + "/target");
+  EXPECT_EQ(files_.resolve(path("first/a")), real + "/target/a");
+  files_.create(path("first"))->close();
+  EXPECT_EQ(files_.kind(real + "/target"), FileKind::kFile);
+  EXPECT_EQ(files_.resolve(path("first")), real + "/target");
+}
+
 TEST_F(FileSystemTest, RemovesDirectoriesWithTheirContentOnlyWhenAskedTo) {
   files_.create_directory(path("d/e"));
   write_text_file(files_, path("d/e/a"), "x");

@@ -180,9 +180,9 @@ TEST(TcpMessages, TextsThatDoNotAddUpAreRefused) {
 TEST(TcpMessages, ASignWithoutAnEndIsShown) {
   Attacked attacked;
   WatchedGroup group(std::move(attacked.group), {.most_silent = 0});
-  attacked.stranger.send(kSignTag, std::string(16, '\0') + std::string(240, '\x07'));
+  attacked.stranger.send(kSignTag, std::string(24, '\0') + std::string(232, '\x07'));
   group.poll();
-  EXPECT_THAT(group.signs().describe(1), HasSubstr(": " + std::string(239, '?') + " for "));
+  EXPECT_THAT(group.signs().describe(1), HasSubstr(": " + std::string(231, '?') + " for "));
   group.end_others("that was all");
 }
 

@@ -20,6 +20,7 @@
 #include "belfry/trainers/models/models.h"
 #include "belfry/trainers/program/train.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
+#include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
 namespace auto_choice_test {

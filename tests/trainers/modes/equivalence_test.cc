@@ -294,7 +294,7 @@ TEST(CheckEquivalence, HoldsForModelsWithSynchronisedLayers) {
       const bool free = entry.mode.async == "free";
       EXPECT_THAT(
           entry.refusal,
-          AllOf(StartsWith(free ? "--async=free cannot" : "--trainer=async cannot"),
+          AllOf(StartsWith(free ? "async=free cannot" : "trainer=async cannot"),
                 HasSubstr("leave BatchNormLayer::synchronised out, or use another trainer")));
     }
   }

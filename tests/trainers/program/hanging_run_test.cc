@@ -215,8 +215,9 @@ class AskedHangingRun : public HangingRun {
     EXPECT_THAT(ended["error"]["what"].get<std::string>(),
                 testing::ContainsRegex(cat(by_signal ? "SIGTERM" : "the time is up",
                                            ", but the run has stalled: ", GetParam().told)));
-    if (GetParam().where == Where::kCallback)  // in step 3
+    if (GetParam().where == Where::kCallback) {  // in step 3
       EXPECT_THAT(checkpoints(), testing::Contains("step-00000002"));
+    }
   }
 };
 

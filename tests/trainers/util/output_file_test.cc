@@ -159,10 +159,11 @@ std::string refusal(const std::string& first, const std::string& second) {
 
 TEST_F(OutputFileTest, RefusesOneFileForTwoFlagsHoweverItIsSpelled) {
   std::filesystem::create_directory(path("folder"));
+  std::filesystem::create_symlink("x.json", path("link.json"));
   std::filesystem::create_directory_symlink("folder", path("other"));
   const std::string file = path("x.json");
-  for (const std::string& same :
-       {file, path("./x.json"), path("folder/../x.json"), folder_.string() + "//x.json"})
+  for (const std::string& same : {file, path("./x.json"), path("folder/../x.json"),
+                                  path("link.json"), folder_.string() + "//x.json"})
     EXPECT_EQ(refusal(file, same),
               "--json=" + file + " and --trace_file=" + same + " would overwrite each other");
   EXPECT_THAT(refusal(path("folder/x.json"), path("other/x.json")), HasSubstr("overwrite"));
