@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kRemoved[][2] = {
     {"save_checkpoint", "--run_dir=DIR, which keeps the checkpoints of a run"},
     {"restore_checkpoint",
-     "--resume=PATH to go on from a checkpoint or run, or --load=PATH for its weights alone"},
+     "--resume=PATH to resume from a checkpoint or run, or --load=PATH to take only its weights"},
     {"nccl_timeout_s", "--stall_abort_seconds=X"},
     {"fuse_updates", "--fuse=0|1"}};
 
@@ -47,7 +47,7 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
   zero.text.clear();
   parser.add_spellings({std::move(zero)});
   for (const auto& [gone, instead] : kRemoved)
-    parser.add_spellings({refused(gone, cat("is gone; write ", instead))});
+    parser.add_spellings({refused(gone, cat("this flag was removed; use ", instead))});
   parser.add_spellings(tf_spellings(defaults_));
 }
 

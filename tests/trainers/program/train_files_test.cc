@@ -136,11 +136,12 @@ TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
 }
 
 TEST(Train, NamesWhatStandsInForARemovedFlag) {
-  EXPECT_THAT(run_train({"--save_checkpoint=c"}).error,
-              AllOf(HasSubstr("--save_checkpoint=c: is gone"), HasSubstr("--run_dir=DIR")));
+  EXPECT_THAT(
+      run_train({"--save_checkpoint=c"}).error,
+      AllOf(HasSubstr("--save_checkpoint=c: this flag was removed"), HasSubstr("--run_dir=DIR")));
   EXPECT_THAT(run_train({"--restore_checkpoint=c"}).error,
-              AllOf(HasSubstr("--restore_checkpoint=c: is gone"), HasSubstr("--resume=PATH"),
-                    HasSubstr("--load=PATH")));
+              AllOf(HasSubstr("--restore_checkpoint=c: this flag was removed"),
+                    HasSubstr("--resume=PATH"), HasSubstr("--load=PATH")));
   EXPECT_THAT(run_train({"--overwrite"}).error,
               HasSubstr("--overwrite is for what --run_dir replaces; name that, too"));
 }
