@@ -55,6 +55,6 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   test::may_refuse([&] { content.emplace(test::bytes_of(input.subspan(split)), kModel); });
   if (!content) return 0;
   describe(*content, manifest);
-  use({{"directory", false, manifest}, *content, *content});
+  use({{"directory", manifest}, *content, *content});
   return 0;
 }
