@@ -11,6 +11,9 @@
 namespace belfry::detail {
 namespace {
 
+// So long rank 0 still answers calls when it ends all, for processes that are about to call.
+constexpr std::chrono::milliseconds kLastCalls{1'000};
+
 class Leader {
  public:
   Leader(const TcpGroupOptions& options, const std::string& host)
@@ -18,15 +21,15 @@ class Leader {
         host_(host),
         key_(options.token, options.round),
         patience_(options.timeout),
-        guests_(static_cast<std::size_t>(options.size)) {}
+        guests_(static_cast<std::size_t>(options.size)),
+        reception_(listeners(), key_, cat("rank 0 on ", host)) {}
 
   std::vector<Met> run() {
-    Reception reception(listeners(), key_, cat("rank 0 on ", host_));
     if (!unknown_.empty())
       log_warning("rank 0 on ", host_, ": ", unknown_,
                   " (MASTER_ADDR); it listens at all addresses of this machine");
     for (std::vector<int> missing = missing_ranks(); !missing.empty(); missing = missing_ranks()) {
-      std::optional<Caller> caller = reception.next(patience_.next_look());
+      std::optional<Caller> caller = reception_.next(patience_.next_look());
       const bool is_last = caller && missing.size() == 1;
       if (caller) admit(std::move(*caller));
       if (!caller || is_last) forget_who_left();
@@ -128,11 +131,14 @@ class Leader {
     return met;
   }
 
-  [[noreturn]] void end_all(const std::string& why) const {
+  [[noreturn]] void end_all(const std::string& why) {
     for (const Guest& guest : guests_)
       if (guest.caller)
         guest.caller->socket.write_now(
             letter(guest.caller->seal.close("table", cat(kEndWord, why))));
+    const Deadline last = Deadline::clock::now() + kLastCalls;
+    while (const std::optional<Caller> caller = reception_.next(last))
+      caller->answer(cat(kEndWord, why));
     throw CommError(why);
   }
 
@@ -142,6 +148,7 @@ class Leader {
   Patience patience_;
   std::vector<Guest> guests_;  // by rank
   std::string unknown_;        // why this machine does not know its own address; empty: it does
+  Reception reception_;
 };
 
 }  // namespace

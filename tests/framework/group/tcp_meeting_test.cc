@@ -148,6 +148,23 @@ TEST(TcpMeeting, ARankThatCannotBeEndsAllAndIsNamed) {
   }
 }
 
+// It would else try again until its time is up, without a reason.
+TEST(TcpMeeting, WhoIsAboutToCallIsToldOfTheEnd) {
+  const TcpGroupOptions options = test::local_processes(3);
+  auto first = started(options);
+  listening(1);
+  Socket socket = Socket::connect_to(rank_0_of(options), soon());
+  const Banner banner = Banner::read(read_letter(socket, kMostBanner));
+  FakeCaller wrong(rank_0_of(options), options.token, "7 3 1000 a");
+  EXPECT_THAT(wrong.answer(), HasSubstr("says that it is rank 7 of 3"));
+  const std::string nonce = random_nonce();
+  const Seal seal(MeetingKey(options.token, 0), banner.nonce, nonce);
+  socket.write_all(letter(Call{nonce, 0, seal.close("card", "1 3 1000 b")}.body()), soon());
+  EXPECT_THAT(seal.open("answer", read_letter(socket, kMostAnswer)).value(),
+              HasSubstr("says that it is rank 7 of 3"));
+  EXPECT_THAT(first.get(), HasSubstr("says that it is rank 7 of 3"));
+}
+
 TEST(TcpMeeting, ARankThatIsThereTwiceEndsAllAndIsNamed) {
   const TcpGroupOptions options = test::local_processes(3);
   auto first = started(options);
