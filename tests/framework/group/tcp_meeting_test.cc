@@ -1,5 +1,4 @@
-// How processes find each other, and what others can do meanwhile. Processes are threads here, so
-// the sockets of this process are those of all of them.
+// How processes find each other, and what others can do meanwhile.
 #include <atomic>
 #include <cstring>
 #include <future>
@@ -15,111 +14,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "belfry/framework/base/error.h"
-#include "belfry/framework/base/text.h"
-#include "belfry/framework/group/tcp_meeting_impl.h"
-#include "belfry/framework/group/tcp_reception_impl.h"
 #include "belfry/tests/framework/framework_test_support.h"
+#include "belfry/tests/framework/group/tcp_meeting_support.h"
 #include "belfry/tests/support/process_threads.h"
 
 namespace belfry {
 namespace tcp_meeting_test {
 
-using namespace detail;
+using namespace tcp_meeting_support;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
-using Clock = std::chrono::steady_clock;
-
-Deadline soon() { return Clock::now() + std::chrono::seconds(20); }
-
-HostAddress address(const std::string& text, int port = 0) {
-  return read_address(text, port).front();
-}
-
-HostAddress rank_0_of(const TcpGroupOptions& options) { return address("127.0.0.1", options.port); }
-
-// The addresses at which this process listens.
-std::vector<HostAddress> listening() {
-  constexpr int kMostFiles = 4096;
-  std::vector<HostAddress> found;
-  for (int file = 0; file < kMostFiles; ++file) {
-    int listens = 0;
-    socklen_t size = sizeof(listens);
-    if (::getsockopt(file, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0)
-      continue;
-    sockaddr_storage here{};
-    size = sizeof(here);
-    if (::getsockname(file, reinterpret_cast<sockaddr*>(&here), &size) == 0)
-      found.emplace_back(here);
-  }
-  return found;
-}
-
-// Waits until so many addresses have a listener, or for 0 until none has.
-std::vector<HostAddress> listening(std::size_t count) {
-  for (const Deadline end = soon(); Clock::now() < end;) {
-    std::vector<HostAddress> found = listening();
-    if (count == 0 ? found.empty() : found.size() >= count) return found;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  ADD_FAILURE() << "not so many listen: " << count;
-  return listening();
-}
-
-TcpGroupOptions of_rank(TcpGroupOptions options, int rank) {
-  options.rank = rank;
-  return options;
-}
-
-// That something else than rank 0 listens, and what to do.
-auto is_told_of_a_stranger(const TcpGroupOptions& options, const std::string& does) {
-  return AllOf(HasSubstr(cat("something accepts connections at 127.0.0.1:", options.port,
-                             ", but does not answer as rank 0 of a Belfry run does: ", does)),
-               HasSubstr("see which program listens there (ss -ltnp)"), HasSubstr("MASTER_ADDR"));
-}
-
-// What connect_tcp() throws, or "" once it has met all.
-std::string outcome(const TcpGroupOptions& options) {
-  try {
-    const auto group = connect_tcp(options);
-    return cat(gather(*group, "x").size()) == cat(options.size) ? "" : "another number";
-  } catch (const CommError& error) {
-    return error.what();
-  }
-}
-
-std::future<std::string> started(const TcpGroupOptions& options) {
-  return std::async(std::launch::async, [options] { return outcome(options); });
-}
-
-std::string read_letter(const Socket& socket, std::size_t most) {
-  LetterReader reader(most);
-  while (!reader.whole()) {
-    if (!await(socket.file(), POLLIN, soon())) throw CommError("nothing came");
-    reader.add(socket.read_some(reader.space()));
-  }
-  return std::string(reader.body());
-}
-
-// Calls a listener with a card of the test's choice, as a process that has the token.
-struct FakeCaller {
-  FakeCaller(const HostAddress& where, const std::string& token, const std::string& card)
-      : socket(Socket::connect_to(where, soon())),
-        banner(Banner::read(read_letter(socket, kMostBanner))),
-        seal(MeetingKey(token, 0), banner.nonce, nonce) {
-    socket.write_all(letter(Call{nonce, 0, seal.close("card", card)}.body()), soon());
-  }
-  std::string answer() { return seal.open("answer", read_letter(socket, kMostAnswer)).value(); }
-
-  const std::string nonce = random_nonce();
-  Socket socket;
-  Banner banner;
-  Seal seal;
-};
 
 // Takes one call as rank 0 would, and answers with this table.
 void lead_with(const TcpGroupOptions& options, const std::string& table) {
@@ -510,141 +418,6 @@ TEST(TcpMeeting, AnEmptyAddressIsRefused) {
   options.address = "";
   EXPECT_THAT(message_of<InvalidArgument>([&] { connect_tcp(options); }),
               HasSubstr("the address at which the processes meet is empty"));
-}
-
-// A listener whose queue is full drops calls, as a firewall does.
-TEST(TcpMeeting, ACallThatNobodyAnswersEndsInTime) {
-  TcpGroupOptions options = of_rank(test::local_processes(2), 1);
-  const Socket listener = Socket::listen_on(rank_0_of(options));
-  ASSERT_EQ(::listen(listener.file(), 0), 0);
-  std::vector<Socket> queue;
-  for (int i = 0; i < 4; ++i) try {
-      queue.push_back(
-          Socket::connect_to(rank_0_of(options), Clock::now() + std::chrono::milliseconds(100)));
-    } catch (const CommError&) {
-      break;
-    }
-  options.timeout = std::chrono::milliseconds(300);
-  const auto begun = Clock::now();
-  EXPECT_THAT(outcome(options), HasSubstr(" in 0.3 s: 127.0.0.1: no answer"));
-  EXPECT_LT(Clock::now() - begun, std::chrono::seconds(60));  // the system's own limit is 130 s
-}
-
-TEST(TcpMeeting, WhoListensAtThePortInsteadIsTold) {
-  const TcpGroupOptions options = test::local_processes(2);
-  const Socket listener = Socket::listen_on(rank_0_of(options));
-  EXPECT_THAT(outcome(options), AllOf(HasSubstr(cat("127.0.0.1:", options.port)),
-                                      HasSubstr("another program does"), HasSubstr("MASTER_PORT")));
-  auto second = started(of_rank(options, 1));
-  ASSERT_TRUE(await(listener.file(), POLLIN, soon()));
-  const Socket caller = listener.accept_one();
-  caller.write_all("SSH-2.0-OpenSSH_9.2\r\n", soon());
-  EXPECT_THAT(second.get(), HasSubstr("it is no process of Belfry"));
-}
-
-TEST(TcpMeeting, WhoListensAndSaysNothingIsTold) {
-  TcpGroupOptions options = of_rank(test::local_processes(2), 1);
-  const Socket listener = Socket::listen_on(rank_0_of(options));
-  options.timeout = std::chrono::milliseconds(200);
-  EXPECT_THAT(outcome(options), is_told_of_a_stranger(options, "it says nothing"));
-}
-
-// Its queue is full after a try or two, and then takes no calls.
-TEST(TcpMeeting, WhoListensAndNeverTakesACallIsToldAtTheEnd) {
-  TcpGroupOptions options = of_rank(test::local_processes(2), 1);
-  const Socket listener = Socket::listen_on(rank_0_of(options));
-  ASSERT_EQ(::listen(listener.file(), 0), 0);
-  options.one_try = std::chrono::milliseconds(20);
-  options.timeout = std::chrono::milliseconds(400);
-  EXPECT_THAT(outcome(options), AllOf(HasSubstr(" s: 127.0.0.1: no answer; before, something"),
-                                      is_told_of_a_stranger(options, "it says nothing")));
-}
-
-// As a proxy does whose target has not begun. Each process says so at once, and tries again.
-TEST(TcpMeeting, WhoTakesCallsAndClosesThemIsToldAtOnce) {
-  const TcpGroupOptions options = of_rank(test::local_processes(2), 1);
-  ::testing::internal::CaptureStderr();
-  auto second = started(options);
-  {
-    const Socket proxy = Socket::listen_on(rank_0_of(options));
-    for (int i = 0; i < 2; ++i) {
-      ASSERT_TRUE(await(proxy.file(), POLLIN, soon()));
-      proxy.accept_one();
-    }
-  }
-  EXPECT_EQ(outcome(of_rank(options, 0)), "");
-  EXPECT_EQ(second.get(), "");
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("rank 1 on "), HasSubstr("does not reach rank 0 at"),
-                    is_told_of_a_stranger(options, "the connection ")));
-}
-
-// A process that was stopped in the middle of its start, for example.
-TEST(TcpMeeting, WhoFallsSilentIsCalledAgain) {
-  TcpGroupOptions options = of_rank(test::local_processes(2), 1);
-  options.one_try = std::chrono::milliseconds(100);
-  auto second = started(options);
-  {
-    const Socket listener = Socket::listen_on(rank_0_of(options));
-    ASSERT_TRUE(await(listener.file(), POLLIN, soon()));
-    const Socket first = listener.accept_one();
-    first.write_all(letter(Banner{random_nonce(), 0}.body()), soon());
-    read_letter(first, kMostCall);
-    ASSERT_TRUE(await(listener.file(), POLLIN, soon()));
-  }
-  EXPECT_EQ(outcome(of_rank(options, 0)), "");
-  EXPECT_EQ(second.get(), "");
-}
-
-// Rank 1 waits for 30 s, and hears at once why rank 0 does not.
-TEST(TcpMeeting, WhyRankZeroEndsReachesAll) {
-  TcpGroupOptions options = test::local_processes(3);
-  auto second = started(of_rank(options, 1));
-  options.timeout = std::chrono::seconds(1);
-  const std::string why = outcome(options);
-  EXPECT_THAT(why, HasSubstr(cat("rank 0 has waited 1 s at port ", options.port,
-                                 " for rank 2 of 3; start all processes")));
-  EXPECT_EQ(second.get(), why);
-}
-
-// Where rank 1 says that it listens, there is somebody else.
-TEST(TcpMeeting, WhoCannotReachAnotherSaysSoToAll) {
-  const TcpGroupOptions options = test::local_processes(3);
-  auto leader = started(options);
-  listening(1);
-  const Socket somebody = Socket::listen_on(address("127.0.0.1"));
-  FakeCaller second(rank_0_of(options), options.token, cat("1 3 ", somebody.here().port(), " a"));
-  EXPECT_EQ(second.answer(), "welcome");
-  auto third = started(of_rank(options, 2));
-  ASSERT_TRUE(await(somebody.file(), POLLIN, soon()));
-  const Socket call = somebody.accept_one();
-  call.write_all("SSH-2.0-OpenSSH_9.2\r\n", soon());
-  const std::string why = third.get();
-  EXPECT_THAT(why, AllOf(HasSubstr("rank 2 on "), HasSubstr(": rank 1 on a at 127.0.0.1:"),
-                         HasSubstr("it is no process of Belfry")));
-  EXPECT_THAT(leader.get(), AllOf(HasSubstr("rank 2, "), HasSubstr(why)));
-}
-
-// Rank 2 does not reach rank 1, where nobody listens or says a word, but hears that rank 0 has
-// ended.
-TEST(TcpMeeting, WhoWaitsHearsThatAnotherHasEnded) {
-  for (const bool silent : {false, true}) {
-    const TcpGroupOptions options = test::local_processes(3);
-    auto leader = started(options);
-    listening(1);
-    const Socket nobody = silent ? Socket::listen_on(address("127.0.0.1")) : Socket();
-    FakeCaller second(rank_0_of(options), options.token,
-                      cat("1 3 ", silent ? nobody.here().port() : 1, " a"));
-    EXPECT_EQ(second.answer(), "welcome");
-    auto third = started(of_rank(options, 2));
-    read_letter(second.socket, most_in_table(3));
-    if (silent) {
-      EXPECT_TRUE(await(nobody.file(), POLLIN, soon()));
-    }
-    second.socket = Socket();
-    EXPECT_THAT(leader.get(), HasSubstr("rank 1, a"));
-    EXPECT_THAT(third.get(), HasSubstr("rank 0, "));
-  }
 }
 
 TEST(TcpMeeting, TheLimitOfOpenFilesIsRaisedOrNamed) {
