@@ -108,7 +108,7 @@ struct SessionOptions {
   // A collective of NCCL that is not finished so many seconds after it was enqueued fails the run
   // with a CommError. So does a call of NCCL that is in progress for so long. The time includes
   // waits for other work.
-  double nccl_timeout_s = 600;
+  double stall_abort_seconds = 600;
 };
 
 // The place of `processes`, else the planned one. Throws InvalidArgument if several processes are

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/agreement.h"
@@ -258,11 +259,12 @@ void NcclRanks::check() {
   if (others_late_.load(std::memory_order_relaxed)) return;
   for (const Watched& watched : watched_)
     if (watched.waits() && now - watched.since > runtime_.nccl_timeout)
-      throw StallError(cat(unfinished(), " has not finished within ", runtime_.nccl_timeout.count(),
-                           processes_ ? " s, and no process is late with it" : " s",
-                           ": not all GPUs take part, or they do not reach each other "
-                           "(NCCL_DEBUG=INFO says what NCCL does); steps that take longer need a "
-                           "larger nccl_timeout_s"));
+      throw StallError(about_option(
+          "stall_abort_seconds", unfinished(), " has not finished within ",
+          runtime_.nccl_timeout.count(), processes_ ? " s, and no process is late with it" : " s",
+          ": not all GPUs take part, or they do not reach each other (NCCL_DEBUG=INFO says what "
+          "NCCL does); steps that take longer need a larger ",
+          option_name("stall_abort_seconds")));
 }
 
 // Notes since when each strand has waited for its present launch.

@@ -71,9 +71,9 @@ Session::State::State(const Graph& g, SessionOptions o)
   runtime.dry = options.dry_run;
   runtime.processes = options.processes.get();
   runtime.all_workers = options.all_workers;
-  require(options.nccl_timeout_s > 0, "nccl_timeout_s must be more than 0, not ",
-          options.nccl_timeout_s);
-  runtime.nccl_timeout = std::chrono::duration<double>(options.nccl_timeout_s);
+  require(options.stall_abort_seconds > 0, "stall_abort_seconds must be more than 0, not ",
+          options.stall_abort_seconds);
+  runtime.nccl_timeout = std::chrono::duration<double>(options.stall_abort_seconds);
   require(options.shards_per_device >= 1, "shards_per_device must be at least 1, not ",
           options.shards_per_device);
   require(options.kept_steps >= 1, "kept_steps must be at least 1, not ", options.kept_steps);

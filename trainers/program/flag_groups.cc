@@ -338,7 +338,7 @@ void add_execution(FlagParser& parser, TrainFlags& flags) {
       [&flags](const WrittenFlag& flag) {
         const double seconds = stall_seconds(flag);
         flags.group.watch.stall_end = stall_milliseconds(seconds);
-        flags.trainer.session.nccl_timeout_s = seconds > 0 ? seconds : kMostStallSeconds;
+        flags.trainer.session.stall_abort_seconds = seconds > 0 ? seconds : kMostStallSeconds;
       },
       "X",
       "end with an error when an op, data set or callback has made no progress for X seconds, or a "

@@ -76,7 +76,7 @@ TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   for (int t = 0; t < 2; ++t)
     for (const Gradient& sum : sums.row(t)) fetches.emplace_back(sum.value);
   SessionOptions options = on_gpus(2, 1);
-  options.nccl_timeout_s = 1;
+  options.stall_abort_seconds = 1;
   Session session(gradients.graph, options);
   CompiledStep& step = session.prepare(fetches);
   const auto error = [&](auto set_fault) {

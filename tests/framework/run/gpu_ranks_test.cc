@@ -178,7 +178,7 @@ class GpuRankFailures : public ::testing::TestWithParam<Layout> {
     test::NcclFaults& faults = gpus.nccl_faults();
     const Towers model("GPU", layout.devices(), true);
     SessionOptions options = on_gpus(layout);
-    options.nccl_timeout_s = kTimeout;
+    options.stall_abort_seconds = kTimeout;
     Session session(model.graph, options);
     CompiledStep& step = session.prepare(model.fetches(), model.feed_types());
     const SavedVariables first(session, model.variables());
@@ -220,7 +220,7 @@ TEST_P(GpuRankFailures, ByAStallAreNamedAfterATime) {
     expect_recovery(
         [&](test::NcclFaults& faults) { faults.stall_at = call; },
         AllOf(HasSubstr("NcclAllReduce 'NcclAllReduce' (built at "), HasSubstr("device:GPU:"),
-              HasSubstr("has not finished within"), HasSubstr("nccl_timeout_s")));
+              HasSubstr("has not finished within"), HasSubstr("stall_abort_seconds")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, GpuRankFailures,
@@ -236,7 +236,7 @@ class GpuRankSegments : public ::testing::Test {
 
   static SessionOptions options() {
     SessionOptions made = on_gpus({1, 2});
-    made.nccl_timeout_s = kTimeout;
+    made.stall_abort_seconds = kTimeout;
     return made;
   }
   std::string failure() {
@@ -394,8 +394,8 @@ TEST(GpuRanks, AreTraced) {
 
 TEST(GpuRanks, RefuseATimeOutOfNothing) {
   Graph graph;
-  EXPECT_THAT(message_of<InvalidArgument>([&] { Session(graph, {.nccl_timeout_s = 0}); }),
-              HasSubstr("nccl_timeout_s"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { Session(graph, {.stall_abort_seconds = 0}); }),
+              HasSubstr("stall_abort_seconds"));
 }
 
 }  // namespace gpu_ranks_test

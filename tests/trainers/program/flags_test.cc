@@ -266,11 +266,11 @@ TEST(Flags, OneLimitIsForProcessesAndForNccl) {
   for (const char* name : {"--stall_abort_seconds"}) {
     const TrainFlags flags = parse({name, "0.5"});
     EXPECT_EQ(flags.group.watch.stall_end, std::chrono::milliseconds(500));
-    EXPECT_EQ(flags.trainer.session.nccl_timeout_s, 0.5);
+    EXPECT_EQ(flags.trainer.session.stall_abort_seconds, 0.5);
   }
   // 0 means no limit.
   EXPECT_EQ(parse({"--stall_abort_seconds=0"}).group.watch.stall_end.count(), 0);
-  EXPECT_GT(parse({"--stall_abort_seconds=0"}).trainer.session.nccl_timeout_s, 1e8);
+  EXPECT_GT(parse({"--stall_abort_seconds=0"}).trainer.session.stall_abort_seconds, 1e8);
   EXPECT_EQ(parse({}).group.stall_exit_code, 75);
   EXPECT_EQ(parse({"--stall_exit_code=3"}).group.stall_exit_code, 3);
   EXPECT_THAT(refusal({"--stall_exit_code=256"}), HasSubstr("--stall_exit_code=256"));
