@@ -18,6 +18,13 @@ std::string error_text(const ErrorFields& fields) {
   return text;
 }
 
+ErrorFields of_process(ErrorFields fields, int rank, const std::string& host) {
+  if (fields.rank >= 0) return fields;
+  fields.rank = rank;
+  fields.host = host;
+  return fields;
+}
+
 Error::Error(ErrorFields fields)
     : std::runtime_error(error_text(fields)),
       fields_(std::make_shared<const ErrorFields>(std::move(fields))) {}

@@ -47,6 +47,9 @@ struct ErrorFields {
 // The sentence for people, which is composed here alone.
 std::string error_text(const ErrorFields& fields);
 
+// The same, of this process if they name none.
+ErrorFields of_process(ErrorFields fields, int rank, const std::string& host);
+
 // Root of all errors thrown on purpose. Catch this in main.
 class Error : public std::runtime_error {
  public:

@@ -181,8 +181,6 @@ ErrorFields fields_of(const std::exception& error) {
   return fields;
 }
 
-std::string text_with_origin(const std::exception& error) { return error_text(fields_of(error)); }
-
 std::string class_name(const std::type_info& type) {
   std::string name = demangled(type);
   for (const std::string_view part : {"(anonymous namespace)::", "belfry::"})

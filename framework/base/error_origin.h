@@ -34,9 +34,6 @@ std::optional<ErrorOrigin> origin_of(const std::exception& error);
 // class.
 ErrorFields fields_of(const std::exception& error);
 
-// error_text() of these.
-std::string text_with_origin(const std::exception& error);
-
 // "MyCallback", "Evaluation" for a class of Belfry.
 std::string class_name(const std::type_info& type);
 // Whether it is a class of Belfry. Its errors, if of a class of base/error.h, need no origin.

@@ -70,6 +70,11 @@ void print_field(std::string& out, const T& field) {
   }
 }
 
+template <class F>
+concept IsPlace = requires {
+  F::kIsPlace;
+};
+
 }  // namespace detail
 
 // Immutable; copies share the struct. Empty for ops without options.
@@ -92,7 +97,8 @@ class NodeOptions {
 
   struct Field {
     std::string text;
-    // Its type has kIsPlace: it says where in a tensor the node works, not what it computes.
+    // Whether it says where in a tensor the node works (kIsPlace of its type), not what it
+    // computes.
     bool is_place;
   };
   // In order; none without options.
@@ -117,17 +123,14 @@ class NodeOptions {
   static std::vector<Field> fields_of(const void* value) {
     std::vector<Field> fields;
     detail::for_each_field(*static_cast<const T*>(value), [&]<class F>(const F& field) {
-      Field& added = fields.emplace_back(Field{"", requires { F::kIsPlace; }
-  });
-  detail::print_field(added.text, field);
+      detail::print_field(fields.emplace_back(Field{"", detail::IsPlace<F>}).text, field);
     });
     return fields;
-    }
+  }
 
-    std::shared_ptr<const void> value_;
-    const std::type_info* type_ = nullptr;
-    std::vector<Field> (*fields_)(const void*) = nullptr;
-    }
-    ;
+  std::shared_ptr<const void> value_;
+  const std::type_info* type_ = nullptr;
+  std::vector<Field> (*fields_)(const void*) = nullptr;
+};
 
-    }  // namespace belfry
+}  // namespace belfry

@@ -71,7 +71,6 @@ class Processes {
   std::vector<ClockOffset> clock_offsets();
   // Makes the other processes throw this error (throw_reason()). This one cannot use them any more.
   void end_others(const ErrorFields& error);
-  void end_others(const std::string& why) { end_others(ErrorFields{.why = why}); }
   // The same, for a watch: from any thread, also while there is work, and without an error. Returns
   // when the others have been told, or after so long.
   void end_others_in(std::chrono::milliseconds most, const ErrorFields& error);

@@ -107,10 +107,7 @@ void WatchedGroup::end_others(const std::string& reason) noexcept {
 }
 
 void WatchedGroup::end_others(ErrorFields error) noexcept {
-  if (error.rank < 0) {
-    error.rank = rank();
-    error.host = host(rank());
-  }
+  error = of_process(std::move(error), rank(), host(rank()));
   group_->end_others(reason_of(error));
   error.why = cat("this process has ended the others: ", error.why);
   fail(error_of_group(std::move(error)));

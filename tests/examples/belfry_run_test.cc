@@ -182,20 +182,22 @@ TEST_F(BelfryRunTest, SeesItsProcessesEndWhereSigchldWasIgnored) {
   EXPECT_EQ(done.status, 3) << done.errors;
 }
 
+// Prints which of the processes in `pids` still run after 10 s at most. A process that nobody has
+// collected yet (Z) has ended.
+constexpr const char* kTellWhoIsLeft =
+    "for i in $(seq 500); do left=; for p in $(cat pids); do case $(cut -d' ' -f3 /proc/$p/stat 2> "
+    "/dev/null) in [!Z]) left=$p;; esac; done; test -z \"$left\" && break; sleep 0.02; done; echo "
+    "left: $left";
+
 // This holds if a rank has started other processes, and if the command is killed.
 TEST_F(BelfryRunTest, LeavesNoOrphan) {
-  // Waits for at most 10 s. A process that nobody has collected yet (Z) has ended.
-  const std::string tell =
-      "; for i in $(seq 500); do left=; for p in $(cat pids); do case $(cut -d' ' -f3 "
-      "/proc/$p/stat 2> /dev/null) in [!Z]) left=$p;; esac; done; test -z \"$left\" && break; "
-      "sleep 0.02; done; echo left: $left";
-  const Finished own =
-      shell("belfry run -n 2 -- sh -c 'sleep 100 & echo $! >> pids; exit 3'" + tell);
+  const Finished own = shell(
+      cat("belfry run -n 2 -- sh -c 'sleep 100 & echo $! >> pids; exit 3'; ", kTellWhoIsLeft));
   EXPECT_EQ(own.output, "left:\n");
   const Finished killed = shell(
-      "rm pids; belfry run -n 2 -- sh -c 'echo $$ >> pids; exec sleep 100' & "
-      "until test \"$(wc -l < pids 2> /dev/null)\" = 2; do sleep 0.02; done; kill -9 $!" +
-      tell);
+      cat("rm pids; belfry run -n 2 -- sh -c 'echo $$ >> pids; exec sleep 100' & until test \"$(wc "
+          "-l < pids 2> /dev/null)\" = 2; do sleep 0.02; done; kill -9 $!; ",
+          kTellWhoIsLeft));
   EXPECT_EQ(killed.output, "left:\n");
 }
 
@@ -205,12 +207,8 @@ TEST_F(BelfryRunTest, LeavesNoOrphanOfAScriptThatStartsOthers) {
       " belfry run -n 2 -- sh -c 'sleep 100 & echo $! >> pids; timeout 100 sh -c \"echo \\$\\$ >> "
       "pids; exec sleep 100\" & setsid sh -c \"echo \\$\\$ >> pids; exec sleep 100\" & ";
   const std::string up = "until test \"$(wc -l < pids 2> /dev/null)\" = 6; do sleep 0.02; done; ";
-  const std::string tell =
-      "for i in $(seq 500); do left=; for p in $(cat pids); do case $(cut -d' ' -f3 "
-      "/proc/$p/stat 2> /dev/null) in [!Z]) left=$p;; esac; done; test -z \"$left\" && break; "
-      "sleep 0.02; done; echo left: $left";
-  EXPECT_EQ(shell(cat(script, "wait' & ", up, "kill -9 $!; ", tell)).output, "left:\n");
-  EXPECT_EQ(shell(cat("rm -f pids;", script, up, "exit 3'; ", tell)).output, "left:\n");
+  EXPECT_EQ(shell(cat(script, "wait' & ", up, "kill -9 $!; ", kTellWhoIsLeft)).output, "left:\n");
+  EXPECT_EQ(shell(cat("rm -f pids;", script, up, "exit 3'; ", kTellWhoIsLeft)).output, "left:\n");
 }
 
 // A shell that becomes the command leaves it children.

@@ -12,8 +12,8 @@ namespace belfry {
 struct Descendant {
   pid_t pid = 0, parent = 0, group = 0;
   std::uint64_t caught = 0, ignored = 0;  // bit N - 1 for signal N
-  bool is_copy =
-      false;  // of its parent, with the same handlers: it may be about to start a program
+  // Of its parent, with the same handlers: it may be about to start a program.
+  bool is_copy = false;
 
   bool catches(int signal) const { return has(caught, signal); }
   bool ignores(int signal) const { return has(ignored, signal); }

@@ -386,7 +386,7 @@ void Trainer::end() {
       f();
     } catch (const IoError& error) {
       if (first)
-        log_error(text_with_origin(error));
+        log_error(error_text(fields_of(error)));
       else
         first = std::current_exception();
     }

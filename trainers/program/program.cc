@@ -78,16 +78,18 @@ ErrorFields known_of(const std::exception& error) {
   return fields;
 }
 
+int fail_with(const ErrorFields& error, int code) {
+  write_error_file(error);
+  return fail(line_of(error_text(error)), code);
+}
+
 int status_of(const std::function<int()>& body) {
   try {
     return body();
   } catch (const std::exception& error) {
-    write_error_file(known_of(error));
-    return fail(error_line(error), code_of(error));
+    return fail_with(known_of(error), code_of(error));
   } catch (...) {
-    const ErrorFields error{.why = "something was thrown that is no std::exception"};
-    write_error_file(error);
-    return fail(line_of(error_text(error)), 1);
+    return fail_with({.why = "something was thrown that is no std::exception"}, 1);
   }
 }
 

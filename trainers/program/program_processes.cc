@@ -62,11 +62,7 @@ int exit_code_of(const ErrorFields& error, int stall_exit_code) {
 ErrorFields reported(ErrorFields error, int rank, const std::string& host) {
   error.reporter = rank;
   error.reporter_host = host;
-  if (error.rank < 0) {
-    error.rank = rank;
-    error.host = host;
-  }
-  return error;
+  return of_process(std::move(error), rank, host);
 }
 
 // Prints the last words of a process that hangs, and ends it.

@@ -76,14 +76,6 @@ std::int64_t step_of(const ErrorFields& known, const Divergence& divergence,
   return divergence.loss_since.value_or(trainer.steps());
 }
 
-// An error that names no process is of this one.
-void name_own_process(ErrorFields& known, const Trainer& trainer) {
-  const Processes* const processes = trainer.options().session.processes.get();
-  if (!processes || known.rank >= 0) return;
-  known.rank = processes->rank();
-  known.host = processes->host(known.rank);
-}
-
 }  // namespace
 
 JsonValue error_json(const std::exception& error, Trainer& trainer, const std::string& kept) {
@@ -92,7 +84,8 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
   const std::string what = error_text(known);
   const std::string cause = divergence ? "values that are not finite" : cause_of(error, known);
   const std::int64_t step = step_of(known, divergence, trainer);
-  name_own_process(known, trainer);
+  if (const Processes* const processes = trainer.options().session.processes.get())
+    known = of_process(std::move(known), processes->rank(), processes->host(processes->rank()));
   if (divergence) known.kind = ErrorKind::kDiverged;
   return JsonValue::object()
       .set("code", name_of(known.kind))

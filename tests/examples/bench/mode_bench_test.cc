@@ -262,7 +262,6 @@ TEST(BenchResults, HaveEveryFieldAsJson) {
   EXPECT_EQ(json["fuse"], false);
   EXPECT_EQ(json["recompute"], "a,b*");
   EXPECT_EQ(json["examples_per_second"], 100);
-  EXPECT_EQ(json["examples_per_second"], 100);
   EXPECT_EQ(json["examples_per_second_per_device"], 50);
   EXPECT_GT(json["uncertainty"], 0);
   EXPECT_GT(json["jitter"], 0);

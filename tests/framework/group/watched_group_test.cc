@@ -125,7 +125,7 @@ TEST(Processes, ThatHangWhenTheGroupHasFailedAreAbandonedOnce) {
     options.rank = 1;
     Processes processes([=] { return connect_tcp(options); }, kQuick);
     hangs.wait();
-    processes.end_others("the disk is full");
+    processes.end_others({.why = "the disk is full"});
   });
   WatchOptions watch = kQuick;
   watch.patience = milliseconds(20);
@@ -151,7 +151,7 @@ TEST(Processes, ThatWriteAreAbandonedWhenTheyHaveWritten) {
     options.rank = 1;
     Processes processes([=] { return connect_tcp(options); }, kQuick);
     writes.wait();
-    processes.end_others("the disk is full");
+    processes.end_others({.why = "the disk is full"});
   });
   WatchOptions watch = kQuick;
   watch.patience = milliseconds(20);

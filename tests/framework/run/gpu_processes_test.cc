@@ -187,7 +187,7 @@ TEST(GpuProcesses, EndWhenAnotherHasEndedThem) {
     CompiledStep& step = session.prepare(sums.fetches);
     step.run();
     if (processes->rank() == 0) return step.run();
-    processes->end_others("its data are gone");
+    processes->end_others({.why = "its data are gone"});
     throw CommError("gone");
   });
   EXPECT_THAT(said[0], AllOf(HasSubstr("rank 1"), HasSubstr("its data are gone")));
@@ -204,7 +204,7 @@ TEST(GpuProcesses, NameACollectiveThatHangsInNccl) {
     said[at(processes->rank())] = message_of<StallError>([&] {
       const Sums sums(processes->place(), 1, false);
       SessionOptions options = share_of(processes, {1, 1});
-      options.nccl_timeout_s = kTimeout;
+      options.stall_abort_seconds = kTimeout;
       Session session(sums.graph, options);
       session.run(sums.fetches, std::span<const FeedValue>());
     });

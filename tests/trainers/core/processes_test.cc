@@ -228,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, Layouts,
 TEST(Processes, AnErrorInOneEndsTheOthers) {
   EXPECT_THAT(message_of<CommError>([&] {
                 test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
-                  if (processes->rank() == 1) return processes->end_others("no memory");
+                  if (processes->rank() == 1) return processes->end_others({.why = "no memory"});
                   train(1, processes, 0);
                 });
               }),
