@@ -3,8 +3,10 @@
 //   belfry checkpoint ls|verify|diff|export|import ...
 //   belfry plot RUN... [--out=FILE.svg]
 //   belfry bisect RUN_A RUN_B
+//   belfry flags
 #include "belfry/trainers/commands/bisect_command.h"
 #include "belfry/trainers/commands/checkpoint_commands.h"
+#include "belfry/trainers/commands/flags_command.h"
 #include "belfry/trainers/commands/plot_command.h"
 #include "belfry/trainers/commands/run_command.h"
 #include "belfry/trainers/commands/subcommands.h"
@@ -19,7 +21,8 @@ int main(int argc, char** argv) {
        run_checkpoint_command,
        {"ls", "verify", "diff", "export", "import"}},
       {"plot", "draw the loss and the speed of runs", run_plot_command},
-      {"bisect", "find the step at which two runs part", run_bisect_command}};
+      {"bisect", "find the step at which two runs part", run_bisect_command},
+      {"flags", "print the flags of programs that train", run_flags_command}};
   return run_program([&] {
     return run_subcommand(
         commands, "Starts training runs as several processes, and looks at what runs have left.",

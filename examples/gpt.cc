@@ -29,7 +29,7 @@ models::GptSize size_of_model(const Tokens& tokens) {
           .gelu = GeluForm::kExact};
 }
 
-std::vector<OwnFlag> flags_of(Tokens& tokens, TextSamples& samples, double& smoothing) {
+std::vector<OwnOption> flags_of(Tokens& tokens, TextSamples& samples, double& smoothing) {
   return {{.name = "tokens",
            .variable = &tokens.kind,
            .text = "of input.txt, or of token files of llm.c",

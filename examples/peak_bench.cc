@@ -8,6 +8,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/device.h"
+#include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/flags/device_flag.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/machine/product_peak.h"

@@ -81,8 +81,13 @@ void add_flags(FlagParser& parser, BenchFlags& wanted) {
       "them; ratios are to the first, with all to collective [none]");
   parser.add("--repetitions", wanted.repetitions, 1, 1000, "N",
              "with --strategies, rounds over all of them [3]");
-  parser.add("--plot", wanted.plot, "FILE",
-             "with --strategies, draw a bar chart there, .svg, .png or .pdf, by gnuplot [none]");
+  parser.add(
+      {.name = "plot",
+       .unit = "FILE",
+       .text = "with `strategies`, draw a bar chart there, .svg, .png or .pdf, by gnuplot",
+       .otherwise = "none",
+       .scope = Scope::kThisCall},
+      [&](const WrittenFlag& flag) { wanted.plot = flag.value; }, "");
 }
 
 void check(const FlagParser& parser, const TrainFlags& training) {

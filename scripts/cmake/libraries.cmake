@@ -11,9 +11,6 @@ function(belfry_copied name)
     add_library(spdlog::spdlog INTERFACE IMPORTED GLOBAL)
     target_include_directories(spdlog::spdlog INTERFACE ${include})
     target_compile_definitions(spdlog::spdlog INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
-  elseif(name STREQUAL CLI11 AND EXISTS ${include}/CLI)
-    add_library(CLI11::CLI11 INTERFACE IMPORTED GLOBAL)
-    target_include_directories(CLI11::CLI11 INTERFACE ${include})
   elseif(name STREQUAL nlohmann_json AND EXISTS ${include}/nlohmann)
     add_library(nlohmann_json::nlohmann_json INTERFACE IMPORTED GLOBAL)
     target_include_directories(nlohmann_json::nlohmann_json INTERFACE ${include})
@@ -65,7 +62,6 @@ endmacro()
 
 belfry_find(Threads libc6-dev)
 belfry_find(spdlog libspdlog-dev)
-belfry_find(CLI11 libcli11-dev)
 belfry_find(nlohmann_json nlohmann-json3-dev)
 belfry_find(ZLIB zlib1g-dev)
 belfry_find(JPEG libjpeg62-turbo-dev)
@@ -73,7 +69,7 @@ belfry_find(PNG libpng-dev)
 if(BELFRY_TESTS)
   belfry_find(GTest "libgtest-dev libgmock-dev")
 endif()
-set(belfry_libraries spdlog::spdlog CLI11::CLI11 nlohmann_json::nlohmann_json ZLIB::ZLIB
+set(belfry_libraries spdlog::spdlog nlohmann_json::nlohmann_json ZLIB::ZLIB
                      JPEG::JPEG PNG::PNG)
 
 # belfry_find_onednn(PROBLEM): makes the target belfry_onednn, or sets PROBLEM to why it cannot. By

@@ -50,6 +50,14 @@ TEST_F(BelfryCommandTest, HelpsWithEachOfItsCommands) {
   }
 }
 
+TEST_F(BelfryCommandTest, PrintsThePageOfFlagsAsDocsHaveIt) {
+  const std::vector<std::byte> page =
+      local_file_system().read(cat(BELFRY_SOURCE_DIR, "/docs/flags.md"));
+  EXPECT_EQ(shell("belfry flags").output,
+            std::string(reinterpret_cast<const char*>(page.data()), page.size()))
+      << "build the target flags_page";
+}
+
 TEST_F(BelfryCommandTest, ExitsWithTwoForWrongCommandLines) {
   expect_refusal("belfry", 2, "belfry needs a command");
   expect_refusal("belfry checkpoints ls a", 2, "did you mean 'checkpoint'?");

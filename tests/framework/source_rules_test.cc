@@ -92,9 +92,10 @@ std::vector<std::string> named_flags(const SourceFile& file) {
 // Users of a library may have no command line; programs turn options into flags.
 TEST(Sources, OfLibrariesSpeakOfOptionsNotOfFlags) {
   for (const SourceFile& file :
-       source_files({"framework", "ops", "towers", "allreduce", "trainers/util", "trainers/data",
-                     "trainers/machine", "trainers/optimizers", "trainers/core", "trainers/models",
-                     "trainers/callbacks", "trainers/kinds", "trainers/runs", "trainers/modes"}))
+       source_files({"framework", "ops", "towers", "allreduce", "trainers/util", "trainers/options",
+                     "trainers/data", "trainers/machine", "trainers/optimizers", "trainers/core",
+                     "trainers/models", "trainers/callbacks", "trainers/kinds", "trainers/runs",
+                     "trainers/modes"}))
     EXPECT_THAT(named_flags(file), IsEmpty());
   EXPECT_THAT(named_flags({"x.cc", "f(\"use --threads\");  // of \"--b\""}), SizeIs(1));
 }
@@ -111,6 +112,13 @@ std::vector<std::string> named_options(const SourceFile& file) {
   return names;
 }
 
+// "f(x)" for "f(", a line break and "x)".
+std::string with_arguments_beside_calls(std::string text) {
+  for (std::size_t at = text.find("(\n"); at != text.npos; at = text.find("(\n", at + 1))
+    text.erase(at + 1, text.find_first_not_of(" \n", at + 1) - at - 1);
+  return text;
+}
+
 // Any program can print the error. So the option is a flag of all programs or of `belfry`, or a
 // header beside the file has it.
 TEST(Sources, OfLibrariesNameOptionsThatThereAre) {
@@ -119,15 +127,19 @@ TEST(Sources, OfLibrariesNameOptionsThatThereAre) {
   const std::set<std::string> kWithFlags = {"trainers/flags", "trainers/program",
                                             "trainers/commands"};
   std::set<std::string> flags;
+  const auto add_names = [&](const std::string& text, const std::string& before) {
+    for (std::size_t at = text.find(before); at != text.npos; at = text.find(before, at + 1)) {
+      const std::size_t begin = at + before.size();
+      flags.insert(text.substr(begin, text.find('"', begin) - begin));
+    }
+  };
   std::map<std::string, std::string> headers;  // of a folder, one behind the other
   for (const SourceFile& file : files) {
     if (file.path.ends_with(".h")) headers[file.folder()] += code_only(file.text);
+    const std::string text = with_arguments_beside_calls(file.text);
+    for (const char* row : {"{.name = \"", "_row(\"", "every_option(\""}) add_names(text, row);
     if (!kWithFlags.contains(file.folder())) continue;
-    for (std::size_t at = file.text.find("\"--"); at != file.text.npos;
-         at = file.text.find("\"--", at + 1)) {
-      const std::size_t begin = at + 3;
-      flags.insert(file.text.substr(begin, file.text.find('"', begin) - begin));
-    }
+    add_names(file.text, "\"--");
   }
   int named = 0;
   for (const SourceFile& file : files) {

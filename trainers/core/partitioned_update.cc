@@ -116,15 +116,15 @@ std::string partition_refusal(const TrainerOptions& options) {
   if (!aggregation.partition_updates) return "";
   if (aggregation.allreduce != "collective")
     return cat(
-        "scatters gradients by the strategy collective alone, and "
+        " scatters gradients by the strategy collective alone, and "
         "allreduce is ",
         aggregation.allreduce, "; use collective");
   if (aggregation.gradient_repacking > 0 || aggregation.small_tensors_kb > 0)
-    return cat("cuts buckets into parts, and ",
+    return cat(" cuts buckets into parts, and ",
                aggregation.gradient_repacking > 0 ? "gradient_repacking" : "small_tensors_kb",
                " lays gradients out anew; leave one of them out");
   if (options.optimizer && !options.optimizer.takes_parts())
-    return cat("cuts the update of a variable into parts, and the optimizer ",
+    return cat(" cuts the update of a variable into parts, and the optimizer ",
                options.optimizer.name(),
                " does not say that an element changes by its own gradient and slots, and norms, "
                "alone (Optimizer::Rule::takes_parts)");

@@ -7,7 +7,7 @@ namespace belfry {
 // Whether each process updates a part of each variable: options ask for it, and there are several.
 bool updates_parts(const TrainerOptions& options);
 
-// Why updates cannot be made in parts with these options, as a sentence that names the option; ""
+// Why updates cannot be made in parts with these options, as a sentence that follows the option; ""
 // if they can, or are not asked for.
 std::string partition_refusal(const TrainerOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"
+#include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
@@ -190,27 +192,52 @@ constexpr std::string_view kTrained = "trained";  // names of variables
 constexpr std::string_view kAverages = "averages";
 constexpr std::string_view kCountedAverages = " counted";  // of averages
 
-const std::pair<std::string_view, std::string_view> kNames[] = {
-    {"seed", "the seed"},
-    {"precision", "the precision"},
+// The parts of an identity that are no options, and their names for people.
+constexpr std::pair<std::string_view, std::string_view> kParts[] = {
     {"global_batch", "the global batch"},
     {kRates, "the learning rate"},
-    {"uneven", "what is done with batches that are not full (uneven)"},
-    {"tower_weights", "the shares of the devices (tower_weights)"},
     {kAverages, "the moving average of weights (moving_average)"},
     {"samples", "the number of training samples"},
     {"fields", "the fields of the training data"},
     {"files", "the training data"},
     {"checksum", "the training data"},
-    {"accumulation", "the number of batches per step (gradient_accumulation_steps)"},
     {"weight_decay", "the weight decay"},
-    {"clip_norm", "the largest norm of gradients (clip_norm)"},
     {kTrained, "the set of trained variables"},
     {"optimizer", "the optimizer"},
     {kModel, "the model's graph (its ops, options or shapes)"}};
 
-bool is_compared(std::string_view key) {
-  return std::ranges::any_of(kNames, [&](const auto& of) { return of.first == key; });
+struct IdentityMember {
+  std::string key, words;
+  // What stands for it in an identity that lacks it; none: there it is not compared. Older versions
+  // had fewer options, and left out some that were off.
+  std::optional<std::string> otherwise;
+};
+
+// The members of an identity, in the order in which they are compared.
+std::vector<IdentityMember> members_of(const JsonValue& identity) {
+  std::vector<IdentityMember> members;
+  for (const Option<TrainerOptions>& row : trainer_option_rows())
+    if (is_of_identity(row) && row.value)
+      members.push_back({row.identity_key(), row.in_words(), text_of(row.value({}))});
+  for (const auto& [key, words] : kParts)
+    members.push_back({std::string(key), std::string(words), ""});
+  const auto is_listed = [&](const std::string& key) {
+    return std::ranges::find(members, key, &IdentityMember::key) != members.end();
+  };
+  for (const auto& [key, value] : identity.members())  // a trainer's own options
+    if (!is_listed(key)) members.push_back({key, cat("the option ", key), std::nullopt});
+  return members;
+}
+
+void add_options(const Options<TrainerOptions>& rows, const TrainerOptions& options,
+                 JsonValue& identity) {
+  for (const Option<TrainerOptions>& row : rows) {
+    if (!is_of_identity(row) || !row.value) continue;
+    const JsonValue value = row.value(options);
+    const bool is_whole =
+        value.kind() == JsonValue::Kind::kInteger || value.kind() == JsonValue::Kind::kUnsigned;
+    identity.set(row.identity_key(), is_whole ? value : JsonValue(text_of(value)));
+  }
 }
 
 std::string hash_of(const Tensor& tensor) {
@@ -311,13 +338,20 @@ std::string other_training(const JsonValue& before, const JsonValue& now) {
              " (VariableOptions::trainable, which a VariableGetter may have set)");
 }
 
+std::string text_of_member(const JsonValue& identity, const IdentityMember& member) {
+  return identity.find(member.key) ? member_text(identity, member.key)
+                                   : member.otherwise.value_or("");
+}
+
 // Older runs do not say what they trained. Those of another model have other variables.
-std::string difference_in(std::string_view key, std::string_view name, const JsonValue& before,
+std::string difference_in(const IdentityMember& member, const JsonValue& before,
                           const JsonValue& now) {
-  const std::string then = member_text(before, key), current = member_text(now, key);
+  const std::string& key = member.key;
+  if (!member.otherwise && !before.find(key)) return "";
+  const std::string then = text_of_member(before, member), current = text_of_member(now, member);
   if (then == current || (key == kRates && same_rates(then, current))) return "";
   if (key != kTrained)
-    return cat(name, " was ", identity_value_text(key, then), " and is now ",
+    return cat(member.words, " was ", identity_value_text(key, then), " and is now ",
                identity_value_text(key, current));
   const bool comparable = !then.empty() && member_text(before, kModel) == member_text(now, kModel);
   return comparable ? other_training(before, now) : "";
@@ -334,28 +368,20 @@ JsonValue run_identity(const Trainer& trainer, const Dataset& data) {
   const TrainerOptions& options = trainer.options();
   const std::optional<WeightAverages>& averages = options.optimizer.averages();
   JsonValue identity = JsonValue::object();
-  identity.set(std::string(kModel), hash_of_model(trainer))
-      .set("precision", std::string(name_of(options.precision)))
+  identity.set(kModel, hash_of_model(trainer))
       .set(kTrained, trained_variables(trainer.graph()))
       .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
       .set(kRates, trainer.learning_rate())
       .set("global_batch", trainer.batches().global_batch())
-      .set("seed", options.seed)
-      .set("uneven", std::string(name_of(options.batches.uneven)))
-      .set("tower_weights", join(options.batches.tower_weights, ","))
       .set(kAverages, averages
                           ? cat(averages->decay, averages->counts_updates ? kCountedAverages : "")
                           : "none");
+  add_options(trainer_option_rows(), options, identity);
+  add_options(own_option_rows(trainer.kind()), options, identity);
   // Absent where there is none.
-  if (const std::int64_t batches = trainer.batches().batches_per_step(); batches > 1)
-    identity.set("accumulation", cat(batches));
   if (const double decay = options.optimizer.weight_decay(); decay != 0)
     identity.set("weight_decay", cat(decay));
-  if (options.clip_norm != 0) identity.set("clip_norm", cat(options.clip_norm));
   add_data(data, identity);
-  for (const auto& [key, value] : identity.members())
-    require<InternalError>(is_compared(key), "the identity of a run has '", key,
-                           "', which kNames lacks: runs that differ in it would go on");
   return identity;
 }
 
@@ -372,9 +398,9 @@ std::vector<AgreedItem> agreed_items(Trainer& trainer) {
       {"the step to begin with", std::to_string(trainer.steps() + 1)},
       {"the last step", std::to_string(trainer.total_steps())}};
   const JsonValue& identity = trainer.identity();
-  for (const auto& [key, name] : kNames)
-    if (key != kModel && key != kTrained)  // add_variables() and add_model() are more precise
-      items.push_back({std::string(name), member_text(identity, key)});
+  for (const IdentityMember& member : members_of(identity))
+    if (member.key != kModel && member.key != kTrained)  // below they are more precise
+      items.push_back({member.words, member_text(identity, member.key)});
   add_test_data(trainer.test_data(), items);
   add_variables(trainer, items);
   add_model(trainer.towers()[0], items);
@@ -436,15 +462,15 @@ std::string changed_file(const Dataset& data, const JsonValue& identity) {
 }
 
 std::string first_difference(const JsonValue& before, const JsonValue& now) {
-  for (const auto& [key, name] : kNames)
-    if (std::string text = difference_in(key, name, before, now); !text.empty()) return text;
+  for (const IdentityMember& member : members_of(now))
+    if (std::string text = difference_in(member, before, now); !text.empty()) return text;
   return "";
 }
 
 std::string difference_of_extra_variables(const JsonValue& before, const JsonValue& now) {
-  for (const auto& [key, name] : kNames)
-    if (key == kAverages || key == kTrained)
-      if (std::string text = difference_in(key, name, before, now); !text.empty()) return text;
+  for (const IdentityMember& member : members_of(now))
+    if (member.key == kAverages || member.key == kTrained)
+      if (std::string text = difference_in(member, before, now); !text.empty()) return text;
   return "";
 }
 

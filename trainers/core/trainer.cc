@@ -76,7 +76,7 @@ Trainer::Trainer(const TrainerKind& kind, TrainerOptions options, const Dataset&
 void Trainer::choose_shards() {
   const auto devices = static_cast<int>(batches_.towers());
   if (options_.shards == 0) {
-    default_shards_ = has_one_shard_each(options_, kind_)
+    default_shards_ = has_one_shard_each(options_, kind_.facts())
                           ? devices
                           : default_shards(work_of(built_.towers[0], batches_.forms()[0].rows[0]),
                                            batches_.global_batch());

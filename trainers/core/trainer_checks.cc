@@ -6,29 +6,12 @@
 #include "belfry/framework/base/host_memory.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
-
-void check_precision(const TrainerOptions& options, const TrainerKind& kind) {
-  const std::string_view name = name_of(options.precision);
-  const std::string refusal = precision_refusal(options.precision, options.devices);
-  require(refusal.empty(), "precision ", name, ": ", refusal);
-  if (options.precision != Precision::kF16) return;
-  require(!kind.runs_free(options), "precision ", name,
-          " scales the loss, and towers that run free have no scale in common; bf16 needs none");
-  require(options.optimizer.takes_loss_scale(), "precision ", name,
-          " scales the loss, and the optimizer ", options.optimizer.name(),
-          " does not take the scale out of gradients (Optimizer::Rule::takes_loss_scale); bf16 "
-          "needs none");
-}
-
-constexpr const char* kCombinesNone =
-    " combines none: each tower updates the variables by its own; leave it out, or use the trainer "
-    "replicated";
 
 // Clipping is a factor, too, and so is what makes a mean of a sum.
 void check_factor(const TrainerOptions& options) {
@@ -68,15 +51,6 @@ void check_fields(std::span<const Dataset::Field> fields, std::string_view what)
 
 }  // namespace
 
-std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices) {
-  if (precision != Precision::kTf32) return "";
-  for (const DeviceSpec& device : devices)
-    if (!device.is_gpu())
-      return cat("tf32 is how GPUs multiply f32, and ", device.short_str(),
-                 " is none; use f32, or GPUs alone");
-  return "";
-}
-
 std::int64_t checked_size(const Dataset& data, std::string_view what) {
   const std::int64_t size = data.size();
   require(size >= 0, "the ", what, " (", data.describe(), ") say that they have ", size,
@@ -105,37 +79,28 @@ void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::
 
 int processes_of(const TrainerOptions& options) { return process_place(options.session).size; }
 
-bool has_one_shard_each(const TrainerOptions& options, const TrainerKind& kind) {
-  return any_gpu(options.devices) || kind.runs_free(options);
+bool has_one_shard_each(const TrainerOptions& options, const TrainerFacts& kind) {
+  return any_gpu(options.devices) || (kind.takes_async && options.async == "free");
 }
 
 std::int64_t towers_of(const TrainerOptions& options, int processes) {
   return std::ssize(options.devices) * processes;
 }
 
-void check_shards(const TrainerOptions& options, const TrainerKind& kind, int processes) {
+std::string shards_refusal(const TrainerOptions& options, const TrainerFacts& kind, int processes) {
   const std::int64_t devices = std::max<std::int64_t>(1, towers_of(options, processes));
   const std::int64_t shards = options.shards, batch = devices * options.batch_size;
-  const bool fits = shards == 0 || shards == devices || !has_one_shard_each(options, kind);
-  require_option(fits, "shards", "=", shards,
-                 ": devices on GPUs, and towers that run free, have one shard each; leave it "
-                 "out, or use ",
-                 devices);
-  require_option(shards >= 0 && shards % devices == 0, "shards", "=", shards,
-                 " of the global batch cannot be divided among ", devices,
-                 " devices alike; use a multiple of ", devices);
-  require_option(shards <= std::max(batch, devices), "shards", "=", shards, " is more than the ",
-                 batch, " samples of a global batch; use at most ", batch / devices * devices);
-}
-
-void check_clipping(const TrainerOptions& options, const TrainerKind& kind) {
-  const double most = options.clip_norm;
-  require_option(most >= 0 && std::isfinite(most), "clip_norm", "=", most,
-                 " is no finite number >= 0");
-  if (most == 0) return;
-  require_option(kind.combines(), "clip_norm", "=", most,
-                 " bounds the norm of combined gradients, and the trainer ", kind.name,
-                 kCombinesNone);
+  if (shards != 0 && shards != devices && has_one_shard_each(options, kind))
+    return cat(
+        ": devices on GPUs, and towers that run free, have one shard each; leave it out, or use ",
+        devices);
+  if (shards < 0 || shards % devices != 0)
+    return cat(" of the global batch cannot be divided among ", devices,
+               " devices alike; use a multiple of ", devices);
+  return shards <= std::max(batch, devices)
+             ? ""
+             : cat(" is more than the ", batch, " samples of a global batch; use at most ",
+                   batch / devices * devices);
 }
 
 std::int64_t samples_of_step(const TrainerOptions& options, int processes) {
@@ -147,27 +112,6 @@ std::int64_t samples_of_step(const TrainerOptions& options, int processes) {
                  batch, " samples, and their order alone would need more than the ",
                  byte_text(memory), " of this machine");
   return batch * steps;
-}
-
-void check_accumulation(const TrainerOptions& options, const TrainerKind& kind) {
-  const int steps = options.batches.gradient_accumulation_steps;
-  if (steps == 1) return;
-  constexpr char kOption[] = "gradient_accumulation_steps";
-  require_option(steps >= 1, kOption, "=", steps, ": a step takes at least 1 batch");
-  require_option(kind.combines() || kind.updates_between, kOption, "=", steps,
-                 " is the mean of combined gradients, and the trainer ", kind.name, kCombinesNone);
-  require_option(options.precision != Precision::kF16, kOption, "=", steps,
-                 " with the precision f16: a batch whose gradients are not finite would have "
-                 "to be left out of the mean; use bf16, which needs no loss scale");
-  samples_of_step(options, processes_of(options));
-}
-
-void check_partition(const TrainerOptions& options, const TrainerKind& kind) {
-  if (!options.aggregation.partition_updates) return;
-  require_option(kind.takes_partition, "partition_updates",
-                 " is of the trainer replicated, and this one is ", kind.name, "; leave it out");
-  const std::string refusal = partition_refusal(options);
-  require_option(refusal.empty(), "partition_updates", " ", refusal);
 }
 
 void check_options(const TrainerOptions& options, const TrainerKind& kind) {
@@ -185,20 +129,13 @@ void check_options(const TrainerOptions& options, const TrainerKind& kind) {
   require_option(processes_of(options) == 1 || kind.spans_processes, "trainer", "=", kind.name,
                  " trains in one process, and this is one of ", processes_of(options),
                  "; use the trainer replicated");
-  check_shards(options, kind, processes_of(options));
+  check_rows(options, kind);
+  samples_of_step(options, processes_of(options));
   check_callbacks(options.callbacks, "TrainerOptions::callbacks");
   require(options.epochs >= 0 && options.max_steps >= 0, "training cannot take ", options.epochs,
           " epochs and at most ", options.max_steps, " steps (0: no limit)");
-  const bool unequal = makes_unequal(options.batches.uneven);
-  require(kind.combines() || (!unequal && options.batches.tower_weights.empty()),
-          "this trainer takes batches of one size: no ",
-          unequal ? cat("uneven=", name_of(options.batches.uneven)) : "tower_weights");
   require(options.aggregation.allreduce != "auto" || kind.choose,
           "this trainer cannot choose: allreduce=auto needs a TrainerKind::choose");
-  check_precision(options, kind);
-  check_clipping(options, kind);
-  check_accumulation(options, kind);
-  check_partition(options, kind);
   check_factor(options);
 }
 

@@ -27,21 +27,11 @@ std::int64_t samples_of_step(const TrainerOptions& options, int processes);
 void check_callbacks(std::span<const std::shared_ptr<Callback>> callbacks, std::string_view where);
 
 // Whether a device has one shard, and no more: on GPUs, and where towers run free.
-bool has_one_shard_each(const TrainerOptions& options, const TrainerKind& kind);
+bool has_one_shard_each(const TrainerOptions& options, const TrainerFacts& kind);
 
-// Throws OptionError for a number of shards that the devices of so many processes, or their batch,
-// cannot have.
-void check_shards(const TrainerOptions& options, const TrainerKind& kind, int processes);
-
-// Throws OptionError for a number of batches per step that cannot be, or that the kind or the
-// precision does not take.
-void check_accumulation(const TrainerOptions& options, const TrainerKind& kind);
-
-// Throws OptionError for a clip_norm that cannot be, or that the kind does not take.
-void check_clipping(const TrainerOptions& options, const TrainerKind& kind);
-
-// Throws OptionError if partition_updates is asked for and another option does not go with it.
-void check_partition(const TrainerOptions& options, const TrainerKind& kind);
+// Why the devices of so many processes, or their batch, cannot have this number of shards; "" if
+// they can. It follows the option and its value.
+std::string shards_refusal(const TrainerOptions& options, const TrainerFacts& kind, int processes);
 
 // Throws InvalidArgument if `options` lack something, or do not fit the kind of trainer.
 void check_options(const TrainerOptions& options, const TrainerKind& kind);

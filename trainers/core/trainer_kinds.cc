@@ -16,6 +16,23 @@ std::map<std::string, TrainerKind, std::less<>>& registry() {
 
 }  // namespace
 
+std::string whose_option(const TrainerKind& kind) {
+  return cat("the trainer ", kind.name, "'s option");
+}
+
+TrainerFacts TrainerKind::facts() const {
+  return {.name = name,
+          .takes_one_device = takes_one_device,
+          .combines = combines(),
+          .updates_between = updates_between,
+          .takes_async = takes_async(),
+          .spreads_variables = spreads_variables(),
+          .replicates_variables = replicates_variables(),
+          .packs_gradients = packs_gradients,
+          .makes_buckets = makes_buckets,
+          .takes_partition = takes_partition};
+}
+
 void register_trainer(TrainerKind kind) {
   require(!kind.name.empty() && !kind.combine == static_cast<bool>(kind.update),
           "a trainer needs a name, and either TrainerKind::combine or TrainerKind::update");
@@ -25,6 +42,7 @@ void register_trainer(TrainerKind kind) {
           "' packs or buckets gradients, so it needs `accepts` and a default strategy");
   require(kind.update || !kind.updates_between, "trainer '", kind.name,
           "' updates between combinations, so it needs TrainerKind::update");
+  for (const OwnOption& option : kind.options) option.row(whose_option(kind));
   std::string name = kind.name;
   const auto [entry, added] = registry().try_emplace(std::move(name), std::move(kind));
   require(added, "a trainer called '", entry->first, "' is already registered");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/options/own_option.h"
 
 namespace belfry {
 
@@ -49,16 +50,21 @@ struct TrainerKind {
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.
   bool canonical = false;
+  // Options of this trainer alone: flags of every program that trains. Their names are no other
+  // option's.
+  std::vector<OwnOption> options = {};
 
+  TrainerFacts facts() const;
   bool spreads_variables() const { return variables == VariablePolicy::kSpread; }
   bool replicates_variables() const { return variables == VariablePolicy::kReplicated; }
   bool combines() const { return static_cast<bool>(combine); }
   bool takes_async() const { return static_cast<bool>(update_free); }
   // Whether towers run free of each other with these options.
-  bool runs_free(const TrainerOptions& options) const {
-    return takes_async() && options.async == "free";
-  }
+  bool runs_free(const TrainerOptions& made) const { return takes_async() && made.async == "free"; }
 };
+
+// "the trainer local's option": how errors begin that are about its own options.
+std::string whose_option(const TrainerKind& kind);
 
 // Throws InvalidArgument if the name is taken or the fields contradict each other.
 void register_trainer(TrainerKind kind);

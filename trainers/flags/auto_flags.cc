@@ -7,17 +7,39 @@
 #include "belfry/allreduce/prediction/machine.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/options/option_fields.h"
 
 namespace belfry {
 
+Options<AutoFlags> auto_options() {
+  return {any_text(&AutoFlags::links,
+                   {.name = "links",
+                    .unit = "FILE",
+                    .text = "JSON that describes the devices' links",
+                    .otherwise = "none: they are measured, and kept",
+                    .here = cache_directory().empty() ? "" : cat("(in ", cache_directory(), ")"),
+                    .noted = false}),
+          on_off(&AutoFlags::remeasure,
+                 {.name = "remeasure",
+                  .text = "measure them again; sets aside the choice of a checkpoint",
+                  .otherwise = "false",
+                  .noted = false})};
+}
+
+Option<bool> auto_any_option() {
+  Option<bool> option{{.name = "auto_any",
+                       .text = "take strategies that are not canonical, too",
+                       .otherwise = "false"}};
+  option.read = [](bool& any, const WrittenFlag& flag) {
+    any = read_switch(flag.written, flag.value);
+  };
+  return option;
+}
+
 void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any) {
-  parser.group("What auto chooses by");
-  parser.add("--links", flags.links, "FILE",
-             cat("JSON that describes the devices' links [none: they are measured",
-                 cache_directory().empty() ? "" : cat(", and kept in ", cache_directory()), "]"));
-  parser.add("--remeasure", flags.remeasure,
-             "measure them again; sets aside the choice of a checkpoint [false]");
-  parser.add("--auto_any", any, "take strategies that are not canonical, too [false]");
+  parser.group(kAutoGroup);
+  parser.add(auto_options(), flags);
+  parser.add(auto_any_option(), any);
 }
 
 void check_auto_flags(const AutoFlags& flags, bool any, bool chooses, std::string_view wish) {

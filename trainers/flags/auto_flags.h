@@ -6,6 +6,7 @@
 
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/machine/measure_machine.h"
+#include "belfry/trainers/options/option.h"
 
 namespace belfry {
 
@@ -14,7 +15,12 @@ struct AutoFlags {
   bool remeasure = false;  // measure again even if a measurement was kept
 };
 
-// Adds --links, --remeasure and --auto_any in a group of their own. `any` is AutoOptions::any.
+// The rows of --links and --remeasure, and of --auto_any, which is AutoOptions::any.
+Options<AutoFlags> auto_options();
+Option<bool> auto_any_option();
+inline constexpr const char* kAutoGroup = "What auto chooses by";
+
+// Adds them in a group of their own.
 void add_auto_flags(FlagParser& parser, AutoFlags& flags, bool& any);
 
 // Throws FlagError if two of the flags contradict each other. Also throws it if one was given

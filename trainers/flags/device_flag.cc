@@ -10,6 +10,12 @@
 namespace belfry {
 namespace {
 
+std::string full_names(std::span<const DeviceSpec> devices) {
+  std::vector<std::string> names;
+  for (const DeviceSpec& device : devices) names.push_back(device.str());
+  return join(names, ",");
+}
+
 // Refuses `needed` GPUs if the machine has fewer.
 void require_gpus(const WrittenFlag& list, int needed, std::int64_t logical, const Gpus& found) {
   const int count = found.count();
@@ -29,23 +35,55 @@ void require_gpus(const WrittenFlag& list, int needed, std::int64_t logical, con
 
 }  // namespace
 
-void add_device_flags(FlagParser& parser, const DeviceFlags& flags, const std::string& devices) {
-  const auto read = [&to = flags.devices](const WrittenFlag& list) {
-    to = parse_devices(list.value, list.shown_name());
+Options<DeviceFlags> device_options(const std::string& devices) {
+  Option<DeviceFlags> list{
+      {.name = "devices",
+       .unit = "LIST",
+       .text = cat("cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
+                   "gpu:0,gpu:2; at most ",
+                   kMostDevices),
+       .otherwise = devices,
+       .elsewhere = {"gpus", "ngpus"}}};
+  list.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
+    flags.devices = parse_devices(flag.value, flag.shown_name());
   };
-  parser.add("--devices", read, "LIST",
-             cat("cpu:N for N logical devices, gpu:N for the first N GPUs; or names: /cpu:1, "
-                 "gpu:0,gpu:2; at most ",
-                 kMostDevices, " [", devices, "]"),
-             devices);
-  parser.add("--logical_gpus", flags.logical_gpus, 1, kMostDevices, "N",
-             "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N [1]");
-  parser.add("--deterministic", flags.deterministic,
-             "on GPUs, compute by algorithms that give the same bits each time, though others may "
-             "be faster; on CPUs all do [false]");
-  parser.add("--algorithms", flags.algorithms, "FILE",
-             "take the algorithms for GPUs from there, and write those that it lacks to it; else "
-             "they are chosen anew in each run [none]");
+  list.value = [](const DeviceFlags& flags) { return JsonValue(full_names(flags.devices)); };
+  list.start = devices;
+  Option<DeviceFlags> logical{
+      {.name = "logical_gpus",
+       .unit = "N",
+       .text = "so many logical GPUs share each physical one: gpu:i is on physical GPU i / N",
+       .otherwise = "1"}};
+  logical.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
+    read_integer(flag, 1, kMostDevices, flags.logical_gpus);
+  };
+  Option<DeviceFlags> deterministic{
+      {.name = "deterministic",
+       .text = "on GPUs, compute by algorithms that give the same bits each time, though others "
+               "may be faster; on CPUs all do",
+       .otherwise = "false",
+       .noted = false,
+       .reported = true}};
+  deterministic.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
+    flags.deterministic = read_switch(flag.written, flag.value);
+  };
+  deterministic.value = [](const DeviceFlags& flags) { return JsonValue(flags.deterministic); };
+  Option<DeviceFlags> algorithms{
+      {.name = "algorithms",
+       .unit = "FILE",
+       .text = "take the algorithms for GPUs from there, and write those that it lacks to it; else "
+               "they are chosen anew in each run",
+       .otherwise = "none",
+       .scope = Scope::kThisCall,
+       .own_process = true}};
+  algorithms.read = [](DeviceFlags& flags, const WrittenFlag& flag) {
+    flags.algorithms = flag.value;
+  };
+  return {list, logical, deterministic, algorithms};
+}
+
+void add_device_flags(FlagParser& parser, const DeviceFlags& flags, const std::string& devices) {
+  parser.add_for(device_options(devices), flags);
 }
 
 std::vector<FlagSpelling> device_spellings() {

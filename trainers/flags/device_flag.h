@@ -8,6 +8,7 @@
 #include "belfry/framework/device/gpus.h"
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/flags/flag_spellings.h"
+#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/util/device_list.h"
 #include "belfry/trainers/util/flag_values.h"
 
@@ -23,8 +24,9 @@ struct DeviceFlags {
   std::string& algorithms;           // path of AlgorithmsFile; "" for none
 };
 
-// Adds --devices, --logical_gpus, --deterministic and --algorithms. `devices` is the default of
-// --devices.
+// The rows of --devices, --logical_gpus, --deterministic and --algorithms. `devices` is the default
+// of --devices.
+Options<DeviceFlags> device_options(const std::string& devices = "cpu:2");
 void add_device_flags(FlagParser& parser, const DeviceFlags& flags,
                       const std::string& devices = "cpu:2");
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/trainers/flags/own_flag.h"
+#include "belfry/trainers/options/own_option.h"
 
 namespace belfry {
 
@@ -16,7 +16,7 @@ struct FlagDefaults {
   // A benchmark chooses data, steps and batch size itself, so it has no flags of epochs, files and
   // single nodes.
   bool benchmark = false;
-  std::vector<OwnFlag> own = {};
+  std::vector<OwnOption> own = {};
 };
 
 }  // namespace belfry

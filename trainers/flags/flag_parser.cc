@@ -5,63 +5,25 @@
 #include <optional>
 #include <utility>
 
-#include <CLI/CLI.hpp>
-
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/flags/flag_spellings.h"
+#include "belfry/trainers/flags/help_text.h"
 
 namespace belfry {
 namespace {
-
-constexpr std::size_t kHelpColumns = 100, kHelpIndent = 30;
-
-// `text` in lines of at most `columns`, broken at blanks and, in long lists, behind a '|'.
-std::string wrapped(std::string_view text, std::size_t columns) {
-  std::string lines;
-  std::size_t used = 0;
-  for (std::string_view word : split(text, ' ')) {
-    const bool fits = used > 0 && used + 1 + word.size() <= columns;
-    if (used > 0) lines += fits ? ' ' : '\n';
-    used = fits ? used + 1 : 0;
-    for (std::size_t bar;
-         word.size() > columns && (bar = word.rfind('|', columns - 1)) != word.npos;
-         word.remove_prefix(bar + 1))
-      lines += cat(word.substr(0, bar + 1), '\n');
-    used += word.size();
-    lines += word;
-  }
-  return lines;
-}
-
-class HelpFormatter final : public CLI::Formatter {
- public:
-  HelpFormatter() {
-    column_width(kHelpIndent);
-    label("Positionals", "Arguments");
-    label("REQUIRED", "");
-  }
-  std::string make_option_desc(const CLI::Option* option) const override {
-    return wrapped(option->get_description(), kHelpColumns - kHelpIndent);
-  }
-  std::string make_description(const CLI::App* app) const override {
-    return wrapped(app->get_description(), kHelpColumns) + "\n";
-  }
-  // Leaves one empty line between groups, where CLI11 prints two.
-  std::string make_help(const CLI::App* app, std::string name,
-                        CLI::AppFormatMode mode) const override {
-    std::string help = CLI::Formatter::make_help(app, std::move(name), mode);
-    for (std::size_t gap; (gap = help.find("\n\n\n")) != help.npos;) help.erase(gap, 1);
-    help.erase(help.find_last_not_of('\n') + 1);
-    return help + "\n";
-  }
-};
 
 // "iters" of "--iters" and of "-n,--iters".
 std::string long_name(std::string_view names) {
   return std::string(names.substr(names.rfind("--") + 2));
 }
+
+// 'n' of "-n,--iters"; 0 for "--iters".
+char letter_of(std::string_view names) { return names[1] == '-' ? '\0' : names[1]; }
+
+constexpr std::string_view kHelpFlag = "help", kVersionFlag = "version",
+                           kCompletionFlag = "completion";
 
 std::string version_text(const std::string& program) {
   return cat(program, " of Belfry ", agreed_version().value);
@@ -82,69 +44,41 @@ void naming_option(const std::string& name, const F& f) {
 
 constexpr std::size_t kLongestName = 100;  // longer names are not compared with ours for a hint
 
-// What other programs call our flags.
-constexpr std::pair<std::string_view, const char*> kNamesElsewhere[] = {
-    {"lr", "learning_rate"},
-    {"bs", "batch_size"},
-    {"batch", "batch_size"},
-    {"wd", "weight_decay"},
-    {"gpus", "devices"},
-    {"ngpus", "devices"},
-    {"workers", "data_workers"},
-    {"num_workers", "data_workers"},
-    {"steps", "max_steps"},
-    {"num_steps", "max_steps"},
-    {"max_epochs", "epochs"},
-    {"output_dir", "run_dir"},
-    {"log_dir", "run_dir"},
-    {"logdir", "run_dir"},
-    {"checkpoint", "resume"},
-    {"max_grad_norm", "clip_norm"},
-    {"gradient_clip_val", "clip_norm"},
-    {"amp", "precision"},
-    {"dtype", "precision"},
-    {"patience", "early_stop"},
-    {"warmup", "warmup_steps"},
-    {"ema", "moving_average"},
-    {"dataset", "data_dir"},
-    {"data", "data_dir"}};
-
 }  // namespace
 
 struct FlagParser::State {
-  State(std::string description, std::string program)
-      : app(std::move(description), std::move(program)) {
-    app.formatter(std::make_shared<HelpFormatter>());
+  // Lists a flag in --help, unless it has no text. Without a unit it is a switch.
+  void list(OptionRow row) {
+    switches[row.name] = row.unit.empty();
+    if (row.letter) letters[row.letter] = row.name;
+    rows.push_back(std::move(row));
   }
 
-  // Lists a flag in --help. Without a unit it is a switch.
-  void list(const std::string& names, const std::string& unit, const std::string& text) {
-    if (unit.empty())
-      app.add_flag(names, text)->group(group);
-    else
-      app.add_option(names, unread, text)->type_name(unit)->group(group);
-    note(names, unit.empty());
-  }
-  void note(const std::string& names, bool is_switch) {
-    const std::string name = long_name(names);
-    switches[name] = is_switch;
-    if (names[1] != '-') letters[names[1]] = name;
+  // The flags of all programs. Their words for bash belong to a program, not to a command of one.
+  void list_common() {
+    if (switches.contains(std::string(kHelpFlag))) return;
+    for (const OptionRow& row : rows)
+      if (row.group != kOtherProgram) group = row.group;  // they end the last one
+    list({.name = std::string(kHelpFlag),
+          .text = "print this and exit; --help=GROUP prints one group",
+          .group = group,
+          .letter = 'h'});
+    list({.name = std::string(kVersionFlag),
+          .text = "print the version of Belfry and exit",
+          .group = group});
+    if (program.find(' ') != program.npos) return;
+    list({.name = std::string(kCompletionFlag),
+          .text = cat("print a script for bash, and exit: source <(", program,
+                      " --completion) completes flags and their words"),
+          .group = group});
   }
 
   // An argument without a name. If it has `values`, it takes all arguments that are left.
   struct Argument {
-    std::string unit;  // "FOLDER"
-    Needed needed = Needed::kNo;
+    ArgumentRow row;
     std::string* value = nullptr;
     std::vector<std::string>* values = nullptr;
   };
-  void list(Argument argument, const std::string& text) {
-    CLI::Option* const option = argument.values
-                                    ? app.add_option(argument.unit, *argument.values, text)
-                                    : app.add_option(argument.unit, *argument.value, text);
-    option->type_name("")->required(argument.needed == Needed::kYes);
-    arguments.push_back(std::move(argument));
-  }
   bool takes_another(std::size_t given) const {
     return given < arguments.size() || (!arguments.empty() && arguments.back().values);
   }
@@ -152,13 +86,20 @@ struct FlagParser::State {
   // The part of an error that says what a word of the command line should have been.
   std::string wanted() const {
     if (!arguments.empty())
-      return cat("neither a flag nor the argument ", arguments[0].unit, " (see --help)");
+      return cat("neither a flag nor the argument ", arguments[0].row.unit, " (see --help)");
     return switches.contains("batch_size") ? "no flag; flags look like --batch_size=64 (see --help)"
                                            : "no flag (see --help)";
   }
 
-  CLI::App app;
-  std::string group = "Options";         // without one, CLI11 hides them
+  HelpText help() const {
+    HelpText text{.description = description, .program = program, .rows = rows};
+    for (const Argument& argument : arguments) text.arguments.push_back(argument.row);
+    return text;
+  }
+
+  std::string description, program;
+  std::string group = "Options";
+  std::vector<OptionRow> rows;           // in the order of --help
   std::map<std::string, bool> switches;  // by long name: whether it takes no value
   std::map<char, std::string> letters;   // to long names
   struct Bound {
@@ -167,7 +108,6 @@ struct FlagParser::State {
   };
   std::vector<Bound> bound;
   std::vector<FlagSpelling> spellings;
-  std::string unread;  // CLI11 writes --help, and reads nothing
   std::vector<Argument> arguments;
   WrittenFlags line;  // in our spelling
 };
@@ -203,8 +143,8 @@ class FlagParser::Reader {
   void set_arguments() const {
     std::size_t at = 0;
     for (const State::Argument& argument : state_.arguments) {
-      require<FlagError>(at < given_.size() || argument.needed == Needed::kNo, "there is no ",
-                         argument.unit, " (see --help)");
+      require<FlagError>(at < given_.size() || !argument.row.needed, "there is no ",
+                         argument.row.unit, " (see --help)");
       if (argument.values)
         argument.values->assign(given_.begin() + static_cast<std::ptrdiff_t>(at), given_.end());
       else if (at < given_.size())
@@ -242,10 +182,9 @@ class FlagParser::Reader {
 
   // The name that was meant by an unknown one; "" if nobody knows.
   std::string hint_for(const std::string& name) const {
-    const std::vector<std::string> listed = listed_names();
-    for (const auto& [elsewhere, ours] : kNamesElsewhere)
-      if (name == elsewhere && std::ranges::find(listed, ours) != listed.end()) return ours;
-    return name.size() > kLongestName ? "" : nearest(name, listed);
+    for (const OptionRow& row : state_.rows)
+      if (std::ranges::find(row.elsewhere, name) != row.elsewhere.end()) return row.name;
+    return name.size() > kLongestName ? "" : nearest(name, listed_names());
   }
 
   // The switch that "nodry_run" or "no_dry_run" turns off; "" if there is none.
@@ -259,10 +198,9 @@ class FlagParser::Reader {
   // The names that --help lists.
   std::vector<std::string> listed_names() const {
     std::vector<std::string> names;
-    for (const auto& [name, is_switch] : state_.switches) {
-      const auto spelling = std::ranges::find(state_.spellings, name, &FlagSpelling::name);
-      if (spelling == state_.spellings.end() || !spelling->text.empty()) names.push_back(name);
-    }
+    for (const OptionRow& row : state_.rows)
+      if (!row.text.empty()) names.push_back(row.name);
+    std::ranges::sort(names);
     return names;
   }
 
@@ -278,6 +216,7 @@ class FlagParser::Reader {
     }
     if (!value || value->empty()) throw FlagError(about_option(name, written, " needs a value"));
     written += separator + shown(*value);
+    if (name == kHelpFlag && !parse_switch(*value)) return {name, std::move(*value), written};
     if (is_switch)
       naming_option(name, [&] { value = read_switch(written, *value) ? "true" : "false"; });
     return {name, std::move(*value), std::move(written), is_of_file_};
@@ -290,17 +229,25 @@ class FlagParser::Reader {
   std::vector<std::string> given_;  // arguments without a name
 };
 
-FlagParser::FlagParser(std::string description, std::string program)
-    : state_(new State(std::move(description), std::move(program))) {}
+FlagParser::FlagParser(std::string description, std::string program) : state_(new State) {
+  state_->description = std::move(description);
+  state_->program = std::move(program);
+}
 FlagParser::~FlagParser() = default;
 
 void FlagParser::group(std::string name) { state_->group = std::move(name); }
 
+void FlagParser::add(OptionRow row, Read read, const std::string& otherwise) {
+  state_->bound.push_back(
+      {{row.name, otherwise, cat("--", row.name, "=", otherwise)}, std::move(read)});
+  if (row.group.empty()) row.group = state_->group;
+  state_->list(std::move(row));
+}
+
 void FlagParser::add(const std::string& names, Read read, const std::string& unit,
                      const std::string& text, const std::string& otherwise) {
-  state_->list(names, unit, text);
-  const std::string name = long_name(names);
-  state_->bound.push_back({{name, otherwise, cat("--", name, "=", otherwise)}, std::move(read)});
+  add({.name = long_name(names), .unit = unit, .text = text, .letter = letter_of(names)},
+      std::move(read), otherwise);
 }
 
 void FlagParser::add(const std::string& names, std::string& value, const std::string& unit,
@@ -322,40 +269,37 @@ void FlagParser::add(const std::string& names, bool& value, const std::string& t
 
 void FlagParser::add_argument(const std::string& unit, std::string& value, const std::string& text,
                               Needed needed) {
-  state_->list({.unit = unit, .needed = needed, .value = &value}, text);
+  state_->arguments.push_back(
+      {.row = {.unit = unit, .text = text, .needed = needed == Needed::kYes}, .value = &value});
 }
 
 void FlagParser::add_arguments(const std::string& unit, std::vector<std::string>& values,
                                const std::string& text) {
-  state_->list({.unit = unit, .needed = Needed::kYes, .values = &values}, text);
+  state_->arguments.push_back(
+      {.row = {.unit = unit, .text = text, .needed = true, .several = true}, .values = &values});
 }
 
 void FlagParser::add_spellings(std::vector<FlagSpelling> spellings) {
-  const std::string group = std::exchange(state_->group, "As in tf_cnn_benchmarks");
   for (FlagSpelling& spelling : spellings) {
     if (state_->switches.contains(spelling.name)) continue;
-    const std::string flag = "--" + spelling.name;
-    if (spelling.text.empty())
-      state_->note(flag, spelling.unit.empty());
-    else
-      state_->list(flag, spelling.unit, spelling.text);
+    state_->list({.name = spelling.name,
+                  .unit = spelling.unit,
+                  .text = spelling.text,
+                  .group = std::string(kOtherProgram)});
     state_->spellings.push_back(std::move(spelling));
   }
-  state_->group = group;
 }
 
 std::string FlagParser::parse(std::span<const char* const> arguments, std::size_t of_file) {
-  CLI::App& app = state_->app;
-  app.set_help_flag("-h,--help", "print this and exit")->group(state_->group);
-  state_->note("-h,--help", true);
-  app.set_version_flag("--version", version_text(app.get_name()),
-                       "print the version of Belfry and exit")
-      ->group(state_->group);
-  state_->note("--version", true);
+  state_->list_common();
   Reader reader(*state_, arguments, of_file);
   const WrittenFlags line = reader.read();
-  if (line.value("help") == "true") return app.help();
-  if (line.value("version") == "true") return app.version() + "\n";
+  const std::string asked = line.value(kHelpFlag, "false");
+  if (asked == "true") return state_->help().str();
+  if (asked != "false") return state_->help().group(asked);
+  if (line.value(kVersionFlag) == "true") return version_text(state_->program) + "\n";
+  if (line.value(kCompletionFlag) == "true")
+    return completion_script(state_->program, state_->rows);
   state_->line = in_our_spelling(line, state_->spellings);
   for (const WrittenFlag& flag : state_->line.all())
     require<FlagError>(state_->switches.contains(flag.name), flag.written, " stands for --",
@@ -368,6 +312,10 @@ std::string FlagParser::parse(std::span<const char* const> arguments, std::size_
   }
   reader.set_arguments();
   return "";
+}
+
+bool FlagParser::is_of_all(std::string_view name) {
+  return name == kHelpFlag || name == kVersionFlag || name == kCompletionFlag;
 }
 
 bool FlagParser::has(const std::string& name) const {
@@ -386,5 +334,12 @@ WrittenFlag FlagParser::flag(const std::string& name) const {
 }
 
 std::span<const WrittenFlag> FlagParser::line() const { return state_->line.all(); }
+
+const OptionRow* FlagParser::row(std::string_view name) const {
+  const auto found = std::ranges::find(state_->rows, name, &OptionRow::name);
+  return found == state_->rows.end() ? nullptr : &*found;
+}
+
+std::span<const OptionRow> FlagParser::rows() const { return state_->rows; }
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
@@ -25,9 +26,32 @@ class FlagParser {
 
   // The heading in --help of the flags that are added next.
   void group(std::string name);
+  // Adds the flag of an option, whose group, if it has one, is its heading. It sets `options`,
+  // which must outlive parse().
+  template <class S>
+  void add(const Option<S>& option, S& options) {
+    const auto read = [read = option.read, &options](const WrittenFlag& flag) {
+      read(options, flag);
+    };
+    add(option, read, option.start);
+  }
+  template <class S>
+  void add(const Options<S>& table, S& options) {
+    for (const Option<S>& option : table) add(option, options);
+  }
+  // The same for options that only refer to what they set.
+  template <class S>
+  void add_for(const Options<S>& table, S options) {
+    const auto held = std::make_shared<S>(std::move(options));
+    for (const Option<S>& option : table)
+      add(
+          option, [read = option.read, held](const WrittenFlag& flag) { read(*held, flag); },
+          option.start);
+  }
   // Adds a flag with a value; with a letter, add("-n,--iters", ...). `read` gets the flag if it is
   // given. If not, it gets `otherwise`, as if that had been written; "": it is not called.
   using Read = std::function<void(const WrittenFlag&)>;
+  void add(OptionRow row, Read read, const std::string& otherwise);
   void add(const std::string& names, Read read, const std::string& unit, const std::string& text,
            const std::string& otherwise = "");
   // Takes any text. `value` keeps its content unless the flag is given; the same holds below.
@@ -85,13 +109,15 @@ class FlagParser {
   // left out, so the program's own flags must be added before.
   void add_spellings(std::vector<FlagSpelling> spellings);
 
-  // Returns the text of --help, at most 100 columns wide, or of --version, if it is asked for, else
-  // "". Programs print it, and do nothing else. Throws FlagError for unknown flags, with the
-  // nearest name, and for spellings that contradict each other. Also for values and arguments that
-  // are missing, not wanted, or of the wrong kind. The first `of_file` arguments come from a file
-  // (WrittenFlag::of_file).
+  // Returns the text of --help, at most 100 columns wide, or of --help=GROUP, --version or
+  // --completion, if it is asked for, else "". Programs print it, and do nothing else. Throws
+  // FlagError for unknown flags, with the nearest name, and for spellings that contradict each
+  // other. Also for values and arguments that are missing, not wanted, or of the wrong kind. The
+  // first `of_file` arguments come from a file (WrittenFlag::of_file).
   std::string parse(std::span<const char* const> arguments, std::size_t of_file = 0);
 
+  // Whether parse() adds this flag, by its name without dashes: "help".
+  static bool is_of_all(std::string_view name);
   // Whether the flag, e.g. "--seed", was added, or is a spelling.
   bool has(const std::string& name) const;
   // Whether parse() saw this flag, e.g. "--seed", in any spelling.
@@ -100,6 +126,9 @@ class FlagParser {
   WrittenFlag flag(const std::string& name) const;
   // All flags that parse() saw, in our spelling.
   std::span<const WrittenFlag> line() const;
+  // The row of a flag, by its name without dashes; null for none. Those of all flags and spellings.
+  const OptionRow* row(std::string_view name) const;
+  std::span<const OptionRow> rows() const;
 
  private:
   struct State;

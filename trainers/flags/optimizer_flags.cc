@@ -4,6 +4,8 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/options/option_fields.h"
+#include "belfry/trainers/util/flag_values.h"
 
 namespace belfry {
 namespace {
@@ -20,34 +22,59 @@ LearningRate rate_of(const OptimizerFlags& flags, const Optimizer& optimizer) {
 
 bool is_not_negative(double number) { return number >= 0; }
 
+// What a row of the optimizer has in common: reports and identities ask the optimizer itself.
+OptionRow optimizer_row(std::string name, std::string unit, std::string text, std::string otherwise,
+                        std::vector<std::string> elsewhere = {}) {
+  return {.name = std::move(name),
+          .unit = std::move(unit),
+          .text = std::move(text),
+          .otherwise = std::move(otherwise),
+          .noted = false,
+          .elsewhere = std::move(elsewhere)};
+}
+
+Option<OptimizerFlags> warmup_option() {
+  auto option = whole_number(
+      &OptimizerFlags::warmup_steps, 0, std::numeric_limits<std::int64_t>::max(),
+      optimizer_row("warmup_steps", "N", "let the rate grow to what it is over the first N steps",
+                    "0", {"warmup"}));
+  option.noted = true;
+  return option;
+}
+
 }  // namespace
 
-void add_optimizer_flags(FlagParser& parser, OptimizerFlags& flags, double& clip_norm) {
-  parser.add_number(
-      "--learning_rate", flags.learning_rate, "a finite number >= 0", is_not_negative, "X",
-      "a constant rate >= 0, instead of the program's rate or schedule [the program's]");
-  parser.add_parsed(
-      "--lr_schedule", flags.lr_schedule, parse_schedule, "SPEC",
-      cat("how the rate changes: ", schedule_help(), " [constant, or the program's]"));
-  parser.add("--warmup_steps", flags.warmup_steps, 0, std::numeric_limits<std::int64_t>::max(), "N",
-             "let the rate grow to what it is over the first N steps [0]");
-  parser.add_number(
-      "--weight_decay", flags.weight_decay, "a finite number >= 0", is_not_negative, "X",
-      "by which share of themselves weights shrink per unit of the rate; sgd, momentum and "
-      "rms_prop add it to gradients, adamw and lamb take it by themselves and leave biases alone, "
-      "adam takes none; 0: none [the program's]");
-  parser.add_number(
-      "--clip_norm", clip_norm, "a finite number >= 0", is_not_negative, "X",
-      "scale combined gradients down where the norm of all together is above X, before weight "
-      "decay; 0: do not [0]");
-  parser.add_number(
-      "--moving_average", flags.moving_average, "a number >= 0 and below 1",
-      [](double x) { return x >= 0 && x < 1; }, "DECAY",
-      "keep exponential moving averages of what is trained, e.g. 0.999, and evaluate with them "
-      "[none]");
-  parser.add("--moving_average_warmup", flags.moving_average_warmup,
-             "let averages forget the first values soon, for short runs: the decay of update n is "
-             "at most (1 + n) / (10 + n) [false]");
+Options<OptimizerFlags> optimizer_options() {
+  return {
+      number(&OptimizerFlags::learning_rate, "a finite number >= 0", is_not_negative,
+             optimizer_row("learning_rate", "X",
+                           "a constant rate >= 0, instead of the program's rate or schedule",
+                           "the program's", {"lr"})),
+      parsed(&OptimizerFlags::lr_schedule, parse_schedule,
+             optimizer_row("lr_schedule", "SPEC", cat("how the rate changes: ", schedule_help()),
+                           "constant, or the program's")),
+      warmup_option(),
+      number(&OptimizerFlags::weight_decay, "a finite number >= 0", is_not_negative,
+             optimizer_row(
+                 "weight_decay", "X",
+                 "by which share of themselves weights shrink per unit of the rate; sgd, momentum "
+                 "and rms_prop add it to gradients, adamw and lamb take it by themselves and leave "
+                 "biases alone, adam takes none; 0: none",
+                 "the program's", {"wd"})),
+      number(
+          &OptimizerFlags::moving_average, "a number >= 0 and below 1",
+          [](double x) { return x >= 0 && x < 1; },
+          optimizer_row(
+              "moving_average", "DECAY",
+              "keep exponential moving averages of what is trained, e.g. 0.999, and evaluate with "
+              "them",
+              "none", {"ema"})),
+      on_off(&OptimizerFlags::moving_average_warmup,
+             optimizer_row(
+                 "moving_average_warmup", "",
+                 "let averages forget the first values soon, for short runs: the decay of update n "
+                 "is at most (1 + n) / (10 + n)",
+                 "false"))};
 }
 
 Optimizer with_flags(const Optimizer& optimizer, const OptimizerFlags& flags) {

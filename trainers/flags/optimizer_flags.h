@@ -1,10 +1,10 @@
-// The flags of the optimizer: its rate, weight decay and averages, and the clipping before it.
+// The flags of the optimizer: its rate, weight decay and averages.
 #pragma once
 #include <cstdint>
 #include <optional>
 
-#include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/optimizers/optimizer.h"
+#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/util/schedules.h"
 
 namespace belfry {
@@ -19,8 +19,7 @@ struct OptimizerFlags {
   bool moving_average_warmup = false;    // WeightAverages::counts_updates
 };
 
-// `clip_norm`: the value of --clip_norm, for TrainerOptions::clip_norm.
-void add_optimizer_flags(FlagParser& parser, OptimizerFlags& flags, double& clip_norm);
+Options<OptimizerFlags> optimizer_options();
 
 // The optimizer with the changes of the flags. --learning_rate replaces its rate; --lr_schedule and
 // --warmup_steps make the rate change. Throws FlagError for a schedule if the optimizer has one.

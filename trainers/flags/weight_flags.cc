@@ -4,21 +4,42 @@
 
 namespace belfry {
 
+Options<WeightFlags> weight_options(const std::string& prefix) {
+  Option<WeightFlags> weights{
+      {.name = cat(prefix, "weights"),
+       .unit = "validated|raw|average",
+       .text = "the weights as they were trained (raw), their moving averages, or what the "
+               "training evaluated: averages, if it kept some",
+       .otherwise = "validated",
+       .scope = Scope::kThisCall}};
+  weights.read = [](WeightFlags& flags, const WrittenFlag& flag) {
+    flags.weights = as_flag(flag.written, [&] { return find_weight_choice(flag.value); });
+  };
+  weights.value = [](const WeightFlags& flags) { return JsonValue(name_of(flags.weights)); };
+  Option<WeightFlags> checkpoint{
+      {.name = cat(prefix, "checkpoint"),
+       .unit = "best|latest|N",
+       .text = "of a run: its best checkpoint, its latest, or that of step N",
+       .otherwise = "best, or latest if the run has no best one",
+       .scope = Scope::kThisCall}};
+  checkpoint.read = [](WeightFlags& flags, const WrittenFlag& flag) {
+    flags.checkpoint = as_flag(flag.written, [&] { return parse_checkpoint_choice(flag.value); });
+  };
+  checkpoint.value = [](const WeightFlags& flags) {
+    return flags.checkpoint ? JsonValue(flags.checkpoint->str()) : JsonValue();
+  };
+  return {weights, checkpoint};
+}
+
 void add_weight_flags(FlagParser& parser, const std::string& prefix, WeightChoice& weights,
                       std::optional<CheckpointChoice>& checkpoint) {
-  parser.add_parsed(cat("--", prefix, "weights"), weights, find_weight_choice,
-                    "validated|raw|average",
-                    "the weights as they were trained (raw), their moving averages, or what the "
-                    "training evaluated: averages, if it kept some [validated]");
-  add_checkpoint_flag(parser, prefix, checkpoint);
+  parser.add_for(weight_options(prefix), WeightFlags{weights, checkpoint});
 }
 
 void add_checkpoint_flag(FlagParser& parser, const std::string& prefix,
                          std::optional<CheckpointChoice>& checkpoint) {
-  parser.add_parsed(cat("--", prefix, "checkpoint"), checkpoint, parse_checkpoint_choice,
-                    "best|latest|N",
-                    "of a run: its best checkpoint, its latest, or that of step N [best, or latest "
-                    "if the run has no best one]");
+  WeightChoice none = WeightChoice::kValidated;
+  parser.add_for<WeightFlags>({weight_options(prefix)[1]}, WeightFlags{none, checkpoint});
 }
 
 }  // namespace belfry

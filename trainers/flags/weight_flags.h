@@ -5,11 +5,20 @@
 
 #include "belfry/framework/checkpoint/weight_choice.h"
 #include "belfry/trainers/flags/flag_parser.h"
+#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 
 namespace belfry {
 
-// --weights and --checkpoint, with `prefix` before the names.
+// What they set.
+struct WeightFlags {
+  WeightChoice& weights;
+  std::optional<CheckpointChoice>& checkpoint;
+};
+
+// The rows of --weights and --checkpoint, with `prefix` before the names.
+Options<WeightFlags> weight_options(const std::string& prefix);
+
 void add_weight_flags(FlagParser& parser, const std::string& prefix, WeightChoice& weights,
                       std::optional<CheckpointChoice>& checkpoint);
 // The second one alone.

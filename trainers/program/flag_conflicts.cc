@@ -13,42 +13,40 @@
 namespace belfry {
 namespace {
 
+// A switch that says false, and a number that is 0, ask for nothing.
+bool asks(const Option<TrainFlags>& option, const TrainFlags& flags) {
+  return !option.value || text_of(option.value(flags)) != "0";
+}
+
 // --check_equivalence chooses the modes and the number of steps itself.
 void refuse_beside_equivalence(const TrainFlags& flags, const UsedFlags& used) {
   if (flags.inspection.check_equivalence == 0) return;
-  const auto refuse = [&](const std::string& flag) {
-    throw FlagError(cat(flag, " has no use beside ", used.written("--check_equivalence"),
-                        ", which runs so many steps in every mode; leave one of them out"));
-  };
-  if (flags.inspection.dry_run) refuse("--dry_run");
-  if (flags.inspection.summary) refuse("--summary");
-  if (!flags.inspection.explain.empty()) refuse("--explain=" + flags.inspection.explain);
-  if (flags.trainer.session.log_device_placement) refuse("--log_device_placement");
-  for (const char* other :
-       {"--trainer", "--allreduce", "--parameter_device", "--gradient_repacking",
-        "--small_tensors_kb", "--bucket_mb", "--fuse", "--share_replicas", "--async", "--epochs",
-        "--max_steps", "--early_stop", "--on_nonfinite"})
-    if (used.given(other)) refuse(used.written(other));
+  for (const Option<TrainFlags>& option : *flags.table) {
+    const std::string flag = "--" + option.name;
+    const bool is_off = option.unit.empty() && !asks(option, flags);
+    require<FlagError>(option.compared || is_off || !used.given(flag), used.written(flag),
+                       " has no use beside ", used.written("--check_equivalence"),
+                       ", which runs so many steps in every mode; leave one of them out");
+  }
 }
 
 // A program that inspects or compares keeps nothing of a training run, and does not go on from one.
-void refuse_unused_files(const TrainFlags& flags) {
+void refuse_unused_files(const TrainFlags& flags, const UsedFlags& used) {
   const std::string_view why = flags.inspection.dry_run                 ? "--dry_run"
                                : flags.inspection.summary               ? "--summary"
                                : !flags.inspection.explain.empty()      ? "--explain"
                                : flags.inspection.check_equivalence > 0 ? "--check_equivalence"
                                                                         : "";
   if (why.empty()) return;
-  const std::string none;
-  const std::pair<const char*, const std::string&> files[] = {
-      {"--trace_file", flags.files.trace_file},
-      {"--run_dir", flags.run.directory},
-      {"--resume",
-       flags.run.resume == "auto" || flags.run.resume == "never" ? none : flags.run.resume},
-      {"--load", flags.run.load}};
-  for (const auto& [flag, value] : files)
-    require<FlagError>(value.empty(), flag, "=", value, " has no use beside ", why,
+  const auto names_none = [&](const OptionRow& row) {
+    return row.name == "resume" && (flags.run.resume == "auto" || flags.run.resume == "never");
+  };
+  for (const Option<TrainFlags>& option : *flags.table) {
+    const std::string flag = "--" + option.name;
+    require<FlagError>(!option.of_training || !used.given(flag) || names_none(option),
+                       used.written(flag), " has no use beside ", why,
                        ", which keeps nothing of a training run; leave one of them out");
+  }
   require<FlagError>(flags.files.memory_report.empty() || flags.inspection.dry_run,
                      "--memory_report=", flags.files.memory_report, " has no use beside ", why,
                      ", which is no training run; leave one of them out");
@@ -72,92 +70,41 @@ class FlagConflicts {
       : flags_(flags), used_(used), kind_(kind) {}
 
   void refuse(bool wishes_auto) const {
-    check_shapes_of_batches();
-    check_replicas();
-    check_packing();
-    check_buckets();
-    check_async();
-    check_precision();
+    check_rows();
     check_auto(wishes_auto);
     check_links();
     check_shares();
     check_averages();
-    as_option([&] { check_shards(trainer_, kind_, flags_.group.processes); });
-    as_option([&] { check_clipping(trainer_, kind_); });
-    as_option([&] { check_accumulation(trainer_, kind_); });
-    as_option([&] { check_partition(trainer_, kind_); });
+    as_option([&] { samples_of_step(trainer_, flags_.group.processes); });
   }
 
  private:
   std::string trainer() const { return used_.trainer(flags_.kind); }
 
-  void check_shapes_of_batches() const {
-    const bool unequal = makes_unequal(trainer_.batches.uneven);
-    const bool weighted = !trainer_.batches.tower_weights.empty();
-    require<FlagError>(kind_.combines() || (!unequal && !weighted),
-                       used_.written(unequal ? "--uneven" : "--tower_weights"),
-                       " gives devices batches of different sizes, which ", trainer(),
-                       " does not take; leave it out, or use --trainer=replicated");
-    require<FlagError>(!unequal || trainer_.batches.gradient_accumulation_steps == 1,
-                       used_.written("--gradient_accumulation_steps"),
-                       " takes the mean over batches of one size, and ", used_.written("--uneven"),
-                       " makes a smaller last one; use --uneven=drop or --uneven=error");
-    require<FlagError>(!kind_.takes_one_device || !weighted, used_.written("--tower_weights"),
-                       " has no use for ", trainer(), ", which takes one device; leave it out");
+  void check_rows() const {
+    const FlagsNameOptions flags_name_options;
+    const OptionQuestion asking{
+        .kind = kind_.facts(),
+        .processes = flags_.group.processes,
+        .trainer = trainer(),
+        .written = [&](auto name) { return used_.written(cat("--", name)); }};
+    for (const Option<TrainFlags>& option : *flags_.table)
+      if (const std::string why = refusal_of(option, asking); !why.empty())
+        throw FlagError(about_option(option.name, asking.written(option.name), why));
   }
 
-  void check_replicas() const {
-    const char* const flag = "--share_replicas";
-    require<FlagError>(
-        !used_.given(flag) || !trainer_.session.share_replicas || kind_.replicates_variables(),
-        used_.written(flag), " has no use for ", trainer(),
-        ", which has no replicas; leave it out");
+  std::string refusal_of(const Option<TrainFlags>& option, const OptionQuestion& asking) const {
+    const bool is_given = used_.given("--" + option.name);
+    std::string why = is_given && asks(option, flags_) ? option.refusal_of(asking) : "";
+    if (why.empty() && is_given && option.refusal_if_given)
+      why = option.refusal_if_given(flags_, asking);
+    if (why.empty() && option.refusal) why = option.refusal(flags_, asking);
+    return why;
   }
 
   void check_averages() const {
     require<FlagError>(flags_.optimizer.moving_average || !flags_.optimizer.moving_average_warmup,
                        "--moving_average_warmup is about --moving_average; name that, too");
-  }
-
-  void check_packing() const {
-    const std::pair<const char*, int> packings[] = {
-        {"--gradient_repacking", aggregation_.gradient_repacking},
-        {"--small_tensors_kb", aggregation_.small_tensors_kb}};
-    for (const auto& [flag, value] : packings)
-      require<FlagError>(value == 0 || kind_.packs_gradients, used_.written(flag),
-                         " lays gradients end to end, which ", trainer(),
-                         " does not do; leave it out, or use --trainer=replicated");
-    require<FlagError>(aggregation_.gradient_repacking == 0 || aggregation_.small_tensors_kb == 0,
-                       used_.written("--small_tensors_kb"), " has no use beside ",
-                       used_.written("--gradient_repacking"),
-                       ", which packs all gradients; leave one of them out");
-  }
-
-  void check_buckets() const {
-    const double size = aggregation_.bucket_mb;
-    require<FlagError>(size == 0 || kind_.makes_buckets, used_.written("--bucket_mb"),
-                       " has no use for ", trainer(), ", which makes no buckets; leave it out");
-    require<FlagError>(size == 0 || aggregation_.gradient_repacking == 0,
-                       used_.written("--bucket_mb"), " and ", used_.written("--gradient_repacking"),
-                       " cut the gradients in two different ways; leave one of them out");
-  }
-
-  void check_async() const {
-    require<FlagError>(!used_.given("--async") || kind_.takes_async(), used_.written("--async"),
-                       " needs --trainer=async, not ", trainer());
-    require<FlagError>(trainer_.async != "free" || !any_gpu(trainer_.devices),
-                       used_.written("--async"), " with ", used_.written("--devices"),
-                       ": towers that do not wait for each other run on CPUs alone; ",
-                       "use cpu:N, or --async=ordered");
-  }
-
-  void check_precision() const {
-    const std::string refusal = precision_refusal(trainer_.precision, trainer_.devices);
-    require<FlagError>(refusal.empty(), used_.written("--precision"), ": ", refusal);
-    require<FlagError>(trainer_.precision != Precision::kF16 || trainer_.async != "free",
-                       used_.written("--precision"),
-                       " scales the loss, and with --async=free towers agree on no ",
-                       "scale; use --precision=bf16, which needs none, or --async=ordered");
   }
 
   // --check_equivalence has auto among its modes. A run that goes on from one that chose may
@@ -216,7 +163,7 @@ std::string UsedFlags::trainer(const std::string& kind) const {
 
 void refuse_beside_inspection(const TrainFlags& flags, const UsedFlags& used) {
   refuse_beside_equivalence(flags, used);
-  refuse_unused_files(flags);
+  refuse_unused_files(flags, used);
 }
 
 void refuse_conflicts(const TrainFlags& flags, const UsedFlags& used, const TrainerKind& kind,

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/flag_spellings.h"
@@ -30,22 +31,18 @@ TrainFlagSet::TrainFlagSet(FlagParser& parser, FlagDefaults defaults)
     : parser_(parser), defaults_(std::move(defaults)) {
   flags_.trainer.batch_size = defaults_.batch_size;
   flags_.trainer.epochs = defaults_.epochs;
-  add_devices_and_gradients(parser, flags_);
-  add_auto_flags(parser, flags_.automatic, flags_.trainer.aggregation.choice.any);
-  add_training(parser, flags_, defaults_);
-  if (defaults_.benchmark) {
-    add_config_flags(parser, flags_.run);
-  } else {
-    add_data(parser, flags_, defaults_);
-    add_run_flags(parser, flags_.run);
-    add_overwrite(parser, flags_.files);
+  flags_.table = std::make_shared<const Options<TrainFlags>>(training_options(defaults_));
+  for (const Option<TrainFlags>& option : *flags_.table) {
+    require(!parser.has("--" + option.name) && !FlagParser::is_of_all(option.name), "the option '",
+            option.name, "' has the name of another flag; choose another one");
+    parser.add(option, flags_);
   }
-  add_inspection(parser, flags_, defaults_);
-  add_own_flags(parser, defaults_.own);
-  add_execution(parser, flags_);
-  FlagSpelling zero = renamed("zero_stage", "0|1", "partition_updates");
-  zero.text.clear();
-  parser.add_spellings({std::move(zero)});
+  for (const Option<TrainFlags>& option : *flags_.table)
+    for (const std::string& older : option.older) {
+      FlagSpelling spelling = renamed(older, option.unit, option.name);
+      spelling.text.clear();
+      parser.add_spellings({std::move(spelling)});
+    }
   for (const auto& [gone, instead] : kRemoved)
     parser.add_spellings({refused(gone, cat("this flag was removed; use ", instead))});
   parser.add_spellings(tf_spellings(defaults_));

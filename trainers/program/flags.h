@@ -1,5 +1,6 @@
 // The command line of every training program.
 #pragma once
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "belfry/trainers/flags/flag_defaults.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/optimizer_flags.h"
+#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/program/run_flags.h"
 
 namespace belfry {
@@ -75,6 +77,7 @@ struct TrainFlags {
   JsonValue config =
       JsonValue::object();  // what config.json is to hold: flags, and what was chosen by them
   std::string help;         // not empty if --help was given: print it and do nothing else
+  std::shared_ptr<const Options<TrainFlags>> table;  // the rows of all flags
 
   bool plans() const { return inspection.plans(); }
   // Whether the run sometimes holds a copy of the state, for checkpoints.
@@ -117,7 +120,7 @@ class TrainFlagSet {
 
   const FlagParser& parser_;
   FlagDefaults defaults_;
-  TrainFlags flags_;  // set by the parser
+  TrainFlags flags_;  // with the table; set by the parser
 };
 
 }  // namespace belfry

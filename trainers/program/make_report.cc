@@ -8,6 +8,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/core/option_rows.h"
 #include "belfry/trainers/machine/product_peak.h"
 #include "belfry/trainers/modes/modes.h"
 #include "belfry/trainers/program/memory_report.h"
@@ -18,20 +19,29 @@
 namespace belfry {
 namespace {
 
+// The options of rows that change results, or whose rows ask for it, as the trainer has them. A
+// word that the trainer does not take says nothing.
+JsonValue reported_options(TrainFlags flags, const Trainer& trainer) {
+  flags.trainer = trainer.options();
+  JsonValue options = JsonValue::object();
+  for (const Option<TrainFlags>& option : *flags.table) {
+    if (!option.value || !(option.reported || is_of_identity(option))) continue;
+    JsonValue value = option.value(flags);
+    const bool is_word = value.kind() == JsonValue::Kind::kString;
+    const bool is_taken = option.is_taken_by(trainer.kind().facts());
+    if (!is_taken && !option.only_of.empty()) continue;
+    options.set(option.name, is_taken || !is_word ? std::move(value) : JsonValue());
+  }
+  return options;
+}
+
 Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
   const TrainerOptions& made = trainer.options();
-  const AggregationOptions& aggregation = made.aggregation;
-  return {.trainer = flags.kind,
-          .allreduce = aggregation.allreduce,
-          .allreduce_requested = trainer.choice().empty() ? aggregation.allreduce : "auto",
-          .gradient_repacking = aggregation.gradient_repacking,
-          .small_tensors_kb = aggregation.small_tensors_kb,
-          .bucket_mb = aggregation.bucket_mb,
+  const std::string& allreduce = made.aggregation.allreduce;
+  return {.allreduce_requested = trainer.choice().empty() ? allreduce : "auto",
           .learning_rate = made.optimizer.rate().str(),
-          .async = flags.async(),
-          .share_replicas = made.session.share_replicas,
-          .partition_updates = aggregation.partition_updates,
-          .canonical = is_canonical({flags.kind, aggregation.allreduce}, trainer)};
+          .weight_decay = made.optimizer.weight_decay(),
+          .canonical = is_canonical({flags.kind, allreduce}, trainer)};
 }
 
 Report::Losses known_losses(const Trainer& trainer) {
@@ -105,21 +115,16 @@ Report report_without_values(const std::string& program, const TrainFlags& flags
   const Session& session = trainer.session();
   const TrainerOptions& made = trainer.options();
   return {.program = program,
-          .flags = values_of(recipe.flags),
+          .flags = values_of_own(recipe.flags),
+          .options = reported_options(flags, trainer),
           .devices = devices_of_all(flags),
           .hosts = hosts_of(made.session.processes.get()),
-          .settings = settings_of(made),
           .threads = session.threads(),
           .peak_bytes = session.peak_bytes(),
           .update = update_report(flags, trainer),
-          .batches = {.batch_size = made.batch_size,
-                      .global_batch_size = trainer.batches().global_batch(),
-                      .shards = made.shards,
+          .batches = {.global_batch_size = trainer.batches().global_batch(),
                       .k_dependent_because = k_dependence(trainer),
-                      .device_metrics = metrics_by_devices(trainer),
-                      .uneven = std::string(name_of(made.batches.uneven)),
-                      .tower_weights = made.batches.tower_weights,
-                      .seed = made.seed},
+                      .device_metrics = metrics_by_devices(trainer)},
           .left_out = left_out(trainer),
           .progress = progress_report(trainer, peak),
           .losses = known_losses(trainer)};

@@ -113,52 +113,27 @@ void require_possible(const TrainFlags& flags, const Processes& processes) {
                      " carries messages here; start the processes by mpirun, or use collective");
 }
 
-// Flags in which processes may differ.
-constexpr std::string_view kOwnFlags[] = {"data_dir", "json", "memory_report", "threads"};
-
-// The text of a value: the same for 4 and 4.0, and for true and 1.
-std::string text_of(const JsonValue& value) {
-  switch (value.kind()) {
-    case JsonValue::Kind::kString: return value.text();
-    case JsonValue::Kind::kBool: return value.str() == "true" ? "1" : "0";
-    case JsonValue::Kind::kDouble: return cat(value.number());
-    default: return value.str();
-  }
-}
-
 // The values of flags, given or chosen, by name: command lines may have them in any order.
-std::map<std::string, std::string> values_of(const TrainFlags& flags) {
+// Configurations lack the flags of one call.
+std::map<std::string, std::string> values_by_flag(const TrainFlags& flags) {
   std::map<std::string, std::string> values;
   for (const auto& [name, value] : flags.config.members())
     if (name != kChosen) values["--" + name] = text_of(value);
   for (const auto& [name, value] : flags.config.at(kChosen).members())
     values.emplace(name == "optimizer" ? "the optimizer" : "--" + name, text_of(value));
-  // Configurations lack these flags.
-  const RunFlags& run = flags.run;
-  const auto add = [&](const char* name, std::string value) {
-    if (!value.empty()) values.emplace(name, std::move(value));
-  };
-  add("--check_equivalence",
-      flags.inspection.check_equivalence > 0 ? cat(flags.inspection.check_equivalence) : "");
-  add("--dry_run", flags.inspection.dry_run ? "1" : "");
-  add("--explain", flags.inspection.explain);
-  add("--load", run.load);
-  if (!run.load.empty()) add("--load_weights", std::string(name_of(run.load_weights)));
-  if (run.load_checkpoint) add("--load_checkpoint", run.load_checkpoint->str());
-  add("--overwrite", flags.files.overwrite ? "1" : "");
-  add("--resume", run.resume);
-  add("--run_dir", run.directory);
-  add("--summary", flags.inspection.summary ? "1" : "");
-  for (const std::string_view own : kOwnFlags) values.erase(cat("--", own));
-  // All processes make traces together, and rank 0 writes them.
-  const std::optional<StepRange>& traced = run.traced;
-  values["--trace_file"] = flags.files.trace_file.empty() ? "not given" : "given";
-  values["--trace_steps"] = traced ? cat(traced->first, "-", traced->last) : "not given";
+  for (const Option<TrainFlags>& option : *flags.table) {
+    const bool is_of_call = option.scope == Scope::kThisCall && option.value;
+    const std::string text = is_of_call ? text_of(option.value(flags)) : "";
+    if (option.own_process)
+      values.erase("--" + option.name);
+    else if (!text.empty() && text != "0")  // that is off is not listed
+      values["--" + option.name] = text;
+  }
   return values;
 }
 
 std::vector<AgreedItem> agreed_flags(const TrainFlags& flags) {
-  std::map<std::string, std::string> values = values_of(flags);
+  std::map<std::string, std::string> values = values_by_flag(flags);
   std::vector<AgreedItem> items{agreed_version()};
   for (const char* const first : {"--trainer", "--run_dir"})  // the others follow from these
     if (const auto value = values.extract(first)) items.push_back({value.key(), value.mapped()});

@@ -32,28 +32,16 @@ JsonValue or_null(const std::optional<T>& value) {
 }  // namespace
 
 void Report::Update::add_to(JsonValue& json) const {
-  json.set("trainer", trainer)
-      .set("allreduce", or_null(allreduce))
-      .set("allreduce_requested", or_null(allreduce_requested))
-      .set("gradient_repacking", gradient_repacking)
-      .set("small_tensors_kb", small_tensors_kb)
-      .set("partition_updates", partition_updates)
-      .set("share_replicas", share_replicas)
+  json.set("allreduce_requested", or_null(allreduce_requested))
       .set("canonical", canonical)
-      .set("bucket_mb", bucket_mb)
       .set("learning_rate", learning_rate)
-      .set("async", or_null(async));
+      .set("weight_decay", weight_decay);
 }
 
 void Report::Batches::add_to(JsonValue& json) const {
-  json.set("batch_size", batch_size)
-      .set("global_batch_size", global_batch_size)
-      .set("shards", shards);
+  json.set("global_batch_size", global_batch_size);
   add_k_dependence(json, k_dependent_because);
-  json.set("metrics_depend_on_devices", JsonValue::array(device_metrics))
-      .set("uneven", uneven)
-      .set("tower_weights", tower_weights.empty() ? JsonValue() : JsonValue::array(tower_weights))
-      .set("seed", seed);
+  json.set("metrics_depend_on_devices", JsonValue::array(device_metrics));
 }
 
 void Report::Progress::add_to(JsonValue& json) const {
@@ -88,19 +76,17 @@ void Report::Variables::add_to(JsonValue& json) const {
 }
 
 JsonValue to_json(const Report& report) {
-  JsonValue flags = JsonValue::object(), devices = JsonValue::array(), peaks = JsonValue::object();
-  for (const auto& [name, value] : report.flags)
-    flags.set(name, std::visit([](const auto& held) { return JsonValue(held); }, value));
+  JsonValue devices = JsonValue::array(), peaks = JsonValue::object();
   for (const DeviceSpec& device : report.devices) devices.push(device.str());
   for (const auto& [device, bytes] : in_numeric_order(report.peak_bytes)) peaks.set(device, bytes);
   JsonValue json = JsonValue::object();
   json.set("program", report.program)
-      .set("flags", std::move(flags))
+      .set("flags", report.flags)
       .set("devices", std::move(devices))
       .set("processes", std::max<std::int64_t>(1, std::ssize(report.hosts)))
       .set("hosts", JsonValue::array(report.hosts));
+  for (const auto& [name, value] : report.options.members()) json.set(name, value);
   report.update.add_to(json);
-  set_settings(json, report.settings);
   report.batches.add_to(json);
   json.set("bad_records", report.left_out);
   report.losses.add_scale_to(json);

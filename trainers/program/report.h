@@ -10,7 +10,6 @@
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/trainers/core/divergence.h"
 #include "belfry/trainers/data/bad_records.h"
-#include "belfry/trainers/flags/own_flag.h"
 #include "belfry/trainers/machine/planned_memory.h"
 #include "belfry/trainers/program/common_fields.h"
 
@@ -19,25 +18,19 @@ namespace belfry {
 // Each part adds its members to the JSON, one per field.
 struct Report {
   std::string program;
-  OwnValues flags = {};                 // the recipe's own
-  std::vector<DeviceSpec> devices;      // of all processes
-  std::vector<std::string> hosts = {};  // of each process; empty for one that runs alone
-  StepSettings settings = {};           // a member per field
+  JsonValue flags = JsonValue::object();    // the recipe's own
+  JsonValue options = JsonValue::object();  // those of rows, by name; each is a member
+  std::vector<DeviceSpec> devices;          // of all processes
+  std::vector<std::string> hosts = {};      // of each process; empty for one that runs alone
   int threads = 0;
   std::map<std::string, std::int64_t> peak_bytes;  // by full name of the device
   ProcessMemory memory;                            // a member per field
 
   // How gradients become an update.
   struct Update {
-    std::string trainer, allreduce;   // allreduce "" if nothing is combined
-    std::string allreduce_requested;  // "auto" if it was chosen, else the same
-    int gradient_repacking = 0;       // 0: not packed
-    int small_tensors_kb = 0;         // 0: not packed
-    double bucket_mb = 0;             // most MiB of gradients combined at once; 0: no buckets
+    std::string allreduce_requested;  // "auto" if it was chosen, else that of `options`
     std::string learning_rate;        // LearningRate::str()
-    std::string async;                // "ordered" or "free"; "" for other trainers than async
-    bool share_replicas = true;
-    bool partition_updates = false;  // each process updates a part of every variable
+    double weight_decay = 0;
     // Whether this trainer and strategy give, for so many devices, the bits of the canonical sum,
     // and so of all other canonical ones.
     bool canonical = true;
@@ -46,17 +39,12 @@ struct Report {
   } update;
 
   struct Batches {
-    int batch_size = 0;  // per tower, on average
     std::int64_t global_batch_size = 0;
-    int shards = 1;  // of the global batch
     // Members k_independent (whether it is "") and k_dependent_because: k_dependence().
     std::string k_dependent_because;
     // Metrics of the model whose values depend on the number of devices even where bits of weights
     // do not: metrics_by_devices(). The member is metrics_depend_on_devices.
     std::vector<std::string> device_metrics;
-    std::string uneven = "drop";
-    std::vector<double> tower_weights;  // none: equal
-    std::uint64_t seed = 0;
 
     void add_to(JsonValue& json) const;
   } batches;

@@ -1,5 +1,6 @@
 #include "belfry/trainers/program/report_files.h"
 
+#include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/program/program_processes.h"
 #include "belfry/trainers/runs/run_directory.h"

@@ -10,7 +10,6 @@
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
-#include "belfry/trainers/util/option_error.h"
 
 namespace belfry {
 namespace {
@@ -53,16 +52,12 @@ class FlagChoices {
         const std::string spec = underscores_in_names(aggregation_.allreduce);
         if (!parse_all_reduce_spec(spec).is_auto()) aggregation_.unused_allreduce = spec;
       });
-    const std::pair<const char*, bool> combining[] = {
-        {"--allreduce", true},
-        {"--gradient_repacking", aggregation_.gradient_repacking > 0},
-        {"--small_tensors_kb", aggregation_.small_tensors_kb > 0},
-        {"--bucket_mb", aggregation_.bucket_mb > 0},
-        {"--share_replicas", trainer_.session.share_replicas}};
     std::vector<std::string> unused;
-    for (const auto& [flag, asks] : combining) {
-      if (used_.given(flag) && asks) unused.push_back(used_.written(flag));
-      if (asks) used_.leave_out(flag);
+    for (const Option<TrainFlags>& option : *flags_.table) {
+      const std::string flag = "--" + option.name;
+      if (!option.combines || text_of(option.value(flags_)) == "0") continue;
+      if (used_.given(flag)) unused.push_back(used_.written(flag));
+      used_.leave_out(flag);
     }
     aggregation_.gradient_repacking = aggregation_.small_tensors_kb = 0;
     aggregation_.bucket_mb = 0;
@@ -81,9 +76,6 @@ class FlagChoices {
     require<FlagError>(!kind_->takes_one_device || towers == 1, trainer(),
                        " takes one device, but ", used_.written("--devices"), " has ", towers,
                        "; use --devices=cpu:1, or --trainer=replicated");
-    require<FlagError>(!used_.given("--parameter_device") || kind_->spreads_variables(),
-                       used_.written("--parameter_device"), " has no use for ", trainer(),
-                       ", which does not spread variables; say --trainer=parameter_server");
   }
 
   void choose_strategy() {
@@ -140,15 +132,13 @@ class FlagChoices {
 void leave_out_shards_of_file(TrainFlags& flags, const FlagParser& parser,
                               const TrainerKind& kind) {
   if (!parser.flag("--shards").of_file) return;
-  const FlagsNameOptions flags_name_options;
-  try {
-    check_shards(flags.trainer, kind, flags.group.processes);
-  } catch (const OptionError& error) {
-    log_warning("--config=", shown(parser.flag("--config").value), ": ", error.what(),
-                "; the file's number is left out, so this run has other bits than with it "
-                "(--shards on the command line sets one)");
-    flags.trainer.shards = 0;
-  }
+  const std::string why = shards_refusal(flags.trainer, kind.facts(), flags.group.processes);
+  if (why.empty()) return;
+  log_warning("--config=", shown(parser.flag("--config").value),
+              ": --shards=", flags.trainer.shards, why,
+              "; the file's number is left out, so this run has other bits than with it "
+              "(--shards on the command line sets one)");
+  flags.trainer.shards = 0;
 }
 
 }  // namespace

@@ -14,44 +14,18 @@
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/flags/flag_parser.h"
 #include "belfry/trainers/flags/weight_flags.h"
+#include "belfry/trainers/options/option_fields.h"
 #include "belfry/trainers/program/flags.h"
 #include "belfry/trainers/program/program_processes.h"
+#include "belfry/trainers/runs/save_rows.h"
 
 namespace belfry {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMostStepsApart = std::numeric_limits<std::int64_t>::max();
 
-// Flags of one call of a program. Another call with the same configuration may have others.
-constexpr std::string_view kOfOneCall[] = {"config",        "print_config",
-                                           "run_dir",       "resume",
-                                           "overwrite",     "json",
-                                           "trace_file",    "trace_steps",
-                                           "memory_report", "dry_run",
-                                           "processes",     "explain",
-                                           "load",          "load_weights",
-                                           "summary",       "load_checkpoint",
-                                           "algorithms",    "check_equivalence",
-                                           "plot",          "processes_per_host",
-                                           "insecure",      "meeting_timeout_s"};
-
-// Flags about what a run directory keeps.
-constexpr std::string_view kOfRunDirectory[] = {
-    "save_every_steps", "save_every_epochs", "save_every_minutes", "keep",         "best_metric",
-    "on_save_error",    "hash_every",        "histograms_every",   "memory_every", "trace_steps"};
-
-BestMetric parse_best(const WrittenFlag& flag) {
-  const std::size_t colon = flag.value.rfind(':');
-  const std::string_view text = flag.value;
-  const std::string_view way = colon == text.npos ? "" : text.substr(colon + 1);
-  require<FlagError>(colon > 0 && (way == "min" || way == "max"), flag.written,
-                     " is no metric with the way to compare it; write --best_metric=NAME:min or "
-                     "NAME:max, e.g. validation_loss:min");
-  return {.name = std::string(text.substr(0, colon)), .largest = way == "max"};
-}
-
-// A member of a configuration as an argument.
-std::string argument_of(const std::string& name, const JsonValue& value) {
+// A member of a configuration as a flag.
+WrittenFlag flag_of(const std::string& name, const JsonValue& value) {
   const JsonValue::Kind kind = value.kind();
   require<FlagError>(kind != JsonValue::Kind::kArray && kind != JsonValue::Kind::kObject &&
                          kind != JsonValue::Kind::kNull,
@@ -60,7 +34,7 @@ std::string argument_of(const std::string& name, const JsonValue& value) {
   const std::string text = kind == JsonValue::Kind::kString ? value.text() : value.str();
   require<FlagError>(name.find('\0') == name.npos && text.find('\0') == text.npos, value.where(),
                      "'", shown(name), "' or its value has a zero byte, which no flag can have");
-  return cat("--", name, "=", text);
+  return {name, text, cat("--", name, "=", text), /*of_file=*/true};
 }
 
 std::string with_underscores(std::string name) {
@@ -81,7 +55,7 @@ std::vector<std::string> arguments_in(const std::string& path) {
       require<FlagError>(is_new, value.where(), "'", shown(known->second), "' and '", shown(name),
                          "' are one flag; leave one of them out");
       if (name == kChosen && value.kind() == JsonValue::Kind::kObject) continue;  // chosen again
-      result.push_back(argument_of(name, value));
+      result.push_back(flag_of(name, value).written);
     }
     return result;
   });
@@ -106,11 +80,13 @@ std::string name_in(std::string_view argument) {
 }
 
 // The configuration of a run with a directory also serves a run without one.
-void leave_out_of_run_directory(const std::string& path, std::vector<std::string>& arguments) {
+void leave_out_of_run_directory(const FlagParser& parser, const std::string& path,
+                                std::vector<std::string>& arguments) {
   std::vector<std::string> left_out;
   std::erase_if(arguments, [&](const std::string& argument) {
     const std::string name = name_in(argument);
-    const bool unused = std::ranges::find(kOfRunDirectory, name) != std::end(kOfRunDirectory);
+    const OptionRow* const row = parser.row(name);
+    const bool unused = row && row->is_about_run_dir();
     if (unused) left_out.push_back(name);
     return unused;
   });
@@ -160,87 +136,137 @@ double parse_duration(const std::string& written, std::string_view text) {
   return seconds;
 }
 
-namespace {
-
-void add_saving(FlagParser& parser, SaveSchedule& schedule) {
-  parser.add("--save_every_steps", schedule.every_steps, 0, kMost, "N",
-             "save into --run_dir after every N steps; 0: not by steps [0]");
-  parser.add("--save_every_epochs", schedule.every_epochs, 0, kMost, "N",
-             "the same after every N epochs [1]");
-  parser.add_number(
-      "--save_every_minutes", schedule.every_minutes, "a number >= 0",
-      [](double x) { return x >= 0; }, "X",
-      "the same when X minutes have passed since the last one; 0: not by time [0]");
-  parser.add("--keep", schedule.keep, 1, std::numeric_limits<int>::max(), "N",
-             "keep the N newest checkpoints of --run_dir, and the best [3]");
-  parser.add_parsed("--best_metric", schedule.best, parse_best, "NAME:min|max",
-                    "which checkpoint is the best, e.g. validation_accuracy:max [none is]");
-  parser.add_parsed(
-      "--on_save_error", schedule.on_error, find_on_save_error, "stop|retry|continue",
-      "when a checkpoint cannot be written: end with the error, save again a minute later, or when "
-      "that is due; older ones are kept [retry]");
+Options<RunFlags> config_options() {
+  return {any_text(&RunFlags::config_file,
+                   {.name = "config",
+                    .unit = "FILE",
+                    .text = "take flags from this JSON object, as `print_config` prints and "
+                            "`run_dir` keeps it; those of the command line win",
+                    .otherwise = "none",
+                    .scope = Scope::kThisCall,
+                    .own_process = true}),
+          on_off(&RunFlags::print_config, {.name = "print_config",
+                                           .text = "print the flags of this run as JSON, and exit",
+                                           .otherwise = "false",
+                                           .scope = Scope::kThisCall,
+                                           .own_process = true})};
 }
 
-void add_records(FlagParser& parser, RunFlags& flags) {
-  parser.add("--histograms_every", flags.histograms_every, 0, kMost, "N",
-             "give TensorBoard histograms of the variables after every N steps; 0: never [0]");
-  parser.add("--hash_every", flags.hash_every, 0, kMost, "N",
-             "note a hash of each variable and each combined gradient in --run_dir after every N "
-             "steps, for belfry bisect; no gradient is fused with its update then; 0: never [0]");
-  parser.add("--check_replicas_every", flags.check_replicas_every, 0, kMost, "N",
-             "end the run if copies of a variable differ after every N steps, not only before each "
-             "save; 0: only then [0]");
-  parser.add("--memory_every", flags.memory_every, 0, kMost, "N",
-             "note the memory of the process and of the devices in --run_dir after every N steps, "
-             "for TensorBoard, too; 0: never [100]");
-  parser.add_parsed(
-      "--trace_steps", flags.traced,
-      [](const WrittenFlag& flag) { return parse_steps(flag.written, flag.value); }, "FIRST-LAST",
-      "record these steps for Perfetto or chrome://tracing, a file each in --run_dir [none]");
+namespace {
+
+// What a run starts from.
+void add_start_options(Options<RunFlags>& all) {
+  all.push_back(any_text(&RunFlags::directory,
+                         {.name = "run_dir",
+                          .unit = "DIR",
+                          .text = "folder of this run: checkpoints, logs, TensorBoard files, "
+                                  "results; started again, the program goes on where the run was",
+                          .otherwise = "none",
+                          .scope = Scope::kThisCall,
+                          .of_training = true,
+                          .elsewhere = {"output_dir", "log_dir", "logdir"}}));
+  all.push_back(any_text(
+      &RunFlags::resume,
+      {.name = "resume",
+       .unit = "WAY",
+       .text = "auto: go on from the newest checkpoint of `run_dir`, if there is one; never: start "
+               "anew; PATH: go on from this checkpoint or run",
+       .otherwise = "auto",
+       .scope = Scope::kThisCall,
+       .of_training = true,
+       .elsewhere = {"checkpoint"}}));
+  all.push_back(any_text(
+      &RunFlags::load,
+      {.name = "load",
+       .unit = "PATH",
+       .text = "before training, take the weights that this checkpoint or run has, too, by name; "
+               "the rest starts as usual",
+       .otherwise = "none",
+       .scope = Scope::kThisCall,
+       .of_training = true}));
+}
+
+Option<RunFlags> max_time_option() {
+  const auto read = [](const WrittenFlag& flag) {
+    return parse_duration(flag.written, flag.value);
+  };
+  return parsed(&RunFlags::max_seconds, read,
+                {.name = "max_time",
+                 .unit = "TIME",
+                 .text = "DD:HH:MM:SS, or fewer parts: save and end after this time, as by "
+                         "SIGTERM; a run that hangs ends without saving, when nothing has moved "
+                         "for `stall_warn_seconds`",
+                 .otherwise = "none"});
+}
+
+Option<RunFlags> every_option(std::string name, std::int64_t RunFlags::*steps, std::string text,
+                              std::string otherwise) {
+  return whole_number(steps, 0, kMostStepsApart,
+                      {.name = std::move(name),
+                       .unit = "N",
+                       .text = std::move(text),
+                       .otherwise = std::move(otherwise),
+                       .scope = Scope::kRunDirectory});
+}
+
+void add_record_options(Options<RunFlags>& all) {
+  all.push_back(every_option(
+      "histograms_every", &RunFlags::histograms_every,
+      "give TensorBoard histograms of the variables after every N steps; 0: never", "0"));
+  all.push_back(
+      every_option("hash_every", &RunFlags::hash_every,
+                   "note a hash of each variable and each combined gradient in `run_dir` after "
+                   "every N steps, for belfry bisect; no gradient is fused with its update "
+                   "then; 0: never",
+                   "0"));
+  Option<RunFlags> check =
+      every_option("check_replicas_every", &RunFlags::check_replicas_every,
+                   "end the run if copies of a variable differ after every N steps, "
+                   "not only before each save; 0: only then",
+                   "0");
+  check.scope = Scope::kExecution;
+  all.push_back(check);
+  all.push_back(
+      every_option("memory_every", &RunFlags::memory_every,
+                   "note the memory of the process and of the devices in `run_dir` after every "
+                   "N steps, for TensorBoard, too; 0: never",
+                   "100"));
+  const auto read = [](const WrittenFlag& flag) { return parse_steps(flag.written, flag.value); };
+  all.push_back(parsed(
+      &RunFlags::traced, read,
+      {.name = "trace_steps",
+       .unit = "FIRST-LAST",
+       .text = "record these steps for Perfetto or chrome://tracing, a file each in `run_dir`",
+       .otherwise = "none",
+       .scope = Scope::kThisCall,
+       .needs_run_dir = true},
+      [](const std::optional<StepRange>& steps) {
+        return steps ? cat(steps->first, "-", steps->last) : std::string("not given");
+      }));
 }
 
 }  // namespace
 
-void add_run_flags(FlagParser& parser, RunFlags& flags) {
-  parser.group("Runs");
-  parser.add(
-      "--run_dir", flags.directory, "DIR",
-      "folder of this run: checkpoints, logs, TensorBoard files, results; started again, the "
-      "program goes on where the run was [none]");
-  parser.add("--resume", flags.resume, "WAY",
-             "auto: go on from the newest checkpoint of --run_dir, if there is one; never: start "
-             "anew; PATH: go on from this checkpoint or run [auto]");
-  parser.add("--load", flags.load, "PATH",
-             "before training, take the weights that this checkpoint or run has, too, by name; the "
-             "rest starts as usual [none]");
-  add_weight_flags(parser, "load_", flags.load_weights, flags.load_checkpoint);
-  add_saving(parser, flags.schedule);
-  parser.add_parsed(
-      "--max_time", flags.max_seconds,
-      [](const WrittenFlag& flag) { return parse_duration(flag.written, flag.value); }, "TIME",
-      "DD:HH:MM:SS, or fewer parts: save and end after this time, as by SIGTERM; a run that hangs "
-      "ends without saving, when nothing has moved for --stall_warn_seconds [none]");
-  add_records(parser, flags);
-  add_config_flags(parser, flags);
-}
-
-void add_config_flags(FlagParser& parser, RunFlags& flags) {
-  parser.add(
-      "--config", flags.config_file, "FILE",
-      "take flags from this JSON object, as --print_config prints and --run_dir keeps it; those of "
-      "the command line win [none]");
-  parser.add("--print_config", flags.print_config,
-             "print the flags of this run as JSON, and exit [false]");
+Options<RunFlags> run_options() {
+  Options<RunFlags> all;
+  add_start_options(all);
+  add_part(all, weight_options("load_"), "", [](auto& flags) {
+    return WeightFlags{flags.load_weights, flags.load_checkpoint};
+  });
+  add_part(
+      all, save_options(), "", [](auto& flags) -> auto& { return flags.schedule; });
+  all.push_back(max_time_option());
+  add_record_options(all);
+  return all;
 }
 
 void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) {
   const bool has_directory = !flags.directory.empty();
-  for (const std::string_view name : kOfRunDirectory) {
-    const std::string flag = cat("--", name);
-    if (!parser.given(flag)) continue;
-    require<FlagError>(has_directory, parser.flag(flag).written,
+  for (const WrittenFlag& flag : parser.line()) {
+    if (!parser.row(flag.name)->is_about_run_dir()) continue;
+    require<FlagError>(has_directory, flag.written,
                        " is about what a run directory keeps; name one by --run_dir=DIR");
-    flags.given.emplace_back(name);
+    flags.given.push_back(flag.name);
   }
   require<FlagError>(!(parser.given("--trace_steps") && parser.given("--trace_file")),
                      parser.flag("--trace_steps").written, " and ",
@@ -281,31 +307,26 @@ void set_flag(JsonValue& config, const std::string& name, const JsonValue& value
 
 void take_from_run(TrainFlags& flags) {
   RunFlags& run = flags.run;
-  const auto is_kept = [&](std::string_view name) {
-    return name != "trace_steps" &&
-           std::ranges::find(kOfRunDirectory, name) != std::end(kOfRunDirectory) &&
-           std::ranges::find(run.given, name) == run.given.end();
-  };
   naming_flag<FlagError>(cat("--run_dir=", run.directory), [&] {
     const auto config =
         goes_on_in_directory(run) ? run_config(local_file_system(), run.directory) : std::nullopt;
     if (!config) return;
-    std::vector<std::string> arguments;
-    for (const auto& [name, value] : config->members()) {
-      if (!is_kept(name)) continue;
-      arguments.push_back(argument_of(name, value));
-      set_flag(flags.config, name, value);
-    }
-    FlagParser parser("", "");
-    add_saving(parser, run.schedule);
-    add_records(parser, run);
-    std::vector<const char*> texts;
-    for (const std::string& argument : arguments) texts.push_back(argument.c_str());
-    naming_flag<FlagError>(cat(run.directory, "/", kConfigFile), [&] { parser.parse(texts); });
+    naming_flag<FlagError>(cat(run.directory, "/", kConfigFile), [&] {
+      for (const auto& [name, value] : config->members()) {
+        const Option<TrainFlags>* const option = find_option(*flags.table, name);
+        const bool is_given = std::ranges::find(run.given, name) != run.given.end();
+        if (!option || option->scope != Scope::kRunDirectory || is_given) continue;
+        option->read(flags, flag_of(name, value));
+        set_flag(flags.config, name, value);
+      }
+    });
   });
 }
 
-std::vector<std::string> with_config(std::span<const char* const> arguments) {
+namespace {
+
+std::vector<std::string> with_config(const FlagParser& parser,
+                                     std::span<const char* const> arguments) {
   const std::optional<std::string> path = config_path(arguments);
   if (!path) return {arguments.begin(), arguments.end()};
   require<FlagError>(!path->empty(), "--config needs a value");
@@ -319,13 +340,15 @@ std::vector<std::string> with_config(std::span<const char* const> arguments) {
     return name_in(argument) == "run_dir" || name_in(argument) == "train_dir";
   };
   if (std::ranges::none_of(arguments, names_run) && std::ranges::none_of(all, names_run))
-    leave_out_of_run_directory(*path, all);
+    leave_out_of_run_directory(parser, *path, all);
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }
 
+}  // namespace
+
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments) {
-  const std::vector<std::string> all = with_config(arguments);
+  const std::vector<std::string> all = with_config(parser, arguments);
   std::vector<const char*> texts;
   for (const std::string& argument : all) texts.push_back(argument.c_str());
   const std::span of_file = std::span(all).first(all.size() - arguments.size());
@@ -347,7 +370,7 @@ void print_config(const JsonValue& config) { std::puts(config.str(2).c_str()); }
 JsonValue config_of(const FlagParser& parser) {
   JsonValue config = JsonValue::object();
   for (const WrittenFlag& flag : parser.line())
-    if (!flag.name.empty() && std::ranges::find(kOfOneCall, flag.name) == std::end(kOfOneCall))
+    if (const OptionRow* const row = parser.row(flag.name); row && row->scope != Scope::kThisCall)
       config.set(flag.name, flag.value == "true"    ? JsonValue(true)
                             : flag.value == "false" ? JsonValue(false)
                                                     : value_of(flag.value));
@@ -359,37 +382,6 @@ JsonValue config_of(const FlagParser& parser) {
 
 namespace {
 
-std::string full_names(std::span<const DeviceSpec> devices) {
-  std::vector<std::string> names;
-  for (const DeviceSpec& device : devices) names.push_back(device.str());
-  return join(names, ",");
-}
-
-// Adds flags that were not given, if the program has them.
-class ConfigDefaults {
- public:
-  ConfigDefaults(JsonValue& config, const FlagParser& parser) : config_(config), parser_(parser) {}
-  void add(const std::string& name, JsonValue value) {
-    if (parser_.has("--" + name) && !config_.find(name)) config_.set(name, std::move(value));
-  }
-
- private:
-  JsonValue& config_;
-  const FlagParser& parser_;
-};
-
-void add_run(ConfigDefaults& defaults, const RunFlags& run) {
-  const SaveSchedule& schedule = run.schedule;
-  defaults.add("save_every_steps", schedule.every_steps);
-  defaults.add("save_every_epochs", schedule.every_epochs);
-  defaults.add("save_every_minutes", schedule.every_minutes);
-  defaults.add("keep", schedule.keep);
-  defaults.add("on_save_error", name_of(schedule.on_error));
-  defaults.add("hash_every", run.hash_every);
-  defaults.add("histograms_every", run.histograms_every);
-  defaults.add("memory_every", run.memory_every);
-}
-
 JsonValue config_without(const JsonValue& config, std::string_view left_out) {
   JsonValue rest = JsonValue::object();
   for (const auto& [name, value] : config.members())
@@ -397,59 +389,39 @@ JsonValue config_without(const JsonValue& config, std::string_view left_out) {
   return rest;
 }
 
+// Whether a configuration has the value of an option that was not given.
+bool is_noted(const OptionRow& row, const RunFlags& run) {
+  const bool is_kept = row.scope == Scope::kRunDirectory && !run.directory.empty();
+  const bool is_of_run = row.scope == Scope::kResults || row.scope == Scope::kExecution;
+  return row.noted && !row.chosen && (is_kept || is_of_run);
+}
+
 // The choices that follow from devices and other flags. If they were flags, they would be wrong on
 // other devices.
-JsonValue chosen_by(const TrainFlags& flags) {
-  const TrainerOptions& trainer = flags.trainer;
-  const AggregationOptions& aggregation = trainer.aggregation;
-  const TrainerKind& kind = find_trainer(flags.kind);
+JsonValue choices_of(const TrainFlags& flags) {
+  const TrainerFacts kind = find_trainer(flags.kind).facts();
   JsonValue chosen = JsonValue::object();
-  chosen.set("trainer", flags.kind).set("fuse", trainer.session.fuse);
-  if (!aggregation.allreduce.empty()) chosen.set("allreduce", aggregation.allreduce);
-  if (kind.spreads_variables())
-    chosen.set("parameter_device", trainer.parameters_on_cpu ? "cpu" : "spread");
-  if (kind.packs_gradients)
-    chosen.set("gradient_repacking", aggregation.gradient_repacking)
-        .set("small_tensors_kb", aggregation.small_tensors_kb);
-  if (kind.makes_buckets && aggregation.allreduce != "auto")
-    chosen.set("bucket_mb", aggregation.bucket_mb);
-  if (kind.replicates_variables())
-    chosen.set("partition_updates", aggregation.partition_updates)
-        .set("share_replicas", trainer.session.share_replicas);
-  if (kind.takes_async()) chosen.set("async", flags.async());
+  for (const Option<TrainFlags>& option : *flags.table)
+    if (option.chosen && option.is_taken_by(kind))
+      if (JsonValue value = option.value(flags); value.kind() != JsonValue::Kind::kNull)
+        chosen.set(option.name, std::move(value));
   return chosen;
 }
 
 }  // namespace
 
 JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
-  const TrainerOptions& trainer = flags.trainer;
   JsonValue config = config_of(parser_);
-  if (trainer.shards == 0) config = config_without(config, "shards");  // a file had a number
-  ConfigDefaults defaults(config, parser_);
-  defaults.add("devices", full_names(trainer.devices));
-  if (!defaults_.benchmark) {  // benchmarks have other names for them
-    defaults.add("epochs", trainer.epochs);
-    defaults.add("max_steps", trainer.max_steps);
-    defaults.add("on_nonfinite", trainer.on_nonfinite == OnNonfinite::kStop ? "stop" : "continue");
+  if (flags.trainer.shards == 0) config = config_without(config, "shards");  // a file had a number
+  const std::int64_t global = flags.trainer.batch_size * std::ssize(devices_of_all(flags));
+  if (!config.find("batch_size") && !config.find("global_batch_size"))
+    config.set("global_batch_size", global);
+  for (const Option<TrainFlags>& option : *flags.table) {
+    if (!option.value || !is_noted(option, flags.run) || config.find(option.name)) continue;
+    const JsonValue value = option.value(flags);
+    if (!text_of(value).empty()) config.set(option.name, value);  // no command line gives ""
   }
-  if (!config.find("batch_size"))
-    defaults.add("global_batch_size", trainer.batch_size * std::ssize(devices_of_all(flags)));
-  defaults.add("gradient_accumulation_steps", trainer.batches.gradient_accumulation_steps);
-  defaults.add("uneven", name_of(trainer.batches.uneven));
-  defaults.add("seed", trainer.seed);
-  defaults.add("precision", name_of(trainer.precision));
-  defaults.add("warmup_steps", flags.optimizer.warmup_steps);
-  defaults.add("clip_norm", trainer.clip_norm);
-  defaults.add("threads", trainer.session.threads);
-  defaults.add("data_workers", trainer.data_workers);
-  defaults.add("check_replicas_every", flags.run.check_replicas_every);
-  if (!flags.run.directory.empty()) add_run(defaults, flags.run);
-  for (const OwnFlag& flag : defaults_.own)
-    if (flag.value() != OwnFlag::Value(""))  // no command line gives ""
-      std::visit([&](const auto& value) { defaults.add(flag.name, JsonValue(value)); },
-                 flag.value());
-  config.set(kChosen, chosen_by(flags));
+  config.set(kChosen, choices_of(flags));
   return config;
 }
 

@@ -9,7 +9,8 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/framework/checkpoint/weight_choice.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_options.h"
+#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/runs/run_checkpoints.h"
 #include "belfry/trainers/runs/run_saver.h"
 
@@ -36,9 +37,10 @@ struct RunFlags {
   std::vector<std::string> given;  // names of the given flags about what a run directory keeps
 };
 
-void add_run_flags(FlagParser& parser, RunFlags& flags);
-// Adds only --config and --print_config, for programs that keep nothing of a run.
-void add_config_flags(FlagParser& parser, RunFlags& flags);
+// The rows of these flags.
+Options<RunFlags> run_options();
+// Those of --config and --print_config, which programs that keep nothing of a run have, too.
+Options<RunFlags> config_options();
 
 // Notes which flags are given. Throws FlagError for flags that have no use together.
 void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite);
@@ -48,13 +50,10 @@ void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite);
 // file if it cannot be read.
 void take_from_run(TrainFlags& flags);
 
-// The arguments behind those of the file that --config names. Its members are flags: {"devices":
-// "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line wins. Flags about a run
-// directory are ignored, with a warning, if no argument names one. Throws FlagError naming the file
-// and the line.
-std::vector<std::string> with_config(std::span<const char* const> arguments);
-
-// FlagParser::parse() of with_config(). Its FlagError names the file if the wrong flag is there.
+// FlagParser::parse() of the arguments behind those of the file that --config names. Its members
+// are flags: {"devices": "cpu:2", "epochs": 3, "dry_run": true}. So a flag of the command line
+// wins. Flags about a run directory are ignored, with a warning, if no argument names one. Throws
+// FlagError naming the file and the line, or the file if the wrong flag is there.
 std::string parse_with_config(FlagParser& parser, std::span<const char* const> arguments);
 
 // The configuration that makes this run again: the given flags, without those that name files of

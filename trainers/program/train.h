@@ -9,8 +9,8 @@
 #include "belfry/trainers/core/callbacks.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/dataset.h"
-#include "belfry/trainers/flags/own_flag.h"
 #include "belfry/trainers/optimizers/optimizer.h"
+#include "belfry/trainers/options/own_option.h"
 
 namespace belfry {
 
@@ -55,7 +55,7 @@ struct Recipe {
   int global_batch_size = 0;
   int epochs = 1;                                         // --epochs
   std::vector<std::shared_ptr<Callback>> callbacks = {};  // they come behind our own (callbacks.h)
-  std::vector<OwnFlag> flags = {};                        // added to those of flags.h
+  std::vector<OwnOption> flags = {};                      // added to those of flags.h
 };
 
 // The body of main. It reads the flags (flags.h), trains, prints progress and a closing table, and

@@ -291,7 +291,7 @@ TEST(Partition, SaysWhatItCannotBeCombinedWith) {
               }),
               HasSubstr("Own does not say that an element changes by its own gradient and slots"));
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "colocate"; }, "parameter_server"),
-              HasSubstr("partition_updates is of the trainer replicated"));
+              HasSubstr("partition_updates=1 is of the trainer replicated"));
 }
 
 TEST(Partition, OfOneProcessIsAWholeUpdate) {

@@ -267,8 +267,10 @@ TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
   using ::testing::HasSubstr;
   for (const char* async : {"ordered", "free"}) {
     EXPECT_EQ(refusal(async, Uneven::kError, {}, smooth_model), "");
-    EXPECT_THAT(refusal(async, Uneven::kWeight, {}, smooth_model), HasSubstr("no uneven=weight"));
-    EXPECT_THAT(refusal(async, Uneven::kPad, {}, smooth_model), HasSubstr("no uneven=pad"));
+    EXPECT_THAT(refusal(async, Uneven::kWeight, {}, smooth_model),
+                HasSubstr("uneven=weight gives devices batches"));
+    EXPECT_THAT(refusal(async, Uneven::kPad, {}, smooth_model),
+                HasSubstr("uneven=pad gives devices batches"));
     EXPECT_THAT(refusal(async, Uneven::kDrop, {2, 1}, smooth_model), HasSubstr("no tower_weights"));
     EXPECT_THAT(refusal(async, Uneven::kDrop, {}, normalised_model), HasSubstr("synchronised"));
   }

@@ -13,61 +13,45 @@ using testing::HasSubstr;
 using testing::Not;
 
 Report example() {
-  return {.program = "mnist",
-          .flags = {{"rate", 0.5},
-                    {"layers", std::int64_t{3}},
-                    {"deep", true},
-                    {"name", std::string("x")}},
-          .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
-          .settings = {.precision = "f16",
-                       .deterministic = true,
-                       .weight_decay = 0.125,
-                       .clip_norm = 2.5,
-                       .recompute = {"a", "b*"},
-                       .gradient_accumulation_steps = 3},
-          .threads = 2,
-          .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}},
-          .memory = {.planned_bytes = 4 << 20,
-                     .rss_before_plan_bytes = 5 << 20,
-                     .peak_rss_bytes = 10 << 20},
-          .update = {.trainer = "replicated",
-                     .allreduce = "naive",
-                     .allreduce_requested = "auto",
-                     .gradient_repacking = 2,
-                     .small_tensors_kb = 16,
-                     .bucket_mb = 0.5,
-                     .learning_rate = "0.5, warm-up of 9 steps",
-                     .canonical = false},
-          .batches = {.batch_size = 64,
-                      .global_batch_size = 128,
-                      .shards = 4,
-                      .device_metrics = {"f1"},
-                      .uneven = "weight",
-                      .tower_weights = {2, 1.5},
-                      .seed = 18446744073709551615u},
-          .left_out = 2,
-          .progress = {.steps = 702,
-                       .epochs = 3,
-                       .startup_seconds = 0.25,
-                       .seconds = 12.5,
-                       .speed = {.examples_per_second = 1000.25,
-                                 .tokens_per_second = 64016,
-                                 .mfu = 0.375,
-                                 .communication_hidden_share = 0.625}},
-          .losses = {.loss = 0.125,
-                     .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
-                     .validation_loss = 0.25,
-                     .validation_accuracy = 0.9871,
-                     .metrics = {{"loss", 0.125},
-                                 {"top5", 0.5},
-                                 {"validation_loss", 0.25},
-                                 {"validation_accuracy", 0.9871},
-                                 {"validation_macro_f1_of_classes", 0.75}},
-                     .scale = LossScaleState{.scale = 1024, .skipped_steps = 7}},
-          .variables = {.params_hash = "00000000000000ab",
-                        .state_hash = "00000000000000cd",
-                        .replicas_equal = true,
-                        .replicas_shared = 3}};
+  return {
+      .program = "mnist",
+      .flags =
+          JsonValue::object().set("rate", 0.5).set("layers", 3).set("deep", true).set("name", "x"),
+      .options = JsonValue::object().set("trainer", "replicated").set("async", JsonValue()),
+      .devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 2)},
+      .threads = 2,
+      .peak_bytes = {{"/job:localhost/replica:0/task:0/device:CPU:0", 3 << 20}},
+      .memory = {.planned_bytes = 4 << 20,
+                 .rss_before_plan_bytes = 5 << 20,
+                 .peak_rss_bytes = 10 << 20},
+      .update = {.allreduce_requested = "auto",
+                 .learning_rate = "0.5, warm-up of 9 steps",
+                 .weight_decay = 0.125,
+                 .canonical = false},
+      .batches = {.global_batch_size = 128, .device_metrics = {"f1"}},
+      .left_out = 2,
+      .progress = {.steps = 702,
+                   .epochs = 3,
+                   .startup_seconds = 0.25,
+                   .seconds = 12.5,
+                   .speed = {.examples_per_second = 1000.25,
+                             .tokens_per_second = 64016,
+                             .mfu = 0.375,
+                             .communication_hidden_share = 0.625}},
+      .losses = {.loss = 0.125,
+                 .divergence = {.loss_since = 12, .variable = "'w' f32[] has nan at element 0"},
+                 .validation_loss = 0.25,
+                 .validation_accuracy = 0.9871,
+                 .metrics = {{"loss", 0.125},
+                             {"top5", 0.5},
+                             {"validation_loss", 0.25},
+                             {"validation_accuracy", 0.9871},
+                             {"validation_macro_f1_of_classes", 0.75}},
+                 .scale = LossScaleState{.scale = 1024, .skipped_steps = 7}},
+      .variables = {.params_hash = "00000000000000ab",
+                    .state_hash = "00000000000000cd",
+                    .replicas_equal = true,
+                    .replicas_shared = 3}};
 }
 
 TEST(ReportJson, HasEveryField) {
@@ -88,28 +72,13 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(field("processes"), 1);
   EXPECT_EQ(field("hosts"), nlohmann::json::array());
   EXPECT_EQ(field("trainer"), "replicated");
-  EXPECT_EQ(field("allreduce"), "naive");
   EXPECT_EQ(field("allreduce_requested"), "auto");
-  EXPECT_EQ(field("gradient_repacking"), 2);
-  EXPECT_EQ(field("small_tensors_kb"), 16);
-  EXPECT_EQ(field("fuse"), true);
-  EXPECT_EQ(field("partition_updates"), false);
-  EXPECT_EQ(field("share_replicas"), true);
-  EXPECT_EQ(field("deterministic"), true);
   EXPECT_EQ(field("canonical"), false);
-  EXPECT_EQ(field("bucket_mb"), 0.5);
   EXPECT_EQ(field("learning_rate"), "0.5, warm-up of 9 steps");
   EXPECT_EQ(field("weight_decay"), 0.125);
-  EXPECT_EQ(field("clip_norm"), 2.5);
   EXPECT_TRUE(field("async").is_null());
-  EXPECT_EQ(field("batch_size"), 64);
   EXPECT_EQ(field("global_batch_size"), 128);
-  EXPECT_EQ(field("shards"), 4);
-  EXPECT_EQ(field("uneven"), "weight");
-  EXPECT_EQ(field("tower_weights"), (nlohmann::json{2, 1.5}));
-  EXPECT_EQ(field("seed"), 18446744073709551615u);
   EXPECT_EQ(field("bad_records"), 2);
-  EXPECT_EQ(field("precision"), "f16");
   EXPECT_EQ(field("loss_scale"), 1024);
   EXPECT_EQ(field("skipped_steps"), 7);
   EXPECT_EQ(field("threads"), 2);
@@ -121,8 +90,6 @@ TEST(ReportJson, HasEveryField) {
   EXPECT_EQ(field("tokens_per_second"), 64016);
   EXPECT_EQ(field("mfu"), 0.375);
   EXPECT_EQ(field("communication_hidden_share"), 0.625);
-  EXPECT_EQ(field("gradient_accumulation_steps"), 3);
-  EXPECT_EQ(field("recompute"), "a,b*");
   EXPECT_EQ(field("loss"), 0.125);
   EXPECT_EQ(field("first_nonfinite_step"), 12);
   EXPECT_EQ(field("nonfinite_variable"), "'w' f32[] has nan at element 0");
@@ -154,21 +121,18 @@ TEST(ReportJson, NamesTheHostOfEachProcess) {
 
 TEST(ReportJson, HasNullForWhatDoesNotExist) {
   Report report = example();
-  report.update.allreduce = report.update.allreduce_requested = "";
-  report.batches.tower_weights.clear();
+  report.update.allreduce_requested = "";
   report.losses.validation_accuracy.reset();
   report.losses.validation_loss.reset();
   report.losses.loss = std::nan("");
   report.losses.scale.reset();
   report.losses.divergence = {};
   const nlohmann::json json = nlohmann::json::parse(to_json(report).str());
-  EXPECT_TRUE(json["allreduce"].is_null());
   EXPECT_TRUE(json["loss_scale"].is_null());
   EXPECT_TRUE(json.at("first_nonfinite_step").is_null());
   EXPECT_TRUE(json.at("nonfinite_variable").is_null());
   EXPECT_TRUE(json["skipped_steps"].is_null());
   EXPECT_TRUE(json["allreduce_requested"].is_null());
-  EXPECT_TRUE(json["tower_weights"].is_null());
   EXPECT_TRUE(json.at("validation_loss").is_null());
   EXPECT_TRUE(json["loss"].is_null());
   report.losses.loss.reset();

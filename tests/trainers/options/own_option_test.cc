@@ -1,5 +1,5 @@
 // Flags that recipes add to those of every training program.
-#include "belfry/trainers/flags/own_flag.h"
+#include "belfry/trainers/options/own_option.h"
 
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/trainers/program/flags.h"
@@ -16,7 +16,7 @@ struct Held {
   double rate = 0.25;
   std::string name;
 
-  std::vector<OwnFlag> flags() {
+  std::vector<OwnOption> flags() {
     return {{.name = "deep", .variable = &deep, .text = "more layers"},
             {.name = "layers",
              .variable = &layers,
@@ -31,11 +31,11 @@ struct Held {
   }
 };
 
-TrainFlags parse(std::vector<const char*> arguments, std::vector<OwnFlag> flags) {
+TrainFlags parse(std::vector<const char*> arguments, std::vector<OwnOption> flags) {
   return parse_flags(arguments, {.program = "test", .own = std::move(flags)});
 }
 
-std::string refusal(std::vector<const char*> arguments, std::vector<OwnFlag> flags) {
+std::string refusal(std::vector<const char*> arguments, std::vector<OwnOption> flags) {
   try {
     parse(std::move(arguments), std::move(flags));
   } catch (const InvalidArgument& error) {
@@ -94,7 +94,7 @@ TEST(OwnFlags, AreShownWithUnitTextAndDefault) {
 
 TEST(OwnFlags, TakeOneOfTheirChoicesAlone) {
   std::string size = "small";
-  const std::vector<OwnFlag> flags{
+  const std::vector<OwnOption> flags{
       {.name = "size", .variable = &size, .text = "of it", .choices = {"small", "large"}}};
   parse({"--size=large"}, flags);
   EXPECT_EQ(size, "large");

@@ -1,0 +1,11 @@
+// `belfry flags`: prints docs/flags.md.
+#pragma once
+#include <span>
+#include <string>
+
+namespace belfry {
+
+// Takes and returns what Subcommand::run does.
+int run_flags_command(std::span<const char* const> arguments, const std::string& program);
+
+}  // namespace belfry

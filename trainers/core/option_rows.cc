@@ -1,0 +1,498 @@
+#include "belfry/trainers/core/option_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "belfry/allreduce/all_reduce_spec.h"
+#include "belfry/allreduce/small_tensors.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/core/trainer_checks.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/batch_rows.h"
+#include "belfry/trainers/options/option_fields.h"
+#include "belfry/trainers/util/device_list.h"
+#include "belfry/trainers/util/option_error.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kMostOfOption = std::numeric_limits<int>::max();
+constexpr std::int64_t kMostStepsOfRun = std::numeric_limits<std::int64_t>::max();
+
+constexpr auto aggregation_in = [](auto& options) -> auto& { return options.aggregation; };
+constexpr auto session_in = [](auto& options) -> auto& { return options.session; };
+
+Option<TrainerOptions> of_aggregation(const Option<AggregationOptions>& option) {
+  return of_part<TrainerOptions>(option, aggregation_in);
+}
+
+Option<TrainerOptions> of_session(const Option<SessionOptions>& option) {
+  return of_part<TrainerOptions>(option, session_in);
+}
+
+Option<TrainerOptions> allreduce_option() {
+  auto option = of_aggregation(any_text(
+      &AggregationOptions::allreduce,
+      {.name = "allreduce",
+       .unit = "SPEC",
+       .text =
+           cat(join(strategy_names(), "|"),
+               "|auto; parameter_server takes colocate, replicated all others; auto: the one that "
+               "is predicted to be fastest for this model; NAME#N in N chunks per tensor, at most ",
+               kMostChunks,
+               " (ring, shuffle, collective); NAME:SIZE:NAME by size: tensors of up to SIZE bytes "
+               "(K, M, G, T: powers of 1024) by the first"),
+       .otherwise = "collective; of parameter_server: colocate",
+       .combines = true,
+       .chosen = true,
+       .reported = true,
+       .compared = false}));
+  option.value = [](const TrainerOptions& options) {
+    const std::string& spec = options.aggregation.allreduce;
+    return spec.empty() ? JsonValue() : JsonValue(spec);
+  };
+  return option;
+}
+
+Option<TrainerOptions> parameter_device_option() {
+  Option<TrainerOptions> option{
+      {.name = "parameter_device",
+       .unit = "spread|cpu",
+       .text = "of `trainer=parameter_server` and async: variables are spread over the devices, or "
+               "all on cpu:0",
+       .otherwise = "spread",
+       .chosen = true,
+       .compared = false,
+       .taken = [](const TrainerFacts& kind) { return kind.spreads_variables; },
+       .not_taken =
+           [](const OptionQuestion& asking) {
+             return cat(" has no use for ", asking.trainer,
+                        ", which does not spread variables; say ",
+                        asking.other("trainer=parameter_server"));
+           }}};
+  option.read = [](TrainerOptions& options, const WrittenFlag& flag) {
+    options.parameters_on_cpu = is_second(flag, "spread", "cpu");
+  };
+  option.value = [](const TrainerOptions& options) {
+    return JsonValue(options.parameters_on_cpu ? "cpu" : "spread");
+  };
+  return option;
+}
+
+bool can_pack(const TrainerFacts& kind) { return kind.packs_gradients; }
+
+// The answer of a trainer that does not lay gradients end to end.
+std::string packs_none(const OptionQuestion& asking) {
+  return cat(" lays gradients end to end, which ", asking.trainer,
+             " does not do; leave it out, or use ", asking.other("trainer=replicated"));
+}
+
+Option<AggregationOptions> gradient_repacking_option() {
+  return whole_number(
+      &AggregationOptions::gradient_repacking, 0, kMostOfOption,
+      {.name = "gradient_repacking",
+       .unit = "N",
+       .text = "pack all gradients into N parts before they are combined; 0: do not",
+       .otherwise = "0",
+       .combines = true,
+       .chosen = true,
+       .reported = true,
+       .compared = false,
+       .taken = can_pack,
+       .not_taken = packs_none});
+}
+
+Option<AggregationOptions> small_tensors_kb_option() {
+  auto option = whole_number(
+      &AggregationOptions::small_tensors_kb, 0, kMostOfOption,
+      {.name = "small_tensors_kb",
+       .unit = "N",
+       .text = cat("pack up to ", kMostInSmallPack,
+                   " f32 gradients in a row of at most N KiB each into one; 0: do not"),
+       .otherwise = "0",
+       .combines = true,
+       .chosen = true,
+       .reported = true,
+       .compared = false,
+       .taken = can_pack,
+       .not_taken = packs_none});
+  option.refusal_if_given = [](const AggregationOptions& how, const OptionQuestion& asking) {
+    return how.small_tensors_kb == 0 || how.gradient_repacking == 0
+               ? ""
+               : cat(" has no use beside ", asking.written("gradient_repacking"),
+                     ", which packs all gradients; leave one of them out");
+  };
+  return option;
+}
+
+Option<AggregationOptions> bucket_mb_option() {
+  auto option = number(
+      &AggregationOptions::bucket_mb, cat("a number between 0 and ", kMostBucketMb),
+      [](double x) { return x >= 0 && x <= kMostBucketMb; },
+      {.name = "bucket_mb",
+       .unit = "X",
+       .text = "combine gradients in buckets of at most X MiB, the last ones first, while others "
+               "are being computed; 0: each by itself",
+       .otherwise = cat(kDefaultBucketMb,
+                        "; 0 with `gradient_repacking`; what is fastest with `allreduce=auto`"),
+       .combines = true,
+       .chosen = true,
+       .reported = true,
+       .compared = false,
+       .taken = [](const TrainerFacts& kind) { return kind.makes_buckets; },
+       .not_taken =
+           [](const OptionQuestion& asking) {
+             return cat(" has no use for ", asking.trainer,
+                        ", which makes no buckets; leave it out");
+           }});
+  option.value = [](const AggregationOptions& how) {
+    return how.allreduce == "auto" ? JsonValue() : JsonValue(how.bucket_mb);
+  };
+  option.refusal_if_given = [](const AggregationOptions& how, const OptionQuestion& asking) {
+    return how.bucket_mb == 0 || how.gradient_repacking == 0
+               ? ""
+               : cat(" and ", asking.written("gradient_repacking"),
+                     " cut the gradients in two different ways; leave one of them out");
+  };
+  return option;
+}
+
+Option<TrainerOptions> partition_updates_option() {
+  auto option = of_aggregation(on_off(
+      &AggregationOptions::partition_updates,
+      {.name = "partition_updates",
+       .unit = "0|1",
+       .text = "of several processes each keeps the optimizer's slots of a part of every variable, "
+               "and updates that part; with `allreduce=collective`; the same bits",
+       .otherwise = "0",
+       .chosen = true,
+       .reported = true,
+       .older = {"zero_stage"},
+       .taken = [](const TrainerFacts& kind) { return kind.takes_partition; }}));
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
+    if (!options.aggregation.partition_updates) return "";
+    if (!asking.kind.takes_partition)
+      return cat(" is of the trainer replicated, and this one is ", asking.kind.name,
+                 "; leave it out");
+    return partition_refusal(options);
+  };
+  return option;
+}
+
+Option<TrainerOptions> fuse_option() {
+  return of_session(on_off(
+      &SessionOptions::fuse,
+      {.name = "fuse",
+       .unit = "0|1",
+       .text =
+           "one pass over memory for norms with the sums and ReLU around them, for a bias with the "
+           "activation behind it, for their gradients, and for a sum of gradients with its "
+           "updates; on GPUs several updates in one launch; on hosts batch norm with ReLU is made "
+           "again for gradients; the same bits",
+       .otherwise = "1",
+       .chosen = true,
+       .reported = true,
+       .compared = false}));
+}
+
+Option<TrainerOptions> share_replicas_option() {
+  return of_session(
+      on_off(&SessionOptions::share_replicas,
+             {.name = "share_replicas",
+              .unit = "0|1",
+              .text = "one storage for equal replicas in one memory space; the same bits",
+              .otherwise = "1",
+              .combines = true,
+              .chosen = true,
+              .reported = true,
+              .compared = false,
+              .taken = [](const TrainerFacts& kind) { return kind.replicates_variables; },
+              .not_taken =
+                  [](const OptionQuestion& asking) {
+                    return cat(" has no use for ", asking.trainer,
+                               ", which has no replicas; leave it out");
+                  }}));
+}
+
+bool is_free_running(const TrainerOptions& options, const TrainerFacts& kind) {
+  return kind.takes_async && options.async == "free";
+}
+
+Option<TrainerOptions> async_option() {
+  Option<TrainerOptions> option{
+      {.name = "async",
+       .unit = "ordered|free",
+       .text = "of `trainer=async`. ordered: all gradients at the same values, then an update per "
+               "tower; free: each tower on a thread of its own, never the same bits twice",
+       .otherwise = "ordered",
+       .chosen = true,
+       .reported = true,
+       .compared = false,
+       .taken = [](const TrainerFacts& kind) { return kind.takes_async; },
+       .not_taken =
+           [](const OptionQuestion& asking) {
+             return cat(" needs ", asking.other("trainer=async"), ", not ", asking.trainer);
+           }}};
+  option.read = [](TrainerOptions& options, const WrittenFlag& flag) {
+    options.async = is_second(flag, "ordered", "free") ? "free" : "ordered";
+  };
+  option.value = [](const TrainerOptions& options) { return JsonValue(options.async); };
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) {
+    return !is_free_running(options, asking.kind) || !any_gpu(options.devices)
+               ? ""
+               : cat(" with ", asking.written("devices"),
+                     ": towers that do not wait for each other run on CPUs alone; use cpu:N, or ",
+                     asking.other("async=ordered"));
+  };
+  return option;
+}
+
+Option<TrainerOptions> shards_option() {
+  auto option = whole_number(
+      &TrainerOptions::shards, 1, kMostOfOption,
+      {.name = "shards",
+       .unit = "V",
+       .text =
+           "parts of the global batch that are computed apart, as many on each CPU: any core may "
+           "compute one, and V alone decides the bits of results",
+       .otherwise = "by model and global batch",
+       .noted = false,
+       .reported = true});
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) {
+    return shards_refusal(options, asking.kind, asking.processes);
+  };
+  return option;
+}
+
+std::vector<std::string> parse_scopes(const WrittenFlag& list) {
+  std::vector<std::string> scopes;
+  for (const std::string_view scope : split(list.value, ',')) {
+    require<FlagError>(!scope.empty() && !scope.starts_with('/') && !scope.ends_with('/'),
+                       list.written, ": '", shown(scope),
+                       "' is no name scope; write names with one comma between and no slash around "
+                       "them, such as fc0,block*");
+    scopes.emplace_back(scope);
+  }
+  return scopes;
+}
+
+Option<TrainerOptions> precision_option() {
+  auto option = parsed(
+      &TrainerOptions::precision, find_precision,
+      {.name = "precision",
+       .unit = "TYPE",
+       .text =
+           cat(join(precision_names(), "|"),
+               ": what the model computes in; variables are f32. tf32: GPUs alone; bf16, f16: slow "
+               "on CPUs; f16 scales the loss, and skips updates that are not finite"),
+       .otherwise = "f32",
+       .scope = Scope::kResults,
+       .words = "the precision",
+       .elsewhere = {"amp", "dtype"}},
+      [](Precision type) { return name_of(type); });
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
+    const std::string why = precision_refusal(options.precision, options.devices);
+    if (!why.empty()) return ": " + why;
+    if (options.precision != Precision::kF16) return "";
+    if (is_free_running(options, asking.kind))
+      return cat(" scales the loss, and with ", asking.written("async"),
+                 " towers agree on no scale; use ", asking.other("precision=bf16"),
+                 ", which needs none, or ", asking.other("async=ordered"));
+    if (options.batches.gradient_accumulation_steps > 1)
+      return cat(" with ", asking.written("gradient_accumulation_steps"),
+                 ": a batch whose gradients are not finite would have to be left out of the mean; "
+                 "use bf16, which needs no loss scale");
+    return !options.optimizer || options.optimizer.takes_loss_scale()
+               ? ""
+               : cat(" scales the loss, and the optimizer ", options.optimizer.name(),
+                     " does not take the scale out of gradients "
+                     "(Optimizer::Rule::takes_loss_scale); bf16 needs none");
+  };
+  return option;
+}
+
+Option<TrainerOptions> clip_norm_option() {
+  auto option =
+      number(&TrainerOptions::clip_norm, "a finite number >= 0", [](double x) { return x >= 0; },
+             {.name = "clip_norm",
+              .unit = "X",
+              .text = "scale combined gradients down where the norm of all together is above X, "
+                      "before weight decay; 0: do not",
+              .otherwise = "0",
+              .scope = Scope::kResults,
+              .words = "the largest norm of gradients (clip_norm)",
+              .elsewhere = {"max_grad_norm", "gradient_clip_val"}});
+  option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
+    if (!(options.clip_norm >= 0) || !std::isfinite(options.clip_norm))
+      return " is no finite number >= 0";
+    return options.clip_norm == 0 || asking.kind.combines
+               ? ""
+               : cat(" bounds the norm of combined gradients, and the trainer ", asking.kind.name,
+                     kCombinesNone);
+  };
+  return option;
+}
+
+Option<TrainerOptions> on_nonfinite_option() {
+  Option<TrainerOptions> option{
+      {.name = "on_nonfinite",
+       .unit = "stop|continue",
+       .text = "what to do when the loss is NaN or infinite: end with an error after that step, or "
+               "train on, and end with the error if it still is",
+       .otherwise = "stop",
+       .benchmarks = false,
+       .compared = false}};
+  option.read = [](TrainerOptions& options, const WrittenFlag& flag) {
+    options.on_nonfinite =
+        is_second(flag, "stop", "continue") ? OnNonfinite::kContinue : OnNonfinite::kStop;
+  };
+  option.value = [](const TrainerOptions& options) {
+    return JsonValue(options.on_nonfinite == OnNonfinite::kStop ? "stop" : "continue");
+  };
+  return option;
+}
+
+// How errors name an option with its value: "async=free".
+std::string option_with_value(const Options<TrainerOptions>& rows, const TrainerOptions& options,
+                              std::string_view name) {
+  const Option<TrainerOptions>* const row = find_option(rows, name);
+  const std::string named = option_name(name);
+  return row && row->value ? cat(named, "=", text_of(row->value(options))) : named;
+}
+
+}  // namespace
+
+Options<TrainerOptions> combining_options() {
+  return {allreduce_option(),
+          parameter_device_option(),
+          of_aggregation(gradient_repacking_option()),
+          of_aggregation(small_tensors_kb_option()),
+          of_aggregation(bucket_mb_option()),
+          partition_updates_option(),
+          fuse_option(),
+          share_replicas_option(),
+          async_option()};
+}
+
+Options<TrainerOptions> batch_options() {
+  Options<TrainerOptions> rows{whole_number(&TrainerOptions::batch_size, 1, kMostOfOption,
+                                            {.name = "batch_size",
+                                             .unit = "N",
+                                             .text = "examples per device and step",
+                                             .noted = false,
+                                             .reported = true,
+                                             .elsewhere = {"bs", "batch"}}),
+                               shards_option()};
+  add_part(
+      rows, batch_option_rows(), "", [](auto& options) -> auto& { return options.batches; });
+  return rows;
+}
+
+Options<TrainerOptions> length_options() {
+  return {whole_number(&TrainerOptions::epochs, 1, kMostOfOption,
+                       {.name = "epochs",
+                        .unit = "N",
+                        .text = "passes over the training data",
+                        .benchmarks = false,
+                        .compared = false,
+                        .elsewhere = {"max_epochs"}}),
+          whole_number(&TrainerOptions::max_steps, 0, kMostStepsOfRun,
+                       {.name = "max_steps",
+                        .unit = "N",
+                        .text = "stop after N steps at the latest; 0: no limit",
+                        .otherwise = "0",
+                        .benchmarks = false,
+                        .compared = false,
+                        .elsewhere = {"steps", "num_steps"}}),
+          on_nonfinite_option()};
+}
+
+Options<TrainerOptions> computing_options() {
+  return {clip_norm_option(), precision_option(),
+          parsed(&TrainerOptions::recompute, parse_scopes,
+                 {.name = "recompute",
+                  .unit = "SCOPES",
+                  .text = "name scopes, with commas between, whose activations the backward pass "
+                          "computes again, so that they are not kept: the same bits in less "
+                          "memory; block* is each scope that begins so",
+                  .otherwise = "none",
+                  .noted = false,
+                  .reported = true},
+                 [](const std::vector<std::string>& scopes) { return join(scopes, ","); }),
+          whole_number(&TrainerOptions::seed, 0, std::numeric_limits<std::uint64_t>::max(),
+                       {.name = "seed",
+                        .unit = "N",
+                        .text = "of initial values, the order of the data and dropout, >= 0",
+                        .otherwise = "1",
+                        .scope = Scope::kResults,
+                        .words = "the seed"})};
+}
+
+Options<TrainerOptions> data_options() {
+  return {whole_number(&TrainerOptions::data_workers, 1, kMostThreads,
+                       {.name = "data_workers",
+                        .unit = "N",
+                        .text = "threads that decode and change the samples of a batch, beside "
+                                "`threads`; results do not depend on N",
+                        .otherwise = "1",
+                        .benchmarks = false,
+                        .elsewhere = {"workers", "num_workers"}})};
+}
+
+Options<TrainerOptions> execution_options() {
+  return {of_session(whole_number(&SessionOptions::threads, 0, kMostThreads,
+                                  {.name = "threads",
+                                   .unit = "N",
+                                   .text = cat("worker threads, the main thread included, at most ",
+                                               kMostThreads, "; 0: all usable cores"),
+                                   .otherwise = "0",
+                                   .own_process = true}))};
+}
+
+const Options<TrainerOptions>& trainer_option_rows() {
+  static const Options<TrainerOptions> all = [] {
+    Options<TrainerOptions> rows;
+    for (const auto& make : {combining_options, batch_options, length_options, computing_options,
+                             data_options, execution_options})
+      for (Option<TrainerOptions>& row : make()) rows.push_back(std::move(row));
+    return rows;
+  }();
+  return all;
+}
+
+Options<TrainerOptions> own_option_rows(const TrainerKind& kind) {
+  Options<TrainerOptions> rows;
+  for (const OwnOption& own : kind.options)
+    rows.push_back(own_option<TrainerOptions>(own, whose_option(kind)));
+  return rows;
+}
+
+bool is_of_identity(const OptionRow& row) { return row.scope == Scope::kResults; }
+
+void check_rows(const TrainerOptions& options, const TrainerKind& kind) {
+  const Options<TrainerOptions>& rows = trainer_option_rows();
+  const auto written = [&](std::string_view name) {
+    return option_with_value(rows, options, name);
+  };
+  const OptionQuestion asking{.kind = kind.facts(),
+                              .processes = processes_of(options),
+                              .trainer = cat("the trainer ", kind.name),
+                              .written = written};
+  for (const Option<TrainerOptions>& row : rows)
+    if (const std::string why = row.refusal ? row.refusal(options, asking) : ""; !why.empty())
+      throw OptionError(about_option(row.name, written(row.name), why));
+}
+
+std::string precision_refusal(Precision precision, std::span<const DeviceSpec> devices) {
+  if (precision != Precision::kTf32) return "";
+  for (const DeviceSpec& device : devices)
+    if (!device.is_gpu())
+      return cat("tf32 is how GPUs multiply f32, and ", device.short_str(),
+                 " is none; use f32, or GPUs alone");
+  return "";
+}
+
+}  // namespace belfry

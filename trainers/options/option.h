@@ -1,0 +1,168 @@
+// An option of a run, as a row of a table. Loops over rows make flags and --help, configurations,
+// what processes must agree on, the identity of a run, reports, and refusals.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/framework/base/option_name.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/util/flag_values.h"
+
+namespace belfry {
+
+// What another value makes of a run.
+enum class Scope {
+  kResults,       // another run: the option is part of the identity of a run
+  kExecution,     // the same run, carried out in another way or to another length
+  kRunDirectory,  // the same run, of which its directory keeps something else
+  kThisCall       // no configuration keeps the option
+};
+
+// What rows ask of a kind of trainer.
+struct TrainerFacts {
+  std::string name;
+  bool takes_one_device = false;  // and no more
+  bool combines = false;          // the towers' gradients, before they update variables
+  bool updates_between = false;   // by each batch of a step
+  bool takes_async = false;
+  bool spreads_variables = false;
+  bool replicates_variables = false;
+  bool packs_gradients = false;
+  bool makes_buckets = false;
+  bool takes_partition = false;
+};
+
+// What a row's answer depends on beside the options, and how it names options.
+struct OptionQuestion {
+  TrainerFacts kind;
+  int processes = 1;
+  std::string trainer;  // "the trainer async", or "--trainer=async"
+  // An option with its value: "async=free", or the flag as the user wrote it.
+  std::function<std::string(std::string_view name)> written;
+
+  // What to write instead: "precision=bf16", or "--precision=bf16" in programs.
+  std::string other(std::string_view text) const { return option_name(text); }
+};
+
+// The end of a refusal by a trainer that combines no gradients.
+inline constexpr std::string_view kCombinesNone =
+    " combines none: each tower updates the variables by its own; leave it out, or use the trainer "
+    "replicated";
+
+// The parts of a row that do not depend on where the option lies.
+struct OptionRow {
+  std::string name;  // "bucket_mb"; its flag is --bucket_mb
+  std::string unit;  // of the value; "drop|pad" if it is one of these words; "": true or false
+  // What it does, for --help and docs/flags.md. There an option in backquotes, `seed`, is --seed.
+  std::string text;
+  std::string otherwise = {};  // the default, for people; "" if the text has it
+  std::string here = {};       // what --help adds about this machine
+  std::string group = {};      // the heading in --help
+  Scope scope = Scope::kExecution;
+  bool own_process = false;    // processes may differ in it
+  bool needs_run_dir = false;  // it is about what a run directory keeps, as kRunDirectory is
+  bool combines = false;       // it is about combining gradients, of which one device has no use
+  bool of_training = false;    // it is about files of a training run, and inspections refuse it
+  // The default follows from the devices and other options, so a configuration notes what it was,
+  // but has the option only if it was given.
+  bool chosen = false;
+  bool noted = true;       // a configuration has the default, too
+  bool reported = false;   // in the JSON report, where options of the scope kResults are anyway
+  bool benchmarks = true;  // programs that only measure have it, too
+  bool compared = true;    // --check_equivalence, which tries all trainers, leaves it alone
+  std::string words = {};  // "the seed"; "": "the option NAME"
+  std::string key = {};    // its name in identities; "": `name`
+  char letter = 0;         // of the short flag, -n
+  std::vector<std::string> older = {};  // other names, which --help does not list
+  // What other programs, or versions before, call it: the error of such a flag names this one.
+  std::vector<std::string> elsewhere = {};
+  // Whether trainers of a kind take the option; null: all do. The sentence of those that do not
+  // follows the option and its value: " has no use for ...".
+  bool (*taken)(const TrainerFacts& kind) = nullptr;
+  std::string (*not_taken)(const OptionQuestion& asking) = nullptr;
+
+  std::string only_of = {};  // the trainer whose own option it is; "": it is none
+
+  bool is_taken_by(const TrainerFacts& kind) const {
+    return (!taken || taken(kind)) && (only_of.empty() || only_of == kind.name);
+  }
+  // Why this trainer does not take it; "" if it does.
+  std::string refusal_of(const OptionQuestion& asking) const;
+  bool is_about_run_dir() const { return needs_run_dir || scope == Scope::kRunDirectory; }
+  // The text with the default, in which options are flags.
+  std::string help() const;
+  std::string in_words() const { return words.empty() ? cat("the option ", name) : words; }
+  const std::string& identity_key() const { return key.empty() ? name : key; }
+};
+
+// A row for a field of S.
+template <class S>
+struct Option : OptionRow {
+  // Sets the field. Throws FlagError for a value that the option never takes.
+  std::function<void(S&, const WrittenFlag&)> read = {};
+  // The value, null for none. Options without this function are known as they were written.
+  std::function<JsonValue(const S&)> value = {};
+  // Why these options do not go together, or not with this trainer; "" if they do. It follows the
+  // option and its value: " has no use for ...".
+  std::function<std::string(const S&, const OptionQuestion&)> refusal = {};
+  // The same, asked only if the option was given.
+  std::function<std::string(const S&, const OptionQuestion&)> refusal_if_given = {};
+  std::string start = {};  // is read if the option is not given; "": nothing is
+};
+
+template <class S>
+using Options = std::vector<Option<S>>;
+
+// The option of a part of a Whole; part(whole) is that part.
+template <class Whole, class S, class Part>
+Option<Whole> of_part(const Option<S>& option, Part part) {
+  // None of these changes what it looks at.
+  const auto look = [part](const Whole& whole) -> decltype(auto) {
+    return part(const_cast<Whole&>(whole));
+  };
+  Option<Whole> lifted{OptionRow(option)};
+  lifted.start = option.start;
+  lifted.read = [part, read = option.read](Whole& whole, const WrittenFlag& flag) {
+    auto&& held = part(whole);
+    read(held, flag);
+  };
+  if (option.value)
+    lifted.value = [look, value = option.value](const Whole& whole) { return value(look(whole)); };
+  const auto asked = [look](const auto& refusal) {
+    return [look, refusal](const Whole& whole, const OptionQuestion& asking) {
+      return refusal(look(whole), asking);
+    };
+  };
+  if (option.refusal) lifted.refusal = asked(option.refusal);
+  if (option.refusal_if_given) lifted.refusal_if_given = asked(option.refusal_if_given);
+  return lifted;
+}
+
+// Adds options of a part, in a group of --help.
+template <class Whole, class S, class Part>
+void add_part(Options<Whole>& all, const Options<S>& options, std::string_view group, Part part) {
+  for (const Option<S>& option : options) {
+    all.push_back(of_part<Whole>(option, part));
+    all.back().group = group;
+  }
+}
+
+// The option of that name; null if there is none.
+template <class S>
+const Option<S>* find_option(const Options<S>& all, std::string_view name) {
+  for (const Option<S>& option : all)
+    if (option.name == name) return &option;
+  return nullptr;
+}
+
+// `text` with a flag for each option in backquotes: "--seed" for "`seed`".
+std::string with_flags(std::string_view text);
+
+// A value as text, the same for 4 and 4.0, and for true and 1. Commas join an array; "" for null.
+std::string text_of(const JsonValue& value);
+
+}  // namespace belfry

@@ -1,0 +1,88 @@
+// Rows for fields of the usual types. Each takes the field and the rest of its row:
+//   whole_number(&Data::workers, 1, 64, {.name = "workers", .unit = "N", .text = "threads"})
+#pragma once
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/trainers/options/option.h"
+
+namespace belfry {
+
+// A whole number in [least, most].
+template <class S, class T>
+Option<S> whole_number(T S::*field, std::type_identity_t<T> least, std::type_identity_t<T> most,
+                       OptionRow row) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) {
+    read_integer(flag, least, most, held.*field);
+  };
+  option.value = [=](const S& held) { return JsonValue(held.*field); };
+  return option;
+}
+
+// A finite number that is `allowed`, which `wanted` describes (read_number()). T is double or
+// std::optional<double>, which has no value() without a number.
+template <class S, class T>
+Option<S> number(T S::*field, std::string wanted, bool (*allowed)(double), OptionRow row) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) {
+    double read = 0;
+    read_number(flag, wanted, allowed, read);
+    held.*field = read;
+  };
+  option.value = [=](const S& held) {
+    if constexpr (std::is_same_v<T, double>)
+      return JsonValue(held.*field);
+    else
+      return held.*field ? JsonValue(*(held.*field)) : JsonValue();
+  };
+  return option;
+}
+
+// True or false. A row without a unit makes a switch, which sets true by itself.
+template <class S>
+Option<S> on_off(bool S::*field, OptionRow row) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) {
+    held.*field = read_switch(flag.written, flag.value);
+  };
+  option.value = [=](const S& held) { return JsonValue(held.*field); };
+  return option;
+}
+
+// Any text.
+template <class S>
+Option<S> any_text(std::string S::*field, OptionRow row) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) { held.*field = flag.value; };
+  option.value = [=](const S& held) { return JsonValue(held.*field); };
+  return option;
+}
+
+// A value that `make` makes of the flag, or of its text. In the second case an error of `make`
+// becomes one of the flag. `show` makes JSON of the value; nullptr: there is no value().
+template <class S, class T, class Make, class Show = std::nullptr_t>
+Option<S> parsed(T S::*field, Make make, OptionRow row, Show show = nullptr) {
+  Option<S> option{std::move(row)};
+  option.read = [=](S& held, const WrittenFlag& flag) {
+    if constexpr (std::is_invocable_v<Make, const WrittenFlag&>)
+      held.*field = make(flag);
+    else
+      held.*field = as_flag(flag.written, [&] { return make(flag.value); });
+  };
+  if constexpr (!std::is_same_v<Show, std::nullptr_t>)
+    option.value = [=](const S& held) { return JsonValue(show(held.*field)); };
+  return option;
+}
+
+// Reads one of two words: true for the second.
+inline bool is_second(const WrittenFlag& flag, std::string_view first, std::string_view second) {
+  detail::require<FlagError>(flag.value == first || flag.value == second, flag.written,
+                             " is neither ", first, " nor ", second);
+  return flag.value == second;
+}
+
+}  // namespace belfry

@@ -1,0 +1,59 @@
+#include "belfry/trainers/runs/save_rows.h"
+
+#include <limits>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/trainers/options/option_fields.h"
+
+namespace belfry {
+namespace {
+
+constexpr std::int64_t kMostSaves = std::numeric_limits<std::int64_t>::max();
+
+BestMetric parse_best(const WrittenFlag& flag) {
+  const std::size_t colon = flag.value.rfind(':');
+  const std::string_view text = flag.value;
+  const std::string_view way = colon == text.npos ? "" : text.substr(colon + 1);
+  require<FlagError>(colon > 0 && (way == "min" || way == "max"), flag.written,
+                     " is no metric with the way to compare it; write --", flag.name,
+                     "=NAME:min or NAME:max, e.g. validation_loss:min");
+  return {.name = std::string(text.substr(0, colon)), .largest = way == "max"};
+}
+
+OptionRow save_row(std::string name, std::string unit, std::string text, std::string otherwise) {
+  return {.name = std::move(name),
+          .unit = std::move(unit),
+          .text = std::move(text),
+          .otherwise = std::move(otherwise),
+          .scope = Scope::kRunDirectory};
+}
+
+}  // namespace
+
+Options<SaveSchedule> save_options() {
+  return {
+      whole_number(&SaveSchedule::every_steps, 0, kMostSaves,
+                   save_row("save_every_steps", "N",
+                            "save into `run_dir` after every N steps; 0: not by steps", "0")),
+      whole_number(&SaveSchedule::every_epochs, 0, kMostSaves,
+                   save_row("save_every_epochs", "N", "the same after every N epochs", "1")),
+      number(
+          &SaveSchedule::every_minutes, "a number >= 0", [](double x) { return x >= 0; },
+          save_row("save_every_minutes", "X",
+                   "the same when X minutes have passed since the last one; 0: not by time", "0")),
+      whole_number(
+          &SaveSchedule::keep, 1, std::numeric_limits<int>::max(),
+          save_row("keep", "N", "keep the N newest checkpoints of `run_dir`, and the best", "3")),
+      parsed(&SaveSchedule::best, parse_best,
+             save_row("best_metric", "NAME:min|max",
+                      "which checkpoint is the best, e.g. validation_accuracy:max", "none is")),
+      parsed(
+          &SaveSchedule::on_error, find_on_save_error,
+          save_row("on_save_error", "stop|retry|continue",
+                   "when a checkpoint cannot be written: end with the error, save again a minute "
+                   "later, or when that is due; older ones are kept",
+                   "retry"),
+          [](OnSaveError way) { return name_of(way); })};
+}
+
+}  // namespace belfry
