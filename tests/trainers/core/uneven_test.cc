@@ -271,7 +271,8 @@ TEST(UnevenTowers, AreRefusedByTheAsyncTrainer) {
                 HasSubstr("uneven=weight gives devices batches"));
     EXPECT_THAT(refusal(async, Uneven::kPad, {}, smooth_model),
                 HasSubstr("uneven=pad gives devices batches"));
-    EXPECT_THAT(refusal(async, Uneven::kDrop, {2, 1}, smooth_model), HasSubstr("no tower_weights"));
+    EXPECT_THAT(refusal(async, Uneven::kDrop, {2, 1}, smooth_model),
+                HasSubstr("tower_weights=2,1 gives devices batches"));
     EXPECT_THAT(refusal(async, Uneven::kDrop, {}, normalised_model), HasSubstr("synchronised"));
   }
 }
