@@ -37,18 +37,20 @@ class Ground {
   // The bytes of [begin, end) that no tensor has covered yet.
   std::int64_t put(std::int64_t begin, std::int64_t end) {
     std::int64_t covered = 0;
-    std::map<std::int64_t, std::int64_t> left;
-    for (const auto& [from, to] : free_) {
+    auto range = free_.upper_bound(begin);
+    if (range != free_.begin()) --range;  // which may reach beyond `begin`
+    while (range != free_.end() && range->first < end) {
+      const auto [from, to] = *range;
       const std::int64_t first = std::max(from, begin), last = std::min(to, end);
       if (first >= last) {
-        left.emplace(from, to);
+        ++range;
         continue;
       }
       covered += last - first;
-      if (from < first) left.emplace(from, first);
-      if (last < to) left.emplace(last, to);
+      range = free_.erase(range);
+      if (from < first) free_.emplace(from, first);
+      if (last < to) range = free_.emplace(last, to).first;
     }
-    free_ = std::move(left);
     return covered;
   }
 
@@ -76,20 +78,23 @@ class MemoryCount {
   // them. Strategies put nodes in between, which belong to no node of the forward pass.
   void note_gradients() {
     for (const PlanNode& node : plan_.nodes) {
-      const auto writes = static_cast<std::size_t>(node.writes());
-      for (std::size_t i = writes; i < node.inputs.size(); ++i)
-        if (is_large_as_written(node, node.inputs[i])) note_gradient(node.inputs[i]);
+      const std::set<std::int64_t> sizes = sizes_of_trained(node);
+      if (sizes.empty()) continue;
+      for (std::size_t i = at(node.writes()); i < node.inputs.size(); ++i)
+        if (sizes.contains(plan_.type(node.inputs[i]).shape.elements()))
+          note_gradient(node.inputs[i]);
     }
   }
 
-  bool is_large_as_written(const PlanNode& node, Value input) const {
+  // The elements of each trainable variable that a node writes.
+  std::set<std::int64_t> sizes_of_trained(const PlanNode& node) const {
+    std::set<std::int64_t> sizes;
     for (int w = 0; w < node.writes(); ++w) {
       const Node& variable = *plan_.node(root(node.inputs[at(w)]).node).node;
-      if (variable.is_variable() && variable.variable().trainable &&
-          plan_.type(input).shape.elements() == variable.output_type(0).shape.elements())
-        return true;
+      if (variable.is_variable() && variable.variable().trainable)
+        sizes.insert(variable.output_type(0).shape.elements());
     }
-    return false;
+    return sizes;
   }
 
   // The result of a write is in the variable's memory.
