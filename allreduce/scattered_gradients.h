@@ -1,4 +1,4 @@
-// Sums of gradients of which each process keeps a part (TrainerOptions, partition_updates).
+// Sums of gradients of which each process keeps a part (AggregationOptions, zero_stage).
 #pragma once
 #include <functional>
 #include <span>

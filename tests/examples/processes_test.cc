@@ -139,12 +139,12 @@ TEST(Processes, KeepSlotsInPartsToTheHashOfOne) {
   };
   const Finished alone = shell(kMnist + " --devices=cpu:2" + with_report("alone"));
   const Finished parts = shell(
-      by_tcp(2, " --devices=cpu:1 --partition_updates=1" + with_report("parts"), free_port()));
+      by_tcp(2, " --devices=cpu:1 --zero_stage=1" + with_report("parts"), free_port()));
   ASSERT_EQ(parts.status, 0) << parts.errors;
   const auto expected = nlohmann::json::parse(alone.output);
   const auto report = nlohmann::json::parse(parts.output);
-  EXPECT_EQ(expected["partition_updates"], false);
-  EXPECT_EQ(report["partition_updates"], true);
+  EXPECT_EQ(expected["zero_stage"], 0);
+  EXPECT_EQ(report["zero_stage"], 1);
   for (const char* hash : {"params_hash", "state_hash"}) EXPECT_EQ(report[hash], expected[hash]);
   EXPECT_EQ(report["replicas_equal"], true);
   EXPECT_NEAR(static_cast<double>(optimizer_bytes(folder.path() + "/parts")),
@@ -202,7 +202,7 @@ TEST(Processes, LongThatHaveLeftServePartsOverASlowLink) {
       cat(kMnist, data(), " --global_batch_size=32 --max_steps=1 --threads=1 --json=- --devices=");
   const Finished all =
       shell(cat("ASAN_OPTIONS=detect_leaks=0 ", two_hosts, " --rate=2mbit -- ", training,
-                "cpu:1 --partition_updates=1 --run_dir=", folder.path(), "/run"));
+                "cpu:1 --zero_stage=1 --run_dir=", folder.path(), "/run"));
   ASSERT_EQ(all.status, 0) << all.errors;
   const nlohmann::json report = nlohmann::json::parse(all.output);
   const nlohmann::json alone = nlohmann::json::parse(shell(training + "cpu:2").output);

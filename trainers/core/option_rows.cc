@@ -160,20 +160,22 @@ Option<AggregationOptions> bucket_mb_option() {
   return option;
 }
 
-Option<TrainerOptions> partition_updates_option() {
-  auto option = of_aggregation(on_off(
-      &AggregationOptions::partition_updates,
-      {.name = "partition_updates",
+Option<TrainerOptions> zero_stage_option() {
+  auto option = of_aggregation(parsed(
+      &AggregationOptions::zero_stage,
+      [](const WrittenFlag& flag) { return int{read_switch(flag.written, flag.value)}; },
+      {.name = "zero_stage",
        .unit = "0|1",
-       .text = "of several processes each keeps the optimizer's slots of a part of every variable, "
-               "and updates that part; with `allreduce=collective`; the same bits",
+       .text = "1 (ZeRO-1): of several processes each keeps the optimizer's slots of a part of "
+               "every variable, and updates that part; with `allreduce=collective`; the same bits",
        .otherwise = "0",
        .chosen = true,
        .reported = true,
-       .older = {"zero_stage"},
-       .taken = [](const TrainerFacts& kind) { return kind.takes_partition; }}));
+       .older = {"partition_updates"},
+       .taken = [](const TrainerFacts& kind) { return kind.takes_partition; }},
+      [](int stage) { return stage; }));
   option.refusal = [](const TrainerOptions& options, const OptionQuestion& asking) -> std::string {
-    if (!options.aggregation.partition_updates) return "";
+    if (options.aggregation.zero_stage == 0) return "";
     if (!asking.kind.takes_partition)
       return cat(" is of the trainer replicated, and this one is ", asking.kind.name,
                  "; leave it out");
@@ -371,7 +373,7 @@ Options<TrainerOptions> combining_options() {
           of_aggregation(gradient_repacking_option()),
           of_aggregation(small_tensors_kb_option()),
           of_aggregation(bucket_mb_option()),
-          partition_updates_option(),
+          zero_stage_option(),
           fuse_option(),
           share_replicas_option(),
           async_option()};

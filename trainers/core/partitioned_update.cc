@@ -108,12 +108,12 @@ class PartUpdates {
 }  // namespace
 
 bool updates_parts(const TrainerOptions& options) {
-  return options.aggregation.partition_updates && process_place(options.session).size > 1;
+  return options.aggregation.zero_stage > 0 && process_place(options.session).size > 1;
 }
 
 std::string partition_refusal(const TrainerOptions& options) {
   const AggregationOptions& aggregation = options.aggregation;
-  if (!aggregation.partition_updates) return "";
+  if (aggregation.zero_stage == 0) return "";
   if (aggregation.allreduce != "collective")
     return cat(
         " scatters gradients by the strategy collective alone, and "

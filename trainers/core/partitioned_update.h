@@ -1,4 +1,4 @@
-// Updates of which each process makes a part (AggregationOptions::partition_updates).
+// Updates of which each process makes a part (AggregationOptions::zero_stage).
 #pragma once
 #include "belfry/trainers/core/trainer.h"
 

@@ -45,7 +45,7 @@ struct TrainerKind {
   // `combine` combines the gradients of all processes (Strategy::refusal_of_processes). Other kinds
   // train in one.
   bool spans_processes = false;
-  // Takes --partition_updates: the trainer then combines by update_parts().
+  // Takes --zero_stage: the trainer then combines by update_parts().
   bool takes_partition = false;
   // Whether its results are those of one tower with the whole batch, if the strategy's are: else it
   // is canonical for no strategy.

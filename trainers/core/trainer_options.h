@@ -40,9 +40,9 @@ struct AggregationOptions {
   // The most MiB that are combined at once, unless gradients are packed; 0: no buckets. "auto"
   // chooses it, too.
   double bucket_mb = 0;
-  // Each of several processes keeps the slots of a part of every variable, and updates that part.
-  // The bits are the same. A lone process updates whole variables.
-  bool partition_updates = false;
+  // 1: each of several processes keeps the slots of a part of every variable, and updates that part
+  // (ZeRO-1). The bits are the same. A lone process updates whole variables. 0: all update all.
+  int zero_stage = 0;
 };
 
 // How the precision f16 scales the loss (ops/loss_scale.h).

@@ -107,10 +107,10 @@ class FlagChoices {
 
   // This is no error, as a run may go on with fewer processes.
   void leave_out_partition() {
-    if (!aggregation_.partition_updates || flags_.group.processes > 1) return;
-    log_warning(used_.written("--partition_updates"),
+    if (aggregation_.zero_stage == 0 || flags_.group.processes > 1) return;
+    log_warning(used_.written("--zero_stage"),
                 " changes nothing: one process keeps all slots, and updates whole variables");
-    aggregation_.partition_updates = false;
+    aggregation_.zero_stage = 0;
   }
 
   void choose_buckets() {

@@ -6,6 +6,7 @@
 
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/framework/gradients/gradients.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/framework/run/session.h"
 #include "belfry/ops/normalization/batch_moments.h"

@@ -158,7 +158,7 @@ TEST(GpuProcessesTraining, InPartsEndsAsOneProcessWithAllGpusDoes) {
     const test::UseGpus use(gpus);
     const auto with = [&](int own, const Group& processes) {
       TrainerOptions options = options_of(own, processes, 25, "collective");
-      options.aggregation.partition_updates = processes != nullptr;
+      options.aggregation.zero_stage = processes != nullptr;
       options.clip_norm = 0.05;
       return trained(std::move(options));
     };

@@ -37,7 +37,7 @@ TrainerOptions options_of(int devices, const std::shared_ptr<Processes>& process
       .model = wide_model,
       .optimizer = std::move(optimizer),
       .devices = cpus(devices),
-      .aggregation = {.bucket_mb = 25, .partition_updates = processes != nullptr},
+      .aggregation = {.bucket_mb = 25, .zero_stage = processes != nullptr},
       .batch_size = kGlobalBatch / towers,
       .epochs = 4,
       .max_steps = kSteps,
@@ -228,13 +228,13 @@ struct Normalise final : Callback {
 
 TEST(Partition, LetsAllProcessesWriteWhatTheyHaveRead) {
   test::run_processes(2, [](const std::shared_ptr<Processes>& processes) {
-    const auto trained = [&](bool partition_updates) {
+    const auto trained = [&](int zero_stage) {
       TrainerOptions options = options_of(1, processes, adam(0.01));
-      options.aggregation.partition_updates = partition_updates;
+      options.aggregation.zero_stage = zero_stage;
       options.callbacks = {std::make_shared<Normalise>()};
       return train(std::move(options));
     };
-    EXPECT_EQ(trained(true), trained(false)) << "rank " << processes->rank();
+    EXPECT_EQ(trained(1), trained(0)) << "rank " << processes->rank();
   });
 }
 
@@ -263,7 +263,7 @@ TEST(Partition, LeavesCheckpointsThatAnyNumberOfProcessesGoesOnFrom) {
   for (const bool partitioned : {true, false})
     test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
       TrainerOptions options = options_of(2, processes, adamw(0.01));
-      options.aggregation.partition_updates = partitioned;
+      options.aggregation.zero_stage = partitioned;
       EXPECT_EQ(go_on(std::move(options), path), expected);
     });
 }
@@ -271,7 +271,7 @@ TEST(Partition, LeavesCheckpointsThatAnyNumberOfProcessesGoesOnFrom) {
 std::string refusal(const std::function<void(TrainerOptions&)>& change,
                     const char* kind = "replicated") {
   TrainerOptions options = options_of(2, nullptr, adam(0.01));
-  options.aggregation.partition_updates = true;
+  options.aggregation.zero_stage = 1;
   change(options);
   const auto data = smooth_data(5 * kGlobalBatch);
   return message_of<InvalidArgument>(
@@ -291,12 +291,12 @@ TEST(Partition, SaysWhatItCannotBeCombinedWith) {
               }),
               HasSubstr("Own does not say that an element changes by its own gradient and slots"));
   EXPECT_THAT(refusal([](auto& o) { o.aggregation.allreduce = "colocate"; }, "parameter_server"),
-              HasSubstr("partition_updates=1 is of the trainer replicated"));
+              HasSubstr("zero_stage=1 is of the trainer replicated"));
 }
 
 TEST(Partition, OfOneProcessIsAWholeUpdate) {
   TrainerOptions options = options_of(2, nullptr, adam(0.01));
-  options.aggregation.partition_updates = true;
+  options.aggregation.zero_stage = 1;
   EXPECT_EQ(train(std::move(options)), train(options_of(2, nullptr, adam(0.01))));
 }
 

@@ -128,7 +128,7 @@ TEST(OptionRows, NameThemselvesInEveryError) {
 TEST(OptionRows, NameTheSpellingOfAnotherProgramInErrors) {
   for (const char* flag :
        {"--num_gpus", "--device", "--num_epochs", "--variable_update", "--num_batches",
-        "--use_fp16", "--all_reduce_spec", "--tf_random_seed", "--zero_stage"})
+        "--use_fp16", "--all_reduce_spec", "--tf_random_seed", "--partition_updates"})
     for (const char* value : {"", "garbage", "-1", "9e99999", "nan", "=", "\n"}) {
       const std::string argument = cat(flag, "=", value);
       EXPECT_THAT(refusal({argument.c_str()}), testing::StartsWith(flag)) << argument;

@@ -119,13 +119,13 @@ TEST(Flags, CountTheDevicesOfAllPlannedProcesses) {
   EXPECT_EQ(refusal(with("--tower_weights=3,1")),
             "--tower_weights has 2 where there are 4 devices; give one weight for each");
   EXPECT_EQ(parse(with("--tower_weights=3,1,1,1")).trainer.batches.tower_weights.size(), 4u);
-  EXPECT_TRUE(parse(with("--partition_updates=1")).trainer.aggregation.partition_updates);
+  EXPECT_EQ(parse(with("--zero_stage=1")).trainer.aggregation.zero_stage, 1);
 }
 
 // This is no error, as a run may go on with fewer processes.
 TEST(Flags, OfUpdatesInPartsChangeNothingInOneProcess) {
   for (const char* flag : {"--partition_updates=1", "--zero_stage=1", "--zero_stage=0"})
-    EXPECT_FALSE(parse({flag, "--devices=cpu:2"}).trainer.aggregation.partition_updates) << flag;
+    EXPECT_EQ(parse({flag, "--devices=cpu:2"}).trainer.aggregation.zero_stage, 0) << flag;
   EXPECT_THAT(refusal({"--zero_stage=2"}), HasSubstr("--zero_stage=2"));
 }
 
