@@ -8,6 +8,17 @@ std::set<const Node*> nodes_in(const Graph& graph, std::string_view collection) 
   return {nodes.begin(), nodes.end()};
 }
 
+// Those that checkpoints keep, or the others. They are no copies.
+std::vector<Variable> weights(const Graph& graph, bool saved) {
+  const VariableRoles roles(graph);
+  std::vector<Variable> found = originals_of(graph.variables());
+  std::erase_if(found, [&](const Variable& v) {
+    const VariableInfo& info = v.node().variable();
+    return roles.of(v.node()) != VariableRole::kWeight || saved == (info.local && !info.trainable);
+  });
+  return found;
+}
+
 }  // namespace
 
 VariableRoles::VariableRoles(const Graph& graph)
@@ -18,14 +29,8 @@ VariableRole VariableRoles::of(const Node& variable) const {
   return state_.contains(&variable) ? VariableRole::kState : VariableRole::kWeight;
 }
 
-std::vector<Variable> weights_of(const Graph& graph) {
-  const VariableRoles roles(graph);
-  std::vector<Variable> weights = originals_of(graph.variables());
-  std::erase_if(weights, [&](const Variable& v) {
-    const VariableInfo& info = v.node().variable();
-    return roles.of(v.node()) != VariableRole::kWeight || (info.local && !info.trainable);
-  });
-  return weights;
-}
+std::vector<Variable> weights_of(const Graph& graph) { return weights(graph, true); }
+
+std::vector<Variable> unsaved_weights_of(const Graph& graph) { return weights(graph, false); }
 
 }  // namespace belfry

@@ -28,5 +28,7 @@ class VariableRoles {
 
 // The weights that are no copies: global ones, and local ones that are trained.
 std::vector<Variable> weights_of(const Graph& graph);
+// Local weights that are not trained and no copies. No checkpoint keeps them.
+std::vector<Variable> unsaved_weights_of(const Graph& graph);
 
 }  // namespace belfry

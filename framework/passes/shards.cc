@@ -37,7 +37,7 @@ class ShardMaker {
       place_inputs(node);
       visit(std::move(node));
     }
-    plan_.tower_dependent = tower_dependence(plan_, cut_);
+    note_tower_dependence(plan_, cut_);
     if (plan_.nodes.size() > nodes.size()) sort_nodes(plan_);
   }
 

@@ -15,12 +15,14 @@ class TowerDependence {
   TowerDependence(const PlanGraph& plan, const Indexed<PlanNode, std::vector<Division>>& divisions)
       : plan_(plan), divisions_(divisions), moves_(moving(plan)) {}
 
-  const Node* first() const {
+  // Notes all such nodes, and the first on the way to a variable.
+  void note(PlanGraph& plan) const {
     for (const NodeIndex n : plan_.nodes.indices()) {
       const PlanNode& node = plan_.nodes[n];
-      if (moves_[n] && maker(*node.node).call != 0 && depends(node, n)) return node.node;
+      if (maker(*node.node).call == 0 || !depends(node, n)) continue;
+      plan.tower_dependent.insert(node.node);
+      if (moves_[n] && !plan.moved_by_towers) plan.moved_by_towers = node.node;
     }
-    return nullptr;
   }
 
  private:
@@ -95,9 +97,9 @@ class TowerDependence {
 
 }  // namespace
 
-const Node* tower_dependence(const PlanGraph& plan,
-                             const Indexed<PlanNode, std::vector<Division>>& divisions) {
-  return plan.writes ? TowerDependence(plan, divisions).first() : nullptr;
+void note_tower_dependence(PlanGraph& plan,
+                           const Indexed<PlanNode, std::vector<Division>>& divisions) {
+  if (plan.writes) TowerDependence(plan, divisions).note(plan);
 }
 
 }  // namespace belfry

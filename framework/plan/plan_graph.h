@@ -163,9 +163,11 @@ struct PlanGraph {
 
   int shards_per_device = 1;
   std::vector<DeviceBatch> batches;  // by device; empty: nothing is cut
-  // A node on the way to a variable that computes on the whole batch of one tower. So the variables
-  // depend on how many towers share the samples (passes/tower_dependence.h). Null: there is none.
-  const Node* tower_dependent = nullptr;
+  // Nodes that compute on the whole batch of one tower, so that their results depend on how many
+  // towers share the samples (passes/tower_dependence.h), and the first of them on the way to a
+  // variable. Null: there is none.
+  std::set<const Node*> tower_dependent;
+  const Node* moved_by_towers = nullptr;
 
   // For each node of the graph that pass `fuse` has joined with others: the op of the new node, and
   // the node in whose place it stands.

@@ -79,33 +79,42 @@ std::string of_sums(const TrainerOptions& options, const TrainerKind& kind) {
   return "";
 }
 
-bool depends_on_data(const Output& value) {
+// Whether a value is computed from a node for which `found` holds.
+bool is_made_of(const Output& value, const auto& found) {
   std::vector<const Node*> open{&value.node()};
   std::set<const Node*> seen;
   while (!open.empty()) {
     const Node* const node = open.back();
     open.pop_back();
-    if (&node->op() == &kPlaceholder) return true;
+    if (found(*node)) return true;
     if (!seen.insert(node).second) continue;
     for (const Output& input : node->inputs()) open.push_back(&input.node());
   }
   return false;
 }
 
+bool depends_on_data(const Output& value) {
+  return is_made_of(value, [](const Node& node) { return &node.op() == &kPlaceholder; });
+}
+
 // Whether a loss or a metric is known to be a mean over the samples of a batch, times or plus what
-// does not depend on them: the mean over towers is then that over all samples.
-bool is_mean(const Output& loss) {
+// does not depend on them: the mean over towers is then that over all samples. `by_towers`: nodes
+// that the samples of such a mean must not be made of.
+bool is_mean(const Output& loss, const std::set<const Node*>& by_towers = {}) {
   const Node& node = loss.node();
   const Op* const op = &node.op();
-  if (op == &kReduceMean || op == &kAccuracy) return true;
+  if (op == &kReduceMean || op == &kAccuracy)
+    return std::ranges::none_of(node.inputs(), [&](const Output& input) {
+      return is_made_of(input, [&](const Node& from) { return by_towers.contains(&from); });
+    });
   if (op == &kCast || op == &kNeg || op == &kIdentity || op == &kReshape)
-    return is_mean(node.input(0));
+    return is_mean(node.input(0), by_towers);
   const bool scales = op == &kMul || (op == &kDiv && !depends_on_data(node.input(1)));
   const bool adds = op == &kAdd || op == &kSub || op == &kAddN;
   if (!scales && !adds) return false;
   std::size_t means = 0, others = 0;
   for (const Output& input : node.inputs())
-    if (depends_on_data(input)) ++(is_mean(input) ? means : others);
+    if (depends_on_data(input)) ++(is_mean(input, by_towers) ? means : others);
   return others == 0 && (adds || means == 1);
 }
 
@@ -132,7 +141,7 @@ std::string of_towers(const Trainer& trainer) {
                "is_main()), so towers may compute differently");
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
   for (const std::shared_ptr<const Plan>& plan : trainer.plans())
-    if (const Node* node = plan->tower_dependent)
+    if (const Node* node = plan->moved_by_towers)
       return cat(describe_with_forward(*node), " takes the whole batch of its tower");
   return "";
 }
@@ -142,7 +151,7 @@ std::string of_towers(const Trainer& trainer) {
 std::string at_these_shards(const Trainer& trainer) {
   for (const std::string& because :
        {of_powers(trainer), of_shards(trainer.options(), trainer.shards_by_default()),
-        of_sums(trainer.options(), trainer.kind()), of_towers(trainer), trainer.other_arithmetic()})
+        of_sums(trainer.options(), trainer.kind()), of_towers(trainer), trainer.other_bits()})
     if (!because.empty()) return because;
   return trainer.built().canonical
              ? ""
@@ -177,9 +186,12 @@ std::string k_dependence(const Trainer& trainer) {
 }
 
 std::vector<std::string> metrics_by_devices(const Trainer& trainer) {
+  std::set<const Node*> by_towers;
+  for (const std::shared_ptr<const Plan>& plan : trainer.plans())
+    by_towers.insert(plan->tower_dependent.begin(), plan->tower_dependent.end());
   std::vector<std::string> names;
   for (const NamedOutput& metric : trainer.towers()[0].metrics)
-    if (!is_mean(metric.value)) names.push_back(metric.name);
+    if (!is_mean(metric.value, by_towers)) names.push_back(metric.name);
   return names;
 }
 
@@ -233,7 +245,7 @@ std::string types_of(std::span<const DeviceSpec> devices) {
   return same ? types[0] : join(types);
 }
 
-constexpr char kEarlierArithmetic[] = "earlier_arithmetic";
+constexpr char kEarlierBits[] = "earlier_bits";
 constexpr char kDevices[] = "devices", kTypes[] = "device_types", kShards[] = "shards",
                kArithmetic[] = "arithmetic", kProcessors[] = "processors", kSums[] = "sums",
                kTowers[] = "device_dependence", kChance[] = "no_bits_twice";
@@ -258,16 +270,8 @@ JsonValue bit_sources(const Trainer& trainer) {
       .set(kSums, other_sum(trainer))
       .set(kTowers, of_towers(trainer))
       .set(kChance, chance(trainer));
-  if (!trainer.earlier_arithmetic().empty())
-    sources.set(kEarlierArithmetic, trainer.earlier_arithmetic());
+  if (!trainer.earlier_bits().empty()) sources.set(kEarlierBits, trainer.earlier_bits());
   return sources;
-}
-
-std::string earlier_arithmetic(const JsonValue& before, const JsonValue& now) {
-  const std::string then = member_text(before, kArithmetic);
-  const std::string earlier = member_text(before, kEarlierArithmetic);
-  const bool is_other = !then.empty() && then != member_text(now, kArithmetic);
-  return cat(earlier, !earlier.empty() && is_other ? ", then " : "", is_other ? then : "");
 }
 
 std::string why_other_bits(const JsonValue& before, const JsonValue& now) {
@@ -290,6 +294,10 @@ std::string why_other_bits(const JsonValue& before, const JsonValue& now) {
     return cat("there were ", counted(then(kDevices), "device"), " and are now ", is(kDevices),
                ", and bits depend on that: ", why);
   return first_of(is(kChance), then(kChance));
+}
+
+std::string earlier_bits(const JsonValue& before, const JsonValue& now) {
+  return first_of(member_text(before, kEarlierBits), why_other_bits(before, now));
 }
 
 void add_k_dependence(JsonValue& report, const std::string& because) {

@@ -30,9 +30,9 @@ JsonValue bit_sources(const Trainer& trainer);
 // lacks is not compared.
 std::string why_other_bits(const JsonValue& before, const JsonValue& now);
 
-// With what other instructions and libraries parts of the run were computed before it goes on as
-// `now`; "" for none.
-std::string earlier_arithmetic(const JsonValue& before, const JsonValue& now);
+// The first reason for which a resumption of the run, the one as `now` or one before, changed its
+// bits; "" if none did.
+std::string earlier_bits(const JsonValue& before, const JsonValue& now);
 
 // The shards of a planned run.
 struct ShardReport {

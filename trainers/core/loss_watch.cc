@@ -24,16 +24,18 @@ void LossWatch::note(std::int64_t step, double loss) {
     return;
   }
   since_.reset();
-  if (!first_) first_ = std::abs(loss);
+  if (!first_) first_ = loss;
   if (last_) usual_ = usual_ ? kLossMemory * *usual_ + (1 - kLossMemory) * *last_ : *last_;
-  last_ = std::abs(loss);
+  last_ = loss;
   last_step_ = step;
 }
 
 std::string LossWatch::growth() const {
   if (!usual_) return "";
-  const bool grew = *last_ > kGrowth * *usual_ || *last_ > kGrowthFromFirst * *first_;
-  if (!grew) return "";
+  const auto grew = [this](double before, double times) {
+    return *last_ > before && std::abs(*last_) > times * std::abs(before);
+  };
+  if (!grew(*usual_, kGrowth) && !grew(*first_, kGrowthFromFirst)) return "";
   return cat("the loss grew from ", significant(std::min(*usual_, *first_)), " to ",
              significant(*last_), " in step ", last_step_);
 }

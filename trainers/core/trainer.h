@@ -180,13 +180,13 @@ class Trainer {
 
   // With what all processes compute.
   const Arithmetics& arithmetics() const;
-  // Notes that parts of the run, before it goes on as this one, were computed with something else
-  // ("": none were). A checkpoint keeps it.
-  void resume_arithmetic(std::string earlier) { earlier_arithmetic_ = std::move(earlier); }
-  const std::string& earlier_arithmetic() const { return earlier_arithmetic_; }
-  // Says which process computes with other instructions or libraries than rank 0, or that a part of
-  // the run was computed with others; "" for neither. Otherwise results are not canonical.
-  std::string other_arithmetic() const;
+  // Notes why the parts of the run before this one had other bits (earlier_bits()); "": they had
+  // not. A checkpoint keeps it.
+  void resume_bits(std::string earlier) { earlier_bits_ = std::move(earlier); }
+  const std::string& earlier_bits() const { return earlier_bits_; }
+  // Says which process computes with other instructions or libraries than rank 0, or why parts of
+  // the run had other bits; "" for neither. Otherwise results are not canonical.
+  std::string other_bits() const;
   // The default number of shards, before it was raised to one per device; 0: options had a number.
   int shards_by_default() const { return default_shards_; }
 
@@ -259,7 +259,7 @@ class Trainer {
   const TrainerKind& kind_;
   TrainerOptions options_;
   int default_shards_ = 0;
-  std::string choice_, earlier_arithmetic_;
+  std::string choice_, earlier_bits_;
   mutable std::optional<Arithmetics> arithmetics_;
   const Dataset& train_;
   const Dataset* test_;

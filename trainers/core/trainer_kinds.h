@@ -10,6 +10,8 @@
 
 namespace belfry {
 
+struct TrainerFacts;
+
 // A way to train: where variables live, how the gradients of the towers change them, and
 // which options it takes. To add one, register it from its own file
 // (trainers/kinds/parameter_server.cc is an example).

@@ -63,12 +63,9 @@ const Arithmetics& Trainer::arithmetics() const {
   return *arithmetics_;
 }
 
-std::string Trainer::other_arithmetic() const {
+std::string Trainer::other_bits() const {
   if (arithmetics_ && !arithmetics_->mixed.empty()) return arithmetics_->mixed;
-  return earlier_arithmetic_.empty()
-             ? ""
-             : cat("a part of this run was computed by ", earlier_arithmetic_,
-                   ", and it goes on with ", arithmetics().all);
+  return earlier_bits_.empty() ? "" : cat("this run was resumed with other bits: ", earlier_bits_);
 }
 
 std::vector<NamedTensor> Trainer::gradients() const {

@@ -229,7 +229,7 @@ std::string restore_training(Trainer& trainer, const std::string& path, OtherRun
   warn_of_precision(before, trainer.options().precision);
   restore_callbacks(before, trainer);
   trainer.resume(position);
-  trainer.resume_arithmetic(earlier_arithmetic(before.extra, bit_sources(trainer)));
+  trainer.resume_bits(earlier_bits(before.extra, bit_sources(trainer)));
   trainer.resume_metrics(metrics_in(before));
   const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;
   if (!why.empty()) log_warning("resume: not the same bits because ", why);

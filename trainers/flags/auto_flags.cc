@@ -12,18 +12,19 @@
 namespace belfry {
 
 Options<AutoFlags> auto_options() {
-  return {any_text(&AutoFlags::links,
-                   {.name = "links",
-                    .unit = "FILE",
-                    .text = "JSON that describes the devices' links",
-                    .otherwise = "none: they are measured, and kept",
-                    .here = cache_directory().empty() ? "" : cat("(in ", cache_directory(), ")"),
-                    .noted = false}),
-          on_off(&AutoFlags::remeasure,
-                 {.name = "remeasure",
-                  .text = "measure them again; sets aside the choice of a checkpoint",
-                  .otherwise = "false",
-                  .noted = false})};
+  return {
+      any_text(&AutoFlags::links,
+               {.name = "links",
+                .unit = "FILE",
+                .text = "JSON that describes the devices' links",
+                .otherwise = "none: they are measured",
+                .here = cache_directory().empty() ? "" : cat("(kept in ", cache_directory(), ")"),
+                .noted = false}),
+      on_off(&AutoFlags::remeasure,
+             {.name = "remeasure",
+              .text = "measure them again; sets aside the choice of a checkpoint",
+              .otherwise = "false",
+              .noted = false})};
 }
 
 Option<bool> auto_any_option() {

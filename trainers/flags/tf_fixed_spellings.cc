@@ -106,7 +106,7 @@ void add_input(Table& table, bool benchmark) {
 }
 
 void add_execution(Table& table) {
-  table.add("an operation takes one thread; --threads=N says how many there are in all",
+  table.add("a library call takes one thread; --threads=N says how many there are in all",
             {{"num_intra_threads", "1"},
              {"gpu_thread_mode", ""},
              {"per_gpu_thread_count", ""},
@@ -151,7 +151,9 @@ void add_evaluation(Table& table, bool benchmark) {
              {"eval_dir", ""},
              {"collect_eval_results_async", "false"}});
   table.add(benchmark ? "a benchmark runs all its steps; --num_batches=N says how many"
-                      : "no accuracy ends training; --epochs=N and --max_steps=N do",
+                      : "training ends at no accuracy; --early_stop=validation_accuracy:max:N ends "
+                        "it when that "
+                        "no longer rises",
             {{"stop_at_top_1_accuracy", ""}});
 }
 
@@ -164,10 +166,7 @@ void add_outputs(Table& table, bool benchmark) {
              {"save_summaries_steps", "0"},
              {"benchmark_log_dir", ""},
              {"benchmark_test_id", ""}});
-  table.add(benchmark
-                ? "a benchmark writes no profile; training programs write traces, such as mnist"
-                : "there are no such profiles; write --trace_file=FILE",
-            {{"tfprof_file", ""}});
+  table.add("there are no such profiles; write --trace_file=FILE", {{"tfprof_file", ""}});
   table.add(benchmark ? "no graph is written; leave it out"
                       : "no graph is written; --log_device_placement shows the device of each node",
             {{"graph_file", ""}, {"partitioned_graph_file_prefix", ""}});

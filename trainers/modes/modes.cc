@@ -136,7 +136,7 @@ bool is_canonical(const Mode& mode, const Trainer& trainer) {
   std::vector<DeviceSpec> all;  // of all processes, which have equal ones
   while (std::ssize(all) < trainer.batches().towers())
     all.insert(all.end(), own.begin(), own.end());
-  return trainer.built().canonical && trainer.other_arithmetic().empty() &&
+  return trainer.built().canonical && trainer.other_bits().empty() &&
          chosen_mode(mode, trainer).value_or(mode).canonical(all);
 }
 

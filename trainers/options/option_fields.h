@@ -8,6 +8,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/trainers/options/option.h"
+#include "belfry/trainers/options/own_option.h"
 
 namespace belfry {
 
@@ -75,6 +76,15 @@ Option<S> parsed(T S::*field, Make make, OptionRow row, Show show = nullptr) {
   };
   if constexpr (!std::is_same_v<Show, std::nullptr_t>)
     option.value = [=](const S& held) { return JsonValue(show(held.*field)); };
+  return option;
+}
+
+// An option of one program or trainer, which has no part in S. `whose`: OwnOption::row().
+template <class S>
+Option<S> own_option(const OwnOption& own, std::string_view whose) {
+  Option<S> option{own.row(whose)};
+  option.read = [own](S&, const WrittenFlag& flag) { own.read(flag); };
+  option.value = [own](const S&) { return own.value(); };
   return option;
 }
 

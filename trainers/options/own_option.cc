@@ -5,6 +5,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/options/option.h"
 
 namespace belfry {
 namespace {
@@ -96,7 +97,7 @@ OptionRow OwnOption::row(std::string_view whose) const {
           .unit = by_type.empty() || unit.empty() ? by_type : unit,
           .text = cat(join(choices, "|"), choices.empty() ? "" : ": ", text),
           .otherwise = written.empty() ? "none" : written,
-          .scope = scope};
+          .scope = changes_results ? Scope::kResults : Scope::kExecution};
 }
 
 OwnOption label_smoothing_flag(double& share) {

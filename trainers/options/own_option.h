@@ -3,12 +3,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "belfry/trainers/options/option.h"
+#include "belfry/framework/base/json.h"
 
 namespace belfry {
+
+struct OptionRow;
+struct WrittenFlag;
 
 // An option that sets a variable. That of a program is set before data and model are made. The
 // variable's value before is the default, which --help shows. The variable must outlive the run.
@@ -31,8 +35,9 @@ struct OwnOption {
   std::string unit = "";  // for --help: "RATE"; "": the type decides
   // The strings that an option takes, which --help lists; empty: any string.
   std::vector<std::string> choices = {};
-  // Of a trainer's option; a program's own are known by the model and the data that they make.
-  Scope scope = Scope::kResults;
+  // Of a trainer's option: another value gives other results. A program's own are known by the
+  // model and the data that they make.
+  bool changes_results = true;
 
   JsonValue value() const;
   // Sets the variable. Throws FlagError for a value that is not allowed.
@@ -44,15 +49,6 @@ struct OwnOption {
 
 // --label_smoothing of classifiers, from 0 to 1.
 OwnOption label_smoothing_flag(double& share);
-
-// The option in a table of options of S, which has no part in it.
-template <class S>
-Option<S> own_option(const OwnOption& own, std::string_view whose) {
-  Option<S> option{own.row(whose)};
-  option.read = [own](S&, const WrittenFlag& flag) { own.read(flag); };
-  option.value = [own](const S&) { return own.value(); };
-  return option;
-}
 
 // The values by name, in order.
 JsonValue values_of_own(std::span<const OwnOption> options);

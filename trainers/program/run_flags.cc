@@ -414,8 +414,9 @@ JsonValue TrainFlagSet::resolved_config(const TrainFlags& flags) const {
   JsonValue config = config_of(parser_);
   if (flags.trainer.shards == 0) config = config_without(config, "shards");  // a file had a number
   const std::int64_t global = flags.trainer.batch_size * std::ssize(devices_of_all(flags));
-  if (!config.find("batch_size") && !config.find("global_batch_size"))
-    config.set("global_batch_size", global);
+  // The batch of all devices, so that other devices give the same bits.
+  config = config_without(config, "batch_size");
+  if (!config.find("global_batch_size")) config.set("global_batch_size", global);
   for (const Option<TrainFlags>& option : *flags.table) {
     if (!option.value || !is_noted(option, flags.run) || config.find(option.name)) continue;
     const JsonValue value = option.value(flags);

@@ -27,16 +27,32 @@ TextSamples::~TextSamples() = default;
 
 namespace {
 
-// Terminals obey control characters, and logs are text: "\x1b" stands for ESC. Lines and tabs stay.
+// The bytes of the character that a text begins with; 0 if it is a control character other than a
+// newline or tab, or not UTF-8.
+std::size_t printable_size(std::string_view text) {
+  const auto byte = [text](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return (first >= 0x20 && first != 0x7F) || text[0] == '\n' || text[0] == '\t';
+  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  for (std::size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  // The least and largest second byte: no controls, overlong forms, surrogates or what Unicode
+  // lacks.
+  const unsigned least = first == 0xC2 || first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  return first >= 0xC2 && first <= 0xF4 && second >= least && second <= most ? size : 0;
+}
+
+// Terminals obey control characters, and logs are UTF-8: "\x1b" stands for ESC.
 std::string printable(std::string_view text) {
   std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool is_control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
-    if (is_control)
-      shown += cat("\\x", hex(byte, 2));
-    else
-      shown += c;
+  while (!text.empty()) {
+    const std::size_t size = printable_size(text);
+    shown += size > 0 ? std::string(text.substr(0, size))
+                      : cat("\\x", hex(static_cast<unsigned char>(text[0]), 2));
+    text.remove_prefix(std::max<std::size_t>(size, 1));
   }
   return shown;
 }

@@ -7,6 +7,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/some_names.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/weights.h"
 #include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
@@ -62,6 +63,16 @@ JsonValue with_shards(const JsonValue& config, std::int64_t shards) {
     whole.set(name, value);
   }
   return whole;
+}
+
+// As of layers that are frozen under an OverrideCachingDevice.
+void warn_of_unsaved(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Variable& weight : unsaved_weights_of(graph)) names.push_back(weight.name());
+  if (names.empty()) return;
+  log_warning("checkpoints leave out local weights that are not trained: ", names.size(), " (",
+              some_names(names),
+              "), so a resumed run starts them anew; make them global to keep them");
 }
 
 }  // namespace
@@ -241,7 +252,10 @@ bool TrainingRun::is_own(const std::string& checkpoint) const {
 
 void TrainingRun::restore(Trainer& trainer) {
   if (!candidates_.empty()) restore_one_of(trainer);
-  if (flags_.run.load.empty() || resumed_from_) return;
+  if (flags_.run.load.empty()) return;
+  if (resumed_from_)
+    return console_.line(
+        cat("--load=", flags_.run.load, " has no use: the run resumes from its own checkpoint"));
   const LoadedWeights loaded = naming_flag<Error>(cat("--load=", flags_.run.load), [&] {
     return load_weights(trainer.session(), loaded_checkpoint(flags_.run), flags_.run.load_weights);
   });
@@ -250,11 +264,12 @@ void TrainingRun::restore(Trainer& trainer) {
     return names.empty() ? "" : cat("; ", what, ": ", names.size(), " (", some_names(names), ")");
   };
   const bool averages = loaded.values == WeightChoice::kAverage;
-  console_.line(cat("loaded ", loaded.taken.size(), " weights of ", flags_.run.load,
-                    averages ? ", by their moving averages" : "",
-                    listed("not in it, so these start anew", loaded.initial),
-                    listed("of another shape, so these start anew", loaded.unlike),
-                    listed("left out, as the model lacks them", loaded.left_out)));
+  console_.line(
+      cat("loaded ", loaded.taken.size(), " weights of ", flags_.run.load,
+          averages ? ", by their moving averages" : "",
+          listed("not in it, so these start anew", loaded.initial),
+          listed("of another shape, so these start anew", loaded.unlike),
+          listed("left out, as the model keeps no such weights in checkpoints", loaded.left_out)));
 }
 
 void TrainingRun::restore_one_of(Trainer& trainer) {
@@ -326,6 +341,7 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   if (hashes_) go_on(hashes_->file());
   if (older_hashes_) go_on(*older_hashes_);
   log_->open();
+  warn_of_unsaved(trainer.graph());
   console_.line(
       cat("run: ", directory_->path(),
           resumed_from_ ? cat(", going on at step ", trainer.steps()) : ", from the start"));

@@ -293,6 +293,8 @@ TEST(LossWatch, TellsGrowthFromNoise) {
   EXPECT_EQ(growth_of({2.3, 15, 1e12}), "the loss grew from 2.3 to 1e+12 in step 3");
   EXPECT_EQ(growth_of({0.5}), "");
   EXPECT_EQ(growth_of({0.5, 0.4, 0.6, 0.3, 0.7}), "");
+  EXPECT_EQ(growth_of({0.0026, -0.05, -0.4, -1.5}), "") << "falls";
+  EXPECT_EQ(growth_of({-2, -1.9, 30}), "the loss grew from -2 to 30 in step 3");
   EXPECT_EQ(growth_of({}), "");
 }
 

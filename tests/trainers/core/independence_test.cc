@@ -20,8 +20,11 @@
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/sigmoid_cross_entropy.h"
 #include "belfry/ops/silu.h"
+#include "belfry/ops/slice.h"
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
+#include "belfry/ops/sqrt.h"
 #include "belfry/ops/square.h"
+#include "belfry/ops/transpose.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -191,10 +194,18 @@ TEST(MetricsByDevices, AreThoseThatAreNoMeans) {
     tower.metric("ratio", sum / size);
     tower.metric("sum", sum);
     tower.metric("root", square(loss));
+    const Output x = reduce_mean(images, {1, 2});
+    tower.metric("mean_of_rows", reduce_mean(sqrt(reduce_sum(square(x), {1}))));
+    tower.metric("variance", reduce_mean(square(x - reduce_mean(x))));
+    tower.metric("first", reduce_mean(slice(x, {0, 0}, {1, 3})));
+    tower.metric("products", reduce_mean(square(matmul(transpose(x, {1, 0}), x))));
+    tower.metric("columns", 2.0F * reduce_mean(sqrt(reduce_mean(square(x), {0}))));
     return loss;
   };
-  EXPECT_THAT(metrics_by_devices(*trainer_of({.model = metrics})),
-              testing::ElementsAre("ratio", "sum", "root"));
+  for (const int shards : {1, 8})
+    EXPECT_THAT(
+        metrics_by_devices(*trainer_of({.model = metrics, .shards = shards})),
+        testing::ElementsAre("ratio", "sum", "root", "variance", "first", "products", "columns"));
   EXPECT_THAT(metrics_by_devices(*trainer_of({.model = convnet})), testing::IsEmpty());
 }
 

@@ -462,7 +462,7 @@ TEST_F(ResumeBits, AreNotCanonicalIfAPartWasComputedOtherwise) {
                                          "goes on with Belfry ")));
   EXPECT_EQ(report()["canonical"], false);
   EXPECT_THAT(report()["k_dependent_because"].get<std::string>(),
-              HasSubstr("a part of this run was computed by X (rank 0) and Y (rank 1)"));
+              HasSubstr("resumed with other bits: it was saved by X (rank 0) and Y (rank 1)"));
   // What it saves notes that, though the same instructions go on.
   const TrainResult second = run_train(
       {"--devices=cpu:2", "--max_steps=8", "--resume=" + at("later"), "--json=" + json_.string()},
@@ -471,13 +471,32 @@ TEST_F(ResumeBits, AreNotCanonicalIfAPartWasComputedOtherwise) {
   EXPECT_EQ(report()["canonical"], false);
 }
 
-TEST(EarlierArithmetic, AddsWhatSavedTheCheckpoint) {
+// By any reason, and by all checkpoints that come after.
+TEST_F(ResumeBits, AreNotCanonicalIfAPartWasCombinedOtherwise) {
+  for (const Flags& other : {Flags{"--allreduce=ring"}, Flags{"--trainer=async", "--async=free"}}) {
+    const std::string run = "--run_dir=" + at(other[0]);
+    Flags first{"--devices=cpu:4", "--shards=4", "--max_steps=2", run};
+    first.insert(first.end(), other.begin(), other.end());
+    ASSERT_EQ(run_train(first, adam_recipe()).code, 0);
+    for (const char* steps : {"4", "6"}) {
+      const TrainResult resumed =
+          run_train({"--devices=cpu:4", "--shards=4", run, cat("--max_steps=", steps),
+                     "--json=" + json_.string()},
+                    adam_recipe());
+      EXPECT_EQ(resumed.code, 0) << resumed.error;
+      EXPECT_EQ(report()["canonical"], false) << other[0] << " until " << steps;
+      EXPECT_THAT(report()["k_dependent_because"].get<std::string>(),
+                  HasSubstr("this run was resumed with other bits: "));
+    }
+  }
+}
+
+TEST(EarlierBits, KeepTheFirstReason) {
   const auto by = [](const char* what) { return JsonValue::object().set("arithmetic", what); };
-  EXPECT_EQ(earlier_arithmetic(by("X"), by("X")), "");
-  EXPECT_EQ(earlier_arithmetic(by("X"), by("Y")), "X");
-  EXPECT_EQ(earlier_arithmetic(by("X").set("earlier_arithmetic", "Z"), by("X")), "Z");
-  EXPECT_EQ(earlier_arithmetic(by("X").set("earlier_arithmetic", "Z"), by("Y")), "Z, then X");
-  EXPECT_EQ(earlier_arithmetic(JsonValue::object(), by("Y")), "") << "of an older version";
+  EXPECT_EQ(earlier_bits(by("X"), by("X")), "");
+  EXPECT_EQ(earlier_bits(by("X"), by("Y")), "it was saved by X and goes on with Y");
+  EXPECT_EQ(earlier_bits(by("X").set("earlier_bits", "Z"), by("Y")), "Z");
+  EXPECT_EQ(earlier_bits(JsonValue::object(), by("Y")), "") << "of an older version";
 }
 
 TEST(WhyOtherBits, NamesTheLibraryThatSavedIt) {

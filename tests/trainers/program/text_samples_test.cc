@@ -81,18 +81,28 @@ TEST(TextSamples, FollowTheTemperature) {
   EXPECT_GT(letters.size(), 25u);
 }
 
-// Random weights give any byte, ESC and NUL among them.
-TEST(TextSamples, ShowControlCharactersAsEscapes) {
+// Random weights give any byte.
+TEST(TextSamples, ShowWhatIsNotPrintableTextAsEscapes) {
   const test::TemporaryFolder folder;
   folder.write("input.txt", test::Bytes(2000, std::byte{0x1B}));
   const auto data = data::text(
       {.tokens = "bytes", .length = 6, .per_epoch = 12, .vocabulary = 256})({folder.path()}, true);
   models::GptSize size = kTiny;
   size.tokens = 256;
-  const std::string sample =
-      samples_of(*data, {.begin = "\x1B", .tokens = 8}, 1, 1, Precision::kF32, size)[0];
-  EXPECT_THAT(sample, StartsWith("sample after step 1:\n\\x1b"));
-  EXPECT_EQ(sample.find('\x1B'), sample.npos);
+  constexpr char kText[] = "\xC3\xA9\t\xE2\x82\xAC\xF0\x9F\x98\x80";  // of 2, 3 and 4 bytes
+  const std::pair<const char*, const char*> cases[] = {
+      {"\x1B", "\\x1b"},                    // ESC
+      {"a\x85z", "a\\x85z"},                // not UTF-8
+      {"\xC2\x9B", "\\xc2\\x9b"},           // a control character
+      {"\xC0\xAF", "\\xc0\\xaf"},           // overlong
+      {"\xED\xA0\x80", "\\xed\\xa0\\x80"},  // a surrogate
+      {"\xE2\x82", "\\xe2\\x82"},           // cut off
+      {kText, kText}};
+  for (const auto& [begin, expected] : cases) {
+    const std::string sample =
+        samples_of(*data, {.begin = begin, .tokens = 1}, 1, 1, Precision::kF32, size)[0];
+    EXPECT_THAT(sample, StartsWith(cat("sample after step 1:\n", expected)));
+  }
 }
 
 TEST(TextSamples, RefuseABeginningThatIsNoText) {

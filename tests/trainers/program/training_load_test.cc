@@ -1,5 +1,7 @@
 // Runs that start from the weights of another.
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/trainers/program/run_support.h"
+#include "belfry/towers/variable_getters.h"
 #include "belfry/trainers/optimizers/weight_averages.h"
 
 namespace belfry {
@@ -34,6 +36,28 @@ TEST_F(TrainingLoadTest, LoadsWhatBothHave) {
                 .code,
             0);
   EXPECT_EQ(report()["params_hash"], hash);
+}
+
+TEST_F(TrainingLoadTest, SaysThatARunThatResumesLoadsNothing) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3"}).code, 0);
+  const TrainResult resumed =
+      start({"--devices=cpu:1", "--max_steps=4", "--load=" + directory_ + "/checkpoints/latest"});
+  EXPECT_EQ(resumed.code, 0) << resumed.error;
+  EXPECT_THAT(resumed.out, HasSubstr("has no use: the run resumes from its own checkpoint"));
+}
+
+TEST_F(TrainingLoadTest, WarnsOfWeightsThatNoCheckpointKeeps) {
+  Recipe recipe = small_recipe();
+  recipe.model = [](Tower& tower, Output x, Output y) {
+    OverrideCachingDevice cache({"/cpu:0"}, "/cpu:0", 64);
+    const VariableScope scope(tower.graph(), cache);
+    variable(tower.graph(), "scale", {1}, {.trainable = false});
+    return smooth_model(tower, x, y);
+  };
+  EXPECT_THAT(start({"--devices=cpu:2", "--max_steps=1"}, recipe).error,
+              HasSubstr("leave out local weights that are not trained: 1 (scale)"));
+  std::filesystem::remove_all(directory_);
+  EXPECT_THAT(start({"--devices=cpu:2", "--max_steps=1"}).error, Not(HasSubstr("not trained")));
 }
 
 TEST_F(TrainingLoadTest, LooksForWeightsBeforeItReadsData) {

@@ -327,6 +327,12 @@ TEST_F(TrainingRunTest, ItsConfigurationGivesTheSameRunAgain) {
   EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--json=" + json_.string()}).code,
             0);
   EXPECT_EQ(report()["state_hash"], hash);
+  // The batch is that of all devices.
+  EXPECT_EQ(run_train({"--config=" + directory_ + "/config.json", "--devices=cpu:4",
+                       "--json=" + json_.string()})
+                .code,
+            0);
+  EXPECT_EQ(report()["state_hash"], hash);
   EXPECT_EQ(
       run_train({"--config", directory_ + "/config.json", "--seed=8", "--json=" + json_.string()})
           .code,
