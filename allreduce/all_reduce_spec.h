@@ -7,27 +7,28 @@
 
 namespace belfry {
 
-// The limit of a range that takes all tensors that are left.
+// The limit of a range that takes all remaining tensors.
 inline constexpr std::int64_t kNoLimit = -1;
 
 // One range of an AllReduceSpec.
 struct AllReduceRange {
-  std::string strategy;           // a registered name or alias, as written
-  int chunks = 1;                 // per tensor
-  std::int64_t limit = kNoLimit;  // takes tensors up to so many bytes; the last range has no limit
+  std::string strategy;  // a registered name or alias, as written
+  int chunks = 1;        // per tensor
+  std::int64_t limit =
+      kNoLimit;  // the largest tensor it takes, in bytes; the last range has no limit
 
   bool operator==(const AllReduceRange&) const = default;
 };
 
-// range (":" limit ":" range)*. A range is the name of a strategy. It may be name#chunks if the
-// strategy can work in chunks (ring, shuffle, collective and names that stand for them). A limit is
-// a number of bytes >= 1, with K, k (1024), M, G or T (further powers of 1024). A tensor goes to
+// range (":" limit ":" range)*. A range is the name of a strategy, or name#chunks if the strategy
+// can work in chunks (ring, shuffle, collective and their aliases). A limit is a number of bytes >=
+// 1, with an optional suffix: K or k (1024), M, G or T (higher powers of 1024). A tensor goes to
 // the first range whose limit it does not exceed. "pscpu:2k:pscpu#2:64k:xring": tensors of up to
 // 2048 bytes by pscpu, up to 65536 bytes by pscpu in two chunks, larger ones by xring.
 //
-// Four things differ from the all_reduce_spec of tf_cnn_benchmarks. Limits are bytes; there the
-// text says bytes and the code counts elements. #n counts chunks, not shards. Limits below 1 and
-// limits that do not grow are refused, because a range would get nothing. `auto` stands alone.
+// Four differences from the all_reduce_spec of tf_cnn_benchmarks: limits are bytes (there, the text
+// says bytes and the code counts elements); #n counts chunks, not shards; limits below 1, or that
+// do not increase, are refused, because a range would match nothing; `auto` stands alone.
 struct AllReduceSpec {
   std::vector<AllReduceRange> ranges;  // at least one
 

@@ -9,28 +9,28 @@
 
 namespace belfry {
 
-// Serves one model: prepare() with tower 0's gradients, then pack, combine, unpack. Variables are
-// laid end to end in the order of the table. This row is cut into parts of nearly equal size,
-// whatever the boundaries of variables. Each element is summed as it is without packing.
+// Serves one model: call prepare() with tower 0's gradients, then pack, combine, unpack. Variables
+// are laid end to end in table order. This row is cut into parts of nearly equal size, regardless
+// of the boundaries of variables. Each element is summed exactly as without packing.
 class GradientPacker {
  public:
   // Throws InvalidArgument if splits < 1.
   explicit GradientPacker(int splits = 8);
 
-  // Plans the parts: n - 1 of floor(total / n) elements, the rest in the last. Returns false, with
-  // a reason(), if a shape is not known, if there are fewer than 1024 elements per part, or if
-  // dtypes differ (checked in this order). Call it once.
+  // Plans the parts: n - 1 of floor(total / n) elements, and one with the rest. Returns false and
+  // sets reason() if a shape is unknown, a part would have fewer than 1024 elements, or dtypes
+  // differ (checked in this order). Call it once.
   bool prepare(std::span<const Gradient> grads);
   // Why prepare() refused, with the number of elements; "" otherwise.
   const std::string& reason() const { return reason_; }
 
-  // The parts of each tower's gradients, built on its device. The table must have the prepared
-  // shapes.
+  // The parts of each tower's gradients, built on its device. The table must have the shapes given
+  // to prepare().
   GradientTable pack(const GradientTable& grads);
-  // Makes variables of combined parts, in the layout of the table packed last, on each tower's
-  // device. Steps then check that updates use these, as after Strategy::reduce.
+  // Turns combined parts back into variables, on each tower's device, in the layout of the table
+  // packed last. Steps then check that updates use these, as after Strategy::reduce.
   GradientTable unpack(const GradientTable& parts) const;
-  // Only the values [t][v] of unpack(), for a strategy whose results are noted anyway.
+  // Only the values [t][v] of unpack(), for a strategy whose results are recorded anyway.
   std::vector<std::vector<Output>> unpacked(const GradientTable& parts) const;
 
  private:

@@ -1,5 +1,5 @@
-// Strategies: ways to combine the gradients of towers by adding nodes to the graph. They know no
-// thread or stream. They know how many processes there are, and which one this is.
+// Strategies: ways to combine the gradients of towers by adding nodes to the graph. They know
+// nothing of threads or streams, only how many processes there are and which one this is.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,61 +16,59 @@ enum class Reduction { kSum, kMean };
 struct ReduceOptions {
   Reduction reduction = Reduction::kMean;
   // One scalar per tower, at least 0, such as its number of samples. No gradient flows to weights.
-  // A tower adds n times its gradient if its weight n is not 0, else 0, whatever the gradient
-  // holds. The mean is divided by the sum of the weights, or is 0 if that sum is 0. None: all
-  // weights are 1.
+  // A tower of weight n adds n times its gradient, or 0 if n is 0, whatever the gradient holds. The
+  // mean is divided by the sum of the weights, or is 0 if that sum is 0. None: all weights are 1.
   std::vector<Output> weights = {};
   // With weights and several processes: the sum of the weights of all towers of all processes, a
   // scalar.
   Output total_weight = {};
 };
 
-// To add a strategy: derive, override sum() and, if the result is canonical, canonical(). Register
-// it from a file of its own (naive.cc is an example). A strategy around another one derives from
-// WrappingStrategy.
+// To add a strategy, derive from this, override sum() and, if the result is canonical, canonical().
+// Register it from its own file (naive.cc is an example). A strategy that wraps another derives
+// from WrappingStrategy.
 class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // The combined gradients: every at(t, v) is the sum or mean over t of the table's. The table of a
-  // single tower comes back as it is. Equal constant weights (for sums: ones) are left out, so they
-  // change no bit. Throws InvalidArgument
-  // * if the strategy cannot serve so many towers, or gives results of another layout;
+  // The combined gradients: each at(t, v) is the sum or mean of the table's over all towers. The
+  // table of a single tower is returned unchanged. Equal constant weights (for sums: ones) are
+  // dropped, so they change no bit. Throws InvalidArgument
+  // * if the strategy does not support that many towers, or gives results of another layout;
   // * for 16-bit gradients, unless they are combined in f32 and rounded once;
   // * unless there is one scalar weight per tower, or none.
   GradientTable reduce(const GradientTable& grads, ReduceOptions options = {}, At at = {}) const;
 
-  // Why it cannot serve towers on these devices, one for each, as a sentence that names the
-  // strategy and no flag; "" if it can. reduce() refuses with this text, and programs do so before
-  // they build anything. Programs ask for a single tower as well, though reduce() does nothing
-  // then.
+  // Why it cannot serve towers on these devices (one per tower), as a sentence that names the
+  // strategy and no flag; "" if it can. reduce() refuses with this text. Programs ask before they
+  // build anything, also for a single tower, though reduce() does nothing then.
   virtual std::string refusal(const std::vector<DeviceSpec>& devices) const;
   // Why it cannot combine the gradients of several processes (Graph::process); `devices` are those
-  // of one. By default a strategy combines gradients of one process.
+  // of one process. By default a strategy refuses several processes.
   virtual std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const;
 
   // Whether sums over this many towers have the bits of the canonical tree (add_n over towers in
-  // order), and so of every other canonical strategy.
+  // order), and so match every other canonical strategy.
   virtual bool canonical(int towers) const;
 
   // This strategy with each tensor cut into `chunks` >= 2 pieces: `name#chunks` of a spec. nullptr,
-  // the default: it does not work in chunks.
+  // the default, if it does not work in chunks.
   virtual std::unique_ptr<Strategy> in_chunks(int chunks) const;
-  // This strategy, combining all tensors of a table of one dtype by one node (mixed: by one node
-  // per range). A bucket uses it. nullptr, the default: each tensor has nodes of its own.
+  // This strategy with one node for all tensors of a table of one dtype (mixed: one node per
+  // range). Buckets use it. nullptr, the default, if each tensor needs its own nodes.
   virtual std::unique_ptr<Strategy> in_one_node() const;
 
  protected:
-  // sums[t][v] for tower t, for at least two towers. Towers may share an Output. The strategy opens
-  // the device scopes of its nodes.
+  // sums[t][v] for tower t, with at least two towers. Towers may share an Output. The strategy
+  // opens the device scopes of its nodes.
   virtual std::vector<std::vector<Output>> sum(const GradientTable& grads) const = 0;
   // The sum divided once by the number of towers (not multiplied by a rounded reciprocal). By
-  // default it divides after sum(), on the tower's device. If several towers share a sum, it
-  // divides there.
+  // default it divides after sum(), on the tower's device, or once where the sum is if several
+  // towers share it.
   virtual std::vector<std::vector<Output>> mean(const GradientTable& grads) const;
 
-  // The result of sum() or mean() of `inner` for columns of the table. It serves strategies around
-  // others, whose own reduce() checks the table, verifies the results and notes them, once.
+  // The result of sum() or mean() of `inner` for columns of the table. For strategies that wrap
+  // others: their own reduce() checks the table, and verifies and records the results, once.
   static std::vector<std::vector<Output>> results_of(const Strategy& inner,
                                                      const GradientTable& grads,
                                                      Reduction reduction);
@@ -79,8 +77,8 @@ class Strategy {
   GradientTable weighted(const GradientTable& grads, const ReduceOptions& options) const;
 };
 
-// A strategy whose sums and means differ little: it divides on its way, or leaves the division to
-// another strategy.
+// A strategy whose sums and means are built alike: it divides along the way, or leaves the division
+// to another strategy.
 class CombiningStrategy : public Strategy {
  protected:
   // The result of sum() or mean().
@@ -96,8 +94,8 @@ class CombiningStrategy : public Strategy {
   }
 };
 
-// A strategy around another one, which combines the same elements in other tables. It serves the
-// devices and processes that the inner one serves, and is canonical if the inner one is.
+// A strategy that wraps another one, which combines the same elements in other tables. It serves
+// the devices and processes that the inner one serves, and is canonical if the inner one is.
 class WrappingStrategy : public CombiningStrategy {
  public:
   // `inner` is not null.
@@ -113,8 +111,8 @@ class WrappingStrategy : public CombiningStrategy {
 
  protected:
   const Strategy& inner() const { return *inner_; }
-  // Combines other tensors than gradients by inner(). The results are verified here, since reduce()
-  // cannot tell pieces of one variable apart, nor tensors that hold several variables.
+  // Combines tensors other than gradients by inner(). Verifies the results here, because reduce()
+  // cannot tell pieces of one variable apart, or tensors that hold several variables.
   GradientTable combined(const GradientTable& tensors, Reduction reduction) const;
 
  private:
@@ -123,16 +121,16 @@ class WrappingStrategy : public CombiningStrategy {
 
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;
 
-// Whether a name is in the menu, or is another name of a strategy there.
+// Whether a name is listed in the menu, or is an alias of a strategy there.
 enum class StrategyName { kMain, kAlias };
 
-// Makes a strategy known by name. Throws InvalidArgument if the name is taken, empty, "auto" or
-// "all", or has a character that specs give a meaning (':', '#', ',', '-' and white space).
+// Registers a strategy under a name. Throws InvalidArgument if the name is taken, empty, "auto" or
+// "all", or contains a character with a meaning in specs (':', '#', ',', '-' and white space).
 void register_strategy(std::string name, StrategyFactory factory,
                        StrategyName kind = StrategyName::kMain);
 // Adds a second name for a strategy in the menu. Throws InvalidArgument as above.
 void register_alias(std::string name, std::string stands_for);
-// "ring" for its alias "xring". A name that is no alias is returned as it is.
+// "ring" for its alias "xring". Any other name is returned unchanged.
 std::string main_strategy_name(std::string_view name);
 // Makes a strategy by its name alone. Throws InvalidArgument with all names and the nearest one.
 std::unique_ptr<Strategy> make_named_strategy(std::string_view name);

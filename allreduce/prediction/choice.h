@@ -1,4 +1,4 @@
-// The choice that `auto` makes: predicts strategies for given tensors on a given machine.
+// How `auto` chooses: it predicts the time of each strategy for given tensors on a given machine.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,9 +13,9 @@
 
 namespace belfry {
 
-// Seconds that a strategy takes to combine gradients of these types, one set per device, and to
-// write the results: assign(g[t], sum[t]). So a sum that fuses with the writes of a step is priced
-// as it runs there. The devices need not exist. Throws what the strategy and the planner throw, and
+// Seconds a strategy takes to combine gradients of these types, one set per device, and to write
+// the results: assign(g[t], sum[t]). A sum that fuses with the writes of a step is thus priced as
+// it runs there. The devices need not exist. Throws what the strategy and the planner throw, and
 // NotFoundError for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
@@ -27,7 +27,7 @@ struct Prediction {
   double bucket_mb = 0;    // of bucketed(); 0: none
   bool canonical = false;  // for this number of devices
   double seconds = 0;
-  std::string refusal;  // why it cannot serve; `seconds` is then not set
+  std::string refusal;  // why it cannot be used; `seconds` is then unset
 };
 
 // "collective, 4 MiB": a strategy, and its buckets unless there are none.
@@ -41,8 +41,8 @@ struct StrategyChoice {
 };
 
 struct ChoiceOptions {
-  // Whether to take strategies whose sums depend on more than the order of devices. The fastest may
-  // then give other bits than the rest.
+  // Whether to include strategies whose sums depend on more than the order of devices. The fastest
+  // may then give different bits from the rest.
   bool any = false;
   Reduction reduction = Reduction::kMean;
   PlanExtent extent = PlanExtent::kPartOfStep;
@@ -54,9 +54,9 @@ struct ChoiceOptions {
   std::function<std::unique_ptr<Strategy>(const std::string&, double bucket_mb)> make = {};
 };
 
-// Predicts each of `strategies` that is canonical for these devices, or all, with each bucket size.
-// Predicts buckets as if all gradients were there. If predictions are equal, the first is best.
-// Throws InvalidArgument with all refusals if none can serve.
+// Predicts, with each bucket size, those of `strategies` that are canonical for these devices, or
+// all of them. Predicts buckets as if all gradients were ready. On a tie the first is best. Throws
+// InvalidArgument with all refusals if none can be used.
 StrategyChoice choose_strategy(const std::vector<std::string>& strategies,
                                const std::vector<TensorType>& gradients,
                                const std::vector<DeviceSpec>& devices,

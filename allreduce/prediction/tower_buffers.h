@@ -6,7 +6,7 @@
 
 namespace belfry {
 
-// Rows of a GradientTable. Each device has a replica of one variable per type, zeros at first, and
+// Rows of a GradientTable. Each device has a replica of one variable per type, initially zero, and
 // each variable is its own gradient.
 GradientRows tower_buffers(Graph& graph, const std::vector<TensorType>& types,
                            const std::vector<DeviceSpec>& devices);

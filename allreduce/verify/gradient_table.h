@@ -12,8 +12,8 @@ namespace belfry {
 using GradientRows = std::vector<std::vector<Gradient>>;
 
 // at(t, v): the gradient of variable v on tower t, on t's device. Rows agree: the same variables
-// (by logical name), in the same order, of the same shapes and dtypes. Tensors that are no
-// gradients of one variable, such as parts of a packed table, have an empty variable.
+// (by logical name), in the same order, with the same shapes and dtypes. Tensors that are not the
+// gradient of one variable, such as parts of a packed table, have an empty variable.
 class GradientTable {
  public:
   // rows[t][v]. Throws InvalidArgument naming the variable and both lines if rows disagree, and if
@@ -27,7 +27,7 @@ class GradientTable {
   const GradientRows& rows() const { return rows_; }
   // The gradients of variable v on all towers, in their order.
   std::vector<Output> values(int v) const;
-  // Whether all towers have the same variables, as a tower that is alone does.
+  // Whether all towers share their variables, as a single tower does.
   bool shares_variables() const { return at(towers() - 1, 0).variable == at(0, 0).variable; }
   // Where tower t computes: the device of its first gradient that asks for one.
   const DeviceSpec& device(int t) const;
@@ -40,8 +40,8 @@ class GradientTable {
   // Some of its variables, in the order of `which`, on the same devices.
   GradientTable columns(std::span<const int> which) const;
 
-  // The place of variable v in the table that columns() took it from, or here; and the number of
-  // variables there. Strategies that take turns on devices use these.
+  // The index of variable v in the table that columns() took it from, or in this one; and the
+  // number of variables there. Strategies that rotate over devices use these.
   int number(int v) const { return numbers_.at(static_cast<std::size_t>(v)); }
   int numbers() const { return total_; }
 

@@ -1,5 +1,5 @@
-// What may take for ever in a process: runs of steps, and reading data. A watch looks at all of
-// them and names those that do not come on.
+// What may hang in a process: runs of steps, and reading data. A watch looks at all of them and
+// names those that make no progress.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -19,14 +19,14 @@ class Activity {
 
   virtual ~Activity() = default;
   virtual Kind kind() const = 0;
-  // Since when it makes no progress; none while it does nothing. A watch asks again and again, so
-  // it is as exact as the watch looks often. `now` never decreases.
+  // Since when it has made no progress; none while it is idle. A watch polls this, so the time is
+  // as exact as the polling is frequent. `now` never decreases.
   virtual std::optional<Clock::time_point> stuck_since(Clock::time_point now) = 0;
-  // What it does, as it was at the last stuck_since(): "cpu:0 has computed Relu 'x' for 3.2 s".
+  // What it was doing at the last stuck_since(): "cpu:0 has computed Relu 'x' for 3.2 s".
   virtual ErrorOrigin describe(Clock::time_point now) const = 0;
 };
 
-// Shows an activity to watches as long as it lives. It is the last member of the activity's class.
+// Shows an activity to watches while this lives. Make it the last member of the activity's class.
 class ShownActivity {
  public:
   explicit ShownActivity(Activity& activity);
@@ -41,15 +41,15 @@ class ShownActivity {
 // "10.2 s".
 std::string seconds_text(Activity::Clock::time_point since, Activity::Clock::time_point now);
 
-// Calls f() with all that is shown. Until it returns, none of them begins or ends to live.
+// Calls f() with all activities shown. Until it returns, none is added or removed.
 void with_activities(const std::function<void(const std::vector<Activity*>&)>& f);
 
-// Notes that a long call has come further, such as the writing of a file. Any thread may do so.
+// Records that a long call, such as writing a file, has made progress. Any thread may call it.
 void note_progress();
-// How often it was called.
+// How often note_progress() has been called.
 std::uint64_t progress_notes();
 
-// When a count last changed, for somebody who looks at it again and again.
+// When a counter last changed, as seen by a caller that polls it.
 class LastChange {
  public:
   Activity::Clock::time_point look(std::uint64_t count, Activity::Clock::time_point now) {

@@ -1,5 +1,5 @@
-// Memory of devices. Every byte that Belfry holds for tensors, variables and arenas comes through
-// an Allocator. So limits are kept, leaks are counted and failures can be injected in one place.
+// Memory of devices. Every byte that Belfry holds for tensors, variables and arenas comes from an
+// Allocator. That is the one place to enforce limits, count leaks and inject failures.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace belfry {
 
-// Called before every allocation with the owner's name and the bytes asked for. May throw, which
-// the caller of allocate() sees: this is where tests inject failures. An empty hook removes it.
-// Install while nothing allocates.
+// Called before every allocation with the owner's name and the requested bytes. What it throws
+// reaches the caller of allocate(), so tests can inject failures. An empty hook removes it. Install
+// it while nothing allocates.
 using AllocationHook = std::function<void(const std::string& owner, std::size_t bytes)>;
 void set_allocation_hook(AllocationHook hook);
 
@@ -32,7 +32,7 @@ class MemorySource {
 class Allocator {
  public:
   // `owner` names the device in errors. limit in bytes, 0 for none. The source, null for the heap,
-  // outlives this.
+  // must outlive this.
   explicit Allocator(std::string owner, std::int64_t limit = 0, MemorySource* source = nullptr);
 
   // Memory aligned to 64 bytes, uninitialised. Throws OutOfMemory naming the owner, the request,
@@ -46,7 +46,7 @@ class Allocator {
 
   std::int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
   std::int64_t limit() const { return limit_; }
-  // Calls of allocate() so far. A steady training step leaves it alone.
+  // Calls of allocate() so far. A steady training step makes none.
   std::int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
@@ -80,7 +80,7 @@ class MemoryBlock {
   // Copies the whole block, to or from memory of the host or of another device.
   void load(std::byte* to) const { load(to, 0, bytes_); }
   void store(const std::byte* from) const { store(from, 0, bytes_); }
-  // Copies the `count` bytes from `first` on.
+  // Copies `count` bytes, starting at `first`.
   void load(std::byte* to, std::size_t first, std::size_t count) const;
   void store(const std::byte* from, std::size_t first, std::size_t count) const;
   void reset() noexcept;

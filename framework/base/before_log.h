@@ -6,8 +6,7 @@
 
 namespace belfry {
 
-// While it lives, `call` runs before each line that is logged, on the thread that logs. `call` must
-// not log.
+// While it lives, `call` runs before each logged line, on the logging thread. `call` must not log.
 class BeforeLog {
  public:
   explicit BeforeLog(std::function<void()> call);
@@ -19,8 +18,8 @@ class BeforeLog {
   std::function<void()> call_;
 };
 
-// While it lives, `call` gets each line that was logged, e.g. "W the loss is nan". `call` runs on
-// the thread that logs, and must not log.
+// While it lives, `call` receives each logged line, e.g. "W the loss is nan", on the logging
+// thread. `call` must not log.
 class LogCopy {
  public:
   explicit LogCopy(std::function<void(std::string_view)> call);

@@ -25,7 +25,7 @@ void append_text(std::string& out, const T& value) {
   }
 }
 
-// The least number of characters of a part. Text counts in full, since long parts are mostly text.
+// A lower bound of the length of a part. Text counts in full, since long parts are mostly text.
 template <class T>
 std::size_t least_size(const T& value) {
   if constexpr (requires { std::string_view(value); })

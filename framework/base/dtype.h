@@ -69,7 +69,7 @@ auto visit_floating(DType dtype, F&& f) {
   return f(double{});
 }
 
-// As visit_floating(), over every type that hosts have: f32 f64 i32 i64 u8 bool.
+// Like visit_floating(), over every type that hosts have: f32 f64 i32 i64 u8 bool.
 template <class F>
 auto visit_any(DType dtype, F&& f) {
   switch (dtype) {

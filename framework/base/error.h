@@ -1,5 +1,5 @@
 // The exceptions of Belfry. Every message names the op, device, option or file at fault, the line
-// that created it where there is one, and what to do. Checks stay on in release builds.
+// that created it, if any, and what to do. Checks stay on in release builds.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// What has failed, whatever the class of the exception.
+// What failed, whatever the class of the exception.
 enum class ErrorKind : std::uint8_t {
   kFailed,  // none of the others
   kFlag,    // an option, or another word of the command line
@@ -23,8 +23,8 @@ enum class ErrorKind : std::uint8_t {
   kDiverged
 };
 
-// What is known of a failure. Programs, other processes and reports take it from here: nobody reads
-// a sentence. A member that is not known is empty, 0, or -1.
+// What is known about a failure. Programs, other processes and reports read these fields; nobody
+// parses a sentence. An unknown member is empty, 0, or -1.
 struct ErrorFields {
   ErrorKind kind = ErrorKind::kFailed;
   bool is_mistake = false;  // the same command line would fail again
@@ -35,25 +35,25 @@ struct ErrorFields {
   std::string device = {}, op = {};  // full name of the device, name of the node
   // The op with its line, gather() of a data set, or a callback.
   std::string where = {};
-  bool names_where = false;   // `why` has it
-  std::string variable = {};  // with the value that is wrong
-  std::int64_t step = 0;      // of a training, counted from 1
+  bool names_where = false;   // `why` already names it
+  std::string variable = {};  // whose value is wrong
+  std::int64_t step = 0;      // of the training, counted from 1
   std::string why = {};       // what is wrong
   std::string advice = {};    // what to do
   std::string option = {};    // its name: at fault, or to be changed
   std::string kept = {};      // what was saved last
 };
 
-// The sentence for people, which is composed here alone.
+// The sentence for people. Only this function composes it.
 std::string error_text(const ErrorFields& fields);
 
-// The same, of this process if they name none.
+// The same fields, for this process if they name none.
 ErrorFields of_process(ErrorFields fields, int rank, const std::string& host);
 
 // Root of all errors thrown on purpose. Catch this in main.
 class Error : public std::runtime_error {
  public:
-  // Of some errors only the sentence is known.
+  // For errors of which only the sentence is known.
   using std::runtime_error::runtime_error;
   // what() is then error_text(fields).
   explicit Error(ErrorFields fields);
@@ -68,7 +68,7 @@ class Error : public std::runtime_error {
   std::shared_ptr<const ErrorFields> fields_;  // null: what() alone. Copies throw nothing
 };
 
-// The caller asked for something that cannot be: a wrong shape, flag, name or device.
+// The caller asked for something impossible: a wrong shape, flag, name or device.
 class InvalidArgument : public Error {
  public:
   using Error::Error;

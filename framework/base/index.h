@@ -22,7 +22,7 @@ class Index {
   std::string str() const { return std::to_string(value_); }
 
   constexpr auto operator<=>(const Index&) const = default;
-  // The next index, or the one before. Before the first is none.
+  // The next index, or the one before. Before the first comes none.
   constexpr Index& operator++() { return ++value_, *this; }
   constexpr Index& operator--() { return --value_, *this; }
 
@@ -30,8 +30,8 @@ class Index {
   int value_ = -1;
 };
 
-// A list with one T per Of. It takes an Index<Of> or, as a list, a plain number, but no other
-// Index. Neither is checked.
+// A list with one T per Of. Takes an Index<Of> or, like a list, a plain number, but no other Index.
+// Bounds are not checked.
 template <class Of, class T = Of>
 class Indexed : public std::vector<T> {
  public:

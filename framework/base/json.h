@@ -1,4 +1,4 @@
-// JSON, read and written. Behind it is nlohmann-json, which only json.cc includes.
+// JSON, read and written. Wraps nlohmann-json, which only json.cc includes.
 #pragma once
 #include <concepts>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// The limit of programs for a file or header of JSON, in bytes. Reading one needs some 70 times as
+// The limit of programs for a file or header of JSON, in bytes. Parsing one takes some 70 times as
 // much memory.
 inline constexpr std::uint64_t kMostJsonBytes = std::uint64_t{4} << 20;
 
@@ -66,8 +66,8 @@ class JsonValue {
   // How errors about this value begin: "line 3, column 14: " if it was read, else "JSON: ".
   std::string where() const;
 
-  // Throw InvalidArgument for a value of another kind, saying where(), the expected kind and the
-  // value. integer() also throws for a value above 2^63 - 1.
+  // These throw InvalidArgument for a value of another kind, with where(), the expected kind and
+  // the value. integer() also throws for a value above 2^63 - 1.
   std::int64_t integer() const;
   std::uint64_t unsigned_integer() const;  // throws for a negative one, too
   double number() const;
@@ -88,7 +88,7 @@ class JsonValue {
   std::int64_t integer_ = 0;
   double double_ = 0;
   std::string text_;
-  // Lists: no text of n bytes makes one allocation of many times n.
+  // Lists, because no text of n bytes then causes one allocation of many times n.
   std::list<JsonValue> items_;
   std::list<std::pair<std::string, JsonValue>> members_;
 };

@@ -1,5 +1,5 @@
 // The one logger. Lines go to stderr as "I|W|E text"; BELFRY_LOG=debug|info|warning|error sets the
-// level (default info). Thread safe. Behind it is spdlog, which only log.cc includes.
+// level (default info). Thread safe. Wraps spdlog, which only log.cc includes.
 #pragma once
 #include <string_view>
 
@@ -29,7 +29,7 @@ void log_error(const Parts&... parts) {
   log(LogLevel::kError, detail::cat(parts...));
 }
 
-// True once per text and process: for warnings that one line is enough for.
+// True once per text and process, for warnings that need to appear only once.
 bool first_time_logged(std::string_view text);
 
 }  // namespace belfry

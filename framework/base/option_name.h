@@ -1,11 +1,11 @@
-// How texts for people name the options of the library: a program may have flags of these names.
+// How texts for people name the library's options: a program may have flags of the same names.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace belfry {
 
-// While one lives, texts of this process name flags.
+// While one lives, texts of this process name flags instead.
 class FlagsNameOptions {
  public:
   FlagsNameOptions();

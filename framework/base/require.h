@@ -10,7 +10,7 @@ namespace belfry {
 // InvalidArgument.
 using detail::require;
 
-// What is known of an error about an option, which the parts name by the_option() or option_name().
+// The fields of an error about an option, which the parts name by the_option() or option_name().
 template <class... Parts>
 ErrorFields about_option(std::string_view option, const Parts&... parts) {
   return {.why = detail::cat(parts...), .option = std::string(option)};

@@ -26,13 +26,15 @@ class Shape {
 
   bool is_fully_known() const;
 
-  // Number of elements, kUnknownSize if any dimension is. Throws InvalidArgument above 2^59.
+  // Number of elements, kUnknownSize if any dimension is unknown. Throws InvalidArgument above
+  // 2^59.
   std::int64_t elements() const;
 
   // Product of the dimensions [from, to); 1 if empty. All must be known.
   std::int64_t product(std::size_t from, std::size_t to) const;
 
-  // True if some real shape fits both: equal ranks, and each pair of dimensions equal or unknown.
+  // True if some concrete shape fits both: equal ranks, and each pair of dimensions equal or
+  // unknown.
   bool compatible(const Shape& other) const;
 
   bool operator==(const Shape&) const = default;
@@ -45,9 +47,9 @@ class Shape {
     return {rank_ <= kFew ? few_.data() : many_.data(), rank_};
   }
 
-  // Graphs and plans hold many shapes. Nearly all have few dimensions, and need no memory apart.
+  // Graphs and plans hold many shapes. Nearly all have few dimensions, and need no heap memory.
   static constexpr std::size_t kFew = 4;
-  std::array<std::int64_t, kFew> few_{};  // unless there are more; 0 behind the last one
+  std::array<std::int64_t, kFew> few_{};  // unless there are more; 0 after the last one
   std::vector<std::int64_t> many_;        // all, if there are more
   std::size_t rank_ = 0;
 };

@@ -9,7 +9,7 @@ namespace belfry {
 struct SourceLine {
   const char* file = "";
   unsigned line = 0;  // 0: not known
-  bool exact = true;  // false: somewhere behind this line
+  bool exact = true;  // false: somewhere after this line
 
   bool operator==(const SourceLine&) const = default;
 
@@ -19,8 +19,8 @@ struct SourceLine {
   // line named, pass it as the last argument: SourceLine::here(), or for a builder
   // At(SourceLine::here()).
   static SourceLine here(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
-    // Headers of libstdc++ and libc++ lie in this folder with every compiler. The test is here so
-    // that the compiler evaluates it, once for each caller.
+    // Headers of libstdc++ and libc++ lie in this folder with every compiler. Tested inline, so
+    // that the compiler evaluates it once per caller.
     return std::strstr(file, "/include/c++/") ? SourceLine() : SourceLine{file, line};
   }
 

@@ -1,4 +1,4 @@
-// A value outside the graph: of a feed, a fetch, a variable that is read or written, or a constant.
+// A value outside the graph: a feed, a fetch, a constant, or a variable that is read or written.
 #pragma once
 #include <cstring>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace belfry {
 
-// Dense, row-major, in host memory. A value: copies share storage until one of them is written.
+// Dense, row-major, in host memory. Copies share storage until one of them is written.
 class Tensor {
  public:
   Tensor() : Tensor(Shape{0}, DType::kF32) {}

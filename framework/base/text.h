@@ -24,8 +24,8 @@ std::string join(const Parts& parts, std::string_view separator = ", ") {
   return out;
 }
 
-// `text` for a message: control characters become '?', and "..." replaces all beyond `most` bytes.
-// For names that come out of files.
+// `text` for a message: control characters become '?', and "..." replaces everything beyond `most`
+// bytes. For names read from files.
 std::string shown(std::string_view text, std::size_t most = 80);
 
 // Change the case of ASCII letters, and nothing else.
@@ -38,9 +38,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 // The last `digits` lower-case hexadecimal digits, zeros in front.
 std::string hex(std::uint64_t value, std::size_t digits);
 
-// The candidate with the smallest edit distance to `word`, or "" when none is near enough to be
-// what the user meant (more than a third of the letters, and more than two, differ; or all do).
-// Serves "did you mean" hints.
+// The candidate with the smallest edit distance to `word`, or "" when none is close enough to be
+// what the user meant (more than a third of the letters, and more than two, differ; or all do). For
+// "did you mean" hints.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 // The `most` candidates that are nearest to `word`, however far: first those that contain it, then

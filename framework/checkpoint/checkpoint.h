@@ -3,11 +3,11 @@
 //   state.safetensors  all other global variables: slots, counters, moving averages of weights
 //   manifest.json      roles, shapes, dtypes, devices, checksums, the session's step, the caller's
 //                      numbers
-// Keys are logical names, without prefixes of towers. Copies (VariableInfo::copy_of) are not stored
+// Keys are logical names, without prefixes of towers. Copies (VariableInfo::copy_of) are not saved
 // but set from their originals, so a checkpoint fits any placement, number of towers and variable
-// policy. Local variables are neither stored nor set.
+// policy. Local variables are neither saved nor restored.
 //
-// A save replaces nothing: each has a folder of its own, such as step-20. It is written to
+// A save replaces nothing: each has its own folder, such as step-20. It is written to
 // PATH.tmp-<process>-<count> and synced, then renamed to PATH, and the parent is synced. So PATH is
 // a whole checkpoint or nothing, whenever a process or machine dies.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace belfry {
 
-// A value that is not finite would be saved, and must not be.
+// A value is not finite, and the caller asked not to save such values.
 class NotFiniteError : public InvalidArgument {
  public:
   using InvalidArgument::InvalidArgument;
@@ -34,34 +34,35 @@ struct CheckpointInfo {
   std::string path;  // the directory that was read, absolute
   std::uint64_t step = 0;
   JsonValue extra = JsonValue::object();  // what the caller of save_checkpoint added
-  // Set by restore_checkpoint: the tensors without a variable in the graph, sorted.
+  // Set by restore_checkpoint(): the tensors without a variable in the graph, sorted.
   std::vector<std::string> left_out = {};
 };
 
 struct SaveOptions {
-  // Whether a value that is not finite is NotFiniteError. Else it is saved, and a warning names it.
+  // Whether to throw NotFiniteError for a value that is not finite. Otherwise it is saved, and a
+  // warning names it.
   bool refuse_not_finite = false;
 };
 
 struct RestoreOptions {
-  // Variables that may be lacking. In the checkpoint: they keep their values. In the graph: their
-  // tensors are left out without a word.
+  // Variables that may be missing. From the checkpoint: they keep their values. From the graph:
+  // their tensors are left out silently.
   std::vector<std::string> optional = {};
-  // Whether every tensor must have its variable: to go on with the same model and optimizer.
+  // Strict: every tensor must have its variable, as when the same model and optimizer resume.
   bool whole = false;
 };
 
 // Saves the variables and the step of a session between two runs, with `extra`, an object. Throws
-// IoError if something is at `path` already, other than an empty directory, or if a write fails.
-// Nothing is at `path` then, but if only the last sync failed, the checkpoint is, and may not
-// outlast a crash of the machine. Throws InvalidArgument if the session is not intact() or is run
-// meanwhile, or if its variables make a manifest of more than kMostJsonBytes.
+// IoError if anything but an empty directory is already at `path`, or if a write fails. Nothing is
+// at `path` then, except if only the last sync failed: the checkpoint is there, but may not survive
+// a crash of the machine. Throws InvalidArgument if the session is not intact() or is running, or
+// if its variables need a manifest of more than kMostJsonBytes.
 void save_checkpoint(Session& session, const std::string& path,
                      const JsonValue& extra = JsonValue::object(),
                      FileSystem& files = local_file_system(), const SaveOptions& options = {});
 
-// A copy of what save_checkpoint() would write, made between two runs. Any thread may save it
-// later, while the session goes on. The graph must outlive it, and be frozen.
+// A copy of what save_checkpoint() would write, taken between two runs. Any thread may save it
+// later, while the session continues. The graph must be frozen, and outlive it.
 class CheckpointSnapshot {
  public:
   // Throws InvalidArgument as save_checkpoint() does.
@@ -75,13 +76,13 @@ class CheckpointSnapshot {
 };
 
 // Sets all global variables of the session's graph, their copies, and the step; clears what a
-// failed run left. Leaves out other tensors, such as an optimizer's slots if the graph is the model
-// alone, and logs them. Warns of values that are not finite, and sets them. It holds the whole
-// checkpoint in memory, and checks it before it sets anything: a failed restore changes nothing. If
-// the link `path` leads to another checkpoint meanwhile, that is read. Throws NotFoundError if
-// there is no checkpoint. Throws IoError naming file, tensor and byte of a damaged or foreign one,
-// or a missing file. Throws InvalidArgument naming the variable and its line if the checkpoint
-// lacks a variable of the graph, or has another shape or dtype.
+// failed run left behind. Leaves out other tensors, such as an optimizer's slots if the graph is
+// the model alone, and logs them. Sets values that are not finite, too, with a warning. It holds
+// the whole checkpoint in memory, and checks it before it sets anything, so a failed restore
+// changes nothing. If the link `path` is pointed to another checkpoint meanwhile, it reads that
+// one. Throws NotFoundError if there is no checkpoint. Throws IoError naming file, tensor and byte
+// of a damaged or foreign one, or a missing file. Throws InvalidArgument naming the variable and
+// its line if the checkpoint lacks a variable of the graph, or has another shape or dtype.
 CheckpointInfo restore_checkpoint(Session& session, const std::string& path,
                                   FileSystem& files = local_file_system(),
                                   const RestoreOptions& options = {});
@@ -91,21 +92,21 @@ struct LoadedWeights {
   std::vector<std::string> taken;
   std::vector<std::string> initial;   // weights of the graph that the checkpoint lacks
   std::vector<std::string> left_out;  // weights that the graph lacks
-  // Weights of both, with another shape or type, which is told, too. They stay as they are, such
-  // as a new head of a model that is trained on.
+  // Weights of both, with another shape or type, which each text states. They keep their values,
+  // such as a new head of a model that is fine-tuned.
   std::vector<std::string> unlike;
 };
 
-// Sets those weights of the session's graph that the checkpoint has, too, by name, and their
-// copies. All else stays as it is: slots and counters of optimizers, averages of weights, the step.
-// Throws as restore_checkpoint() does, except for weights that only one of both has, or that have
-// another shape or type. Throws InvalidArgument if no weight fits, and as choose_weights().
+// Sets by name, with their copies, those weights of the session's graph that the checkpoint also
+// has. Everything else stays: slots and counters of optimizers, averages of weights, the step.
+// Throws as restore_checkpoint() does, except for weights that only one of the two has, or that
+// have another shape or type. Throws InvalidArgument if no weight fits, and as choose_weights().
 LoadedWeights load_weights(Session& session, const std::string& path,
                            WeightChoice choice = WeightChoice::kValidated,
                            FileSystem& files = local_file_system());
 
-// Sets all weights of the session's graph, and leaves all else as it is. For graphs that predict.
-// Logs what it leaves out, and throws, as restore_checkpoint() does, and as choose_weights().
+// Sets all weights of the session's graph, and nothing else. For graphs that predict. Logs what it
+// leaves out, and throws, as restore_checkpoint() does, and as choose_weights().
 void restore_weights(Session& session, const std::string& path,
                      WeightChoice choice = WeightChoice::kValidated,
                      FileSystem& files = local_file_system());
@@ -113,10 +114,10 @@ void restore_weights(Session& session, const std::string& path,
 // The result of restore_checkpoint(), from the manifest alone.
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());
 
-// Whether a directory has the files of a checkpoint, so that nothing else may be written into it.
+// Whether a directory has the files of a checkpoint, so nothing else may be written into it.
 bool is_checkpoint(const std::string& directory, FileSystem& files = local_file_system());
 
-// A name in the directory that no save has written, which is lost if the directory is removed. ""
+// A name in the directory that no save has written, and that removing the directory would lose. ""
 // if there is none.
 std::string foreign_name_in(const std::string& directory, FileSystem& files = local_file_system());
 

@@ -1,4 +1,4 @@
-// Which values of the weights to take out of a checkpoint that has moving averages of them, too.
+// Which values of the weights to take from a checkpoint that also has their moving averages.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -10,8 +10,8 @@ namespace belfry {
 struct Manifest;
 
 enum class WeightChoice : std::uint8_t {
-  kValidated,  // what the training evaluated: the averages if it kept some, else the weights
-  kRaw,        // the weights that were trained
+  kValidated,  // what the training evaluated: the averages if it kept any, else the weights
+  kRaw,        // the weights as trained
   kAverage,  // their moving averages; weights without one, such as those of batch norm, as they are
 };
 // "validated".
@@ -19,7 +19,7 @@ std::string_view name_of(WeightChoice choice);
 // Throws InvalidArgument, with the known names.
 WeightChoice find_weight_choice(std::string_view name);
 
-// The member of CheckpointInfo::extra by which a training says what it evaluated: "raw" or
+// The member of CheckpointInfo::extra in which a training records what it evaluated: "raw" or
 // "average".
 inline constexpr char kValidatedWeights[] = "validated";
 

@@ -8,7 +8,7 @@ extern const Op kAssign;
 extern const Op kAssignAdd;
 extern const Op kAssignSub;
 
-// Placed on the variable's device, whatever the scopes.
+// Placed on the variable's device, regardless of scopes.
 Node& assign(Variable variable, Output value, At at = {});
 Node& assign_add(Variable variable, Output delta, At at = {});
 Node& assign_sub(Variable variable, Output delta, At at = {});

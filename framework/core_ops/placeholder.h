@@ -1,4 +1,4 @@
-// Placeholder: a tensor that is fed at every run.
+// Placeholder: a tensor that is fed in every run.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 
@@ -6,7 +6,7 @@ namespace belfry {
 
 extern const Op kPlaceholder;
 
-// Dimensions may be kUnknownSize; a plan is compiled for the shapes that are fed.
+// Dimensions may be kUnknownSize; a plan is compiled for the shapes fed.
 Output placeholder(Graph& graph, std::string_view name, DType dtype, Shape shape, At at = {});
 
 }  // namespace belfry

@@ -11,7 +11,7 @@ namespace belfry {
 class GpuBackend;
 struct SessionOptions;
 
-// The most devices of a session. As many towers can take part in a collective.
+// The most devices in a session, and so the most towers in a collective.
 inline constexpr int kMostDevices = 1024;
 
 struct Device {
@@ -24,15 +24,14 @@ struct Device {
         memory(spec.str(), memory_limit, source.get()) {}
 
   bool on_gpu() const { return memory_space > 0; }
-  // Whether this device may read and write the other's memory; declared devices count as if they
-  // may.
+  // Whether this device can read and write the other's memory; assumed for declared devices.
   bool reaches(const Device& other) const;
 
   DeviceSpec spec;  // with all fields
-  // Devices of one memory space exchange tensors without a copy. 0 is the host's, which all CPU
-  // devices share. 1 + i is that of physical GPU i, whose logical GPUs share it.
+  // Devices in one memory space exchange tensors without a copy. 0 is the host, shared by all CPU
+  // devices. 1 + i is physical GPU i, shared by its logical GPUs.
   int memory_space;
-  bool declared;  // for planning alone: nothing runs there
+  bool declared;  // only for planning: nothing runs there
   // The backend that drives it, and the number of its physical GPU there; null for CPUs and
   // declared GPUs.
   const GpuBackend* backend = nullptr;
@@ -56,7 +55,7 @@ std::vector<std::string> device_names(const std::vector<std::unique_ptr<Device>>
 // "[ /job:localhost/replica:0/task:0/device:CPU:0, ... ]": how errors list them.
 std::string list_devices(const std::vector<std::unique_ptr<Device>>& devices);
 
-// Cores that this process may use, by its affinity mask and its control groups.
+// Cores that this process may use, according to its affinity mask and its control groups.
 int usable_cores();
 
 }  // namespace belfry

@@ -1,7 +1,6 @@
-// The GPU module, libbelfry_cuda.so, as the library sees it: an object of the class GpuBackend,
-// reached by one function. The library includes no header of CUDA and links none of its libraries.
-// Strands, waits and the order in which work is enqueued belong to the library, and are tested on
-// other backends.
+// The GPU module, libbelfry_cuda.so, as the library sees it: an object of class GpuBackend, reached
+// through one function. The library includes no CUDA header and links no CUDA library. Strands,
+// waits and the order of enqueued work belong to the library, and are tested on other backends.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -35,7 +34,7 @@ struct GpuInfo {
 
 // Versions such as "13.0" or "9.19.0".
 struct GpuVersions {
-  std::string driver;   // of CUDA, the newest that the driver serves; "" without a driver
+  std::string driver;   // of CUDA, the newest that the driver supports; "" without a driver
   std::string runtime;  // of CUDA
   std::string cublas_lt, cudnn;
 };
@@ -47,7 +46,7 @@ struct NcclInfo {
   bool several_ranks = false;
 };
 
-// A place in a stream, for others to wait for.
+// A place in a stream that others can wait for.
 class GpuEvent {
  public:
   virtual ~GpuEvent() = default;
@@ -61,26 +60,25 @@ class GpuSegment {
 
 class GpuStream;
 
-// Enqueues one launch, in a stream of the GPU that it was prepared for, which get_ready() has made
-// ready for it. It allocates nothing and waits for nothing, with one exception. The part of a rank
-// calls NCCL, which may allocate memory of the host and begin threads. It waits until these calls
-// are not in progress any more. It keeps no pointer to the arrays of KernelPointers. What it
-// enqueues does not depend on KernelPointers::step(): the stream knows the step when it runs
-// (set_step).
+// Enqueues one launch, in a stream of the GPU that it was prepared for, which get_ready() has
+// prepared for it. It neither allocates nor waits, with one exception. The part of a rank calls
+// NCCL, which may allocate host memory and start threads. It waits until these calls are no longer
+// in progress. It keeps no pointer to the arrays of KernelPointers. The work that it enqueues does
+// not depend on KernelPointers::step(): the stream knows the step when the work runs (set_step).
 using GpuRun = std::function<void(const KernelPointers&, GpuStream&)>;
 
-// Work of one GPU, which is done in the order in which it is enqueued. All functions but drain()
-// and get_ready() return at once. One thread at a time calls them, except check() and get_ready().
-// They throw DeviceError naming the node that is served.
+// Work of one GPU, done in the order in which it is enqueued. All functions but drain() and
+// get_ready() return at once. One thread at a time calls them, except check() and get_ready(). They
+// throw DeviceError naming the node being served.
 class GpuStream {
  public:
   virtual ~GpuStream() = default;
 
-  // Makes what `run` needs of libraries and memory in this stream, unless it is there. The backend
-  // has prepared `run` for this GPU. May allocate, and wait. No two threads may call it at once.
+  // Creates what `run` needs of libraries and memory in this stream, unless it exists. The backend
+  // has prepared `run` for this GPU. May allocate and wait. No two threads may call it at once.
   // Another thread may meanwhile enqueue or capture runs for which the stream is ready.
   virtual void get_ready(const GpuRun& run) = 0;
-  // Work that is enqueued from now on belongs to the node.
+  // Work enqueued from now on belongs to the node.
   virtual void serve(const Node& node) = 0;
   // Copies between this GPU, its peers and pinned memory.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
@@ -88,38 +86,38 @@ class GpuStream {
   // to[i].
   virtual void copy_each(std::span<void* const> to, std::span<const void* const> from,
                          std::span<const std::size_t> bytes) = 0;
-  // The event, which is of this stream's GPU, stands for all that has been enqueued so far.
+  // The event, which is of this stream's GPU, stands for everything enqueued so far.
   virtual void record(GpuEvent& event) = 0;
-  // Work that is enqueued from now on waits for what the event stands for now. The event may be of
-  // another GPU.
+  // Work enqueued from now on waits for what the event stands for now. The event may be of another
+  // GPU.
   virtual void wait(const GpuEvent& event) = 0;
   // Sets the counter, which lies in pinned memory, once all earlier work is done and the host can
   // see its writes.
   virtual void stamp(std::int64_t& counter, std::int64_t value) = 0;
   // Sets the number of the step (KernelPointers::step()) for kernels in `kernels`, a stream of the
-  // same GPU. It holds behind all that is enqueued here, until it is set again. No part of a
-  // segment.
+  // same GPU. It takes effect after everything enqueued here so far, until it is set again. Never
+  // part of a segment.
   virtual void set_step(GpuStream& kernels, std::uint64_t step) = 0;
 
-  // Until end_capture(), work that is enqueued here is kept and not done. So is work in other
-  // streams of the same GPU, once they wait for an event that was recorded in between. At
-  // end_capture() this stream must have waited for all of it. Only copies, records, waits, kernels
-  // and all-reduces of one rank may be enqueued. Nothing waits for an event from before, and
-  // nothing is asked of these streams. The calling thread neither allocates nor waits. Errors name
-  // the first and the last node of the segment.
+  // Until end_capture(), work enqueued here is recorded and not run. So is work in other streams of
+  // the same GPU, once they wait for an event that was recorded in between. At end_capture() this
+  // stream must have waited for all of it. Only copies, records, waits, kernels and all-reduces of
+  // one rank may be enqueued. Nothing waits for an earlier event, and nobody queries these streams.
+  // The calling thread neither allocates nor waits. Errors name the first and the last node of the
+  // segment.
   virtual void begin_capture(const Node& first, const Node& last) = 0;
   virtual std::unique_ptr<GpuSegment> end_capture() = 0;
-  // Ends the capture after a failure: nothing is kept.
+  // Ends the capture after a failure, and discards it.
   virtual void abandon_capture() noexcept = 0;
-  // Does the work of a segment that was captured in a stream of this GPU.
+  // Runs a segment that was captured in a stream of this GPU.
   virtual void launch(const GpuSegment& segment) = 0;
 
   // Throws if the GPU has failed: then nothing more may happen in its streams.
   virtual void check() const = 0;
-  // Throws if kernels have refused input before the last stamp that the host has seen.
+  // Throws if kernels have refused input before the last stamp seen by the host.
   virtual void check_inputs() const = 0;
-  // Waits until all is done, or cannot be. It is no part of a run: call it after a failure, or for
-  // work that no run has taken.
+  // Waits until all work is done, or can no longer be done. Not part of a run: call it after a
+  // failure, or for work that belongs to no run.
   virtual void drain() noexcept = 0;
 };
 
@@ -131,7 +129,7 @@ struct RankReduction {
   int divisor = 1;                     // of the sums: 1 for integers
 };
 
-// Where one rank has its tensors, and the stream of its GPU that it works in.
+// Where one rank has its tensors, and the stream of its GPU that it uses.
 struct RankTensors {
   int rank;
   GpuStream* stream;
@@ -146,8 +144,8 @@ struct RankWorld {
   std::string id = {};  // GpuBackend::communicator_id() of one process, the same in all
 };
 
-// Communicators of NCCL, one per rank. They end before the streams that they worked in, and after
-// all objects that refer to them. Unless they were aborted, they end gently.
+// NCCL communicators, one per rank. They end before the streams that they used, and after all
+// objects that refer to them. Unless aborted, they shut down cleanly.
 class GpuCommunicators {
  public:
   virtual ~GpuCommunicators() = default;
@@ -155,18 +153,18 @@ class GpuCommunicators {
   // Enqueues the part of some ranks: one, or all that the calling thread serves. Each rank has one
   // thread at a time, and all ranks see the same reductions in the same order. Once `failed` is
   // set, it returns and promises nothing. Throws CommError naming call, rank and node if NCCL
-  // refuses the call, or has not done it within the limit.
+  // refuses the call, or does not finish it within the limit.
   virtual void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                           const std::atomic<bool>& failed) = 0;
-  // Enqueues in the rank's stream all that it sends to other ranks and receives, or what is
+  // Enqueues in the rank's stream everything that it sends to other ranks and receives, or what is
   // gathered instead. Peers are ranks of all processes; the caller does what `kept` says. Each
-  // message finds its counterpart in the peer, in order. Else as all_reduce().
+  // message meets its counterpart in the peer, in order. Otherwise like all_reduce().
   virtual void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
                         const std::atomic<bool>& failed) = 0;
   // Throws CommError if a rank has failed since. Any thread may call it.
   virtual void check() = 0;
-  // Afterwards nothing in any stream waits for another rank. Call it while no thread is in another
-  // function; none may be called afterwards.
+  // After this, nothing in any stream waits for another rank. Call it while no thread is in another
+  // function, and call no other function afterwards.
   virtual void abort_all() noexcept = 0;
 };
 
@@ -176,63 +174,63 @@ class GpuKernelMaker {
   virtual ~GpuKernelMaker() = default;
 
   // Makes the kernel of KernelPlan::op(); empty if it has none for these types. Asks libraries for
-  // algorithms: `deterministic` ones give the same bits each time; else the fastest, which are
-  // measured once. That may allocate memory of the GPU, and wait for it.
+  // algorithms: `deterministic` ones give the same bits each time; otherwise the fastest, which are
+  // measured once. That may allocate GPU memory, and wait for the GPU.
   virtual GpuRun prepare(int gpu, KernelPlan& plan, bool deterministic) const = 0;
   // Makes the kernel of a FusedUpdate, whose ops have Op::fused_update_on_gpus.
   virtual GpuRun prepare_fused(int gpu, const PlanGraph& plan, const PlanNode& node) const = 0;
   // The algorithms that this process has chosen or was given, as the text of a file.
   virtual std::string algorithms(bool deterministic) const = 0;
-  // Takes choices from such a text before kernels need them. Throws InvalidArgument, naming `path`,
+  // Takes choices from such a text before kernels need them. Throws InvalidArgument naming `path`
   // for any other text.
   virtual void give_algorithms(bool deterministic, std::string_view text,
                                const std::string& path) const = 0;
 };
 
-// Several threads may call its functions, which throw DeviceError for what CUDA refuses. GPUs have
-// numbers from 0. Functions that return something throw InvalidArgument for numbers that are not
+// Several threads may call its functions. They throw DeviceError for what CUDA refuses. GPUs are
+// numbered from 0. Functions that return something throw InvalidArgument for a number that is not
 // below count().
 class GpuBackend : public GpuKernelMaker {
  public:
   // How many GPUs CUDA finds; 0 where it cannot say.
   virtual int count() const = 0;
-  // One line of why there are none, and what to do; "" if there are.
+  // Why there are none, and what to do, in one line; "" if there are some.
   virtual std::string why_none() const = 0;
   virtual GpuInfo info(int gpu) const = 0;
   // The same text in all processes that see the GPU: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
   virtual std::string uuid(int gpu) const = 0;
-  // Why no kernel of the module runs on that GPU; "" if they do. Makes a CUDA context there.
+  // Why no kernel of the module runs on that GPU; "" if they do. Creates a CUDA context there.
   virtual std::string refusal(int gpu) const = 0;
   // Whether `from` can read and write the memory of `to`.
   virtual bool peer_access(int from, int to) const = 0;
   virtual GpuVersions versions() const = 0;
-  // Opens the library of NCCL at the first call.
+  // Opens the NCCL library at the first call.
   virtual NcclInfo nccl() const = 0;
 
-  // Memory of the GPU, aligned to 256 bytes and not initialised; null if there is too little.
+  // GPU memory, aligned to 256 bytes and uninitialised; null if there is too little.
   virtual void* allocate(int gpu, std::size_t bytes) const = 0;
   virtual void deallocate(int gpu, void* memory) const noexcept = 0;
-  // Pinned memory of the host, at the same addresses for every GPU.
+  // Pinned host memory, at the same addresses for every GPU.
   virtual void* allocate_pinned(std::size_t bytes) const = 0;
   virtual void deallocate_pinned(void* memory) const noexcept = 0;
-  // Copies between any two memories, and waits until that is done. Not for steps.
+  // Copies between any two memories, and waits for the copy. Not for steps.
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 
-  // From then on, the GPU reaches the memory of these peers, where it can.
+  // From then on, the GPU can access the memory of these peers, where the hardware allows.
   virtual std::unique_ptr<GpuStream> make_stream(int gpu, std::span<const int> peers) const = 0;
   virtual std::unique_ptr<GpuEvent> make_event(int gpu) const = 0;
-  // An event that notes when the GPU comes to its place. No part of a capture.
+  // An event that records when the GPU reaches it. Never part of a capture.
   virtual std::unique_ptr<GpuEvent> make_timer(int gpu) const = 0;
-  // The time between two timers of one GPU, which has come to both; below 0 if `to` was first. By
-  // the GPU's clock, which tells half a microsecond.
+  // The time between two timers of one GPU, which has reached both; negative if `to` came first. By
+  // the GPU's clock, which has a resolution of half a microsecond.
   virtual std::chrono::nanoseconds elapsed(const GpuEvent& from, const GpuEvent& to) const = 0;
   // From now on, the calling thread enqueues in streams of this GPU.
   virtual void use(int gpu) const = 0;
 
-  // By this id the processes of communicators find each other. Each call gives a new one. Throws
+  // The processes of communicators find each other by this id. Each call returns a new one. Throws
   // CommError.
   virtual std::string communicator_id() const = 0;
-  // Rank r of this process is on gpus[r]; their GPUs differ unless nccl().several_ranks. All
+  // Rank r of this process is on gpus[r]; these GPUs differ unless nccl().several_ranks. All
   // processes of a world make their communicators in one order, and wait for each other. No call
   // stays in progress for longer than `limit`, or once `failed` is set. Throws CommError.
   virtual std::unique_ptr<GpuCommunicators> make_communicators(
@@ -242,7 +240,7 @@ class GpuBackend : public GpuKernelMaker {
 
 // The type and the name of the one function that a module exports with C linkage. It sets `own` to
 // the module's identity (build_identity.cmake). It returns the backend, which lives as long as the
-// process, or null if `wanted` is another identity. Then the two were not built together, and no
+// process, or null if `wanted` is another identity. The two were then not built together, and no
 // virtual function may be called. Throws nothing.
 using GpuModuleEntry = const GpuBackend*(const char* wanted, const char** own);
 inline constexpr const char* kGpuModuleEntry = "belfry_gpu_backend";

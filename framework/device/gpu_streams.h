@@ -1,4 +1,4 @@
-// Streams and communicators that the steps of a session share. Runs take turns; feeds are copied
+// Streams and communicators shared by the steps of a session. Runs take turns; feeds are copied
 // meanwhile.
 #pragma once
 #include <atomic>
@@ -26,20 +26,20 @@ class GpuStreams {
   // The devices belong to a session that drives GPUs, and outlive this.
   explicit GpuStreams(const std::vector<std::unique_ptr<Device>>& devices);
 
-  // The stream in which a GPU device computes, or the one for its communication. It is made at its
+  // The stream in which a GPU device computes, or the one in which it communicates. Created at its
   // first use.
   GpuStream& of(int device, bool communicates = false);
   // The communicators whose rank r is on the GPU of devices[r].
   Communicators& communicators(const std::vector<int>& devices);
-  // The stream in which feeds are copied to a device's physical GPU while it computes. It is made
-  // at its first use. Only the holder of copying() may use it.
+  // The stream in which feeds are copied to a device's physical GPU while it computes. Created at
+  // its first use. Only the holder of copying() may use it.
   GpuStream& copies(int device);
   std::mutex& copying() { return copying_; }
   // Call it after a failure. It waits until no copy is under way. Earlier copies may not have been
-  // done; failures() counts these calls.
+  // made; failures() counts these calls.
   void drain_copies() noexcept;
   int failures() const { return failures_.load(std::memory_order_acquire); }
-  // Pinned memory of the host, which GPUs write and hosts poll.
+  // Pinned host memory, which GPUs write and hosts poll.
   Allocator& counters() { return counters_; }
 
  private:
@@ -53,7 +53,7 @@ class GpuStreams {
   std::map<std::vector<int>, Communicators> communicators_;  // by devices; they end before streams
 };
 
-// A count of the finished launches of a GPU's strand. The GPU writes it, the host polls it.
+// The number of finished launches of a GPU's strand. The GPU writes it, the host polls it.
 class Stamp {
  public:
   Stamp() = default;
@@ -64,7 +64,7 @@ class Stamp {
     return std::atomic_ref(*counter_).load(std::memory_order_acquire) >= epoch;
   }
   std::int64_t value() const { return std::atomic_ref(*counter_).load(std::memory_order_acquire); }
-  // Call it while the GPU does nothing.
+  // Call it while the GPU is idle.
   void set(std::int64_t epoch) const {
     std::atomic_ref(*counter_).store(epoch, std::memory_order_release);
   }

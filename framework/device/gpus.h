@@ -1,5 +1,5 @@
 // The GPUs of this machine, or one line that says why there are none. The module that drives them
-// is loaded at the first question. So programs without GPUs need no driver and no library of CUDA.
+// is loaded on first use, so programs without GPUs need no driver and no CUDA library.
 #pragma once
 #include <string>
 
@@ -15,7 +15,8 @@ class Gpus {
   explicit Gpus(std::string why_none) : why_none_(std::move(why_none)) {}
 
   // The GPUs that the module in the file `path` finds. None if it cannot be loaded, or is of
-  // another build. The dynamic linker looks up a name without a slash. A loaded module stays.
+  // another build. A name without a slash is looked up by the dynamic linker. A loaded module stays
+  // loaded.
   static Gpus load(const std::string& path);
 
   int count() const { return count_; }
@@ -29,10 +30,10 @@ class Gpus {
   std::string why_none_;
 };
 
-// The GPUs of this process. The first call loads the module that lies beside the library, or else
-// the one that the dynamic linker finds. Thread safe.
+// The GPUs of this process. The first call loads the module next to the library, or else the one
+// that the dynamic linker finds. Thread safe.
 const Gpus& gpus();
-// Replaces gpus() for tests; null ends that. Set it while nothing else runs.
+// Replaces gpus() in tests; null ends that. Set it while nothing else runs.
 void set_gpus(const Gpus* instead);
 
 // Why no device of a session can be a GPU, in one line; "" if it can.

@@ -15,10 +15,10 @@ enum class UnconnectedGradients {
   kZero,  // zeros of x's shape and dtype
 };
 
-// Which gradients become available together, through identities that wait for all of them. No
-// result depends on it: variables are versioned, so an update never changes what gradients read.
-// Gates order work. With kGraph no update starts before the last gradient is there, so a backward
-// pass that fails leaves all variables as they were.
+// Which gradients become available together, through identities that wait for all of them. Results
+// do not depend on it: variables are versioned, so an update never changes what gradients read.
+// Gates order work. With kGraph no update starts before the last gradient is ready, so a backward
+// pass that fails leaves all variables unchanged.
 enum class GradientGate {
   kNone,   // each as soon as it is computed: the most parallelism
   kOp,     // the gradients of one op's inputs together
@@ -27,42 +27,43 @@ enum class GradientGate {
 
 struct GradientOptions {
   // Each gradient node, the initial gradient and zeros share the device of the node they
-  // differentiate; otherwise the scopes around the call apply. gradients() says where sums are.
+  // differentiate; otherwise the scopes around the call apply. gradients() says where sums are
+  // placed.
   bool colocate = false;
   std::vector<Output> initial = {};  // dL/dy for each y, of its shape; ones where empty or left out
   std::vector<Output> stop = {};     // constants: they get gradients, but pass none on
   UnconnectedGradients unconnected = UnconnectedGradients::kNone;
   GradientGate gate = GradientGate::kNone;
-  // Name scopes whose nodes are computed again where gradients need their outputs. Their outputs
-  // are then not kept from the forward pass: the same bits for less memory and more arithmetic.
-  // Outputs that nodes outside a scope use are kept. Names are without the prefix of a tower. A
-  // component may end with a star: "block*" is each of block0, block1, ... by itself.
+  // Name scopes to recompute (rematerialise) where gradients need their outputs, instead of keeping
+  // these from the forward pass: the same bits for less memory and more arithmetic. Outputs used by
+  // nodes outside a scope are kept. Names have no tower prefix. A component may end with a star:
+  // "block*" is each of block0, block1, ... separately.
   std::vector<std::string> recompute = {};
 };
 
-// Collection of the nodes that are computed again.
+// Collection of the recomputed nodes.
 inline constexpr std::string_view kRecomputed = "recomputed";
 
-// The scope among `scopes` (GradientOptions::recompute) that a node of this logical name is in,
-// with stars replaced: "block3" of "block3/fc/MatMul". "" if it is in none.
+// The scope among `scopes` (GradientOptions::recompute) that contains a node of this logical name,
+// with stars replaced: "block3" of "block3/fc/MatMul". "" if none does.
 std::string recompute_scope(std::string_view name, std::span<const std::string> scopes);
 
 // dy/dx for each x, of x's shape and dtype; several ys add up. Nodes are named
 // gradients/<op>_grad/... ("gradients" made unique; At's name instead of it, if there is one) and
 // carry the line of the call.
 //
-// Several uses of a tensor are summed by one canonical tree (add_n) over the uses in order of
-// creation of their consumers, an initial gradient first, wherever they are. So bits do not depend
-// on placement (TensorFlow sums per device first). Uses with one requested device are one AddN
-// beside the first, as in TensorFlow. Otherwise the tree is cut at its root, as often as needed.
-// With `colocate` the whole sum then lies beside the tensor, as in TensorFlow. Each inner sum, and
-// without `colocate` the whole one, lies where most of the uses below it are requested (the first
-// of several such devices).
+// Several uses of a tensor are summed by one canonical tree (add_n) over the uses in the order in
+// which their consumers were created, an initial gradient first, wherever they are. So bits do not
+// depend on placement (TensorFlow sums per device first). Uses that request one device are one AddN
+// next to the first, as in TensorFlow. Otherwise the tree is cut at its root, as often as needed.
+// With `colocate` the whole sum is then placed with the tensor, as in TensorFlow. Each inner sum,
+// and without `colocate` the whole one, is placed on the device that most of the uses below it
+// request (the first of several such devices).
 //
 // Throws NotFoundError "No gradient defined for operation '<name>' (op type: <T>)" with its line if
-// an op on the way has none. Throws InvalidArgument naming op, input and both shapes if a gradient
-// has another shape than its input. Throws it, too, if y is not floating point or tensors are of
-// different graphs.
+// an op on the path has none. Throws InvalidArgument naming op, input and both shapes if the shape
+// of a gradient differs from its input's. Also throws it if y is not floating point, or if the
+// tensors belong to different graphs.
 std::vector<Output> gradients(Output y, std::span<const Output> xs, GradientOptions options = {},
                               At at = {});
 std::vector<Output> gradients(Output y, std::initializer_list<Output> xs,

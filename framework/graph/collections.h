@@ -1,5 +1,5 @@
 // Keys of collections: ordered lists of nodes on a graph that builders fill and trainers read. They
-// are TensorFlow's (GraphKeys), less those of queues, tables, resources and control flow. Belfry
+// are TensorFlow's (GraphKeys), without those of queues, tables, resources and control flow. Belfry
 // itself fills kGlobalVariables, kLocalVariables and kTrainableVariables (variables), kUpdateOps
 // (moving averages) and kTrainOp (optimizers); the others are for models.
 #pragma once

@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-// A type of devices. "cpu" and "gpu" always become CPU and GPU, as in TensorFlow. All else stays as
-// it is written, "Gpu" too.
+// A device type. "cpu" and "gpu" always become CPU and GPU, as in TensorFlow. Anything else stays
+// as written, even "Gpu".
 class DeviceType {
  public:
   DeviceType(std::string_view name) : name_(written(name)) {}                  // NOLINT
@@ -35,14 +35,13 @@ class DeviceType {
 // or without leading slashes; "gpu:0", "/GPU:0", "/device:GPU:0" and "/cpu" all parse, and mean the
 // same device as the full spelling. A missing index or "*" means any index; "*" for job, replica or
 // task means absent. Repeated job, replica or task: the last wins. "/gpu:0" may be in any case;
-// behind "device:" types are those of DeviceType. Fields may be set by hand, too.
+// after "device:", types are those of DeviceType. Fields may also be set by hand.
 class DeviceSpec {
  public:
   DeviceSpec() = default;
-  // Throw InvalidArgument naming the piece: unknown attributes, two device types, an empty job,
-  // more than 4096 characters. Numbers that are negative or above 2^31 - 1 are refused, too
-  // (TensorFlow's Python takes any). Implicit, so that "/gpu:0" can be passed wherever a spec is
-  // meant.
+  // These throw InvalidArgument naming the piece: unknown attributes, two device types, an empty
+  // job, more than 4096 characters, and numbers that are negative or above 2^31 - 1 (TensorFlow's
+  // Python takes any). Implicit, so that "/gpu:0" can be passed wherever a spec is expected.
   DeviceSpec(std::string_view text);                                           // NOLINT
   DeviceSpec(const char* text) : DeviceSpec(std::string_view(text)) {}         // NOLINT
   DeviceSpec(const std::string& text) : DeviceSpec(std::string_view(text)) {}  // NOLINT
@@ -66,9 +65,9 @@ class DeviceSpec {
   // Type and index alone: "CPU:0"; "" without both.
   std::string short_str() const;
 
-  // Merges field by field: `inner` wins if it has a value. Type and index are two fields, so /gpu:1
-  // with /cpu gives /device:CPU:1. An outer scope (*this) merges so with the fields that a node
-  // already has. Associative.
+  // Merges field by field: `inner` wins where it has a value. Type and index are two fields, so
+  // /gpu:1 with /cpu gives /device:CPU:1. An outer scope (*this) merges like this with the fields
+  // that a node already has. Associative.
   DeviceSpec merged_with(const DeviceSpec& inner) const;
 
   // True if every field present here is present and equal in `device`.

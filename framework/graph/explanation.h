@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// Devices are named in full. `requested` is as it was asked for.
+// Devices are named in full. `requested` is as the user wrote it.
 struct Explanation {
   // A scope, setter or colocation that shaped the request, in the order of application.
   struct Scope {
@@ -22,7 +22,7 @@ struct Explanation {
     bool kept = false;
     std::string reason;
   };
-  // `whom` must be on the device of `who`, with all that is colocated with either.
+  // `whom` must share the device of `who`, with everything that is colocated with either.
   struct Pull {
     std::string who, whom;
     std::string why;  // "reference edge", "colocation group w"
@@ -34,7 +34,7 @@ struct Explanation {
     std::string division;               // "whole", "2 rows of each sample", "partial sums"
     std::vector<std::string> added_by;  // fusions that add up its partial sums
   };
-  // A whole tensor that is planned beside the shards of an output, for nodes that run once.
+  // A whole tensor planned in addition to the shards of an output, for nodes that run once.
   struct WholeCopy {
     std::string name;
     std::int64_t bytes = 0;
@@ -49,18 +49,18 @@ struct Explanation {
   std::vector<std::string> colocation;
   std::vector<Pull> pulls;
   std::vector<Candidate> candidates;
-  // If a setter decided: elements per device.
+  // Elements per device, if a setter decided.
   std::map<std::string, std::int64_t> load;
-  std::string fallback;  // what soft placement let go, "" for nothing
+  std::string fallback;  // what soft placement gave up, "" for nothing
   // From explain_step. `fused_into` is the launch that does the node's work together with other
-  // nodes, or "". `shards` are those of its device, 0 if no step with this node was looked at.
+  // nodes, or "". `shards` are those of its device, 0 if no step with this node was inspected.
   // `runs` is how often the launch runs.
   std::string fused_into;
   int shards = 0, runs = 0;
   std::vector<DividedOutput> outputs;
   std::vector<WholeCopy> copies;
 
-  // For people, in lines.
+  // For people, in several lines.
   std::string str() const;
 
  private:

@@ -24,12 +24,13 @@ namespace belfry {
 class ScopeStack;
 struct Explanation;
 
-// Does not move; outlives its Outputs and Sessions. Built by one thread at a time, so the scopes in
-// force are the graph's, whichever thread opened them; there is no switch_to_thread_local() as in
-// TensorFlow.
+// Cannot be moved; must outlive its Outputs and Sessions. Built by one thread at a time, so the
+// scopes in force are the graph's, whichever thread opened them; there is no
+// switch_to_thread_local() as in TensorFlow.
 class Graph {
  public:
-  // `process` builds the graph, which has the towers of that process's devices alone.
+  // `process` is the one that builds the graph, which has only the towers of that process's
+  // devices.
   explicit Graph(std::uint64_t seed = 1, ProcessPlace process = {});
   ~Graph();
   Graph(const Graph&) = delete;
@@ -38,26 +39,26 @@ class Graph {
   // Appends a node: infers its types, applies the scopes in force, makes its name unique below the
   // current name scope. A name that ends with a slash ("a/x/") is taken as it is, from the root,
   // without the slash. Throws InvalidArgument naming the op, its name and line if the shape
-  // function refuses the inputs. Throws it, too, if the name is not valid, or is to be taken as it
-  // is and a node has it. The same holds if a scope ended before one inside it, and inside a device
-  // setter or function.
+  // function refuses the inputs, if the name is invalid, or if it is to be taken as it is and a
+  // node has it. Also throws it if a scope ended before one inside it, and inside a device setter
+  // or function.
   Node& add(const Op& op, std::span<const Output> inputs, At at = {}, NodeOptions options = {});
   Node& add(const Op& op, std::initializer_list<Output> inputs, At at = {},
             NodeOptions options = {}) {
     return add(op, std::span(inputs.begin(), inputs.size()), at, std::move(options));
   }
 
-  // A node whose inputs are not complete: several towers build it together, each when its function
-  // gets there. It gains inputs by extend() until close(); until then the graph can be neither
+  // Adds a node whose inputs are incomplete: several towers build it together, each when its
+  // function gets there. extend() adds inputs until close(); until then the graph can be neither
   // differentiated nor compiled. Its outputs do not change.
   Node& add_open(const Op& op, std::span<const Output> inputs, At at = {},
                  NodeOptions options = {});
   // Throws InvalidArgument as add() does, and InternalError if the types of its outputs would
   // change.
   void extend(Node& open, std::span<const Output> inputs);
-  // Closes all open nodes, and orders the nodes from number `first` on anew, so that ids are a
+  // Closes all open nodes, and reorders the nodes from number `first` on, so that ids are a
   // topological order again. The order is by how many of the open nodes are on the longest path to
-  // a node, else as it was. Nodes before `first` must not be open. Throws InvalidArgument naming
+  // a node, else as before. Nodes before `first` must not be open. Throws InvalidArgument naming
   // their lines if open nodes wait for each other.
   void close(std::size_t first);
   // The first open node, or null.
@@ -70,7 +71,7 @@ class Graph {
 
   std::size_t size() const { return nodes_.size(); }
   Node& node(std::size_t id) const { return *nodes_[id]; }
-  // A new number whenever nodes are added, extended, ordered anew or taken back.
+  // A new number whenever nodes are added, extended, reordered or rolled back.
   std::uint64_t version() const { return version_; }
   // Throws NotFoundError with the nearest name.
   Node& find(std::string_view name) const;
@@ -82,36 +83,36 @@ class Graph {
   // What the graph alone knows of a node's place: no device and no candidates.
   Explanation explain(const Output& output) const;
 
-  // Collections (collections.h): ordered, a node may be in one several times.
+  // Collections (collections.h): ordered; a node may appear several times.
   void add_to_collection(std::string_view key, Node& node);
-  // Copies of the lists, with the nodes whose name matches `scope`, a regular expression, from its
-  // start. So "tower1/" keeps all below that scope, and "" all. Throw InvalidArgument if it is not
-  // an expression.
+  // Copies of the lists, with only the nodes whose name matches `scope`, a regular expression, from
+  // its start. "tower1/" keeps everything below that scope, "" everything. Throw InvalidArgument
+  // for an invalid expression.
   std::vector<Node*> nodes(std::string_view collection, std::string_view scope = {}) const;
   std::vector<Variable> variables(std::string_view collection, std::string_view scope = {}) const;
-  // Every variable, in order of creation, whatever collections it is in.
+  // Every variable, in order of creation, regardless of collections.
   std::vector<Variable> variables() const;
-  // The list itself; it is made if there is none.
+  // The list itself, created if there is none.
   std::vector<Node*>& collection(std::string_view key);
 
-  // Returns a name that no node or scope has: `name` (whole, whatever the name scope), or name_1,
-  // name_2, ...; compared without case. It is used up, unless mark_as_used is false.
+  // Returns a name that no node or scope has: `name` (absolute, regardless of the name scope), or
+  // name_1, name_2, ...; case is ignored. The name is then taken, unless mark_as_used is false.
   std::string unique_name(std::string_view name, bool mark_as_used = true) {
     return names_.unique(name, mark_as_used ? NameTable::Use::kScope : NameTable::Use::kPeek);
   }
 
   // The gradients that strategies have combined so far. compile() checks that steps feed and apply
-  // each whole.
+  // each one whole.
   void record(CombinedGradient combined) { combined_.push_back(std::move(combined)); }
   std::span<const CombinedGradient> combined_gradients() const { return combined_; }
 
-  // The state of the scope guards, which change it.
+  // The state of the scope guards, which modify it.
   ScopeStack& scopes() { return *scopes_; }
   const ScopeStack& scopes() const { return *scopes_; }
 
-  // Creates a variable node whatever the reuse of the scope; variable() is the way for users. If
-  // the initialiser throws or gives another type, nodes and names made since are taken back, and
-  // handles to them are void; device setters have counted the variable.
+  // Creates a variable node, regardless of the scope's reuse; users call variable(). If the
+  // initialiser throws or gives another type, nodes and names made since are rolled back, and
+  // handles to them are void; device setters have already counted the variable.
   Variable create_variable(VariableRequest request, At at);
   // The variable stored under a full scoped name, or an empty one.
   Variable stored_variable(std::string_view name) const;
@@ -136,17 +137,17 @@ class Graph {
   Node* named(std::string_view name) const;
   static std::vector<TensorType> infer(const Node& node);
 
-  // Ends a node; its memory stays the graph's.
+  // Destroys a node; its memory stays the graph's.
   struct EndNode {
     void operator()(Node* node) const { std::destroy_at(node); }
   };
 
-  std::pmr::monotonic_buffer_resource memory_;  // of nodes, which end together
+  std::pmr::monotonic_buffer_resource memory_;  // of nodes, which are freed together
   std::deque<DeviceRequest> requests_;
-  DeviceRequest asked_;  // by the node that is being made; its memory is used again
+  DeviceRequest asked_;  // by the node being made; its memory is reused
   std::vector<std::unique_ptr<Node, EndNode>> nodes_;
   std::vector<Node*> open_;
-  // Names of the first nodes, as far as look-ups needed them: few graphs are asked for a name.
+  // Names of the first nodes, as far as look-ups needed them: few graphs are ever searched by name.
   mutable std::unordered_map<std::string_view, Node*> by_name_;
   mutable std::mutex by_name_mutex_;
   NameTable names_;

@@ -1,4 +1,4 @@
-// Short texts that many objects hold.
+// Short texts shared by many objects.
 #pragma once
 #include <compare>
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace belfry {
 
-// A text that the process keeps once, to its end: for a few names that many objects have. It is as
-// small as a pointer, and equal texts are one pointer.
+// A text that the process stores once, until its end: for a few names that many objects have. It is
+// as small as a pointer, and equal texts are the same pointer.
 class InternedText {
  public:
   InternedText(std::string_view text);                                             // NOLINT

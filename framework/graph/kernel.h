@@ -33,7 +33,7 @@ struct WorkRange {
   std::int64_t size() const { return end - begin; }
 };
 
-// All that a kernel may know before it runs: real shapes, options, and the range of its work.
+// Everything a kernel may know before it runs: real shapes, options, and the range of its work.
 // Preparing a kernel for a host touches no device. GpuKernelMaker::prepare() says what it may do
 // for a GPU.
 class KernelPlan {
@@ -43,8 +43,8 @@ class KernelPlan {
       : node_(node), inputs_(inputs), outputs_(outputs), range_(range) {}
 
   const Node& node() const { return node_; }
-  // The op that the kernel computes. In plans it may be another op than the node's; the node has
-  // the options.
+  // The op that the kernel computes. In plans it may differ from the node's op; the options are
+  // still the node's.
   const Op& op() const;
   void set_op(const Op& op) { op_ = &op; }
   template <class T>
@@ -62,7 +62,7 @@ class KernelPlan {
     return inputs_.empty() ? DType::kF32 : inputs_[0].dtype;
   }
 
-  // The range of the whole work. Kernels split by elements or rows take their part from
+  // The range of the whole work. Kernels split by elements or rows get their part from
   // KernelPointers when they run.
   WorkRange range() const { return range_; }
 
@@ -79,7 +79,8 @@ class KernelPlan {
     return count / static_cast<double>(batch_.samples) * static_cast<double>(batch_.of_all);
   }
 
-  // Asks the plan for scratch memory, in bytes; KernelPointers::workspace() has it at run time.
+  // Requests scratch memory from the plan, in bytes; KernelPointers::workspace() has it at run
+  // time.
   void workspace(std::int64_t bytes) { workspace_ = bytes; }
   std::int64_t workspace_bytes() const { return workspace_; }
 
@@ -100,7 +101,7 @@ class EndToEnd {
   void append(std::int64_t elements) { starts_.push_back(starts_.back() + elements); }
   std::int64_t elements() const { return starts_.back(); }
 
-  // Calls part(i, begin, end) for every tensor i of which elements [begin, end) are in `range`.
+  // Calls part(i, begin, end) for every tensor i with elements [begin, end) in `range`.
   template <class Part>
   void for_each(WorkRange range, const Part& part) const {
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), range.begin);
@@ -117,7 +118,7 @@ class EndToEnd {
 };
 
 // Where a launch's tensors are. Inputs and outputs point at whole tensors, whatever the range.
-// Variables that an op writes are inputs: written().
+// Variables that an op writes are inputs: see written().
 class KernelPointers {
  public:
   template <class T>
@@ -145,7 +146,7 @@ class KernelPointers {
   std::int64_t begin() const { return range_.begin; }
   std::int64_t end() const { return range_.end; }
 
-  // Counts the runs that wrote variables: random ops mix it into their key.
+  // Counts the runs that wrote variables; random ops mix it into their key.
   std::uint64_t step() const { return step_; }
   // The row of the batch of all devices that is row 0 of output 0, if KernelPlan::batch() is
   // `numbered`.
@@ -175,9 +176,8 @@ class KernelPointers {
 WorkRange whole_range(const Op& op, int participants, std::span<const TensorType> inputs,
                       std::span<const TensorType> outputs);
 
-// Runs one launch. It may be called from several threads at once, on tensors and workspaces of
-// their own. Kernels split by elements or rows may also be called for disjoint ranges of one
-// launch.
+// Runs one launch. Several threads may call it at once, each with its own tensors and workspace.
+// Kernels split by elements or rows may also be called at once for disjoint ranges of one launch.
 using KernelRun = std::function<void(const KernelPointers&)>;
 using CpuKernel = KernelRun (*)(KernelPlan&);
 

@@ -14,15 +14,15 @@ namespace belfry {
 
 // A T for each name, such as "tower1/conv/W". Names form a tree, with a level for each piece
 // between slashes. So a look-up stays among the few names of a scope, which are in cache, however
-// many names there are. Nothing is removed: levels and values stay where they are until the end of
-// the tree.
+// many names there are. Nothing is removed: levels and values stay where they are as long as the
+// tree lives.
 template <class T>
 class NameTree {
  public:
   // All names that begin with the same pieces.
   class Level {
    public:
-    // The value of the next piece, and the level below it. Both are made if there are none.
+    // The value of the next piece, and the level below it. Both are created if missing.
     T& at(std::string_view piece) { return entry(piece).value; }
     Level& below(std::string_view piece) {
       Level*& made = entry(piece).below;
@@ -65,7 +65,7 @@ class NameTree {
 
   // All names.
   Level& root() { return root_; }
-  // The value of a name, made if there is none.
+  // The value of a name, created if missing.
   T& at(std::string_view name) {
     Level* level = &root_;
     std::size_t slash;
@@ -91,7 +91,7 @@ class NameTree {
   void for_each(const auto& f) { root_.for_each(f); }
 
  private:
-  // Levels need no destructor: their memory ends with the tree.
+  // Levels need no destructor: their memory is freed with the tree.
   static_assert(std::is_trivially_destructible_v<T>);
 
   std::pmr::monotonic_buffer_resource memory_;

@@ -16,16 +16,16 @@ bool is_valid_scope_name(std::string_view name, bool at_root);
 // One table for the nodes and scopes of a graph. Names are compared without case.
 class NameTable {
  public:
-  // Why a name is asked for. After a peek it is as free as before.
+  // What a name is wanted for. A peek leaves it free.
   enum class Use { kPeek, kScope, kNode };
 
   NameTable() = default;
   NameTable(const NameTable&) = delete;
   NameTable& operator=(const NameTable&) = delete;
 
-  // `name` if it is free, else name_1, name_2, ... The result is used up, unless this is a peek.
+  // `name` if it is free, else name_1, name_2, ... The result is then taken, unless this is a peek.
   std::string unique(std::string_view name, Use use);
-  // Gives a node `name` as it is, whatever scope has it.
+  // Gives a node `name` as it is, even if a scope has it.
   void reserve(std::string_view name);
   // Whether a node has the name.
   bool is_of_node(std::string_view name) const;
@@ -45,8 +45,8 @@ class NameTable {
   void use(State& state, Use use);
 
   NameTree<State> states_;  // by name in lower case
-  // The scope that was asked for last, and the levels from the root to it. Most names follow others
-  // of their scope, or of a neighbouring scope.
+  // The scope requested last, and the levels from the root to it. Most names follow others of the
+  // same scope, or of a neighbouring one.
   std::string scope_;
   std::vector<Level*> levels_ = {&states_.root()};
   std::vector<std::pair<State*, State>> changes_;  // the states before each change

@@ -23,14 +23,14 @@ class Graph;
 class Node;
 class Variable;
 
-// One output of a node: what ops take and give. Cheap to copy; valid as long as its Graph.
+// One output of a node: what ops take and return. Cheap to copy; valid as long as its Graph.
 class Output {
  public:
   Output() = default;  // none
   Output(Node& node, int index) : node_(&node), index_(index) {}
 
   explicit operator bool() const { return node_ != nullptr; }
-  // Like all that follow, throws InvalidArgument for an empty Output.
+  // Like all functions below, throws InvalidArgument for an empty Output.
   Node& node() const {
     if (!node_) [[unlikely]]
       refuse_empty();
@@ -41,7 +41,7 @@ class Output {
   const TensorType& type() const;
   const Shape& shape() const { return type().shape; }
   DType dtype() const { return type().dtype; }
-  // The device asked for so far; the placer decides for good. Session::placement tells.
+  // The device requested so far. The placer makes the final decision: see Session::placement.
   const DeviceSpec& device() const;
   // "fc1/MatMul" for output 0, else "split:1".
   std::string name() const;
@@ -61,11 +61,11 @@ class Output {
 struct DeviceReason {
   using Load = std::map<std::string, std::int64_t>;
 
-  SourceLine site;  // of the scope; of the write, if it is beside its variable
-  // Either a scope decided (DeviceFrame::what), or a node to be beside.
+  SourceLine site;  // of the scope; of the write, if it is placed with its variable
+  // Either a scope decided (DeviceFrame::what), or a node to be placed with.
   std::shared_ptr<const std::string> scope = {};
   const Node* beside = nullptr;
-  DeviceSpec result;  // what the node asked for after this step
+  DeviceSpec result;  // what the node requested after this step
   // If a setter with loads placed a variable: elements per device before it decided; else null.
   std::shared_ptr<const Load> load = {};
 
@@ -75,10 +75,10 @@ struct DeviceReason {
   std::string what() const;
 };
 
-// The device that a node asks for. Nodes that ask alike share one request.
+// The device that a node requests. Nodes with equal requests share one.
 struct DeviceRequest {
   DeviceSpec device;
-  // The reasons for `device`, in order of application. Scopes that NoDevice or ColocateWith cut off
+  // The reasons for `device`, in order of application. Scopes cut off by NoDevice or ColocateWith
   // are missing.
   std::vector<DeviceReason> reasons = {};
   // Nodes that it must share a device with, in order of name: its colocation groups are named after
@@ -89,7 +89,8 @@ struct DeviceRequest {
 };
 
 // The part that a variable holds of a tensor that several processes hold together: elements
-// [cuts[rank], cuts[rank + 1]), as a row. Checkpoints and hashes have the whole tensor.
+// [cuts[rank], cuts[rank + 1]) of the flattened tensor. Checkpoints and hashes have the whole
+// tensor.
 struct VariablePart {
   Shape whole;
   std::vector<std::int64_t> cuts;  // size + 1 of them, from 0 to the elements of the whole
@@ -99,30 +100,30 @@ struct VariablePart {
 struct VariableInfo {
   bool trainable = true;
   bool local = false;                // not in kGlobalVariables: a replica or otherwise not saved
-  Output initial;                    // computes the first value; a copy has that of its original
+  Output initial;                    // computes the first value; a copy has its original's
   Node* copy_of = nullptr;           // a replica starts as a copy of this variable
-  Output default_read;               // made at first use
-  DeviceSpec caching_device;         // where default_read is; empty: beside the variable
+  Output default_read;               // created at first use
+  DeviceSpec caching_device;         // where default_read is; empty: with the variable
   std::optional<VariablePart> part;  // none: it holds all of a tensor
 };
 
 // Where a node was built: its line, and what the scopes around it said.
 struct NodeOrigin {
   SourceLine site;
-  std::string_view prefix;  // of the name, which its tower gave: "tower1/", or ""
+  std::string_view prefix;  // of the name, set by its tower: "tower1/", or ""
   int replica = 0;          // the tower's index
   // The call of a tower function that made it, counted from 1 in its graph; 0: none. Replicas of
-  // two models on one graph may share names of towers, but not this number.
+  // two models in one graph may share tower names, but not this number.
   int call = 0;
   const Node* forward = nullptr;  // the node that a gradient node was made for
   bool eager = false;             // made in an EagerScope
-  // GPUs may round f32 to tf32 where they multiply: an AutocastScope around the node says so, or
-  // one around its forward node.
+  // GPUs may round f32 to tf32 in multiplications, because of an AutocastScope around the node or
+  // around its forward node.
   bool tf32 = false;
 };
 
-// Texts for errors, which are valid as long as what they name. Each check states one, but only a
-// failing check needs it, so it is made when somebody reads it.
+// Texts for errors, valid as long as what they name. Each check states one, but only a failing
+// check needs it, so it is composed when somebody reads it.
 template <class Own>
 struct ErrorText {
   operator std::string() const { return static_cast<const Own&>(*this).str(); }  // NOLINT
@@ -155,7 +156,7 @@ class Node {
   std::string_view name() const { return name_; }
   const Op& op() const { return *op_; }
   Graph& graph() const { return *graph_; }
-  // Position in the graph: inputs and control inputs always have smaller ones.
+  // Position in the graph: inputs and control inputs always come earlier.
   int id() const { return id_; }
 
   std::span<const Output> inputs() const { return inputs_; }
@@ -175,8 +176,8 @@ class Node {
   const DeviceSpec& device() const { return request_->device; }
 
   const NodeOrigin& origin() const { return origin_; }
-  // The name without the prefix of its tower. It and the tower's index are the key of random ops,
-  // so that replicas differ only by shard.
+  // The name without the tower prefix. With the tower's index it is the key of random ops, so that
+  // replicas differ only by shard.
   std::string_view logical_name() const { return name().substr(origin_.prefix.size()); }
 
   bool is_variable() const { return variable_ != nullptr; }
@@ -210,7 +211,7 @@ inline int collective_size(const Node& node) {
   return node.op().collective ? node.op().collective(node) : 0;
 }
 
-// The types of a node's outputs by its op's shape function. `inputs` are the types of the graph, or
+// The types of a node's outputs by its op's shape function. `inputs` are types of the graph, or
 // real ones.
 std::vector<TensorType> infer_types(const Node& node, std::span<const TensorType> inputs);
 

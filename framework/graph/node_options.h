@@ -1,4 +1,4 @@
-// Options of a node: one plain struct per op, held by value without its type. Printing and equality
+// Options of a node: one plain struct per op, held by value and type-erased. Printing and equality
 // derive from the struct's fields, so an op states them once.
 #pragma once
 #include <memory>

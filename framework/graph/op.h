@@ -89,14 +89,14 @@ using ParticipantsFunction = int (*)(const Node& node);
 using DivisorFunction = int (*)(const Node& node);
 
 // Gradients with respect to each input of `node`, from the gradients of its outputs, of which at
-// least one is not empty. An output without gradient counts as zeros if it is floating point, and
+// least one is not empty. An output without a gradient counts as zeros if it is floating point, and
 // has an empty Output otherwise (see Op::missing_grads). Return an empty Output for an input
-// without gradient. Called under the name scope "<node>_grad".
+// without a gradient. Called under the name scope "<node>_grad".
 using GradientFunction = std::vector<Output> (*)(const Node& node, std::span<const Output> grads);
 
 // How the work of one launch may be divided. Each value states unit and extent of the range. Bits
-// never depend on the division. Pass `schedule` (passes/schedule.cc) says which launches a plan
-// divides, and how large their parts are. Other launches do all of their work at once. Op::shards
+// never depend on the division. Pass `schedule` (passes/schedule.cc) decides which launches a plan
+// divides, and how large the parts are. Other launches do all of their work at once. Op::shards
 // divides a batch.
 enum class WorkSplit : std::uint8_t {
   kSerial,    // not at all: the range is [0, 1)
@@ -105,7 +105,7 @@ enum class WorkSplit : std::uint8_t {
   kRows,      // dimension 0 of output 0, of any meaning
 };
 
-// Whether an output may be written over an input that nobody reads afterwards.
+// Whether an output may overwrite an input that nobody reads afterwards.
 enum class InPlace : std::uint8_t {
   kNo,
   kFirst,     // output 0 over input 0
@@ -113,10 +113,10 @@ enum class InPlace : std::uint8_t {
   kPairwise,  // output i over input i
 };
 
-// How an AutocastScope changes the inputs of a node that is built in it. Variables that the node
-// writes stay as they are.
+// How an AutocastScope changes the inputs of a node built in it. Variables that the node writes
+// stay unchanged.
 enum class Autocast : std::uint8_t {
-  kAny,      // stay as they are; where f32 meets 16 bits, all become f32
+  kAny,      // stay unchanged; where f32 meets 16 bits, all become f32
   kCompute,  // f32 becomes the type of the scope: products, which 16 bits make faster
   kFull,     // 16 bits become f32: sums to a loss, moments, functions of a wide range
 };
@@ -124,7 +124,7 @@ enum class Autocast : std::uint8_t {
 inline constexpr int kVariadicInputs = -1;
 
 namespace detail {
-// Enters an Op in the registry when its object is constructed.
+// Registers an Op when its object is constructed.
 struct Registered {
   explicit Registered(const Op* op);
   Registered(const Registered&) = delete;
@@ -144,38 +144,38 @@ struct Op {
   // How plans divide it and join it with others.
 
   WorkSplit split = WorkSplit::kSerial;
-  // Multiplies matrices, or sums over the batch: about ten times the work of others for each byte.
+  // Multiplies matrices, or sums over the batch: about ten times the work of other ops per byte.
   bool heavy = false;
   // How a node is divided into shards of a batch (shards.h). Null: the node gathers its inputs and
   // runs once.
   Sharding (*shards)(const ShardContext&) = nullptr;
-  // Replaces a divided node by other nodes (plan/expansion.h), if a shard needs results of all
-  // shards.
+  // Replaces a divided node by other nodes (plan/expansion.h), for when a shard needs results of
+  // all shards.
   void (*expand)(Expansion&) = nullptr;
-  // Replaces this node and some around it by one, which takes one pass over memory
-  // (plan/surroundings.h). The bits stay those of the nodes one by one.
+  // Replaces this node and some around it by one that takes one pass over memory
+  // (plan/surroundings.h). The bits are those of the separate nodes.
   void (*fuse)(Surroundings&) = nullptr;
-  // Makes output 0 again from the inputs and other outputs, by one node in one pass over memory
-  // (Surroundings::replace without other nodes). The bits are the same. A plan may do so where
-  // gradients read output 0, rather than keep it.
+  // Recomputes output 0 from the inputs and other outputs, by one node in one pass over memory
+  // (Surroundings::replace without other nodes), with the same bits. A plan may do so where
+  // gradients read output 0, instead of keeping it.
   void (*rebuild)(Surroundings&) = nullptr;
-  // Every plan expands it, on any device, so it needs no kernel but the reference.
+  // Every plan expands it, on any device, so it needs only the reference kernel.
   bool composite = false;
 
   // Its memory, and the variables that it writes.
 
   InPlace in_place = InPlace::kNo;
-  // Output 0 is the memory of input 0, so the op costs nothing (reshape, identity).
+  // Output 0 is the memory of input 0, so the op is free (reshape, identity).
   bool alias = false;
   // Output 0 is memory that outlives plans: a variable, a feed, a constant.
   bool storage = false;
   // The first `writes` inputs are variables that the op writes in place. Output i, if there is one,
   // is the new value of input i.
   int writes = 0;
-  // For an op that writes. Only element i of this input, and scalars, change element i of the
-  // variables. A sum that only such updates read is made in the same pass over memory.
+  // For an op that writes: element i of the variables depends only on element i of this input, and
+  // on scalars. A sum that only such updates read is computed in the same pass over memory.
   int elementwise_input = -1;
-  // For a collective, or for an update. The GPU module has a kernel that makes such sums of f32 and
+  // For a collective or an update: the GPU module has a kernel that computes such sums of f32 and
   // applies such updates in registers.
   bool fused_update_on_gpus = false;
 
@@ -183,36 +183,37 @@ struct Op {
 
   // Set for a collective, which combines a list of tensors over K participants. Inputs and outputs
   // are tensor-major: number b * K + t is tensor b of participant t. Outputs b * K .. b * K + K - 1
-  // are equal, and output i lives on the device of input i; equal outputs of one memory space are
+  // are equal, and output i lives on the device of input i. Equal outputs in one memory space are
   // one tensor, so kernels may find equal pointers among them.
   ParticipantsFunction collective = nullptr;
-  // Set for a collective of GPUs alone. Each GPU is one rank and sums its own participants; ranks
-  // combine these sums. The function gives the divisor of the total. A kernel gets the participants
-  // of one GPU: it sums them, and divides if these are all.
+  // Set for a collective that runs on GPUs only. Each GPU is one rank and sums its own
+  // participants; the ranks combine these sums. The function gives the divisor of the total. A
+  // kernel gets the participants of one GPU: it sums them, and divides if these are all.
   DivisorFunction ranks = nullptr;
-  // Set for ops that move tensors between processes. Gives the messages of one launch with these
-  // tensors. The thread between processes sends and receives them; the kernel does the rest.
+  // Set for ops that move tensors between processes. Returns the messages of one launch with these
+  // tensors. The thread that talks to other processes sends and receives them; the kernel does the
+  // rest.
   Exchange (*exchange)(const Node& node, const KernelPointers& pointers) = nullptr;
 
   // Its results, and where they are computed.
 
-  // Besides inputs and options, results depend on the node and the step.
+  // Results depend on the node and the step, besides inputs and options.
   bool random = false;
-  // Reads the shape of input 0 and not its values, so the placer puts it beside its input.
+  // Reads only the shape of input 0, not its values, so the placer puts it with its input.
   bool metadata = false;
 
   // Its kernels.
 
   // The kernel that runs on hosts. May return an empty KernelRun for types it does not handle; the
-  // reference kernel then serves.
+  // reference kernel is then used.
   CpuKernel cpu = nullptr;
   // The form in which the host kernel for such a plan prefers its weights, input 1; null: as they
-  // are. A plan packs weights once for all kernels that want one form. Kernels know packed weights
-  // by their rank 1, and take unpacked ones, too.
+  // are. A plan packs weights once for all kernels that want the same form. Kernels recognise
+  // packed weights by their rank 1, and take unpacked ones, too.
   std::shared_ptr<const PackedForm> (*packed_form)(const KernelPlan&) = nullptr;
-  // Plain loops, evidently right: the oracle in tests, and the fallback.
+  // Plain loops, obviously correct: the oracle in tests, and the fallback.
   CpuKernel reference = nullptr;
-  // Host kernels take f16 and bf16 as they are. Otherwise hosts run the reference kernel on f32 for
+  // Host kernels take f16 and bf16 directly. Otherwise hosts run the reference kernel in f32 for
   // tensors of these types, and round its results once.
   bool half = false;
   const char* cpu_only = nullptr;  // why there is no GPU kernel
@@ -225,7 +226,7 @@ struct Op {
 };
 
 // Every op, in order of name. The first call checks that each has a shape function, a gradient or a
-// reason for none, and a host kernel. It throws one InternalError naming all that do not.
+// reason for none, and a host kernel. It throws one InternalError naming all that lack one.
 const std::vector<const Op*>& all_ops();
 
 // Shape functions that many ops share.

@@ -1,5 +1,5 @@
 // The scopes in force on a graph: one stack for all kinds of guards (scopes.h). For the graph and
-// the guards; users see the guards.
+// the guards; users see only the guards.
 #pragma once
 #include <deque>
 #include <map>
@@ -27,7 +27,7 @@ struct DeviceFrame {
   DeviceEntry entry;
   // "scope /device:GPU:0", "setter <str()>", "function", "no device". The nodes inside share it.
   std::shared_ptr<const std::string> what;
-  bool warned = false;  // about an index that went to another device type
+  bool warned = false;  // about an index that moved to another device type
 };
 
 struct NameFrame {
@@ -41,14 +41,14 @@ struct VariableFrame {
 
 struct ControlFrame {
   std::vector<Node*> nodes;
-  bool clears = false;                     // cuts off scopes outside
+  bool clears = false;                     // cuts off outer scopes
   std::unordered_set<const Node*> inside;  // nodes made in this scope
 };
 
-// Places nodes inside beside `anchor`; device scopes outside do not count.
+// Places nodes inside with `anchor`; outer device scopes do not count.
 struct ColocationFrame {
-  Node* anchor = nullptr;      // none: only sets scopes outside aside
-  bool ignores_outer = false;  // other anchors outside do not count either
+  Node* anchor = nullptr;      // none: only sets outer scopes aside
+  bool ignores_outer = false;  // outer anchors do not count either
 };
 
 struct SiteFrame {
@@ -67,7 +67,7 @@ struct EagerFrame {};
 struct Autocasting {
   DType compute = DType::kF32;  // the type of products; f32: nothing is cast
   bool tf32 = false;            // NodeOrigin::tf32
-  // Makes the casts: their op lies above this layer.
+  // Makes the casts: the op is in a higher layer.
   Output (*cast)(Output x, DType dtype, At at) = nullptr;
 };
 
@@ -76,7 +76,7 @@ struct AutocastFrame {
   std::map<std::tuple<std::pair<int, int>, DType, int>, Output> made;  // by tensor, type, replica
 };
 
-// Gives nodes other inputs than those that they are built with (ScopeStack::substitutes).
+// Replaces the inputs that nodes are built with (ScopeStack::substitutes).
 class SubstituteOutputs {
  public:
   virtual Output of(const Output& input) = 0;
@@ -108,13 +108,13 @@ class ScopeStack {
   };
 
   void enter(const detail::Guard* owner, ScopeFrame frame, SourceLine site);
-  // Takes the owner's frame away. If it is not the innermost frame, it logs an error and keeps the
-  // error as the fault.
+  // Removes the owner's frame. If it is not the innermost one, logs an error and keeps it as the
+  // fault.
   void leave(const detail::Guard* owner) noexcept;
   // "" if all guards ended in order; else the fault, once.
   std::string take_fault();
 
-  // Outermost first. References stay valid while frames are entered and left behind them.
+  // Outermost first. References stay valid while later frames are entered and left.
   std::deque<Entry>& frames() { return frames_; }
   const std::deque<Entry>& frames() const { return frames_; }
 
@@ -133,9 +133,9 @@ class ScopeStack {
   std::string_view names() const;          // current name scope, without a slash at the end
   std::string_view variable_path() const;  // current variable scope
   VariableScopeState variables() const;
-  // Nodes that a new node waits for, unless its inputs imply it.
+  // Nodes that a new node waits for, unless its inputs imply them.
   std::vector<Node*> controls() const;
-  // The line of the outermost SiteScope, else `site`; if that is not known, the newest node's.
+  // The line of the outermost SiteScope, else `site`; if that is unknown, the newest node's.
   SourceLine site_or(SourceLine site) const;
   std::string_view replica_prefix() const;
   int replica() const;
@@ -144,7 +144,7 @@ class ScopeStack {
   // How often variable scopes were opened, by path: the counters of default names.
   std::map<std::string, int, std::less<>> opened;
   const Node* forward = nullptr;             // the node that gradients are being built for
-  SubstituteOutputs* substitutes = nullptr;  // gives new nodes their inputs; null: as they are
+  SubstituteOutputs* substitutes = nullptr;  // gives new nodes their inputs; null: unchanged
   int calls = 0;                             // calls of tower functions so far
   SourceLine newest;                         // of the newest node
 
