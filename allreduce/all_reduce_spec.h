@@ -12,10 +12,9 @@ inline constexpr std::int64_t kNoLimit = -1;
 
 // One range of an AllReduceSpec.
 struct AllReduceRange {
-  std::string strategy;  // a registered name or alias, as written
-  int chunks = 1;        // per tensor
-  std::int64_t limit =
-      kNoLimit;  // the largest tensor it takes, in bytes; the last range has no limit
+  std::string strategy;           // a registered name or alias, as written
+  int chunks = 1;                 // per tensor
+  std::int64_t limit = kNoLimit;  // largest tensor it takes, in bytes; the last range has none
 
   bool operator==(const AllReduceRange&) const = default;
 };

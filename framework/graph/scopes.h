@@ -1,8 +1,8 @@
 // Scopes: guards on a graph that say where new nodes go, what they are called and what they wait
 // for. Each lasts until the end of its block.
 //
-// They must end in reverse order of their beginning, which blocks ensure. A guard on the heap that
-// ends too early takes its own effect away and logs an error. Then the next Graph::add throws
+// They must end in the reverse order of their beginning, which blocks ensure. A guard on the heap
+// that ends too early removes its own effect and logs an error. The next Graph::add then throws
 // InvalidArgument: "Exiting device scope without proper scope nesting." Errors name the line that
 // opened the scope; for scopes made by std::make_unique or std::optional see SourceLine::here.
 #pragma once
@@ -19,7 +19,7 @@
 namespace belfry {
 
 namespace detail {
-// The base of all guards: one frame on the graph's stack while they live; neither copied nor moved.
+// The base of all guards: one frame on the graph's stack while it lives; neither copied nor moved.
 class Guard {
  public:
   Guard(const Guard&) = delete;
@@ -37,13 +37,13 @@ DeviceSpec scope_device(Graph& graph, std::string_view text, SourceLine site);
 // Places new nodes. When a node is made, the scopes in force are applied from innermost to
 // outermost:
 //   spec      fills in the fields that are still open (DeviceSpec::merged_with); "" fills in none.
-//             If its index so comes to another device type (outer /gpu:1, inner /cpu gives CPU:1,
-//             as in TensorFlow), a warning says so, once per scope.
+//             If its index meets another device type (outer /gpu:1, inner /cpu gives CPU:1, as in
+//             TensorFlow), a warning says so, once per scope.
 //   setter,   may look at node.device(), which inner scopes have set; its result replaces that, and
 //   function  an empty result clears it
-//   NoDevice  ends the effect of all scopes outside; what inner ones set stays
-// Nodes that write a variable are beside it, whatever the scopes. Nodes keep what each scope did
-// (DeviceRequest::reasons).
+//   NoDevice  ends the effect of all outer scopes; what inner ones set stays
+// Nodes that write a variable are placed with it, regardless of scopes. Nodes record what each
+// scope did (DeviceRequest::reasons).
 class DeviceScope : detail::Guard {
  public:
   [[nodiscard]] DeviceScope(Graph& graph, DeviceSpec spec,
@@ -76,8 +76,8 @@ class DeviceScope : detail::Guard {
                                  SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                     __builtin_LINE()));
 
-// The device that specs among the device scopes in force ask for; setters and functions are not
-// asked.
+// The device that specs among the device scopes in force request; setters and functions are not
+// consulted.
 DeviceSpec enclosing_device(const Graph& graph);
 
 // New nodes are called <scope>/<name>. "x" opens a unique x below the current scope; "a/b/" (with
@@ -95,8 +95,8 @@ class NameScope : detail::Guard {
   std::string path_;
 };
 
-// Inside, variable() calls variables <scope>/<name>. Only variable scopes count, name scopes do
-// not. Opens a name scope (made unique) too, unless auxiliary_name_scope is false. Scopes add up; a
+// Inside, variable() calls variables <scope>/<name>. Only variable scopes count; name scopes do
+// not. Also opens a name scope (made unique), unless auxiliary_name_scope is false. Scopes nest; a
 // scope inherits what it leaves open (see VariableScopeOptions).
 //
 // An empty name keeps the current path and name scope, so it re-enters the current variable scope.
@@ -147,9 +147,9 @@ class ControlInput {
 
 // New nodes wait for the given ones. Nested scopes add up; nullptr clears them. If a data input was
 // made inside a scope, its node already waits, so the new node gets none of that scope's control
-// inputs. Nor does it wait for its data inputs twice. Nodes made outside do not wait. Variables,
-// their initialisers and default reads never do. Throws InvalidArgument for a dependency that is
-// empty or of another graph.
+// inputs. A node does not wait twice for its data inputs. Nodes made outside do not wait;
+// variables, their initialisers and default reads never do. Throws InvalidArgument for a dependency
+// that is empty or of another graph.
 class ControlDependencies : detail::Guard {
  public:
   [[nodiscard]] ControlDependencies(Graph& graph, std::span<Node* const> nodes,
@@ -167,13 +167,13 @@ class ControlDependencies : detail::Guard {
                                                                        __builtin_LINE()));
 };
 
-// Whether anchors of ColocateWith scopes outside still count.
+// Whether anchors of outer ColocateWith scopes still count.
 enum class OuterColocation { kKeep, kIgnore };
 
-// New nodes share the device of `output`'s node, and of the anchors of ColocateWith scopes outside.
-// Device scopes outside are set aside. A node takes the device of the oldest anchor that asks for
-// one, over what device scopes inside set. It joins the groups of all anchors. Groups are
-// transitive: an anchor that is itself beside others passes their groups on.
+// New nodes share the device of `output`'s node, and of the anchors of outer ColocateWith scopes.
+// Outer device scopes are set aside. A node takes the device of the oldest anchor that requests
+// one, over what inner device scopes set. It joins the groups of all anchors. Groups are
+// transitive: an anchor that is itself colocated with others passes their groups on.
 class ColocateWith : detail::Guard {
  public:
   [[nodiscard]] explicit ColocateWith(Output output,
@@ -182,14 +182,14 @@ class ColocateWith : detail::Guard {
   [[nodiscard]] ColocateWith(Output output, OuterColocation outer,
                              SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                 __builtin_LINE()));
-  // Sets colocation and device scopes outside aside.
+  // Sets outer colocation and device scopes aside.
   [[nodiscard]] ColocateWith(Graph& graph, std::nullptr_t,
                              SourceLine site = SourceLine::here(__builtin_FILE(),
                                                                 __builtin_LINE()));
 };
 
-// Places nodes on /cpu:0 of the job, replica and task of `device`. Scopes, setters and colocation
-// outside are set aside.
+// Places nodes on /cpu:0 of the job, replica and task of `device`. Outer scopes, setters and
+// colocation are set aside.
 class HostScope {
  public:
   [[nodiscard]] HostScope(Graph& graph, const DeviceSpec& device,
@@ -200,15 +200,15 @@ class HostScope {
   DeviceScope host_;
 };
 
-// New nodes and device scopes name `site` as their line, so layers can pass the user's line on. The
-// outermost SiteScope counts.
+// New nodes and device scopes report `site` as their line, so layers can pass the user's line on.
+// The outermost SiteScope counts.
 class SiteScope : detail::Guard {
  public:
   [[nodiscard]] SiteScope(Graph& graph, SourceLine site);
 };
 
-// New nodes run as soon as they can, even before nodes that were made earlier and are ready. So
-// gradients are reduced while others are still being computed. Results do not change.
+// New nodes run as soon as they can, even before earlier nodes that are ready, so gradients are
+// reduced while others are still being computed. Results do not change.
 class EagerScope : detail::Guard {
  public:
   [[nodiscard]] explicit EagerScope(Graph& graph,
@@ -216,10 +216,10 @@ class EagerScope : detail::Guard {
                                                                        __builtin_LINE()));
 };
 
-// Casts inputs of new nodes as their ops say (Op::autocast), by nodes on the same line: one for
-// each tensor, type and replica. Gradients go back through the casts, so the gradient of a variable
-// has its type. Initialisers, and nodes of gradients, take inputs as they are. The innermost scope
-// counts. ops/precision.h has what to pass.
+// Casts inputs of new nodes as their ops request (Op::autocast), by nodes on the same line: one per
+// tensor, type and replica. Gradients flow back through the casts, so the gradient of a variable
+// has its type. Initialisers and gradient nodes take inputs unchanged. The innermost scope counts.
+// ops/precision.h has what to pass.
 class AutocastScope : detail::Guard {
  public:
   [[nodiscard]] AutocastScope(Graph& graph, Autocasting what,

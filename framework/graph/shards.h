@@ -1,9 +1,9 @@
 // Shards: rules that divide the work of a node by the samples of its device's batch.
 //
 // A device may cut its batch into S shards. A tensor is then whole, or cut by rows, or a partial
-// sum: each shard has a tensor, and their sum is the whole one. Every op has a rule that says how
-// its outputs are divided if its inputs are. A node of an op without a rule gathers its inputs and
-// runs once.
+// sum: each shard has a tensor, and these add up to the whole one. Every op has a rule that says
+// how its outputs are divided, given how its inputs are. A node of an op without a rule gathers its
+// inputs and runs once.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,7 +16,7 @@ namespace belfry {
 struct Division {
   enum class Kind : std::uint8_t { kWhole, kRows, kPartial };
   Kind kind = Kind::kWhole;
-  // kRows: dimension 0 holds so many rows of each sample. A shard has the rows of its samples.
+  // kRows: dimension 0 holds this many rows of each sample. A shard has the rows of its samples.
   std::int64_t rows = 0;
 
   static Division by_rows(std::int64_t rows) { return {Kind::kRows, rows}; }
@@ -42,7 +42,7 @@ struct ShardContext {
 struct Sharding {
   std::vector<Division> outputs;
   // Inputs of which each shard takes its own part: its partial sum, or its rows, even of a whole
-  // tensor. Each shard takes other inputs as they are. Empty: none.
+  // tensor. Each shard takes other inputs unchanged. Empty: none.
   std::vector<bool> own;
 
   bool divides() const { return !own.empty(); }
@@ -50,16 +50,16 @@ struct Sharding {
 
 // Element i of each output depends on elements i of the inputs, which broadcast.
 Sharding pointwise_shards(const ShardContext& c);
-// As pointwise_shards(), for ops that add or scale all inputs alike: partial sums stay partial.
+// Like pointwise_shards(), for ops that are linear in all inputs: partial sums stay partial.
 Sharding linear_shards(const ShardContext& c);
 
-// As pointwise_shards(), for products and quotients. A partial sum times a whole tensor, or divided
-// by it, stays a partial sum.
+// Like pointwise_shards(), for products and quotients. A partial sum times a whole tensor, or
+// divided by it, stays a partial sum.
 Sharding product_shards(const ShardContext& c);
 Sharding quotient_shards(const ShardContext& c);
 
 // A row of each output depends on the same row of the inputs in `own` (bit i: input i), and on the
-// whole of the others. Pass `shards` adds up others that are partial sums.
+// whole of the others. Pass `shards` adds up those of the others that are partial sums.
 Sharding row_shards(const ShardContext& c, unsigned own);
 // Each output is a sum over the rows of the inputs in `own`.
 Sharding sum_shards(const ShardContext& c, unsigned own);

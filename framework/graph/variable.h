@@ -11,8 +11,8 @@
 
 namespace belfry {
 
-// Reads bind to versions, so no step is racy. A read sees the value of the last write with a path
-// to it, else the value from before the step.
+// Reads bind to versions, so steps have no races. A read sees the value of the last write that has
+// a path to it, else the value from before the step.
 class Variable {
  public:
   Variable() = default;
@@ -24,8 +24,8 @@ class Variable {
   // The value before any write of the step.
   operator Output() const;  // NOLINT
   // A read that obeys the scopes in force: control dependencies, devices and colocation. If none of
-  // them asks for a device, the read is beside the variable. (TensorFlow then places it
-  // independently of the variable, so that values go to the first device and back.)
+  // them requests a device, the read is placed with the variable. (TensorFlow then places it
+  // independently of the variable, so values go to the first device and back.)
   Output read(At at = {}) const;
   // The storage itself: the input of an op that writes it (Op::writes).
   Output ref() const { return node_ ? Output(*node_, 0) : Output(); }
@@ -34,7 +34,7 @@ class Variable {
   // The name without the prefix of its tower: the key in checkpoints and hashes.
   std::string_view logical_name() const { return node().logical_name(); }
   const Shape& shape() const { return node().output_type(0).shape; }
-  // The shape of the tensor that it is a part of, or its own.
+  // The shape of the tensor it is a part of, or its own.
   const Shape& whole_shape() const;
   DType dtype() const { return node().output_type(0).dtype; }
   const DeviceSpec& device() const { return node().device(); }
@@ -57,54 +57,55 @@ Initializer default_initializer(DType dtype);
 
 struct VariableOptions {
   std::optional<DType> dtype = {};  // default: the variable scope's, else f32
-  // Default: the variable scope's, else Glorot uniform (zeros for integers and bool). Built beside
+  // Default: the variable scope's, else Glorot uniform (zeros for integers and bool). Built with
   // the variable, below the name scope <variable>/Initializer, outside all device scopes and
   // control dependencies.
   Initializer initializer = {};
   bool trainable = true;
   // Where the default read is placed. The specs of device scopes around variable() fill it in, but
-  // no setter or function moves it. Default: the variable scope's, else beside the variable.
+  // setters and functions do not move it. Default: the variable scope's, else with the variable.
   DeviceSpec caching_device = {};
-  // Its collections, besides kTrainableVariables if it is trained; empty: {kGlobalVariables}. A
-  // variable outside kGlobalVariables is local: checkpoints leave it out.
+  // Its collections, in addition to kTrainableVariables if it is trained; empty:
+  // {kGlobalVariables}. A variable outside kGlobalVariables is local: checkpoints leave it out.
   std::vector<std::string> collections = {};
-  // It starts as a copy of this variable, as replicas do; nobody calls the initializer.
+  // It starts as a copy of this variable, as replicas do; the initializer is never called.
   Node* copy_of = nullptr;
-  std::optional<VariablePart> part = {};  // the variable is a row of so many elements
+  std::optional<VariablePart> part = {};  // the variable is a row of that part's elements
 };
 
 // Gets the variable `name` (below the current variable scope; name scopes do not count), or creates
-// it, as the scope's VariableReuse says. Creation ignores control dependencies. If another node has
-// its name, the variable's node gets a suffix; it is still found by the name asked for. Throws
-// InvalidArgument if it exists and must not, or with another shape or dtype; NotFoundError if it
-// must exist and does not.
+// it, depending on the scope's VariableReuse. Creation ignores control dependencies. If another
+// node has its name, the variable's node gets a suffix; it is still found by the requested name.
+// Throws InvalidArgument if it exists and must not, or with another shape or dtype; NotFoundError
+// if it must exist and does not.
 Variable variable(Graph& graph, std::string_view name, Shape shape, VariableOptions options = {},
                   At at = {});
 
-// The variables that are no copies of others (VariableOptions::copy_of), in their order.
+// The variables that are not copies of others (VariableOptions::copy_of), in their order.
 std::vector<Variable> originals_of(std::vector<Variable> variables);
 
 // The variable that this is a copy of, directly or through other copies; else itself.
 const Node& original_of(const Node& variable);
 
-// Always creates a variable, as tf.Variable does: called `name` below the current name scope, made
-// unique like a node, and not found by variable(). Variable scopes and their getters do not count.
+// Always creates a variable, as tf.Variable does: named `name` below the current name scope, made
+// unique like a node's name, and not found by variable(). Ignores variable scopes and their
+// getters.
 Variable new_variable(Graph& graph, std::string_view name, Shape shape,
                       VariableOptions options = {}, At at = {});
 
 // The properties of a new variable that a VariableGetter may change.
 struct VariableRequest {
-  std::string name;  // with the variable scope; that of tower 0 in every tower
+  std::string name;  // with the variable scope; in every tower, the name in tower 0
   Shape shape;
   VariableOptions options;
 };
 
 // Wraps the creation of variables inside a VariableScope. Getters nest: the innermost is asked
 // first, and the next sees its result. Defaults of the scopes are filled in before. Each tower that
-// has variables of its own asks for them, by the same names, so one that freezes variables by name
-// (options.trainable = false) does so in all. Only creation is wrapped. The variable is found by
-// the name asked for, not by a getter's. (TensorFlow also asks getters when it finds a variable, so
-// getters that count loads count it twice.)
+// has its own variables requests them, by the same names, so a getter that freezes variables by
+// name (options.trainable = false) does so in all. Only creation is wrapped. The variable is found
+// by the requested name, not by a getter's. (TensorFlow also asks getters when it finds a variable,
+// so getters that count loads count it twice.)
 struct VariableGetter {
   virtual ~VariableGetter() = default;
   virtual void request(VariableRequest& request) = 0;
@@ -113,7 +114,7 @@ struct VariableGetter {
 // Whether variable() creates or finds.
 enum class VariableReuse { kInherit, kMustExist, kCreateOrGet };
 
-// The settings of a VariableScope (scopes.h); it inherits fields left alone from the scope outside.
+// The settings of a VariableScope (scopes.h). Fields left alone are inherited from the outer scope.
 // TensorFlow's partitioners, regularizers and use_resource do not exist here.
 struct VariableScopeOptions {
   std::string default_name = {};  // for a scope without a name
@@ -121,7 +122,7 @@ struct VariableScopeOptions {
   Initializer initializer = {};
   std::optional<DType> dtype = {};
   DeviceSpec caching_device = {};
-  VariableGetter* getter = nullptr;  // borrowed; added to those outside
+  VariableGetter* getter = nullptr;  // borrowed; added to the outer ones
   bool auxiliary_name_scope = true;  // false: opens no name scope
 };
 

@@ -1,4 +1,4 @@
-// What a variable is for. Exports, hashes, predictions and reports all go by this.
+// What a variable is for. Exports, hashes, predictions and reports all depend on it.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -9,7 +9,7 @@ enum class VariableRole : std::uint8_t {
   kWeight,  // of the model, trained or not: layers and tower functions make these. The moments that
             // batch norm keeps are weights, too
   kAverage,  // the moving average of a weight
-  kState,    // all else: slots of optimizers, counters, the loss scale
+  kState,    // everything else: slots of optimizers, counters, the loss scale
 };
 
 // "weight".

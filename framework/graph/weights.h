@@ -1,7 +1,7 @@
 // Which variables of a graph are weights, and which are state.
 //
-// Whoever makes a variable that is no weight enters it in one of these collections, beside
-// kGlobalVariables or kLocalVariables: VariableOptions{.collections =
+// Code that makes a variable that is not a weight adds it to one of these collections, in addition
+// to kGlobalVariables or kLocalVariables: VariableOptions{.collections =
 // {std::string(kGlobalVariables), std::string(kStateVariables)}}.
 #pragma once
 #include <set>
@@ -26,7 +26,7 @@ class VariableRoles {
   std::set<const Node*> averages_, state_;
 };
 
-// The weights that are no copies: global ones, and local ones that are trained.
+// The weights that are not copies: global ones, and local ones that are trained.
 std::vector<Variable> weights_of(const Graph& graph);
 // Local weights that are not trained and no copies. No checkpoint keeps them.
 std::vector<Variable> unsaved_weights_of(const Graph& graph);

@@ -1,4 +1,5 @@
-// Compares what the processes of a run must have alike, before they rely on it.
+// A consistency check: compares what must be equal in all processes of a run before they rely on
+// it.
 #pragma once
 #include <span>
 #include <string>
@@ -14,8 +15,8 @@ struct AgreedItem {
 };
 
 // All processes call it. Throws InvalidArgument in all of them unless all have given equal items.
-// It names the first process that differs from rank 0, its first such item, and both values.
-// Processes that agree exchange 16 characters each.
+// The error names the first process that differs from rank 0, its first differing item, and both
+// values. Processes that agree exchange 16 characters each.
 void require_agreement(Processes& processes, std::span<const AgreedItem> items);
 
 }  // namespace belfry

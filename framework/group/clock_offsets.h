@@ -7,14 +7,14 @@
 
 namespace belfry {
 
-// By how much the steady clock of a process is ahead of that of rank 0, in nanoseconds. The true
-// number differs from `offset` by `error` at most. Clocks drift, so it holds for a while.
+// How far the steady clock of a process is ahead of rank 0's, in nanoseconds. The true number
+// differs from `offset` by at most `error`. Clocks drift, so it holds for a while.
 struct ClockOffset {
   std::int64_t offset = 0, error = 0;
 };
 
 // The offsets by rank. All processes call it, in one order with other calls. Rank 0 asks each other
-// process for its time again and again, and keeps the answer that came back soonest.
+// process for its time repeatedly, and keeps the answer that came back soonest.
 std::vector<ClockOffset> clock_offsets(ProcessGroup& group);
 
 }  // namespace belfry

@@ -1,5 +1,5 @@
-// The processes of one run, as one of them reaches the others. A group moves bytes, and can end all
-// processes together; it knows nothing of tensors. One thread at a time calls it.
+// The processes of one run, as seen by one of them. A group moves bytes, and can end all processes
+// together; it knows nothing of tensors. One thread at a time calls it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,8 @@
 
 namespace belfry {
 
-// Bytes on their way to or from another process. The message and its bytes stay where they are
-// until it is done. Messages of one tag between two processes arrive in the order in which they
-// were posted.
+// Bytes on their way to or from another process. The message and its bytes stay in place until it
+// is done. Messages of one tag between two processes arrive in the order in which they were posted.
 struct GroupMessage {
   int peer = 0;
   int tag = 0;  // from 0 up
@@ -38,24 +37,24 @@ class ProcessGroup {
   virtual void receive(GroupMessage& message) = 0;
   // Posts a sum, and returns at once. The group adds the f32 or f64 in message.bytes of all
   // processes, in an order that it chooses; the sum replaces them in each process. All processes
-  // post their sums in one order. `peer` and `tag` are not read. Throws CommError if the group only
+  // post their sums in one order. `peer` and `tag` are ignored. Throws CommError if the group only
   // moves bytes.
   virtual void sum(GroupMessage& message, DType dtype);
-  // Moves what can be moved without waiting. True if a message is done since the last call. Throws
-  // CommError naming the process that failed, ended, or sent another number of bytes.
+  // Moves what can be moved without waiting. True if a message was completed since the last call.
+  // Throws CommError naming the process that failed, ended, or sent another number of bytes.
   virtual bool poll() = 0;
-  // Bytes that have come from another process, as far as the group counts them: if there are more
-  // than before, it lives.
+  // Bytes received from another process, as far as the group counts them. If the number has grown,
+  // the process is alive.
   virtual std::uint64_t received_from(int) const { return 0; }
-  // Gives up all messages that are under way, after an error. Returns whether their memory is read
-  // and written no more. Otherwise it must stay until the process ends.
+  // Gives up all messages that are under way, after an error. Returns whether their memory is no
+  // longer read or written. Otherwise it must stay until the process ends.
   virtual bool forget_messages() noexcept = 0;
   // Ends other processes: their poll() throws by throw_reason() (peer_error.h). Forgets all
   // messages, and may take a second.
   virtual void end_others(const std::string& reason) noexcept = 0;
 };
 
-// The most bytes of the reason with which a process ends others. A group may cut a longer one.
+// The longest reason, in bytes, with which a process ends others. A group may cut a longer one.
 inline constexpr std::size_t kLongestReason = 1 << 16;
 
 // "rank 3, node7".
@@ -64,11 +63,11 @@ std::string describe_rank(const ProcessGroup& group, int rank);
 // Polls until all messages are done. Naps when nothing moves.
 void finish(ProcessGroup& group, std::span<GroupMessage> messages);
 
-// Each process gives bytes, at most 4 GiB, and gets the bytes of all, by rank. All processes call
-// it in one order. If it throws, the group has forgotten all messages.
+// Each process gives bytes, at most 4 GiB, and gets everybody's, by rank. All processes call it in
+// one order. If it throws, the group has forgotten all messages.
 std::vector<std::string> gather(ProcessGroup& group, const std::string& own);
 
-// As gather(), but rank 0 alone gets them; others get none.
+// Like gather(), but only rank 0 gets them; others get none.
 std::vector<std::string> collect(ProcessGroup& group, const std::string& own);
 
 // Sleeps longer and longer while nothing moves, so that a polling thread leaves the cores to

@@ -1,4 +1,4 @@
-// How this process was started together with others, by its environment.
+// How this process was started together with others, according to its environment.
 #pragma once
 #include <functional>
 #include <memory>
@@ -22,22 +22,22 @@ struct LauncherFound {
 };
 
 // MPI, if a launcher of MPI started several processes: OMPI_COMM_WORLD_SIZE, PMI_SIZE, or PMIX_RANK
-// with SLURM_STEP_NUM_TASKS. Else TCP, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set, as
-// torchrun does. SLURM_NTASKS alone says nothing: a lone process in a batch script has it. If the
-// agent of torchrun holds MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE=True), the port is BELFRY_PORT
-// or the next one. The token is BELFRY_TOKEN, or TORCHELASTIC_RUN_ID if that is not "none".
-// BELFRY_INSECURE=1 lets processes meet without one. Throws InvalidArgument naming a variable with
-// an impossible value, the one that is missing beside RANK and a WORLD_SIZE above 1, or
-// SLURM_STEP_NUM_TASKS if srun has started several tasks that cannot meet.
+// with SLURM_STEP_NUM_TASKS. Otherwise TCP, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are
+// set, as by torchrun. SLURM_NTASKS alone means nothing: a single process in a batch script has it.
+// The port is BELFRY_PORT, else MASTER_PORT, or the next one if the agent of torchrun holds that
+// (TORCHELASTIC_USE_AGENT_STORE=True). The token is BELFRY_TOKEN, or TORCHELASTIC_RUN_ID if that is
+// not "none". BELFRY_INSECURE=1 lets processes meet without one. Throws InvalidArgument naming a
+// variable with an impossible value, one that is missing although RANK and a WORLD_SIZE above 1 are
+// set, or SLURM_STEP_NUM_TASKS if srun has started several tasks that cannot meet.
 LauncherFound find_launcher(const Environment& environment);
 
-// The variables by which a launcher says that it has started several processes, with their values:
+// The variables, with their values, by which a launcher says that it has started several processes:
 // "RANK=1 and WORLD_SIZE=2". "" if none says so. Throws InvalidArgument as find_launcher() does for
 // an impossible value.
 std::string sign_of_others(const Environment& environment);
 
-// Joins the others; null if this process was started alone. Throws CommError if MPI's number of
-// processes is not the launcher's.
+// Joins the other processes; null if this one was started alone. Throws CommError if MPI's number
+// of processes is not the launcher's.
 std::shared_ptr<Processes> join_processes(const LauncherFound& found, WatchOptions watch = {});
 
 // getenv(3).

@@ -1,5 +1,5 @@
-// Serves parts of tensors to other processes, which may ask at any time. All processes hold such a
-// tensor together.
+// Serves parts of tensors that the processes hold together. Other processes may ask for them at any
+// time (a one-sided get).
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -16,33 +16,33 @@
 
 namespace belfry {
 
-// The part of a tensor that a process holds for the others.
+// The part of a tensor that this process holds for the others.
 struct PublishedPart {
   const MemoryBlock* memory;
   std::size_t first, bytes;  // of the memory
-  // Counts the ended runs that all processes take part in. Between two of them the part keeps its
-  // value.
+  // Counts the finished runs that all processes take part in. Between two of them the part keeps
+  // its value.
   const std::atomic<std::uint64_t>* runs;
 };
 
-// All that this process holds for the others, by key. Any thread may call it.
+// Everything that this process holds for the others, by key. Any thread may call it.
 class PublishedParts {
  public:
   // From now on, other processes that ask for this key get this part. find() reads it when they
   // ask. It stays where it is until withdraw().
   void publish(std::uint64_t key, const PublishedPart& part);
-  // Call it before this process alone changes the bytes between two runs. It keeps a copy of the
-  // value after the last run, for processes that still ask for it.
+  // Call it before this process alone changes the bytes between two runs. Keeps a copy of the value
+  // after the last run, for processes that still ask for it.
   void keep(std::uint64_t key);
-  // Keeps a copy for processes that still ask, until forget(). If memory of a GPU cannot be read
-  // any more, it throws and keeps nothing.
+  // Keeps a copy for processes that still ask, until forget(). If GPU memory can no longer be read,
+  // it throws and keeps nothing.
   void withdraw(std::uint64_t key);
   // The keys of withdrawn parts.
   std::vector<std::uint64_t> withdrawn() const;
-  // Frees the copies of these keys: nobody asks for them any more.
+  // Frees the copies of these keys, which nobody asks for any more.
   void forget(std::span<const std::uint64_t> keys);
-  // A copy of the value after `runs` runs; none if nothing is published, or fewer runs have ended.
-  // Throws if memory of a GPU cannot be read.
+  // A copy of the value after `runs` runs; none if nothing is published, or fewer runs have
+  // finished. Throws if GPU memory cannot be read.
   std::optional<std::vector<std::byte>> find(std::uint64_t key, std::uint64_t runs) const;
 
  private:
@@ -58,11 +58,11 @@ class PublishedParts {
   std::map<std::uint64_t, Part> parts_;
 };
 
-// Answers the questions of other processes. Uses tags of its own. The group outlives it.
+// Answers the requests of other processes. Uses its own tags. The group must outlive it.
 class PartServer {
  public:
-  // A copy of what this process holds under a key after so many runs. None if it does not hold it
-  // yet; then the answer waits.
+  // A copy of what this process holds under a key after that many runs. None if it does not hold it
+  // yet; the answer is then postponed.
   using Find =
       std::function<std::optional<std::vector<std::byte>>(std::uint64_t key, std::uint64_t runs)>;
 
@@ -70,20 +70,20 @@ class PartServer {
   PartServer(const PartServer&) = delete;
   PartServer& operator=(const PartServer&) = delete;
 
-  // Takes the questions that have come, and answers those that it can.
+  // Receives pending requests, and answers those that it can.
   void serve();
   // Whether somebody has asked within the last 100 ms, and so may soon ask again.
   bool asked_lately() const;
 
-  // Tells the others that this process asks for nothing any more.
+  // Announces to the others that this process has no more requests.
   void end();
-  // Whether all have ended, and all is answered.
+  // Whether all have announced that, and every request is answered.
   bool all_ended() const;
 
  private:
   struct Ask {
     std::uint64_t key = 0, runs = 0;
-    std::uint64_t ends = 0;  // not 0: the sender asks for nothing any more
+    std::uint64_t ends = 0;  // not 0: the sender has no more requests
   };
   struct Peer {
     Ask in, out;
@@ -100,8 +100,8 @@ class PartServer {
   std::chrono::steady_clock::time_point last_ = {};
 };
 
-// Asks each other process for its part under a key after so many runs, and waits for it. The part
-// goes to parts[rank]. Empty places, and the one of this process, are left alone.
+// Asks each other process for its part under a key after that many runs, and waits for it. The part
+// goes to parts[rank]. Empty places, and this process's own, are left alone.
 void fetch_parts(ProcessGroup& group, std::uint64_t key, std::uint64_t runs,
                  std::span<const std::span<std::byte>> parts);
 

@@ -1,4 +1,4 @@
-// Errors about other processes, and those that they have found.
+// Errors about other processes, and errors that other processes have found.
 #pragma once
 #include <cstddef>
 #include <exception>
@@ -37,10 +37,10 @@ class MistakeError : public CommError {
 std::exception_ptr error_of_group(ErrorFields error);
 
 // The reason that ProcessGroup::end_others() sends: the fields of an error, as JSON. Its longest
-// texts are cut if it would be longer than kLongestReason.
+// texts are cut if it would exceed kLongestReason.
 std::string reason_of(ErrorFields error);
-// Throws the error of another process (error_of_group()). A reason that is no JSON is the text of
-// the error. An error that names no process is that of the sender.
+// Throws the error of another process (error_of_group()). A reason that is not JSON is the text of
+// the error. An error that names no process is the sender's.
 [[noreturn]] void throw_reason(int sender, const std::string& host, std::string_view reason);
 
 }  // namespace belfry

@@ -8,7 +8,7 @@ namespace belfry {
 struct ProcessPlace {
   int rank = 0;
   int size = 1;
-  // Each host has so many successive ranks; 1 if the hosts have different numbers.
+  // Each host has this many consecutive ranks; 1 if the hosts have different numbers.
   int per_host = 1;
   std::string str() const { return std::to_string(rank) + ',' + std::to_string(size); }
   bool operator==(const ProcessPlace&) const = default;

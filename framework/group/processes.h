@@ -25,21 +25,21 @@ class Processes {
   // Work that the thread does piece by piece.
   class Work {
    public:
-    // kIdle: nothing can be done before this process itself has come further.
+    // kIdle: nothing can be done before this process itself gets further.
     enum class Progress { kNone, kSome, kIdle, kEnded };
     virtual ~Work() = default;
-    // Does what can be done without waiting. Not called again after kEnded, or when it has thrown.
+    // Does what can be done without waiting. Not called again after kEnded, or once it has thrown.
     virtual Progress advance(WatchedGroup& group) = 0;
-    // After kIdle: waits until the work can go on, but no longer than this.
+    // After kIdle: waits until the work can continue, but no longer than this.
     virtual void sleep(std::chrono::milliseconds) {}
-    // What this process does, for the others: "computes 'fc0/MatMul'"; empty between two steps. The
-    // thread calls it until wait() returns, even after kEnded: more of a step may follow.
+    // What this process is doing, for the others: "computes 'fc0/MatMul'"; empty between two steps.
+    // The thread calls it until wait() returns, even after kEnded: more of a step may follow.
     virtual std::string doing() const { return ""; }
   };
 
   // `open` makes the group, in the thread. Throws what `open` throws. If the group has failed and
-  // this object still lives after watch.patience, the thread calls watch.abandon. Patience begins
-  // again at the end of an UnfinishedWrite (framework/base/end_process.h).
+  // this object is still alive after watch.patience, the thread calls watch.abandon. Patience
+  // starts over at the end of an UnfinishedWrite (framework/base/end_process.h).
   explicit Processes(std::function<std::unique_ptr<ProcessGroup>()> open, WatchOptions watch = {});
   // If nothing has failed, it waits until the other processes destroy theirs, too.
   ~Processes();
@@ -52,27 +52,26 @@ class Processes {
   const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
   const std::string& carrier() const { return carrier_; }  // ProcessGroup::carrier()
 
-  // begin() hands work to the thread, and wait() waits until it has ended; it throws what the work
-  // threw. One work at a time.
+  // begin() hands work to the thread. wait() waits until it has ended, and throws what it threw.
+  // One work at a time.
   void begin(Work& work);
   void wait();
   // The parts that other processes may fetch() from this one. Withdrawn parts are freed at the end
   // of a later gather(), because all processes withdraw and gather in one order.
   PublishedParts& parts() { return parts_; }
-  // A new number at each call, for keys. All processes call it in one order, and get the same
-  // numbers.
+  // A new number per call, for keys. All processes call it in one order, and get the same numbers.
   std::uint64_t next_number() { return next_number_++; }
-  // fetch_parts() of part_server.h: gets the parts of the other processes that are or will be
-  // published under a key, after so many runs.
+  // fetch_parts() of part_server.h: gets the parts that the other processes publish under a key,
+  // now or later, after that many runs.
   void fetch(std::uint64_t key, std::uint64_t runs, std::span<const std::span<std::byte>> parts);
   // gather() and collect() of group.h, and clock_offsets().
   std::vector<std::string> gather(const std::string& own);
   std::vector<std::string> collect(const std::string& own);
   std::vector<ClockOffset> clock_offsets();
-  // Makes the other processes throw this error (throw_reason()). This one cannot use them any more.
+  // Makes the other processes throw this error (throw_reason()). This one can no longer use them.
   void end_others(const ErrorFields& error);
   // The same, for a watch: from any thread, also while there is work, and without an error. Returns
-  // when the others have been told, or after so long.
+  // when the others have been notified, or after that time.
   void end_others_in(std::chrono::milliseconds most, const ErrorFields& error);
   // Whether there is work, so that this process may be waiting for others. Any thread may ask.
   bool has_work() const;
@@ -98,7 +97,7 @@ class Processes {
   std::optional<ErrorFields> ending_;    // why end_others_in() asks for the end of the others
   std::atomic<bool> is_ending_ = false;  // whether there is such a reason
   std::mutex telling_;
-  const Work* told_ = nullptr;  // the work whose doing() the others get
+  const Work* told_ = nullptr;  // the work whose doing() is reported to the others
   std::exception_ptr error_;
   PublishedParts parts_;
   std::atomic<std::uint64_t> next_number_{0};

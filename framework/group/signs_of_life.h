@@ -1,4 +1,5 @@
-// The processes of a group tell each other again and again that they live, and what they do.
+// Heartbeats: the processes of a group keep reporting to each other that they live, and what they
+// do.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -11,8 +12,8 @@
 
 namespace belfry {
 
-// Sends signs of life of this process to all others, and keeps the last sign of each of them. Bytes
-// of any message are a sign, too. Uses tags of its own. The group outlives it.
+// Sends heartbeats of this process to all others, and keeps the last one of each of them. Bytes of
+// any message count as a heartbeat, too. Uses its own tags. The group must outlive it.
 class SignsOfLife {
  public:
   // The caller calls send() once per `interval`.
@@ -20,41 +21,42 @@ class SignsOfLife {
   SignsOfLife(const SignsOfLife&) = delete;
   SignsOfLife& operator=(const SignsOfLife&) = delete;
 
-  // `doing` says what this process does in a step; empty between two steps. Each sign asks it.
+  // `doing` says what this process does in a step; empty between two steps. Called per heartbeat.
   void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
   bool in_step() const { return doing_ && !doing_().empty(); }
   // This process has begun the messages of one more launch of a step.
   void count_launch() { ++launches_; }
 
-  // Takes the signs that have come.
+  // Receives pending heartbeats.
   void hear();
-  // Sends a sign to all that have taken the sign before. `last`: no more follow.
+  // Sends a heartbeat to all that have received the one before. `last`: no more follow.
   void send(bool last = false);
-  // Tells all that this process needs them no more. It goes on giving signs, and what they ask for.
+  // Announces that this process no longer needs the others. It still sends heartbeats, and what
+  // they ask for.
   void leave();
   bool all_sent() const;
   bool all_left() const;
-  // Whether all have given their last sign.
+  // Whether all have sent their last heartbeat.
   bool all_silent() const;
 
   // Counts one more interval of silence for each other process. Stopped processes are left out, so
-  // that they have time to speak when they go on. hear() ends the silence.
+  // that they have time to speak when they resume. hear() ends the silence.
   void count_interval();
   int silent_intervals(int rank) const { return peer(rank).silent; }
-  // Since when a process has left, in intervals; 0: it has not. Messages that it had sent before
-  // have come, or come within a few intervals.
+  // How many intervals ago a process has left; 0: it has not. Messages that it sent before have
+  // arrived, or will within a few intervals.
   int intervals_since_left(int rank) const { return peer(rank).left; }
   bool is_silent(int rank) const { return peer(rank).last.is_last != 0; }
-  // A debugger, a terminal or SIGSTOP may have stopped it; known of processes of this machine that
-  // this process can see: containers and virtual machines may have equal names of hosts.
+  // A debugger, a terminal or SIGSTOP may have stopped it. Known only of processes on this machine
+  // that this process can see: containers and virtual machines may have equal host names.
   bool is_stopped(int rank) const;
   // "rank 3, node7: computes 'fc0/MatMul' (built at mnist.cc:30) for 3.2 s". For a stopped process
-  // this is its last sign, sent less than an interval before it stopped.
+  // this is its last heartbeat, sent less than an interval before it stopped.
   std::string describe(int rank) const;
 
   // Whether a process in a step has begun the messages of fewer launches than this one.
   bool any_computes_late() const;
-  // As any_computes_late(), but also counts processes between two steps.
+  // Like any_computes_late(), but also counts processes between two steps.
   bool any_late() const;
   // All late processes, as describe() says: "rank 2, node7: ...; rank 3, node7: ...".
   std::string late_processes() const;
@@ -62,7 +64,7 @@ class SignsOfLife {
  private:
   struct Sign {
     std::uint32_t pid = 0;
-    std::uint32_t is_last = 0;  // not 0: no sign follows
+    std::uint32_t is_last = 0;  // not 0: no heartbeat follows
     std::int64_t launches = 0;
     std::uint64_t machine = 0;  // on which `pid` is this process; 0: not known
     char doing[232] = {};
@@ -75,7 +77,7 @@ class SignsOfLife {
     GroupMessage leaving, told;                   // leave() of the other, and of this process
     int silent = 0;                               // intervals since it was heard
     std::uint64_t bytes = 0;                      // ProcessGroup::received_from() by then
-    std::chrono::steady_clock::time_point since;  // the first in a row of signs that say the same
+    std::chrono::steady_clock::time_point since;  // the first of a row of equal heartbeats
     int left = 0;                                 // intervals_since_left()
   };
 

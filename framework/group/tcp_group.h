@@ -1,4 +1,4 @@
-// Connects processes by TCP, with nothing installed: for runs that no MPI starts.
+// Connects processes by TCP, with nothing to install: for runs that MPI does not start.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -11,18 +11,18 @@ namespace belfry {
 struct TcpGroupOptions {
   int rank = 0;
   int size = 1;
-  // Rank 0 listens here, and all others call it.
+  // Rank 0 listens here, and all others connect to it.
   std::string address = "127.0.0.1";
   int port = 0;
-  // All processes of a run have the same secret, and prove it to each other; it is never sent.
-  // Others are turned away.
+  // All processes of a run share this secret, and prove to each other that they know it; it is
+  // never sent. Others are turned away.
   std::string token = {};
-  // Of the starts of the run with this token. A process that is left over from another start is
-  // turned away.
+  // Counts the starts of the run with this token. A process left over from another start is turned
+  // away.
   int round = 0;
-  bool insecure = false;  // they may meet without a token where others can reach them
+  bool insecure = false;  // they may meet without a token where outsiders can connect
   std::chrono::milliseconds timeout{300'000};  // for all processes to arrive
-  // How long one try waits for a host, and then for each answer of whoever listens there.
+  // How long one attempt waits for a host, and then for each answer of whoever listens there.
   std::chrono::milliseconds one_try{10'000};
   std::string host = {};  // empty: the name of this machine
 };
@@ -30,13 +30,13 @@ struct TcpGroupOptions {
 // Whether the processes need a token, and have none: `address` is not of this machine alone.
 bool lacks_token(const TcpGroupOptions& options);
 
-// A port of this machine that nobody listens at now, and that the system gives to no socket
-// unasked. Throws CommError if it finds none.
+// A port of this machine that nobody listens on now, and that the system assigns to no socket on
+// its own. Throws CommError if it finds none.
 int free_port();
 
-// Every process connects to every other one. Returns when all are connected; nothing listens any
-// more then. Whoever else calls meanwhile is turned away, and holds up nobody. Throws CommError, in
-// each process, naming who is missing, has another token or size, or a rank that another one has.
+// Every process connects to every other one. Returns when all are connected; nothing listens after
+// that. Any other caller is turned away meanwhile, and delays nobody. Throws CommError, in each
+// process, naming who is missing, has another token or size, or a rank that another one has.
 std::unique_ptr<ProcessGroup> connect_tcp(const TcpGroupOptions& options);
 
 }  // namespace belfry

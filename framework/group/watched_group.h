@@ -1,4 +1,5 @@
-// A group whose processes tell each other that they live, and what they do.
+// A failure detector around a group: the processes report to each other that they live, and what
+// they do.
 #pragma once
 #include <chrono>
 #include <exception>
@@ -15,29 +16,29 @@
 
 namespace belfry {
 
-// What people read of a stall.
+// The sentence about a stall, for people.
 std::string stalled_run(const std::string& what);
 
 struct WatchOptions {
-  std::chrono::milliseconds beat{200};  // from one sign of life to the next
-  // A process is lost if it gives no sign of life in so many beats of the listener; 0: never. So a
-  // listener that was stopped itself blames nobody.
+  std::chrono::milliseconds beat{200};  // from one heartbeat to the next
+  // A process is lost if it sends no heartbeat for this many beats of the listener; 0: never.
+  // Counting the listener's beats, a listener that was stopped itself blames nobody.
   int most_silent = 25;
-  // A message that has waited so long causes a warning that names the late processes, or ends the
-  // run; 0: never. The run goes on if the late processes are between two steps, or the message is.
+  // A message that has waited this long causes a warning that names the late processes, or ends the
+  // run; 0: never. The run continues if the late processes are between two steps, or if the message
+  // is.
   std::chrono::milliseconds stall_warn{10'000}, stall_end{600'000};
-  // How long this process may live on after the group has failed, because another thread hangs; it
-  // is not counted while a checkpoint is being written (UnfinishedWrite).
-  // Then the thread of the messages calls `abandon` once, with the failure. Null: for ever.
+  // How long this process may live on after the group has failed, because another thread hangs; the
+  // time does not count while a checkpoint is being written (UnfinishedWrite). Then the message
+  // thread calls `abandon` once, with the failure. Null: for ever.
   std::chrono::milliseconds patience{4'000};
   std::function<void(const ProcessGroup&, const std::exception&)> abandon = nullptr;
 };
 
-// Forwards to the group that it is made of. Each function throws CommError naming a lost process. A
-// process is lost without a sign of life, unless the system shows it as stopped. It is also lost if
-// it has left while messages to or from it are under way, but for parts: it serves these until all
-// have left. All later calls throw the first error again. Then the group has forgotten all
-// messages.
+// Forwards to the wrapped group. Each function throws CommError naming a lost process. A process is
+// lost if its heartbeats stop, unless the system shows it as stopped. It is also lost if it has
+// left while messages to or from it are under way, except for parts: it serves these until all have
+// left. All later calls throw the first error again. By then the group has forgotten all messages.
 class WatchedGroup final : public ProcessGroup {
  public:
   // `find` answers other processes (part_server.h); null: nobody asks.
@@ -59,24 +60,24 @@ class WatchedGroup final : public ProcessGroup {
   std::uint64_t received_from(int rank) const override { return group_->received_from(rank); }
   bool forget_messages() noexcept override;
   void end_others(const std::string& reason) noexcept override;
-  // They throw this error by throw_reason(). It is of this process if it names none.
+  // They throw this error by throw_reason(). It is attributed to this process if it names none.
   void end_others(ErrorFields error) noexcept;
 
-  // Makes all later calls throw the error, unless something has failed before.
+  // Makes all later calls throw the error, unless something failed before.
   void fail(std::exception_ptr error) noexcept;
   // After a failure: whether the group may still read and write memory of messages. Then this
-  // object must stay until the process ends, and memory of tensors is no more given back.
+  // object must stay until the process ends, and memory of tensors is never given back.
   bool needs_memory() const { return needs_memory_; }
   // poll() for callers that wait for no message. If it fails, the next call of another function
   // throws the error. Call it at least every 100 ms.
   void beat() noexcept;
   // Whether others ask this process for parts, and wait for beat() to answer.
   bool asked_lately() const { return parts_.asked_lately(); }
-  // The signs that this process gives the others, and the signs that they gave.
+  // The heartbeats that this process sends, and those that it received.
   SignsOfLife& signs() { return signs_; }
-  // Call it while messages of `what` wait, since `began`. It warns once, or throws StallError,
-  // after the times of WatchOptions. It names the processes that have begun fewer messages of
-  // steps.
+  // Call it while messages of `what` have waited since `began`. It warns once, or throws
+  // StallError, after the times of WatchOptions. It names the processes that have begun fewer
+  // messages of steps.
   void waiting(const std::string& what, std::chrono::steady_clock::time_point began);
   // The error that all later calls throw; null as long as the group works.
   const std::exception_ptr& failure() const { return failure_; }
@@ -86,7 +87,7 @@ class WatchedGroup final : public ProcessGroup {
 
   // Messages to and from one process that are under way.
   struct UnderWay {
-    // Leaves out a message that is done at once: it may be gone when this group looks next.
+    // Leaves out a message that is done at once: it may be gone the next time this group looks.
     void add(GroupMessage& message);
     // Whether there are other messages than those of PartServer.
     bool any_but_parts() const;
@@ -94,7 +95,7 @@ class WatchedGroup final : public ProcessGroup {
     std::vector<GroupMessage*> messages;
     Clock::time_point since;  // the first of them
   };
-  // Warns once of each wait.
+  // Warns once per wait.
   struct StallWarnings {
     bool is_due(Clock::time_point began);
 
@@ -103,7 +104,7 @@ class WatchedGroup final : public ProcessGroup {
   };
 
   void require_intact() const;
-  // Calls f(), which uses the group, and takes note if it fails.
+  // Calls f(), which uses the group, and records a failure.
   void use(const std::function<void()>& f);
   bool turn();
   void look_for_lost();
@@ -116,7 +117,7 @@ class WatchedGroup final : public ProcessGroup {
   std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;
   StallWarnings warnings_;
-  bool silent_ = false;  // has given its last sign, or is about to
+  bool silent_ = false;  // has sent its last heartbeat, or is about to
   bool needs_memory_ = false;
   std::exception_ptr failure_;
 };

@@ -7,11 +7,11 @@
 
 namespace belfry::kernels {
 
-// The instruction sets that conversions are written for. Each gives the bits of kScalar, for NaN
-// too.
+// The instruction sets that conversions are written for. Each gives the bits of kScalar, even for
+// NaN.
 enum class HalfPath : std::uint8_t { kScalar, kAvx2, kAvx512 };
 
-// Converts rows of `count` elements, which do not overlap. A 16-bit value is given by its bits.
+// Converts rows of `count` elements, which do not overlap. A 16-bit value is passed as its bits.
 struct HalfConversion {
   void (*widen)(const std::uint16_t* from, float* to, std::int64_t count);  // exact
   // To nearest, ties to even, with infinities and subnormals; NaN stays NaN.

@@ -1,10 +1,10 @@
 // Macros for functors and loops that run on every instruction set. Three rules keep a loop fast:
-//   1. What a BELFRY_KERNEL calls in its loops is BELFRY_HD. g++ does not inline other functions
+//   1. Functions called in the loops of a BELFRY_KERNEL are BELFRY_HD. g++ does not inline others
 //      into clones, not even std::sqrt or std::min.
 //   2. Loops are plain, counted and without branches; a select is a `?:` of two computed values.
 //   3. The file is compiled with -O3 -fno-math-errno -fno-trapping-math, which change no result.
 //      Without the first, loops of unknown length stay scalar. Without the second, sqrt does.
-//      Without the third, so do selects with computed sides, but for AVX-512.
+//      Without the third, so do selects with computed sides, except on AVX-512.
 #pragma once
 
 // Put it before a function that is inlined into every clone of its caller, and callable from GPU
@@ -27,7 +27,7 @@
 #endif
 
 // Put it before a loop whose outputs are disjoint from its inputs, or coincide with them element by
-// element (in place). It spares the run-time check that would send in-place calls to a scalar loop.
+// element (in place). It avoids the run-time check that would send in-place calls to a scalar loop.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define BELFRY_INDEPENDENT _Pragma("GCC ivdep")
 #else

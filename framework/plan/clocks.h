@@ -11,7 +11,7 @@ struct Strand;
 
 // A clock says how many launches of each strand have run. A step has as many clocks as launches,
 // and up to three strands per device. Most clocks differ from an earlier one in a few strands only.
-// So a clock is a tree whose nodes never change, and equal parts of clocks share nodes.
+// So a clock is a tree of immutable nodes, and equal parts of clocks share nodes.
 class Clocks {
  public:
   using Clock = int;  // the number of its root: nodes made later have higher numbers
@@ -28,7 +28,8 @@ class Clocks {
 
  private:
   static constexpr int kBits = 4, kWidth = 1 << kBits;
-  // A leaf holds counts, any other node holds nodes. Node 0 is empty, with everything below it.
+  // A leaf holds counts, any other node holds nodes. Node 0 is empty, and so is everything below
+  // it.
   using Node = std::array<int, kWidth>;
 
   static int slot(Index<Strand> strand, int level) {

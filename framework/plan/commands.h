@@ -1,6 +1,6 @@
 // The last stage of a plan: one command list per strand. Pass `issue` fills it from the waits that
 // pass `schedule` found. It alone decides by which command a strand waits, and which launches of a
-// GPU make a segment.
+// GPU form a segment (a captured graph).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// One action of the thread that follows a strand. Commands of streams act in the stream of
+// One action of the thread that follows a strand. Commands for a stream act in the stream of
 // `strand`.
 struct Command {
   enum class Kind : std::uint8_t {
@@ -18,17 +18,16 @@ struct Command {
     kWait,       // until `strand` has signalled `position`
     kWaitStamp,  // until the GPU has stamped `position` of `strand`; lists of GPUs end with these
     kLaunch,     // runs the launch, or enqueues it in the stream of its strand
-    kSignal,     // says that `position` of `strand` has been run, or enqueued
-    kWake,       // wakes the thread between processes, which waits for that signal
+    kSignal,     // says that `position` of `strand` has run, or is enqueued
+    kWake,       // wakes the thread that talks to other processes, which waits for that signal
     kExpect,     // tells the watch over ranks that `position` of `strand` is about to be enqueued
     // For a stream.
     kWaitEvent,  // later work waits for the event
     kWaitFeeds,  // later work waits for the feeds of GPU `number` of fed_gpus()
-    kSetStep,    // from here on, kernels of strand `number` read the number of this step
+    kSetStep,    // from here on, kernels of strand `number` read this step's number
     kRecord,     // the event stands for all work so far
-    kStamp,      // the GPU tells hosts that `position` of `strand` has finished
-    // These two enclose a graph: captured once, then launched in place of the commands between
-    // them.
+    kStamp,      // the GPU reports to hosts that `position` of `strand` has finished
+    // These two enclose a graph: captured once, then launched instead of the commands between them.
     kBeginSegment,  // its kEndSegment comes `position` commands later
     kEndSegment,
   };
@@ -44,7 +43,7 @@ struct Command {
 };
 
 // Launches of any strands that one physical GPU gets as one graph, in the global order. In
-// Commands::lists each launch is a segment by itself. Commands::segments are cut by the rule of
+// Commands::lists each launch is its own segment. Commands::segments are cut by the rule of
 // passes/segments.h.
 struct Segment {
   int gpu;
@@ -54,7 +53,7 @@ struct Segment {
   std::vector<LaunchIndex> launches;
   bool writes = false;  // it writes variables
 
-  // Several launches are captured as one CUDA graph; a launch alone is enqueued as it is.
+  // Several launches are captured as one CUDA graph; a single launch is enqueued directly.
   bool is_graph() const { return launches.size() > 1; }
 };
 
@@ -63,7 +62,7 @@ using CommandLists = Indexed<Strand, std::vector<Command>>;
 
 struct Commands {
   CommandLists lists;  // launch by launch
-  // The lists with segments for GPUs; empty if no segment is a graph. Strands of CPUs have the same
+  // The lists with segments for GPUs; empty if no segment is a graph. CPU strands have the same
   // lists as above.
   CommandLists in_segments;
   std::vector<Segment> segments;    // of in_segments; empty if that is empty

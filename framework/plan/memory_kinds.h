@@ -1,4 +1,4 @@
-// How much memory of a plan serves each purpose, for people who ask.
+// How much memory of a plan serves each purpose, for people.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Plan;
 enum class MemoryKind : std::uint8_t {
   kWeight,        // variables of the model, trained or not
   kOptimizer,     // other variables: slots, counters, moving averages of weights
-  kGradient,      // of variables, from their making to their update
+  kGradient,      // of variables, from their computation to their update
   kShardPartial,  // partial sums, one per shard
   kActivation,    // all other tensors, gradients of activations among them
   kWorkspace,     // scratch memory of kernels
@@ -44,7 +44,7 @@ class KindBytes {
 
 struct PlannedTensor {
   std::string name;
-  SourceLine site;  // the line of the user that built it
+  SourceLine site;  // the line of the user's program that built it
   MemoryKind kind;
   int device;
   std::int64_t bytes;  // of all shards
@@ -63,8 +63,8 @@ struct PlanMemory {
 };
 
 // Counts the memory of a plan, without its variables. Tensors of a step share memory if they are
-// not needed at once. So a byte of an arena counts by the largest tensor that lies there. The kinds
-// of `arenas` add up to arena_bytes, and those of `others` to kept_bytes and fetch_bytes.
+// not needed at once, so a byte of an arena counts for the largest tensor that lies there. The
+// kinds of `arenas` add up to arena_bytes, and those of `others` to kept_bytes and fetch_bytes.
 PlanMemory memory_of(const Plan& plan);
 
 // The planned memory of a session: of all steps that it keeps, and of its variables. If steps share

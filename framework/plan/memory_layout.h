@@ -34,9 +34,9 @@ struct Slices {
   std::int64_t bytes = 0;  // of each slice
 };
 
-// The place of the feeds of a GPU device: two slots of its kept memory. One slot can be filled
+// The place of the feeds of a GPU device: two slots of its kept memory, so that one can be filled
 // while a step reads the other. Feeds come through two equal slots in pinned memory, in the kept
-// memory of the first CPU. Slot s begins s * bytes behind slot 0.
+// memory of the first CPU. Slot s begins s * bytes after slot 0.
 struct FeedSlots {
   static constexpr int kCount = 2;
   int device;
@@ -51,8 +51,8 @@ struct MemoryLayout {
   Indexed<BufferRecord> buffers;
   Indexed<PlanNode, std::vector<BufferIndex>> buffer_of;  // of outputs
   Indexed<Launch, BufferIndex> workspaces;                // of launches with scratch memory
-  // Per device. Only one run uses an arena at a time, so steps that run one after another share it.
-  // Each step has its own kept memory.
+  // Per device. Only one run uses an arena at a time, so steps that run in turn share it. Each step
+  // has its own kept memory.
   std::vector<std::int64_t> arena_bytes, kept_bytes;
   std::vector<Slices> slices;  // per device
   // Per device: bytes of the tensors that fetches are copied to. Fetches of GPUs count on the first
@@ -61,7 +61,7 @@ struct MemoryLayout {
   std::vector<FeedSlots> feed_slots;  // of the devices with feeds, in order
 
   BufferIndex buffer(Value value) const { return buffer_of[value.node][at(value.index)]; }
-  // The beginning of a buffer in its arena.
+  // The start of a buffer in its arena.
   std::int64_t offset(const BufferRecord& record, int shard) const {
     if (!record.sliced) return record.offset;
     return slices[at(record.device)].begin + shard * slices[at(record.device)].bytes +

@@ -9,8 +9,8 @@ namespace belfry {
 struct Plan : PlanGraph, ExecutionSchedule, MemoryLayout {
   Commands commands;
 
-  // Whether a launch changes the memory of variables. It may write one, or make a value there that
-  // is assigned later.
+  // Whether a launch changes the memory of variables. It may write one, or compute a value there
+  // that is assigned later.
   bool changes_variables(LaunchIndex launch) const;
 
   // The arenas, then the commands of each strand, each on a line, for people.

@@ -1,4 +1,4 @@
-// The nodes of a plan, before there is a schedule. Passes work on them one after another.
+// The nodes of a plan, before there is a schedule. Passes transform them one after another.
 #pragma once
 #include <map>
 #include <memory>
@@ -46,8 +46,8 @@ struct PlanNode {
     int fetch;
   };
   struct Rebuilt {};
-  // How it differs from the node of the graph. It takes its value from a feed, copies into a fetch,
-  // makes an activation again, is a FusedUpdate, is the part of one rank in a collective, or packs
+  // How it differs from the node of the graph: it takes its value from a feed, copies into a fetch,
+  // recomputes an activation, is a FusedUpdate, is one rank's part of a collective, or packs
   // weights.
   using Role =
       std::variant<std::monostate, Fed, Fetched, Rebuilt, std::shared_ptr<const FusedUpdate>,
@@ -56,7 +56,7 @@ struct PlanNode {
   const Op* op;
   const Node* node;  // for transfers and copies: the node whose output they carry
   std::vector<Value> inputs;
-  std::vector<NodeIndex> after;   // nodes that must have run, besides the inputs
+  std::vector<NodeIndex> after;   // nodes that must have run, in addition to the inputs
   std::vector<TensorType> types;  // of the outputs
   std::vector<int> devices;       // of the outputs; at least one, the node's own
   Role role = {};
@@ -78,9 +78,9 @@ struct PlanNode {
   const FusedUpdate* fused_update() const { return pointer<FusedUpdate>(); }
   const Rank* rank() const { return pointer<Rank>(); }
   const PackedForm* packed_form() const { return pointer<PackedForm>(); }
-  // Whether it makes an activation again for the backward pass (passes/rebuild.cc).
+  // Whether it recomputes an activation for the backward pass (passes/rebuild.cc).
   bool is_rebuilt() const { return role_as<Rebuilt>(); }
-  // Whether it is the storage of a variable, rather than a read or copy, or a feed in its place.
+  // Whether it is the storage of a variable: not a read, a copy, or a feed in its place.
   bool is_variable() const { return node->is_variable() && op == &node->op(); }
   // Whether a run executes it. An alias, or memory from outside the plan, does nothing.
   bool launches() const { return !op->alias && !op->storage; }
@@ -113,10 +113,10 @@ inline bool draws(const PlanNode& node) {
 // The part of a collective (Op::ranks) that one GPU does: a node with the inputs and outputs of the
 // participants there. Or the node of a GPU that sends to other processes and receives
 // (Op::exchange): then it is rank 0 here and has no members. Its results depend on the parts of all
-// ranks, also of other processes. Only NCCL waits for those.
+// ranks, including those of other processes. Only NCCL waits for those.
 struct Rank {
   int number = 0;            // among the ranks of this process
-  std::vector<int> devices;  // of each of its ranks, whose strand for communication does the part
+  std::vector<int> devices;  // of its ranks; the communication strand of each does the part
   std::vector<int> members;  // participants of the collective, in order
 
   // Whether the collective has no other rank, in this process or in another.
@@ -148,10 +148,10 @@ struct PlanGraph {
   std::shared_ptr<const Placement> placement;  // gives the devices of the graph's nodes
   std::vector<Assignment> assignments;         // in the order in which they were made
 
-  // [variable] -> the variable whose memory it is to share. The first has no memory yet. The second
-  // has none either, or owns a storage.
+  // [variable] -> the variable whose memory it will share. The first has no memory yet. The second
+  // has none either, or owns its storage.
   std::map<const Node*, const Node*> shares;
-  // Variables that share a storage, but cannot in this plan. Each needs its own before the plan
+  // Variables that share storage, but must not in this plan. Each gets its own before the plan
   // runs.
   std::vector<const Node*> unshare;
 
@@ -181,7 +181,7 @@ struct PlanGraph {
   bool writes = false;
   LockDuration locks = LockDuration::kWholeRun;
   bool gathers_first = false;  // as in PrepareOptions
-  // Variables that the run before has updated in parts, and that this run gathers at its beginning;
+  // Variables that the previous run updated in parts, and that this run gathers at its beginning;
   // for each, the node that writes it. When this run ends, other processes have newer values of
   // their parts.
   std::map<const Node*, const Node*> gathered_first;

@@ -20,7 +20,7 @@ struct FeedValue {
   Tensor what;
 };
 
-// A type of a feed, before its values exist.
+// The type of a feed, before it has values.
 struct FeedType {
   Output where;
   Shape shape;
@@ -29,7 +29,7 @@ struct FeedType {
   std::optional<std::int64_t> first_sample = {};
 };
 
-// How long a run holds variables.
+// How long a run locks variables.
 enum class LockDuration {
   kWholeRun,      // all, for the whole run: it is alone in the session
   kEachVariable,  // each one while it is copied or written

@@ -27,7 +27,7 @@ struct Wait {
   auto operator<=>(const Wait&) const = default;
 };
 
-// A launch is cut into so many parts at most.
+// A launch is cut into at most this many parts.
 inline constexpr std::int64_t kMostParts = 1 << 20;
 
 // A node's place in the order. Its kernel runs once, or once per shard or part.
@@ -44,7 +44,7 @@ struct Launch {
   std::shared_ptr<RankLaunch> rank = {};  // `enqueue` calls it for one rank of a collective
   bool capturable = true;                 // for strands of GPUs: a segment may contain it
   std::int64_t workspace_bytes = 0;       // for each shard
-  // Shards differ by one sample at most. Shards with one sample more run these, if there are any.
+  // Shards differ by at most one sample. Shards with the extra sample run these, if there are any.
   KernelRun run_larger = {};
   WorkRange range_larger = {};
 
@@ -55,7 +55,7 @@ struct Launch {
 
 // Launches that run in order. On a GPU they are those of a stream, for kernels or for parts of
 // ranks. On a CPU device they are those that run once, or those that run once per shard. A device's
-// messages between processes have a strand, too. One thread at a time runs the launches of a
+// messages to other processes have their own strand. One thread at a time runs the launches of a
 // strand, or of a shard in it. Shards do not wait for each other. Launch `position` of a strand has
 // run when all shards have run it.
 struct Strand {
@@ -95,14 +95,14 @@ struct ExecutionSchedule {
 
 // The physical GPUs that a plan has strands of, in order.
 std::vector<int> gpus_of(const ExecutionSchedule& schedule);
-// How many of `most` workers a plan has work for. All of them, if workers without launches of their
-// own can take parts of launches. Otherwise at most one per strand of a CPU, or per shard of it. At
-// least one.
+// How many of `most` workers a plan has work for. All of them, if idle workers can take parts of
+// other workers' launches. Otherwise at most one per strand of a CPU, or per shard of it. At least
+// one.
 int workers_for(const ExecutionSchedule& schedule, int most);
-// The thread that looks first at each shard of each strand. Workers come first: each has contiguous
-// shards of CPUs, in the numeric order of their devices. The worker of the first shard also looks
-// first at launches that run once. Thread `workers` + i enqueues for the strands of the i-th GPU of
-// gpus_of().
+// The thread that looks first at each shard of each strand. Workers come first: each has
+// consecutive shards of CPUs, in the numeric order of their devices. The worker of the first shard
+// also looks first at launches that run once. Thread `workers` + i enqueues for the strands of the
+// i-th GPU of gpus_of().
 Indexed<Strand, std::vector<int>> deal_shards(const ExecutionSchedule& schedule, int workers);
 // The thread of the first shard of each strand.
 Indexed<Strand, int> deal_strands(const ExecutionSchedule& schedule, int workers);
