@@ -13,8 +13,8 @@ struct AllFiniteOptions {
   double limit = std::numeric_limits<float>::max();
 };
 
-// A bool scalar: no element of xs is NaN or beyond the limit. xs are floating point; their types
-// and shapes may differ. Throws InvalidArgument for an empty list.
+// A bool scalar: true if no element of xs is NaN or beyond the limit. xs are floating point; their
+// types and shapes may differ. Throws InvalidArgument for an empty list.
 Output all_finite(std::span<const Output> xs, AllFiniteOptions options = {}, At at = {});
 
 }  // namespace belfry

@@ -15,10 +15,10 @@ namespace belfry {
 // copied.
 extern const Op kAllReduce;
 
-// The same by NCCL, on GPUs alone; the sum is not canonical. Each physical GPU sums the tensors of
+// The same by NCCL, on GPUs only; the sum is not canonical. Each physical GPU sums the tensors of
 // its own participants canonically, and is one rank of a communicator. NCCL sums over ranks in its
 // own order; there 16-bit types are rounded at every addition. The mean divides once, at the end.
-// With several processes (Graph::process) the communicator has the GPUs of all, and each process
+// With several processes (Graph::process) the communicator spans the GPUs of all, and each process
 // must build the same nodes in one order. Compiling throws InvalidArgument if a participant is not
 // on a GPU. On hosts, where tests run its kernels, it is kAllReduce.
 extern const Op kNcclAllReduce;
@@ -26,16 +26,16 @@ extern const Op kNcclAllReduce;
 struct AllReduceOptions {
   bool mean = false;     // divides by K once at the end; floating types only
   int participants = 0;  // K; 0: as many as there are tensors
-  // The processes that are summed over, each with K participants. Builders of kNcclAllReduce set it
-  // to the graph's number. The mean divides by K times it.
+  // The number of processes summed over, each with K participants. Builders of kNcclAllReduce take
+  // it from the graph. The mean divides by K times this number.
   int processes = 1;
 };
 
-// Reduces one tensor of K participants; with options.participants all tensors of xs, tensor-major.
+// Reduces one tensor of K participants; with options.participants, all tensors of xs, tensor-major.
 std::vector<Output> all_reduce(std::span<const Output> xs, AllReduceOptions options = {},
                                At at = {});
 
-// One node combines tensors[b][t]; the results are arranged alike. Throws InvalidArgument unless
+// One node combines tensors[b][t]; the results have the same layout. Throws InvalidArgument unless
 // every tensor has as many participants as the first.
 std::vector<std::vector<Output>> all_reduce_bucket(std::span<const std::vector<Output>> tensors,
                                                    AllReduceOptions options = {}, At at = {});
@@ -44,7 +44,7 @@ std::vector<std::vector<Output>> nccl_all_reduce_bucket(
     std::span<const std::vector<Output>> tensors, AllReduceOptions options = {}, At at = {});
 
 // For kernels of both ops: how many participants' tensors a launch gets, and its divisor, which is
-// 1 if ranks sum the launch's results.
+// 1 if ranks add up the results of launches.
 struct AllReduceShare {
   explicit AllReduceShare(const KernelPlan& plan);
   std::size_t participants;

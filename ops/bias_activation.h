@@ -1,5 +1,5 @@
 // A bias and its activation in one pass over memory, and likewise their gradients. Plans make these
-// nodes (passes/fuse.cc); bits are the same as by the separate nodes. All tensors are of one type:
+// nodes (passes/fuse.cc); the bits are those of the separate nodes. All tensors are of one type:
 // f32 or f64, on GPUs f16 and bf16, too.
 #pragma once
 #include "belfry/framework/graph/op.h"

@@ -10,7 +10,7 @@ extern const Op kBroadcastAlong;
 // x repeated to the run-time shape of `like`, by numpy's rules.
 Output broadcast_to(Output x, Output like, At at = {});
 
-// Repeated elements hold the value, or an equal share of it (the value over their number).
+// Repeated elements hold the value, or an equal share of it (the value divided by their number).
 enum class BroadcastValues { kRepeat, kShare };
 
 struct BroadcastAlongOptions {

@@ -10,10 +10,10 @@ struct CastOptions {
   DType dtype = DType::kF32;
 };
 
-// Casts any type; f16 and bf16 go by way of f32. Floating values become integers by truncation.
+// Casts any type; f16 and bf16 go by way of f32. Floating-point values are truncated to integers.
 // Values out of range become the nearest integer of the type, NaN becomes 0. Integers wrap. As a
-// bool, all but 0 is true. Returns x itself if it has the type already. The gradient flows between
-// floating types only.
+// bool, everything but 0 is true. Returns x itself if it has the type already. The gradient flows
+// between floating-point types only.
 Output cast(Output x, DType dtype, At at = {});
 
 }  // namespace belfry

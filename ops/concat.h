@@ -16,8 +16,8 @@ struct ConcatGradOptions {
   int part = 0;
 };
 
-// Tensors of one dtype, one after the other along `axis` (negative ones count from the last); their
-// other dimensions agree. One tensor is returned as it is.
+// Tensors of one dtype, one after the other along `axis` (negative values count from the last);
+// their other dimensions are equal. A single tensor is returned unchanged.
 Output concat(std::span<const Output> xs, int axis, At at = {});
 Output concat(std::initializer_list<Output> xs, int axis, At at = {});
 

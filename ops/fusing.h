@@ -1,4 +1,4 @@
-// Finds nodes around an op that it can be fused with (Op::fuse).
+// Finds nodes around an op that can be fused with it (Op::fuse).
 #pragma once
 #include "belfry/framework/plan/surroundings.h"
 
@@ -14,7 +14,7 @@ struct SumOfTwo {
   NodeIndex node;
   Value left, right;
 };
-// The terms of an Add or AddN; no node if it adds anything else.
+// The terms of an Add or AddN; no node if it is another sum.
 SumOfTwo sum_of_two(const Surroundings& around, NodeIndex sum);
 
 // A sum of rows and a bias [columns].
@@ -22,7 +22,7 @@ struct BiasSum {
   NodeIndex node;
   Value x, bias;
 };
-// The terms of an Add; no node if it adds anything else.
+// The terms of an Add; no node if it is another sum.
 BiasSum bias_sum(const Surroundings& around, NodeIndex sum);
 
 }  // namespace belfry

@@ -1,5 +1,5 @@
 // Loss scaling: f16 gradients are taken of the loss times a scale, so that small ones do not
-// vanish. An update divides by the scale again, or is skipped if a gradient is not finite.
+// underflow. An update divides by the scale again, or is skipped if a gradient is not finite.
 //
 //   Unscaling by = unscale(scale, {all_finite(tower0), all_finite(tower1)});
 //   sgd_update(v, {gradient, by.factor}, rate);

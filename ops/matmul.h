@@ -4,11 +4,11 @@
 
 namespace belfry {
 
-// a [..., m, k], b [..., k, n] -> [..., m, n]; the leading dimensions are equal. Split by dimension
-// 0: rows of a, or the first leading dimension.
+// a [..., m, k], b [..., k, n] -> [..., m, n]; the leading dimensions are equal. Work is split by
+// dimension 0: rows of a, or the first leading dimension.
 extern const Op kMatMul;
 // aT b for matrices a [k, m], b [k, n] -> [m, n]: the form of weight gradients, where k is the
-// batch. It is an op of its own because its parts are ranges of k, whose products are added.
+// batch. It is a separate op because its parts are ranges of k, whose products are added.
 extern const Op kMatMulTransposeA;
 
 struct MatMulOptions {

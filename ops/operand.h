@@ -5,7 +5,7 @@
 namespace belfry {
 
 // One side of an operator: a tensor, a variable, or a C++ scalar, which takes the dtype of the
-// other side (rounded; for integer types it must be exact). Notes the line where it is made.
+// other side (rounded; for integer types it must be exact). Records the line where it is made.
 class Operand {
  public:
   Operand(Output output,
@@ -23,8 +23,8 @@ class Operand {
   double scalar() const { return scalar_; }
   SourceLine site() const { return site_; }
 
-  // The tensor itself, or a constant of other's dtype in its graph. Throws InvalidArgument if both
-  // are scalars.
+  // The tensor itself, or a constant with the dtype of `other`, in its graph. Throws
+  // InvalidArgument if both are scalars.
   Output beside(const Operand& other) const;
 
  private:

@@ -12,8 +12,8 @@ namespace belfry {
 
 enum class Precision {
   kF32,
-  kTf32,  // as f32, but GPUs round it to tf32 where they multiply
-  kBf16,  // products are bf16, and so is what follows up to an op that asks for f32
+  kTf32,  // like f32, but GPUs round it to tf32 in multiplications
+  kBf16,  // products are bf16, and so is what follows, up to an op that needs f32
   kF16,   // likewise; gradients need a loss scale (ops/loss_scale.h)
 };
 

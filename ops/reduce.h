@@ -5,14 +5,14 @@
 
 namespace belfry {
 
-// These ops reduce dimension 0, among others, so that parts of the batch give partial sums.
+// These ops reduce dimension 0, among others, so parts of the batch give partial sums.
 extern const Op kReduceSum;
 extern const Op kReduceMean;
 // These ops keep dimension 0.
 extern const Op kReduceSumRows;
 extern const Op kReduceMeanRows;
 
-// Whether the axes reduced over are left out of the shape, or stay as 1.
+// Whether the reduced axes are dropped from the shape, or stay as 1.
 enum class ReducedAxes { kDropped, kKept };
 
 struct ReductionOptions {
@@ -20,7 +20,7 @@ struct ReductionOptions {
   ReducedAxes kept = ReducedAxes::kDropped;
 };
 
-// Axes may be negative (from the last); none given means all. f32 f64 i32 i64.
+// Axes may be negative (from the last); an empty list means all. f32 f64 i32 i64.
 Output reduce_sum(Output x, std::vector<int> axes = {}, At at = {});
 Output reduce_sum(Output x, std::vector<int> axes, ReducedAxes kept, At at = {});
 // Floating point only. The mean of nothing is NaN.

@@ -1,5 +1,5 @@
 // Shape, Size, Rank of a tensor, as i64. These ops do not read its values, so the placer puts them
-// beside it.
+// on its device.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

@@ -1,4 +1,4 @@
-// SigmoidCrossEntropy: the loss where each element is a yes or no of its own.
+// SigmoidCrossEntropy: the loss for independent yes-or-no labels.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

@@ -15,7 +15,8 @@ struct SliceOptions {
 // dimension.
 Output slice(Output x, std::vector<std::int64_t> begin, std::vector<std::int64_t> size, At at = {});
 
-// Zeros of the shape of `like` with `dy` written at `begin`: the gradient of that slice of `like`.
+// Zeros with the shape of `like`, with `dy` written at `begin`: the gradient of that slice of
+// `like`.
 Output slice_grad(Output dy, Output like, std::vector<std::int64_t> begin,
                   std::vector<std::int64_t> size, At at = {});
 

@@ -5,7 +5,7 @@
 namespace belfry {
 
 // x [n, ..., c] of rank 2 or more -> the same shape: e^x / sum(e^x) over the last axis, computed
-// from x less the largest value of its row, so that it does not overflow. f32 and f64.
+// after subtracting the row's maximum, so that it does not overflow. f32 and f64.
 extern const Op kSoftmax;
 Output softmax(Output x, At at = {});
 

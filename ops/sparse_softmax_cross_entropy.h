@@ -11,7 +11,7 @@ inline constexpr std::int64_t kNoLabel = std::numeric_limits<std::int64_t>::min(
 struct CrossEntropyOptions {
   // In [0, 1]: this share of the target is spread evenly over all classes (Szegedy et al. 2016).
   double smoothing = 0;
-  // Rows of this label have loss and gradient 0, whatever their logits; it need not be a class.
+  // Rows with this label have loss and gradient 0, whatever their logits; it need not be a class.
   std::int64_t ignored = kNoLabel;
 
   bool ignores(std::int64_t label) const { return label == ignored && label != kNoLabel; }

@@ -1,5 +1,5 @@
-// What the layers of a tower share with other towers: nodes over all towers, and moments whose
-// averages move once.
+// What the layers of a tower share with other towers: nodes over all towers, and moments that move
+// an average once.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,23 +13,23 @@ namespace belfry {
 
 class LayerLinks {
  public:
-  // `nodes`, `index` and `name` are the tower's. It has peers if it builds `collectives` with them;
-  // null: it has none.
+  // `nodes`, `index` and `name` are the tower's. `collectives`: what it builds with its peers; null
+  // if it has none.
   LayerLinks(TowerNodes& nodes, int index, std::string name, TowerCollectives* collectives)
       : nodes_(nodes), index_(index), name_(std::move(name)), collectives_(collectives) {}
 
-  // Moments move averages at the end of replicate(), or at once in a tower that is built alone.
+  // Moments move averages at the end of replicate(), or at once in a tower built alone.
   void record(BatchMoments moments);
   const std::vector<BatchMoments>& moments() const { return moments_; }
   // Keeps moments for replicate(), which moves the averages once for all towers.
   void defer_averages() { defer_averages_ = true; }
 
-  // The node over all training towers (tower_collectives.h), to which this tower gives `inputs`.
-  // The tower must have peers.
+  // The node over all training towers (tower_collectives.h), to which this tower contributes
+  // `inputs`. The tower must have peers.
   Node& join(const Op& op, std::span<const Output> inputs, std::string_view what, At at,
              NodeOptions options = {});
   bool has_peers() const { return collectives_ != nullptr; }
-  // The inputs that the tower gave to join(), in their order.
+  // The inputs that the tower contributed to join(), in their order.
   const std::vector<Output>& contributions() const { return contributions_; }
 
  private:

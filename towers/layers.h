@@ -1,11 +1,11 @@
 // Layers: ops with variables, as overloads of the ops with the tower first.
 //
 // The name of a layer is mandatory. Its variables are called <name>/W, <name>/b, ..., below the
-// variable scope in force. Checkpoints have these names as keys. A second layer of the same name is
-// an error naming both lines, unless the variable scope says that it may share
+// variable scope in force; checkpoints use these names as keys. A second layer of the same name is
+// an error naming both lines, unless the variable scope allows sharing
 // (VariableReuse::kCreateOrGet). Variables have x's dtype; for x of f16 and bf16 they are f32.
-// Layers compute in x's type (normalisations of f16 and bf16 in f32) and return it. Nodes name the
-// line that called the layer.
+// Layers compute in x's type (normalisations of f16 and bf16 in f32) and return it. Nodes record
+// the line that called the layer.
 #pragma once
 #include <string_view>
 
@@ -50,12 +50,12 @@ struct BatchNormLayer {
 };
 
 // Normalises the last dimension of x [...,C]: gamma * (x - mean) / sqrt(variance + epsilon) + beta.
-// Training towers take mean and variance over their own batch; others take the moving averages,
-// which training moves once per step by the combination of all towers' moments (moving_average.h).
-// From rank 4 on, a variance of n values is multiplied by n / (n - 1) before, as in TensorFlow's
-// and PyTorch's batch norm of images; batches themselves are normalised by the plain variance. If
-// synchronised, training towers take mean and variance over the batches of all towers, combined
-// exactly (ops/normalization/batch_statistics.h). Then every tower must apply its synchronised
+// Training towers use the mean and variance of their own batch; others use the moving averages,
+// which training moves once per step by the combined moments of all towers (moving_average.h). From
+// rank 4 on, a variance of n values is first multiplied by n / (n - 1), as in TensorFlow's and
+// PyTorch's batch norm of images; batches themselves are normalised by the plain variance. If
+// synchronised, training towers use the mean and variance of the batches of all towers, combined
+// exactly (ops/normalization/batch_statistics.h). Every tower must then apply its synchronised
 // layers in the same order, and one call after replicate() must take the gradients of all towers'
 // losses. Variables gamma, beta [C]; mean/EMA (from 0) and variance/EMA (from 1), not trained, one
 // copy for all towers, on /cpu:0.
@@ -67,8 +67,8 @@ struct LayerNormLayer {
   Initializer gamma = {};  // ones by default
 };
 
-// Normalises each row of x [n,...,C] by itself (ops/normalization/layer_norm.h), alike in all
-// towers. Variables gamma and beta [C]; beta starts at zero.
+// Normalises each row of x [n,...,C] separately (ops/normalization/layer_norm.h), the same way in
+// all towers. Variables gamma and beta [C]; beta starts at zero.
 Output layer_norm(Tower& tower, std::string_view name, Output x, LayerNormLayer layer = {},
                   At at = {});
 
@@ -87,14 +87,15 @@ struct EmbeddingLayer {
   DType dtype = DType::kF32;  // of the result, and of the table unless it is f16 or bf16
 };
 
-// ids [...] i32 or i64 -> [...,width]: the table's rows with these numbers. A run fails if an id is
-// not in [0, rows). Variable table [rows,width], which has one layout everywhere (weight_layout.h).
+// ids [...] i32 or i64 -> [...,width]: the rows of the table with these numbers. A run fails if an
+// id is not in [0, rows). Variable table [rows,width], with the same layout everywhere
+// (weight_layout.h).
 Output embedding(Tower& tower, std::string_view name, Output ids, EmbeddingLayer layer, At at = {});
 
 struct SelfAttentionLayer {
   int heads = 0;          // required; they divide the width of x
   bool bias = true;       // of both projections; biases start at zero
-  bool rotary = false;    // queries and keys are turned by their times (rotary_embedding.h)
+  bool rotary = false;    // queries and keys are rotated by their times (rotary_embedding.h)
   double base = 10000;    // of the rotations
   Initializer init = {};  // of qkv/W; Glorot uniform by default
   Initializer out = {};   // of out/W; `init` by default
@@ -106,8 +107,8 @@ struct SelfAttentionLayer {
 Output causal_self_attention(Tower& tower, std::string_view name, Output x,
                              SelfAttentionLayer layer, At at = {});
 
-// Sets elements to zero with probability `rate` in training towers, scaling the others by
-// 1 / (1 - rate); the identity elsewhere.
+// Zeroes elements with probability `rate` in training towers, and scales the others by 1 / (1 -
+// rate); the identity elsewhere.
 Output dropout(Tower& tower, Output x, double rate, At at = {});
 
 }  // namespace belfry

@@ -10,12 +10,11 @@
 namespace belfry {
 
 // Variables go to the first of `variable_devices` with the smallest load, everything else to
-// `worker`. A device's load is the number of elements (not bytes) of the variables that this setter
-// has placed there in its life. A node keeps a device that inner scopes gave it, and adds no load.
-// So do variables that are made beside others (ColocateWith), such as optimizer slots. The
-// semantics are those of tensorpack's class of this name, except that tensorpack counts resource
-// variables as compute; here the setter spreads every variable. Shapes of variables are always
-// known here.
+// `worker`. A device's load is the number of elements (not bytes) of all variables that this setter
+// has placed there. A node keeps a device set by inner scopes, and adds no load. So do variables
+// that are placed with others (ColocateWith), such as optimizer slots. The semantics are those of
+// tensorpack's class of this name, except that tensorpack counts resource variables as compute;
+// here the setter spreads every variable. Shapes of variables are always known here.
 class LeastLoadedDeviceSetter final : public DeviceSetter {
  public:
   // Throws InvalidArgument if there are no devices for variables.

@@ -10,7 +10,7 @@
 
 namespace belfry {
 
-// Whose variables a tower computes with, and where they are.
+// Whose variables a tower uses, and where they are.
 enum class VariablePolicy {
   kOnOneDevice,  // one copy, on the first device
   kSpread,       // one copy, spread over all devices by LeastLoadedDeviceSetter
@@ -35,8 +35,8 @@ struct TowerRecord {
   std::vector<Variable> variables;    // made or used, corresponding from tower to tower
   std::vector<Variable> trainables;   // the trained ones among them
   std::vector<BatchMoments> moments;  // of its batch norms, in order of creation
-  // The tensors that it gave to nodes over all towers (LayerLinks::join). If there are any, one
-  // call must take the gradients of all towers' losses.
+  // The tensors that it contributed to nodes over all towers (LayerLinks::join). If there are any,
+  // one call must take the gradients of all towers' losses.
   std::vector<Output> contributions;
   // Nodes of kUpdateOps that were made in the tower, and with MovingAverages::kOfEachTower the
   // nodes that move averages.
@@ -46,17 +46,17 @@ struct TowerRecord {
   bool asked_for_place = false;  // its function asked which tower it builds (Tower::index())
 
   // The tensor called `tensor` in this tower; "name:1" is the second output of node "name". The
-  // tower's placeholder of this name wins over other nodes below <tower>/. These win over
+  // tower's placeholder of this name takes precedence over other nodes below <tower>/, these over
   // Tower::output(), and this over the value of the tower's variable of this logical name. Throws
   // NotFoundError with the nearest name.
   //
   // Towers of several calls of replicate() or predict_tower() on one graph may share their names.
-  // Then nodes of later towers have suffixes: y, y_1. Each record finds its own nodes; for a node
-  // of another call it throws InvalidArgument "Name conflict!", with both lines.
+  // Nodes of later towers then get suffixes: y, y_1. Each record finds its own nodes; for a node of
+  // another call it throws InvalidArgument "Name conflict!", with both lines.
   Output get(std::string_view tensor) const;
 };
 
-// Makes the setter that places the nodes of the tower that computes on `worker`.
+// Makes the setter that places the nodes of the tower computing on `worker`.
 using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSpec& worker)>;
 
 // Calls `build` once per device. Tower t computes on devices[t] and its nodes are named
@@ -64,7 +64,7 @@ using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSp
 //
 // Tower 0 makes the variables, without prefix. If there is one copy, the other towers use it. If
 // they are replicated, tower t > 0 has local ones named tower<t>/..., which start as copies of
-// tower 0's. Moving averages of batch norm exist once, on the host, for every policy
+// tower 0's. Moving averages of batch norm exist once, on the host, whatever the policy
 // (moving_average.h).
 //
 // Gradients may be taken inside `build`, except in models with layers that are synchronised over
@@ -72,8 +72,8 @@ using SetterFactory = std::function<std::unique_ptr<DeviceSetter>(const DeviceSp
 //
 // Throws InvalidArgument, naming the variable and both lines, if towers disagree: a variable is
 // missing in one, or variables come in another order, or differ in shape, dtype or being trained.
-// Throws it, too, if a variable's own name begins like a replica's, "tower<t>/", and if there are
-// no devices, or one twice.
+// Also throws it if a variable's own name begins like a replica's, "tower<t>/", if there are no
+// devices, or if a device appears twice.
 std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> devices,
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    At at = {});
@@ -81,8 +81,8 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    VariablePolicy policy, const std::function<void(Tower&)>& build,
                                    MovingAverages averages, At at = {});
 
-// The caller's setters place one copy of the variables. Each tower has its own setter; tower 0's
-// places the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are
+// The caller's setters place one copy of the variables. Each tower has its own setter; that of
+// tower 0 places the variables. kSpread is this with LeastLoadedDeviceSetter; parameter servers are
 //   [](const DeviceSpec& worker) {
 //     return std::make_unique<LeastLoadedDeviceSetter>(worker, std::vector<DeviceSpec>{"/cpu:0"});
 //   }
@@ -91,19 +91,18 @@ std::vector<TowerRecord> replicate(Graph& graph, std::span<const DeviceSpec> dev
                                    const std::function<void(Tower&)>& build, At at = {});
 
 struct PredictOptions {
-  DeviceSpec device = {};  // empty: as the scopes in force say
+  DeviceSpec device = {};  // empty: by the scopes in force
   int index = 0;           // names the tower: tower-pred-<index>
 };
 
 // Builds a tower that does not train: dropout is off, and batch norm uses the moving averages.
 //
-// On a graph that has trainable variables the tower uses them, tower 0's, and makes none that are
-// trained. Throws NotFoundError for a variable that variable() does not find, and InvalidArgument
-// for a trainable one that `build` made all the same. Both errors have the variable's name and
-// line.
+// On a graph with trainable variables the tower uses those of tower 0, and makes no trainable ones.
+// Throws NotFoundError for a variable that variable() does not find, and InvalidArgument for a
+// trainable one that `build` made nevertheless. Both errors have the variable's name and line.
 //
-// On a graph that trains nothing, built for inference alone, the tower makes the model's variables,
-// or uses those of an earlier such tower; restore_checkpoint() gives them their values.
+// On a graph without trainable variables, built for inference only, the tower makes the model's
+// variables, or uses those of an earlier such tower; restore_checkpoint() sets their values.
 TowerRecord predict_tower(Graph& graph, PredictOptions options,
                           const std::function<void(Tower&)>& build, At at = {});
 

@@ -33,11 +33,11 @@ struct TowerOptions {
 };
 
 // The argument of a tower function. While it lives, its scopes are in force, and it collects the
-// function's loss, metrics and outputs. Layers (layers.h) take it first and add their nodes to its
-// graph. Towers do not nest.
+// function's loss, metrics and outputs. Layers (layers.h) take it as the first argument and add
+// their nodes to its graph. Towers do not nest.
 //
-// Only the main tower collects summaries (kSummaries), and only training towers collect kUpdateOps:
-// nodes that other towers add to these collections leave them when the tower ends.
+// Only the main tower collects summaries (kSummaries), and only training towers collect kUpdateOps.
+// Nodes that other towers add to these collections are removed when the tower ends.
 class Tower : public TowerNodes {
  public:
   // A tower for a model that is built once. It moves averages at once and opens no device scope.
@@ -47,7 +47,7 @@ class Tower : public TowerNodes {
   ~Tower();
 
   // Which tower it is, and of how many; number 0 is the main one of those that train. A function
-  // that asks may compute something else in each tower, so its trainer promises no equal bits.
+  // that asks may compute something else in each tower, so its trainer does not promise equal bits.
   int index() const {
     asked_for_place_ = true;
     return options_.index;
@@ -68,7 +68,7 @@ class Tower : public TowerNodes {
   void loss(Output value, At at = {});
   // A scalar to report, e.g. accuracy; the mean over towers is shown. Names differ within a tower.
   void metric(std::string_view name, Output value, At at = {});
-  // A tensor that predictors can ask for by name.
+  // A tensor that predictors can request by name.
   void output(std::string_view name, Output value, At at = {});
 
   Output loss() const { return loss_; }  // empty if none was named
@@ -88,7 +88,7 @@ class Tower : public TowerNodes {
   TowerOptions options_;
   mutable bool asked_for_place_ = false;
   std::string variable_prefix_;
-  std::map<std::string, std::size_t> frozen_;  // sizes of collections to go back to
+  std::map<std::string, std::size_t> frozen_;  // sizes of collections to return to
   Output loss_;
   std::vector<NamedOutput> metrics_, outputs_;
   LayerLinks links_;

@@ -10,14 +10,14 @@ namespace belfry {
 
 class TowerNodes {
  public:
-  // The tower gets all nodes that are made from now on.
+  // The tower gets all nodes made from now on.
   explicit TowerNodes(Graph& graph) : graph_(graph), first_node_(graph.size()) {}
 
   Graph& graph() const { return graph_; }
   // Placeholders made in this tower, in order of creation.
   std::vector<Output> inputs() const;
   // Variables that the tower has made or used so far, in order of their creation in tower 0, so
-  // that they correspond from tower to tower. `prefix` selects those below one variable scope, e.g.
+  // they correspond from tower to tower. `prefix` selects those below one variable scope, e.g.
   // "disc".
   std::vector<Variable> variables(std::string_view prefix = {}) const;
   // The trained ones among variables().

@@ -1,4 +1,4 @@
-// Getters for a VariableScope. They change a model's requests for variables.
+// Getters for a VariableScope, which change a model's requests for variables.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -7,16 +7,15 @@
 
 namespace belfry {
 
-// Gives trainable variables a caching device. Small ones get one device, larger ones the first of
-// `devices` where this getter has cached the fewest elements in its life.
+// Gives trainable variables a caching device. Small ones get one device; larger ones get the first
+// of `devices` on which this getter has cached the fewest elements so far.
 //   OverrideCachingDevice cache(devices, "/cpu:0", 1024 * 64);
 //   VariableScope scope(graph, cache);
 //
-// As in tensorpack, a variable that is not trained keeps the caching device that it asks for and
-// becomes local, so checkpoints leave it out. Its collections, if it names any, must have
-// kGlobalVariables. tf_cnn_benchmarks caches
-// such variables too. Tensorpack does the same if the shape is not known; here shapes of variables
-// are always known.
+// As in tensorpack, a variable that is not trained keeps the caching device that it requests and
+// becomes local, so checkpoints leave it out. Its collections, if it names any, must include
+// kGlobalVariables. tf_cnn_benchmarks caches such variables, too. Tensorpack does the same if the
+// shape is unknown; here shapes of variables are always known.
 class OverrideCachingDevice final : public VariableGetter {
  public:
   // Variables of fewer than `small_variable_size` elements (not bytes) are small. Throws

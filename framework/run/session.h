@@ -22,33 +22,33 @@ class FeedStaging;
 class Trace;
 
 struct RunOptions {
-  // Run replaces it by a record of what it did and when (trace.h); it is empty if the run throws.
-  // Recording changes no result.
+  // Replaced by a record of what the run did and when (trace.h); empty if the run throws. Recording
+  // changes no result.
   Trace* trace = nullptr;
 };
 
-// The value that a variable is to have: dense, of its shape and dtype.
+// The value to give a variable: dense, of its shape and dtype.
 struct VariableBytes {
   Variable variable;
   std::span<const std::byte> bytes;
 };
 
 struct PrepareOptions {
-  // Steps of kEachVariable may run beside each other, from several threads, each on the thread of
-  // its caller alone. Such a run first copies the variables that it reads, and computes with the
-  // copies. A copy is never torn, but copies of two variables may be of different moments. Others
-  // may write between the copy and the run's own write. If the run reads the result of its write
-  // (such as a count), it gets what this write left.
+  // Steps of kEachVariable may run in parallel, from several threads, each on its caller's thread
+  // alone. Such a run first copies the variables that it reads, and computes with the copies. A
+  // copy is never torn, but copies of two variables may be of different moments. Others may write
+  // between the copy and the run's own write. If the run reads the result of its write (such as a
+  // count), it gets what this write left.
   //
-  // If a run of kEachVariable fails after it has begun to write, those beside it go on to their
+  // If a run of kEachVariable fails after it has begun to write, parallel ones continue to their
   // end. Later ones of kEachVariable throw the error of the failed one. A run counts in
-  // Session::step() from its beginning. Such steps run on CPUs alone: prepare() throws
+  // Session::step() from its beginning. Such steps run only on CPUs: prepare() throws
   // InvalidArgument for work on GPUs.
   LockDuration locks = LockDuration::kWholeRun;
-  // The step would end by gathering the parts of variables that each process has updated
-  // (AssignGathered). With this option the next run gathers them at its beginning, beside the
-  // forward pass. If another step or read() wants such a variable before, the session fetches the
-  // new values from the other processes. Not for kEachVariable.
+  // By default the step ends by gathering the parts of variables that each process has updated
+  // (AssignGathered). With this option the next run gathers them at its beginning, in parallel with
+  // the forward pass. If another step or read() needs such a variable before, the session fetches
+  // the new values from the other processes. Not for kEachVariable.
   bool gathers_first = false;
 };
 
@@ -58,7 +58,7 @@ struct DeviceUse {
   int variables = 0;
   std::int64_t variable_bytes = 0;
   // Bytes of its variables and of the kept steps: their fetches, the memory that each keeps between
-  // runs, and an arena large enough for each of them.
+  // runs, and one arena, large enough for any of them.
   std::int64_t bytes = 0;
   std::int64_t peak_bytes = 0;  // the most that `bytes` has been so far
   int physical_gpu = -1;        // it has this memory; -1: the host has it
@@ -70,8 +70,7 @@ struct DeviceUse {
 };
 
 // Feeds that CompiledStep::stage() has sent to the GPUs, in one of the two slots of the step. The
-// slot is free again when this object ends, or when a run with it ends. It must end before the
-// session.
+// slot is freed when this object ends, or when a run with it ends. Must end before the session.
 class StagedFeeds {
  public:
   StagedFeeds() = default;  // none
@@ -92,29 +91,30 @@ class StagedFeeds {
 };
 
 // A compiled step. It belongs to its Session and dies with it. In a graph of one process stage()
-// and run() allocate nothing, but for a trace. With work on GPUs this holds from the fourth run on,
-// as the second and third capture CUDA graphs. Only one run of a step goes on at a time; others
-// wait.
+// and run() allocate nothing, except for a trace. With work on GPUs this holds from the fourth run
+// on, because the second and third capture CUDA graphs. Only one run of a step is active at a time;
+// others wait.
 //
 // Feeds are in the order given to prepare(). Feeds on GPUs are copied there before the run, through
 // pinned memory. Feeds on CPUs are used where they are.
 class CompiledStep {
  public:
   // Copies the feeds of GPUs into pinned memory and enqueues the copies to the GPUs, while another
-  // thread may run this step. It reads these feeds until it returns, and ignores the feeds of CPUs.
+  // thread may run this step. Reads these feeds until it returns, and ignores the feeds of CPUs.
   // Waits while both slots are taken; a thread that holds both waits for ever. Returns an empty
   // object if `stop` is requested meanwhile.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop = {});
-  // Runs with feeds that this step has staged, even if a run has failed since. It reads only the
-  // feeds of CPUs in `feeds`, until it returns. Throws InvalidArgument for feeds that are not
-  // staged. A step without feeds on GPUs takes an empty `staged`.
+  // Runs with feeds that this step has staged, even if a run has failed since. Of `feeds` it reads
+  // only those of CPUs, until it returns. Throws InvalidArgument for feeds that are not staged. A
+  // step without feeds on GPUs takes an empty `staged`.
   void run(StagedFeeds staged, std::span<const Tensor> feeds, RunOptions options = {});
   // Stages all feeds first.
   void run(std::span<const Tensor> feeds = {}, RunOptions options = {});
   // The value of fetch i after a run. The next run overwrites it, and any Tensor copied from it.
-  // Session::run returns tensors of their own.
+  // Session::run returns separate tensors.
   const Tensor& fetched(std::size_t i) const;
-  // The plan that it runs now. A new plan replaces it when a write parts replicas in one storage.
+  // The plan that it runs now. A new plan replaces it when a write separates replicas in one
+  // storage.
   std::shared_ptr<const Plan> plan() const;
 
   CompiledStep(const CompiledStep&) = delete;
@@ -139,7 +139,7 @@ class Session {
   // (SessionOptions::kept_steps). Node fetches give an empty tensor. Throws InvalidArgument for
   // feeds of the wrong type. Throws what a kernel throws, after all workers have stopped. If the
   // run had begun to write variables by then, every later run throws until write() has set each of
-  // them, or restore() (restore_checkpoint too) any.
+  // them, or until any restore() (or restore_checkpoint).
   Tensor run(Output fetch, std::span<const FeedValue> feeds = {});
   std::vector<Tensor> run(std::span<const Fetch> fetches, std::span<const FeedValue> feeds = {},
                           RunOptions options = {});
@@ -160,18 +160,19 @@ class Session {
   // the whole and keep the part of this process.
   Tensor read(Variable variable);
   void write(Variable variable, const Tensor& value);
-  // False after a run failed that had begun to write variables, until these are restored.
+  // False after a failed run that had begun to write variables, until these are restored.
   bool intact() const;
-  // Whether the variable lies in the storage of another, whose bytes count once.
+  // Whether the variable shares the storage of another, whose bytes count once.
   bool shares_storage(Variable variable) const;
   // Sets all given variables and the step between two runs, or throws and sets none. Other
-  // variables that a failed run may have written get their first values, so the session is intact.
+  // variables that a failed run may have written get their initial values, so the session is
+  // intact.
   void restore(std::span<const VariableBytes> values, std::uint64_t step);
   const Graph& graph() const;
 
   // The device of an output: full name. It depends on the whole graph (placement/placer.h), not on
-  // fetches or feeds. Nothing is compiled. The answer may change when the graph grows, except for
-  // variables that have memory; prepared steps stay as they are. Throws InvalidArgument saying why
+  // fetches or feeds. Compiles nothing. The answer may change when the graph grows, except for
+  // variables that have memory; prepared steps stay unchanged. Throws InvalidArgument saying why
   // the node cannot be placed.
   DeviceSpec placement(Output output);
   // Why the output is there.
@@ -184,10 +185,10 @@ class Session {
   MemoryReport memory_report() const;
   // Bytes planned per device: DeviceUse::peak_bytes.
   std::map<std::string, std::int64_t> peak_bytes() const;
-  // The number of workers that was asked for. No more of them run than there are shards on CPUs.
+  // The number of workers requested. No more of them run than there are shards on CPUs.
   int threads() const;
 
-  // The number of runs so far that wrote variables. Random ops are keyed by it.
+  // The number of runs so far that wrote variables. It is part of the key of random ops.
   std::uint64_t step() const;
   void set_step(std::uint64_t step);
 

@@ -11,18 +11,18 @@
 
 namespace belfry {
 
-// The place where workers sleep when there is nothing to do.
+// Where workers sleep when there is nothing to do (an event count).
 //
 // Its whole state is one word. The word is odd while somebody sleeps or is about to. Each wake
 // makes it even: a number that no sleeper has seen. A sleeper makes the word odd, then looks for
 // news, then sleeps as long as the word keeps this value. A waker stores its news, then reads the
 // word. All of this is sequentially consistent, so one of the two sees the other. Only the first
-// waker after a sleeper calls the system. A thread that sleeps again makes the word odd anew before
-// it looks. So it finds the news of all wakers that found the word even.
+// waker after a sleeper makes a system call. A thread that sleeps again makes the word odd again
+// before it looks, so it finds the news of all wakers that saw the word even.
 class Gate {
  public:
-  // Wakes all sleepers, so that they look again. Costs one load if nobody sleeps, or if all
-  // sleepers have been woken and have not run yet.
+  // Wakes all sleepers to look again. Costs one load if nobody sleeps, or if all sleepers have been
+  // woken and have not run yet.
   void wake() {
     std::uint32_t seen = word_.load(std::memory_order_seq_cst);
     if (seen % 2 == 0) return;
@@ -30,22 +30,22 @@ class Gate {
     if (word_.compare_exchange_strong(seen, seen + 1, std::memory_order_seq_cst))
       word_.notify_all();
   }
-  // Sleeps until the next wake(), unless ready() holds after the word tells of the sleeper. In that
-  // case the next wake() may call the system in vain.
+  // Sleeps until the next wake(), unless ready() holds once the word shows the sleeper. In that
+  // case the next wake() may make a system call in vain.
   template <class Ready>
   void sleep(const Ready& ready) {
     const std::uint32_t seen = word_.fetch_or(1, std::memory_order_seq_cst) | 1;
     if (!ready()) word_.wait(seen, std::memory_order_acquire);
   }
-  // Whether somebody sleeps, or is about to, whom no wake() has called yet.
+  // Whether somebody sleeps, or is about to, and has not been woken yet.
   bool has_sleepers() const { return word_.load(std::memory_order_seq_cst) % 2 != 0; }
 
  private:
   std::atomic<std::uint32_t> word_{0};
 };
 
-// A monotonic count, such as that of finished launches, on a cache line of its own. One thread sets
-// it, and only at counts that others wait for. Poison satisfies every wait.
+// A monotonic count, such as that of finished launches, on its own cache line. One thread sets it,
+// and only to counts that others wait for. Poison satisfies every wait.
 class alignas(64) Signal {
  public:
   static constexpr std::int64_t kPoison = std::int64_t{1} << 62;
@@ -60,11 +60,12 @@ class alignas(64) Signal {
   std::atomic<std::int64_t> epoch_{0};
 };
 
-// The place where the thread between processes sleeps when it need not poll.
+// Where the thread that talks to other processes sleeps when it need not poll.
 class Alarm {
  public:
   void ring();
-  // Sleeps until ring(), unless it has been called since the last sleep; `most` limits the time.
+  // Sleeps until ring(), for at most `most`; returns at once if ring() was called since the last
+  // sleep.
   void sleep(std::chrono::milliseconds most);
 
  private:
@@ -73,13 +74,13 @@ class Alarm {
   bool rung_ = false;
 };
 
-// How long threads spin before they sleep. Threads that wait for workers spin briefly: workers are
-// not pinned, and there may be fewer cores than threads.
+// How long threads spin before they sleep. Threads that wait for workers spin briefly, because
+// workers are not pinned, and there may be fewer cores than threads.
 inline constexpr std::chrono::nanoseconds kShortSpin = std::chrono::microseconds(20);
 // For threads that wait for a GPU, or enqueue for one, if there are enough cores.
 inline constexpr std::chrono::nanoseconds kGpuSpin = std::chrono::milliseconds(4);
 
-// The spin of a step with so many threads. One core is left for the threads that make its input.
+// The spin of a step with this many threads. One core is left for the threads that make its input.
 constexpr std::chrono::nanoseconds gpu_spin(int threads, int cores) {
   return cores > threads ? kGpuSpin : kShortSpin;
 }
@@ -113,11 +114,11 @@ class WorkerPool {
   int workers() const { return workers_; }  // W
 
   // Calls body(0) here and, at the same time, body(t) in each thread t in [1, active). Returns when
-  // each call that has begun has ended. A thread t < awaited_from is left out if its call has not
-  // begun when body(0) returns: other programs may keep a woken thread from a core for longer than
-  // a run lasts. All other threads are awaited. `body` must not throw. One run() at a time. With
-  // one active thread no other is woken. Threads that wait for others, or for the next run(), spin
-  // for `spin` before they sleep.
+  // every call that has begun has ended. A thread t < awaited_from is left out if its call has not
+  // begun when body(0) returns: other programs may keep a woken thread off a core for longer than a
+  // run lasts. All other threads are awaited. `body` must not throw. One run() at a time. With one
+  // active thread no other is woken. Threads that wait for others, or for the next run(), spin for
+  // `spin` before they sleep.
   void run(int active, const std::function<void(int)>& body,
            std::chrono::nanoseconds spin = kShortSpin, int awaited_from = 1);
 
@@ -136,9 +137,9 @@ class WorkerPool {
   };
 
   void loop(int thread);
-  // The last request. It has no body if this thread is not active in it, or comes too late.
+  // The last request. It has no body if this thread is not active in it, or is too late.
   Request begin_call(int thread);
-  // Says that this thread has ended its call.
+  // Records that this thread has ended its call.
   void end_call();
   void stop();
 
@@ -166,8 +167,8 @@ inline void await(const Signal& signal, std::int64_t epoch, Gate& gate,
   wait_until([&] { return signal.reached(epoch); }, gate, spin);
 }
 
-// Throws InvalidArgument if this thread flushes denormals or rounds in another way than to nearest:
-// results would differ between workers.
+// Throws InvalidArgument if this thread flushes denormals, or does not round to nearest: results
+// would differ between workers.
 void check_floating_point_mode();
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// How much of the time for messages is hidden, because the process computes towers meanwhile.
+// How much of the communication time is hidden, because the process computes towers meanwhile.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,8 +10,8 @@ struct Timeline;
 
 // Nanoseconds of one run, or of several together.
 struct CommunicationTime {
-  // Time in which messages between processes, or collectives of NCCL, were under way: from their
-  // launch to their end, so with waits.
+  // Time in which messages between processes, or NCCL collectives, were under way: from their
+  // launch to their end, including waits.
   std::int64_t under_way = 0;
   // The part of that time in which a device of the same process ran a launch of the forward or
   // backward pass.

@@ -4,7 +4,7 @@
 //   session.run({y}, {}, {.trace = &trace});
 //   trace.save("step.json");
 //
-// trace_of_all() makes one file of the traces of several processes.
+// trace_of_all() joins the traces of several processes in one file.
 //
 // The file is Chrome's JSON object form. Times are microseconds with three decimals since the start
 // of the run, by the monotonic clock. There is
@@ -42,12 +42,12 @@ struct Plan;
 struct Recording;
 struct TraceContent;
 
-// The trace of one run: the next run that it is given to replaces it. A run that throws leaves it
-// empty. It refers to nothing of its session.
+// The trace of one run; the next run that gets it replaces it. A run that throws leaves it empty.
+// It refers to nothing of its session.
 class Trace {
  public:
   // A tensor that went to another device: counted once per tensor and destination device. A
-  // collective counts as if its tensors went to the first device and the sum back.
+  // collective counts as if its tensors went to the first device and the sum came back.
   struct Transfer {
     std::string name;
     std::string from, to;  // full names of devices
@@ -82,14 +82,14 @@ struct TraceFile {
   CommunicationTime communication;
 };
 
-// Joins the traces of one step in all processes, which call it together, after that step. Rank 0
+// Joins the traces of one step in all processes, which call it together after that step. Rank 0
 // gets the file, others an empty one. In the file
 // * each process of the run is one process, "rank 1, host", with the strands of its devices as
 //   tracks, and its workers;
 // * times are by the clock of rank 0, since the first process began the step. otherData.clocks has
 //   for each rank the offset of its clock, and how far from the true one that may be, in ns;
 // * otherData.communication_hidden_share is CommunicationTime::hidden_share() over all, or null.
-// A process that is alone (null) gets its own trace.
+// A lone process (null) gets its own trace.
 TraceFile trace_of_all(Processes* processes, const Trace& trace);
 
 }  // namespace belfry

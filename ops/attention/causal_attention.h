@@ -10,14 +10,14 @@ struct CausalAttentionOptions {
   double scale = 0;  // of the scores, positive; 0: 1 / sqrt(head_dim)
 };
 
-// q, k, v [batch, time, heads * head_dim], all alike -> y like them, and f32 [batch, heads, time]
-// (f64 for f64). Head h is columns [h * head_dim, (h + 1) * head_dim), as a projection gives them.
-// Position t of a head of y is the mean of rows v[s], s <= t, with weights e^(scale * (q[t] .
+// q, k, v [batch, time, heads * head_dim], all of one type -> y like them, and f32 [batch, heads,
+// time] (f64 for f64). Head h is columns [h * head_dim, (h + 1) * head_dim), as a projection gives
+// them. Position t of a head of y is the mean of rows v[s], s <= t, with weights e^(scale * (q[t] .
 // k[s])). The second output is the logarithm of the sum of these weights. It has no gradient. f16,
 // bf16, f32 and f64; 16-bit types are computed in f32. Memory besides the tensors grows with the
-// time, not with its square. Later positions do not change a position, not even by NaN. But on GPUs
-// in 16 bits and tf32, NaN and infinities reach earlier positions: up to 127 by kernels of ours,
-// those of one block by cuDNN.
+// time, not with its square. Later positions do not affect earlier ones, not even by NaN. But on
+// GPUs in 16 bits and tf32, NaN and infinities reach earlier positions: up to 127 of them with our
+// kernels, those of the same block with cuDNN.
 extern const Op kCausalAttention;
 // Throws InvalidArgument if shapes differ, or heads do not divide the width.
 Output causal_attention(Output q, Output k, Output v, CausalAttentionOptions options = {},

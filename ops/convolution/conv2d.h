@@ -10,18 +10,18 @@ struct Conv2dOptions {
   int stride = 1;  // pixels, both axes
   Padding padding = Padding::kSame;
   int dilation = 1;  // pixels from one tap of the filter to the next, both axes
-  // The number of equal groups into which channels of x, and of y, are cut. A group of y depends
-  // only on the group of x with the same number.
+  // The number of equal groups into which the channels of x, and of y, are cut. A group of y
+  // depends only on the group of x with the same number.
   int groups = 1;
 };
 
 // x [n, h, w, in], filter [out, kh, kw, in / groups] -> [n, h', w', out], sizes as in window.h.
-// Throws InvalidArgument if the channels do not fit or cannot be divided by the groups, or if the
-// filter does not fit the image.
+// Throws InvalidArgument if the channels do not match or are not divisible by the groups, or if the
+// filter does not fit into the image.
 extern const Op kConv2d;
 Output conv2d(Output x, Output filter, Conv2dOptions options = {}, At at = {});
 
-// The gradients cannot tell the size of the image, or of the filter, from their inputs.
+// The gradients cannot derive the size of the image, or of the filter, from their inputs.
 struct Conv2dGradOptions {
   int stride = 1;
   Padding padding = Padding::kSame;
@@ -29,13 +29,13 @@ struct Conv2dGradOptions {
   int dilation = 1;
   int groups = 1;
 };
-// Sizes that are unknown become 0, which the shape functions refuse.
+// Unknown sizes become 0, which the shape functions refuse.
 Conv2dGradOptions conv2d_grad_options(const Conv2dOptions& options, std::int64_t height,
                                       std::int64_t width);
-// The options of the convolution whose gradient it is.
+// The options of the convolution that this is the gradient of.
 Conv2dOptions conv2d_options(const Conv2dGradOptions& options);
 
-// dy [n, h', w', out], filter -> dx [n, height, width, in]. Models use it, too, by
+// dy [n, h', w', out], filter -> dx [n, height, width, in]. Models also use it, through
 // conv2d_transpose().
 extern const Op kConv2dGradInput;
 // x, dy -> the gradient of the filter [out, height, width, in / groups]. A part is a range of

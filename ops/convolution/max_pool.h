@@ -6,8 +6,8 @@
 namespace belfry {
 
 // x [n, h, w, c] -> y [n, h', w', c], sizes as in window.h. The second output, which the gradient
-// reads, is each maximum's place in its window, counted row by row: u8 of y's shape. The first of
-// equal maxima wins. NaN is larger than anything, and the last NaN wins. Padding never wins. f32
+// reads, is the place of each maximum in its window, counted row by row: u8 of y's shape. The first
+// of equal maxima wins. NaN is larger than anything, and the last NaN wins. Padding never wins. f32
 // and f64; windows up to 16.
 extern const Op kMaxPool;
 Output max_pool(Output x, PoolOptions options = {}, At at = {});

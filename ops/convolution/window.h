@@ -33,8 +33,8 @@ constexpr std::int64_t dilated_extent(std::int64_t taps, std::int64_t dilation) 
   return (taps - 1) * dilation + 1;
 }
 
-// The output size of a window over `in` pixels, kUnknownSize if `in` is. Refuses, by c.require,
-// windows that do not fit; `axis` is "height" or "width".
+// The output size of a window over `in` pixels; kUnknownSize if `in` is unknown. Refuses windows
+// that do not fit, by c.require; `axis` is "height" or "width".
 std::int64_t window_output(const ShapeContext& c, const char* axis, std::int64_t in,
                            std::int64_t window, std::int64_t stride, Padding padding,
                            std::int64_t dilation = 1);
@@ -46,7 +46,7 @@ struct PoolOptions {
   Padding padding = Padding::kSame;
 };
 
-// Options of the gradient ops, which cannot tell the size of the image from their inputs.
+// Options of the gradient ops, which cannot derive the size of the image from their inputs.
 struct PoolGradOptions {
   int window = 2;
   int stride = 2;
@@ -55,7 +55,7 @@ struct PoolGradOptions {
 };
 PoolGradOptions pool_grad_options(const PoolOptions& options, const Shape& image);
 
-// The shape of pooled images, and of images given pooled ones.
+// The shape of pooled images, and of the images that pooled ones come from.
 Shape pool_output(const ShapeContext& c);
 Shape pool_input(const ShapeContext& c);
 

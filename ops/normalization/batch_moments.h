@@ -1,4 +1,4 @@
-// BatchMoments: the moments of one part of a batch, to be combined with those of other parts.
+// BatchMoments: the moments of one part of a batch, to be combined with those of the other parts.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

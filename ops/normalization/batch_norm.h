@@ -9,29 +9,29 @@ struct BatchNormOptions {
   double epsilon = 1e-5;  // at least 0
 };
 
-// The results of batch_norm_train. The moments [c] are x's over all axes but the last, with the
-// population's variance. Only y can be differentiated.
+// The results of batch_norm_train. The moments [c] are those of x over all axes but the last, with
+// the population variance. Only y can be differentiated.
 struct BatchNorm {
   Output y, mean, variance;
 };
 
-// x [..., c] of rank 2 or more, gamma [c], beta [c], all f32 or f64. Moments are computed per block
-// of rows as (mean, sum of squared differences from it) and combined by a balanced tree (Chan et
-// al. 1979).
+// x [..., c] of rank 2 or more, gamma [c], beta [c], all f32 or all f64. Moments are computed per
+// block of rows as (mean, sum of squared differences from it) and combined by a balanced tree (Chan
+// et al. 1979).
 extern const Op kBatchNormTrain;
 BatchNorm batch_norm_train(Output x, Output gamma, Output beta, BatchNormOptions options = {},
                            At at = {});
 // dy, x, gamma, mean, variance -> dx, dgamma, dbeta.
 extern const Op kBatchNormTrainGrad;
 
-// The steps of these ops where a device cuts its batch into shards (plan/expansion.h).
+// The steps of these ops if a device cuts its batch into shards (plan/expansion.h).
 // dy, x, mean, variance -> dgamma, dbeta of the rows of a shard.
 extern const Op kBatchNormSums;
 // dy, x, gamma, mean, variance, dgamma, dbeta -> dx, where dgamma and dbeta are sums over all
 // shards.
 extern const Op kBatchNormInputGrad;
 
-// Normalises by given moments [c], such as moving averages; gradients reach them like the other
+// Normalises by given moments [c], such as moving averages; gradients flow to them as to the other
 // inputs.
 extern const Op kBatchNormInference;
 Output batch_norm_inference(Output x, Output gamma, Output beta, Output mean, Output variance,

@@ -9,12 +9,12 @@ namespace belfry {
 // number of all rows, a scalar of the parts' dtype and a constant to gradients. A part of weight 0
 // does not count. With batch_norm_inference() this makes a batch norm over several tensors.
 //
-// With several processes (Graph::process) it takes the parts of all; each process must have equally
-// many.
+// With several processes (Graph::process) it takes the parts of all; each process must have the
+// same number of parts.
 //
-// A plan makes BatchMoments beside each part, or beside each shard of it, and one CombineMoments of
-// them all, behind GatherMoments if there are several processes. Inputs are ordered by part: x,
-// weight; so parts can be added to an open node (Graph::add_open).
+// A plan makes BatchMoments on the device of each part, or of each shard of it, and one
+// CombineMoments of them all, after GatherMoments if there are several processes. Inputs are
+// ordered by part: x, weight; so parts can be added to an open node (Graph::add_open).
 extern const Op kBatchStatistics;
 // All parts count.
 Moments batch_statistics(std::span<const Output> parts, At at = {});

@@ -11,7 +11,7 @@ struct Moments {
 // Means, sums of squared differences from them, all of one shape, and counts, scalars, of K parts
 // -> mean and population variance of all parts together, and their count: combined exactly (Chan et
 // al. 1979) by the balanced tree over the parts, split at ceil(K / 2). f32 and f64. A part of count
-// 0 does not count, whatever its moments. If all counts are 0, so are the moments.
+// 0 is ignored, whatever its moments. If all counts are 0, so are the moments.
 //
 // Inputs are ordered by part: mean, sum of squares, count.
 extern const Op kCombineMoments;

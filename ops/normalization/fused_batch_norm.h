@@ -1,10 +1,10 @@
-// Batch normalisation with the nodes behind it, and its gradient with the nodes before it, in one
-// pass over memory. Plans make these nodes (passes/fuse.cc); bits are the same as by the separate
+// Batch normalisation with the nodes after it, and its gradient with the nodes before it, in one
+// pass over memory. Plans make these nodes (passes/fuse.cc); the bits are those of the separate
 // nodes.
 //
-// On GPUs they also take the casts around a batch norm of 16 bits. Then x, shortcut and y, or dy,
-// x, y, dx and g, are of f16 or bf16, and tensors per channel are of f32. Otherwise all tensors are
-// of f32, or all of f64.
+// On GPUs they also absorb the casts around a batch norm of 16 bits. Then x, shortcut and y, or dy,
+// x, y, dx and g, are f16 or bf16, and tensors per channel are f32. Otherwise all tensors are f32,
+// or all f64.
 #pragma once
 #include "belfry/framework/graph/op.h"
 
@@ -34,7 +34,7 @@ void fuse_batch_norm(Surroundings& around);
 void fuse_batch_norm_gradient(Surroundings& around);
 void fuse_batch_norm_sums(Surroundings& around);
 
-// Op::rebuild of the forward ops with ReLU: normalises again by the moments that the forward op
+// Op::rebuild of the forward ops with ReLU: normalises again, with the moments that the forward op
 // found.
 void rebuild_batch_norm(Surroundings& around);
 

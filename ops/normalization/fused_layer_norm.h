@@ -1,10 +1,10 @@
-// Layer and RMS normalisation with the sums before it, and its gradient with the sum behind it, in
-// one pass over memory. Plans make these nodes (passes/fuse.cc); bits are the same as by the
-// separate nodes.
+// Layer and RMS normalisation with the sums before it, and its gradient with the sum after it, in
+// one pass over memory. Plans make these nodes (passes/fuse.cc); the bits are those of the separate
+// nodes.
 //
-// All tensors are of f32, or all of f64. On GPUs these ops also take the casts around a norm of 16
-// bits. Then x, bias, y and dy are of f16 or bf16. Rows, shortcut, sum, dx and other are of the
-// same type or of f32.
+// All tensors are f32, or all f64. On GPUs these ops also absorb the casts around a norm of 16
+// bits. Then x, bias, y and dy are f16 or bf16; rows, shortcut, sum, dx and other have the same
+// type or f32.
 #pragma once
 #include "belfry/framework/graph/op.h"
 

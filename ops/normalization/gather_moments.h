@@ -4,9 +4,9 @@
 
 namespace belfry {
 
-// n parts of this process, each mean [c], squares [c] and count as in combine_moments.h
-// -> [P n, 2 c + 1], the same in all P processes, each of which has n parts: a row per part, the
-// parts of rank 0 first. Plans make it of BatchStatistics.
+// n parts of this process, each mean [c], squares [c] and count as in combine_moments.h -> [P n, 2
+// c + 1], the same in all P processes, each of which has n parts: a row per part, the parts of rank
+// 0 first. Plans make it from BatchStatistics.
 extern const Op kGatherMoments;
 
 }  // namespace belfry

@@ -24,14 +24,14 @@ struct AdamUpdateOptions {
 //   variable -= rate * weight_decay * variable
 //   variable -= rate * sqrt(1 - beta2^t) / (1 - beta1^t) * m / (sqrt(v) + epsilon)
 // kToCorrectedRoot has epsilon * sqrt(1 - beta2^t) in place of epsilon.
-// rate is a scalar; all but the step and the gradient's factor are of the variable's type, f32 or
-// f64. Outputs are the new values of variable, m and v. A run fails with InvalidArgument if t < 1,
-// unless the factor is 0.
+// rate is a scalar; everything but the step and the gradient's factor has the variable's type, f32
+// or f64. Outputs are the new values of variable, m and v. A run fails with InvalidArgument if t <
+// 1, unless the factor is 0.
 extern const Op kAdamUpdate;
 Node& adam_update(Variable variable, Variable m, Variable v, Output step, ScaledGradient gradient,
                   Output rate, AdamUpdateOptions options = {}, At at = {});
 
-// Throws: kernels found a step below 1.
+// Throws: kernels have found a step below 1.
 [[noreturn]] void refuse_adam_step(const Node& node, std::int64_t step);
 
 }  // namespace belfry

@@ -19,8 +19,8 @@ struct MomentumUpdateOptions {
 //   sum = momentum * sum + g
 //   variable -= rate * sum                     (plain)
 //   variable -= rate * (g + momentum * sum)    (Nesterov, in PyTorch's form)
-// rate is a scalar; all are of the variable's type, f32 or f64, but the gradient's factor. Outputs
-// are the new values of variable and sum.
+// rate is a scalar; everything but the gradient's factor has the variable's type, f32 or f64.
+// Outputs are the new values of variable and sum.
 extern const Op kMomentumUpdate;
 Node& momentum_update(Variable variable, Variable sum, ScaledGradient gradient, Output rate,
                       MomentumUpdateOptions options = {}, At at = {});

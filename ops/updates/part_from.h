@@ -1,12 +1,12 @@
-// An option of updates: which part of a variable they change.
+// An option of updates: which part of a variable they update.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace belfry {
 
-// 0: an update changes the whole variable. Else its gradient and slots are rows of a part of it,
-// and this is the number of the part's first element, counted from 1.
+// 0: an update changes the whole variable. Otherwise its gradient and slots are rows for a part of
+// it, and this is the number of the part's first element, counted from 1.
 struct PartFrom {
   // Says where a node works, not what it computes (NodeOptions::Field).
   static constexpr bool kIsPlace = true;

@@ -18,8 +18,8 @@ struct RmsPropUpdateOptions {
 //   square = alpha * square + (1 - alpha) * g^2
 //   sum = momentum * sum + g / (sqrt(square) + epsilon)
 //   variable -= rate * sum
-// rate is a scalar; all are of the variable's type, f32 or f64, but the gradient's factor. Outputs
-// are the new values of variable, square and sum.
+// rate is a scalar; everything but the gradient's factor has the variable's type, f32 or f64.
+// Outputs are the new values of variable, square and sum.
 extern const Op kRmsPropUpdate;
 Node& rms_prop_update(Variable variable, Variable square, Variable sum, ScaledGradient gradient,
                       Output rate, RmsPropUpdateOptions options = {}, At at = {});

@@ -11,8 +11,9 @@ struct SgdUpdateOptions {
   PartFrom part_from = {};
 };
 
-// variable -= rate * (gradient + weight_decay * variable), as PyTorch's. rate is a scalar; all are
-// of the variable's type, f32 or f64, but the gradient's factor. Output 0 is the new value.
+// variable -= rate * (gradient + weight_decay * variable), as in PyTorch. rate is a scalar;
+// everything but the gradient's factor has the variable's type, f32 or f64. Output 0 is the new
+// value.
 extern const Op kSgdUpdate;
 Node& sgd_update(Variable variable, ScaledGradient gradient, Output rate,
                  SgdUpdateOptions options = {}, At at = {});

@@ -13,9 +13,9 @@ namespace belfry::kernels {
 
 inline constexpr const char* kUpdateHasNoGradient = "it changes a variable";
 
-// Requires inputs 0, .., slots and `gradient` to be of one shape and type, f32 or f64, and `rate`
-// to be a scalar of that type. Only a factor (ScaledGradient) may follow the rate. `part_from`: as
-// in SgdUpdateOptions. Returns the types of the variables.
+// Requires inputs 0, .., slots and `gradient` to have one shape and type, f32 or f64, and `rate` to
+// be a scalar of that type. Only a factor (ScaledGradient) may follow the rate. `part_from`: as in
+// SgdUpdateOptions. Returns the types of the variables.
 inline OutputTypes update_types(const ShapeContext& c, std::size_t variables, std::size_t gradient,
                                 std::size_t rate, std::int64_t part_from) {
   c.require(c.inputs() == rate + 1 || c.inputs() == rate + 2, "takes ", rate + 1,
@@ -50,7 +50,7 @@ inline void require_decay(const ShapeContext& c, double decay) {
             "the weight decay must be a finite number >= 0, not ", decay);
 }
 
-// The inputs of an update: those up to the rate, and the factor, if there is one.
+// The inputs of an update: those up to the rate, and the factor, if any.
 inline std::vector<Output> update_inputs(std::initializer_list<Output> inputs, Output factor) {
   std::vector<Output> result(inputs);
   if (factor) result.push_back(factor);
@@ -70,7 +70,7 @@ struct UpdateRange {
   }
 };
 
-// The factor: input i, or 1 if there is none; 0: write nothing.
+// The factor: input i, or 1 if there is none; 0 means write nothing.
 template <class T>
 T factor_of(const KernelPointers& p, std::size_t i) {
   return i < p.inputs() ? static_cast<T>(*p.input<float>(i)) : T(1);

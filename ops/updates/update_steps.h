@@ -1,4 +1,4 @@
-// The optimizers' steps on one element of a variable, its slots and gradient; for hosts and GPUs.
+// One optimizer step on one element of a variable, its slots and gradient; for hosts and GPUs.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +9,8 @@
 
 namespace belfry::kernels {
 
-// A gradient with weight decay. If decay is 0, not even infinite weights or signs of zeros count.
+// A gradient with weight decay. If decay is 0, even infinite weights or signs of zeros have no
+// effect.
 template <class T>
 BELFRY_HD T decayed(T gradient, T decay, T x) {
   const T sum = gradient + decay * x;
@@ -65,7 +66,7 @@ struct RmsPropStep {
   }
 };
 
-// base^n for n >= 0, by squaring: the same bits everywhere, which the C library's pow is not. Its
+// base^n for n >= 0, by squaring: the same bits everywhere, unlike the C library's pow. Its
 // relative error is below n * 2^-53, which in 1 - beta^n is at most 2^-53 / (e (1 - beta)).
 BELFRY_HD double power(double base, std::int64_t n) {
   double result = 1;
