@@ -12,14 +12,14 @@ namespace belfry {
 // Variables [begin, end) of a table.
 using Bucket = std::pair<int, int>;
 
-// Cuts from the last variable, whose gradient exists first, to the first one. A bucket has as many
-// variables as have at most `bytes` per tower together. A larger variable, or one of unknown shape,
-// has a bucket of its own. All tensors of a bucket have one dtype.
+// Cuts from the last variable, whose gradient is ready first, to the first one. A bucket holds as
+// many variables as fit in `bytes` per tower. A larger variable, or one of unknown shape, has its
+// own bucket. All tensors of a bucket have one dtype.
 std::vector<Bucket> cut_buckets(const GradientTable& grads, std::int64_t bytes);
 
-// Applies `inner` to each bucket of at most `megabytes` MiB as soon as its last gradient exists. A
-// bucket is one node if the strategy can build one (Strategy::in_one_node), else the strategy's
-// nodes for these variables. Nothing is copied, and each element is summed as it is without
+// Applies `inner` to each bucket of at most `megabytes` MiB as soon as its last gradient is ready.
+// A bucket is one node if the strategy can build one (Strategy::in_one_node), else the strategy's
+// nodes for these variables. Nothing is copied, and each element is summed exactly as without
 // buckets. Throws InvalidArgument unless megabytes is finite and above 0.
 std::unique_ptr<Strategy> bucketed(std::unique_ptr<Strategy> inner, double megabytes);
 std::int64_t bucket_bytes(double megabytes);

@@ -13,8 +13,8 @@ struct SizeRange {
 
 // Each tensor goes to the first range whose limit it does not exceed. A range without tensors adds
 // no node. Canonical if all ranges are. `spec` names it in errors. Throws InvalidArgument unless
-// the last range, and it alone, has no limit. Throws it when used, for gradients whose shape is not
-// fully known.
+// only the last range has no limit, and when it is used for gradients whose shape is not fully
+// known.
 std::unique_ptr<Strategy> mixed(std::vector<SizeRange> ranges, std::string spec);
 
 }  // namespace belfry

@@ -1,5 +1,5 @@
-// Helpers of strategies that work variable by variable, on pieces of tensors. Nodes go where the
-// device scopes in force say.
+// Helpers of strategies that work variable by variable, on pieces of tensors. The device scopes in
+// force place the nodes.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -60,7 +60,7 @@ Output flat_row(Output tensor);
 Output piece_of(Output row, std::int64_t begin, std::int64_t size);
 // A row cut into consecutive pieces. A single piece needs no node.
 std::vector<Output> cut(Output row, const std::vector<std::int64_t>& sizes);
-// The rows end to end. A single row is returned as it is.
+// The rows end to end. A single row is returned unchanged.
 Output join_flat(const std::vector<Output>& rows);
 
 }  // namespace belfry

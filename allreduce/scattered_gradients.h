@@ -12,12 +12,12 @@ namespace belfry {
 
 // Cuts a row of tensors laid end to end into `processes` parts of nearly equal size. Cuts lie
 // between two tensors, or between two blocks of the tree of squares in one
-// (ops/updates/square_tree.h). So norms keep their bits. `sizes`: elements of each tensor.
+// (ops/updates/square_tree.h), so that norms keep their bits. `sizes`: elements of each tensor.
 Cuts cut_between_blocks(std::span<const std::int64_t> sizes, int processes);
 
-// The sums that strategy `collective` makes for the towers of all processes, bit by bit. They are
-// scattered bucket by bucket, as soon as gradients exist. All processes add the same nodes, some of
-// them with tensors without elements.
+// The sums that strategy `collective` makes for the towers of all processes, bit for bit. They are
+// reduce-scattered bucket by bucket, as soon as gradients are ready. All processes add the same
+// nodes, some of them with empty tensors.
 class ScatteredGradients {
  public:
   // Buckets have at most `bucket_mb` MiB; 0: one per variable. Throws InvalidArgument as
@@ -25,14 +25,14 @@ class ScatteredGradients {
   ScatteredGradients(const GradientTable& grads, const ReduceOptions& how, double bucket_mb);
 
   int variables() const { return static_cast<int>(variables_.size()); }
-  // The parts of variable v that all processes have, as ranges of its elements.
+  // The parts of variable v in all processes, as ranges of its elements.
   const Cuts& cuts(int v) const { return of(v).cuts; }
-  // This process's part of the sum of variable v: a row, perhaps without elements.
+  // This process's part of the sum of variable v: a row, possibly empty.
   Output own_piece(int v) const { return of(v).own_piece; }
 
-  // Gathers `own(v)`, a row for this process's part of variable v. Returns, for each variable, the
-  // row that holds the parts of all processes, and their place in it. Several variables share a
-  // row. The first ones are in the row that is gathered first.
+  // All-gathers `own(v)`, a row for this process's part of variable v. Returns, for each variable,
+  // the row that holds the parts of all processes, and where they are in it. Several variables
+  // share a row. The first variables are in the row that is gathered first.
   struct Gathered {
     Output row;
     AssignGatheredOptions of_variable;
@@ -54,7 +54,7 @@ class ScatteredGradients {
     Cuts cuts;        // of these variables, end to end
   };
 
-  // `divide` turns the sum into the tensor that is kept.
+  // `divide` turns the sum into the tensor to keep.
   template <class F>
   void scatter(const GradientTable& grads, int first, int last, bool mean, const F& divide);
   const Part& of(int v) const { return variables_[static_cast<std::size_t>(v)]; }

@@ -8,19 +8,20 @@
 namespace belfry {
 
 // kTree: the canonical sum over the towers of all processes. kRing: process by process along a ring
-// of ranks, where the sum of each piece starts at another rank. kMpi: in an order that MPI chooses.
+// of ranks, where the sum of each piece starts at a different rank. kMpi: in an order that MPI
+// chooses.
 enum class ProcessSum { kTree, kRing, kMpi };
 
-// The result of Strategy::sum or Strategy::mean if there are several processes: the sum or mean
-// over the towers of all. Each process first sums the gradients of its own towers. With `together`,
-// all tensors of the table, which have one dtype, travel as one. 16 bits are summed and sent as
-// f32, and rounded once.
+// The result of Strategy::sum or Strategy::mean with several processes: the sum or mean over all
+// their towers. Each process first sums the gradients of its own towers. With `together`, all
+// tensors of the table, which have one dtype, are sent as one. 16 bits are summed and sent as f32,
+// and rounded once.
 std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
                                                      bool together,
                                                      ProcessSum sum = ProcessSum::kTree);
 
-// This process's piece of the canonical sum or mean of variables [first, last), laid end to end.
-// The other processes keep their pieces.
+// This process's piece of the canonical sum or mean of variables [first, last), laid end to end (a
+// reduce-scatter).
 Output own_piece_of_sum(const GradientTable& grads, int first, int last, bool mean,
                         const Cuts& cuts);
 

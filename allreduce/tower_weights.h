@@ -7,8 +7,8 @@
 
 namespace belfry {
 
-// Applies ReduceOptions::weights in one call of Strategy::reduce(), or of a function in its place.
-// Borrows table and options.
+// Applies ReduceOptions::weights in one call of Strategy::reduce(), or of a function that replaces
+// it. Borrows table and options.
 class TowerWeights {
  public:
   TowerWeights(const GradientTable& grads, const ReduceOptions& options)
@@ -16,8 +16,8 @@ class TowerWeights {
 
   // [t][v]: each gradient times the weight n of its tower, or 0 if n is 0; on the tower's device.
   std::vector<std::vector<Output>> leaves();
-  // The leaves of a tower that is alone: its gradients, or 0 if its weight is 0. (n * g / n has
-  // other bits.)
+  // The leaves of a single tower: its gradients, or 0 if its weight is 0. (n * g / n has other
+  // bits.)
   std::vector<std::vector<Output>> counted();
   // A sum of leaves divided by the sum of all weights, or 0 if that sum is 0.
   Output mean_of(Output sum);

@@ -1,4 +1,4 @@
-// Which variables' gradients, of which towers, the tensors of a graph are made of.
+// Which gradients, of which variables and towers, the tensors of a graph are made of.
 #pragma once
 #include <deque>
 #include <memory>
@@ -16,14 +16,14 @@ struct GradientMix {
 
   int kind = kNone;  // one of these, or the variable
   int variable = kNone, other = kNone;
-  // How often the gradient of a tower is part of it: at most, and at least if other parts lie
-  // beside it.
+  // How often the gradient of a tower is part of it: at most, and at least in case other parts lie
+  // next to it.
   struct Part {
     int tower;
     int times, least;
   };
   std::vector<Part> parts = {};  // of the towers that have one, in order
-  bool exact = true;  // elements of both kinds are there; otherwise `times` says only whether
+  bool exact = true;  // elements of both kinds exist; otherwise `times` only says whether
 
   // The part of any tower.
   Part of_tower(int tower) const;
@@ -32,10 +32,10 @@ struct GradientMix {
   int only_tower() const;
 };
 
-// Follows the gradients of a table into tensors that are made of them: from a tensor that is asked
-// for back to the gradients, and no further. Looks at no values. Shapes of gradients (Op::metadata)
-// are no parts. An op that joins gradients counts as a scale, unless it adds them or lays them side
-// by side.
+// Follows the gradients of a table into tensors that are made of them: from a requested tensor back
+// to the gradients, and no further. Looks at no values. Shapes of gradients (Op::metadata) are not
+// parts. An op that joins gradients counts as a scale, unless it adds them or lays them side by
+// side.
 class GradientFlow {
  public:
   explicit GradientFlow(const GradientTable& grads);
@@ -43,13 +43,13 @@ class GradientFlow {
   // The gradients that a tensor is made of. Equal outputs of a collective have equal ones.
   struct Found {
     std::shared_ptr<const GradientMix> mix;  // never null
-    int home = -1;     // the tower beside whose gradient a collective has put it, or -1
+    int home = -1;     // the tower next to whose gradient a collective has put it, or -1
     bool even = true;  // mix->even()
     // Each tower's gradient is in it once; if the mix is not exact, at least once.
     bool whole = false;
   };
   const Found& of(Output tensor);
-  // The first variable of the table with the very tensor that `v` has as gradient.
+  // The first variable of the table that has the very gradient tensor of `v`.
   int alias(int v) const { return alias_[static_cast<std::size_t>(v)]; }
 
  private:
@@ -70,7 +70,7 @@ class GradientFlow {
   std::vector<int> places_;  // of nodes from `first_` on: place_of(), -1 while there is no room
   // By output; without a mix until it is known. References stay valid while it grows.
   std::deque<Found> found_;
-  std::vector<const Node*> open_;  // nodes that are being followed
+  std::vector<const Node*> open_;  // nodes being followed
 };
 
 // Number of participants of a collective, whose inputs are tensor-major.

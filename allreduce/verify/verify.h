@@ -1,4 +1,4 @@
-// The verifier at graph build: checks what strategies are given and what they make. When shapes,
+// The verifier at graph build: checks what strategies receive and what they return. Once shapes,
 // feeds and fetches are known, compile() checks the rest (framework/passes/verify.cc).
 #pragma once
 #include <vector>
@@ -20,11 +20,11 @@ bool same_type(Output a, Output b);
 void verify_rows(const GradientRows& rows, const std::vector<DeviceSpec>& devices);
 
 // Checks that values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable
-// and the lines if a tower or variable is missing or one too many. Throws it, too, if a value is
-// empty, or of another graph, shape or dtype.
+// and the lines if a tower or variable is missing or extra, or if a value is empty, or of another
+// graph, shape or dtype.
 void verify_layout(const GradientRows& rows, const std::vector<std::vector<Output>>& values);
 
-// Refuses to combine a table again, which would count every tower K times. Throws InvalidArgument
+// Refuses to combine a table twice, which would count every tower K times. Throws InvalidArgument
 // naming the variable and the lines if a strategy has combined these gradients for the same
 // variables.
 void verify_fresh(const GradientTable& grads);
@@ -41,12 +41,12 @@ void verify_mean(const GradientTable& grads);
 GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values,
                        std::size_t first);
 
-// Notes in the graph what was combined, for compile(): `results` are the combined gradients of
+// Records in the graph what was combined, for compile(): `results` are the combined gradients of
 // `grads`.
 void note_combined(const GradientTable& grads, const GradientTable& results);
 
-// Notes in the graph which `results` are combined gradients of `grads`; others may be anything. For
-// strategies that combine other tensors than gradients, such as packed ones.
+// Records in the graph which `results` are combined gradients of `grads`; others may be anything.
+// For strategies that combine tensors other than gradients, such as packed ones.
 void note_sums(const GradientTable& grads, const GradientTable& results);
 
 }  // namespace belfry

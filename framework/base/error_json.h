@@ -1,4 +1,4 @@
-// What is known of a failure as JSON: for other processes, reports and launchers.
+// A failure as JSON, as far as it is known: for other processes, reports and launchers.
 #pragma once
 #include <string_view>
 
@@ -12,9 +12,9 @@ std::string_view name_of(ErrorKind kind);
 
 // An object with the members of ErrorFields that are known; `kind` as `code`.
 JsonValue to_json(const ErrorFields& fields);
-// Takes what it knows of such an object, and leaves out what is of another kind: it may come from a
-// stranger. Texts get no character that would change the screen. Throws InvalidArgument for JSON
-// that is no object.
+// Takes what it knows from such an object, and ignores members of the wrong kind: it may come from
+// a stranger. Texts get no character that would change the screen. Throws InvalidArgument for JSON
+// that is not an object.
 ErrorFields error_from(const JsonValue& json);
 
 }  // namespace belfry

@@ -3,8 +3,8 @@
 
 namespace belfry {
 
-// From now on, no allocator (allocator.h) gives memory of the host back. For processes that are
-// about to end, while a library may still read or write tensors.
+// From now on, no allocator (allocator.h) frees host memory. For processes that are about to end,
+// while a library may still read or write tensors.
 void keep_host_memory() noexcept;
 
 }  // namespace belfry

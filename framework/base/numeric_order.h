@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// Whether a comes before b: runs of digits by their value, all else by its characters.
+// Whether a comes before b: runs of digits by their value, everything else by its characters.
 bool numerically_less(std::string_view a, std::string_view b);
 
 // The entries of a map from names, in numeric order.

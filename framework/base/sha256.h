@@ -19,7 +19,7 @@ Sha256 hmac_sha256(std::string_view key, std::string_view bytes);
 // The bytes of a digest as text, for messages between processes.
 std::string bytes_of(const Sha256& digest);
 
-// Takes as long wherever the texts differ. So a stranger learns nothing by trying.
+// Takes the same time wherever the texts differ, so a stranger learns nothing by trying.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 }  // namespace belfry

@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-// Sorts by `key`, and leaves each element once.
+// Sorts by `key`, and keeps one of equal elements.
 template <class T, class Key = std::identity>
 void sort_unique(std::vector<T>& all, Key key = {}) {
   std::ranges::sort(all, {}, key);

@@ -15,14 +15,14 @@ struct ThreadUse {
   std::string remedy;
 };
 
-// Called before each thread is started. Tests inject failures here, as the std::system_error that
-// the system would throw. An empty hook removes it.
+// Called before each thread is started. Tests inject failures here, by throwing the
+// std::system_error of the system. An empty hook removes it.
 using ThreadHook = std::function<void(const ThreadUse& use)>;
 void set_thread_hook(ThreadHook hook);
 
 namespace detail {
-// While it lives, this thread takes no signals but those of its own faults. A thread that it starts
-// meanwhile never takes others.
+// While it lives, this thread takes no signals except those of its own faults. Threads that it
+// starts meanwhile never take any others.
 class SignalsBlocked {
  public:
   SignalsBlocked();
@@ -39,8 +39,8 @@ void call_thread_hook(const ThreadUse& use);
 }  // namespace detail
 
 // Starts a thread that calls `body`, with a stop token if it takes one. The new thread leaves
-// signals to threads of the program: a handler on the stack of a thread that computes can destroy
-// memory (trainers/util/stop_signals.h). Throws DeviceError saying what the thread was for.
+// signals to the program's threads: a handler on the stack of a computing thread can destroy memory
+// (trainers/util/stop_signals.h). Throws DeviceError saying what the thread was for.
 template <class Body>
 std::jthread start_thread(const ThreadUse& use, Body&& body) {
   try {

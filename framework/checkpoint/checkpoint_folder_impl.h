@@ -15,10 +15,10 @@ inline constexpr char kManifestFile[] = "manifest.json";
 // if that is no checkpoint.
 std::string find_checkpoint(FileSystem& files, const std::string& path);
 
-// A new directory that commit() moves to `path`. It vanishes without commit().
+// A new directory that commit() moves to `path`. Without commit() it vanishes.
 class CheckpointFolder {
  public:
-  // Makes the directory. Throws IoError if something is at `path`, other than an empty directory.
+  // Makes the directory. Throws IoError if anything but an empty directory is at `path`.
   CheckpointFolder(FileSystem& files, const std::string& path);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
@@ -26,7 +26,7 @@ class CheckpointFolder {
 
   // Absolute.
   const std::string& path() const { return path_; }
-  // Makes a new file of the directory. Sync it before commit().
+  // Creates a file in the directory. Sync it before commit().
   std::unique_ptr<WritableFile> create(const std::string& name);
   // Moves the directory to `path`. Throws IoError if that fails. If only the last sync failed, it
   // is at `path`.

@@ -48,11 +48,11 @@ struct Manifest {
   std::map<std::string, Entry> tensors;
 
   // For people: the caller's member `steps`, if it is a whole number, else `step`. A caller may run
-  // a session several times for a step.
+  // a session several times per step.
   std::uint64_t shown_step() const;
   std::string str() const;
-  // `path` is for errors. Throws IoError if the text is no manifest, is damaged, or is of another
-  // version.
+  // `path` is for errors. Throws IoError if the text is not a manifest, is damaged, or is of
+  // another version.
   static Manifest parse(std::string_view text, const std::string& path);
 
   // Throws IoError, naming a byte and its tensor, if the header of the file `name` differs from

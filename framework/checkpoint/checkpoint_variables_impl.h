@@ -12,7 +12,7 @@ namespace belfry {
 // Variables by the key of their tensor.
 using CheckpointVariables = std::map<std::string, Variable, std::less<>>;
 
-// The global variables that are no copies. Throws InvalidArgument if two have one logical name.
+// The global variables that are not copies. Throws InvalidArgument if two have one logical name.
 CheckpointVariables stored_variables(const Graph& graph);
 
 std::vector<std::string> tensor_keys(const CheckpointVariables& by_name);

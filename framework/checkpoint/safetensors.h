@@ -45,7 +45,7 @@ struct StoredTensor {
 std::string lay_out_safetensors(std::vector<StoredTensor>& tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 
-// A file in memory that is known to be sound.
+// A file in memory that has been checked.
 class Safetensors {
  public:
   // Throws IoError naming `file`, the byte, what was expected there and, past the header, the

@@ -1,4 +1,4 @@
-// Reads a checkpoint without a session: to look at it, to compare it, to copy out of it.
+// Reads a checkpoint without a session: to inspect it, compare it, or copy from it.
 #pragma once
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@ struct CheckpointHead {
   Manifest manifest;
 };
 
-// A whole checkpoint in memory, known to be sound.
+// A whole checkpoint in memory, already checked.
 struct StoredCheckpoint {
   CheckpointHead head;
   Safetensors model, state;

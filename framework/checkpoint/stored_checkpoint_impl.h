@@ -1,4 +1,4 @@
-// Reads a checkpoint that a run may remove meanwhile.
+// Reads a checkpoint that a run may remove at the same time.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -20,8 +20,8 @@ Safetensors read_tensors(FileSystem& files, const std::string& directory, const 
 // Bytes of the manifest of the checkpoint at `path`; none if it cannot be read.
 std::vector<std::byte> manifest_bytes(FileSystem& files, const std::string& path);
 
-// Returns what read() makes of the checkpoint. If read() fails because the link `path` leads to
-// another checkpoint since, it reads that.
+// Returns what read() makes of the checkpoint. If read() fails because the link `path` has been
+// pointed to another checkpoint meanwhile, it reads that one.
 template <class F>
 auto read_settled(FileSystem& files, const std::string& path, const F& read) {
   constexpr int kMostTries = 10;

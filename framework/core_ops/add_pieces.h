@@ -17,13 +17,13 @@ struct PieceOptions {
   Cuts cuts;
   bool whole = false;  // the output is a whole row, of which only the piece is written
 };
-// The sum, or mean over all towers, of a piece over covering nodes. Nodes of this process lie in
+// The sum, or mean over all towers, of a piece over covering nodes. Nodes of this process are in
 // its whole rows `own`. Nodes of other processes, in order, are the rows of the matrix `others`, as
 // messages bring them.
 Output add_pieces(std::span<const Output> own, Output others, const PieceOptions& options,
                   At at = {});
-// For kernels of kAddPieces, which add along the tree with a stack. They put the piece of each node
-// on it, and then add the last two sums so many times. At the end they divide.
+// For kernels of kAddPieces, which add along the tree with a stack. They push the piece of each
+// node, and then add the top two sums this many times. At the end they divide.
 struct PieceSum {
   std::vector<int> additions;  // after each node is put on the stack
   int divisor;

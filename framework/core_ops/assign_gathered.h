@@ -1,5 +1,5 @@
 // AssignGathered: writes to a variable the parts that other processes have updated. Output 0 is the
-// value of all parts.
+// value with all parts.
 #pragma once
 #include <array>
 #include <vector>
@@ -18,11 +18,11 @@ struct AssignGatheredOptions {
 
 extern const Op kAssignGathered;
 
-// The parts of a range of the variable that a kernel writes: before the part of this process, and
-// behind it. Either may be empty.
+// The parts of a range of the variable that a kernel writes: before and after the part of this
+// process. Either may be empty.
 std::array<WorkRange, 2> parts_of_others(const AssignGatheredOptions& options, WorkRange range);
 
-// `row` comes from gather_pieces(). The part of this process is not written.
+// `row` comes from gather_pieces(). The part of this process is left alone.
 Node& assign_gathered(Variable variable, Output row, AssignGatheredOptions options, At at = {});
 
 // The nodes of the graph that assign_gathered() made, in order of creation.

@@ -1,6 +1,5 @@
 // Ops that move tensors between processes. Each process builds the same ones in the same order.
-// Tensors on a GPU go by NCCL, or through memory of the host if there is no NCCL (pass
-// place_messages).
+// Tensors on a GPU go by NCCL, or through host memory without NCCL (pass place_messages).
 #pragma once
 #include <span>
 #include <vector>
@@ -13,28 +12,28 @@ namespace belfry {
 
 // The canonical sum over the towers of all processes, or their mean. `own`: the sums of this
 // process's covering nodes, one each, 1-D tensors of one type, of `towers` towers here. Each
-// process adds one piece of the row, and sends it to the others. All get the same tensor. Processes
-// may add within hosts first (adds_within_hosts()). Then tensors have multiples of even_unit()
-// elements, so that all processes build nodes of one shape.
+// process adds one piece of the row (reduce-scatter), and sends it to the others (all-gather). All
+// get the same tensor. Processes may add within hosts first (adds_within_hosts()). Tensors then
+// have multiples of even_unit() elements, so that all processes build nodes of one shape.
 Output sum_over_processes(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                           At at = {});
-// As sum_over_processes(), but each process keeps its own piece alone.
+// Like sum_over_processes(), but each process keeps only its own piece: a reduce-scatter.
 Output scatter_sum(std::span<const Output> own, ProcessPlace place, int towers, bool mean,
                    const Cuts& cuts, At at = {});
 
 // Whether sum_over_processes() adds within hosts first, so that each piece goes to other hosts once
-// per host, not once per process. It does if there are several hosts of several processes, and the
-// towers of each host are one node of the tree.
+// per host, not once per process. It does if there are several hosts with several processes each,
+// and the towers of each host are one node of the tree.
 bool adds_within_hosts(ProcessPlace place, int towers);
 
-// Sends a piece of a row to the next process of the ring by rank. Returns piece `arriving` of the
+// A ring send: sends a piece of a row to the next process by rank. Returns piece `arriving` of the
 // cuts, which comes from the process before.
 Output pass_on(Output piece, ProcessPlace place, const Cuts& cuts, int arriving, At at = {});
-// The whole row, of which each process gives its piece. `piece` may also be a row of full length
-// that has the piece in its place.
+// An all-gather: the whole row, of which each process contributes its piece. `piece` may also be a
+// row of full length with the piece in its place.
 Output gather_pieces(Output piece, ProcessPlace place, const Cuts& cuts, At at = {});
 
-// The sum of a tensor over all processes, in an order that MPI chooses. Other groups refuse it when
+// The sum of a tensor over all processes, in an order that MPI chooses. Other groups reject it when
 // the step runs (ProcessGroup::sum).
 Output mpi_all_reduce(Output tensor, At at = {});
 

@@ -28,7 +28,7 @@ int middle_of(TreeNode node);
 std::size_t count_left(std::span<const TreeNode> nodes, TreeNode node);
 
 // For callers that add `nodes`, which cover a node, with a stack. After each of them, they add the
-// last two sums on the stack so many times.
+// top two sums on the stack this many times.
 std::vector<int> additions_in_order(std::span<const TreeNode> nodes, TreeNode node);
 
 }  // namespace belfry

@@ -11,7 +11,7 @@ namespace belfry {
 using Cuts = std::vector<std::int64_t>;
 // Pieces of nearly equal size: whole cache lines, if the row is long.
 Cuts even_cuts(std::int64_t elements, int size);
-// If a row has a multiple of so many elements, its pieces are equal.
+// If a row has a multiple of this many elements, its pieces are equal.
 std::int64_t even_unit(int size);
 std::vector<std::int64_t> piece_sizes(const Cuts& cuts);
 WorkRange piece_of(const Cuts& cuts, int rank);

@@ -1,10 +1,10 @@
-// Ops that make a tensor whole if a device has it in shards. Only plans make these nodes.
+// Ops that make a tensor whole that a device has in shards. Only plans make these nodes.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 
 namespace belfry {
 
-// Inputs: the rows of each shard. Output: all rows, one shard behind the other.
+// Inputs: the rows of each shard. Output: all rows, one shard after the other.
 extern const Op kGatherShards;
 // Inputs: the partial sum of each shard. Output: their canonical sum, as AddN's.
 extern const Op kSumShards;

@@ -1,4 +1,4 @@
-// Identity: the same tensor, at no cost.
+// Identity: the same tensor, for free.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// Input: weights. Output: a row of f32, as long as the packed form (PlanNode::packed_form()) takes.
+// Input: weights. Output: a row of f32, as long as the packed form (PlanNode::packed_form()) needs.
 extern const Op kPackWeights;
 
 }  // namespace belfry

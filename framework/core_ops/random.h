@@ -1,5 +1,5 @@
-// RandomUniform, RandomNormal: counter-based random numbers, a function of (graph seed, logical
-// name, tower, step, element) alone, so that neither placement nor threads change them.
+// RandomUniform, RandomNormal: counter-based random numbers. They depend only on (graph seed,
+// logical name, tower, step, element), so neither placement nor threads change them.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

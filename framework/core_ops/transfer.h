@@ -1,5 +1,5 @@
-// Transfer: a tensor on its way to another device. Only the transfers pass makes them. Devices of
-// one memory space share the tensor; its bytes are reported all the same.
+// Transfer: a tensor on its way to another device. Only the transfers pass makes them. Devices in
+// one memory space share the tensor; its bytes are reported nevertheless.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

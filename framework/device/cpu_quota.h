@@ -1,4 +1,4 @@
-// How much processor time the control groups of this process leave it.
+// How much processor time the control groups of this process allow it.
 #pragma once
 #include <optional>
 

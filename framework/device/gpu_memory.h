@@ -10,7 +10,7 @@ namespace belfry {
 // Memory of a physical GPU. The backend outlives it.
 std::unique_ptr<MemorySource> gpu_memory(const GpuBackend& backend, int gpu);
 
-// Pinned memory of the host: GPUs copy to and from it without waiting.
+// Pinned host memory: GPUs copy to and from it without waiting.
 std::unique_ptr<MemorySource> pinned_memory(const GpuBackend& backend);
 
 }  // namespace belfry

@@ -11,7 +11,7 @@
 namespace belfry {
 
 // Places new nodes where `output` is. Outputs of a collective are on several devices, so its device
-// is named; new nodes are colocated with any other output.
+// is named; with any other output, new nodes are colocated.
 class Beside {
  public:
   explicit Beside(Output output) {
@@ -51,12 +51,12 @@ struct GradientUse {
 };
 
 // The canonical tree over `uses`, which are in order; nodes are called `name`. Subtrees on one
-// device are one node; gradients.h says where each is. `beside_x`: where the whole sum lies if its
-// uses are on several devices; empty: where most uses are.
+// device are one node; gradients.h says where each is placed. `beside_x`: where the whole sum is
+// placed if its uses are on several devices; empty: where most uses are.
 Output sum_uses(std::span<const GradientUse> uses, const std::string& name, Output beside_x = {});
 
-// Makes `values` identities that become available together, each on the device of its value. Empty
-// ones stay empty.
+// Turns `values` into identities that become available together, each on the device of its value.
+// Empty ones stay empty.
 void make_available_together(Graph& graph, std::vector<Output>& values);
 
 }  // namespace belfry

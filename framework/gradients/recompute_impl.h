@@ -1,4 +1,4 @@
-// Forward nodes that are computed again for the backward pass. For gradients.cc.
+// Forward nodes that are recomputed for the backward pass. For gradients.cc.
 #pragma once
 #include <map>
 #include <set>
@@ -12,17 +12,16 @@
 
 namespace belfry {
 
-// Copies nodes when the backward pass asks for their outputs, and with a node the nodes of its
-// scope that it depends on. The backward pass has some tensors anyway, and copies read these:
-// tensors that leave the scope, those of several towers, and small ones. A copy has the bits of the
-// first node. It waits until the backward pass has come to its scope, as it would take memory
-// before.
+// Copies nodes when the backward pass needs their outputs, along with the nodes of their scope that
+// they depend on. Copies read the tensors that the backward pass has anyway: those that leave the
+// scope, those of several towers, and small ones. A copy has the bits of the first node. It waits
+// until the backward pass reaches its scope; before, it would only take memory.
 class Recomputation final : SubstituteOutputs {
  public:
   // `scopes` as in GradientOptions::recompute.
   Recomputation(Graph& graph, std::span<const std::string> scopes);
 
-  // Call it when the backward pass comes to a node. `grads`: of its outputs; empty if there are
+  // Call it when the backward pass reaches a node. `grads`: of its outputs; empty if there are
   // none.
   void enter(const Node& node, std::span<const Output> grads);
 

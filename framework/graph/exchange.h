@@ -9,8 +9,8 @@
 
 namespace belfry {
 
-// The messages of one launch. They stay where they are until they are done. All processes make the
-// same launches, and each sent message has a receiver.
+// The messages of one launch. They stay in place until they are done. All processes make the same
+// launches, and each sent message has a receiver.
 struct Exchange {
   // A copy within this process.
   struct Copied {
@@ -20,8 +20,8 @@ struct Exchange {
 
   std::vector<Copied> kept;  // done before anything is sent
   std::vector<GroupMessage> received, sent;
-  // Says the same as the lists above, if each process gives equally many bytes: those of rank r are
-  // piece r of `to`.
+  // The same as the lists above, as an all-gather, if each process contributes equally many bytes:
+  // those of rank r are piece r of `to`.
   std::optional<Copied> gathered;
   std::vector<GroupMessage> summed;  // over all processes, in place
   DType dtype = DType::kF32;         // of `summed`

@@ -1,4 +1,4 @@
-// clock_offsets() by other clocks than the steady one, for its source and its test.
+// clock_offsets() by clocks other than the steady one, for its source and its test.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// `clock` gives nanoseconds, and never goes back.
+// `clock` gives nanoseconds, and never decreases.
 std::vector<ClockOffset> clock_offsets_by(ProcessGroup& group,
                                           const std::function<std::int64_t()>& clock);
 

@@ -8,8 +8,8 @@
 namespace belfry::detail {
 
 // Holds what messages of a group read and write, and the messages. If an exception leaves the
-// scope, messages may be under way: the group forgets them. Where it cannot, the memory stays for
-// ever.
+// scope, messages may be under way, and the group forgets them. If it cannot, the memory is never
+// freed.
 template <class T>
 class MessageMemory {
  public:

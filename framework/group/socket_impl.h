@@ -1,4 +1,4 @@
-// TCP sockets that close themselves. No call waits longer than it is told to.
+// TCP sockets that close themselves. Every call that may wait has a deadline.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -25,14 +25,14 @@ class OutOfFiles : public CommError {
 // An address of IPv4 or IPv6, and a port.
 class HostAddress {
  public:
-  // Of IPv4 where an address of IPv6 stands for one ("::ffff:10.0.0.7").
+  // An IPv4 address where an IPv6 address stands for one ("::ffff:10.0.0.7").
   explicit HostAddress(const sockaddr_storage& address);
   HostAddress with_port(int port) const;
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address_); }
   socklen_t bytes() const;
   int port() const;
-  std::string str() const;  // in numbers, without the port
+  std::string str() const;  // numeric, without the port
   bool is_loopback() const;
   bool operator==(const HostAddress& other) const;
 
@@ -43,15 +43,15 @@ class HostAddress {
 // "10.0.0.7:29500", "[::1]:29500".
 std::string endpoint(const std::string& address, int port);
 
-// The addresses of a host. Throws CommError if it has none, or is unknown so far.
+// The addresses of a host. Throws CommError if it has none, or is not known yet.
 std::vector<HostAddress> look_up(const std::string& host, int port);
-// The same for addresses in numbers; none if `text` is no such address.
+// The same for numeric addresses; none if `text` is not one.
 std::vector<HostAddress> read_address(const std::string& text, int port);
 
 // Waits until a socket can be read (POLLIN) or written (POLLOUT). Returns false at the deadline.
 bool await(int file, short event, Deadline deadline);
 
-// Has the system let this process open so many connections. Throws OutOfFiles if it does not.
+// Makes the system allow this process that many connections. Throws OutOfFiles if it does not.
 void allow_connections(std::size_t count);
 
 class Socket {
@@ -65,27 +65,27 @@ class Socket {
   }
   ~Socket();
 
-  // Listens at an address of this machine; port 0: any that is free. Empty if this machine does not
+  // Listens on an address of this machine; port 0: any that is free. Empty if this machine does not
   // have the address.
   static Socket listen_on(const HostAddress& here);
-  // Listens at all addresses of this machine.
+  // Listens on all addresses of this machine.
   static Socket listen_everywhere(int port);
-  // Tries once. Throws CommError if nobody listens there, or answers until the deadline.
+  // Tries once. Throws CommError if nobody listens there, or answers before the deadline.
   static Socket connect_to(const HostAddress& there, Deadline deadline);
-  // The next connection that waits, and the address that it comes from; empty if none does.
+  // The next waiting connection, and the address that it comes from; empty if there is none.
   Socket accept_one(std::string* from = nullptr) const;
 
   int file() const { return file_; }
   explicit operator bool() const { return file_ >= 0; }
   HostAddress here() const;
   HostAddress there() const;
-  // Whether the other process has closed the connection, even if it said something before.
+  // Whether the other process has closed the connection, even if it sent something before.
   bool has_left() const;
 
   void write_all(std::string_view bytes, Deadline deadline) const;
   // Writes without waiting. Returns false if not all could be written.
   bool write_now(std::string_view bytes) const;
-  // Returns how many bytes it has read; 0 if none is there. Throws CommError if the connection was
+  // Returns how many bytes it has read; 0 if there are none. Throws CommError if the connection was
   // closed.
   std::size_t read_some(std::span<std::byte> bytes) const;
 

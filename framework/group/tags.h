@@ -9,8 +9,8 @@ enum ReservedTag : int {
   kFirstReservedTag = 32'000,
   kSizesTag = kFirstReservedTag,  // gather() and collect()
   kContentsTag,
-  kSignTag,   // signs of life
-  kLeaveTag,  // the sender needs the receiver no more
+  kSignTag,   // heartbeats
+  kLeaveTag,  // the sender no longer needs the receiver
   kClockTag,  // clock_offsets()
   kAskTag,    // PartServer
   kAnswerTag,
@@ -18,11 +18,11 @@ enum ReservedTag : int {
   kEndTag = 32'767,  // ends the receiver; the bytes say why
 };
 
-// Steps number their exchanges from 0, and begin again after so many. All processes send in one
+// Steps number their exchanges from 0, and start over after this many. All processes send in one
 // order, so a tag may have two uses in a step.
 inline constexpr int kStepTags = kFirstReservedTag;
 
-// Whether messages of this tag pass longer ones that were posted before.
+// Whether messages of this tag overtake longer ones that were posted before.
 constexpr bool overtakes(int tag) { return tag == kSignTag || tag == kEndTag; }
 
 }  // namespace belfry

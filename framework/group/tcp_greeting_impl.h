@@ -1,12 +1,12 @@
-// What two processes say when one has called the other. Anybody may call a port, so nothing here
-// trusts what it reads, or allocates more than a bound before it knows who is there.
+// What two processes say when one connects to the other. Anybody may connect to a port, so nothing
+// here trusts what it reads, or allocates more than a bound before it knows who is there.
 //
 //   listener: Banner, with a random number
-//   caller:   Call, with a random number of its own and its Card, sealed
+//   caller:   Call, with its own random number and its Card, sealed
 //   listener: "welcome" or "end WHY", sealed; later rank 0 says where all processes are, sealed
 //
-// A seal is an HMAC over both numbers and the text, and its key is the token. So each side knows
-// that the other one has the token, nobody hears the token, and nobody can repeat what was said.
+// A seal is an HMAC over both numbers and the text, keyed by the token. So each side knows that the
+// other one has the token, nobody overhears the token, and nobody can replay what was said.
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -19,7 +19,7 @@
 
 namespace belfry::detail {
 
-// Who is there is not who was meant. Another try would end in the same way.
+// The other side is not who was meant. Another try would end the same way.
 class Refused : public CommError {
  public:
   using CommError::CommError;
@@ -28,14 +28,14 @@ class Refused : public CommError {
 // A letter is a magic word, the number of bytes that follow, and these bytes.
 std::string letter(std::string_view body);
 
-// Takes one letter in pieces, as they arrive, and nothing beyond it.
+// Takes one letter in pieces, as they arrive, and nothing after it.
 class LetterReader {
  public:
   // The body has at most so many bytes.
   explicit LetterReader(std::size_t most);
-  // Where the next bytes are to go; empty when the letter is whole.
+  // Where the next bytes go; empty once the letter is complete.
   std::span<std::byte> space();
-  // So many bytes are there now. Throws Refused as soon as they cannot begin a letter.
+  // That many bytes have arrived. Throws Refused as soon as they cannot begin a letter.
   void add(std::size_t count);
   bool whole() const { return has_size_ && have_ == bytes_.size(); }
   bool empty() const { return have_ == 0; }
@@ -72,14 +72,14 @@ class Seal {
   Seal(const MeetingKey& key, std::string_view listener_nonce, std::string_view caller_nonce);
   // The seal, then the text. `label` says what kind of text it is.
   std::string close(std::string_view label, std::string_view text) const;
-  // The text; none if whoever sealed it has another token, or meant another label.
+  // The text; none if it was sealed with another token, or under another label.
   std::optional<std::string> open(std::string_view label, std::string_view sealed) const;
 
  private:
   std::string secret_, nonces_;
 };
 
-// These throw CommError if they read what no process of Belfry writes.
+// These throw CommError if they read something that no process of Belfry writes.
 struct Banner {
   std::string nonce;
   int round = 0;
@@ -116,7 +116,7 @@ struct Place {
 std::string table_of(std::span<const Place> places);
 std::vector<Place> read_table(std::string_view text, int size);
 
-// Whether a host may have this name: 1 to 255 characters that can be seen.
+// Whether a host may have this name: 1 to 255 visible characters.
 bool is_host_name(std::string_view text);
 
 }  // namespace belfry::detail

@@ -1,6 +1,6 @@
 // How the processes of a run find each other. Rank 0 listens where all know; each other process
-// calls it, listens at any free port, and says which. Rank 0 tells all where the others are. Then
-// each process calls those of lower ranks.
+// connects to it, listens on any free port, and says which. Rank 0 tells all where the others are.
+// Then each process connects to those of lower ranks.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -32,7 +32,7 @@ std::vector<std::unique_ptr<TcpPeer>> peers_of(std::vector<Met> met);
 std::vector<Met> lead(const TcpGroupOptions& options, const std::string& host);
 std::vector<Met> follow(const TcpGroupOptions& options, const std::string& host);
 
-// Once all have called rank 0, they have at least so long to reach each other.
+// Once all have connected to rank 0, they have at least this long to reach each other.
 constexpr std::chrono::milliseconds kMeshTime{60'000};
 
 // How long a process waits for others, and when it says so.
@@ -42,9 +42,9 @@ class Patience {
 
   Deadline end() const { return end_; }
   bool is_over() const;
-  // When to look whether all is well meanwhile: in a second, or at the end.
+  // When to check meanwhile whether all is well: in a second, or at the end.
   Deadline next_look() const;
-  // Leaves at least so much time from now.
+  // Leaves at least that much time from now.
   void extend(std::chrono::milliseconds least);
   // Warns of what() after 5 s, and then every minute. `soon`: the first time at once.
   void tell(const std::function<std::string()>& what, bool soon = false);
@@ -59,16 +59,16 @@ class Patience {
 // "1, 2, 5 and 3 more".
 std::string some_of(const std::vector<int>& ranks);
 
-// Whether an address can be reached from this machine alone, whatever names mean here: localhost,
-// 127.0.0.1, ::1. A Debian gives its own name the address 127.0.1.1, so no other name counts.
+// Whether an address can be reached only from this machine, whatever names mean here: localhost,
+// 127.0.0.1, ::1. Debian gives a machine's own name the address 127.0.1.1, so no other name counts.
 bool is_loopback(const std::string& address);
 
-// Where rank 0 listens: at the addresses of this machine that `address` means, or at all of them if
+// Where rank 0 listens: on the addresses of this machine that `address` means, or on all of them if
 // others may know it by other addresses. `unknown` gets the reason if the name cannot be looked up
 // here. Throws CommError.
 std::vector<Socket> listen_at(const std::string& address, int port, std::string* unknown = nullptr);
 
-// Where to call a process, for one that has reached rank 0 at `first`, from `own`.
+// Where to connect to a process, for one that has reached rank 0 at `first`, from `own`.
 HostAddress way_to(const Place& place, const HostAddress& own, const HostAddress& first);
 
 }  // namespace belfry::detail

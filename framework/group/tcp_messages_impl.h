@@ -9,14 +9,15 @@
 namespace belfry::detail {
 
 struct TcpLimits {
-  // The most bytes of messages that nobody has asked for yet. 0: half of the machine's memory.
+  // The most bytes of early messages, which nobody has asked for yet. 0: half of the machine's
+  // memory.
   std::size_t most_early = 0;
   // How long end_others() takes at most.
   std::chrono::milliseconds to_end{1'000};
 };
 
-// The group of process `rank`, which runs on `host`. peers[rank] is null, and so are those of a
-// start that has failed, which can only end the others.
+// The group of process `rank`, which runs on `host`. peers[rank] is null, and so are the peers that
+// a failed start never reached; the group can then only end the others.
 std::unique_ptr<ProcessGroup> make_tcp_group(int rank, std::string host,
                                              std::vector<std::unique_ptr<TcpPeer>> peers,
                                              TcpLimits limits = {});

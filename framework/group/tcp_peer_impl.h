@@ -12,7 +12,7 @@
 
 namespace belfry::detail {
 
-// The most memory for messages that came before somebody asked for them, of all processes together.
+// The most memory for early messages, which nobody has asked for yet, over all processes.
 class EarlyMemory {
  public:
   explicit EarlyMemory(std::size_t most) : left_(most) {}
@@ -24,33 +24,33 @@ class EarlyMemory {
   std::size_t left_;
 };
 
-// The process at the other end. A message goes in frames of at most kFrameBytes: a head of tag and
-// size of the message, then bytes. Between two frames a short message may overtake (tags.h). So a
-// long message delays no sign of life. A message that nobody has asked for yet is kept until
-// somebody does. It takes memory as its bytes come, whatever its head says.
+// The process at the other end. A message is sent in frames of at most kFrameBytes: a head with tag
+// and size of the message, then bytes. Between two frames a short message may overtake (tags.h), so
+// a long message delays no heartbeat. A message that nobody has asked for yet is kept until
+// somebody does. Its memory grows as its bytes arrive, whatever its head says.
 class TcpPeer {
  public:
   static constexpr std::size_t kFrameBytes = 256 << 10;
 
   TcpPeer(Socket socket, std::string on);
-  // Call it first. `early` outlives this.
+  // Call it first. `early` must outlive this.
   void join(int rank, EarlyMemory& early);
 
-  // Messages are borrowed until they are done. receive() throws CommError if the message has come,
-  // and has another number of bytes.
+  // Messages are borrowed until they are done. receive() throws CommError if the message has
+  // already arrived with another number of bytes.
   void send(GroupMessage& message);
   void receive(GroupMessage& message);
-  // Moves what it can, and returns whether a message is done. If the peer has ended, or sends what
-  // nobody expects, it throws CommError that names the peer.
+  // Moves what it can, and returns whether a message is done. If the peer has ended, or sends
+  // something unexpected, it throws CommError naming the peer.
   bool poll();
-  // All bytes that have come.
+  // All bytes received.
   std::uint64_t received() const { return received_; }
 
-  // Gives all messages up, and keeps what is left of a frame that is half sent.
+  // Gives up all messages, and keeps the rest of a half-sent frame.
   void forget_messages() noexcept;
-  // Then: tells the peer to end, and why.
+  // After that: tells the peer to end, and why.
   void end(const std::string& why) noexcept;
-  // Goes on telling. Returns whether the peer's system has the reason, or is out of reach.
+  // Keeps telling. Returns whether the peer's system has the reason, or is out of reach.
   bool has_ended() noexcept;
 
   std::string host;
@@ -61,7 +61,7 @@ class TcpPeer {
     std::uint32_t magic;
     std::uint64_t size;  // of the message
   };
-  // Messages in one order. Those that overtake have a lane of their own.
+  // Messages in one order. Those that overtake have their own lane.
   struct OutLane {
     std::deque<GroupMessage*> messages;
     std::size_t framed = 0;  // bytes of the first one, in frames so far
@@ -73,7 +73,7 @@ class TcpPeer {
     std::span<const std::byte> body;
     bool is_over() const { return head_left == 0 && body.empty(); }
   };
-  // A message that comes in.
+  // An incoming message.
   struct InLane {
     bool begun = false;
     int tag = 0;
@@ -81,7 +81,7 @@ class TcpPeer {
     GroupMessage* into = nullptr;
     std::vector<std::byte> kept;  // instead of `into`; it grows as bytes come
   };
-  // A message that came before somebody asked for it.
+  // A message that arrived before somebody asked for it.
   struct Early {
     int tag;
     std::vector<std::byte> bytes;
@@ -120,7 +120,7 @@ class TcpPeer {
   std::array<InLane, 2> in_;
   Head head_ = {};
   std::size_t head_read_ = 0;
-  InLane* comes_ = nullptr;     // the lane of the frame that comes in
+  InLane* comes_ = nullptr;     // the lane of the incoming frame
   std::size_t frame_left_ = 0;  // bytes of it
   std::deque<Early> early_;
 };

@@ -1,5 +1,5 @@
-// The door of a process that others call: many greetings at once, each with little time. Whoever
-// does not prove that it has the token is turned away, and can do nothing else here.
+// The door of a process that others connect to: many greetings at once, each with little time.
+// Whoever does not prove that it has the token is turned away, and can do nothing else here.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -12,7 +12,7 @@
 
 namespace belfry::detail {
 
-// A process that has called, and has the token. It waits for an answer.
+// A process that has connected, and has the token. It waits for an answer.
 struct Caller {
   // Seals and sends without waiting. Returns false if the caller does not take it.
   bool answer(std::string_view text) const;
@@ -36,11 +36,11 @@ class Reception {
  public:
   // `who` is this process, for the log. `key` is borrowed.
   Reception(std::vector<Socket> listeners, const MeetingKey& key, std::string who);
-  // The next caller that has the token; none if no such has called until then. Throws OutOfFiles if
-  // this process cannot take another connection.
+  // The next caller that has the token; none if no such caller has come by then. Throws OutOfFiles
+  // if this process cannot take another connection.
   std::optional<Caller> next(Deadline until);
 
-  // How long a caller may take to say who it is, and how many may be about to.
+  // How long a caller may take to identify itself, and how many may be doing so at once.
   static constexpr std::chrono::milliseconds kVisit{2'000};
   static constexpr std::size_t kMostVisitors = 256;
 

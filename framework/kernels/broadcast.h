@@ -6,8 +6,8 @@
 
 namespace belfry::kernels {
 
-// The output seen as rows of `inner` elements, along which each operand either runs or stands
-// still. Neighbouring dimensions that both operands treat alike are one, so that equal shapes and
+// The output seen as rows of `inner` elements, along which each operand either advances or stays in
+// place. Neighbouring dimensions that both operands treat the same are one, so equal shapes and
 // scalars give a single row. Made when a kernel is prepared; using it allocates nothing.
 class Broadcast {
  public:

@@ -1,5 +1,5 @@
-// Counter-based random numbers, the same on hosts and GPUs. They are functions of a key
-// (random_key() of core_ops/random.h), a step and an element alone.
+// Counter-based random numbers, the same on hosts and GPUs. They depend only on a key (random_key()
+// of core_ops/random.h), a step and an element.
 #pragma once
 #include <cstdint>
 

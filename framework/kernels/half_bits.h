@@ -1,4 +1,4 @@
-// 16-bit floating point, one value at a time, for hosts and GPUs. A value is given by its bits.
+// 16-bit floating point, one value at a time, for hosts and GPUs. A value is passed as its bits.
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,6 @@
-// exp, log, tanh, sigmoid, erf and sqrt for f32 and f64, the same code on hosts and GPUs. They have
-// no branches, tables and library calls, so that loops over them vectorise. They have no fma, so
-// that every instruction set of a host gives the same bits. For sin and cos see trig.h.
+// exp, log, tanh, sigmoid, erf and sqrt for f32 and f64, the same code on hosts and GPUs. It has no
+// branches, tables or library calls, so that loops over it vectorise, and no fma, so that every
+// instruction set of a host gives the same bits. For sin and cos see trig.h.
 //
 // Errors against exact values: below 1.5 ulp (sigmoid: 2.5), found over all 2^32 inputs in f32 and
 // over 20 million in f64. NaN in gives NaN out. Infinities, signed zeros, subnormal inputs and

@@ -1,5 +1,5 @@
 // The loops of pointwise ops. A functor says what happens to one element; the loop compiles it for
-// every instruction set. An element's result depends on its inputs alone, never on its index, the
+// every instruction set. An element's result depends only on its inputs, never on its index, the
 // range or the vector width.
 //
 //   struct Relu {
@@ -63,7 +63,7 @@ BELFRY_HD void map_row(F f, std::int64_t begin, std::int64_t end, Y* y, const A*
   }
 }
 
-// y[i] = f(a[..], b[..]) where a and b line up with y as `broadcast` says, of any rank.
+// y[i] = f(a[..], b[..]) where `broadcast` says how a and b line up with y, of any rank.
 template <class F, class Y, class A, class B>
 BELFRY_KERNEL void map_broadcast(F f, const Broadcast& broadcast, std::int64_t begin,
                                  std::int64_t end, Y* y, const A* a, const B* b) {

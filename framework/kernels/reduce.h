@@ -1,6 +1,6 @@
-// Sums and maxima in a fixed order, which depends on the number of terms alone. It does not depend
-// on the vector width, the instruction set, the range or where the data lie. All orders are trees
-// of logarithmic depth, so rounding errors grow with the logarithm of the number of terms.
+// Sums and maxima in a fixed order, which depends only on the number of terms: not on the vector
+// width, the instruction set, the range or the place of the data. All orders are trees of
+// logarithmic depth, so rounding errors grow with the logarithm of the number of terms.
 //
 // A "fold" of n terms cuts them into blocks of 1024. Inside a block it adds the second half to the
 // first, element by element, until one is left; missing terms change nothing. It adds the blocks'
@@ -22,7 +22,7 @@ T sum(const T* x, std::int64_t n);
 template <class T>
 void row_sums(const T* x, std::int64_t columns, T* y, std::int64_t begin, std::int64_t end);
 
-// As row_sums(), with the maximum: NaN if the row has one, -inf if it is empty.
+// Like row_sums(), with the maximum: NaN if the row has one, -inf if it is empty.
 template <class T>
 void row_maxima(const T* x, std::int64_t columns, T* y, std::int64_t begin, std::int64_t end);
 
@@ -39,13 +39,13 @@ template <class T>
 void tree_sum(std::span<const void* const> inputs, std::span<void* const> outputs,
               std::int64_t begin, std::int64_t end);
 
-// As tree_sum(), divided once by `divisor` at the end. f32 and f64 only.
+// Like tree_sum(), divided once by `divisor` at the end. f32 and f64 only.
 template <class T>
 void tree_mean(std::span<const void* const> inputs, std::span<void* const> outputs, T divisor,
                std::int64_t begin, std::int64_t end);
 
-// As tree_mean(), for f16 or bf16, whichever `convert` is for. It converts the inputs to f32, sums
-// and divides there, and rounds once. A divisor of 1 gives the sum.
+// Like tree_mean(), for f16 or bf16, whichever `convert` is for. It converts the inputs to f32,
+// sums and divides there, and rounds once. A divisor of 1 gives the sum.
 void tree_sum_16(const HalfConversion& convert, std::span<const void* const> inputs,
                  std::span<void* const> outputs, float divisor, std::int64_t begin,
                  std::int64_t end);

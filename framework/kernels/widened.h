@@ -12,9 +12,9 @@ namespace belfry {
 // Whether a tensor of the plan is f16 or bf16.
 bool has_half(const KernelPlan& plan);
 
-// A kernel is prepared for `inputs` and `outputs`. Instead of tensors of 16 bits it is given
-// tensors in a workspace of `bytes`, in front of its own. The caller widens the tensors that it
-// reads before, and rounds those that it writes after: outputs, and variables of an op that writes.
+// A kernel is prepared for `inputs` and `outputs`. Instead of tensors of 16 bits it gets tensors in
+// a workspace of `bytes`, in front of its own. The caller first widens the tensors that the kernel
+// reads, and afterwards rounds those that it writes: outputs, and variables of an op that writes.
 struct Widened {
   struct Tensor {
     std::size_t index;  // among the inputs, or the outputs

@@ -16,7 +16,7 @@ class ArenaPacker {
  public:
   explicit ArenaPacker(const ExecutionSchedule& schedule) : schedule_(schedule) {}
 
-  // The lowest offset that is free for a block: `uses` are the launches that touch it, in order.
+  // The lowest free offset for a block: `uses` are the launches that touch it, in order.
   std::int64_t put(std::int64_t bytes, std::span<const LaunchIndex> uses);
   // The end of the last block.
   std::int64_t end() const { return end_; }
@@ -34,7 +34,7 @@ class ArenaPacker {
   };
 
   // Neighbouring spans, in order of offset. The arena of a host may hold small tensors of every
-  // tower, all in use at one time. A search skips such tensors run by run.
+  // tower, all in use at once. A search skips such tensors run by run.
   struct Run {
     std::vector<Span> spans;
     std::int64_t end = 0;      // of all spans

@@ -19,14 +19,14 @@ Consumers consumers_of(const PlanGraph& plan);
 
 // reached[n]: n is one of `starts`, or a path leads from one of them to n.
 Indexed<PlanNode, char> reached_from(const Consumers& consumers, std::span<const NodeIndex> starts);
-// Does so for many walks that each reach little. A walk takes time in proportion to the nodes that
-// it reaches.
+// Does so for many walks that each reach few nodes. A walk takes time in proportion to the nodes
+// that it reaches.
 class Walker {
  public:
   // `nodes`: the most nodes of any plan that it walks.
   explicit Walker(std::size_t nodes) : marks_(nodes) {}
-  // The nodes that are reached, in order. `added` holds a list of further consumers for each node,
-  // or is empty.
+  // The nodes reached, in order. `added` holds a list of further consumers for each node, or is
+  // empty.
   std::vector<NodeIndex> reached_from(const Consumers& consumers, std::span<const NodeIndex> starts,
                                       const NodeLists& added = {});
 
@@ -51,19 +51,19 @@ struct Replacements {
 // Replaces nodes, drops nodes that lost their last user, and sorts. A replacement takes over the
 // control inputs of its node. Returns false, and changes nothing, if that would close a cycle.
 bool replace_nodes(PlanGraph& plan, const Replacements& replacements);
-// Replaces nodes by those that a pass has appended, from `first` on. If node first + i stands in
-// the place of an old node, it has changed places with roots[i]. If this would close a cycle, the
-// plan becomes as it was before the pass. Graphs of training programs have no such cycle.
+// Replaces nodes by those that a pass has appended, from `first` on. If node first + i replaces an
+// old node, it has swapped places with roots[i]. If this would close a cycle, the plan is restored
+// to its state before the pass. Graphs of training programs have no such cycle.
 bool replace_or_give_up(PlanGraph& plan, const Replacements& replacements, NodeIndex first,
                         std::span<const NodeIndex> roots = {});
 
 // Keeps the given nodes, in the given topological order. The others must have no users.
 void keep_nodes(PlanGraph& plan, const std::vector<NodeIndex>& kept);
 
-// Nodes of the graph that the backward pass computes again (GradientOptions::recompute).
+// Nodes of the graph that the backward pass recomputes (GradientOptions::recompute).
 std::set<const Node*> recomputed_nodes(const PlanGraph& plan);
 
-// Reorders nodes topologically, smallest old index first. Eager nodes come as soon as they may
+// Reorders nodes topologically, smallest old index first. Eager nodes come as early as they may
 // (writes, collectives, gathers of shards, nodes of an EagerScope and some more: nodes.cc). Nodes
 // that wait for messages come later. Throws InternalError on a cycle.
 void sort_nodes(PlanGraph& plan);

@@ -21,7 +21,7 @@ struct PackedArena {
 };
 
 // Packs arenas (ArenaPacker). Devices with equal towers have equal arenas: blocks of the same
-// sizes, whose uses are ordered in the same way. Such arenas are packed once.
+// sizes, whose uses are ordered the same way. Such arenas are packed once.
 class PackedArenas {
  public:
   explicit PackedArenas(const ExecutionSchedule& schedule)
@@ -29,7 +29,7 @@ class PackedArenas {
         ranks_(schedule.launches.size()),
         numbers_(schedule.strands.size(), -1) {}
 
-  // Puts the blocks in the given order, each at the lowest offset that is free for it.
+  // Puts the blocks in the given order, each at its lowest free offset.
   const PackedArena& pack(std::span<const ArenaBlock> blocks);
   // The number of different arenas so far.
   std::size_t packed() const { return packed_.size(); }

@@ -1,6 +1,6 @@
-// The passes of compile(), in the order of compile.cc. Each turns a plan that the earlier ones made
-// into one that the next can use. Each has its own test and its own file, but for check_ranks and
-// split_ranks, which share ranks.cc. Their common helpers are in nodes.h.
+// The passes of compile(), in the order of compile.cc. Each turns the plan of the earlier ones into
+// one for the next. Each has its own test and its own file, except check_ranks and split_ranks,
+// which share ranks.cc. Their common helpers are in nodes.h.
 #pragma once
 #include "belfry/framework/passes/compile.h"
 
@@ -23,27 +23,27 @@ void check_ranks(const PlanGraph& plan, const PlanContext& context);
 
 // The verifier at compile: refuses steps in which towers would not combine or apply the same.
 // Throws InvalidArgument naming the variable and the lines if
-// * a feed replaces the gradient, combined gradient or part in a collective of some towers alone,
-//   or stands between the gradients and the combined ones;
+// * a feed replaces the gradient, combined gradient or part in a collective of only some towers, or
+//   stands between the gradients and the combined ones;
 // * a collective of tensors of towers has one of them twice, or copies of one not in the order of
 //   towers;
-// * gradients of one variable, or its combined ones, have other real shapes or dtypes;
+// * gradients of one variable, or its combined ones, have different real shapes or dtypes;
 // * some towers' gradients share a device and others do not (not with soft placement);
 // * verify_updates() does.
 // It changes nothing.
 void verify(const PlanGraph& plan, const PlanContext& context);
-// Checks real shapes and dtypes alone (the third point). It also takes plans that prune() could not
+// Checks only real shapes and dtypes (the third point). Also takes plans that prune() could not
 // finish.
 void verify_types(const PlanGraph& plan);
 // Checks the updates of each variable whose gradients were combined. Refuses
 // * a write that depends on some gradient, but not on the variable's own combined one;
 // * a second write that depends on a gradient;
-// * writes of the copies of some towers alone;
+// * writes of the copies of only some towers;
 // * writes of copies that differ in their op, options or constants, or in the gradients that they
 //   depend on.
 void verify_updates(const PlanGraph& plan);
 
-// Puts replicas of one memory space into one storage if they have the same first value and the same
+// Puts replicas in one memory space into one storage if they have the same first value and the same
 // writes. One write replaces theirs, and all reads read this storage (Plan::shares, Plan::unshare).
 void share_replicas(PlanGraph& plan, const PlanContext& context);
 
@@ -53,39 +53,40 @@ void share_replicas(PlanGraph& plan, const PlanContext& context);
 void shards(PlanGraph& plan, const PlanContext& context);
 
 // Without NCCL, moves nodes that send to other processes from a GPU to the first CPU. Also moves
-// nodes there that shards() has put on a GPU and that have no kernel for GPUs. AddPieces go where
-// their pieces arrive.
+// nodes there that shards() has put on a GPU and that have no GPU kernel. AddPieces go where their
+// pieces arrive.
 void place_messages(PlanGraph& plan, const PlanContext& context);
 
-// Puts a FusedUpdate in the place of a collective and the sums over shards before it, or of such a
-// sum alone. It takes in the updates that read the results, if nothing else reads them. On a GPU it
-// also fuses several updates of one op that follow no sum. A fusion never binds a read to another
-// version of a variable.
+// Replaces a collective and the sums over shards before it, or only such a sum, by a FusedUpdate.
+// It absorbs the updates that read the results, if nothing else reads them. On a GPU it also fuses
+// several updates of one op that follow no sum. A fusion never binds a read to another version of a
+// variable.
 void fuse_updates(PlanGraph& plan, const PlanContext& context);
 
-// Puts one node in the place of several where their ops say so (Op::fuse). Reads and writes of
-// variables keep their order.
+// Replaces several nodes by one where their ops say so (Op::fuse). Reads and writes of variables
+// keep their order.
 void fuse(PlanGraph& plan, const PlanContext& context);
 
-// Makes every tensor that crosses devices a node, one per destination device. The first device of
-// another memory space gets a Copy, the others a Transfer. Each memory space that reads a constant
-// has a node of its own for it. Feeds stay where they were placed. Feeds of GPUs are brought there
-// before the step (FeedSlots), and this pass counts them. Fetches are on hosts. A feed or constant
-// of a CPU that a GPU reads is first copied into an arena there: GPUs copy only from pinned memory.
+// Turns every tensor that crosses devices into a node, one per destination device. The first device
+// of another memory space gets a Copy, the others a Transfer. Each memory space that reads a
+// constant has its own node for it. Feeds stay where they were placed. Feeds of GPUs are brought
+// there before the step (FeedSlots), and this pass counts them. Fetches are on hosts. A feed or
+// constant of a CPU that a GPU reads is first copied into an arena there: GPUs copy only from
+// pinned memory.
 void add_transfers(PlanGraph& plan, const PlanContext& context);
 
 // Inserts PackWeights for weights that several kernels of one memory space want in one form
 // (Op::packed_form), and gives these the result. Recomputed nodes of the backward pass share one
-// PackWeights, and all other nodes another. A PackWeights runs when no other node can run without
-// it.
+// PackWeights, and all other nodes another. A PackWeights runs only once no other node can run
+// without it.
 void pack_weights(PlanGraph& plan, const PlanContext& context);
 
-// Lets the backward pass on hosts make activations again, rather than keep them. It does so where
+// Lets the backward pass on hosts recompute activations, instead of keeping them. It does so where
 // one pass over memory suffices (Op::rebuild) and the inputs of that pass are kept anyway.
 void rebuild(PlanGraph& plan, const PlanContext& context);
 
-// In plans of PrepareOptions::gathers_first. The run would end with gathers of updated values for
-// the next run (AssignGathered). Instead it begins with the gathers that the run before left open
+// For plans of PrepareOptions::gathers_first. The run would end with gathers of updated values for
+// the next run (AssignGathered). Instead it begins with the gathers that the previous run left open
 // (PlanGraph::gathered_first). Changes nothing if the run itself reads the gathered values.
 void gather_first(PlanGraph& plan, const PlanContext& context);
 
@@ -95,7 +96,7 @@ void order_writes(PlanGraph& plan);
 
 // For plans of LockDuration::kEachVariable, after order_writes. Turns each read of a variable into
 // a copy, and gives the users of a written value a copy of it. Copies of values from before the run
-// come first. A copy of a written value comes right behind the write.
+// come first. A copy of a written value comes right after the write.
 void copy_variables(PlanGraph& plan);
 
 // Cuts each collective by ranks into one part per rank. A physical GPU has one rank, or each of its
@@ -103,11 +104,11 @@ void copy_variables(PlanGraph& plan);
 // the order of nodes, so every communicator sees the same order of collectives.
 void split_ranks(PlanGraph& plan, const PlanContext& context);
 
-// In plans with GPUs. Replaces small copies from a GPU's memory to hosts by one Copy per memory
+// For plans with GPUs. Replaces small copies from a GPU's memory to hosts by one Copy per memory
 // space. It takes those that no GPU, fetch or eager node waits for, such as the ones for variables
-// of hosts alone. The new copies come behind everything else, and their users last, so GPUs have
-// all their work before a host waits. Groups of nodes (kNoOp) on GPUs do not wait for these copies.
-// From here on the order of nodes is the order of launches.
+// that only hosts have. The new copies come after everything else, and their users last, so GPUs
+// have all their work before a host waits. Groups of nodes (kNoOp) on GPUs do not wait for these
+// copies. From here on the order of nodes is the order of launches.
 void group_copies(PlanGraph& plan, const PlanContext& context);
 
 // Puts launches in one global order, on strands, with the waits between them. A copy between host
@@ -128,7 +129,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
 MemoryLayout plan_memory(const PlanGraph& graph, const ExecutionSchedule& schedule,
                          const PlanContext& context);
 
-// Turns the schedule into the commands of each strand: what it waits for, by which means, and which
+// Turns the schedule into the commands of each strand: what it waits for, and how, and which
 // launches a GPU gets as one graph. There are no graphs without `capture`.
 Commands issue(const Plan& plan, bool capture);
 

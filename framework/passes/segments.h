@@ -10,19 +10,19 @@ namespace belfry {
 // of a segment there may be launches of hosts and of other GPUs, but none of this GPU. A segment
 // waits at its beginning for everything that its launches wait for. A launch outside that waits for
 // one inside waits for the whole segment. A new segment begins
-// - before and behind a launch that is not Launch::capturable, which is a segment by itself;
-// - behind a launch for which another GPU waits, or a launch that is not capturable;
+// - before and after a launch that is not Launch::capturable, which is its own segment;
+// - after a launch for which another GPU waits, or a launch that is not capturable;
 // - before a launch that waits for another GPU, or for a launch that is not capturable;
 // - before a launch that waits for a launch H of a host, if H, or any launch of a host before H in
 //   the global order, waits for a GPU;
 // - at the place, in the global order, of a launch of a host that waits for a launch of the
-//   segment. Copies to the host that follow still join the segment. A fetch does not count here, as
-//   it is read after the run.
+//   segment. Copies to the host that follow still join the segment. A fetch does not count here,
+//   because it is read after the run.
 // Returns the segments in the order of their first launches. Every wait points backwards in the
 // global order, where a segment has the place of its first launch. So no cycle can form.
 std::vector<Segment> cut_segments(const Plan& plan);
 
-// Makes a segment of each launch of a GPU, in the launch's own strand.
+// Makes each launch of a GPU its own segment, in the launch's own strand.
 std::vector<Segment> single_launches(const Plan& plan);
 
 }  // namespace belfry

@@ -25,7 +25,7 @@ class SmallestFirst {
       std::uint64_t& word = level[number / kBits];
       const bool was_zero = word == 0;
       word |= bit(number);
-      if (!was_zero) return;  // so the levels above know of it
+      if (!was_zero) return;  // so the levels above have it
       number /= kBits;
     }
   }

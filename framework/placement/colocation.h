@@ -4,11 +4,11 @@
 // The rules and texts are those of TensorFlow 1.15's colocation graph. Texts show {{node n}} as its
 // client does, "node n (defined at file:line) ", and {{colocation_node n}} as "n (defined at
 // file:line)". Four things differ. Equal devices are ordered by number, not by name (GPU:2 before
-// GPU:10). Requests cannot be malformed, as a DeviceSpec has been parsed. A contradiction is an
-// error of the nodes that it concerns, where TensorFlow refuses every run. If a graph has grown,
-// and new nodes contradict a variable that has memory, the new nodes alone are refused. Under soft
-// placement two sets without a common kernel stay apart, each with its own request. TensorFlow
-// leaves the merged request with one of them.
+// GPU:10). Requests cannot be malformed, because a DeviceSpec has been parsed. A contradiction is
+// an error only of the nodes involved, while TensorFlow refuses every run. If a graph has grown,
+// and new nodes contradict a variable that has memory, only the new nodes are refused. Under soft
+// placement two sets without a common kernel stay apart, each with its own request, while
+// TensorFlow leaves the merged request with one of them.
 #pragma once
 #include <map>
 #include <string>
@@ -30,8 +30,7 @@ struct ColocationJoins {
   std::map<int, std::string> alone;  // nodes that are refused without their sets, and why
 };
 
-// Joins the nodes of the graph. So far each node is a set of its own in `sets`
-// (colocation_joins.cc).
+// Joins the nodes of the graph. Initially each node is its own set in `sets` (colocation_joins.cc).
 ColocationJoins join_nodes(const Graph& graph, const PlacementContext& context,
                            TypedDevices& devices, ColocationSets& sets);
 
@@ -56,7 +55,7 @@ class Colocation {
   const std::vector<ColocationJoin>& joins() const { return joined_.joins; }
   // Why a device is not among the candidates of a node, "" if it is.
   std::string refusal(int n, int device);
-  // Why a variable is not where it asked to be.
+  // Why a variable is not where it was requested.
   std::string why_moved(int n) const { return texts_.why_moved(n); }
 
  private:

@@ -30,21 +30,21 @@ class TypedDevices {
   DeviceTypes present_ = 0;
   std::vector<DeviceTypes> type_;  // of each device
   std::map<std::pair<DeviceSpec, DeviceTypes>, std::vector<int>> fitting_;
-  decltype(fitting_)::const_pointer last_ = nullptr;  // most nodes ask as the one before
+  decltype(fitting_)::const_pointer last_ = nullptr;  // most nodes ask as the previous one
 };
 
 // The state of a set.
 struct ColocationSet {
   int rank = 0;                     // depth of its tree
   DeviceSpec requested;             // merged from all members; at least as narrow as the next two
-  DeviceSpec resource;              // what its variables ask for, which nobody overrides
+  DeviceSpec resource;              // what its variables request, which nobody overrides
   DeviceSpec assigned;              // the device of a member that has one
   int device = -1;                  // the same, as a number
-  int holder = -1;                  // a variable that has memory there
+  int holder = -1;                  // a variable with memory there
   DeviceTypes types = 0;            // types that all members have kernels for
   int decider = -1;                 // the member whose placing fixed the device
   std::optional<DeviceSpec> tried;  // the request whose candidates were taken
-  std::vector<std::string> fallbacks;  // what soft placement let go
+  std::vector<std::string> fallbacks;  // what soft placement gave up
   std::string refusal;                 // why its members cannot be together, "" if they can
 };
 
@@ -58,7 +58,7 @@ class ColocationSets {
   bool together(int x, int y) { return root(x) == root(y); }
   // Whether join() keeps the set of y and gives up that of x.
   bool keeps_second(int x, int y) { return of(x).rank < of(y).rank; }
-  // Makes one set of two that differ. It holds what both say, except for the request.
+  // Merges two different sets into one. It holds what both say, except for the request.
   ColocationSet& join(int x, int y);
   // In the order of the graph.
   std::vector<int> members(int n);
@@ -81,14 +81,13 @@ class ColocationTexts {
   std::string without_kernel(int n) const;
   // Why its set cannot be there, "" if it can.
   std::string without_kernel_on(int n, int device) const;
-  // Names the variable whose memory fixes the device of one of two sets, which contradict each
-  // other; else "".
+  // Names the variable whose memory fixes the device of one of two contradicting sets; else "".
   std::string of_memory(const ColocationSet& one, const ColocationSet& other) const;
   // TensorFlow's "Colocation Debug Info" of the node's set.
   std::string debug_info(int n) const;
   // Why the node, which nothing contradicts, has no candidates.
   std::string without_candidates(int n) const;
-  // Why a variable is not where it asked to be.
+  // Why a variable is not where it was requested.
   std::string why_moved(int n) const;
 
  private:

@@ -7,9 +7,9 @@
 // fed tensor is where it would be computed.
 //
 // Two rules are not TensorFlow's. A collective has no device of its own: its outputs are where its
-// inputs are, and its request is ignored. Nodes that are colocated with it go where its first
-// output is, if they can. Nodes that cannot be placed have no device, and do not count as
-// consumers. Plans that hold them fail, where TensorFlow refuses every run of their graph.
+// inputs are, and its request is ignored. Nodes colocated with it go where its first output is, if
+// they can. Nodes that cannot be placed have no device, and do not count as consumers. Plans that
+// contain them fail, while TensorFlow refuses every run of their graph.
 #pragma once
 #include <map>
 #include <string_view>

@@ -11,7 +11,7 @@ namespace belfry {
 class Expansion {
  public:
   // `add` appends a node to the plan, and `sum` a node that adds up the shards of a partial sum.
-  // `by_rows` tells whether shards may take rows of a tensor of their own.
+  // `by_rows` says whether shards may take their own rows of a tensor.
   Expansion(const PlanGraph& plan, const PlanNode& node, const Sharding& sharding,
             std::function<NodeIndex(PlanNode)> add, std::function<Value(Value)> sum,
             std::function<bool(Value)> by_rows)
@@ -33,7 +33,7 @@ class Expansion {
   // options of the replaced node.
   NodeIndex add_divided(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types,
                         Sharding sharding);
-  // Adds a node that runs once. Its inputs are whole, or are tensors of one shard (shards_of()).
+  // Adds a node that runs once. Its inputs are whole, or tensors of one shard (shards_of()).
   NodeIndex add_once(const Op& op, std::vector<Value> inputs, std::vector<TensorType> types);
   // Adds nodes with input x, and `others`, which all shards share, on the device of x. If x is cut
   // by rows, there is one node per shard, and each makes a part of the outputs. Returns all

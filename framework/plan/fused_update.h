@@ -9,7 +9,7 @@
 namespace belfry {
 
 // The content of a node of kFusedUpdate: a body of nodes, in an order in which they could run one
-// by one. Its outputs have the bits that the members give when they run one by one.
+// by one. Its outputs have the bits that these members would give.
 struct FusedUpdate {
   // The source of a member's input: an input of the fused node, or an output of an earlier member.
   struct Source {
@@ -55,12 +55,12 @@ struct CollectivePart {
 // Empty for nodes without a collective.
 std::optional<CollectivePart> collective_of(const PlanNode& node);
 
-// The work of the kernel of a FusedUpdate. The body is a collective and the updates that alone read
-// its results. Or, on a GPU, it is updates of one op without a collective, each of a gradient of
-// its own. On a host, sums over the shards of each participant may come before the collective, or
-// one such sum may take its place. The inputs of the fused node are in this order: the variables
-// that updates write; the tensors to add up, or the gradients; the other inputs of updates. Its
-// range counts the elements of the tensors end to end.
+// The work of the kernel of a FusedUpdate. The body is a collective and the updates that are the
+// only readers of its results. Or, on a GPU, it is updates of one op without a collective, each of
+// its own gradient. On a host, sums over the shards of each participant may come before the
+// collective, or one such sum may replace it. The inputs of the fused node are in this order: the
+// variables that updates write; the tensors to add up, or the gradients; the other inputs of
+// updates. Its range counts the elements of the tensors end to end.
 struct FusedTensors {
   static constexpr std::size_t kMostInputs = 16;  // of an update
   static constexpr std::size_t kMostParticipants = 256;

@@ -8,7 +8,7 @@
 namespace belfry {
 
 // A list of Ts for each Of, all in one piece of memory. Passes often make such lists, for very many
-// nodes, tensors or launches with few elements each. So no list has memory of its own.
+// nodes, tensors or launches with few elements each, so separate allocations would cost too much.
 template <class Of, class T>
 class Lists {
  public:

@@ -1,5 +1,5 @@
-// The plan around a node, as its op sees it. The op can put one node in the place of several
-// (Op::fuse).
+// The plan around a node, as its op sees it: a pattern matcher and rewriter. The op can replace
+// several nodes by one (Op::fuse).
 #pragma once
 #include <optional>
 #include <span>
@@ -10,9 +10,9 @@
 
 namespace belfry {
 
-// A node that takes the place of several.
+// A node that replaces several.
 struct FusedNodes {
-  NodeIndex root;  // the new node stands in its place
+  NodeIndex root;  // the new node takes its place
   PlanNode node;
   std::vector<NodeIndex> members;
   std::vector<Value> results;  // by output of the new node: the value that it replaces
@@ -36,26 +36,27 @@ class Surroundings {
   const PlanNode& node(NodeIndex n) const { return plan_.node(n); }
   const TensorType& type(Value value) const { return plan_.type(value); }
 
-  // The value in front of aliases that keep its last dimension, such as reshapes of the other
+  // The value before aliases that keep its last dimension, such as reshapes of the other
   // dimensions.
   Value before_aliases(Value value) const;
-  // The value behind such aliases, if each has no other user.
+  // The value after such aliases, if each has no other user.
   Value behind_aliases(Value value) const;
 
   // The node that makes a value, if it has this op, is on this device and may be fused; else none.
   NodeIndex maker(Value value, const Op& op) const;
-  // Looks behind such aliases, too. None if the value has a user besides `user`.
+  // Also looks through such aliases. None if the value has a user besides `user`.
   NodeIndex maker_for(NodeIndex user, Value value, const Op& op) const;
   // The only node that uses a value, if it has this op, is on this device and may be fused; else
   // none.
   NodeIndex only_user(Value value, const Op& op) const;
-  // A node of `op` that uses a value and may be fused, perhaps beside other users; else none.
+  // A node of `op` that uses a value and may be fused; none if there is no such node. The value may
+  // have other users.
   NodeIndex user(Value value, const Op& op) const;
   // Whether a node outside `members` uses a value, or waits for its node.
   bool is_used_by_others(Value value, std::span<const NodeIndex> members) const;
 
-  // Puts a node of `op` in the place of this one and `others`. Each of its outputs replaces a value
-  // in `results`. No other value of a member may have a user outside the members.
+  // Replaces this node and `others` by a node of `op`. Each of its outputs replaces a value in
+  // `results`. No other value of a member may have a user outside the members.
   void replace(const Op& op, std::vector<Value> inputs, std::vector<Value> results,
                std::vector<NodeIndex> others);
   std::optional<FusedNodes> take() { return std::move(made_); }
@@ -65,7 +66,7 @@ class Surroundings {
   bool keeps_rows(NodeIndex n) const;
   // The one node that uses a value; none if several do.
   NodeIndex sole_user(Value value) const;
-  // Whether nodes run alike: on one device, once or once per shard.
+  // Whether nodes run the same way: on one device, once or once per shard.
   bool fits(NodeIndex n) const;
   // Whether each shard takes its own part of a value that a member reads.
   bool is_own(Value value, std::span<const NodeIndex> members) const;

@@ -5,7 +5,7 @@
 
 namespace belfry {
 
-// The fast kernel of KernelPlan::op() for hosts. Its reference kernel if `reference` asks for that,
+// The fast kernel of KernelPlan::op() for hosts. The reference kernel if `reference` asks for it,
 // or if there is no other for these types. Tensors of 16 bits that Op::half does not cover take the
 // reference kernel, in f32. Throws NotFoundError if the op has neither.
 KernelRun prepare_kernel(KernelPlan& kernel, bool reference);

@@ -25,7 +25,7 @@ class RankLaunch {
   // Whether the launch sends and receives; else it reduces.
   bool exchanges() const { return exchange_ != nullptr; }
 
-  // Call it before the first run. `failed` is the flag of a run that has failed.
+  // Call it before the first run. `failed` is the flag of a failed run.
   void join(Communicators& communicators, const std::atomic<bool>& failed) {
     communicators_ = &communicators;
     failed_ = &failed;
@@ -35,7 +35,7 @@ class RankLaunch {
   // Throws CommError naming the variables, too.
   void enqueue(const KernelPointers& p, GpuStream& stream);
   // The tensors that enqueue() reduces, with the outputs in place of the inputs. Reducing these,
-  // whatever they hold, makes all connections that a step uses. Valid until the next call.
+  // whatever they hold, opens all connections that a step uses. Valid until the next call.
   RankTensors in_outputs(const KernelPointers& p, GpuStream& stream);
 
  private:

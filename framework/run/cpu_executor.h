@@ -22,13 +22,13 @@ class CpuExecutor {
   // Call it before a run.
   void begin();
   // The work of a worker in a run. It follows routes, its own first, and takes parts of launches
-  // that others share, until all routes are at their end. Throws nothing: RunState::fail().
+  // that others share, until all routes have ended. Throws nothing: RunState::fail().
   void run(int worker);
   // The first launch in the global order that a worker runs now; none if all workers wait. Any
   // thread may ask.
   LaunchIndex running() const;
-  // How far a run is: the next command of a route, null at its end, and whether a worker follows
-  // it; and how many parts the launches that are shared now have done. Any thread may ask.
+  // Where a run is: the next command of a route, null at its end, and whether a worker follows it;
+  // and how many parts of the currently shared launches are done. Any thread may ask.
   struct Place {
     const Command* command;
     bool is_followed;
@@ -37,22 +37,22 @@ class CpuExecutor {
   std::int64_t parts_done() const;
 
  private:
-  // How far a run has come in a route. Only the worker that has claimed the route moves it on.
+  // Where a run is in a route. Only the worker that has claimed the route advances it.
   struct alignas(64) Progress {
     std::atomic<bool> claimed{false};
     std::atomic<std::size_t> next{0};  // command
   };
 
-  // Calls attempt() until done(). A worker that attempts in vain spins. After that it naps if a
-  // route waits for a stamp. Otherwise it swaps cores with a stopped worker, if there is one, and
-  // then sleeps at the gate.
+  // Calls attempt() until done(). A worker whose attempts fail spins. After that it naps if a route
+  // waits for a stamp. Otherwise it swaps cores with a stopped worker, if there is one, and then
+  // sleeps at the gate.
   template <class Done, class Attempt>
   void try_until(int worker, const Done& done, const Attempt& attempt,
                  std::chrono::nanoseconds spin);
   bool finished() const {
     return unfinished_.load(std::memory_order_seq_cst) == 0 || run_.failed();
   }
-  // Claims a route and follows it as far as it goes. False if it can claim none.
+  // Claims a route and follows it as far as possible. False if it can claim none.
   bool follow_one(int worker);
   bool claim(std::size_t route);
   void release(std::size_t route);
@@ -65,8 +65,8 @@ class CpuExecutor {
   bool stamp_is_awaited() const;
   void run_launch(LaunchIndex launch, int shard, int worker);
   void run_shared(LaunchIndex launch, int worker);
-  // Runs a part of a shared launch; false if none is left. For a launch of another worker, it notes
-  // the part in `helped`, if given.
+  // Runs a part of a shared launch; false if none is left. For a launch of another worker, it
+  // records the part in `helped`, if given.
   bool take_part(SharedLaunch& shared, Ticket::End end,
                  std::vector<Recording::Part>* helped = nullptr);
   // Takes a part of a launch that another worker shares; false if there is none.

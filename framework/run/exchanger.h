@@ -1,6 +1,6 @@
-// The work of the thread between processes during a run. It follows the command list of the strand
-// of messages, launch by launch. If ranks of GPUs wait for other processes, it also checks that
-// these live and come in time. It does so until the other threads of the run have ended.
+// The work of the thread that talks to other processes during a run. It follows the command list of
+// the strand of messages, launch by launch. If ranks of GPUs wait for other processes, it also
+// checks that these are alive and not late, until the other threads of the run have ended.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -32,9 +32,9 @@ class Exchanger final : public Processes::Work {
   void forget_messages() { known_.assign(known_.size(), {}); }
   // Call it before a run, or without `messages` before ranks connect.
   void begin(bool messages = true);
-  // Says that the other threads have ended.
+  // Records that the other threads have ended.
   void end() { ended_.store(true, std::memory_order_release); }
-  // Ends when the list is done, and with ranks not before end(), or when the run has failed. Throws
+  // Ends when the list is done, with ranks not before end(), or when the run has failed. Throws
   // nothing: RunState::fail().
   Progress advance(WatchedGroup& group) override;
   void sleep(std::chrono::milliseconds most) override { run_.messages().sleep(most); }
@@ -65,7 +65,8 @@ class Exchanger final : public Processes::Work {
   LaunchIndex under_way_;                        // the launch whose messages are under way, or none
   Exchange* exchange_ = nullptr;                 // its messages
   std::chrono::steady_clock::time_point began_;  // when they began
-  // The messages of a launch. They hold as long as its tensors stay in place, which feeds may not.
+  // The messages of a launch. They are valid as long as its tensors stay in place, which feeds may
+  // not.
   struct Known {
     std::vector<const void*> inputs;
     Exchange exchange;

@@ -1,6 +1,6 @@
 // How a step runs on GPUs: one thread per physical GPU enqueues the work of its strands in the
-// global order. It does so launch by launch, or segment by segment once these are captured. Streams
-// wait for each other by events, and hosts poll stamps: nothing waits for a GPU in another way. See
+// global order, launch by launch, or segment by segment once these are captured. Streams wait for
+// each other by events, and hosts poll stamps; nothing waits for a GPU in any other way. See
 // docs/gpu_execution.md.
 #pragma once
 #include <array>
@@ -27,7 +27,7 @@ class GpuExecutor {
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
   // Call these before a run, in each thread that enqueues. connect() calls the function that
-  // Ranks::begin() has returned. capture() captures segments, if must_capture() says so. They throw
+  // Ranks::begin() returned. capture() captures segments, if must_capture() says so. They throw
   // nothing: RunState::fail().
   void connect(int thread, const std::function<void(int thread)>& ranks);
   // Whether the run will replay segments that must be captured first. A traced run replays none.
@@ -36,17 +36,16 @@ class GpuExecutor {
 
   // The work of a thread in a run: it enqueues, and waits until its GPU has finished.
   void run(int thread);
-  // Call it after a run that has succeeded. The next run may capture, or replay captured segments.
+  // Call it after a successful run. The next run may capture, or replay captured segments.
   void end();
   // Whether the GPU has stamped the launch.
   bool reached(StrandIndex strand, int position) const {
     return streams_[strand].finished.reached(run_.epoch(strand, position));
   }
-  // Call it in a thread that waits for a stamp and has spun. It looks for errors of all streams, as
-  // the awaited one may wait for another, and sleeps for a moment.
+  // Call it in a thread that waits for a stamp and has spun. It checks all streams for errors,
+  // because the awaited one may wait for another, and sleeps for a moment.
   void nap();
-  // The command that a thread which enqueues has come to; null if it is not in a run. Any thread
-  // may ask.
+  // The current command of a thread that enqueues; null if it is not in a run. Any thread may ask.
   const Command* place(int thread) const {
     return places_[at(thread - linked_.workers)].load(std::memory_order_relaxed);
   }

@@ -40,8 +40,7 @@ class KeptSteps {
 
   // Drops idle steps, if it can, until there is room for one more that nobody holds.
   void make_room();
-  // Of the steps that nobody holds or runs, drops the one with the oldest last use. False if there
-  // is none.
+  // Of the steps that nobody holds or runs, drops the one used longest ago. False if there is none.
   bool drop_idle();
   // Waits until somebody stops using a step that nobody holds. False if no such step is in use.
   bool await_idle() const;

@@ -1,5 +1,5 @@
-// A plan with its memory, its pointers, and its commands. Once made, it stays as it is. Only the
-// addresses of feeds change, and those of the arenas if they move.
+// A plan with its memory, its pointers, and its commands. Immutable once made, except for the
+// addresses of feeds, and those of the arenas if they move.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -47,7 +47,7 @@ struct LinkedPlan {
   LinkedPlan(std::shared_ptr<const Plan> compiled, Runtime& runtime,
              std::span<void* const> fetched);
 
-  // Call it before a run. From now on the plan uses the session's arenas at their present
+  // Call it before a run. From then on the plan uses the session's arenas at their present
   // addresses. Returns whether they have moved since the last call.
   bool move_to(const SharedArenas& shared);
   // Sets the address at which kernels read the feed.
@@ -64,15 +64,15 @@ struct LinkedPlan {
   }
 
   std::shared_ptr<const Plan> plan;
-  // Per device: the beginning of the arena. It is the session's (SharedArenas), or this plan's own
-  // if its runs go beside others.
+  // Per device: the start of the arena. It is the session's (SharedArenas), or this plan's own if
+  // its runs are parallel to others.
   std::vector<std::byte*> arenas;
   std::vector<MemoryBlock> kept;              // per device
   std::vector<LinkedLaunch> linked_launches;  // shard by shard of each launch
   Indexed<Launch, std::size_t> first_linked;
   int workers = 1;  // threads that run launches; the threads that enqueue follow them
   std::vector<Route> routes;
-  std::vector<Command> exchanges;              // of the thread between processes
+  std::vector<Command> exchanges;              // of the thread that talks to other processes
   std::vector<GpuProgram> programs;            // per thread that enqueues
   std::chrono::nanoseconds spin = kShortSpin;  // of threads that wait in its runs, or for the next
   std::unique_ptr<ArenaGuard> guard;           // refers to the arenas

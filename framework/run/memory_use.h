@@ -22,10 +22,10 @@ class MemoryUse {
   MemoryReport by_kind() const;
   // Per device: the size of the arena that the kept steps share, if `more` plans share it, too.
   std::vector<std::int64_t> arena_bytes(std::span<const Plan* const> more = {}) const;
-  // Call it after something has got memory.
+  // Call it after memory has been allocated.
   void note_peak();
-  // Says, for people, which device limits the plan exceeds; empty if it fits. With `counts_fetches`
-  // its fetches count, too.
+  // Describes, for people, which device limits the plan exceeds; empty if it fits. With
+  // `counts_fetches` its fetches count, too.
   std::string lacking(const Plan& plan, bool counts_fetches) const;
 
  private:

@@ -1,6 +1,6 @@
 // The interface of ranks for steps, and for threads that watch ranks. Each rank does its part of a
-// collective in a stream or process of its own. All ranks see the same reductions in the same
-// order, and no reduction ends before all ranks have begun it.
+// collective in its own stream or process. All ranks see the same reductions in the same order, and
+// no reduction ends before all ranks have begun it.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -18,20 +18,20 @@ struct LinkedPlan;
 class RunState;
 struct Runtime;
 
-// Tells threads of a run, and the watch over other processes, whether ranks make progress.
+// Reports to threads of a run, and to the watch over other processes, whether ranks make progress.
 class RankWatch {
  public:
   virtual ~RankWatch() = default;
 
-  // Says that a part is about to be enqueued. It has finished when the strand has counted to
+  // Announces a part that is about to be enqueued. It has finished when the strand has counted to
   // `epoch`.
   virtual void expect(StrandIndex strand, std::int64_t epoch) = 0;
   // Call it while threads wait. Throws CommError for a part that has failed, or has not finished in
   // time.
   virtual void check() = 0;
 
-  // A part that was enqueued a while ago and has not finished, if there is one. Only the thread of
-  // the watch over other processes asks.
+  // A part that was enqueued a while ago and has not finished, if any. Only the thread of the watch
+  // over other processes asks.
   struct Waiting {
     std::string what;
     std::chrono::steady_clock::time_point since;
@@ -39,8 +39,8 @@ class RankWatch {
   virtual std::optional<Waiting> waiting() = 0;
   // The number of parts enqueued in all runs.
   virtual std::int64_t enqueued() const = 0;
-  // Says whether other processes have enqueued fewer parts. If so, check() lets parts wait, as
-  // those processes may be between two steps. At first this counts as true.
+  // Sets whether other processes have enqueued fewer parts. If so, check() lets parts wait, because
+  // those processes may be between two steps. Initially true.
   virtual void await_others(bool late) = 0;
 };
 
@@ -53,7 +53,7 @@ class Ranks {
   // collective of the thread's ranks once, on any data. Processes that must connect compare their
   // collectives first: InvalidArgument if they differ.
   virtual std::function<void(int thread)> begin() = 0;
-  // Call it after a run, when its streams are idle. After fail(), the next begin() starts anew.
+  // Call it after a run, when its streams are idle. After fail(), the next begin() starts over.
   virtual void end() noexcept = 0;
   // Call it after a failure, when no thread is inside the run. It ends everything that waits for
   // other ranks.

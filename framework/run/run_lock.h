@@ -4,8 +4,8 @@
 
 namespace belfry {
 
-// A std::shared_mutex that starves nobody. A run that waits to be alone keeps later sharers out, as
-// they could come and go for ever. Use it through the locks of <mutex>.
+// A std::shared_mutex without starvation. A run that waits to be alone keeps later sharers out,
+// because they could come and go for ever. Use it through the locks of <mutex>.
 class RunLock {
  public:
   void lock() {

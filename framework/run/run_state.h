@@ -1,4 +1,4 @@
-// One run of a step, as its threads share it: how far each strand is, the recording, and the first
+// One run of a step, shared by its threads: how far each strand is, the recording, and the first
 // error.
 #pragma once
 #include <algorithm>
@@ -20,7 +20,7 @@ class RunState {
   // `gate`: where threads of the run sleep.
   RunState(const ExecutionSchedule& schedule, Gate& gate);
 
-  // Call it before a run. Counts of launches go on from run to run.
+  // Call it before a run. Counts of launches continue from run to run.
   void begin();
   // Call it before work that no run enqueues, such as connecting ranks. The epochs of this work
   // follow those of all runs so far.
@@ -32,7 +32,7 @@ class RunState {
   // The count of a strand after all runs so far.
   std::int64_t counted(StrandIndex strand) const { return epochs(strand, runs_); }
 
-  // Says that a launch of a CPU has run, or that a launch of a GPU has been enqueued.
+  // Records that a launch of a CPU has run, or that a launch of a GPU has been enqueued.
   void signal(StrandIndex strand, int position, int shard = 0) {
     signals_[strand][at(shard)].set(epoch(strand, position), gate_);
   }
@@ -55,13 +55,13 @@ class RunState {
   void fail() noexcept;
   // The first error of a run that has failed.
   std::exception_ptr error();
-  // Ends all waits. A thread that stops early calls this last, so that no later signal of its own
-  // hides the poison.
+  // Ends all waits. A thread that stops early calls this last, so that none of its own later
+  // signals hides the poison.
   void poison();
   // Call it when no thread is inside the run. The next run can wait again. Returns the first error.
   std::exception_ptr recover();
 
-  std::uint64_t step = 0;                // random ops are keyed by it
+  std::uint64_t step = 0;                // part of the key of random ops
   int slot = 0;                          // slot of the feeds
   bool replays = false;                  // GPUs get their work in segments
   std::atomic<bool> has_written{false};  // the run has begun to write variables

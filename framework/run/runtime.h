@@ -24,7 +24,7 @@ namespace belfry {
 class GpuExecutor;
 class Processes;
 
-// Variables of which other processes have newer parts.
+// Variables with newer parts in other processes.
 struct NewerElsewhere {
   // The plan of the last run with PlanGraph::gathered_first, which left them; null: there are none.
   std::shared_ptr<const Plan> left_by = {};

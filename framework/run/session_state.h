@@ -35,21 +35,21 @@ class SharedParts {
   SharedParts(const SharedParts&) = delete;
   SharedParts& operator=(const SharedParts&) = delete;
 
-  // Call it after variables have got memory.
+  // Call it after variables have received memory.
   void publish();
   // The whole variable, from this part and those of other processes.
   Tensor whole_of(Variable variable, const Tensor& own) const;
   // Fetches to a variable's memory the values that AssignGathered `gathered` would write there.
   void update(const Node& variable, const Node& gathered) const;
-  // Call it before this process alone writes the variable. Other processes still get the values
-  // that the last run left. The run lock is held.
+  // Call it before this process alone writes the variable. Other processes still get the values of
+  // the last run. The run lock is held.
   void keep(const Node& variable) const;
 
  private:
   void publish(const Node& variable, std::uint64_t place, std::size_t first, std::size_t bytes);
   // None if the variable is not published.
   std::optional<std::uint64_t> key_of(const Node& variable) const;
-  // Fetches the parts of other processes, and leaves that of this process as it is.
+  // Fetches the parts of other processes, and leaves that of this process unchanged.
   void fetch(const Node& variable, const Cuts& cuts, Tensor& whole) const;
 
   const Graph& graph_;
@@ -68,7 +68,7 @@ struct Session::State {
   // Throws InvalidArgument for nodes of other graphs.
   void require_own(const Node& node) const;
 
-  // The placement of the graph as it is now. Throws InvalidArgument if the graph has open nodes.
+  // The current placement of the graph. Throws InvalidArgument if the graph has open nodes.
   const std::shared_ptr<const Placement>& placement();
   PlanContext context();
 
@@ -90,7 +90,7 @@ struct Session::State {
 
   // Gives memory and a first value to a variable, if no plan has done so yet. Throws in a dry run.
   void ensure(Variable variable);
-  // Does so for all at once, as a plan for each would take long.
+  // The same for all at once, because a plan for each would take long.
   void ensure_all(std::span<const VariableBytes> values);
   // Copies have the first values of their originals. `into`: as in CompiledStep::State. Values that
   // go there leave empty tensors.
@@ -102,11 +102,11 @@ struct Session::State {
   // Fetches parts of variables that are newer in other processes. The run lock is held.
   void fetch_newer_parts();
 
-  // Gives each variable in the storage of this one its own, with the same value, and compiles the
-  // steps again. Does nothing if nobody shares the storage. Throws OutOfMemory, and changes
-  // nothing, beyond the limit of a device.
+  // Gives each variable in the storage of this one its own, with the same value, and recompiles the
+  // steps. Does nothing if nobody shares the storage. Throws OutOfMemory, and changes nothing,
+  // beyond the limit of a device.
   void unshare(const Node& variable);
-  // Unshares variables whose sharers are not all to have the same bytes.
+  // Unshares variables whose sharers will not all have the same bytes.
   void unshare_unequal(const std::map<const Node*, std::span<const std::byte>>& values);
 
   const Graph& graph;

@@ -1,6 +1,6 @@
-// Brings feeds to the GPUs of a step. The thread of the feeds copies them into pinned memory. A
-// copy stream brings them to the GPU while another step computes. There are two slots (FeedSlots),
-// so that the next feeds come while a run reads the last ones.
+// Brings feeds to the GPUs of a step. The feeding thread copies them into pinned memory. A copy
+// stream brings them to the GPU while another step computes. There are two slots (FeedSlots), so
+// the next feeds arrive while a run reads the last ones.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -37,8 +37,8 @@ class FeedStaging {
   // See CompiledStep::stage.
   StagedFeeds stage(std::span<const Tensor> feeds, std::stop_token stop);
 
-  // Call it at the start of a run. Returns the slot of its feeds. All their copies are enqueued by
-  // then. If a failure or replace() may have undone some, they are enqueued again.
+  // Call it at the start of a run. Returns the slot of its feeds. By then all their copies are
+  // enqueued. If a failure or replace() may have undone some, they are enqueued again.
   int begin(const StagedFeeds& staged);
   // Call it at the end of a run, when nothing waits for the copies of the slot any more.
   void end(int slot);

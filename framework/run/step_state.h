@@ -42,8 +42,8 @@ struct CompiledStep::State {
   std::unique_ptr<Executor> link(std::shared_ptr<const Plan> compiled);
   // Runs this linked plan from now on. The caller holds runtime.run_lock.
   void replace(std::shared_ptr<const Plan> compiled, std::unique_ptr<Executor> executor);
-  // Makes the communicators that the plan needs, and all connections that its collectives use.
-  // Waits for other runs. After a failure the next run makes them again.
+  // Makes the communicators that the plan needs, and opens all connections that its collectives
+  // use. Waits for other runs. After a failure the next run makes them again.
   void connect();
 
   // Copies the fetches to `results` before another thread can run the step again.
@@ -70,8 +70,9 @@ struct CompiledStep::State {
   void set_feeds(std::span<const Tensor> feeds);
   void make_connections();
   void capture();
-  // Calls body(t) for each thread t of the plan. Meanwhile the thread between processes works for
-  // `exchanger`, which has begun; null: that thread is not needed. Throws the first failure.
+  // Calls body(t) for each thread t of the plan. Meanwhile the thread that talks to other processes
+  // works for `exchanger`, which has begun; null: that thread is not needed. Throws the first
+  // failure.
   void run_threads(const std::function<void(int)>& body, Exchanger* exchanger);
   [[noreturn]] void recover();
 

@@ -7,11 +7,11 @@
 namespace belfry {
 
 // Which parts of a shared launch are taken. The worker of the launch opens it to the others. It
-// takes parts from the front, the others from the back. So a worker finds in its cache what it
-// wrote in the run before. A ticket holds the number of the opening, and the number of parts taken
-// from either end. Workers take parts by compare-and-swap, so an old ticket never takes a part of
-// another opening. Numbers begin again after kOpenings. No ticket is that old: no worker is inside
-// between two runs, and a worker opens fewer launches in one run (LinkedPlan::deal_routes).
+// takes parts from the front, the others from the back, so a worker finds in its cache what it
+// wrote in the previous run. A ticket holds the number of the opening, and the number of parts
+// taken from either end. Workers take parts by compare-and-swap, so an old ticket never takes a
+// part of another opening. Numbers start over after kOpenings. No ticket is that old: no worker is
+// inside between two runs, and a worker opens fewer launches in one run (LinkedPlan::deal_routes).
 class Ticket {
  public:
   enum class End : std::uint8_t { kFront, kBack };

@@ -13,9 +13,9 @@ class VariableLocks {
   // For plans of another LockDuration it locks nothing.
   VariableLocks(const LinkedPlan& linked, Runtime& runtime);
 
-  // Call it before a launch. It locks the variables that the launch touches, unless the launch
-  // before has kept the locks. It takes locks in the order of addresses, so two runs never wait for
-  // each other in a circle.
+  // Call it before a launch. It locks the variables that the launch touches, unless the previous
+  // launch has kept the locks. It takes locks in the order of addresses, so two runs never
+  // deadlock.
   void hold(LaunchIndex launch) {
     if (!holds_.empty()) lock(launch);
   }

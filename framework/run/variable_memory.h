@@ -1,4 +1,4 @@
-// The memory of a session's variables. Replicas may share one storage until they part.
+// The memory of a session's variables. Replicas may share one storage until they are separated.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -38,9 +38,9 @@ class VariableMemory {
 
   // The variables that share the storage of this one, the owner first; empty if it has no memory.
   std::vector<const Node*> sharers(const Node& variable) const;
-  // The variables that share storage with this one count as alone until end_parting().
+  // The variables that share storage with this one count as separate until end_parting().
   void take_apart(const Node& variable);
-  // Gives each such variable memory of its own, with its value. Returns their old entries. Throws
+  // Gives each such variable its own memory, with its value. Returns their old entries. Throws
   // OutOfMemory, and changes nothing, beyond the limit of a device.
   Entries give_own_memory();
   void take_back(Entries& before);

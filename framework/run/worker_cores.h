@@ -1,4 +1,4 @@
-// Keeps the workers of a step on different cores, beside threads of other programs.
+// Keeps the workers of a step on different cores, in competition with threads of other programs.
 #pragma once
 #include <atomic>
 #include <vector>
@@ -8,7 +8,7 @@
 namespace belfry {
 
 // Workers are not pinned. If no core is idle, the system wakes a thread on the core of its waker.
-// Then two workers share a core, and a thread of another program has a core to itself. So a woken
+// Then two workers share a core, while a thread of another program has a core to itself. So a woken
 // worker moves away from the others. A worker with nothing to do gives its core to one that was
 // stopped in the middle of its work, because that one delays the step.
 class WorkerCores {
@@ -19,9 +19,10 @@ class WorkerCores {
 
   // This thread becomes the worker. It moves away from the others as spread() does.
   void enter(int worker);
-  // Notes the core on which this thread, the worker, runs.
+  // Records the core on which this thread, the worker, runs.
   void note(int worker);
-  // The worker is about to sleep, or has finished. Nobody moves it until it notes its core again.
+  // The worker is about to sleep, or has finished. Nobody moves it until note() records its core
+  // again.
   void leave(int worker);
   // Call it when the worker has just been woken. If it is on the core of another that has not left,
   // it moves to a core without workers. It stays if it may use no such core.
@@ -30,14 +31,14 @@ class WorkerCores {
   // If that one has work on another core, but gets no time there, the two swap cores. Returns
   // whether they did.
   bool swap(int worker);
-  // The core noted last; kNoCore after leave().
+  // The core recorded last; kNoCore after leave().
   int core(int worker) const { return seat(worker).core.load(std::memory_order_acquire); }
 
  private:
   struct alignas(64) Seat {
     std::atomic<int> core{kNoCore};
     pthread_t thread{};  // valid while the core is not kNoCore
-    int looked_at = 0;   // the distance from this worker to the one that swap() looked at last
+    int looked_at = 0;   // the distance to the worker that swap() looked at last
   };
 
   Seat& seat(int worker) { return seats_[static_cast<std::size_t>(worker)]; }

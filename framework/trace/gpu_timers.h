@@ -1,5 +1,5 @@
 // When GPUs ran the launches of a traced run. Each launch is between two timers in its stream. One
-// more timer at the start ties the clock of the GPU to the host's.
+// more timer at the start ties the GPU's clock to the host's.
 #pragma once
 #include <memory>
 #include <vector>
@@ -13,9 +13,9 @@ namespace belfry {
 // Call it before the run. It makes all timers.
 void make_timers(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
                  Recording& recording);
-// Call it while the GPU of the stream has nothing to do, so that it comes to the timer at once.
+// Call it while the GPU of the stream is idle, so that it reaches the timer at once.
 void tie_clock(GpuStream& stream, int gpu, Recording& recording);
-// Call it after the run, when GPUs have come to all timers. It gives their launches the GPU's
+// Call it after the run, when GPUs have reached all timers. It gives their launches the GPU's
 // times.
 void read_timers(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
                  Recording& recording);

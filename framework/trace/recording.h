@@ -1,4 +1,4 @@
-// When the launches of one run ran, and on which worker. A Trace is made of it.
+// When the launches of one run ran, and on which worker. A Trace is made from it.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace belfry {
 
-// Sized before the run, so that recording allocates nothing. Workers write to parts of their own.
+// Sized before the run, so that recording allocates nothing. Each worker writes to its own part.
 struct Recording {
   using Clock = std::chrono::steady_clock;
 
@@ -20,7 +20,7 @@ struct Recording {
   struct Interval {
     std::int64_t start = 0, end = 0;
   };
-  // A part of a shared launch that another worker than the launch's own ran.
+  // A part of a shared launch that was run by a worker other than the launch's own.
   struct Part {
     LaunchIndex launch;
     WorkRange range;
@@ -32,7 +32,7 @@ struct Recording {
     std::unique_ptr<GpuEvent> start, end;
     std::int64_t enqueued = 0;
   };
-  // Ties the clock of a GPU to the host's: the GPU came to the timer at `time`, or later.
+  // Ties the clock of a GPU to the host's: the GPU reached the timer at `time`, or later.
   struct Tie {
     std::unique_ptr<GpuEvent> timer;
     std::int64_t time = 0;
@@ -50,7 +50,7 @@ struct Recording {
   // One per launch of Plan::launches. Until the timers are read, a launch on a GPU has the times
   // when it was enqueued. A launch that runs once per shard has the times of the first shard.
   Indexed<Launch, Interval> launches;
-  Indexed<Launch, std::vector<Interval>> shards;  // of the shards behind the first
+  Indexed<Launch, std::vector<Interval>> shards;  // of the shards after the first
   Indexed<Launch, OnGpu> on_gpu;  // as Plan::launches, null timers on hosts; empty without GPUs
   std::map<int, Tie> ties;        // by physical GPU
   std::vector<std::vector<Part>> parts;  // per worker, in order of time

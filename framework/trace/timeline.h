@@ -16,8 +16,8 @@ struct Timeline {
     int device;  // or kWorkers
     int index;   // among the tracks of its device; the worker
   };
-  // Times are in nanoseconds. On each track, a slice starts after the one before has ended. Each is
-  // long enough for a point strictly inside.
+  // Times are in nanoseconds. On each track, a slice starts after the previous one has ended. Each
+  // is long enough for a point strictly inside.
   struct Slice {
     int track;
     NodeIndex node;

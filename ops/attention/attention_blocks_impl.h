@@ -56,7 +56,7 @@ class Carver {
   std::int64_t bytes_ = 0;
 };
 
-// Loads block i of the head at `at` of a tensor, with zeros behind the head's end.
+// Loads block i of the head at `at` of a tensor, with zeros after the head's end.
 template <class T>
 void load_block(const HeadBlocks<T>& head, const StoredElements<T>& stored, const void* x,
                 std::int64_t at, std::int64_t i, T* to) {
@@ -77,7 +77,7 @@ void store_block(const HeadBlocks<T>& head, const StoredElements<T>& stored, con
 }
 
 // Loops over blocks, in attention_blocks.cc. `diagonal`: keys have the times of the queries, and
-// keys behind a query do not count.
+// keys after a query do not count.
 
 template <class T>
 void scale_block(const HeadBlocks<T>& head, T factor, T* x);

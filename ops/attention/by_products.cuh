@@ -1,8 +1,7 @@
 // Causal attention by products of matrices, which tensor cores compute: for 16 bits and tf32, whose
-// inputs are rounded anyway. Heads are moved apart, to [batch * heads, time, head_dim]. Then a
-// block of queries of all heads at a time is multiplied with the keys up to its end. So memory
-// grows with the time alone. Scores and sums over blocks are of f32, weights have the type of the
-// tensors.
+// inputs are rounded anyway. Heads are moved apart, to [batch * heads, time, head_dim]. Then one
+// block of queries of all heads at a time is multiplied by the keys up to its end, so memory grows
+// only with the time. Scores and sums over blocks are f32; weights have the type of the tensors.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// Kernels of attention by products (by_products.cuh) besides the products: they move heads apart,
+// Kernels of attention by products (by_products.cuh), except the products: they move heads apart,
 // and turn a block of scores into weights and gradients.
 #pragma once
 #include <algorithm>
@@ -125,8 +125,8 @@ struct LaneShared {
   BELFRY_HD static float larger(float a, float b) { return a > b ? a : b; }
 };
 
-// Computes the weights of scores, zero for keys behind the query, and the logarithms of their sums.
-// `weights` may be `scores` where both are of one type.
+// Computes the weights of scores, zero for keys after the query, and the logarithms of their sums.
+// `weights` may be `scores` if both are of one type.
 template <class T>
 struct WeighQueries {
   using Shared = LaneShared;

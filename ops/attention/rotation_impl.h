@@ -1,4 +1,4 @@
-// Rotations of pairs of columns by angles that grow with the time, for hosts and GPUs alike.
+// Rotations of pairs of columns by angles that grow with the time, for hosts and GPUs.
 #pragma once
 #include "belfry/framework/graph/kernel.h"
 #include "belfry/framework/kernels/trig.h"

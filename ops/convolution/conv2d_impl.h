@@ -92,10 +92,10 @@ void conv2d_grad_filter_plain(const ConvShape& s, const T* x, const T* dy, T* fi
 }
 
 #if BELFRY_ONEDNN
-// The same in f32 by oneDNN. The functions prepare a primitive, ask the plan for workspace, and
-// return the run. Images are NHWC on both sides, for which oneDNN runs at full speed. With a layout
-// of its own choice on one side alone, it would run its reference code. A run copies the filter
-// into the layout that oneDNN prefers, unless it has been packed like that.
+// The same in f32 by oneDNN. The functions prepare a primitive, request workspace from the plan,
+// and return the run. Images are NHWC on both sides, for which oneDNN runs at full speed; if it
+// chose the layout of one side only, it would run its reference code. A run copies the filter into
+// the layout that oneDNN prefers, unless it has been packed like that.
 using ConvRun =
     std::function<void(const float* first, const float* second, float* out, std::byte* workspace)>;
 ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape);

@@ -1,4 +1,4 @@
-// Images with other margins, on GPUs.
+// Images with different margins, on GPUs.
 #pragma once
 #include "belfry/framework/cuda/kernels/launch.h"
 

@@ -1,4 +1,4 @@
-// Axes as users give them: negative ones count from the last.
+// Axes as users give them: negative values count from the last.
 #pragma once
 #include <vector>
 

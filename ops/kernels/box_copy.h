@@ -51,16 +51,16 @@ class BoxCopy {
     }
   }
 
-  // The copy's parts: dense pieces of run() bytes, along dims() from the innermost out, from bytes
-  // from() and to() on.
+  // The parts of the copy: dense pieces of run() bytes, along dims() from the innermost out,
+  // starting at bytes from() and to().
   std::int64_t run() const { return run_; }
   const std::vector<Dim>& dims() const { return dims_; }
   std::int64_t from() const { return from_; }
   std::int64_t to() const { return to_; }
 
  private:
-  // Dimension 0 stays apart, as it is divided among calls; the others join where both sides are
-  // dense.
+  // Dimension 0 stays separate, because it is divided among calls; the others join where both sides
+  // are dense.
   void add_outer(Dim dim, bool first) {
     if (!first && dims_.empty() && dim.from == run_ && dim.to == run_) {
       run_ *= dim.extent;

@@ -4,8 +4,8 @@
 
 namespace belfry {
 
-// The common shape of a and b. Where one dimension is unknown and the other not 1, it is the
-// other's. Refuses shapes that do not fit.
+// The common shape of a and b. If one dimension is unknown and the other is not 1, the result has
+// the other. Refuses shapes that do not fit.
 Shape broadcast_shapes(const ShapeContext& c, const Shape& a, const Shape& b);
 
 // The element of a tensor of shape `x` that element `i` of the broadcast shape `out` shows.

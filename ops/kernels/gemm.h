@@ -12,8 +12,8 @@ struct GemmShape {
   std::int64_t row_a, row_b;
 };
 
-// Our own kernel, blocked over registers and the first cache: about a third of the peak. Rows of C
-// do not depend on m. f32 and f64.
+// Our own kernel, blocked for registers and the first cache: about a third of peak performance.
+// Rows of C do not depend on m. f32 and f64.
 template <class T>
 void gemm(const GemmShape& shape, const T* a, const T* b, T* c);
 

@@ -8,9 +8,9 @@ namespace belfry {
 // The version of the library that runs, e.g. "2.6.0"; "" in builds without it.
 std::string onednn_version();
 
-// The instructions that it takes, of those that the processor has: "AVX-512", "AVX2", "AVX" or
-// "SSE4.1". Variables of the environment limit them (ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA), or make
-// it prefer shorter vectors: "AVX-512 in 256 bits". "" in builds without it.
+// The instructions that it uses, of those that the processor has: "AVX-512", "AVX2", "AVX" or
+// "SSE4.1". Environment variables limit them (ONEDNN_MAX_CPU_ISA, DNNL_MAX_CPU_ISA), or make it
+// prefer shorter vectors: "AVX-512 in 256 bits". "" in builds without it.
 std::string onednn_instructions();
 
 // True while the calling thread is inside a call of oneDNN, which may allocate; always false in
@@ -84,8 +84,8 @@ auto guarded(const KernelPlan& plan, const Create& create) {
   }
 }
 
-// The library makes the code of all its matrix products when it first runs one; this makes it now.
-// Call it inside guarded().
+// The library generates the code of all its matrix products when it first runs one; this generates
+// it now. Call it inside guarded().
 void make_code_of_products();
 
 // Throws OutOfMemory or DeviceError naming the node unless a call in a run has succeeded.

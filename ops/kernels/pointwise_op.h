@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// A functor with options must get them: its op has kernels of its own (ops/dropout.cc).
+// A functor with options must receive them: its op has separate kernels (ops/dropout.cc).
 template <class F>
 concept WithoutOptions = std::is_empty_v<F>;
 
@@ -43,7 +43,7 @@ KernelRun binary(KernelPlan& plan) {
   });
 }
 
-// The same in evident loops.
+// The same in obvious loops.
 template <WithoutOptions F>
 KernelRun plain_unary(KernelPlan& plan) {
   return visit_floating(plan.dtype(), []<class T>(T) -> KernelRun {

@@ -7,8 +7,9 @@
 
 namespace belfry {
 
-// The sum of a tensor over some of its axes, for one floating type. Dimension 0 is either reduced,
-// or kept and then divided among calls: row r of the result depends on row r of the input alone.
+// The sum of a tensor over some of its axes, for one floating-point type. Dimension 0 is either
+// reduced, or kept and then divided among calls: row r of the result depends only on row r of the
+// input.
 class Reduction {
  public:
   // reduced[axis]: the axis is summed over.

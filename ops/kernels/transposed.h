@@ -1,4 +1,4 @@
-// The places of a transposed tensor's elements in the tensor.
+// Where the elements of a transposed tensor come from.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-// Makes kernels of floating-point ops from code that is written once for all types.
+// Makes kernels of floating-point ops from code written once for all types.
 #pragma once
 #include <utility>
 
@@ -14,7 +14,7 @@ KernelRun typed_kernel(const KernelPlan& plan, Run run) {
   });
 }
 
-// The kernel that computes each row of the last axis by itself: run(x, n, y) for one input, and
+// The kernel that computes each row of the last axis separately: run(x, n, y) for one input, and
 // run(a, b, n, y) for two, whose rows have n elements. The op is split by dimension 0.
 template <int inputs, class Run>
 KernelRun row_kernel(const KernelPlan& plan, Run run) {

@@ -22,8 +22,8 @@ struct PlainGradientSums {
   double sum = 0, product = 0;
 };
 
-// Hosts' kernels of batch norms, alone or fused with nodes around them (fused_batch_norm.cc). A
-// node may lack the shortcut, or y.
+// Host kernels of batch norms, alone or fused with nodes around them (fused_batch_norm.cc). A node
+// may lack the shortcut, or y.
 KernelRun train_on_host(KernelPlan& plan);
 template <bool trained>
 KernelRun gradient_on_host(KernelPlan& plan);

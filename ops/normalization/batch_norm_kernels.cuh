@@ -1,5 +1,5 @@
 // The kernels of batch normalisation on GPUs, for sources that nvcc compiles. X is the type of x
-// and all tensors of its shape, f16 and bf16 too. Tensors per channel have the type in which
+// and all tensors of its shape, including f16 and bf16. Tensors per channel have the type in which
 // kernels compute.
 #pragma once
 #include "belfry/framework/cuda/kernels/row_passes.cuh"
@@ -20,7 +20,7 @@ struct MomentLeaf {
   std::int64_t rows, channels;
   T *mean, *variance;
   T* count;         // null: `variance` is the variance; else it is the sum of squares
-  const T* weight;  // beside `count`; null: 1
+  const T* weight;  // with `count`; null: 1
   Value* to_parts;  // null in the last launch
 
   BELFRY_HD static Value neutral() { return {0, 0, 0}; }
@@ -28,7 +28,7 @@ struct MomentLeaf {
 
   BELFRY_HD bool whole(std::int64_t end) const { return end * kLeaf <= rows; }
 
-  // Means are summed as differences from the first row: a large one does not swallow them.
+  // Means are summed as differences from the first row, so a large mean does not swallow them.
   template <bool all>
   BELFRY_HD void term(std::int64_t leaf, std::int64_t channel, Value (&out)[N]) const {
     const X* const from = x + leaf * kLeaf * channels + channel;

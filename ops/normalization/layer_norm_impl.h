@@ -1,4 +1,4 @@
-// Shared by the hosts' kernels of layer norm (`centred`) and RMS norm in this folder.
+// Shared by the host kernels of layer norm (`centred`) and RMS norm in this folder.
 #pragma once
 #include <type_traits>
 
@@ -21,7 +21,7 @@ struct NormRows {
   std::int64_t columns, count, per_sample;
 };
 
-// The fast kernels, which also serve a norm that is fused with the sums around it
+// The fast kernels, which are also used for a norm that is fused with the sums around it
 // (fused_layer_norm.h).
 template <bool centred>
 KernelRun row_norm_on_host(KernelPlan& plan);

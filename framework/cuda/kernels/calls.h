@@ -1,5 +1,5 @@
-// Calls of cuBLASLt and cuDNN by kernels of the module: plain values with all that the libraries
-// are told. An algorithm is chosen for a call without its pointers.
+// Calls of cuBLASLt and cuDNN by kernels of the module: plain values with everything that the
+// libraries are given. An algorithm is chosen for a call without its pointers.
 #pragma once
 #include <array>
 #include <compare>
@@ -13,7 +13,7 @@ namespace belfry::cuda {
 // How elements are multiplied. Products of 16-bit elements are exact and added in f32.
 enum class Compute : std::uint8_t {
   kExact,  // as they are
-  kTf32,   // f32 is rounded to tf32 before
+  kTf32,   // f32 is first rounded to tf32
 };
 
 // A matrix column after column, as cuBLASLt takes it.

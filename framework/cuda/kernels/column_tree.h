@@ -66,8 +66,8 @@ struct ColumnTree {
   }
 };
 
-// Cuts leaves into groups, so that all of a GPU has work; 1 group if one block is as fast. The
-// groups depend on the number of leaves alone.
+// Cuts leaves into groups, so that the whole GPU has work; 1 group if one block is as fast. The
+// groups depend only on the number of leaves.
 struct LeafGroups {
   explicit LeafGroups(std::int64_t leaves)
       : groups(leaves <= 256 ? 1 : (leaves + 127) / 128), per_group(groups == 1 ? leaves : 128) {}

@@ -1,5 +1,5 @@
-// A running kernel may find input that it cannot take, e.g. a label that is no class. The kernel
-// notes it and goes on; the host throws when it looks.
+// A running kernel may find input that it cannot take, e.g. a label that is not a class. The kernel
+// records it and continues; the host throws when it looks.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace belfry::cuda {
 
-// Kernels note here, in memory of their GPU, the first element, in order, that they cannot take.
+// Kernels record here, in memory of their GPU, the first element, in order, that they cannot take.
 struct Fault {
   static constexpr unsigned long long kNone = ~0ull;
   unsigned long long first = kNone;  // element << 32 | value + 2^31, both clamped

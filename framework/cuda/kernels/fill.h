@@ -1,4 +1,4 @@
-// Tensors that are all one value.
+// Tensors filled with one value.
 #pragma once
 #include <cstring>
 

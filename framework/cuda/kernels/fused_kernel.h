@@ -21,7 +21,8 @@ struct FusedGroup {
   std::shared_ptr<const FusedUpdate> update;  // has the members
 };
 
-// Enters a collective whose results are canonical sums. `is_mean` tells whether a node's are means.
+// Registers a collective whose results are canonical sums. `is_mean` says whether a node's are
+// means.
 struct FusedSum {
   FusedSum(const Op& collective, bool (*is_mean)(const Node&));
 };

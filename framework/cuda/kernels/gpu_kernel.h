@@ -1,4 +1,4 @@
-// Kernels of ops on GPUs. ops/x.cu enters those of ops/x.cc:
+// Kernels of ops on GPUs. ops/x.cu registers those of ops/x.cc:
 //
 //   const GpuKernel relu(kRelu, unary<functors::Relu>);
 //
@@ -21,9 +21,9 @@ using GpuLibraryPrepare = QueueRun (*)(KernelPlan&, Algorithms&);
 inline constexpr bool kTakesHalf = true;
 
 struct GpuKernel {
-  // `takes_half`: the kernel takes tensors of f16 and bf16 as they are.
+  // `takes_half`: the kernel takes tensors of f16 and bf16 directly.
   GpuKernel(const Op& op, GpuPrepare prepare, bool takes_half = false);
-  // `prepare` is asked for f16 and bf16, too.
+  // `prepare` is also called for f16 and bf16.
   GpuKernel(const Op& op, GpuLibraryPrepare prepare);
 };
 
@@ -35,7 +35,7 @@ QueueRun prepare_gpu_kernel(KernelPlan& plan, Algorithms& algorithms);
 // composites and messages need none.
 std::vector<const char*> ops_without_gpu_kernel();
 
-// The ops whose kernel here takes f16 and bf16 as they are, in order of name.
+// The ops whose kernel here takes f16 and bf16 directly, in order of name.
 std::vector<const Op*> ops_that_take_half();
 
 }  // namespace belfry::cuda

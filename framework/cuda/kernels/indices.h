@@ -13,7 +13,7 @@ struct Indices {
   BELFRY_HD std::int64_t operator[](std::int64_t i) const {
     return wide ? static_cast<const std::int64_t*>(at)[i] : static_cast<const std::int32_t*>(at)[i];
   }
-  // Index i if it is in [0, limit); else notes it and returns -1.
+  // Index i if it is in [0, limit); else records it and returns -1.
   BELFRY_HD std::int64_t below(std::int64_t limit, std::int64_t i) const {
     const std::int64_t index = (*this)[i];
     if (index >= 0 && index < limit) return index;

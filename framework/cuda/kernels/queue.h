@@ -31,8 +31,8 @@ class KernelQueue {
   virtual void convolve(const ConvolutionCall& call) = 0;
   virtual void pool(const PoolingCall& call) = 0;
   virtual void attend(const AttentionCall& call) = 0;
-  // The place where a kernel notes input about which `refusal` throws after the run. A refusal
-  // keeps its place from run to run as long as something holds the refusal.
+  // Where a kernel records input about which `refusal` throws after the run. A refusal keeps its
+  // place from run to run as long as something holds the refusal.
   virtual Fault* fault(const std::shared_ptr<const Refusal>& refusal) = 0;
   // The address from which running kernels read the step, as KernelPointers::step().
   virtual const std::uint64_t* step() const = 0;

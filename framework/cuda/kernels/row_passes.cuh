@@ -1,6 +1,6 @@
-// Passes over the rows of x [rows, channels] by kernels of GPUs, for sources that nvcc compiles.
-// Passes sum rows along a balanced tree, or take each row by itself. X is the type of elements, f16
-// and bf16 too. A thread has N neighbouring channels, whose values it reads and writes at once: 16
+// Passes over the rows of x [rows, channels] by GPU kernels, for sources that nvcc compiles. Passes
+// sum rows along a balanced tree, or take each row separately. X is the type of elements, including
+// f16 and bf16. A thread has N neighbouring channels, whose values it reads and writes at once: 16
 // bytes where shapes and addresses allow, else one value.
 #pragma once
 #include "belfry/framework/base/shape.h"

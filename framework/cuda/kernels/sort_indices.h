@@ -1,5 +1,5 @@
-// Indices in rising order, equal ones in order of their positions: a radix sort, so that the work
-// is linear in their number.
+// Indices in increasing order, equal ones in order of their positions: a radix sort, so the work is
+// linear in their number.
 #pragma once
 #include <utility>
 
@@ -100,7 +100,7 @@ struct SumBefore {
   }
 };
 
-// Moves each index behind all with a smaller digit, and behind earlier ones with the same digit.
+// Moves each index after all with a smaller digit, and after earlier ones with the same digit.
 struct MoveIndices {
   using Shared = Tiles::Counts;
   Tiles in;
@@ -135,7 +135,7 @@ inline std::int64_t sort_workspace(std::int64_t count) {
              static_cast<std::int64_t>(sizeof(std::int64_t));
 }
 
-// Sorts `count` indices. Indices outside [0, limit) are noted and come last, as `limit`. Returns
+// Sorts `count` indices. Indices outside [0, limit) are recorded and come last, as `limit`. Returns
 // the sorted indices, in the workspace.
 inline const PlacedIndex* sort_indices(KernelQueue& queue, const Indices& indices,
                                        std::int64_t count, std::int64_t limit,

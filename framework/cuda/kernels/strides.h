@@ -11,7 +11,7 @@
 namespace belfry::cuda {
 
 // A kernel's walk over two tensors, e.g. a kernels::Broadcast: rows of `inner` elements, along
-// which each tensor runs or stands still.
+// which each tensor advances or stays in place.
 struct Strides {
   static constexpr std::size_t kMost = 8;  // dimensions that do not join
   using Dimension = kernels::Broadcast::Dimension;

@@ -1,4 +1,4 @@
-// Kernels of updates, alone and behind a sum; for sources that nvcc compiles. An update is:
+// Kernels of updates, alone or after a sum; for sources that nvcc compiles. An update is:
 //
 //   template <class T>
 //   struct Sgd {

@@ -1,4 +1,4 @@
-// Chooses algorithms, once for each call, by the answers of a GPU's libraries.
+// Chooses algorithms, once for each call, according to the answers of a GPU's libraries.
 #pragma once
 #include <functional>
 #include <limits>
@@ -11,11 +11,11 @@
 
 namespace belfry::cuda {
 
-// The provider's questions to the libraries; tests answer in their place.
+// The provider's questions to the libraries; in tests, fakes answer them.
 class AlgorithmSource {
  public:
   virtual ~AlgorithmSource() = default;
-  // "NVIDIA H200, cuDNN 9.19.0": choices hold for this machine alone.
+  // "NVIDIA H200, cuDNN 9.19.0": choices hold only for this machine.
   virtual std::string machine() const = 0;
   // The algorithms that cuDNN lists; it expects the first to be the fastest.
   virtual std::vector<CudnnAlgorithm> ranked(const Convolution& convolution) = 0;
@@ -28,8 +28,8 @@ class AlgorithmSource {
   virtual MatMulAlgorithm matmul(const MatMul& matmul) = 0;
   // The algorithms that cuDNN has, in its order.
   virtual std::vector<CudnnAlgorithm> ranked(const Attention& attention) = 0;
-  // The time of each algorithm, and of `ours` last. kNever: cuDNN does not compute it after all, or
-  // memory is too short to try it.
+  // The time of each algorithm, with `ours` last. kNever: cuDNN does not compute it after all, or
+  // there is too little memory to try it.
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   virtual std::vector<double> seconds(const Attention& attention,
                                       std::span<const CudnnAlgorithm> algorithms,
@@ -37,19 +37,19 @@ class AlgorithmSource {
 };
 
 struct AlgorithmOptions {
-  // Measures nothing. Convolutions take the first deterministic algorithm by rank that works,
-  // attention takes kernels of ours, which are deterministic.
+  // Measures nothing. Convolutions take the first deterministic algorithm by rank that works;
+  // attention takes our own kernels, which are deterministic.
   bool deterministic = false;
   std::int64_t most_workspace_bytes = std::int64_t{1} << 30;
 };
 
-// Chooses an algorithm for each convolution once, and keeps the choice in the table. Does so for
-// attention, too, unless the options are deterministic. The log says, once per table, which
-// convolutions and poolings cuDNN does not compute, and how long attention takes by cuDNN and by
-// kernels of ours. For one thread at a time.
+// Chooses an algorithm for each convolution once, and keeps the choice in the table. Also for
+// attention, unless the options are deterministic. The log says, once per table, which convolutions
+// and poolings cuDNN does not compute, and how long attention takes with cuDNN and with our own
+// kernels. For one thread at a time.
 class AlgorithmProvider final : public Algorithms {
  public:
-  // `source` and `table` outlive the provider. Several providers may have one table.
+  // `source` and `table` must outlive the provider. Several providers may share one table.
   AlgorithmProvider(AlgorithmSource& source, AlgorithmTable& table, AlgorithmOptions options)
       : source_(source), table_(table), options_(options) {}
 

@@ -9,7 +9,7 @@
 //     }
 //   }
 //
-// null: a kernel of ours computes the call.
+// null: our own kernel computes the call.
 #pragma once
 #include <map>
 #include <mutex>
@@ -28,7 +28,7 @@ class AlgorithmTable {
   using Choice = std::optional<CudnnAlgorithm>;
 
   // Adds the choices of a file with this text. Throws InvalidArgument naming the path, the entry
-  // and what is wrong with it; the table is then as it was.
+  // and what is wrong with it; the table is then unchanged.
   void read(std::string_view text, const std::string& path);
   std::string str() const;
 
@@ -37,7 +37,7 @@ class AlgorithmTable {
   // Keeps the first choice of a signature, and returns it.
   const Choice& add(const std::string& signature, Choice choice);
 
-  // Whether this is the first call with this line, so that the log has it once.
+  // Whether this is the first call with this line, so that the log has it only once.
   bool first(const std::string& line);
 
  private:

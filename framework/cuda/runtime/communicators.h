@@ -24,12 +24,12 @@ class Communicators final : public GpuCommunicators {
   // Finalizes and destroys the communicators; aborts all if one cannot be finalized.
   ~Communicators() override;
 
-  // Streams are KernelStreams. A capture has one rank: then ncclAllReduce enqueues a copy before it
+  // Streams are KernelStreams. A capture has one rank. ncclAllReduce then enqueues a copy before it
   // returns, or nothing if `from` is `to`. So nothing is left in progress, and the graph does not
   // refer to the communicator. The later ncclCommGetAsyncError does not call CUDA.
   void all_reduce(const RankReduction& what, std::span<const RankTensors> ranks,
                   const std::atomic<bool>& failed) override;
-  // As all_reduce(): the stream is a KernelStream.
+  // Like all_reduce(): the stream is a KernelStream.
   void exchange(const Node& node, const Exchange& what, int rank, GpuStream& stream,
                 const std::atomic<bool>& failed) override;
   void check() override;

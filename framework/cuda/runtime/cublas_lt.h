@@ -1,4 +1,4 @@
-// Products of matrices by cuBLASLt. No other source calls its functions for them.
+// Products of matrices by cuBLASLt. No other source calls it for them.
 #pragma once
 #include <map>
 
@@ -16,18 +16,18 @@ struct MatMulDescriptors {
   MatrixLayout a, b, c;
 };
 
-// Needs no GPU. Products of f32 are exact unless tf32 is asked for; 16-bit ones are added in f32.
+// Needs no GPU. Products of f32 are exact unless tf32 is requested; 16-bit ones are added in f32.
 MatMulDescriptors describe(const MatMul& matmul, const Where& where);
 
 // A handle of cuBLASLt on the GPU that is current when its functions are called. For one thread at
 // a time.
 class CublasLt {
  public:
-  // Makes the handle if there is none. The functions below do so, too.
+  // Makes the handle if there is none. So do the functions below.
   void get_ready(const Where& where);
 
-  // The algorithm that cuBLASLt expects to be the fastest, without a measurement. It depends only
-  // on the product, the library and the kind of GPU. Throws DeviceError if it has none.
+  // The algorithm that cuBLASLt expects to be the fastest, without measuring. It depends only on
+  // the product, the library and the kind of GPU. Throws DeviceError if it has none.
   MatMulAlgorithm algorithm(const MatMul& matmul, const Where& where);
   void matmul(const MatMulCall& call, cudaStream_t stream, const Where& where);
 

@@ -23,8 +23,8 @@ std::string status_text(cudaError_t status);
 std::string status_text(cublasStatus_t status);
 std::string status_text(cudnnStatus_t status);
 
-// Forgets the details of cuDNN's last error on this thread, which cuDNN keeps until they are read.
-// Call it before a call that returns a Status, so that its error does not show them.
+// Clears the details of cuDNN's last error on this thread, which cuDNN keeps until they are read.
+// Call it before a call that returns a Status, so that its error does not show old details.
 template <class Status>
 void forget_details() {
   char details[1];

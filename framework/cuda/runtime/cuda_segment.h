@@ -1,4 +1,4 @@
-// Segments of steps, as graphs of CUDA.
+// Segments of steps, as CUDA graphs.
 #pragma once
 #include <string>
 

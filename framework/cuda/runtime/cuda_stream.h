@@ -24,7 +24,7 @@ struct StreamRun {
   Needs needs = {};
 };
 
-// The stream of the module's work; tests stand in for it.
+// The stream of the module's work; tests replace it.
 class KernelStream : public GpuStream {
  public:
   virtual KernelQueue& queue() = 0;

@@ -1,5 +1,5 @@
-// Convolution and average pooling by cuDNN, with NHWC images and OHWI filters, as ours are. No
-// other source calls its functions for them.
+// Convolution and average pooling by cuDNN, with NHWC images and OHWI filters, as in our own
+// kernels. No other source calls its functions for these.
 #pragma once
 #include <map>
 #include <utility>
@@ -29,7 +29,8 @@ struct PoolingDescriptors {
 };
 
 // These functions need no GPU, and throw DeviceError if cuDNN refuses the call.
-// f32 is multiplied in CUDNN_FMA_MATH unless tf32 is asked for, since cuDNN's default permits tf32.
+// f32 is multiplied in CUDNN_FMA_MATH unless tf32 is requested, because cuDNN's default permits
+// tf32.
 ConvolutionDescriptors describe(const Convolution& convolution, const Where& where);
 PoolingDescriptors describe(const Pooling& pooling, const Where& where);
 // The shape that cuDNN computes for y, {n, h, w, c}.
@@ -45,7 +46,7 @@ class Cudnn {
   // Work goes to this stream; null is the legacy stream.
   explicit Cudnn(cudaStream_t stream = nullptr) : stream_(stream) {}
 
-  // Makes the handle if there is none. The functions below do so, too.
+  // Makes the handle if there is none. So do the functions below.
   void get_ready(const Where& where);
 
   // The algorithms that cuDNN has for it; cuDNN expects the first to be the fastest. None if it
@@ -54,17 +55,17 @@ class Cudnn {
   // The same algorithms in order of measured time. Allocates and waits.
   std::vector<CudnnAlgorithm> measured(const Convolution& convolution, const Where& where);
 
-  // Whether cuDNN computes the call: it may refuse what it has listed. So this and pools() try it
+  // Whether cuDNN computes the call. It may refuse what it has listed, so this and pools() try it
   // on one image; they allocate and wait.
   bool convolves(const Convolution& convolution, const CudnnAlgorithm& algorithm,
                  const Where& where);
-  // False for tensors of 2^31 elements or more, since cuDNN's kernels count in int, too.
+  // False for tensors of 2^31 elements or more, because cuDNN's kernels also count in int.
   bool pools(const Pooling& pooling, const Where& where);
 
   void convolve(const ConvolutionCall& call, const Where& where);
   void pool(const PoolingCall& call, const Where& where);
   void attend(const AttentionCall& call, const Where& where);
-  // As attend(); false if cuDNN refuses the call.
+  // Like attend(); false if cuDNN refuses the call.
   bool attends(const AttentionCall& call, const Where& where);
 
  private:

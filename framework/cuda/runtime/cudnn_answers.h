@@ -11,13 +11,13 @@
 
 namespace belfry::cuda {
 
-// cuDNN has no kernel for the call, which is no error.
+// cuDNN has no kernel for the call, which is not an error.
 inline bool refused(cudnnStatus_t status) {
   return CUDNN_STATUS_CATEGORY(static_cast<int>(status)) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 // The usable algorithms for one kind of convolution. list(most, &count, answers) gets cuDNN's
-// answers, and size(algorithm, &bytes) the workspace of one. Answers for another type of math come
+// answers, and size(algorithm, &bytes) the workspace of one. Answers for another math type come
 // last: they are usable if cuDNN has a workspace for them with the convolution's own type.
 template <class Answer, class List, class Size>
 std::vector<CudnnAlgorithm> usable(cudnnMathType_t math, const List& list, const Size& size,

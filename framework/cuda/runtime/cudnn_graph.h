@@ -12,7 +12,7 @@ namespace belfry::cuda {
 
 using BackendDescriptor = Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor>;
 
-// A graph, which is made and then stays as it is. Making one needs no GPU.
+// A graph, immutable once made. Making one needs no GPU.
 class CudnnGraph {
  public:
   using Four = std::array<std::int64_t, 4>;

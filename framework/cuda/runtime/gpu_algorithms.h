@@ -6,14 +6,14 @@
 
 namespace belfry::cuda {
 
-// For the GPU that is current when its functions are called. Makes a library's handle at the first
-// question to it.
+// For the GPU that is current when its functions are called. Makes a library's handle when the
+// library is first asked.
 class GpuAlgorithms final : public AlgorithmSource {
  public:
   // `device` is the GPU's name in errors, `gpu` the name of its kind.
   GpuAlgorithms(std::string device, std::string gpu);
 
-  // Later questions are for the node: errors name it.
+  // Later questions are for the node, which errors name.
   void serve(const Node& node) { where_.node = &node; }
 
   std::string machine() const override { return machine_; }

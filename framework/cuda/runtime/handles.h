@@ -1,5 +1,5 @@
 // Owners of handles of CUDA, cuDNN and cuBLASLt. Each frees its handle when it ends; .get() is the
-// handle. The makers' `what` says in errors what the handle is for.
+// handle. `what` says in errors what the handle is for.
 #pragma once
 #include <memory>
 #include <type_traits>
@@ -12,7 +12,7 @@ template <auto destroy>
 struct Destroy {
   template <class T>
   void operator()(T* handle) const noexcept {
-    destroy(handle);  // a failure says that an earlier call has failed, which was checked
+    destroy(handle);  // a failure reports that an earlier call has failed, which was checked
   }
 };
 
@@ -26,8 +26,8 @@ using PinnedMemory = Owned<void*, cudaFreeHost>;
 using CudnnHandle = Owned<cudnnHandle_t, cudnnDestroy>;
 using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
-// Makes a physical GPU the current one of this thread. Its end makes the GPU before current again,
-// if the thread had used one. Else it does not: making a GPU current makes a context there, which
+// Makes a physical GPU the current one of this thread. Its end restores the previous GPU, if the
+// thread had used one. Otherwise it does not: making a GPU current creates a context there, which
 // takes memory.
 class DeviceGuard {
  public:
@@ -48,7 +48,7 @@ Event make_event(std::string_view what);
 Event make_timer(std::string_view what);
 CudnnHandle make_cudnn(std::string_view what);
 CublasLtHandle make_cublas_lt(std::string_view what);
-// Null if there is not so much memory. Pinned memory is on the host, mapped into the addresses of
+// Null if there is not that much memory. Pinned memory is on the host, mapped into the addresses of
 // every GPU.
 DeviceMemory allocate(std::size_t bytes, std::string_view what);
 PinnedMemory allocate_pinned(std::size_t bytes, std::string_view what);

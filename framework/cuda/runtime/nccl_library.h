@@ -1,5 +1,5 @@
-// NCCL, opened at run time: its absence costs nothing but the strategy nccl. Every call goes
-// through the table:  BELFRY_GPU_CALL(nccl.ncclCommAbort(comm), "after step 7")  throws CommError.
+// NCCL, opened at run time: without it only the strategy nccl is missing. Every call goes through
+// the table:  BELFRY_GPU_CALL(nccl.ncclCommAbort(comm), "after step 7")  throws CommError.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,23 +22,23 @@ struct NcclLibrary {
 #define BELFRY_NCCL_POINTER(call) decltype(&::call) call = nullptr;
   BELFRY_NCCL_CALLS(BELFRY_NCCL_POINTER)
 #undef BELFRY_NCCL_POINTER
-  int version = 0;      // 22809 is 2.28.9; 0 if the library cannot be used: then all else is null
+  int version = 0;      // 22809 is 2.28.9; 0 if it cannot be used: then everything else is null
   std::string why_not;  // one line; "" if it can be used
 };
 
 // The library in one of `paths`: the first that the dynamic linker opens. It stays loaded.
 NcclLibrary open_nccl(const std::vector<std::string>& paths);
 
-// libnccl.so.2 of this process. The dynamic linker finds it for this module. Else it is beside
-// CUDA's library, or in the folder of NCCL's Python package beside that one. Opened at the first
-// call; thread safe.
+// libnccl.so.2 of this process. The dynamic linker finds it for this module. Otherwise it is next
+// to CUDA's library, or in the folder of NCCL's Python package next to that one. Opened at the
+// first call; thread safe.
 const NcclLibrary& nccl_library();
 
 // Whether a GPU may be several ranks: since 2.30, where NCCL_MULTI_RANK_GPU_ENABLE is 1.
 bool serves_several_ranks(int version);
 
-// Throws CommError for every status but ncclInProgress, by which communicators that do not block
-// tell the caller to ask again.
+// Throws CommError for every status but ncclInProgress, with which non-blocking communicators ask
+// the caller to try again.
 void fail(ncclResult_t status, std::string_view call, const std::string& context);
 void fail(const NcclLibrary& nccl, ncclResult_t status, std::string_view call,
           const std::string& context);

@@ -1,4 +1,4 @@
-// Whether CUDA finds GPUs here, and one line of why not.
+// Whether CUDA finds GPUs here, and if not, one line of why.
 #pragma once
 #include <optional>
 #include <string>

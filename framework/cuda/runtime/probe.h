@@ -1,4 +1,4 @@
-// A kernel that does nothing, to ask whether a GPU can run what this module was compiled for.
+// A kernel that does nothing, to check whether a GPU can run what this module was compiled for.
 #pragma once
 #include <cuda_runtime_api.h>
 

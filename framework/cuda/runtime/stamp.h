@@ -1,4 +1,4 @@
-// A GPU tells the host, without being asked, how far it is.
+// A GPU reports its progress to the host on its own.
 #pragma once
 #include <cstdint>
 
@@ -6,8 +6,8 @@
 
 namespace belfry::cuda {
 
-// Enqueues a store to `counter`, in mapped memory of the host, behind all work of the stream. A
-// thread that sees the value sees all that this work wrote.
+// Enqueues a store to `counter`, in mapped host memory, after all work of the stream. A thread that
+// sees the value sees everything that this work wrote.
 cudaError_t stamp(cudaStream_t stream, std::int64_t* counter, std::int64_t value);
 
 // Enqueues a store to memory of the stream's GPU.

@@ -8,7 +8,7 @@
 
 namespace belfry::cuda {
 
-// What a kernel needs of a queue besides its stream.
+// What a kernel needs from a queue besides its stream.
 struct Needs {
   bool memory = true;  // for its faults and the number of the step
   bool cublas_lt = false, cudnn = false;
@@ -21,11 +21,11 @@ class StreamQueue final : public KernelQueue {
   // `device` is its name in errors: "gpu:1".
   explicit StreamQueue(std::string device);
 
-  // Makes what is needed and missing; call it before the first kernel that needs it. Enqueues
+  // Creates what is needed and missing; call it before the first kernel that needs it. Enqueues
   // nothing in the queue's stream.
   void get_ready(Needs needs);
 
-  // Later work is the node's: errors name it.
+  // Later work is for the node, which errors name.
   void serve(const Node& node) { where_.node = &node; }
   cudaStream_t stream() const { return stream_.get(); }
   const Where& where() const { return where_; }
@@ -35,7 +35,7 @@ class StreamQueue final : public KernelQueue {
   void convolve(const ConvolutionCall& call) override { dnn_.convolve(call, where_); }
   void pool(const PoolingCall& call) override { dnn_.pool(call, where_); }
   void attend(const AttentionCall& call) override { dnn_.attend(call, where_); }
-  // As attend(); false if cuDNN refuses the call.
+  // Like attend(); false if cuDNN refuses the call.
   bool attends(const AttentionCall& call) { return dnn_.attends(call, where_); }
   // Throws InternalError for more than kMostFaults refusals at once.
   Fault* fault(const std::shared_ptr<const Refusal>& refusal) override;
@@ -45,12 +45,12 @@ class StreamQueue final : public KernelQueue {
 
   // Enqueues a copy of the faults so far to the host.
   void tell_faults();
-  // Throws for the first fault, by place, that the host was told of. Places are in the order of
+  // Throws for the first fault, by place, that was copied to the host. Places are in the order of
   // fault() calls, but a new refusal may take the place of one that is gone. The error is a
   // FailedLaunch of the fault's node, without a device.
   void raise_fault() const;
-  // Enqueues a reset of the faults. Call it while the host waits for nothing. A failure of the GPU
-  // has been reported, or will be.
+  // Enqueues a reset of the faults. Call it while the host waits for nothing. A GPU failure has
+  // been reported, or will be.
   void forget_faults() noexcept;
 
  private:

@@ -9,7 +9,7 @@ namespace belfry::cuda {
 
 struct Where {
   std::string device;          // "GPU 1"
-  const Node* node = nullptr;  // the node that is prepared or run
+  const Node* node = nullptr;  // the node being prepared or run
 
   // "for Conv2d 'tower1/conv0' (built at model.cc:41) on GPU 1".
   std::string str() const {
