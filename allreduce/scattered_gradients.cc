@@ -20,8 +20,8 @@
 namespace belfry {
 namespace {
 
-// Elements [begin, end) of a row. It is a node even for all elements, or none, so that the graphs
-// of all processes are alike.
+// Elements [begin, end) of a row. It is a node even for all elements, or none, so that all
+// processes have the same graph.
 Output elements_of(Output row, std::int64_t begin, std::int64_t end) {
   return slice(row, {begin}, {end - begin});
 }
@@ -35,7 +35,7 @@ std::int64_t nearest_cut(std::int64_t wanted, std::int64_t begin, std::int64_t s
 }
 
 // The squares of blocks of tensors that processes have in parts. Each process adds the squares of
-// its rows. The sums lie in one row, rank by rank, tensor by tensor.
+// its rows. The sums are in one row, rank by rank, tensor by tensor.
 class SquaresOfAll {
  public:
   // `cuts`: for the tensor of each row.
@@ -70,7 +70,7 @@ class SquaresOfAll {
   }
 
  private:
-  std::optional<HostScope> host_;               // beside a GPU, which has no kernels for this
+  std::optional<HostScope> host_;               // instead of a GPU, which has no kernels for this
   std::vector<std::vector<WorkRange>> blocks_;  // of each tensor, rank by rank
   Output sums_;
 };

@@ -67,7 +67,7 @@ void require_weights(const GradientTable& grads, const std::vector<Output>& weig
   }
 }
 
-// Whether the weights are known to be one number that may be left out.
+// Whether the weights are known to be one number that may be dropped.
 bool change_nothing(const std::vector<Output>& weights, Reduction reduction) {
   if (weights.empty()) return true;
   const std::optional<Tensor> first = constant_value(weights[0]);
@@ -77,8 +77,8 @@ bool change_nothing(const std::vector<Output>& weights, Reduction reduction) {
          std::ranges::all_of(weights, [&](const Output& w) { return constant_value(w) == first; });
 }
 
-// A sum that asks for no device, as beside a variable without one, lies where its colocation says,
-// whatever device scopes are outside.
+// A sum that requests no device, such as one placed with a variable without a device, is where its
+// colocation says, whatever the outer device scopes.
 template <class F>
 Output divided_on(const GradientTable& sums, int tower, Output total, bool shared,
                   const F& divide) {
@@ -156,7 +156,7 @@ GradientTable Strategy::weighted(const GradientTable& grads, const ReduceOptions
   const bool alone = grads.towers() == 1 && grads.graph().process().size == 1;
   const std::size_t first = grads.graph().size();
   TowerWeights weights(grads, options);
-  // A tower that is alone has its gradient as mean.
+  // The mean of a single tower is its gradient.
   const GradientTable scaled = grads.with(mean && alone ? weights.counted() : weights.leaves());
   if (alone) return scaled;
   const std::vector<std::vector<Output>> sums = sum(scaled);

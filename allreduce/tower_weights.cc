@@ -48,7 +48,7 @@ Output TowerWeights::total(DType dtype) {
     const Output given = options_.total_weight;  // over all processes, if there are several
     std::vector<Output> all;
     for (int t = 0; !given && t < grads_.towers(); ++t) all.push_back(of(t, dtype));
-    // The sum that it divides may lie anywhere.
+    // The sum that it divides may be anywhere.
     const ColocateWith nothing(grads_.graph(), nullptr);
     const DeviceScope on(grads_.graph(), grads_.device(0));
     total = given ? cast(given, dtype) : add_n(all);

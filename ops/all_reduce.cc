@@ -81,7 +81,7 @@ OutputTypes all_reduce_shape(const ShapeContext& c) {
 }
 
 // Every participant's input reaches all results of its tensor, so the same op sums gradients. If a
-// tensor's results have no gradients, neither have its inputs.
+// tensor's results have no gradients, its inputs have none either.
 std::vector<Output> all_reduce_gradient(const Node& node, std::span<const Output> grads) {
   const auto towers = static_cast<std::size_t>(collective_size(node));
   std::vector<Output> present;

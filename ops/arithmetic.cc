@@ -43,7 +43,7 @@ KernelRun plain_arithmetic(KernelPlan& plan) {
   });
 }
 
-// Integers take the fast path's detour through unsigned ones, as C++ does not define signed
+// Integers take the fast path's detour through unsigned ones, because C++ does not define signed
 // overflow.
 template <class Wrapped>
 struct Plain : Wrapped {

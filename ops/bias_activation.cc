@@ -73,7 +73,7 @@ KernelRun gradient_then_sum(KernelPlan& plan) {
     const auto make = [&](std::int64_t begin, std::int64_t end) {
       kernels::map(F{}, begin * rows.columns, end * rows.columns, g, p.input<T>(0), p.input<T>(1));
     };
-    // By reference, as a copy would take memory in each step.
+    // By reference, because a copy would take memory in each step.
     kernels::column_sums_by_blocks(g, rows.count, rows.columns, std::ref(make), p.output<T>(1),
                                    reinterpret_cast<T*>(p.workspace()));
   });

@@ -38,7 +38,7 @@ OutputTypes concat_grad_shape(const ShapeContext& c) {
   return {c.type(1 + static_cast<std::size_t>(c.options<ConcatGradOptions>().part))};
 }
 
-// Where the sizes along the axis are known, each part is a slice. Else its place follows from the
+// If the sizes along the axis are known, each part is a slice. Otherwise its place follows from the
 // parts before it, so that N parts have N * N inputs.
 std::vector<Output> concat_gradient(const Node& node, std::span<const Output> grads) {
   std::vector<Output> inputs{grads[0]}, result;

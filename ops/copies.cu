@@ -207,12 +207,12 @@ QueueRun slice_grad(KernelPlan& plan) {
 }
 
 // Copies planes whose rows are dense in x and whose columns are dense in y, by tiles. Element (i,
-// j) is x[i + j * from] and y[i * to + j], behind the offsets of `planes`.
+// j) is x[i + j * from] and y[i * to + j], after the offsets of `planes`.
 template <class Bits>
 struct TransposePlanes {
   static constexpr int kTile = 32, kThreads = 256, kLines = kThreads / kTile;
   struct Shared {
-    Bits tile[kTile][kTile + 1];  // padded, so that a column lies in different banks
+    Bits tile[kTile][kTile + 1];  // padded, so that a column is in different banks
   };
   const Bits* x;
   Bits* y;
@@ -286,7 +286,7 @@ QueueRun transpose(KernelPlan& plan) {
   }
 }
 
-// Numbers that are known before a run.
+// Numbers known before a run.
 struct WriteNumbers {
   using Shared = Nothing;
   static constexpr int kMost = 64;

@@ -26,7 +26,7 @@ struct TakeRows {
   }
 };
 
-// The facts about ids that are known before a run.
+// What is known about ids before a run.
 struct IdPlan {
   explicit IdPlan(const KernelPlan& plan, const Shape& table)
       : rows(table[0]),

@@ -38,7 +38,7 @@ double multiply_adds(const Node& node) {
   if (op == &kMatMul) return of_matmul(node);
   if (op == &kMatMulTransposeA)
     return elements_from(node.output_type(0).shape, 0) * counted(node.input(0).shape()[0]);
-  // Each element of the output, or of dy, takes the filter of one output channel.
+  // Each element of the output, or of dy, uses the filter of one output channel.
   if (op == &kConv2d)
     return elements_from(node.output_type(0).shape, 0) * elements_from(node.input(1).shape(), 1);
   if (op == &kConv2dGradInput)

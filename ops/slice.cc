@@ -65,7 +65,7 @@ KernelRun slice_grad_kernel(KernelPlan& plan) {
   };
 }
 
-// Each shard can be sliced by itself only if the slice keeps all rows of the batch.
+// Each shard can be sliced separately only if the slice keeps all rows of the batch.
 template <unsigned own>
 Sharding slice_shards(const ShardContext& c) {
   const auto& begin = c.node.options<SliceOptions>().begin;

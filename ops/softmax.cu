@@ -84,7 +84,8 @@ struct Targets {
   std::int64_t ignored;
 };
 
-// Sums of chunks are added one after the other, as on hosts. A label that is no class has loss NaN.
+// Sums of chunks are added one after the other, as on hosts. A label that is not a class has loss
+// NaN.
 template <class T>
 struct LossRow {
   using Shared = RowShared<T>;
@@ -233,7 +234,7 @@ QueueRun softmax_grad(KernelPlan& plan) {
   });
 }
 
-// The facts about labels [n] for logits [n, classes] that are known before a run.
+// What is known about labels [n] for logits [n, classes] before a run.
 struct LabelPlan {
   explicit LabelPlan(const KernelPlan& plan)
       : rows(plan.input(0).shape[0]),

@@ -88,7 +88,7 @@ Variable average(Tower& tower, std::string_view name, const Shape& shape, DType 
                   {.dtype = dtype, .initializer = init::constant(initial), .trainable = false}, at);
 }
 
-// How many values per channel the moments of x are of, if it is known.
+// How many values per channel the moments of x cover, if known.
 double known_values(const Shape& x) {
   for (std::size_t axis = 0; axis + 1 < x.rank(); ++axis)
     if (x[axis] == kUnknownSize) return 0;
@@ -96,7 +96,7 @@ double known_values(const Shape& x) {
 }
 
 // The count by which the variance of x is corrected before it moves its average. As in TensorFlow,
-// that is done from rank 4 on. `counted`: the count if only a run knows it.
+// this is done from rank 4 on. `counted`: the count if only a run knows it.
 template <class F>
 ValueCount correcting_count(Output x, const F& counted) {
   if (x.shape().rank() < 4) return {};

@@ -64,7 +64,7 @@ void move_average(Variable average, Output batch, double momentum, const Average
   graph.add_to_collection(options.collection, assign_sub(average, change));
 }
 
-// A variance of the population as an estimate of that which the values are drawn from.
+// Corrects a population variance to estimate that of the distribution.
 Output unbiased(Output variance, const ValueCount& values) {
   if (!values) return variance;
   const double n = values.known;
@@ -81,7 +81,7 @@ ValueCount values_of_equal(const BatchMoments& layer, std::int64_t towers) {
   return {.counted = layer.values.counted * factor};
 }
 
-// A scalar with the count, which there is.
+// A scalar with the count, which exists.
 Output count_of(const BatchMoments& layer) {
   const ValueCount& values = layer.values;
   if (values.counted) return values.counted;
@@ -166,7 +166,7 @@ std::vector<std::vector<BatchMoments>> of_all_processes(
   return all;
 }
 
-// The row that a tower sends if all batches count alike: per layer mean, variance and a count of
+// The row that a tower sends if all batches count equally: per layer mean, variance and a count of
 // one, as CombineGathered takes them.
 std::optional<Output> counted_row_of(std::span<const BatchMoments> tower) {
   Graph& graph = tower[0].mean.graph();
@@ -181,8 +181,8 @@ std::optional<Output> counted_row_of(std::span<const BatchMoments> tower) {
   return reshape(all, {1, all.shape().elements()});
 }
 
-// Moves the averages as if by of_all_processes(), but with one node for each layer, however many
-// towers other processes have.
+// Moves the averages as of_all_processes() would, but with one node per layer, however many towers
+// other processes have.
 void move_averages_by_rows(Graph& graph, std::span<const std::vector<BatchMoments>> towers,
                            const AverageOptions& options) {
   HostScope host(graph, towers[0][0].mean_average.device());

@@ -118,7 +118,7 @@ void require_no_tower_names(const Tower& tower) {
   }
 }
 
-// The node of this name that is no variable; null if there is none.
+// The node of this name that is not a variable; null if there is none.
 Node* node_called(const Graph& graph, std::string_view name) {
   for (std::size_t id = 0; id < graph.size(); ++id)
     if (Node& node = graph.node(id); node.name() == name && !node.is_variable()) return &node;
@@ -166,7 +166,7 @@ std::string other_names(const TowerRecord& record, std::string_view wanted) {
   return cat("; ask for one that it has, such as ", join(nearest_several(wanted, names, 5)));
 }
 
-// The collection of variables that prediction towers made on a graph that trains nothing.
+// The collection of variables that prediction towers made on a graph without trainable variables.
 constexpr std::string_view kInferenceVariables = "inference_variables";
 
 bool trains(Graph& graph) {
@@ -186,7 +186,7 @@ void require_none_trained(const std::vector<Variable>& made, SourceLine call) {
 // How the towers of one replicate() call are built.
 struct TowerPlan {
   std::span<const DeviceSpec> devices;
-  bool replicated = false;  // each tower has variables of its own
+  bool replicated = false;  // each tower has its own variables
   const SetterFactory& make_setter;
   const std::function<void(Tower&)>& build;
 };

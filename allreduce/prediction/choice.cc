@@ -75,7 +75,7 @@ double predict_reduction(const Strategy& strategy, const std::vector<TensorType>
     int& count = options.device_count[device.type->str()];
     count = std::max(count, *device.index + 1);
   }
-  // Without links the devices share a memory: they are logical GPUs of one GPU.
+  // Without links the devices share one memory: they are logical GPUs of one GPU.
   if (machine.links.empty() && options.device_count.contains("GPU"))
     options.logical_gpus = options.device_count["GPU"];
   Session session(graph, options);

@@ -131,7 +131,7 @@ class PlanJobs {
                              names_[at(node.device())].short_str());
   }
 
-  // Seconds that reading takes longer because other workers wrote the bytes.
+  // Extra seconds for reading bytes that other workers wrote.
   double fetching_seconds(LaunchIndex l) const {
     const double longer = 1 / bandwidth_.other_gbps - 1 / bandwidth_.one_gbps;
     return from_others_[l] * std::max(0.0, longer) * 1e-9;
@@ -144,7 +144,7 @@ class PlanJobs {
     };
     add(n);
     if (!plan_.node(n).rank()) return found;
-    // A rank waits for all that any rank waits for. The ranks' nodes stand behind each other.
+    // A rank waits for everything that any rank waits for. The ranks' nodes are consecutive.
     for (NodeIndex other = n; --other && is_rank_of(other, n);) add(other);
     for (NodeIndex other = n; ++other < plan_.nodes.next() && is_rank_of(other, n);) add(other);
     return found;
@@ -154,7 +154,7 @@ class PlanJobs {
     return plan_.node(other).rank() && plan_.node(other).node == plan_.node(n).node;
   }
 
-  // Bytes read, and bytes written at their cost beside reads.
+  // Bytes read, plus bytes written at their cost relative to reads.
   double touched(NodeIndex n) const {
     const PlanNode& node = plan_.node(n);
     const bool part = node.op == &kSlice || node.op == &kSplit;  // reads what it writes
@@ -181,7 +181,7 @@ class PlanJobs {
     return total;
   }
 
-  // By input: whether it is a variable that the launch writes and does not read for that.
+  // By input: whether it is a variable that the launch writes and does not read.
   static std::vector<char> assigned(const PlanNode& node) {
     std::vector<char> inputs(node.inputs.size());
     if (node.op == &kAssign) inputs[0] = true;
@@ -216,8 +216,8 @@ class PlanJobs {
   }
 
   // Seconds of a reduce-scatter by fragments, then a gather: twice the transfers of the slowest
-  // device or bus, and the sums between. A rank costs the exchange of all ranks, in which it takes
-  // part.
+  // device or bus, and the sums between. A rank costs the exchange of all ranks that it takes part
+  // in.
   double exchange_seconds(const PlanNode& node) const {
     std::set<int> members;
     for (const int device : node.rank() ? node.rank()->devices : node.devices)

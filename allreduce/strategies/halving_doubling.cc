@@ -12,19 +12,18 @@
 namespace belfry {
 namespace {
 
-// A tower's part of the sum: some elements of the flat tensor. A part without elements has no
-// value.
+// A tower's part of the sum: some elements of the flat tensor. An empty part has no value.
 struct Part {
   Output value;
   std::int64_t size = 0;
 };
 
 // With P the largest power of two up to K: towers P, P + 1, ... first send their tensors to towers
-// 0, 1, ..., which add them (own + theirs). Then, at distances 1, 2, ..., P / 2, towers t and
-// t ^ distance halve the range of elements that they share. The lower tower sums the first half
-// (longer by one if the length is odd), the other one the second, each as lower + upper tower's.
-// Finished parts, divided for a mean, go back the same way and are joined at every step. At last
-// towers P, ... take the whole from their partners.
+// 0, 1, ..., which add them (own + theirs). Then, at distances 1, 2, ..., P / 2, towers t and t ^
+// distance halve the range of elements that they share. The lower tower sums the first half (longer
+// by one if the length is odd), the other one the second, each as lower + upper tower's. Finished
+// parts, divided for a mean, return the same way and are joined at every step. Finally towers P,
+// ... take the whole from their partners.
 //
 // Canonical at powers of two, where the pairs are the nodes of the tree. Works for any K and shape;
 // tf_cnn_benchmarks' rechd takes only powers of two, and only lengths that they divide. Throws

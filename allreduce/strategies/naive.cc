@@ -9,7 +9,7 @@ namespace {
 // the j-th one taken, by add_n. All towers share the result.
 class Naive final : public Strategy {
  public:
-  // Without `devices`, those of the towers serve.
+  // Default `devices`: those of the towers.
   explicit Naive(std::vector<DeviceSpec> devices = {}) : devices_(std::move(devices)) {}
 
   bool canonical(int) const override { return true; }

@@ -11,7 +11,7 @@ class Nccl final : public CombiningStrategy {
  public:
   explicit Nccl(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
-  // Programs on CPUs list strategies, too. They need not load the module of GPUs for that.
+  // Programs on CPUs also list strategies. They need not load the GPU module for that.
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {
     for (std::size_t t = 0; t < devices.size(); ++t)
       if (devices[t].type && !devices[t].is_gpu())

@@ -24,7 +24,7 @@ bool of_one_type(const GradientTable& grads) {
 int predecessor(int tower, int towers) { return (tower + towers - 1) % towers; }
 
 // The place of a tower in the ring of chunk s of n: its own, rotated back by s * max(1, K / n). So
-// fragments of chunks move to other towers, and each tower keeps its predecessor.
+// fragments of chunks move to different towers, and each tower keeps its predecessor.
 int rank_of(int tower, int towers, int chunk, int chunks) {
   const int offset = chunk * std::max(1, towers / chunks) % towers;
   return (tower + towers - offset) % towers;
@@ -49,7 +49,7 @@ class Ring final : public CombiningStrategy {
   explicit Ring(int chunks = 1) : chunks_(chunks) {}
 
   // Sums of two towers have the order of the tree, except that another of two NaNs is kept. So this
-  // promises nothing for any K.
+  // is canonical for no K.
   bool canonical(int) const override { return false; }
   std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override { return ""; }
   std::unique_ptr<Strategy> in_chunks(int chunks) const override {
@@ -59,7 +59,7 @@ class Ring final : public CombiningStrategy {
  private:
   std::vector<std::vector<Output>> combine(const GradientTable& grads,
                                            Reduction reduction) const override {
-    if (grads.graph().process().size > 1)  // a bucket travels as one row
+    if (grads.graph().process().size > 1)  // a bucket is sent as one row
       return sums_over_processes(grads, reduction == Reduction::kMean, of_one_type(grads),
                                  ProcessSum::kRing);
     NameScope names(grads.graph(), "AllReduceRing");

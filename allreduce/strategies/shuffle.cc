@@ -31,7 +31,7 @@ std::vector<DeviceSpec> on_cpus(const GradientTable& grads) {
 // sums fragment f over all towers by add_n, and divides it for a mean. Every tower joins the sums
 // on its own device. In specs, `shuffle#n` deals n fragments to each device. `psgpu` is shuffle,
 // and `pscpu` is shuffle over the CPUs cpu:0, cpu:1, ... There are as many of these as towers, but
-// none beyond the last CPU that has a tower. If no CPU has a tower, cpu:0 sums alone.
+// none after the last CPU that has a tower. If no CPU has a tower, cpu:0 does all the sums.
 class Shuffle final : public CombiningStrategy {
  public:
   explicit Shuffle(Summers summers, int chunks = 1)

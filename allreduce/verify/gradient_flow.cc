@@ -37,7 +37,7 @@ void join_parts(std::vector<TowerPart>& parts, const std::vector<TowerPart>& oth
   parts = std::move(all);
 }
 
-// Adds `part` to `mix`: as a summand, or as something beside it or applied to it.
+// Adds `part` to `mix`: as a summand, or as something next to it or applied to it.
 void take(GradientMix& mix, const GradientMix& part, bool adds, bool lays_side_by_side) {
   if (part.kind == GradientMix::kNone) return;
   if (mix.kind == GradientMix::kNone) {

@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 
 void* allocate_aligned(std::size_t bytes) {
-  // Arenas and large variables are in huge pages, which cause fewer misses of the translation
-  // buffer. Smaller blocks are in small pages, because the first touch takes a whole huge page.
+  // Arenas and large variables are in huge pages, which cause fewer TLB misses. Smaller blocks are
+  // in small pages, because the first touch takes a whole huge page.
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   const std::size_t lines = std::max<std::size_t>(1, (bytes + kAlignment - 1) / kAlignment);
@@ -34,7 +34,7 @@ AllocationHook& hook() {
   return instance;
 }
 
-// Whether memory of the host is never given back.
+// Whether host memory is never freed.
 std::atomic<bool>& host_memory_is_kept() {
   static std::atomic<bool> instance{false};
   return instance;

@@ -27,7 +27,7 @@ UnfinishedWrites& unfinished_writes() {
   return writes;
 }
 
-// Null if no launcher wants to know. Without the lock the write goes on, too.
+// Null if no launcher asks for it. Without the lock the write continues nevertheless.
 std::unique_ptr<FileLock> lock_for_launcher() try {
   const char* const path = std::getenv(kUnfinishedVariable);
   if (!path || !*path) return nullptr;
@@ -49,7 +49,7 @@ std::atomic<int>& code_of_end() {
 
 void end_at_alarm(int) { ::_exit(code_of_end()); }
 
-// Ends the process in a second, whatever its threads wait for.
+// Ends the process after a second, whatever its threads wait for.
 void set_alarm(int code) {
   code_of_end() = code;
   std::signal(SIGALRM, end_at_alarm);

@@ -15,7 +15,7 @@
 namespace belfry {
 namespace {
 
-// The exceptions noted last. Each is kept, so that no other one can have its address.
+// The exceptions recorded last. Each is kept, so that no other one can have its address.
 class NotedOrigins {
  public:
   void note(const std::exception& error, ErrorOrigin origin) {
@@ -74,7 +74,7 @@ std::string demangled(const std::type_info& type) {
   return name ? name.get() : type.name();
 }
 
-// In the handler of what is no std::exception.
+// In the handler of something that is not a std::exception.
 std::string text_of_thrown() {
   constexpr char kNoException[] = ", which is no std::exception";
   try {
@@ -91,7 +91,7 @@ std::string text_of_thrown() {
   }
 }
 
-// What an exception says itself.
+// The exception's own fields.
 ErrorFields own_fields(const std::exception& error) {
   const auto* const known = dynamic_cast<const Error*>(&error);
   ErrorFields fields = known ? known->fields() : ErrorFields{.why = error.what()};
@@ -117,9 +117,9 @@ void add_origin(ErrorFields& fields, const ErrorOrigin& origin) {
   if (fields.kind == ErrorKind::kFailed && !fields.op.empty()) fields.kind = ErrorKind::kOp;
 }
 
-// The process that failed knows where, and what was noted here is where this one heard of it. But
-// if it has told so in the middle of a step, it did not know yet which callback had the step run.
-// This process had the same one.
+// The failed process knows where it failed; the place recorded here is where this process learned
+// of it. But in the middle of a step the failed process did not know yet which callback had run the
+// step. This process had the same one.
 void add_place(ErrorFields& fields, const ErrorOrigin& origin) {
   if (fields.where.empty() || fields.step > 0) return;
   fields.where += cat(", in ", origin.what);

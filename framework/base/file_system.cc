@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // on the way of one path, as Linux allows
-// None of these waits for another process, or makes a terminal the process's own.
+// None of these blocks on another process, or makes a terminal the process's own.
 constexpr int kOpen = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 FileKind kind_of(const fs::file_status& status, const std::string& path,
@@ -73,15 +73,15 @@ int named_descriptor(std::string_view path) {
   return -1;
 }
 
-// Makes writes to `fd` wait for their reader, because they would be lost otherwise. Other processes
-// share the open file description and may need it as it is, so `fd` gets its own. If there can be
-// none, as for a socket, the shared one is changed.
+// Makes writes to `fd` block until they are read, because they would be lost otherwise. Other
+// processes share the open file description and may need it as it is, so `fd` gets its own. If
+// there can be none, as for a socket, the shared one is changed.
 void make_wait(int fd) {
   const int mode = ::fcntl(fd, F_GETFL);
   struct stat status = {};
   if (mode < 0 || (mode & O_NONBLOCK) == 0 || ::fstat(fd, &status) != 0) return;
   if (S_ISREG(status.st_mode)) return;
-  // kOpen does not wait here either: a pipe without a reader would never open.
+  // kOpen does not block here either: a pipe without a reader would never open.
   const std::string name = cat("/proc/self/fd/", fd);
   const Descriptor own(::open(name.c_str(), (mode & (O_ACCMODE | O_APPEND)) | kOpen));
   if (own.get() >= 0) ::dup2(own.get(), fd);
@@ -91,7 +91,7 @@ void make_wait(int fd) {
 std::unique_ptr<WritableFile> opened(const std::string& path, int fd, const char* action,
                                      bool waits = true) {
   if (fd < 0) fail_file(action, path, errno);
-  // open() with kOpen did not wait; writes do.
+  // open() with kOpen did not block; writes do.
   if (waits) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   return std::make_unique<LocalWritableFile>(path, fd);
 }
@@ -162,7 +162,7 @@ class LocalFileSystem final : public FileSystem {
       const std::string_view kind = other_kind(status.st_mode);
       require<IoError>(kind.empty(), path, ": is ", kind, ", not a file to read");
     };
-    // stat() comes first, because opening a device may do something.
+    // stat() comes first, because opening a device may have effects.
     struct stat status = {};
     const bool missing = ::stat(path.c_str(), &status) != 0;
     if (missing && errno == ENOENT) throw NotFoundError(cat(path, ": no such file"));
@@ -262,7 +262,7 @@ class LocalFileSystem final : public FileSystem {
   std::unique_ptr<FileLock> lock(const std::string& path) override;
 };
 
-// Opens the file of a lock, and makes it if it is missing.
+// Opens the file of a lock, and creates it if it is missing.
 Descriptor open_lock(const std::string& path, struct stat& status) {
   constexpr int kLock = O_CREAT | O_NOFOLLOW | kOpen;
   int opened = ::open(path.c_str(), O_RDWR | kLock, 0666);
@@ -309,7 +309,7 @@ FileSystem& local_file_system() {
 }
 
 void prepare_standard_descriptors() {
-  // Descriptors for reading alone fail on writes, and the other way round.
+  // Read-only descriptors fail on writes, and write-only ones on reads.
   constexpr int kWrongWay[] = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int fd = 0; fd < 3; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", kWrongWay[fd]) < 0)

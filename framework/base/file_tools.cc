@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::string_view kTemporary = ".tmp-";
 
-// Makes a rename to `path` durable. What is there is new either way, so a folder that cannot be
-// synced is no failure.
+// Makes a rename to `path` durable. The new content is there either way, so a folder that cannot be
+// synced is not a failure.
 void sync_folder_of(FileSystem& files, const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder =

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kLimits[] = {"/sys/fs/cgroup/memory.max",
                                    "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
 
-// The content of a file of the system; "" if there is none.
+// The content of a system file; "" if there is none.
 std::string text_of(FileSystem& files, const char* path) {
   try {
     const std::vector<std::byte> bytes = files.read(path);

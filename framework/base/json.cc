@@ -68,7 +68,7 @@ class JsonReader final : public nlohmann::json_sax<Text> {
   JsonValue read() {
     const auto bytes = text_ | std::views::transform([this](const char& byte) {
                          tokens_.read_to(static_cast<std::size_t>(&byte - text_.data()) + 1);
-                         // The parser would take a zero byte for the end of the text.
+                         // The parser would take a zero byte as the end of the text.
                          if (byte == '\0') tokens_.fail(tokens_.read() - 1, "unexpected zero byte");
                          return byte;
                        });

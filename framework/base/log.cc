@@ -38,7 +38,7 @@ spdlog::logger& logger() {
   return instance;
 }
 
-// Functions that are called before and behind each line.
+// Functions that are called before and after each line.
 struct LogWatchers {
   std::mutex mutex;
   std::vector<const std::function<void()>*> calls;

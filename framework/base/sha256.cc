@@ -51,7 +51,8 @@ void add_block(ShaState& state, const char* block) {
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += turned[i];
 }
 
-// What follows the last whole block: the other bytes, a bit, zeros, and the number of all bits.
+// The padding after the last whole block: the other bytes, a bit, zeros, and the number of all
+// bits.
 std::string padded_end(std::string_view bytes) {
   std::string end(bytes.substr(bytes.size() / kShaBlock * kShaBlock));
   end += '\x80';

@@ -36,7 +36,7 @@ Number exact_digits(T value, std::size_t fraction, bool scientific) {
   return parts_of({text, static_cast<std::size_t>(length)});
 }
 
-// The shortest digits that read back to the same value, but no more than kPrecision behind the
+// The shortest digits that read back to the same value, but no more than kPrecision after the
 // point.
 template <class T>
 Number digits_of(T value, bool scientific) {
@@ -64,7 +64,7 @@ std::string scalar_text(T value) {
   return result;
 }
 
-// One form for all floating-point elements that are shown, so that their points are in one column.
+// One form for all floating-point elements shown, so that their points are in one column.
 template <class T>
 std::vector<std::string> float_texts(const std::vector<T>& values) {
   double largest = 0, smallest = INFINITY;

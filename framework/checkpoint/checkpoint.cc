@@ -45,7 +45,7 @@ VariableRole stored_role(const CheckpointVariables& all, Variable variable,
   return fits ? role : VariableRole::kState;
 }
 
-// The weights, or all else.
+// The weights, or everything else.
 std::vector<StoredVariable> stored(Session& session, bool weights) {
   std::vector<StoredVariable> result;
   const VariableRoles roles(session.graph());
@@ -128,7 +128,7 @@ void require_intact(const Session& session, const std::string& path) {
           path);
 }
 
-// Writes `weights` and `state` to `path`. `head` has the step and what the caller adds.
+// Writes `weights` and `state` to `path`. `head` has the step and the caller's additions.
 void write_checkpoint(Manifest head, std::span<const StoredVariable> weights,
                       std::span<const StoredVariable> state, const std::string& path,
                       FileSystem& files, const SaveOptions& options,

@@ -82,7 +82,7 @@ Manifest::Entry entry_from(const std::string& name, const JsonValue& json) {
   }
 }
 
-// An average stands for its weight, so it has to be like it.
+// An average stands for its weight, so it must match it.
 void check_average(const Manifest& manifest, const std::string& name) {
   const Manifest::Entry& entry = manifest.tensors.at(name);
   if (entry.role != VariableRole::kAverage) return;

@@ -21,7 +21,7 @@
 namespace belfry {
 namespace {
 
-// Warns of values that are not finite, so that nobody trains on from them unawares.
+// Warns of values that are not finite, so that nobody continues training from them unawares.
 void warn_of_values(const std::string& directory, std::span<const Safetensors> contents) {
   std::vector<std::string> bad;
   for (const Safetensors& content : contents)
@@ -158,7 +158,7 @@ CheckpointInfo restore_checkpoint(Session& session, const std::string& path, Fil
 
 namespace {
 
-// A checkpoint in memory, and what of it the weights are to be.
+// A checkpoint in memory, and which of its values the weights will get.
 struct ReadWeights {
   std::string directory;
   Manifest manifest;

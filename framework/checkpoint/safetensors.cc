@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-// Values are written as they lie in memory.
+// Values are written as they are in memory.
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::size_t kLengthBytes = 8, kHeaderAlignment = 8;

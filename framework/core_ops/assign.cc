@@ -13,7 +13,7 @@ OutputTypes assign_shape(const ShapeContext& c) {
   return {c.type(0)};
 }
 
-// For any type. The value may lie in the variable already (pass memory).
+// For any type. The value may already be in the variable (pass memory).
 KernelRun assign_reference(KernelPlan& plan) {
   const auto size = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [size](const KernelPointers& p) {

@@ -14,7 +14,7 @@ constexpr char kCollection[] = "exchanges";
 constexpr const char* kExchangeHasNoGradient = "gradients are taken in each process";
 
 // Processes that exchange pieces: all of them, those of a host, or one of each host. They have
-// ranks of their own.
+// their own ranks.
 struct Peers {
   int rank, size;  // of this process, and how many there are
   int first = 0, stride = 1;
@@ -96,7 +96,7 @@ Exchange scatter_exchange(const Node& node, const KernelPointers& p) {
   return exchange;
 }
 
-// Where the piece of a process lies in the output.
+// Where the piece of a process is in the output.
 WorkRange gathered_piece(const GatherOptions& options, std::int64_t own, int rank) {
   return options.cuts.empty() ? WorkRange{rank * own, (rank + 1) * own}
                               : piece_of(options.cuts, rank);
@@ -183,7 +183,7 @@ Exchange mpi_all_reduce_exchange(const Node& node, const KernelPointers& p) {
   return exchange;
 }
 
-// A tag for each exchange of a graph. After kStepTags exchanges tags begin again.
+// A tag for each exchange of a graph. After kStepTags exchanges, tags start over.
 int next_tag(Graph& graph) {
   return static_cast<int>(graph.collection(kCollection).size() % kStepTags);
 }

@@ -21,7 +21,7 @@ namespace belfry {
 
 namespace {
 
-// Numbers of devices by type, as asked for.
+// Numbers of devices by type, as requested.
 struct Counts {
   int cpus = 1, gpus = 0;
 };

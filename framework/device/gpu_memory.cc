@@ -5,7 +5,7 @@
 namespace belfry {
 namespace {
 
-// Memory of a GPU, or pinned memory of the host if `gpu` is none.
+// Memory of a GPU, or pinned host memory if `gpu` is none.
 class BackendMemory final : public MemorySource {
  public:
   BackendMemory(const GpuBackend& backend, std::optional<int> gpu) : backend_(backend), gpu_(gpu) {}

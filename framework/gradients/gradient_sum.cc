@@ -8,7 +8,7 @@
 namespace belfry {
 namespace {
 
-// The value on the device that most uses ask for; the first of several.
+// The value on the device that most uses request; the first of several.
 Output home_of(std::span<const GradientUse> uses) {
   std::map<DeviceSpec, std::ptrdiff_t> count;
   for (const GradientUse& use : uses) ++count[use.value.device()];

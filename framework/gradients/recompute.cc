@@ -45,7 +45,7 @@ Output unaliased(Output tensor) {
   return tensor;
 }
 
-// Small tensors, such as moments, cost little to keep, and a pass over memory to find again.
+// Small tensors, such as moments, cost little to keep, and a pass over memory to recompute.
 bool is_small(const Output& tensor) {
   constexpr std::int64_t kManyTimes = 8;
   const Node& node = tensor.node();
@@ -104,7 +104,7 @@ void Recomputation::enter(const Node& node, std::span<const Output> grads) {
   if (scopes_.empty() || scope_of(node).empty()) return;
   const auto [entered, is_new] = awaited_by_copies_.try_emplace(part_of(node));
   if (!is_new) return;
-  // Plans may fuse the nodes that made these gradients with the next ones. So copies wait for the
+  // Plans may fuse the nodes that made these gradients with the next ones, so copies wait for the
   // inputs of those nodes.
   for (const Output& grad : grads)
     if (grad)

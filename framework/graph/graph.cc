@@ -90,7 +90,7 @@ Node& Graph::append(const Op& op, std::span<const Output> inputs, At at, NodeOpt
   return node;
 }
 
-// `what` describes the node that is to be made.
+// `what` describes the node to be made.
 void Graph::check(const Op& op, std::span<const Output> inputs, const NodeText& what) {
   require(!frozen_, what, ": the graph is frozen; build before training");
   require(!placing_, what, ": device setters and functions must not add nodes");
@@ -117,7 +117,7 @@ std::vector<TensorType> Graph::infer(const Node& node) {
   return infer_types(node, types);
 }
 
-// Returns the node's final name, and marks it as used. The node has the name that was asked for.
+// Returns the node's final name, and marks it as used. The node has the requested name.
 std::string Graph::take_name(const Node& node, bool verbatim) {
   require(is_valid_scope_name(node.name_, true) && !node.name_.empty(), node.describe(), ": '",
           node.name_, "' is not a valid node name");
@@ -239,7 +239,7 @@ void Graph::initialise(Node& node, const Initializer& make) {
   node.variable_->initial = initial;
 }
 
-// Makes the first value beside the variable, on its line, and keyed by its logical name alone.
+// Makes the first value on the variable's device, on its line, and keyed only by its logical name.
 Output Graph::first_value(const Node& node, const Initializer& make) {
   const TensorType& type = node.output_type(0);
   SiteScope line(*this, node.origin().site);

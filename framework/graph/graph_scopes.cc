@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// Marks, while it lives, that setters and functions are asked.
+// Marks, while it lives, that setters and functions are being called.
 struct Asking {
   explicit Asking(bool& flag) : placing(flag) { placing = true; }
   ~Asking() { placing = false; }
@@ -35,7 +35,7 @@ void warn_of_leaking_index(DeviceFrame& frame, SourceLine site, const DeviceSpec
 }  // namespace
 
 // Applies device scopes from innermost to outermost, then colocation, which has the last word. A
-// node that writes a variable is made beside it, as inside a ColocateWith.
+// node that writes a variable is placed with it, as inside a ColocateWith.
 void Graph::place(Node& node) {
   DeviceRequest& request = asked_;
   request.device = {};
@@ -55,7 +55,7 @@ void Graph::place(Node& node) {
   node.request_ = &kept(request);
 }
 
-// Returns one of the last requests if it is equal: nodes of a scope mostly ask alike.
+// Returns one of the last requests if it is equal: nodes of a scope mostly request the same.
 const DeviceRequest& Graph::kept(const DeviceRequest& request) {
   constexpr std::ptrdiff_t kCompared = 8;
   const auto last = std::views::reverse(requests_) | std::views::take(kCompared);
@@ -83,7 +83,7 @@ bool Graph::apply(DeviceFrame& frame, SourceLine site, const Node& node, DeviceR
   return !std::holds_alternative<NoDevice>(frame.entry);
 }
 
-// The inputs of a node that is to be made, as an AutocastScope changes them.
+// The inputs of a node to be made, as an AutocastScope changes them.
 std::vector<Output> Graph::autocast(AutocastFrame& frame, const Op& op,
                                     std::span<const Output> inputs, const At& at) {
   std::vector<Output> result(inputs.begin(), inputs.end());
@@ -104,7 +104,7 @@ std::vector<Output> Graph::autocast(AutocastFrame& frame, const Op& op,
 }
 
 // Goes from the newest anchor to the oldest, so that the oldest one with a device decides. A read
-// without a request is placed beside its variable.
+// without a request is placed with its variable.
 void Graph::colocate(const Node& node, DeviceRequest& request) {
   const auto join = [&](const Node& anchor, SourceLine site) {
     const auto& groups = anchor.request().colocation;

@@ -91,7 +91,7 @@ std::vector<Node*> nodes_of(std::span<const ControlInput> list) {
   return nodes;
 }
 
-// Leaves out nodes that are waited for already, as TensorFlow does. This decides which control
+// Leaves out nodes that are already waited for, as TensorFlow does. This decides which control
 // inputs a node's data inputs imply.
 ControlFrame waiting_for(Graph& graph, std::span<Node* const> nodes, SourceLine site) {
   std::vector<Node*> known = graph.scopes().controls();

@@ -30,8 +30,8 @@ std::int64_t rows_of(const ShardContext& c, unsigned own) {
   return 0;
 }
 
-// Whether inputs in `own` are cut into `rows` rows a sample, or lie whole and can be cut. Other
-// inputs must be whole, or partial sums: these are made whole, as they are small.
+// Whether inputs in `own` are cut into `rows` rows per sample, or are whole and can be cut. Other
+// inputs must be whole, or partial sums: these are made whole, because they are small.
 bool are_cut(const ShardContext& c, unsigned own, std::int64_t rows) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const Division& division = c.divisions[i];

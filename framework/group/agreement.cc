@@ -71,7 +71,8 @@ std::string difference(std::span<const AgreedItem> first, std::span<const Agreed
                " in rank 0");
   const bool new_here = !has(first, *theirs), new_there = !has(other, *ours);
   if (new_here != new_there) return new_here ? lacking(*theirs) : lacks(*ours);
-  // Both have both items, in another order. An item that only one of the two has may be the cause.
+  // Both have both items, in different orders. An item that only one of the two has may be the
+  // cause.
   const std::string missing = new_here ? "" : only_in_one(first, other);
   if (!missing.empty()) return missing;
   return cat(theirs->name, ", which is ", told(theirs->value), ", comes where rank 0 has ",

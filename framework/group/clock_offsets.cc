@@ -28,7 +28,7 @@ struct Ping {
   GroupMessage received, sent;
 };
 
-// Does not sleep: a nap would count as time on the way.
+// Does not sleep: a nap would count as time on the wire.
 void await(ProcessGroup& group, const GroupMessage& message) {
   while (!message.done)
     if (!group.poll()) std::this_thread::yield();
@@ -38,8 +38,8 @@ GroupMessage message_of(int peer, std::int64_t& time) {
   return {peer, kClockTag, std::as_writable_bytes(std::span(&time, 1))};
 }
 
-// The peer answered at some time between `before` and `after`. So its clock differs from the middle
-// of the two by at most half of that time.
+// The peer answered at some time between `before` and `after`. So its clock differs from the
+// midpoint of the two by at most half of that time.
 ClockOffset ask_once(ProcessGroup& group, int peer, const NanosecondClock& clock) {
   const detail::MessageMemory<Ping> ping(group);
   ping->received = message_of(peer, ping->in);

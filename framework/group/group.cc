@@ -16,7 +16,7 @@ namespace belfry {
 namespace {
 
 constexpr std::uint64_t kMostGatheredBytes = std::uint64_t{1} << 32;
-// Long texts go in pieces.
+// Long texts are sent in pieces.
 constexpr std::size_t kTextPiece = std::size_t{4} << 20;
 
 std::span<std::byte> bytes_of(std::string& text) {
@@ -48,7 +48,7 @@ void receive_messages(ProcessGroup& group, std::vector<GroupMessage>& messages) 
   messages.clear();
 }
 
-// The texts grow as their bytes come, whatever sizes are announced.
+// The texts grow as their bytes arrive, whatever sizes are announced.
 void receive_texts(ProcessGroup& group, Texts& texts) {
   for (Incoming& from : texts.incoming)
     texts.messages.push_back(

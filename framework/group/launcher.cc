@@ -33,7 +33,7 @@ const char* mpi_size_variable(const Environment& environment) {
   return environment("PMIX_RANK") && environment(kSlurmTasks) ? kSlurmTasks : nullptr;
 }
 
-// Whether torchrun, or somebody who does as it does, has said how many processes there are.
+// Whether torchrun, or something that acts like it, has said how many processes there are.
 bool has_ranks(const Environment& environment) {
   return environment("RANK") && environment("WORLD_SIZE");
 }

@@ -8,7 +8,7 @@
 namespace belfry {
 namespace {
 
-// Its kind is what the other process says, which may be none of its class.
+// Its kind is what the other process says, which may differ from that of its class.
 class ToldError final : public CommError {
  public:
   using CommError::CommError;
@@ -31,7 +31,7 @@ ErrorFields error_in(std::string_view reason) {
   try {
     return error_from(JsonValue::parse(reason));
   } catch (const InvalidArgument&) {
-    // A text becomes printable as a member of JSON does.
+    // Makes a text printable, as a member of JSON is.
     return error_from(JsonValue::object().set("code", "COLLECTIVE").set("why", reason));
   }
 }

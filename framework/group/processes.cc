@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// How often an idle thread checks that the others live.
+// How often an idle thread checks that the others are alive.
 constexpr std::chrono::milliseconds kIdleBeat{50};
 // How often it does so while others ask for one part after another.
 constexpr std::chrono::milliseconds kAskedBeat{1};
@@ -155,7 +155,7 @@ void Processes::serve(std::stop_token stop) {
   group_.reset();
 }
 
-// Work that is under way sees that the group has failed.
+// Work under way sees that the group has failed.
 void Processes::end_others_if_asked() {
   if (!is_ending_) return;
   std::unique_lock lock(mutex_);
@@ -174,7 +174,7 @@ void Processes::abandon_in_time() {
   if (!watch_.abandon || !group_ || !group_->failure()) return;
   const auto now = std::chrono::steady_clock::now();
   if (!failed_at_) failed_at_ = patient_since_ = now;
-  // A checkpoint that is being written would be lost.
+  // A checkpoint being written would be lost.
   if (now - *failed_at_ < kMostUnfinished && UnfinishedWrite::any()) patient_since_ = now;
   if (now - patient_since_ < watch_.patience) return;
   patient_since_ = std::chrono::steady_clock::time_point::max();  // once

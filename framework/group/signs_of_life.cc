@@ -23,7 +23,7 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-// What a file of /proc begins with; "" if it cannot be read.
+// The beginning of a file of /proc; "" if it cannot be read.
 std::string read_proc(const std::string& path) try {
   const auto file = local_file_system().open(path);
   std::string text(512, '\0');
@@ -44,7 +44,7 @@ std::uint64_t machine_of_numbers() {
   return machine;
 }
 
-// The state of a process of this machine, as the letter in /proc; 0 if it is not known.
+// The state of a process on this machine, as the letter in /proc; 0 if unknown.
 char state_of(std::uint32_t pid) {
   const std::string text = read_proc(cat("/proc/", pid, "/stat"));
   const std::size_t end = text.rfind(')');
@@ -78,7 +78,7 @@ void SignsOfLife::hear() {
     if (std::exchange(peer.bytes, bytes) != bytes) peer.silent = 0;
     if (is_silent(peer.rank) || !peer.received.done) continue;
     peer.silent = 0;
-    peer.in.doing[sizeof(peer.in.doing) - 1] = '\0';  // whatever has come
+    peer.in.doing[sizeof(peer.in.doing) - 1] = '\0';  // whatever has arrived
     const bool goes_on = peer.in.launches == peer.last.launches &&
                          std::string_view(peer.in.doing) == peer.last.doing;
     if (!goes_on) peer.since = std::chrono::steady_clock::now();

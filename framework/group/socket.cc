@@ -110,7 +110,7 @@ HostAddress::HostAddress(const sockaddr_storage& address) : address_(address) {
 
 HostAddress HostAddress::with_port(int port) const {
   HostAddress result = *this;
-  // Both families have the port at the same place.
+  // Both families have the port at the same offset.
   const std::uint16_t value = htons(static_cast<std::uint16_t>(port));
   std::memcpy(reinterpret_cast<char*>(&result.address_) + offsetof(sockaddr_in, sin_port), &value,
               sizeof(value));
@@ -192,7 +192,7 @@ void allow_connections(std::size_t count) {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
-  constexpr std::size_t kLeast = 8;  // that the meeting needs beside the connections
+  constexpr std::size_t kLeast = 8;  // that the meeting needs in addition to the connections
   require<OutOfFiles>(limit_of_files() >= open + count + kLeast, "this process needs ", count,
                       " connections and has ", open, " open files, and may have ", limit_of_files(),
                       " in all; raise the limit (ulimit -n)");
@@ -242,7 +242,7 @@ Socket Socket::connect_to(const HostAddress& there, Deadline deadline) {
     errno = error;
     if (error != 0) fail("cannot connect");
   }
-  // A socket that calls a port of the range from which it got its own may call itself.
+  // A socket that connects to a port of the range from which it got its own may connect to itself.
   require<CommError>(socket.here() != socket.there(), "nobody listens there");
   return socket;
 }
@@ -252,7 +252,7 @@ Socket Socket::accept_one(std::string* from) const {
   socklen_t size = sizeof(address);
   Socket socket(
       ::accept4(file_, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  // Other errors are those of the connection that came, which is lost then.
+  // Other errors are those of the incoming connection, which is then lost.
   if (!socket && (errno == EMFILE || errno == ENFILE || errno == EBADF || errno == EINVAL))
     fail("cannot accept a connection");
   if (socket) turn_on(socket, IPPROTO_TCP, TCP_NODELAY);

@@ -1,5 +1,5 @@
-// Each process but rank 0 hears from rank 0 where the others listen. It calls lower ranks, and
-// waits for higher ones.
+// Each process but rank 0 learns from rank 0 where the others listen. It connects to lower ranks,
+// and waits for higher ones.
 #include <algorithm>
 #include <optional>
 #include <thread>
@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Waits longer and longer from try to try.
+// Waits longer from try to try.
 class RetryPause {
  public:
   void wait(Deadline end) {
@@ -39,15 +39,15 @@ class MeetingOver : public CommError {
   using CommError::CommError;
 };
 
-// Somebody takes connections where a process of the run is expected, and does not answer as that
-// does: another program, or one that passes connections on to a process that has not begun. So
-// another try may end well.
+// Somebody accepts connections where a process of the run is expected, and does not answer like
+// one: another program, or one that forwards connections to a process that has not started. So
+// another try may succeed.
 class Stranger : public CommError {
  public:
   using CommError::CommError;
 };
 
-// Whether another try would end in the same way.
+// Whether another try would end the same way.
 bool is_final(const CommError& error) {
   return dynamic_cast<const Refused*>(&error) || dynamic_cast<const OutOfFiles*>(&error) ||
          dynamic_cast<const MeetingOver*>(&error);
@@ -76,7 +76,7 @@ class Follower {
     wait_for_higher();
     return std::move(met_);
   } catch (const CommError& error) {
-    // Those that it has met may be further, and read messages already.
+    // Those that it has met may be ahead, and already read messages.
     make_tcp_group(options_.rank, host_, peers_of(std::move(met_)))->end_others(error.what());
     throw;
   }
@@ -115,7 +115,7 @@ class Follower {
         const bool strange = dynamic_cast<const Stranger*>(&error) != nullptr;
         if (why.empty() || !patience_.is_over()) why = error.what();
         if (strange) stranger = error.what();
-        // A queue that nobody empties takes no more calls after some tries.
+        // A queue that nobody empties accepts no more connections after some tries.
         const auto told = [&] {
           return stranger.empty() || stranger == why ? why : cat(why, "; before, ", stranger);
         };
@@ -159,8 +159,8 @@ class Follower {
     return Socket::connect_to(address, try_end());
   }
 
-  // Listens at the address by which this process reaches rank 0, so that no other network sees the
-  // port. If it is on the machine of rank 0, it does not know by which others come.
+  // Listens on the address by which this process reaches rank 0, so that no other network sees the
+  // port. If it is on the machine of rank 0, it does not know by which address others come.
   Socket listen_beside(const Socket& to_first) const {
     const HostAddress here = to_first.here();
     if (here.is_loopback() && !is_loopback(options_.address)) return Socket::listen_everywhere(0);
@@ -188,7 +188,7 @@ class Follower {
     return {std::move(socket), seal};
   }
 
-  // A process of an earlier start ends soon. That of a later one has taken the place of this one.
+  // A process of an earlier start ends soon. That of a later one has replaced this one.
   void require_round(int round) const {
     const std::string why = cat("it is of start ", round, " of the run, this process of start ",
                                 key_.round, " (TORCHELASTIC_RESTART_COUNT)");
@@ -201,7 +201,7 @@ class Follower {
                                       : "it says what makes no sense";
   }
 
-  // Reads what a listener has to say at once. Throws Stranger if it does not.
+  // Reads the immediate answer of a listener. Throws Stranger if there is none.
   void hear(const Socket& socket, LetterReader& letter, const HostAddress& there,
             const std::string& silence) {
     const auto told = [&](const std::string& does) {
@@ -221,7 +221,7 @@ class Follower {
     require<Stranger>(whole, told(silence));
   }
 
-  // Reads a letter, and says `silence` if that takes long. Returns false at the deadline.
+  // Reads a letter, and logs `silence` if that takes long. Returns false at the deadline.
   bool read(const Socket& socket, LetterReader& letter, Deadline until,
             const std::string& silence) {
     while (!letter.whole()) {
@@ -280,7 +280,7 @@ class Follower {
     return missing;
   }
 
-  // Rank 0 has refused impossible ranks before. So whoever has one now is none of the run.
+  // Rank 0 has already refused impossible ranks. So whoever has one now is not of the run.
   void take(Caller caller) {
     const auto rank = static_cast<std::size_t>(caller.card.rank);
     const bool is_higher = caller.card.rank > options_.rank && caller.card.rank < options_.size;

@@ -39,7 +39,7 @@ constexpr int kMostGreetingInt = 0x7fffffff;
 
 int round_of(std::string_view text) { return number_of(text, 0, kMostGreetingInt, "round"); }
 
-// "10.0.0.7", "fe80::1%eth0": what is looked up as numbers alone.
+// "10.0.0.7", "fe80::1%eth0": looked up only as numeric addresses.
 bool is_address(std::string_view text) {
   const auto may_be = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||

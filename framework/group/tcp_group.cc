@@ -24,8 +24,8 @@ std::string own_host() {
 }  // namespace
 
 int free_port() {
-  // These are below the ports that the system gives to sockets which ask for any port. Such a
-  // socket could take the port before rank 0 listens.
+  // These are below the ports that the system assigns to sockets without a port. Such a socket
+  // could take the port before rank 0 listens.
   constexpr int kFirst = 10'000, kLast = 32'767, kTries = 100;
   std::random_device random;
   std::uniform_int_distribution<int> ports(kFirst, kLast);

@@ -11,7 +11,7 @@
 namespace belfry::detail {
 namespace {
 
-// So long rank 0 still answers calls when it ends all, for processes that are about to call.
+// How long rank 0 still answers when it ends all, for processes that are about to connect.
 constexpr std::chrono::milliseconds kLastCalls{1'000};
 
 class Leader {
@@ -40,7 +40,7 @@ class Leader {
   }
 
  private:
-  // A process that has called, and where others can call it.
+  // A process that has connected, and where others can connect to it.
   struct Guest {
     std::optional<Caller> caller;
     Place place;
@@ -101,7 +101,7 @@ class Leader {
     return "";
   }
 
-  // A process that was started again may still come.
+  // A restarted process may still come.
   void forget_who_left() {
     for (std::size_t r = 1; r < guests_.size(); ++r) {
       if (!guests_[r].caller || !guests_[r].caller->socket.has_left()) continue;

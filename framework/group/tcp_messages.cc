@@ -37,7 +37,7 @@ class TcpGroup final : public ProcessGroup {
     peer(message.peer).receive(message);
     arrived_ = arrived_ || message.done;
   }
-  // Each process begins with the next rank, so that not all send to one first.
+  // Each process starts with the next rank, so that not all send to one first.
   bool poll() override {
     bool done = std::exchange(arrived_, false);
     for (int i = 1; i < size(); ++i) done = peer((rank_ + i) % size()).poll() || done;
@@ -50,7 +50,7 @@ class TcpGroup final : public ProcessGroup {
       if (peer) peer->forget_messages();
     return true;
   }
-  // Takes its time: the reason must leave this process, and pass what is half sent.
+  // Takes its time: the reason must leave this process, after what is half sent.
   void end_others(const std::string& why) noexcept override {
     forget_messages();
     for (const std::unique_ptr<TcpPeer>& peer : peers_)

@@ -19,7 +19,7 @@ namespace belfry::detail {
 namespace {
 
 constexpr std::uint32_t kTcpMagic = 0xbe1f2702;
-// What an early message costs beside its bytes, roughly and at least.
+// What an early message costs in addition to its bytes: a rough lower bound.
 constexpr std::size_t kCostOfEarly = 4096;
 // The most bytes to move at once, before others have their turn.
 constexpr std::size_t kMostTcpBytesAtOnce = 4 << 20;
@@ -79,7 +79,7 @@ void TcpPeer::receive(GroupMessage& message) {
 
 bool TcpPeer::poll() {
   if (forgotten_) return false;
-  // Read first: when no more can be sent, the reason that ends this process may have come.
+  // Read first: when nothing more can be sent, the reason that ends this process may have arrived.
   const bool received = !closed_ && read();
   const bool waits = !awaited_.empty() || in_[0].into || in_[1].into || !out_[0].messages.empty() ||
                      !out_[1].messages.empty();
@@ -258,8 +258,8 @@ void TcpPeer::end(const std::string& why) noexcept {
   }
 }
 
-// Bytes that come meanwhile are dropped. If any were left when the socket closes, the system would
-// reset the connection, and the reason might be lost.
+// Bytes that arrive meanwhile are dropped. If any were left when the socket closes, the system
+// would reset the connection, and the reason might be lost.
 bool TcpPeer::has_ended() noexcept try {
   if (closed_) return true;
   static thread_local std::array<std::byte, 64 << 10> dropped;

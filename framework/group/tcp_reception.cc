@@ -62,7 +62,7 @@ void Reception::wait(Deadline until) {
     if (waits[visitors + i].revents != 0) accept_all(listeners_[i]);
 }
 
-// Not more at a time than those who are here already can wait for.
+// No more at a time than the present ones can wait for.
 void Reception::accept_all(const Socket& listener) {
   constexpr int kMostAtOnce = 64;
   for (int i = 0; i < kMostAtOnce; ++i) {
@@ -109,7 +109,7 @@ void Reception::read_call(Visitor& visitor) {
   visitor.done = true;
   if (const std::optional<std::string> card = caller.seal.open("card", call.sealed))
     return read_card(std::move(caller), *card, visitor.from);
-  // It finds out by itself that this seal is of another token.
+  // It finds out on its own that this seal is of another token.
   caller.answer("end");
   other_tokens_.tell(cat(who_, ": turned away a process from ", visitor.from, ": ",
                          call.round == key_.round
@@ -132,7 +132,7 @@ void Reception::read_card(Caller caller, const std::string& text, const std::str
   }
 }
 
-// Who closes a connection without a word, as probes of a port do, is worth no line.
+// Connections closed without a word, such as port probes, are not worth a line.
 void Reception::turn_away(Visitor& visitor, const std::string& why) {
   if (visitor.done) return;
   visitor.done = true;

@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// So many beats after a process has left, no message that it had sent before can still come.
+// This many beats after a process has left, no message that it sent before can still arrive.
 constexpr int kBeatsBehindTheLast = 5;
 
 }  // namespace
@@ -144,7 +144,7 @@ bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
   return std::exchange(last, began) != began;
 }
 
-// Polls the messages, hears and sends signs of life, and serves parts. Returns whether a message
+// Polls the messages, receives and sends heartbeats, and serves parts. Returns whether a message
 // moved.
 bool WatchedGroup::turn() {
   const bool moved = group_->poll();
@@ -180,8 +180,8 @@ void WatchedGroup::look_for_lost() {
   }
 }
 
-// All processes wait for each other here, so that none ends while others need it. Each gives signs
-// until no process needs any.
+// All processes wait for each other here, so that none ends while others need it. Each sends
+// heartbeats until no process needs any.
 void WatchedGroup::leave() {
   Backoff backoff;
   const auto look_until = [&](const auto& over) {

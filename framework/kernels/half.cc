@@ -7,8 +7,8 @@
 #include "belfry/framework/base/require.h"
 #endif
 
-// target_clones takes no intrinsics, so each instruction set has functions of its own. f16 has
-// instructions; bf16 is the upper half of f32, for which the compiler's vectors do.
+// target_clones takes no intrinsics, so each instruction set has its own functions. f16 has
+// instructions; bf16 is the upper half of f32, for which the compiler's vectors suffice.
 namespace belfry::kernels {
 namespace {
 

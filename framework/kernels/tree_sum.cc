@@ -9,7 +9,7 @@
 namespace belfry::kernels {
 namespace {
 
-// Sums of up to so many inputs stay in registers; larger sums are made of these.
+// Sums of up to this many inputs stay in registers; larger sums are made of these.
 constexpr std::size_t kFew = 8;
 // Elements of a row that is summed and used again while it is in cache. In 16 bits, every input has
 // a row of f32 there.

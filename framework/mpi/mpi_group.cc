@@ -1,5 +1,5 @@
-// The module libbelfry_mpi.so: processes that MPI has started. The only place that knows MPI. Only
-// the calls that begin and end MPI block.
+// The module libbelfry_mpi.so: processes started by MPI. The only place that knows MPI. Only the
+// calls that initialise and finalise MPI block.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,7 +20,7 @@
 namespace belfry {
 namespace {
 
-// Counts of MPI are ints, so larger messages go in pieces.
+// MPI counts are ints, so larger messages are sent in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
 
 std::string text_of(int error) {
@@ -41,8 +41,8 @@ class MpiGroup final : public ProcessGroup {
     // that cross each other take twice the time. It reads between fragments. Users may set another
     // size.
     setenv("OMPI_MCA_btl_tcp_rdma_pipeline_frag_size", "131072", false);
-    // A thread of its own moves messages while the thread of the group naps, or has no core. It
-    // reads up to 256 KiB at once.
+    // A separate thread moves messages while the thread of the group naps, or has no core. It reads
+    // up to 256 KiB at once.
     setenv("OMPI_MCA_btl_tcp_progress_thread", "1", false);
     setenv("OMPI_MCA_btl_tcp_endpoint_cache", "262144", false);
     int threads = 0;
@@ -119,8 +119,8 @@ class MpiGroup final : public ProcessGroup {
 
   std::uint64_t received_from(int rank) const override { return received_from_[at(rank)]; }
 
-  // MPI can cancel receives whose messages have not begun to come. Others may end within a moment;
-  // what is left then needs its memory, which a thread of MPI may read or write at any time.
+  // MPI can cancel receives whose messages have not begun to arrive. Others may end within a
+  // moment. The rest still need their memory, which a thread of MPI may read or write at any time.
   bool forget_messages() noexcept override {
     constexpr std::chrono::milliseconds kMoment{200};
     failed_ = true;
@@ -141,7 +141,7 @@ class MpiGroup final : public ProcessGroup {
 
   void end_others(const std::string& why) noexcept override {
     forget_messages();
-    // MPI may read the reason until the process ends, so it stays for ever.
+    // MPI may read the reason until the process ends, so it is never freed.
     const auto* const kept = new std::string(why.substr(0, kLongestReason));
     for (int r = 0; r < size(); ++r) {
       if (r == rank_) continue;

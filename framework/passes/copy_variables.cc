@@ -46,7 +46,7 @@ class VariableCopies {
   }
 
   // Puts storage first, then copies of values from before the run, then the other nodes in their
-  // order. Each write has its copies behind it.
+  // order. Each write is followed by its copies.
   void reorder() {
     std::vector<NodeIndex> order;
     const auto take = [&](const auto& wanted) {

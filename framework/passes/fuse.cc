@@ -47,8 +47,8 @@ class NodeFuser {
     made_.push_back(std::move(*fused));
   }
 
-  // A new node takes the place of its root. The root moves to the end until it is dropped, so nodes
-  // that only the root used, such as a cast, are dropped as well.
+  // A new node replaces its root. The root moves to the end until it is dropped, so nodes that only
+  // the root used, such as a cast, are dropped as well.
   void apply() {
     const NodeIndex first = plan_.nodes.next();
     std::vector<NodeIndex> roots;

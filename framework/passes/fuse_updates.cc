@@ -1,10 +1,9 @@
-// Joins updates with the launch that computes their input. Alone, a sum of gradients goes to memory
+// Fuses updates with the launch that computes their input. Alone, a sum of gradients goes to memory
 // and comes back for the update. Fused, a host applies the sum some thousand elements at a time
 // while they are in cache, and a GPU while they are in registers. The same pass adds the partial
 // sums of shards. A GPU also gets updates without a sum in groups, because a launch there costs
 // more than most updates. A fusion runs all its members at one time. So the pass first checks that
-// no read gets another version of a variable. It also checks that each value is read before it is
-// overwritten.
+// no read gets another version of a variable, and that each value is read before it is overwritten.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -113,7 +112,7 @@ class UpdateFuser {
     return sums;
   }
 
-  // Joins updates that apply no sum. Launches of GPUs cost more than most updates. So those of one
+  // Groups updates that apply no sum. GPU launches cost more than most updates, so updates of one
   // op on one device share a launch, if they follow each other and it has room.
   void group_others() {
     std::map<std::pair<int, const Op*>, std::vector<Member>> open;
@@ -135,7 +134,7 @@ class UpdateFuser {
 
   bool is_fused(NodeIndex n) const { return replacements_.nodes.contains(n); }
 
-  // Nodes behind some of the updates. Groups and fusions leave them out, so they close no cycle.
+  // Nodes after some of the updates. Groups and fusions leave them out, so they close no cycle.
   Indexed<PlanNode, char> behind_updates() const {
     std::vector<NodeIndex> after;
     for (const NodeIndex n : consumers_.indices())
@@ -230,8 +229,7 @@ class UpdateFuser {
     });
   }
 
-  // Puts one node, named as `named`, in the place of `nodes`, which are in an order in which they
-  // could run.
+  // Replaces `nodes`, which are in an order in which they could run, by one node, named as `named`.
   void fuse(const std::vector<NodeIndex>& nodes, const Node& named) {
     FusedUpdate update;
     PlanNode fused{&kFusedUpdate, &named, {}, {}, {}, {}};

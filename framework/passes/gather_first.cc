@@ -59,8 +59,8 @@ class Gathers {
     return first;
   }
 
-  // Notes that n must come before the gathers. The sources of a gather are made of variables alone,
-  // so they can come before everything else. Returns false if they are not.
+  // Records that n must come before the gathers. The sources of a gather depend only on variables,
+  // so they can come before everything else. Returns false if they do not.
   bool add_source(NodeIndex n) {
     const PlanNode& node = plan_.nodes[n];
     if (node.is_variable() || sources_.contains(n)) return true;
@@ -83,7 +83,7 @@ class Gathers {
   // Rows take memory until their values are written. So gathers run ahead of these writes by at
   // most kMostAhead bytes.
   void limit_memory() {
-    std::int64_t ahead = 0;  // bytes of rows behind the one that is awaited
+    std::int64_t ahead = 0;  // bytes of rows after the awaited one
     std::size_t awaited = 0;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       const std::int64_t bytes = plan_.nodes[rows_[r].node].types[0].bytes();
@@ -123,7 +123,7 @@ class Gathers {
   std::vector<std::pair<NodeIndex, NodeIndex>> assigns_;  // (first user, assign before it)
   std::vector<Row> rows_;                                 // rows of gathered values
   std::set<NodeIndex> sources_;                           // nodes that compute what is gathered
-  std::vector<NodeIndex> front_;                          // sources_, each behind its inputs
+  std::vector<NodeIndex> front_;                          // sources_, each after its inputs
 };
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace belfry {
 namespace {
 
-// A larger tensor goes to the host by a copy of its own, while the GPU computes.
+// A larger tensor goes to the host by a separate copy, while the GPU computes.
 constexpr std::int64_t kMostBytes = 1 << 20;
 
 class GroupedCopies {
@@ -111,7 +111,7 @@ class GroupedCopies {
     return groups;
   }
 
-  // Puts the groups in the place of the copies, and the nodes of `last` behind the groups.
+  // Replaces the copies by the groups, and puts the nodes of `last` after the groups.
   void reorder(const std::vector<NodeIndex>& copies, const std::vector<NodeIndex>& groups,
                const Indexed<PlanNode, char>& last) {
     std::vector<NodeIndex> order, behind;

@@ -1,11 +1,11 @@
-// Turns the schedule into command lists. Pass `schedule` has found who waits for whom. This pass
-// alone chooses the means of each wait, and the launches that a GPU gets as one segment.
+// Turns the schedule into command lists. Pass `schedule` has found who waits for whom. Only this
+// pass chooses how each wait is done, and which launches a GPU gets as one segment.
 //
-// A strand of a CPU waits for signals of other CPUs and for stamps of GPUs. A GPU has one thread,
-// which enqueues for all its strands; what is enqueued waits in its stream for events of other
-// streams. The thread itself waits for a strand of a CPU. It also waits until the thread of another
-// GPU has recorded the event that a stream of its own shall wait for. Lists hold for any number of
-// workers: they do not say which worker follows which strand.
+// A CPU strand waits for signals of other CPUs and for stamps of GPUs. A GPU has one thread, which
+// enqueues for all its strands; enqueued work waits in its stream for events of other streams. The
+// thread itself waits for a CPU strand. It also waits until the thread of another GPU has recorded
+// an event that one of its own streams will wait for. Lists hold for any number of workers: they do
+// not say which worker follows which strand.
 #include <algorithm>
 #include <map>
 #include <ranges>
@@ -38,7 +38,7 @@ struct Needs {
   std::vector<StrandIndex> steps;  // strands whose kernels need the number of the step
   std::vector<Wait> stamps;        // hosts wait for these
   std::vector<Wait> signals;       // threads of other GPUs wait for these
-  int event = -1;                  // recorded behind it
+  int event = -1;                  // recorded after it
 };
 
 // The work of GPUs, cut in one of two ways: single_launches() or cut_segments().
@@ -59,9 +59,9 @@ int new_event(std::vector<StrandIndex>& events, StrandIndex recorded_in) {
   return static_cast<int>(events.size()) - 1;
 }
 
-// Finds the needs of segments. Each stream has a vector clock, which says which segment of each
-// other stream it is behind; -1: none. Further entries, one per GPU, are 0 if the stream is behind
-// the copies of that GPU's feeds, else -1.
+// Finds the needs of segments. Each stream has a vector clock, which says the last segment of each
+// other stream that it comes after; -1: none. Further entries, one per GPU, are 0 if the stream
+// comes after the copies of that GPU's feeds, else -1.
 class NeedFinder {
  public:
   NeedFinder(const Plan& plan, const Segments& segments, std::vector<StrandIndex>& events)
@@ -142,7 +142,7 @@ class NeedFinder {
       }
   }
 
-  // Each strand is stamped in its own stream, so that a stamp tells of the faults of this strand.
+  // Each strand is stamped in its own stream, so that a stamp covers the faults of this strand.
   void find_stamps(int s) {
     const Segment& segment = segments_[s];
     std::vector<Wait>& stamps = needs_[at(s)].stamps;
@@ -225,7 +225,7 @@ class GpuIssuer {
   }
 
   // Inside a graph, strands wait for each other as they do launch by launch. In addition each other
-  // strand starts behind the beginning of the segment, and the segment ends behind that strand. A
+  // strand starts after the beginning of the segment, and the segment ends after that strand. A
   // wait of that strand, or a wait for its last launch, may imply either.
   void issue_graph(int s) {
     const Segment& segment = segments_[s];

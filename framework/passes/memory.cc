@@ -1,9 +1,9 @@
 // Gives every tensor its place before the first run, so that no run allocates. Two tensors share
-// memory if one is used up before the other is written. The clocks of the schedule tell this for
-// any number of workers. The pass first finds values that need no memory of their own: aliases,
-// outputs over their inputs, and values that are made in the variable that they are assigned to.
-// Such a value saves a copy, too. Then it packs each arena: the largest buffer first, at the lowest
-// offset that is free for it.
+// memory if one is no longer needed when the other is written. The clocks of the schedule show this
+// for any number of workers. The pass first finds values that need no memory of their own: aliases,
+// outputs over their inputs, and values computed in the variable that they are assigned to. Each of
+// them saves a copy, too. Then the pass packs each arena: the largest buffer first, at its lowest
+// free offset.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -22,8 +22,8 @@
 namespace belfry {
 namespace {
 
-// Rounds up the bytes of a tensor to a cache line, or on GPUs to the alignment that cuBLASLt asks
-// of workspaces.
+// Rounds up the bytes of a tensor to a cache line, or on GPUs to the alignment that cuBLASLt
+// requires of workspaces.
 std::int64_t align(std::int64_t bytes, const Device& device) {
   const std::int64_t alignment = device.on_gpu() ? 256 : 64;
   return (bytes + alignment - 1) / alignment * alignment;
@@ -52,7 +52,7 @@ class ValueUsers {
 
   // The launch of a node; none if the node does not launch.
   LaunchIndex launch_of(NodeIndex node) const { return launch_of_[node]; }
-  // The launches that use the value `root`, which is no alias. Sorted.
+  // The launches that use the value `root`, which is not an alias. Sorted.
   std::span<const LaunchIndex> of(Value root) const { return users_[number_of(root)]; }
 
  private:
@@ -111,8 +111,8 @@ class MemoryPlanner {
 
  private:
   // The program fetches first values of variables, which are large and have no other reader. So a
-  // host makes a value without inputs directly in its fetch. A value that a GPU reads is left out,
-  // as GPUs cannot read there.
+  // host computes a value without inputs directly in its fetch. A value that a GPU reads is left
+  // out, because GPUs cannot read there.
   void find_fetches() {
     const auto of_host = [&](const PlanNode& node) { return device_of(node).memory_space == 0; };
     for (const NodeIndex n : graph_.nodes.indices()) {
@@ -233,7 +233,7 @@ class MemoryPlanner {
     return {};
   }
 
-  // Makes an assigned value in the variable's memory, if nobody needs the old value by then. The
+  // Computes an assigned value in the variable's memory, if nobody needs the old value by then. The
   // write finds the value in place and copies nothing.
   void make_where_assigned(NodeIndex write) {
     const PlanNode& node = graph_.node(write);
@@ -358,7 +358,7 @@ class MemoryPlanner {
     end += align(record.bytes, device(record));
   }
 
-  // Gives the feeds of a GPU their slots behind the constants. The slots on the host belong to the
+  // Gives the feeds of a GPU their slots after the constants. The slots on the host belong to the
   // first device.
   void append_feeds(int d, const std::vector<BufferIndex>& buffers) {
     const Device& fed = context_.device(d);

@@ -124,7 +124,7 @@ bool writes_gathered_first(const PlanGraph& plan, const PlanNode& node) {
   return node.op == &kAssignGathered && !plan.gathered_first.empty();
 }
 
-// eager[n]: node n goes as soon as it may. This holds for writes, collectives, gathers of shards
+// eager[n]: node n goes as early as it may. This holds for writes, collectives, gathers of shards
 // and readers of partial sums: they free the memory of their inputs. It also holds for the nodes
 // that the gradient of a loss starts from. A copy is eager if one of its users is. Nodes without a
 // launch cost nothing, so they go at once.
@@ -153,7 +153,7 @@ std::int64_t bytes_of_messages(const PlanNode& node) {
 }
 
 // Nodes that wait for communication. A strand stands still while its next launch waits. So such a
-// node goes behind nodes that need not wait, until many more bytes have been sent: 16 MiB, or an
+// node goes after nodes that need not wait, until many more bytes have been sent: 16 MiB, or an
 // eighth of all. If values are gathered first (pass gather_first), these are 48 MiB, or a quarter
 // of all.
 class Awaiting {
@@ -168,7 +168,7 @@ class Awaiting {
                                              : std::min(all / 4, 3 * kMostUnderWay);
   }
 
-  // Notes that a node has its place.
+  // Records that a node has its place.
   void place(NodeIndex n) {
     const PlanNode& node = plan_.node(n);
     if (begun_ == 0 && !communicates(node)) return;  // as all nodes of most plans
@@ -218,15 +218,15 @@ class Awaiting {
 
   const PlanGraph& plan_;
   std::int64_t under_way_ = 0;
-  // Bytes that communicating nodes have begun to send, without those behind other messages.
+  // Bytes that communicating nodes have begun to send, without those after other messages.
   std::int64_t begun_ = 0;
   // Once begun_ has reached due_[n], users of n need not be delayed. 0: n does not communicate.
   Indexed<PlanNode, std::int64_t> due_;
-  Indexed<PlanNode, char> is_behind_;  // n is behind a message, or sends one itself
+  Indexed<PlanNode, char> is_behind_;  // n comes after a message, or sends one itself
   std::vector<DelayedNode> held_;      // in the order in which they could go
 };
 
-// The nodes in their new order. A node on a cycle, or behind one, is missing.
+// The nodes in their new order. A node on a cycle, or after one, is missing.
 std::vector<NodeIndex> sorted_nodes(const PlanGraph& plan) {
   const Consumers consumers = consumers_of(plan);
   Indexed<PlanNode, std::size_t> missing;

@@ -1,6 +1,6 @@
 // A sum over towers waits for the last tower, and until then keeps the tensors of the others. So
 // towers go side by side: each node comes next to its counterpart in the first tower. In the order
-// in which they were built, the last tower would come behind all others.
+// in which they were built, the last tower would come after all others.
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -34,7 +34,7 @@ class SideBySide {
   }
 
   bool changes() const { return changes_; }
-  // A node of no tower comes behind the node that was built before it.
+  // A node of no tower comes after the node that was built before it.
   std::vector<NodeIndex> order() {
     for (std::size_t n = 1; n < place_.size(); ++n)
       if (const NodeIndex own(n); origin(own).call == 0 && place_[own] == own)

@@ -1,7 +1,7 @@
 // Packs weights once per step into the form that a library wants. Otherwise the kernels of every
-// shard and tower, forward and backward, would each copy the weights before they use them.
-// Recomputed nodes of the backward pass get their weights packed again, as packed weights would
-// take memory until then.
+// shard and tower, forward and backward, would each copy the weights before using them. Recomputed
+// nodes of the backward pass get their weights packed again, because packed weights would take
+// memory until then.
 #include "belfry/framework/core_ops/pack_weights.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class WeightPacker {
     for (const auto& [key, use] : uses_)
       if (use.runs > 1) packed.push_back(&use);
     if (packed.empty()) return;
-    // The new nodes come behind all others, so sort_nodes takes one when no other node can run
+    // The new nodes come after all others, so sort_nodes takes one only when no other node can run
     // without it.
     std::ranges::stable_sort(packed, {}, [](const Use* use) { return use->nodes[0]; });
     for (const Use* const use : packed) pack(*use);

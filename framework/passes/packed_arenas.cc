@@ -38,7 +38,7 @@ PackedArenas::Conflicts PackedArenas::conflicts_of(std::span<const ArenaBlock> b
 }
 
 // Appends the strand of each launch, and how many of `launches` have run on other strands when it
-// starts. A launch adds nothing if its clock equals that of the launch before it on its strand.
+// starts. A launch adds nothing if its clock equals that of the previous launch on its strand.
 void PackedArenas::append_order(Conflicts& conflicts, std::span<const LaunchIndex> launches) {
   struct OnStrand {
     StrandIndex strand;

@@ -1,4 +1,4 @@
-// Messages of a GPU go by NCCL. Without NCCL they go through memory of the host.
+// Messages of a GPU go by NCCL. Without NCCL they go through host memory.
 #include <algorithm>
 
 #include "belfry/framework/core_ops/add_pieces.h"

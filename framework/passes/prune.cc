@@ -107,7 +107,7 @@ class Pruner {
     return types;
   }
 
-  // Feeds become storage nodes of their own when first used.
+  // Feeds become separate storage nodes when first used.
   Value value_of(const Output& output) {
     const auto fed = fed_.find(output);
     if (fed == fed_.end()) return {kept_[at(output.node().id())], output.index()};

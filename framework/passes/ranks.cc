@@ -13,8 +13,8 @@ bool sends_by_rank(const PlanNode& node, const PlanContext& context) {
   return node.op->exchange && context.device(node.device()).on_gpu();
 }
 
-// Replaces nodes by parts. It notes the outputs and all parts of each expanded node for the nodes
-// behind it.
+// Replaces nodes by parts. It records the outputs and all parts of each expanded node for the nodes
+// after it.
 class RankSplitter {
  public:
   RankSplitter(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}

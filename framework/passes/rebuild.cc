@@ -1,7 +1,7 @@
-// Frees activations that one pass over memory makes again (Op::rebuild), such as those of batch
+// Frees activations that one pass over memory can recompute (Op::rebuild), such as those of batch
 // norm with ReLU. The backward pass reads them, so they would all be kept until then. Their inputs
-// are kept anyway, for other gradients. So the backward pass makes each activation again just
-// before it reads it. GPUs keep them: nobody has measured what the passes would cost there.
+// are kept anyway, for other gradients. So the backward pass recomputes each activation just before
+// it reads it. GPUs keep them: nobody has measured what the passes would cost there.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -91,7 +91,7 @@ class Rebuilder {
   Consumers consumers_;
   const std::set<const Node*> recomputed_;
   Indexed<PlanNode, char> free_;     // all false: no node may become part of a fusion
-  Indexed<PlanNode, char> rebuilt_;  // output 0 is made again for the backward pass
+  Indexed<PlanNode, char> rebuilt_;  // output 0 is recomputed for the backward pass
   std::vector<std::pair<NodeIndex, PlanNode>> made_;
   std::map<NodeIndex, std::vector<NodeIndex>> before_;  // by first reader
 };

@@ -1,7 +1,7 @@
 // Makes a launch of each node, puts it on a strand, and finds the launches of other strands that it
-// waits for. Two uses of memory may overlap unless one is known to come first. So the waits also
-// decide how much memory a plan takes. Vector clocks leave out waits that others imply, as each
-// wait costs a signal in every step.
+// waits for. Two uses of memory may overlap unless one is known to come first, so the waits also
+// decide how much memory a plan takes. Vector clocks leave out waits that others imply, because
+// each wait costs a signal in every step.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -41,7 +41,7 @@ struct Sums {
   std::vector<Sum> all;
   std::size_t past = 0;     // how many of the first must be over before the next divided launch
   std::size_t awaited = 0;  // how many of the first some divided launch waits for
-  std::int64_t open = 0;    // bytes of the sums behind the first `past`
+  std::int64_t open = 0;    // bytes of the sums after the first `past`
 };
 
 class Scheduler {
@@ -102,7 +102,7 @@ class Scheduler {
     return whole_range(*node.op, node.participants(), graph_.input_types(node), node.types);
   }
 
-  // Partial sums take S times the memory of the tensor. So a step must not hold all of them at
+  // Partial sums take S times the memory of the tensor, so a step must not hold all of them at
   // once: divided launches run ahead of the sums by kOpenSums bytes, or by one larger sum.
   void note_sum(NodeIndex n) {
     std::map<int, std::int64_t> bytes;  // by device

@@ -96,7 +96,7 @@ class Cutter {
   }
 
   const Plan& plan_;
-  bool hosts_wait_ = false;     // a host has waited for a GPU, so later ones may be behind it
+  bool hosts_wait_ = false;     // a host has waited for a GPU, so later ones may come after it
   Indexed<Launch, char> free_;  // a launch of a host; neither it nor any before it waits for a GPU
   Indexed<Launch, char> ends_;
   std::map<int, Open> open_;  // by GPU

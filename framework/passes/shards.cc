@@ -1,10 +1,10 @@
 // Cuts the work of each device into the shards of its batch. Feeds of samples are cut by rows. From
-// there each op's rule (framework/graph/shards.h) says how its outputs are divided, or the op puts
-// nodes in place of its own (framework/plan/expansion.h). A node that cannot be divided gets its
+// there each op's rule (framework/graph/shards.h) says how its outputs are divided, or the op
+// replaces the node by others (framework/plan/expansion.h). A node that cannot be divided gets its
 // inputs whole, from a GatherShards or a SumShards. A SumShards adds the partial sums of all shards
 // along the canonical tree.
 //
-// Results depend on the shards alone: a kernel sees the rows of one shard, whichever device has it.
+// Results depend only on the shards: a kernel sees the rows of one shard, whichever device has it.
 #include <map>
 #include <utility>
 
@@ -116,7 +116,7 @@ class ShardMaker {
     return plan_.nodes.add(std::move(node));
   }
 
-  // Notes that node n has taken the place of the visited node.
+  // Records that node n has replaced the visited node.
   void finish(NodeIndex n) { moved_.back().node = n; }
 
   void expand(const PlanNode& node, const Sharding& sharding) {

@@ -1,5 +1,5 @@
-// Keeps one storage for copies of a variable that are always equal. Each tower has a copy of its
-// own, but towers in one memory space start from the same value and apply the same sum. One storage
+// Keeps one storage for copies of a variable that are always equal. Each tower has its own copy,
+// but towers in one memory space start from the same value and apply the same sum. One storage
 // saves the memory of the other copies, and their updates. Whether copies stay equal depends on
 // their writes, which read other copies. So the pass assumes that all are equal, and drops each
 // assumption that does not follow.
@@ -21,14 +21,14 @@ namespace {
 // Larger constants are not compared: they count as different.
 constexpr std::size_t kMostConstantBytes = 1024;
 
-// Variables of the plan that share a storage, or are to share one: the owner first.
+// Variables of the plan that share a storage, or will share one: the owner first.
 struct Group {
   std::vector<NodeIndex> variables;
   bool exists = false;  // the storage has memory already
 };
 
-// Assumes that all replicas are equal, and computes what follows. Groups whose writes turn out to
-// differ are dropped, until the rest follows from itself.
+// Assumes that all replicas are equal, and computes the consequences. Groups whose writes turn out
+// to differ are dropped, until the remaining assumptions follow from themselves.
 class Sharing {
  public:
   Sharing(PlanGraph& plan, const PlanContext& context) : plan_(plan), context_(context) {}
@@ -76,7 +76,7 @@ class Sharing {
         if (variable) group_of_[variable] = static_cast<int>(g);
   }
 
-  // Adds a group that shares a storage already. A sharer outside the plan has no writes in it, so
+  // Adds a group that already shares a storage. A sharer outside the plan has no writes in it, so
   // its place stays empty.
   void add_existing(const std::vector<const Node*>& sharers) {
     Group group{{}, true};
@@ -147,7 +147,7 @@ class Sharing {
   // Whether each read sees the same version after one write has replaced the writes of all.
   bool same_versions(const Group& group) const {
     for (std::size_t w = 0; w < writes(group.variables[0]).size(); ++w) {
-      std::vector<NodeIndex> any;  // nodes behind the write of some copy
+      std::vector<NodeIndex> any;  // nodes after the write of some copy
       for (const NodeIndex variable : group.variables)
         any.insert(any.end(), reached_.at(writes(variable)[w]).begin(),
                    reached_.at(writes(variable)[w]).end());

@@ -1,7 +1,7 @@
-// Makes every tensor that crosses devices a node. Another memory space needs a copy. Another device
-// in the same memory needs none, but its launches wait for the tensor. The schedule orders such a
-// node, the memory plan gives it room, and reports count its bytes. A tensor goes to a device once,
-// however many nodes read it there.
+// Turns every tensor that crosses devices into a node. Another memory space needs a copy. Another
+// device in the same memory needs none, but its launches wait for the tensor. The schedule orders
+// such a node, the memory plan gives it room, and reports count its bytes. A tensor goes to a
+// device once, however many nodes read it there.
 #include <map>
 #include <set>
 #include <tuple>
@@ -66,7 +66,7 @@ class Transfers {
 
   bool on_gpu(int device) const { return context_.device(device).on_gpu(); }
 
-  // Fetches are in memory of hosts: the first CPU has the fetches of GPUs.
+  // Fetches are in host memory: the first CPU has the fetches of GPUs.
   int on_host(int device) const { return on_gpu(device) ? 0 : device; }
 
   // Counts a feed of a GPU, which comes from the first CPU before the step.

@@ -1,7 +1,8 @@
 // Refuses steps whose towers would not train on one sum. Strategies combine gradients while the
-// graph is built; feeds, real shapes and devices are known only now. A feed in place of one tower's
-// gradient, or gradients of different shapes, would give plausible but wrong numbers. So the pass
-// compares the parts of each combined gradient with the values that this step has in their place.
+// graph is built; feeds, real shapes and devices are known only now. A feed that replaces one
+// tower's gradient, or gradients of different shapes, would give plausible but wrong numbers. So
+// the pass compares the parts of each combined gradient with the values that this step has in their
+// place.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -126,7 +127,7 @@ class SumChecks {
     return std::ranges::any_of(combined.results, [&](Output r) { return located_.computed(r); });
   }
 
-  // Refuses feeds for some of `values` alone; there is one value per tower.
+  // Refuses feeds for only some of `values`; there is one value per tower.
   void whole(const CombinedGradient& combined, const std::vector<Output>& values,
              std::string_view what, bool matters) const {
     if (!matters) return;

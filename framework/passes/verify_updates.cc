@@ -1,6 +1,6 @@
 // Refuses steps that would update the copies of a variable differently. Copies stay equal only
 // while every tower applies the same combined gradients in the same way. No run would notice a
-// tower that does not: training goes on, and the copies drift apart. So the pass follows each
+// tower that does not: training continues, and the copies drift apart. So the pass follows each
 // gradient to the writes that depend on it, and compares these from tower to tower.
 #include <algorithm>
 #include <deque>
@@ -25,8 +25,8 @@ struct Part {
   auto operator<=>(const Part&) const = default;
 };
 
-// A sorted list. Nodes share lists, as most depend on the same gradients as one of their inputs.
-// Null: none.
+// A sorted list. Nodes share lists, because most depend on the same gradients as one of their
+// inputs. Null: none.
 using Parts = const std::vector<Part>*;
 
 // Owns the lists.
@@ -111,8 +111,8 @@ class UpdateChecks {
 
   const Node* target(const PlanNode& write) const { return plan_.node(write.inputs[0].node).node; }
 
-  // Finds what the outputs depend on. An end depends on itself alone. A new value of a variable
-  // with a gradient depends on nothing.
+  // Finds what the outputs depend on. An end depends only on itself. A new value of a variable with
+  // a gradient depends on nothing.
   void follow(const PlanNode& planned, std::span<Parts> outputs) {
     bool all_ends = true;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -125,7 +125,7 @@ class UpdateChecks {
       if (!output) output = all;
   }
 
-  // Null if the output is no end.
+  // Null if the output is not an end.
   Parts end_at(const PlanNode& planned, std::size_t i) const {
     if (planned.fetch() >= 0) return nullptr;
     if (planned.feed() < 0) return ends_.at_output(at(planned.node->id()), i);
@@ -176,8 +176,8 @@ class UpdateChecks {
                               used.results[part.tower].node().describe()));
   }
 
-  // Equal copies must stay equal: a step updates all of them alike, or none. A write that depends
-  // on no gradient may set a copy, e.g. from one that was updated.
+  // Equal copies must stay equal: a step updates all of them the same way, or none. A write that
+  // depends on no gradient may set a copy, e.g. from one that was updated.
   void check_whole(std::size_t g) {
     const CombinedGradient& combined = all_[g];
     std::vector<std::size_t> done, missing;
@@ -265,7 +265,7 @@ class UpdateChecks {
     return parts;
   }
 
-  // The update would leave a copy behind whose tower was not in the table.
+  // The update would leave out a copy whose tower was not in the table.
   void check_participants(const CombinedGradient& combined, const Node& update) {
     if (combined.towers() > 1 && combined.variables[0] == combined.variables[1])
       return;  // towers share it

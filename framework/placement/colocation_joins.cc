@@ -1,7 +1,7 @@
 // Joins the nodes that must share a device. A node that writes is where its variable has memory.
-// Nodes of a colocation group are beside each other, as their user wants. A join merges the
-// requests of both sets. All joins come before any node gets a device, so that the order of nodes
-// decides nothing.
+// Nodes of a colocation group are together, because their user wants it. A join merges the requests
+// of both sets. All joins come before any node gets a device, so that the order of nodes decides
+// nothing.
 #include <algorithm>
 #include <string_view>
 #include <vector>

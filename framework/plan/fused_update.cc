@@ -15,7 +15,7 @@ std::vector<std::size_t> first_outputs(const FusedUpdate& fused) {
   return first;
 }
 
-// The first input of the fused node behind `source`, which is an input or a sum of inputs.
+// The first input of the fused node that goes into `source`, an input or a sum of inputs.
 std::size_t first_input(const FusedUpdate& fused, FusedUpdate::Source source) {
   while (source.member != FusedUpdate::Source::kInput)
     source = fused.body[at(source.member)].inputs[0];

@@ -24,7 +24,7 @@ static_assert(std::size(kNames) == kMemoryKinds);
 // The purpose that a buffer counts for.
 struct Use {
   MemoryKind kind = MemoryKind::kActivation;
-  const PlanNode* made_by = nullptr;  // the node that asked for it
+  const PlanNode* made_by = nullptr;  // the node that requested it
   int output = 0;
   bool touched = false;  // some launch touches it
 };
@@ -74,7 +74,7 @@ class MemoryCount {
   }
 
  private:
-  // Notes the gradients that an update of a trainable variable takes, back to the nodes that made
+  // Records the gradients that an update of a trainable variable takes, back to the nodes that made
   // them. Strategies put nodes in between, which belong to no node of the forward pass.
   void note_gradients() {
     for (const PlanNode& node : plan_.nodes) {

@@ -43,7 +43,7 @@ Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
   const auto note = [&](const Launch& launch) {
     for (const BufferIndex buffer : written(plan, launch)) writer[buffer] = worker(launch);
   };
-  for (const Launch& launch : plan.launches) note(launch);  // in the run before
+  for (const Launch& launch : plan.launches) note(launch);  // in the previous run
   Indexed<Launch, double> result;
   for (const Launch& launch : plan.launches) {
     std::map<BufferIndex, double> buffers;

@@ -11,8 +11,8 @@
 namespace belfry {
 namespace {
 
-// Bytes of a combined tensor that are computed at a time. Such a chunk stays in the second cache,
-// with all that it is computed from.
+// Bytes of a combined tensor that are computed at a time. Such a chunk stays in the L2 cache, with
+// everything that it is computed from.
 constexpr std::int64_t kUpdateChunk = 8 << 10;
 
 KernelRun prepare_member(const Op& op, KernelPlan& kernel, bool reference) {
@@ -117,8 +117,8 @@ class FusedUpdateKernel {
     tensor.sum(KernelPointers(inputs, {results.data(), participants_}, nullptr, range, p.step()));
   }
 
-  // A pointer that a kernel takes for the start of the whole tensor, with `buffer` at the chunk:
-  // kernels count elements from that start.
+  // A pointer to where element 0 of the whole tensor would be, given that `buffer` holds the chunk:
+  // kernels count elements from the start of the tensor.
   static void* from_start(std::byte* buffer, const Tensor& tensor, WorkRange chunk) {
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(buffer) -
                                    at(chunk.begin * tensor.element_bytes));

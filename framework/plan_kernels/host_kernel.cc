@@ -60,7 +60,7 @@ class HalfKernel {
 
  private:
   static std::int64_t bytes_of_pointers(std::size_t count) {
-    constexpr std::size_t kAlignment = 256;  // of the workspace behind the pointers
+    constexpr std::size_t kAlignment = 256;  // of the workspace after the pointers
     return static_cast<std::int64_t>((count * sizeof(void*) + kAlignment - 1) / kAlignment *
                                      kAlignment);
   }

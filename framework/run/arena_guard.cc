@@ -13,7 +13,7 @@ ArenaGuard::ArenaGuard(const Plan& plan, const std::vector<std::unique_ptr<Devic
   for (const auto& device : devices) on_host_.push_back(device->memory.on_host());
   // Uses of a buffer on one strand are ordered, so the buffer dies after the last of them. Other
   // buffers stay open until they are reused: those that several strands use, and those of a GPU,
-  // which works behind the host.
+  // which lags the host.
   struct Life {
     StrandIndex strand;
     LaunchIndex last;

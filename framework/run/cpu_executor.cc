@@ -82,7 +82,7 @@ bool CpuExecutor::follow_one(int worker) {
       follow(route, worker);
     } catch (...) {
       locks_.release_all();
-      run_.fail();  // the route stays claimed, so that nobody goes on with it
+      run_.fail();  // the route stays claimed, so that nobody resumes it
     }
     return true;
   }
@@ -204,7 +204,8 @@ void CpuExecutor::run_shared(LaunchIndex launch, int worker) {
   const std::int64_t parts = linked_.launch(launch).parts;
   const Ticket ticket = shared.ticket.load(std::memory_order_relaxed).opened();
   shared.done.store(0, std::memory_order_relaxed);
-  // Who reads this launch finds the ticket of the one before closed, and cannot take a part by it.
+  // A worker that reads this launch finds the previous one's ticket closed, and cannot take a part
+  // with it.
   shared.launch.store(launch.value(), std::memory_order_release);
   shared.ticket.store(ticket, std::memory_order_seq_cst);  // see Gate
   run_.gate().wake();

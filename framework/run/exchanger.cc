@@ -21,7 +21,7 @@ RankWatch* ranks_of_processes(const LinkedPlan& linked, const GpuExecutor* gpus)
   return several ? &gpus->ranks()->watch() : nullptr;
 }
 
-// What other processes are told of the error of a run.
+// What other processes learn about the error of a run.
 ErrorFields told_to_others(const std::exception_ptr& error) {
   try {
     if (error) std::rethrow_exception(error);

@@ -28,7 +28,7 @@ void throw_if_any(const Error& error, const FailedLaunch& launch) {
   (throw_if<Es>(error, launch), ...);
 }
 
-// Throws what rethrow_with_launch() throws, without the note.
+// Throws what rethrow_with_launch() throws, without recording the origin.
 [[noreturn]] void rethrow_as_failed(const Node& node, const FailedLaunch& launch) {
   try {
     throw;

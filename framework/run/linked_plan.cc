@@ -118,7 +118,7 @@ void LinkedPlan::link_launch(LaunchIndex l, int shard, const Runtime& runtime,
   if (batch && node.rows > 0)
     linked.first_row =
         node.rows * (plan->batches[at(device)].first + (divided ? samples.begin : 0));
-  // `offset`: a shard has its rows of a tensor that is not divided. Other tensors begin at their
+  // `offset`: a shard has its rows of a tensor that is not divided. Other tensors start at their
   // address.
   const auto add = [&](BufferIndex buffer, int of, std::int64_t offset) {
     const BufferRecord& record = plan->buffers[buffer];

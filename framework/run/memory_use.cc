@@ -78,7 +78,7 @@ MemoryReport MemoryUse::by_kind() const {
 
 void MemoryUse::add_steps(MemoryReport& report) const {
   const std::vector<std::int64_t> shared = arena_bytes();
-  std::vector<bool> is_told(devices_.size(), false);  // its shared arena has been told by kind
+  std::vector<bool> is_told(devices_.size(), false);  // its shared arena has been reported by kind
   std::map<std::pair<int, int>, PlannedTensor> feeds;
   for (const auto& [key, kept] : steps_.entries()) {
     const std::shared_ptr<const Plan> plan = kept.step->plan();

@@ -1,6 +1,6 @@
 // How steps use NCCL: each rank's part of a collective is a launch on a strand for communication.
 // The thread that enqueues for its GPU hands the part to the communicators. A thread that polls
-// stamps also watches the ranks. A failure aborts the communicators; the next run makes them anew.
+// stamps also watches the ranks. A failure aborts the communicators; the next run makes new ones.
 //
 // With several processes, the ranks of a graph are those of all processes, numbered by process.
 // Before a step connects, the processes compare its collectives. Rank 0 hands out an id for each
@@ -267,7 +267,7 @@ void NcclRanks::check() {
           option_name("stall_abort_seconds")));
 }
 
-// Notes since when each strand has waited for its present launch.
+// Records since when each strand has waited for its current launch.
 void NcclRanks::look(Clock::time_point now) {
   for (Watched& watched : watched_) {
     const std::int64_t finished = watched.finished.value();

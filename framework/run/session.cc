@@ -171,7 +171,7 @@ Plan Session::State::compile_plan(std::span<const Fetch> fetches, std::span<cons
   }
 }
 
-// Decides by the plan, before anything is allocated.
+// Decides from the plan, before anything is allocated.
 void Session::State::make_room(const Plan& plan, bool counts_fetches) {
   for (;;) {
     const std::string text = use.lacking(plan, counts_fetches);

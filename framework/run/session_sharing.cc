@@ -1,4 +1,4 @@
-// Unshares replicas: each gets a storage of its own, and the steps are compiled again.
+// Unshares replicas: each gets its own storage, and the steps are recompiled.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -8,7 +8,8 @@
 
 namespace belfry {
 
-// A variable, and those that part with it. While this object lives, they count as alone.
+// A variable, and those that are separated with it. While this object lives, they count as
+// separate.
 class Session::State::Apart {
  public:
   Apart(State& session, const Node& variable) : session_(session) {
@@ -61,7 +62,7 @@ Plan Session::State::Apart::compile_again(const KeptSteps::Entry& kept) const {
   return compile(kept.fetches, kept.feeds, compiling);
 }
 
-// Other variables that were equal because of these part as well.
+// Other variables that were equal because of these are separated as well.
 void Session::State::Apart::compile_steps() {
   const KeptSteps::Entries& steps = session_.steps.entries();
   for (auto entry = steps.begin(); entry != steps.end();) {

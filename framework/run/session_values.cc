@@ -1,4 +1,4 @@
-// The calls of users besides runs: values of variables, placement, memory, the step count.
+// The calls of users other than runs: values of variables, placement, memory, the step count.
 #include <algorithm>
 #include <map>
 

@@ -15,7 +15,7 @@ std::vector<Fetch> initials_of(std::span<const Node* const> nodes) {
   return initials;
 }
 
-// With fewer bytes, first values are not worth threads of their own.
+// With fewer bytes, first values are not worth separate threads.
 constexpr std::int64_t kWorthThreads = 4 << 20;
 
 std::int64_t bytes_of(std::span<const Node* const> variables) {
@@ -34,7 +34,7 @@ struct StartCrew {
   Runtime runtime;
 };
 
-// Warns of variables that soft placement put elsewhere than they asked for.
+// Warns of variables that soft placement put elsewhere than requested.
 void warn_of_moved(std::span<const Node* const> fresh, const VariableMemory& variables,
                    const Placement& placement) {
   const PlacementContext& context = placement.context();

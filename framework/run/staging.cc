@@ -22,7 +22,7 @@ std::size_t bytes_of(const FeedType& feed) {
 }  // namespace
 
 void check_feed(const FeedType& feed, const Tensor& value) {
-  // The text is made only if it is needed, as a step allocates nothing.
+  // The text is composed only if it is needed, because a step allocates nothing.
   if (value.shape() != feed.shape || value.dtype() != feed.where.dtype())
     throw InvalidArgument(cat(feed.where.node().describe(), ": fed with ", name_of(value.dtype()),
                               value.shape(), ", but the step was prepared for ",
@@ -76,7 +76,7 @@ void FeedStaging::link(const LinkedPlan& linked, const Runtime& runtime) {
   }
 }
 
-// Staged feeds lie in pinned memory.
+// Staged feeds are in pinned memory.
 void FeedStaging::replace(FeedStaging& other) {
   const std::lock_guard lock(linking_);
   for (int slot = 0; slot < FeedSlots::kCount; ++slot) {

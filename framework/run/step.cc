@@ -94,7 +94,7 @@ void CompiledStep::State::run(StagedFeeds staged, std::span<const Tensor> feeds,
     execute(staged, feeds, options);
     if (!results) return;
     results->assign(fetched.begin(), fetched.end());
-    for (Tensor& result : *results) result.mutable_raw();  // gets memory of its own
+    for (Tensor& result : *results) result.mutable_raw();  // gets separate memory
   };
   if (runs_beside_others()) {
     const std::shared_lock lock(runtime.run_lock);
@@ -147,7 +147,7 @@ void CompiledStep::State::execute(const StagedFeeds& staged, std::span<const Ten
   make_connections();
   if (options.trace) start_recording(linked, runtime.devices, run);
   if (gpus && gpus->must_capture(options.trace)) capture();
-  // Runs beside each other have different step numbers.
+  // Parallel runs have different step numbers.
   const std::uint64_t step =
       runs_beside_others() && writes ? runtime.step.fetch_add(1) : runtime.step.load();
   run.step = initial ? 0 : step;
@@ -198,8 +198,8 @@ void CompiledStep::State::fetch_if_behind() {
   if (runtime.is_behind(read)) elsewhere.fetch();
 }
 
-// Keeps the old values of variables that the run writes without the other processes, as these may
-// still ask for them.
+// Keeps the old values of variables that the run writes without the other processes, because these
+// may still ask for them.
 void CompiledStep::State::keep_for_others() {
   const NewerElsewhere& elsewhere = runtime.elsewhere;
   const Plan& plan = *executor_->linked.plan;

@@ -94,7 +94,7 @@ class StepActivity::Text {
       wait_for_thread(command->launch);
   }
 
-  // Whether the launch has not run yet. Strands that no worker follows do not tell.
+  // Whether the launch has not run yet. Strands that no worker follows give no answer.
   bool is_awaited(const Wait& wait) const {
     bool has_route = false;
     for (std::size_t r = 0; r < linked_.routes.size(); ++r) {
@@ -156,7 +156,7 @@ StepActivity::StepActivity(const LinkedPlan& linked, const CpuExecutor& cpus,
 std::optional<Activity::Clock::time_point> StepActivity::stuck_since(Clock::time_point now) {
   const std::uint64_t turns = turns_.load(std::memory_order_acquire);
   if (turns % 2 == 0) return std::nullopt;
-  // A place in another run is another place.
+  // A position in another run is a different position.
   const auto count = [&](const Command* command, bool is_followed) {
     return (turns << 48) ^ (reinterpret_cast<std::uintptr_t>(command) * 2 + is_followed);
   };

@@ -11,7 +11,7 @@ VariableLocks::VariableLocks(const LinkedPlan& linked, Runtime& runtime) {
   if (plan.locks != LockDuration::kEachVariable) return;
   holds_.resize(plan.launches.size());
   NodeIndex writer;  // the last node that wrote
-  LaunchIndex last;  // its launch, or the launch of the last copy right behind it
+  LaunchIndex last;  // its launch, or the launch of the last copy right after it
   for (const LaunchIndex l : plan.launches.indices()) {
     const NodeIndex n = plan.launches[l].node;
     const PlanNode& node = plan.node(n);

@@ -27,8 +27,8 @@ void tie_clock(GpuStream& stream, int gpu, Recording& recording) {
   tie.time = recording.now();
 }
 
-// Brings times of GPUs onto the host's clock. No launch can begin before the host has enqueued it.
-// If one seems to, the GPU came to its first timer later than the host saw, by at least that much.
+// Converts GPU times to the host's clock. No launch can begin before the host has enqueued it. If
+// one seems to, the GPU reached its first timer later than the host saw, by at least that much.
 void read_timers(const Plan& plan, const std::vector<std::unique_ptr<Device>>& devices,
                  Recording& recording) {
   std::map<int, std::int64_t> lag;

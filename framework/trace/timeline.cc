@@ -129,7 +129,7 @@ class TimelineMaker {
 
   int device_of(int slice) const { return line_.tracks[at(line_.slices[at(slice)].track)].device; }
 
-  // The slice that made a tensor; a slice of its own if the tensor was there before the run.
+  // The slice that made a tensor; a separate slice if the tensor was there before the run.
   int source(Value value) {
     NodeIndex alias = value.node;
     while (plan_.node(value.node).op->alias) {
@@ -186,7 +186,7 @@ class TimelineMaker {
     free[at(slice.track)] = slice.end + kGap;
   }
 
-  // Adds launches that run once per shard. Each shard but the first has a track of its own.
+  // Adds launches that run once per shard. Each shard but the first has its own track.
   void add_shards() {
     for (const StrandIndex s : plan_.strands.indices())
       for (int shard = 1; shard < plan_.strands[s].shards; ++shard) {

@@ -63,7 +63,7 @@ std::string part_text(const Trace& trace, const std::string& events) {
              "\n", to_json(trace.transfers()).str(), "\n", events);
 }
 
-// Part of otherData: how the times of each process were brought onto the clock of rank 0.
+// Part of otherData: how the times of each process were converted to the clock of rank 0.
 JsonValue clocks_json(const Processes& processes, const std::vector<ClockOffset>& offsets) {
   JsonValue clocks = JsonValue::array();
   for (std::size_t r = 0; r < offsets.size(); ++r)

@@ -150,8 +150,8 @@ class EventPrinter {
 
   int process(int owner) const { return is_alone() ? owner + 1 : view_.rank + 1; }
 
-  // These numbers come behind those of processes, because a viewer takes the thread with its
-  // process's number for the main one.
+  // These numbers come after those of processes, because a viewer takes the thread with its
+  // process's number as the main one.
   int thread(int track) const {
     const int before = is_alone() ? static_cast<int>(content_.owners.size()) : view_.processes;
     return before + 1 + track;
@@ -198,7 +198,7 @@ class EventPrinter {
     const std::string name = event.phase == 'C' ? with_device(event.owner, event.name) : event.name;
     std::string line = cat(R"({"ph":")", event.phase, event.phase == 'f' ? R"(","bp":"e)" : "",
                            R"(","cat":")", event.category, R"(","name":)", JsonValue(name).str());
-    // Arrows of ranks have numbers of their own.
+    // Arrows of ranks have separate numbers.
     if (event.arrow > 0) line += cat(R"(,"id":)", (std::int64_t{view_.rank} << 32) + event.arrow);
     line += cat(",", where(event.owner, event.track), R"(,"ts":)", micros(shifted(event.time)));
     if (event.phase == 'X') line += cat(R"(,"dur":)", micros(event.duration));

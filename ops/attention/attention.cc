@@ -78,7 +78,7 @@ BELFRY_HD void weigh_row(T shift, T factor, std::int64_t columns, T* scores, T* 
 }
 
 // A step of the online softmax. If all scores so far are -inf, so is the largest. Then scores are
-// not shifted, as the difference would be NaN for later keys.
+// not shifted, because the difference would be NaN for later keys.
 template <class T>
 BELFRY_KERNEL void weigh_scores(const QueryBlock<T>& queries, std::int64_t rows, bool diagonal,
                                 std::int64_t columns, T* scores) {

@@ -1,6 +1,6 @@
 #include "belfry/ops/attention/attention_blocks_impl.h"
 
-// Unrolls the short loop behind it, so that the vectors of an array become registers.
+// Unrolls the short loop after it, so that the vectors of an array become registers.
 #if defined(__GNUC__) && !defined(__clang__)
 #define BELFRY_UNROLL _Pragma("GCC unroll 4")
 #else
@@ -11,7 +11,7 @@ namespace belfry::kernels {
 namespace {
 
 // Which terms of its sum a row of a square block takes: all, or those of one triangle. A term that
-// is not taken is not read, so that NaN in it does no harm.
+// is not taken is not read, so a NaN in it does no harm.
 enum class Terms {
   kAll,
   kUpToRow,  // term q for q <= row
@@ -30,10 +30,10 @@ struct BlockProduct {
   std::int64_t rows, depth, columns;
 };
 
-// Rows of C that are computed at once: the last group may go beyond the rows that are asked for.
+// Rows of C that are computed at once: the last group may extend past the requested rows.
 constexpr std::int64_t kGroupRows = 4;
 
-// Vectors as wide as registers of an instruction set: wider ones would lie in memory.
+// Vectors as wide as registers of an instruction set: wider ones would be in memory.
 template <class T, std::int64_t kBytes>
 struct RegisterVector {
   typedef T Type __attribute__((vector_size(kBytes)));
@@ -122,8 +122,8 @@ BELFRY_HD void multiply_strips(const BlockProduct<T>& p) {
   }
 }
 
-// Whether a product is added to C, and whether columns behind the last row of a group are left as
-// they are.
+// Whether a product is added to C, and whether columns after the last row of a group are left
+// unchanged.
 template <Terms terms, bool adds, bool triangle>
 struct ProductForm {
   static constexpr Terms kTerms = terms;
@@ -138,7 +138,7 @@ void multiply_by_16_bytes(const BlockProduct<T>& p) {
   multiply_strips<16, Product>(p);
 }
 
-// target_clones cannot make these, as their vectors differ.
+// target_clones cannot make these, because their vectors differ.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 template <class Product, class T>
 [[gnu::target("arch=x86-64-v3")]] void multiply_by_32_bytes(const BlockProduct<T>& p) {

@@ -13,7 +13,7 @@ namespace {
 
 using kernels::AttentionShape;
 
-// Input i is q; k and v are behind it.
+// Input i is q; k and v follow it.
 void require_heads(const ShapeContext& c, std::size_t i) {
   const auto& options = c.options<CausalAttentionOptions>();
   c.require(options.heads >= 1, "needs at least 1 head, not ", options.heads);

@@ -41,8 +41,7 @@ struct Heads {
   T scale;
 };
 
-// A tile of queries of a head beside a tile of its keys. Pointers that are passed with it point to
-// the head.
+// A tile of queries of a head with a tile of its keys. Pointers passed with it point to the head.
 struct AttentionTile {
   std::int64_t queries, keys;  // their first times
 
@@ -74,7 +73,7 @@ BELFRY_HD void each_element(const Block& block, int rows, std::int64_t columns, 
   });
 }
 
-// Loads columns [column, column + kTileColumns) of rows from `first` on; zeros behind the end.
+// Loads columns [column, column + kTileColumns) of rows from `first` on; zeros after the end.
 template <class T, int kRows>
 BELFRY_HD void load_tile(const Block& block, const Heads<T>& heads, const T* x, std::int64_t first,
                          std::int64_t column, T (&to)[kRows][kTileColumns + 1]) {

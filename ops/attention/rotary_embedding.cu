@@ -1,4 +1,5 @@
-// Rotary embedding. Cosines and sines are found first, in f64, as sequences and heads share them.
+// Rotary embedding. Cosines and sines are computed first, in f64, because sequences and heads share
+// them.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/ops/attention/rotary_embedding.h"

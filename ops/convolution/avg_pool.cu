@@ -1,6 +1,6 @@
 // cuDNN computes average pooling with equal padding on both sides of an image. A padded copy of the
-// image would not do, as its padding would count. Kernels here compute all else, in the order of
-// the host's kernels.
+// image would not do, because its padding would count. Kernels here compute everything else, in the
+// order of the host's kernels.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/cuda/kernels/shape_ints.h"

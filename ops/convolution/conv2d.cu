@@ -1,4 +1,4 @@
-// Convolution by cuDNN, which pads alike on both sides of an image. If there is more padding after
+// Convolution by cuDNN, which pads both sides of an image equally. If there is more padding after
 // than before, cuDNN gets a padded copy of the image, and the image's gradient is cut out of the
 // copy's. direct_conv2d.cuh computes what cuDNN does not.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"

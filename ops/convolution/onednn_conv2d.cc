@@ -93,7 +93,7 @@ std::shared_ptr<const Convolution> assemble(KernelPlan& plan, Primitive main,
   return conv;
 }
 
-// Every field of a description that says where an element lies.
+// Every field of a description that says where an element is.
 std::string layout_of(const memory::desc& description) {
   const dnnl_memory_desc_t& d = description.data;
   const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
@@ -119,8 +119,8 @@ std::shared_ptr<const PackedForm> form_of(const KernelPlan& plan, const memory::
 }
 
 // Whether products of matrices, with a row per pixel, compute the gradients of a convolution. With
-// AVX-512 and 1 x 1 filters, the gradient of the filter then takes 0.77 of the time, as no layout
-// is copied; the gradient of the input takes 0.92. With AVX2 both take longer.
+// AVX-512 and 1 x 1 filters, the gradient of the filter then takes 0.77 of the time, because no
+// layout is copied; the gradient of the input takes 0.92. With AVX2 both take longer.
 bool grads_are_products(const ConvShape& s) {
   const auto is_point = [](const FilterAxis& axis) {
     return axis.taps == 1 && axis.stride == 1 && axis.before == 0 && axis.after == 0;

@@ -14,7 +14,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/graph/node.h"
 
-// Functions of libgomp, which oneDNN links. Both concern the calling thread alone.
+// Functions of libgomp, which oneDNN links. Both affect only the calling thread.
 extern "C" int omp_get_max_threads(void);
 extern "C" void omp_set_num_threads(int);
 

@@ -39,8 +39,8 @@ OutputTypes statistics_shape(const ShapeContext& c) {
   return {channels, channels, Shape{}};
 }
 
-// Finds the terms of a gradient, one per tower of this process, in order. Either one AddN has added
-// them, or AddN nodes have added two halves each (framework/gradients/gradient_sum.cc).
+// Finds the terms of a gradient, one per tower of this process, in order. They were added by one
+// AddN, or by AddN nodes that each add two halves (framework/gradients/gradient_sum.cc).
 void add_terms(Output gradient, std::ptrdiff_t towers, std::vector<Output>& terms) {
   if (towers == 1) return terms.push_back(gradient);
   const Node& sum = gradient.node();
@@ -80,7 +80,7 @@ Output gradient_of_all(const Node& node, Output dmean, Output dvariance) {
   return sum_over_processes(own, process, towers, false);
 }
 
-// The gradient of each part is beside the part.
+// The gradient of each part is on the device of the part.
 std::vector<Output> statistics_gradient(const Node& node, std::span<const Output> grads) {
   const Output mean = node.output(0), count = node.output(2);
   const auto given = [&](std::size_t i) { return grads[i] ? grads[i] : fill_like(mean, 0); };

@@ -9,14 +9,14 @@
 namespace belfry {
 namespace {
 
-// The terms of a sum: x, shortcut, and perhaps bias. No inputs: it is no such sum.
+// The terms of a sum: x, shortcut, and perhaps bias. No inputs: it is not such a sum.
 struct ResidualSum {
   std::vector<Value> inputs;
   std::vector<NodeIndex> members;
 };
 
-// Finds [Add], [Cast], Add behind each other: a branch of type `narrow`, perhaps with its bias, and
-// the shortcut.
+// Finds [Add], [Cast], Add in a row: a branch of type `narrow`, perhaps with its bias, and the
+// shortcut.
 ResidualSum residual_sum(const Surroundings& around, Value total, DType narrow) {
   SumOfTwo sum = sum_of_two(around, around.maker(total, kAdd));
   if (!sum.node) return {};
@@ -38,7 +38,7 @@ ResidualSum residual_sum(const Surroundings& around, Value total, DType narrow) 
   return found;
 }
 
-// The only user of a value, perhaps behind reshapes, if it is a cast from f32 to 16 bits.
+// The only user of a value, perhaps after reshapes, if it is a cast from f32 to 16 bits.
 NodeIndex cast_to_half(const Surroundings& around, Value value) {
   if (around.type(value).dtype != DType::kF32) return {};
   const NodeIndex cast = around.only_user(around.behind_aliases(value), kCast);

@@ -49,7 +49,7 @@ OutputTypes relu_sums_shape(const ShapeContext& c) {
   return {c.type(1), channels, channels};
 }
 
-// f32 tensors into which a kernel for 16 bits widens its own. They lie behind the kernel's other
+// f32 tensors into which a kernel for 16 bits widens its own. They come after the kernel's other
 // workspace.
 class WidenedImages {
  public:

@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// Input i is x; inputs behind it have one value per column.
+// Input i is x; inputs after it have one value per column.
 template <bool centred>
 void require_rows(const ShapeContext& c, std::size_t i) {
   const double epsilon = c.options<RowNormOptions<centred>>().epsilon;

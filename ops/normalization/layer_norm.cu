@@ -201,7 +201,7 @@ struct NormGradRow {
 };
 
 // Calls f with the rows of a block and the elements that a thread has at once: several of both if
-// rows are short, and enough to keep all of a GPU at work.
+// rows are short, and enough to keep the whole GPU busy.
 template <class X, class S, class F>
 void visit_row_blocks(const RowsOf& rows, std::initializer_list<const void*> tensors, const F& f) {
   constexpr std::int64_t kManyBlocks = 264;  // two for each of 132 multiprocessors

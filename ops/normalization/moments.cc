@@ -103,7 +103,7 @@ BELFRY_KERNEL void add(std::int64_t count, const T* x, T* sums) {
 }
 
 // Calls block(begin, end, out) for every block of rows [first, last), then combine(n, m, left,
-// right) up the tree. The result is at `out`; each level below keeps its right side behind it.
+// right) up the tree. The result is at `out`; each lower level keeps its right side after it.
 template <class T, class Block, class Combine>
 void over_blocks(std::int64_t first, std::int64_t last, std::int64_t channels, const Block& block,
                  const Combine& combine, T* out) {
@@ -118,8 +118,8 @@ void over_blocks(std::int64_t first, std::int64_t last, std::int64_t channels, c
 
 }  // namespace
 
-// A block is small enough for the second pass to read it from the first cache, or from the second
-// with many channels. It has a few rows at least, so that combining blocks costs little.
+// A block is small enough for the second pass to read it from the L1 cache, or from L2 with many
+// channels. It has a few rows at least, so that combining blocks costs little.
 std::int64_t moment_block(std::int64_t channels) {
   return std::max<std::int64_t>(16, 4096 / std::max<std::int64_t>(1, channels));
 }

@@ -1,4 +1,4 @@
-// Kernels of hosts for layer and RMS norm, with or without the sums around it (fused_layer_norm.h).
+// Host kernels for layer and RMS norm, with or without the sums around it (fused_layer_norm.h).
 // Kernels of 16 bits compute in f32, and round where the separate nodes do.
 #include "belfry/framework/kernels/pointwise.h"
 #include "belfry/framework/kernels/reduce.h"

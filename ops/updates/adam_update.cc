@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// Places of inputs, behind the variable, m and v. The gradient's factor may be missing.
+// Places of inputs, after the variable, m and v. The gradient's factor may be missing.
 constexpr std::size_t kVariables = 3, kStep = 3, kGradient = 4, kRate = 5, kFactor = 6;
 
 OutputTypes adam_shape(const ShapeContext& c) {

@@ -102,7 +102,7 @@ struct Adam {
   }
 };
 
-// Used only behind a sum; elsewhere kernels copy.
+// Used only after a sum; elsewhere kernels copy.
 template <class T>
 struct Assign {
   using Step = Nothing;

@@ -87,7 +87,7 @@ struct Same {
   BELFRY_HD std::uint8_t operator()(std::uint8_t x) const { return x; }
 };
 
-// Copies bytes. The value may lie in the variable already (pass memory).
+// Copies bytes. The value may already be in the variable (pass memory).
 QueueRun assign(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit](const KernelPointers& p, KernelQueue& queue) {
@@ -100,7 +100,7 @@ QueueRun assign(KernelPlan& plan) {
   };
 }
 
-// Copies the bytes before this process's part and behind it.
+// Copies the bytes before and after this process's part.
 QueueRun assign_gathered(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return [unit, options = plan.options<AssignGatheredOptions>()](const KernelPointers& p,

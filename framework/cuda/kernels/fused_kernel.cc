@@ -21,7 +21,7 @@ std::map<const Op*, IsMean>& sums() {
   return all;
 }
 
-// Throws InternalError for an op that says that GPUs fuse it, and is not entered.
+// Throws InternalError for an op that claims that GPUs fuse it, and is not registered.
 template <class Entries>
 const auto& entry(const Entries& entries, const Op& op, const Node& node) {
   const auto found = entries.find(&op);

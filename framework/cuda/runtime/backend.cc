@@ -1,4 +1,4 @@
-// The face of the module to the library.
+// The module's interface to the library.
 #include <cstring>
 
 #include <belfry_build_identity.h>

@@ -47,8 +47,7 @@ class Communicators::RankLocks {
   std::span<const RankTensors> ranks_;
 };
 
-// Calls that NCCL makes together. A started group must end: this one ends with its scope at the
-// latest.
+// Calls that NCCL groups. A started group must end: this one ends with its scope at the latest.
 class Communicators::Group {
  public:
   explicit Group(const NcclLibrary& nccl) : nccl_(nccl) {
@@ -172,7 +171,7 @@ void Communicators::exchange(const Node& node, const Exchange& what, int rank, G
   await_ready(own, "ncclGroupEnd", &node, &failed);
 }
 
-// Sends tensors as bytes, as NCCL computes nothing.
+// Sends tensors as bytes, because NCCL computes nothing.
 void Communicators::enqueue(const Node& node, const Exchange& what, const Rank& rank,
                             cudaStream_t stream) {
   Group group(nccl_);

@@ -5,7 +5,7 @@
 namespace belfry::cuda {
 namespace {
 
-// Copies tensors, each by blocks of its own.
+// Copies tensors, each by separate blocks.
 struct Copies {
   static constexpr int kMost = 140;
   using Shared = Nothing;

@@ -14,7 +14,7 @@ void StreamRun::operator()(const KernelPointers& p, GpuStream& stream) const {
 
 CudaStream::CudaStream(int gpu) : gpu_(gpu), queue_(cat("GPU ", gpu)) {}
 
-// Copies and parts of ranks are no StreamRun, and need nothing.
+// Copies and parts of ranks are not a StreamRun, and need nothing.
 void CudaStream::get_ready(const GpuRun& run) {
   const auto* const of_module = run.target<StreamRun>();
   if (!of_module) return;
@@ -68,7 +68,7 @@ std::unique_ptr<GpuSegment> CudaStream::end_capture() {
   return std::make_unique<CudaSegment>(graph, queue_.stream(), captured_);
 }
 
-// A failed capture must be ended, too. Ending one twice does nothing.
+// Even a failed capture must be ended. Ending one twice does nothing.
 void CudaStream::abandon_capture() noexcept {
   cudaGraph_t graph = nullptr;
   cudaStreamEndCapture(queue_.stream(), &graph);

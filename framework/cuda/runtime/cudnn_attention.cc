@@ -11,19 +11,19 @@ using Tensor = CudnnGraph::Tensor;
 using Layout = CudnnGraph::Layout;
 
 // NVIDIA's cudnn-frontend refuses 9.10.0 and 9.10.1. Before 9.16 it adds operations to gradients of
-// times that are no multiple of 128.
+// times that are not a multiple of 128.
 constexpr std::size_t kOldestCudnn = 91002, kOldestOfAllTimes = 91600;
 constexpr std::int64_t kOldTimes = 128;
 
-// A run is told the addresses of these.
+// A run gets the addresses of these.
 enum Id : std::int64_t {
-  kIn = 1,    // and behind it: AttentionCall::in
+  kIn = 1,    // and after it: AttentionCall::in
   kOut = 11,  // AttentionCall::out
   kScale = 21,
-  kUnseen,  // the score of keys behind a query
+  kUnseen,  // the score of keys after a query
   kOne,
   kRowSums = 31,  // of dy * y; in the workspace
-  kDqSums,        // in the workspace, where sums for dq are added up as they come
+  kDqSums,        // in the workspace, where sums for dq are added up as they arrive
 };
 
 constexpr float kUnseenScore = -std::numeric_limits<float>::infinity(), kUnit = 1;
@@ -157,8 +157,8 @@ class AttentionGraph {
   cudnnBackendDescriptor_t made_ = nullptr;
 };
 
-// cuDNN gets no tensors of 2^31 elements or more, since its kernels count in int, too. It gets no
-// attention over one time, since it refuses some gradients of it.
+// cuDNN gets no tensors of 2^31 elements or more, because its kernels also count in int. It gets no
+// attention over one time, because it refuses some gradients of it.
 bool is_taken(const Attention& attention) {
   const double elements =
       static_cast<double>(attention.batch) * static_cast<double>(attention.time) *

@@ -15,7 +15,7 @@
 namespace belfry::cuda {
 namespace {
 
-// The GPU whose memory the address is in; -1 for memory of the host.
+// The GPU whose memory the address is in; -1 for host memory.
 int gpu_of(const void* address) {
   cudaPointerAttributes attributes{};
   const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
@@ -23,7 +23,7 @@ int gpu_of(const void* address) {
   return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
 }
 
-// Notes which libraries a kernel needs.
+// Records which libraries a kernel needs.
 class NotedNeeds final : public Algorithms {
  public:
   explicit NotedNeeds(Algorithms& all) : all_(all) {}
@@ -104,7 +104,7 @@ void DrivingBackend::deallocate_pinned(void* memory) const noexcept {
   }
 }
 
-// Copies in this thread's own stream, so that other streams go on meanwhile.
+// Copies in this thread's own stream, so that other streams continue meanwhile.
 void DrivingBackend::copy(void* to, const void* from, std::size_t bytes) const {
   const int there = gpu_of(to);
   const int gpu = there >= 0 ? there : std::max(gpu_of(from), 0);

@@ -9,7 +9,7 @@
 namespace belfry::cuda {
 namespace {
 
-// Runs attention of zeros in a stream of its own. The time does not depend on the numbers.
+// Runs attention of zeros in a separate stream. The time does not depend on the numbers.
 class AttentionTrial {
  public:
   AttentionTrial(const Attention& attention, const Where& where)
@@ -45,7 +45,7 @@ class AttentionTrial {
  private:
   static constexpr int kRuns = 8;
 
-  // Null if there is not so much memory.
+  // Null if there is not that much memory.
   void* zeros(std::int64_t bytes) {
     memory_.push_back(allocate(static_cast<std::size_t>(bytes), where_.str()));
     void* const start = memory_.back().get();

@@ -24,7 +24,7 @@ void StreamQueue::get_ready(Needs needs) {
   if (needs.cudnn) dnn_.get_ready(where_);
 }
 
-// Uses this thread's own stream, since the queue's may be captured meanwhile.
+// Uses this thread's own stream, because the queue's may be captured meanwhile.
 void StreamQueue::make_memory() {
   DeviceMemory faults = allocate(kFaultBytes, where_.str());
   PinnedMemory told = allocate_pinned(kFaultBytes, where_.str());
