@@ -132,7 +132,7 @@ void register_strategy(std::string name, StrategyFactory factory,
 void register_alias(std::string name, std::string stands_for);
 // "ring" for its alias "xring". Any other name is returned unchanged.
 std::string main_strategy_name(std::string_view name);
-// Makes a strategy by its name alone. Throws InvalidArgument with all names and the nearest one.
+// Makes a strategy by name only. Throws InvalidArgument with all names and the nearest one.
 std::unique_ptr<Strategy> make_named_strategy(std::string_view name);
 // Makes the strategy of a whole spec (all_reduce_spec.h): a name, "ring#2",
 // "collective:64k:hierarchical". Throws InvalidArgument naming the spec and the wrong piece.

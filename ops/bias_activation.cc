@@ -135,7 +135,7 @@ KernelRun of_gelu_form(KernelPlan& plan) {
   return plan.options<GeluOptions>().form == GeluForm::kExact ? exact(plan) : by_tanh(plan);
 }
 
-// The ops differ in the arguments alone.
+// The ops differ only in the arguments.
 Op bias_op(const char* name, CpuKernel cpu, CpuKernel reference) {
   return {.name = name,
           .inputs = 2,

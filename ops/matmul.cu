@@ -1,4 +1,4 @@
-// Products by cuBLASLt, whose matrices lie column after column. It sees a row-major matrix as the
+// Products by cuBLASLt, whose matrices are column-major. It sees a row-major matrix as the
 // transpose, so it gets the product cT = op(b)T op(a)T.
 #include "belfry/framework/cuda/kernels/fill.h"
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"

@@ -161,7 +161,7 @@ struct LossGradRow {
       to[i] = (to[i] / shared.fold.total - target) * dy[block.index];  // exact near 1
     });
     block.each([&](int thread) {
-      if (thread == 0) labels.below(classes, block.index);  // notes it
+      if (thread == 0) labels.below(classes, block.index);  // records it
     });
   }
 };

@@ -82,7 +82,7 @@ class PlanJobs {
     const bool has_workers = machine_.workers > 0;
     const int count = count_executors(devices);
     executor_of_strand_ = deal_strands(plan_, count);
-    const int last = std::ranges::max(executor_of_strand_);  // GPUs are behind the workers of CPUs
+    const int last = std::ranges::max(executor_of_strand_);  // GPUs come after the workers of CPUs
     executors.resize(at(std::max(count, last + 1)), Executor{.worker = has_workers});
     on_several_ = has_workers && count > 1;
     if (on_several_ && bandwidth_.other_gbps > 0)

@@ -29,7 +29,7 @@ class GradientTable {
   std::vector<Output> values(int v) const;
   // Whether all towers share their variables, as a single tower does.
   bool shares_variables() const { return at(towers() - 1, 0).variable == at(0, 0).variable; }
-  // Where tower t computes: the device of its first gradient that asks for one.
+  // Where tower t computes: the device of its first gradient that requests one.
   const DeviceSpec& device(int t) const;
   std::vector<DeviceSpec> devices() const { return devices_; }
   Graph& graph() const { return rows_[0][0].value.graph(); }

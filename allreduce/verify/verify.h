@@ -35,7 +35,7 @@ void verify_mean(const GradientTable& grads);
 // The combined gradients values[t][v] as a table. Nodes from number `first` on compute them. Throws
 // InvalidArgument naming the variable and the lines if
 // * verify_layout() does;
-// * a value, or a part of it that lies beside others, is not made of the gradients of its variable
+// * a value, or a part of it that is next to others, is not made of the gradients of its variable
 //   on all towers, each once, and of no other variable's;
 // * participants of a collective are not in the order of towers, or are given each other's outputs.
 GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values,

@@ -23,7 +23,7 @@ void* allocate_aligned(std::size_t bytes) {
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
   const std::size_t lines = std::max<std::size_t>(1, (bytes + kAlignment - 1) / kAlignment);
-  void* memory = nullptr;  // std::aligned_alloc takes multiples of the alignment alone
+  void* memory = nullptr;  // std::aligned_alloc takes only multiples of the alignment
   if (::posix_memalign(&memory, alignment, lines * kAlignment) != 0) return nullptr;
   if (alignment == kHugePage) ::madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return memory;

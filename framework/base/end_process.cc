@@ -19,7 +19,7 @@ namespace {
 struct UnfinishedWrites {
   std::mutex mutex;
   int count = 0;
-  std::unique_ptr<FileLock> lock;  // tells the launcher
+  std::unique_ptr<FileLock> lock;  // informs the launcher
 };
 
 UnfinishedWrites& unfinished_writes() {

@@ -65,7 +65,7 @@ class Error : public std::runtime_error {
   virtual ErrorFields of_class() const { return {}; }
 
  private:
-  std::shared_ptr<const ErrorFields> fields_;  // null: what() alone. Copies throw nothing
+  std::shared_ptr<const ErrorFields> fields_;  // null: only what(). Copies do not throw
 };
 
 // The caller asked for something impossible: a wrong shape, flag, name or device.

@@ -10,7 +10,7 @@
 namespace belfry {
 
 // `words` are the names of the values 0, 1, ... of an enum E. Throws InvalidArgument, with these
-// names: "there is no layout 'x'; there are belfry, torch". `what` is what they are the names of.
+// names: "there is no layout 'x'; there are belfry, torch". `what` says what they name.
 template <class E>
 E find_word(std::span<const std::string_view> words, std::string_view word, std::string_view what) {
   const auto found = std::ranges::find(words, word);

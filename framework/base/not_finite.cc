@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-// `infinity` has the bits of the exponent alone. NaN and infinities have all of them.
+// `infinity` has only the bits of the exponent. NaN and infinities have all of them.
 template <class Bits>
 std::optional<NotFinite> find_bits(std::span<const std::byte> elements, Bits infinity) {
   constexpr int kSignBit = 8 * sizeof(Bits) - 1;

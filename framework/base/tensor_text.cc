@@ -50,7 +50,7 @@ Number digits_of(T value, bool scientific) {
   return number;
 }
 
-// A number that stands alone: 1.0, 0.5, 1e-05.
+// A single number: 1.0, 0.5, 1e-05.
 template <class T>
 std::string scalar_text(T value) {
   if (std::isnan(value)) return "nan";

@@ -111,7 +111,7 @@ void restore_weights(Session& session, const std::string& path,
                      WeightChoice choice = WeightChoice::kValidated,
                      FileSystem& files = local_file_system());
 
-// The result of restore_checkpoint(), from the manifest alone.
+// The result of restore_checkpoint(), only from the manifest.
 CheckpointInfo inspect_checkpoint(const std::string& path, FileSystem& files = local_file_system());
 
 // Whether a directory has the files of a checkpoint, so nothing else may be written into it.

@@ -198,7 +198,7 @@ void Safetensors::check_layout(std::uint64_t values_begin) const {
                    " belong to no tensor");
 }
 
-// A C++ bool holds 0 or 1 alone.
+// A C++ bool holds only 0 or 1.
 void Safetensors::check_bools() const {
   for (const auto& [name, tensor] : tensors_) {
     if (tensor.dtype != DType::kBool) continue;

@@ -24,7 +24,7 @@ struct StoredCheckpoint {
   std::span<const std::byte> values(const std::string& name) const;
 };
 
-// Reads the manifest alone. Both throw as restore_checkpoint() does (checkpoint.h): NotFoundError
+// Reads only the manifest. Both throw as restore_checkpoint() does (checkpoint.h): NotFoundError
 // if there is no checkpoint; IoError naming file, tensor and byte of a damaged or foreign one.
 CheckpointHead read_checkpoint_head(const std::string& path,
                                     FileSystem& files = local_file_system());

@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// The variable lies in a row that has been gathered from all processes.
+// The variable is part of a row gathered from all processes.
 struct AssignGatheredOptions {
   std::int64_t first;  // element of the row
   int rank;            // of this process

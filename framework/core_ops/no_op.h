@@ -7,7 +7,7 @@ namespace belfry {
 extern const Op kNoOp;
 
 // A node that runs after all of `nodes`; trainers fetch it as one step. Its default name is
-// "group_deps". If all nodes ask for one device, it is placed there, regardless of device scopes.
+// "group_deps". If all nodes request one device, it is placed there, regardless of device scopes.
 // Nodes of several devices are grouped per device first, so that only one signal per device
 // crosses. These groups are "group_deps/NoOp", in numeric order of devices, the one without a
 // device first. For nodes without a device, and for the root of several groups, the device scopes

@@ -140,7 +140,7 @@ struct RankTensors {
 // The ranks of this process in a communicator over several processes.
 struct RankWorld {
   int first = 0;        // the first of them; the others follow
-  int size = 0;         // ranks of all processes; 0: this process is alone
+  int size = 0;         // ranks of all processes; 0: there is only this process
   std::string id = {};  // GpuBackend::communicator_id() of one process, the same in all
 };
 

@@ -97,7 +97,7 @@ struct SessionOptions {
 
   // Processes.
 
-  // The processes that train one model together; null: this one alone. Devices of rank r are
+  // The processes that train one model together; null: only this one. Devices of rank r are
   // /job:worker/replica:0/task:r/....
   std::shared_ptr<Processes> processes = {};
   // For a dry run without `processes`: plans what the process at this place would run.

@@ -71,7 +71,7 @@ std::vector<Output> gradients(Output y, std::initializer_list<Output> xs,
 std::vector<Output> gradients(std::span<const Output> ys, std::span<const Output> xs,
                               GradientOptions options = {}, At at = {});
 // Gradients with respect to variables: each is the sum over all reads of the variable. (A variable
-// as an Output is its value from before the step: that read alone.)
+// as an Output is its value from before the step: only that read.)
 std::vector<Output> gradients(Output y, std::span<const Variable> xs, GradientOptions options = {},
                               At at = {});
 

@@ -8,7 +8,7 @@
 namespace belfry {
 
 // For a gradient: "a gradient of MatMul 'fc1' (built at model.cc:41), ", then the node's own
-// description. For others: only that description. All gradients come from the line that asks for
+// description. For others: only that description. All gradients come from the line that requests
 // gradients, so the line of the forward node comes first.
 inline std::string describe_with_forward(const Node& node) {
   const Node* const forward = node.origin().forward;

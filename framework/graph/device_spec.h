@@ -62,7 +62,7 @@ class DeviceSpec {
 
   // Canonical text: present fields in the order of the grammar; a type without index prints ":*".
   std::string str() const;
-  // Type and index alone: "CPU:0"; "" without both.
+  // Only type and index: "CPU:0"; "" without both.
   std::string short_str() const;
 
   // Merges field by field: `inner` wins where it has a value. Type and index are two fields, so

@@ -80,7 +80,7 @@ class Graph {
   std::uint64_t seed() const { return seed_; }
   ProcessPlace process() const { return process_; }
 
-  // What the graph alone knows of a node's place: no device and no candidates.
+  // What is known of a node's place without a session: no device and no candidates.
   Explanation explain(const Output& output) const;
 
   // Collections (collections.h): ordered; a node may appear several times.

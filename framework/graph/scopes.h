@@ -103,7 +103,7 @@ class NameScope : detail::Guard {
 // (TensorFlow's variable_scope('') would double the slash.)
 //
 // An empty name with options.default_name opens default_name, or default_name_1, ... if the current
-// scope has opened it before. Its options must not ask for reuse; inherited reuse is fine.
+// scope has opened it before. Its options must not request reuse; inherited reuse is fine.
 // Re-entering a scope restarts its counters, so that a model built again opens the same scopes.
 class VariableScope : detail::Guard {
  public:

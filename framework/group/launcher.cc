@@ -66,7 +66,7 @@ void require_meeting_place(const Environment& environment) {
             "(a training program does so with mpi=off, too)");
 }
 
-// The secret of a run, or the name that torchrun has for it; "none" is the name of all that got
+// The secret of a run, or the name that torchrun has for it; "none" is the name of all that have
 // none.
 std::string token_in(const Environment& environment) {
   for (const char* const name : {"BELFRY_TOKEN", "TORCHELASTIC_RUN_ID"})

@@ -94,7 +94,7 @@ class Processes {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   Work* work_ = nullptr;
-  std::optional<ErrorFields> ending_;    // why end_others_in() asks for the end of the others
+  std::optional<ErrorFields> ending_;    // why end_others_in() wants the others to end
   std::atomic<bool> is_ending_ = false;  // whether there is such a reason
   std::mutex telling_;
   const Work* told_ = nullptr;  // the work whose doing() is reported to the others

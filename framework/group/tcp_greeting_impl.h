@@ -31,7 +31,7 @@ std::string letter(std::string_view body);
 // Takes one letter in pieces, as they arrive, and nothing after it.
 class LetterReader {
  public:
-  // The body has at most so many bytes.
+  // `most`: the limit of the body, in bytes.
   explicit LetterReader(std::size_t most);
   // Where the next bytes go; empty once the letter is complete.
   std::span<std::byte> space();

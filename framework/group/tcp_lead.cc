@@ -1,4 +1,4 @@
-// Rank 0 waits for all other processes, then tells all where the others listen.
+// Rank 0 waits for all other processes, then informs all where the others listen.
 #include <optional>
 #include <utility>
 

@@ -18,7 +18,7 @@
 // Put it before a function, template or not. The function is compiled for AVX-512, AVX2 and the
 // baseline, and the loader chooses one. g++ ignores it for lambdas and for functions that are
 // declared elsewhere without it. The AVX-512 clone uses 512-bit registers: on Zen 4 the functions
-// of math.h run 1.2-1.5 times as fast as with 256-bit ones, and loops bound by memory alike.
+// of math.h run 1.2-1.5 times as fast as with 256-bit ones, and memory-bound loops equally fast.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && \
     !defined(__SANITIZE_THREAD__) && !defined(BELFRY_NO_TARGET_CLONES)
 #define BELFRY_KERNEL [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]

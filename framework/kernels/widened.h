@@ -30,7 +30,7 @@ struct Widened {
 
   std::vector<TensorType> inputs, outputs;
   std::vector<Tensor> read, made;
-  std::size_t variables = 0;  // so many of `read`, the first ones, are written, too
+  std::size_t variables = 0;  // this many of `read`, the first ones, are also written
   std::int64_t bytes = 0;
 };
 

@@ -65,7 +65,7 @@ class MpiGroup final : public ProcessGroup {
   MpiGroup& operator=(const MpiGroup&) = delete;
   ~MpiGroup() override {
     if (ended_by_other_ != MPI_REQUEST_NULL) MPI_Cancel(&ended_by_other_);
-    if (failed_) return;  // others may never come to the end; the launcher ends them
+    if (failed_) return;  // others may never get to the end; the launcher ends them
     MPI_Wait(&ended_by_other_, MPI_STATUS_IGNORE);
     MPI_Comm_free(&all_);
     MPI_Finalize();

@@ -169,7 +169,7 @@ class MemoryPlanner {
       return over ? over : made_for(value);
     };
     if (!node.op->collective) return own();
-    // Results of a collective are equal, so one tensor serves a memory space.
+    // Results of a collective are equal, so one tensor is enough for a memory space.
     if (value.index % node.participants() == 0) equal_in_.clear();
     BufferIndex& equal = equal_in_[context_.device(node.devices[i]).memory_space];
     if (!equal) equal = own();

@@ -1,5 +1,5 @@
 // Each device launches its nodes in the order of the plan. So this order decides how soon gradients
-// are combined, and how long tensors keep their memory. It depends on the plan alone, so that runs
+// are combined, and how long tensors keep their memory. It depends only on the plan, so that runs
 // repeat.
 #include "belfry/framework/passes/nodes.h"
 

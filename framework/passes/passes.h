@@ -125,7 +125,7 @@ void prepare_kernels(const PlanGraph& graph, ExecutionSchedule& schedule,
 
 // Gives every tensor a buffer - aliases and in-place outputs share one - and lays out each device's
 // arena. Two buffers overlap only if every use of one happens before the first write of the other.
-// Constants of GPUs and FeedSlots outlive runs, so they lie outside the arena.
+// Constants of GPUs and FeedSlots outlive runs, so they are outside the arena.
 MemoryLayout plan_memory(const PlanGraph& graph, const ExecutionSchedule& schedule,
                          const PlanContext& context);
 

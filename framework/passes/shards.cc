@@ -143,7 +143,7 @@ class ShardMaker {
 
   // Makes the inputs of a node that runs once whole.
   void gather_inputs(PlanNode& node) {
-    if (node.op->metadata) return;  // it looks at shapes alone
+    if (node.op->metadata) return;  // it looks only at shapes
     for (Value& input : node.inputs)
       if (plan_.division(input)) input = gathered(input);
   }

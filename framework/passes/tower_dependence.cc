@@ -66,7 +66,7 @@ class TowerDependence {
     return std::ranges::any_of(divisions_[n], [](const Division& d) { return bool(d); });
   }
 
-  // Whether the node takes rows: they tell the size of a tower's batch.
+  // Whether the node takes rows: they reveal the size of a tower's batch.
   bool takes_rows(const PlanNode& node) const {
     return std::ranges::any_of(node.inputs, [&](const Value& input) {
       return bool(divisions_[input.node][at(input.index)]);

@@ -237,7 +237,7 @@ class UpdateChecks {
     return one.node != other.node && !(value(one) == value(other));
   }
 
-  // Checks that the update of tower u depends on all that the update of tower t depends on.
+  // Checks that the update of tower u depends on everything that the update of tower t depends on.
   void check_sources(std::size_t g, std::size_t t, const std::vector<Part>& of_t, std::size_t u,
                      const std::vector<Part>& of_u) const {
     for (const Part& part : of_t) {

@@ -15,7 +15,7 @@ void Colocation::assign(int n, int device) {
   ColocationSet& bound = set(n);
   if (bound.decider >= 0 && bound.device == device) return;
   if (bound.decider < 0) bound.decider = n;
-  if (!bound.tried) bound.tried = bound.requested;  // a variable with memory asks for no candidates
+  if (!bound.tried) bound.tried = bound.requested;  // a variable with memory needs no candidates
   bound.device = device;
   bound.assigned = bound.requested = bound.resource = context_.device(device).spec;
 }

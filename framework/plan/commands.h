@@ -1,6 +1,6 @@
 // The last stage of a plan: one command list per strand. Pass `issue` fills it from the waits that
-// pass `schedule` found. It alone decides by which command a strand waits, and which launches of a
-// GPU form a segment (a captured graph).
+// pass `schedule` found. Only `issue` decides by which command a strand waits, and which launches
+// of a GPU form a segment (a captured graph).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,7 +20,7 @@ struct Command {
     kLaunch,     // runs the launch, or enqueues it in the stream of its strand
     kSignal,     // says that `position` of `strand` has run, or is enqueued
     kWake,       // wakes the thread that talks to other processes, which waits for that signal
-    kExpect,     // tells the watch over ranks that `position` of `strand` is about to be enqueued
+    kExpect,     // informs the watch over ranks that `position` of `strand` is about to be enqueued
     // For a stream.
     kWaitEvent,  // later work waits for the event
     kWaitFeeds,  // later work waits for the feeds of GPU `number` of fed_gpus()
@@ -57,7 +57,7 @@ struct Segment {
   bool is_graph() const { return launches.size() > 1; }
 };
 
-// A command list per strand. A thread that serves several strands follows the merged() list.
+// A command list per strand. A thread that handles several strands follows the merged() list.
 using CommandLists = Indexed<Strand, std::vector<Command>>;
 
 struct Commands {

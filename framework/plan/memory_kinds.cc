@@ -192,7 +192,7 @@ class MemoryCount {
     const BufferRecord& record = plan_.buffers[buffer];
     if (record.kind == BufferKind::kState || record.kind == BufferKind::kConstant || !use.made_by)
       return;
-    // Feeds of GPUs lie in slots.
+    // Feeds of GPUs are in slots.
     const bool in_slots = std::ranges::any_of(
         plan_.feed_slots, [&](const FeedSlots& slots) { return slots.device == record.device; });
     if (record.kind == BufferKind::kArena && !use.touched) return;

@@ -1,4 +1,4 @@
-// How much memory of a plan serves each purpose, for people.
+// How much memory of a plan is used for which purpose, for people.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where the tensors of a plan lie.
+// Where the tensors of a plan are in memory.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -62,7 +62,7 @@ struct PlanNode {
   Role role = {};
   bool reads_shared_storage = false;  // it reads a variable that another device stores for this one
   // For a node that runs once per shard, and for an alias of a divided tensor: the division of its
-  // outputs, and the inputs of which each shard takes its own part. Else empty.
+  // outputs, and the inputs of which each shard takes its own part. Otherwise empty.
   Sharding sharding = {};
   std::int64_t rows = 0;  // of output 0, for each sample of the device's batch; 0: unknown
 
@@ -105,7 +105,7 @@ struct PlanNode {
   }
 };
 
-// Whether the node makes random numbers without inputs, so that each depends on its index alone.
+// Whether the node makes random numbers without inputs, so each depends only on its index.
 inline bool draws(const PlanNode& node) {
   return node.op->random && node.inputs.empty() && node.op->split == WorkSplit::kElements;
 }
@@ -205,10 +205,10 @@ struct PlanGraph {
   std::int64_t most_samples(int device) const {
     return (batches[at(device)].samples + shards_per_device - 1) / shards_per_device;
   }
-  // The type of the rows of a shard with so many samples. `whole` is a tensor of the device that is
-  // cut by rows.
+  // The type of the rows of a shard with that many samples. `whole` is a tensor of the device that
+  // is cut by rows.
   TensorType rows_of(const TensorType& whole, int device, std::int64_t samples) const;
-  // The types that a node that runs per shard takes and makes in a shard with so many samples.
+  // The types that a node that runs per shard takes and makes in a shard with that many samples.
   std::vector<TensorType> input_types(const PlanNode& of, std::int64_t samples) const;
   std::vector<TensorType> output_types(const PlanNode& of, std::int64_t samples) const;
   int device(Value value) const { return node(value.node).devices[at(value.index)]; }

@@ -31,7 +31,7 @@ class KeptSteps {
   KeptSteps(int most, Runtime& runtime) : most_(most), runtime_(runtime) {}
 
   const Entries& entries() const { return entries_; }
-  // The kept step for these arguments, or null. A user who asks for it holds it from then on.
+  // The kept step for these arguments, or null. A user who gets it holds it from then on.
   std::shared_ptr<CompiledStep> find(std::span<const Fetch> fetches,
                                      std::span<const FeedType> feeds, const PrepareOptions& options,
                                      Holder holder);

@@ -74,7 +74,7 @@ void* LinkedPlan::address(BufferIndex buffer, int shard, const Runtime& runtime,
     case BufferKind::kConstant:
       if (runtime.devices[at(record.device)]->on_gpu())
         return kept[at(record.device)].data() + record.offset;
-      // Kernels do not write their inputs, so the graph's tensor serves all sessions.
+      // Kernels do not write their inputs, so all sessions use the graph's tensor.
       return const_cast<std::byte*>(record.node->options<ConstantOptions>().value.raw());
     case BufferKind::kFetch: return fetched[at(record.index)];
     case BufferKind::kFeed: break;  // in a slot, or in the caller's memory

@@ -20,7 +20,7 @@ int thread_count(int asked) {
   require(asked >= 0 && asked <= kMostThreads, "threads must be from 0 (one per usable core) to ",
           kMostThreads, ", not ", asked);
   const int cores = usable_cores();
-  // Most sessions of a program ask for the same number, so it warns once.
+  // Most sessions of a program request the same number, so it warns once.
   if (asked > cores && first_time_logged(cat(asked, " threads on ", cores, " cores")))
     log_warning(asked, " threads were asked for, but only ", cores,
                 " cores can be used; the run may be slower");
@@ -146,7 +146,7 @@ std::unique_ptr<CompiledStep::State> Session::State::build(std::span<const Fetch
     if (how.runtime)
       how.runtime->arenas.resize(plan.arena_bytes);
     else
-      fit_arenas(plan);  // again: first values had a plan of their own
+      fit_arenas(plan);  // again: first values had a separate plan
     return std::make_unique<CompiledStep::State>(std::move(plan),
                                                  how.runtime ? *how.runtime : runtime, how.into);
   } catch (const std::bad_alloc&) {

@@ -24,7 +24,7 @@ std::int64_t bytes_of(std::span<const Node* const> variables) {
   return bytes;
 }
 
-// All cores make first values, even if the steps of the session cannot use so many.
+// All cores compute first values, even if the steps of the session cannot use them all.
 struct StartCrew {
   StartCrew(const std::vector<std::unique_ptr<Device>>& devices, int threads,
             const std::function<void*(const Node&)>& memory)
@@ -84,7 +84,7 @@ void Session::State::fill_in(std::span<const Node* const> fresh) {
       variables.memory_of(*node).store(variables.memory_of(*original).data());
 }
 
-// Null for variables without host memory of their own. Nobody looks at this memory before it is
+// Null for variables without their own host memory. Nobody looks at this memory before it is
 // filled.
 std::vector<void*> Session::State::memory_to_fill(std::span<const Node* const> originals) const {
   std::vector<void*> into;

@@ -95,7 +95,7 @@ class FeedStaging {
   std::vector<Gpu> gpus_;  // as fed_gpus()
   std::mutex mutex_;       // over `taken` and last_
   std::condition_variable_any freed_;
-  std::array<Slot, FeedSlots::kCount> slots_;  // beside `taken`, a slot belongs to who took it
+  std::array<Slot, FeedSlots::kCount> slots_;  // except `taken`, a slot belongs to whoever took it
   int last_ = FeedSlots::kCount - 1;           // the slot that was taken last
 };
 

@@ -15,9 +15,9 @@ class VariableMemory {
  public:
   struct Entry {
     int device;
-    std::int64_t bytes;           // 0 if it lies in the memory of another
-    MemoryBlock memory;           // empty in a dry run, and if it lies in the memory of another
-    const Node* owner = nullptr;  // the variable whose memory it lies in; null: its own
+    std::int64_t bytes;           // 0 if it is in the memory of another
+    MemoryBlock memory;           // empty in a dry run, and if it is in the memory of another
+    const Node* owner = nullptr;  // the variable whose memory it is in; null: its own
   };
   using Entries = std::map<const Node*, Entry>;
 

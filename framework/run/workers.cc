@@ -48,7 +48,7 @@ void check_floating_point_mode() {
   const unsigned vectors = _mm_getcsr();
   require((vectors & (kDenormalsAreZero | kFlushToZero)) == 0,
           "this thread flushes denormals to zero; clear FTZ and DAZ before running a session");
-  // fegetround() reads the mode of the x87 unit alone.
+  // fegetround() reads only the mode of the x87 unit.
   require((vectors & kRounding) == 0,
           "this thread's vector unit does not round to nearest; restore it by "
           "_MM_SET_ROUNDING_MODE(_MM_ROUND_NEAREST) before running a session");

@@ -122,7 +122,7 @@ class WorkerPool {
   void run(int active, const std::function<void(int)>& body,
            std::chrono::nanoseconds spin = kShortSpin, int awaited_from = 1);
 
-  // The gate of the threads of this pool, and of all that wait in its runs.
+  // The gate of the threads of this pool, and of all threads that wait in its runs.
   Gate& gate() { return gate_; }
 
  private:

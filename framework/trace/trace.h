@@ -11,7 +11,7 @@
 // * one process per device, named by its full name, with one track per strand. A slice is a launch:
 //   named by its op, with its node, inputs, bytes of outputs, creating line, and, for a gradient,
 //   its forward node. Slices of a track never touch. A shorter slice is shown as 2 ns, and slices
-//   behind it, on its track or by a dependency, begin later if they must. Events around a launch on
+//   after it, on its track or by a dependency, begin later if they must. Events around a launch on
 //   a GPU time its slice, on the host's clock to some microseconds. The slice's argument `enqueued`
 //   is when the host enqueued it;
 // * an arrow per tensor and destination device, from the slice that made the tensor to the first

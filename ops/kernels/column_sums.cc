@@ -35,7 +35,7 @@ std::int64_t column_sums_scratch(std::int64_t rows, std::int64_t columns) {
   return blocks <= 1 ? 0 : columns * static_cast<std::int64_t>(std::bit_width(blocks));
 }
 
-// After 2^k blocks their sum lies on level k of `scratch`.
+// After 2^k blocks their sum is on level k of `scratch`.
 template <class T>
 void column_sums_by_blocks(const T* x, std::int64_t rows, std::int64_t columns,
                            const std::function<void(std::int64_t, std::int64_t)>& make, T* y,

@@ -277,7 +277,7 @@ KernelRun relu_sums_reference(KernelPlan& plan) {
   };
 }
 
-// The ops differ in the arguments alone.
+// The ops differ only in the arguments.
 Op fused_op(const char* name, ShapeFunction shape, CpuKernel cpu, CpuKernel reference,
             void (*rebuild)(Surroundings&) = nullptr) {
   return {.name = name,

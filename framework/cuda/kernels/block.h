@@ -8,7 +8,7 @@
 //     }
 //   };
 //
-// Values that a thread keeps from one phase to the next lie in Shared.
+// Values that a thread keeps from one phase to the next are in Shared.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -23,7 +23,7 @@ namespace belfry::cuda {
 constexpr std::int64_t kLeaf = 8;        // rows that a thread sums one by one
 constexpr int kRowThreads = 256;         // of a block
 constexpr int kMostLanes = 8;            // threads side by side: 128 bytes of a row
-constexpr int kPadding = 8;              // values between lines, so that those lie in other banks
+constexpr int kPadding = 8;              // values between lines, so that those are in other banks
 constexpr int kAtOnce = 2;               // rows that a thread reads before it computes
 constexpr int kRowsEach = 4 * kAtOnce;   // rows of a thread, if rows do not depend on each other
 constexpr std::int64_t kBlocks = 1'056;  // at most: four rounds of 132 multiprocessors

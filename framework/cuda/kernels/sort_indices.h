@@ -16,7 +16,7 @@ namespace sorting {
 
 inline constexpr int kBits = 6, kDigits = 1 << kBits;
 // A block sorts a tile of indices by one digit. Thread t takes kEach consecutive indices, and
-// serves digit t.
+// handles digit t.
 inline constexpr std::int64_t kEach = 16, kTile = kDigits * kEach;
 
 struct Tiles {

@@ -5,7 +5,7 @@
 namespace belfry::cuda {
 namespace {
 
-// Stores sums in the tensors behind the pointers.
+// Stores sums in the tensors that the pointers point to.
 template <class T>
 struct Store {
   static constexpr std::size_t kTensors = 20, kPointers = 352;
