@@ -76,7 +76,7 @@ QueueRun gather(KernelPlan& plan) {
   };
 }
 
-// The threads of the first row of dy with some id add all rows with this id, in order of positions.
+// For each id, the threads of its first row of dy add all its rows, in order of positions.
 template <class T>
 struct AddRows {
   using Shared = Nothing;

@@ -121,7 +121,7 @@ std::array<Output, 3> shared_moments(Tower& tower, Output x, At at) {
 
 using ConvolutionOp = Output (*)(Output x, Output filter, Conv2dOptions options, At at);
 
-// W, of shape [from,kernel,kernel,to/groups], and b around an op.
+// A layer of an op with variables W [from,kernel,kernel,to/groups] and b.
 Output convolution_layer(Tower& tower, std::string_view what, std::string_view name, Output x,
                          const ConvLayer& layer, ConvolutionOp op, At at) {
   require_channels(what, name, x, 4, at.site);

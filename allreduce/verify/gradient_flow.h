@@ -25,7 +25,7 @@ struct GradientMix {
   std::vector<Part> parts = {};  // of the towers that have one, in order
   bool exact = true;  // elements of both kinds exist; otherwise `times` only says whether
 
-  // The part of any tower.
+  // The part of a tower, with 0 times if it has none.
   Part of_tower(int tower) const;
   bool even() const;
   // The one tower whose gradient this is, or -1.
@@ -68,7 +68,7 @@ class GradientFlow {
   int first_;  // id of the first node that gives a gradient: nodes before have none
   std::vector<int> alias_;
   std::vector<int> places_;  // of nodes from `first_` on: place_of(), -1 while there is no room
-  // By output; without a mix until it is known. References stay valid while it grows.
+  // One per output, without a mix until that is known. References stay valid while this grows.
   std::deque<Found> found_;
   std::vector<const Node*> open_;  // nodes being followed
 };

@@ -69,7 +69,7 @@ std::optional<double> cpu_quota(FileSystem& files) {
   for (const std::string_view line : split(lines, '\n')) {
     std::optional<ControlGroup> group = control_group_in(line);
     if (!group) continue;
-    // In a container the path may be the path outside. Then the mount itself is the group.
+    // In a container the path may be the one outside it. Then the mount itself is the group.
     for (std::string path = group->path;; path.resize(path.rfind('/'))) {
       const auto quota = quota_of(files, group->mount + path, group->version_2);
       if (quota && (!least || *quota < *least)) least = quota;

@@ -8,7 +8,7 @@
 namespace belfry {
 namespace {
 
-// Its kind is what the other process says, which may differ from that of its class.
+// An error that another process reported. Its kind is the reported one, not that of the class.
 class ToldError final : public CommError {
  public:
   using CommError::CommError;

@@ -115,7 +115,7 @@ class Follower {
         const bool strange = dynamic_cast<const Stranger*>(&error) != nullptr;
         if (why.empty() || !patience_.is_over()) why = error.what();
         if (strange) stranger = error.what();
-        // A queue that nobody empties accepts no more connections after some tries.
+        // If nobody accepts connections, the queue of the listener is full after some tries.
         const auto told = [&] {
           return stranger.empty() || stranger == why ? why : cat(why, "; before, ", stranger);
         };
@@ -152,7 +152,7 @@ class Follower {
     throw CommError(cat(error.what(), " (MASTER_ADDR)"));
   }
 
-  // When a try that begins now, or waits for its next answer, is over.
+  // The deadline of a try that begins now, or that now waits for its next answer.
   Deadline try_end() const { return std::min(patience_.end(), Clock::now() + options_.one_try); }
 
   Socket connect(const HostAddress& address) const {

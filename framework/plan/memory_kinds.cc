@@ -21,7 +21,7 @@ constexpr std::string_view kNames[] = {"weights",        "optimizer",   "gradien
                                        "feeds",          "fetches",     "unused"};
 static_assert(std::size(kNames) == kMemoryKinds);
 
-// The purpose that a buffer counts for.
+// What a buffer is used for.
 struct Use {
   MemoryKind kind = MemoryKind::kActivation;
   const PlanNode* made_by = nullptr;  // the node that requested it

@@ -68,8 +68,8 @@ struct PlanMemory {
 PlanMemory memory_of(const Plan& plan);
 
 // The planned memory of a session: of all steps that it keeps, and of its variables. If steps share
-// an arena, its kinds and tensors are those of the step that needs the largest one. A placeholder
-// counts once, with its largest feed.
+// an arena, the arena's kinds and tensors are those of the step that needs the largest one. A
+// placeholder counts once, with its largest feed.
 struct MemoryReport {
   struct Device {
     DeviceSpec device;  // full

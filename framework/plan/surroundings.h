@@ -32,7 +32,7 @@ class Surroundings {
   const Op* op() const { return plan_.node(root_).op; }
   Value input(std::size_t i) const { return plan_.node(root_).inputs[i]; }
   Value output(int i) const { return {root_, i}; }
-  // Another node.
+  // Any node of the plan.
   const PlanNode& node(NodeIndex n) const { return plan_.node(n); }
   const TensorType& type(Value value) const { return plan_.type(value); }
 

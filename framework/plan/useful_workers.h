@@ -5,8 +5,8 @@ namespace belfry {
 
 // For each launch, the bytes that it reads from tensors that other workers wrote last, in this run
 // or in the previous one. They may still be in the caches of those workers. At most `most_of_each`
-// bytes count for each tensor. If all workers write or read a tensor in parts, each worker has its
-// part.
+// bytes count for each tensor. If all workers write or read a tensor in parts, each counts as
+// having its part.
 Indexed<Launch, double> bytes_from_other_workers(const Plan& plan,
                                                  const Indexed<Strand, int>& worker_of, int workers,
                                                  double most_of_each);

@@ -248,7 +248,7 @@ class TimelineMaker {
     return lives;
   }
 
-  // Slices of launches come first.
+  // Slices of launches come first, in the order of launches.
   const Timeline::Slice& slice_of(LaunchIndex launch) const {
     return line_.slices[at(launch.value())];
   }

@@ -254,7 +254,7 @@ struct AttentionGradKeys {
   AttentionGradInputs<T> in;
   T *dk, *dv;
 
-  // Adds the queries of a tile to one element of dk and dv.
+  // Adds the terms of a tile's queries to one element of dk and dv.
   BELFRY_HD void add(const AttentionTile& tile, const Shared& shared, std::int64_t at, int key,
                      std::int64_t c) const {
     const std::int64_t step = in.heads.step(), to = at + (tile.keys + key) * step + c;

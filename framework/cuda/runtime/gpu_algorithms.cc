@@ -57,7 +57,7 @@ class AttentionTrial {
     return start;
   }
 
-  // enqueue(workspace) says whether cuDNN has taken the call.
+  // enqueue(workspace) returns whether cuDNN accepts the call.
   template <class Enqueue>
   double timed(std::int64_t workspace_bytes, const Enqueue& enqueue) {
     const DeviceMemory workspace = allocate(
