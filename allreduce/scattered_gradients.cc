@@ -38,7 +38,7 @@ std::int64_t nearest_cut(std::int64_t wanted, std::int64_t begin, std::int64_t s
 // its rows. The sums are in one row, rank by rank, tensor by tensor.
 class SquaresOfAll {
  public:
-  // `cuts`: for the tensor of each row.
+  // cuts[i]: of the tensor that rows[i] is a part of.
   SquaresOfAll(std::span<const Output> rows, const std::vector<const Cuts*>& cuts,
                ProcessPlace place)
       : blocks_(rows.size()) {

@@ -109,8 +109,8 @@ std::vector<std::vector<Output>> divided(const GradientTable& sums, const F& div
   return means;
 }
 
-// A strategy must sum 16 bits in f32 and round once, in one node. Other nodes would round on the
-// way.
+// A strategy must sum 16 bits in f32 and round once, in one node. Other nodes would round in
+// between.
 void require_rounded_once(const Graph& graph, std::size_t first) {
   for (std::size_t id = first; id < graph.size(); ++id) {
     const Node& node = graph.node(id);

@@ -16,8 +16,8 @@
 namespace belfry {
 namespace {
 
-// The elements that must be added to make pieces equal. NCCL gathers equal pieces best. If
-// processes of a host sum pieces for it, their sums then have one shape.
+// How many elements to add so that pieces are equal. NCCL gathers equal pieces best. If processes
+// of a host sum pieces for it, their sums then have one shape.
 std::int64_t padding(const GradientTable& grads, const std::vector<Output>& rows) {
   const ProcessPlace place = grads.graph().process();
   if (!grads.device(0).is_gpu() && !adds_within_hosts(place, grads.towers())) return 0;

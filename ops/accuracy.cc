@@ -19,7 +19,8 @@ OutputTypes accuracy_shape(const ShapeContext& c) {
   return {{Shape{}, DType::kF32}};
 }
 
-// How many of x [n] are larger than the class's own, or as large and before it; n if one is NaN.
+// How many of x [n] rank before the class: larger ones, and equal ones with a smaller index; n if
+// one is NaN.
 template <class T>
 BELFRY_KERNEL std::int64_t rank_of_class(const T* x, std::int64_t n, std::int64_t label) {
   const T own = x[label];

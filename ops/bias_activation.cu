@@ -70,8 +70,7 @@ struct BiasGradientLeaf {
     }
   }
 
-  // Adds (first + fifth) + (third + seventh) row from `first` on; leaves out rows that do not
-  // exist.
+  // Adds (first + fifth) + (third + seventh) row from `first` on; leaves out missing rows.
   template <bool all>
   BELFRY_HD void add_half(std::int64_t first, std::int64_t channel, Value (&sums)[N]) const {
     constexpr int kRows = kLeaf / 2, kOrder[kRows] = {0, 4, 2, 6};

@@ -61,7 +61,7 @@ std::vector<Output> broadcast_along_gradient(const Node& node, std::span<const O
   return {reshape_like(reduce(grads[0]), node.input(0)), {}};
 }
 
-// Elements are bits: only their size counts.
+// Elements are opaque bits: only their size matters.
 template <class Bits>
 KernelRun repeat(const Shape& x, const Shape& like) {
   return [broadcast = kernels::Broadcast(x.dims(), like.dims())](const KernelPointers& p) {

@@ -24,7 +24,7 @@ BELFRY_KERNEL void convert(const From* x, To* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = functors::Convert<To>{}(x[i]);
 }
 
-// Calls row(i, n, buffer) for rows of n elements from i on that a buffer has room for.
+// Calls row(i, n, buffer) for rows of n elements, from element i on, that fit in a buffer.
 template <class Row>
 void in_rows(const KernelPointers& p, const Row& row) {
   constexpr std::int64_t kRow = 1024;
@@ -64,7 +64,7 @@ KernelRun to_half(DType from, DType to) {
                    });
 }
 
-// Rounding a sum is not the sum of rounded terms.
+// The rounded sum is not the sum of rounded terms.
 Sharding cast_shards(const ShardContext& c) {
   const bool widens = is_floating(c.inputs[0].dtype) && is_floating(c.outputs[0].dtype) &&
                       size_of(c.outputs[0].dtype) >= size_of(c.inputs[0].dtype) &&

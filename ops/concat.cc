@@ -73,7 +73,8 @@ std::vector<Output> concat_grad_gradient(const Node& node, std::span<const Outpu
   return result;
 }
 
-// A concatenation along the batch is not cut into shards: their rows are elsewhere in the whole.
+// A concatenation along the batch is not cut into shards, because their rows have other places in
+// the whole.
 template <class Options>
 Sharding concat_shards(const ShardContext& c) {
   const int axis = c.node.options<Options>().axis;

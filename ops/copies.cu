@@ -38,7 +38,7 @@ struct Box {
     finish();
   }
 
-  // The bits of all addresses and strides: the unit that is copied at once must divide them.
+  // The bits of all addresses and strides: the unit copied at once must divide them.
   std::uint64_t addresses(const void* source, const void* destination) const {
     return strides | reinterpret_cast<std::uintptr_t>(source) |
            reinterpret_cast<std::uintptr_t>(destination);

@@ -65,7 +65,7 @@ KernelRun gather_kernel(KernelPlan& plan) {
   const auto unit = static_cast<std::int64_t>(size_of(plan.dtype()));
   return visit_ids(plan.input(1).dtype, [&]<class Id>(Id) -> KernelRun {
     return [rows, width, unit, &node = plan.node()](const KernelPointers& p) {
-      // Elements may begin and end within a row.
+      // The range may begin and end within a row.
       for (std::int64_t i = p.begin(); i < p.end();) {
         const std::int64_t column = i % width, count = std::min(width - column, p.end() - i);
         const auto id = static_cast<std::int64_t>(p.input<Id>(1)[i / width]);

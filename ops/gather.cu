@@ -7,7 +7,7 @@
 namespace belfry::cuda {
 namespace {
 
-// Takes units [begin, end) of the table's rows that the ids name, a unit per thread.
+// Takes units [begin, end) of the table's rows that the ids name, one unit per thread.
 template <class Unit>
 struct TakeRows {
   using Shared = Nothing;

@@ -57,7 +57,7 @@ std::vector<Output> jacobian(Output y, std::span<const Output> xs, GradientOptio
   }
   std::vector<Output> result;
   for (std::size_t k = 0; k < xs.size(); ++k) {
-    // Rows have equal paths to x, so they are empty together.
+    // All rows have the same paths to x, so either all are empty or none.
     if (!rows[k][0]) {
       result.emplace_back();
       continue;

@@ -64,7 +64,7 @@ Sharding transpose_a_shards(const ShardContext& c) {
   return c.node.options<MatMulOptions>().transpose_b ? Sharding() : sum_shards(c, 3);
 }
 
-// Equal products one after the other. Steps are in elements.
+// Equal-sized products one after the other. Steps are in elements.
 struct Products {
   kernels::GemmShape gemm;
   std::int64_t count = 1;
@@ -101,7 +101,7 @@ KernelRun each_product(const Products& s, Multiply multiply) {
   };
 }
 
-// Below this many multiplications a call of the library costs more than our own loops.
+// Below this many multiplications a library call costs more than our own loops.
 constexpr std::int64_t kTiny = 16 * 16 * 16;
 
 KernelRun matmul_cpu(KernelPlan& plan) {

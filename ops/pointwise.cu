@@ -95,7 +95,7 @@ QueueRun weigh(KernelPlan& plan) {
   });
 }
 
-// Elements are bits: only their size counts.
+// Elements are opaque bits: only their size matters.
 QueueRun repeat(const KernelPlan& plan, const Shape& x) {
   const Strides strides(kernels::Broadcast(x.dims(), plan.output().shape.dims()));
   const auto run = [strides]<class Bits>(Bits) -> QueueRun {

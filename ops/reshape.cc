@@ -80,7 +80,7 @@ Output reshape(Output x, Shape shape, At at) {
 }
 
 Output reshape_like(Output x, Output like, At at) {
-  // A known shape needs no second input, which would keep memory in use.
+  // With a known shape no second input is needed, which would keep memory in use.
   if (like.shape().is_fully_known()) return reshape(x, like.shape(), at);
   return x.graph().add(kReshapeLike, {x, like}, at).output();
 }

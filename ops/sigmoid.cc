@@ -22,7 +22,7 @@ std::vector<Output> sigmoid_grad_gradient(const Node& node, std::span<const Outp
 struct PlainSigmoid {
   template <class T>
   T operator()(T x) const {
-    // Without overflow on either side.
+    // Avoids overflow on either side.
     return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
   }
 };

@@ -193,7 +193,7 @@ struct Correct {
   }
 };
 
-// The share of ones, computed by one block.
+// The fraction of ones, computed by one block.
 struct ShareOfOnes {
   static constexpr int kThreads = 256;
   struct Shared {

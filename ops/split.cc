@@ -56,7 +56,8 @@ std::vector<Output> split_gradient(const Node& node, std::span<const Output> gra
   return {concat(grads, node.options<SplitOptions>().axis)};
 }
 
-// A split along the batch is not cut into shards: their parts are not parts of the whole.
+// A split along the batch is not cut into shards, because parts of shards are not shards of the
+// parts.
 Sharding split_shards(const ShardContext& c) {
   const int axis = c.node.options<SplitOptions>().axis;
   return from_end(axis, c.inputs[0].shape.rank()) == 0 ? Sharding() : row_shards(c, 1);
@@ -67,8 +68,8 @@ struct SplitPart {
   std::int64_t rows;
 };
 
-// The work is divided by rows of output 0. Each call takes its share of the rows of other outputs;
-// if output 0 has no rows, a call does all.
+// The work is divided by rows of output 0. Each call takes the same share of the rows of other
+// outputs; if output 0 has no rows, one call does everything.
 KernelRun split_kernel(KernelPlan& plan) {
   const Shape& x = plan.input(0).shape;
   const std::size_t axis = from_end(plan.options<SplitOptions>().axis, x.rank());

@@ -19,7 +19,7 @@ void LayerLinks::record(BatchMoments moments) {
     nodes_.add_used(moments.variance_average);
     return moments_.push_back(std::move(moments));
   }
-  // Scopes of the tower and of the layer do not reach the averages.
+  // Scopes of the tower and of the layer do not apply to the averages.
   const std::vector<BatchMoments> alone[] = {{std::move(moments)}};
   update_moving_averages(nodes_.graph(), alone);
 }

@@ -73,7 +73,7 @@ Output unbiased(Output variance, const ValueCount& values) {
   return variance * (values.counted / least_one);
 }
 
-// The values of `towers` towers that have as many each as this one.
+// The values of `towers` towers that each have as many as this one.
 ValueCount values_of_equal(const BatchMoments& layer, std::int64_t towers) {
   const auto factor = static_cast<double>(towers);
   if (layer.values.known > 0) return {.known = layer.values.known * factor};

@@ -64,7 +64,7 @@ struct Pair {
     }
   }
 
-  // Towers on the same variables use the same ones and make none.
+  // Towers that share variables use the same ones and make none.
   void compare_uses(const TowerRecord& main, const TowerRecord& other,
                     const std::vector<Variable>& made) const {
     if (!made.empty()) missing(made.front(), t, 0);
@@ -125,8 +125,8 @@ Node* node_called(const Graph& graph, std::string_view name) {
   return nullptr;
 }
 
-// `found` has the wanted name, but a tower of another call made it. The error says what the
-// record's own node is called, if it has one.
+// `found` has the wanted name, but a tower of another call made it. The error gives the name of the
+// record's own node, if it has one.
 [[noreturn]] void refuse_others(const TowerRecord& record, const Node& found) {
   std::string own;
   for (std::size_t id = 0; id < record.graph->size() && own.empty(); ++id) {
@@ -292,8 +292,7 @@ Output TowerRecord::get(std::string_view tensor) const {
   for (const Output& input : inputs)
     if (output == 0 && input.node().logical_name() == node_name) return input;
   const Node* node = node_called(*graph, cat(name, "/", node_name));
-  // Nodes that are made outside of tower functions (call 0), such as gradients, may be this
-  // tower's.
+  // Nodes made outside of tower functions (call 0), such as gradients, may belong to this tower.
   const bool others = node && node->origin().call != 0 && node->origin().call != call;
   if (node && !others && output < node->outputs()) return node->output(output);
   for (const NamedOutput& named : outputs)

@@ -25,7 +25,7 @@ void require_scalar(std::string_view what, Output value, SourceLine site) {
           value.node().describe(), ", must be a floating-point scalar, not ", value.type());
 }
 
-// Hosts read losses and metrics between steps, in types that they have.
+// Hosts read losses and metrics between steps, in types that they support.
 Output in_32_bits(Output value, SourceLine site) {
   return is_half(value.dtype()) ? cast(value, DType::kF32, At(site)) : value;
 }

@@ -122,7 +122,7 @@ bool MachineDescription::has(const DeviceSpec& device) const {
 std::vector<DeviceSpec> MachineDescription::devices_for(const std::vector<DeviceSpec>& run) const {
   if (std::ranges::all_of(run, [this](const DeviceSpec& device) { return has(device); }))
     return run;
-  // The host of a machine with GPUs serves strategies, not towers.
+  // In a machine with GPUs, strategies use the host, but towers do not.
   std::vector<DeviceSpec> alike;
   std::ranges::copy_if(devices, std::back_inserter(alike),
                        [this](const DeviceSpec& device) { return device.type == devices[0].type; });

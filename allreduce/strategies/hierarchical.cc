@@ -11,7 +11,7 @@ namespace {
 // mains are g0 = v mod K and g1 = (g0 + K/2) mod K. Each main sums its group. g1 adds the two sums,
 // g0 takes the total from there, and every tower takes it from its own group's main. Canonical: the
 // groups are the two halves of the tree, and the left half is the left operand whichever main adds
-// them.
+// the two.
 class Hierarchical final : public Strategy {
  public:
   std::string refusal(const std::vector<DeviceSpec>& devices) const override {

@@ -12,7 +12,7 @@ class Mpi final : public CombiningStrategy {
  public:
   explicit Mpi(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
-  // Programs ask this if there is one process.
+  // Programs call this if there is only one process.
   std::string refusal(const std::vector<DeviceSpec>&) const override { return kOneProcess; }
   bool canonical(int) const override { return false; }
   std::string refusal_of_processes(const std::vector<DeviceSpec>&) const override { return ""; }

@@ -38,7 +38,7 @@ class Nccl final : public CombiningStrategy {
 
 const StrategyRegistration nccl_strategy{"nccl", [] { return std::make_unique<Nccl>(); }};
 
-// A strategy that can be named, not built.
+// A strategy whose name is known but that cannot be built.
 class Unavailable final : public Strategy {
  public:
   Unavailable(std::string why, bool takes_chunks) : why_(std::move(why)), chunks_(takes_chunks) {}

@@ -76,7 +76,7 @@ class Ring final : public CombiningStrategy {
   int chunks_;
 };
 
-// pieces[t][i]: tower t's present piece i. Fragment s of chunk c is piece s * chunks + c.
+// pieces[t][i]: tower t's current piece i. Fragment s of chunk c is piece s * chunks + c.
 std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
                                        Reduction reduction) const {
   const int towers = grads.towers();

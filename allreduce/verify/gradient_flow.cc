@@ -114,7 +114,7 @@ const GradientFlow::Found& GradientFlow::of(Output tensor) {
   return *find(tensor);
 }
 
-// Null if the tensor is not followed yet.
+// Null if the tensor has not been followed yet.
 const GradientFlow::Found* GradientFlow::find(const Output& tensor) const {
   if (tensor.node().id() < first_) return &kNoGradient;
   const int place = places_[static_cast<std::size_t>(tensor.node().id() - first_)];

@@ -126,7 +126,7 @@ void add_place(ErrorFields& fields, const ErrorOrigin& origin) {
   fields.step = origin.step;
 }
 
-// The text of an exception around another names what the inner one names.
+// If an exception is nested in another, the outer text already names what the inner one names.
 void add_cause(ErrorFields& fields, const ErrorFields& inner) {
   if (fields.kind == ErrorKind::kFailed) fields.kind = inner.kind;
   if (fields.where.empty()) {

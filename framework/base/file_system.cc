@@ -56,7 +56,7 @@ bool is_same(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// -1 if the text is no number.
+// -1 if the text is not a number.
 int descriptor_number(std::string_view text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -279,8 +279,8 @@ Descriptor open_lock(const std::string& path, struct stat& status) {
   return fd;
 }
 
-// flock() and not process numbers, which mean nothing in another container. NFS passes a flock() on
-// to its server.
+// flock(), not process numbers, which mean nothing in another container. NFS forwards flock() to
+// its server.
 std::unique_ptr<FileLock> LocalFileSystem::lock(const std::string& path) {
   constexpr int kMostTries = 100;
   constexpr useconds_t kPause = 10'000;  // microseconds

@@ -66,7 +66,7 @@ std::string hex(std::uint64_t value, std::size_t digits) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  // Two slips are forgiven in short words, but not as many as there are letters.
+  // Two typos are forgiven in short words, but never as many as there are letters.
   std::size_t best_distance = std::min(std::max<std::size_t>(2, word.size() / 3) + 1, word.size());
   for (const std::string& candidate : candidates) {
     const auto [shorter, longer] = std::minmax({candidate.size(), word.size()});

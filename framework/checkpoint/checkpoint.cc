@@ -32,7 +32,7 @@ struct StoredVariable {
   std::function<Tensor()> value;
 };
 
-// A variable that is called an average, but has no weight like it, is state.
+// A variable that is called an average, but has no matching weight, is state.
 VariableRole stored_role(const CheckpointVariables& all, Variable variable,
                          const VariableRoles& roles) {
   const VariableRole role = roles.of(variable.node());
@@ -65,7 +65,7 @@ std::vector<StoredVariable> stored(Session& session, bool weights) {
   return result;
 }
 
-// Writes a file, and keeps the count and the checksum of its bytes.
+// Writes a file, and keeps a running count and checksum of its bytes.
 class SummedFile {
  public:
   explicit SummedFile(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}

@@ -84,8 +84,8 @@ std::vector<VariableBytes> match(const Graph& graph, const Sources& sources) {
   return values;
 }
 
-// Where the chosen values of the weights are. Adds the weights of the graph that the checkpoint
-// lacks, and those that the graph lacks, to the lists.
+// Where the chosen values of the weights are. Adds to the lists the weights that the checkpoint
+// lacks, and those that the graph lacks.
 Sources find_weights(const Graph& graph, const Manifest& manifest, const ChosenWeights& chosen,
                      std::span<const Safetensors, 2> contents, LoadedWeights& lists) {
   Sources sources;
@@ -112,7 +112,7 @@ Sources find_weights(const Graph& graph, const Manifest& manifest, const ChosenW
   return sources;
 }
 
-// Takes out the tensors that the graph has with another shape or type.
+// Removes the tensors that have another shape or type in the graph.
 std::vector<std::string> take_out_unlike(Sources& sources) {
   std::vector<std::string> unlike;
   std::erase_if(sources, [&](const auto& source) {

@@ -40,7 +40,7 @@ Manifest read_manifest(FileSystem& files, const std::string& directory) {
 Safetensors read_tensors(FileSystem& files, const std::string& directory, const std::string& name,
                          const Manifest& manifest) {
   const std::string path = cat(directory, "/", name);
-  // Reads a file that is a little too long, to name what is wrong with it.
+  // Reads a file even if it is a little too long, to name what is wrong with it.
   constexpr std::uint64_t kLonger = 1 << 20;
   const auto listed = manifest.files.find(name);
   const std::uint64_t size = listed == manifest.files.end() ? 0 : listed->second.bytes;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kWeightChoices = {"validated", "raw", "average"};
 
-// What a training evaluated. If it did not say, that was the averages, if there are some.
+// What a training evaluated. If it did not record that: the averages, if there are any.
 WeightChoice validated_choice(const Manifest& manifest) {
   const JsonValue* const said = manifest.extra.find(kValidatedWeights);
   const bool raw = said && said->kind() == JsonValue::Kind::kString &&

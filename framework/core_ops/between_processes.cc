@@ -46,7 +46,7 @@ struct PassOnOptions {
 
 std::span<std::byte> bytes_at(const void* tensor, WorkRange elements, DType dtype) {
   const std::size_t size = size_of(dtype);
-  // Messages that are sent are not written.
+  // The cast is safe: messages to be sent are not written.
   auto* const begin = static_cast<std::byte*>(const_cast<void*>(tensor));
   return {begin + static_cast<std::size_t>(elements.begin) * size,
           static_cast<std::size_t>(elements.size()) * size};

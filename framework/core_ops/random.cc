@@ -91,7 +91,7 @@ Output random_normal(Graph& graph, Shape shape, double stddev, DType dtype, At a
 }
 
 std::uint64_t random_key(const Node& node, bool of_all_towers) {
-  // A copy that the backward pass made (GradientOptions::recompute) draws what the first drew.
+  // A recomputed copy (GradientOptions::recompute) draws the same numbers as the first node.
   if (const Node* const first = node.origin().forward; first && &first->op() == &node.op())
     return random_key(*first, of_all_towers);
   Fnv1a name;

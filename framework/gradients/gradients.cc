@@ -33,7 +33,7 @@ class Backward {
   std::vector<Output> build() {
     mark_between();
     seed();
-    // Creation order is a topological order, so the highest node left has all its uses.
+    // Creation order is a topological order, so the highest remaining node has all its uses.
     for (const int id : between_ | std::views::reverse) visit(graph_.node(index(id)));
     std::vector<Output> result;
     for (const Output& x : xs_) {

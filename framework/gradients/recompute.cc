@@ -16,7 +16,7 @@ bool fits(std::string_view pattern, std::string_view component) {
   return component.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
-// The part of a node's name that `pattern` names; "" if it is not below it.
+// The leading part of a node's name that matches `pattern`; "" if it is not below it.
 std::string_view part_below(std::string_view name, std::string_view pattern) {
   std::size_t end = 0;
   for (const std::string_view component : split(pattern, '/')) {
@@ -124,7 +124,7 @@ Node& Recomputation::copy_of(const Node& node) {
   if (const auto made = copies_.find(&node); made != copies_.end()) return *made->second;
   std::vector<Output> inputs;
   for (const Output& input : node.inputs()) inputs.push_back(of(input));
-  // A copy of copied inputs waits through these; else it waits itself.
+  // A copy with copied inputs waits through them; otherwise it waits itself.
   const bool is_first = std::ranges::equal(inputs, node.inputs());
   SubstituteOutputs* const substitutes = std::exchange(graph_.scopes().substitutes, nullptr);
   const ControlDependencies nothing(graph_, nullptr);

@@ -228,7 +228,7 @@ Variable Graph::create_variable(VariableRequest request, At at) {
   return Variable(node);
 }
 
-// A copy starts as its original, and needs no nodes for its first value.
+// A copy starts as its original, so it needs no nodes for its first value.
 void Graph::initialise(Node& node, const Initializer& make) {
   const TensorType& type = node.output_type(0);
   const Node* const original = node.variable().copy_of;

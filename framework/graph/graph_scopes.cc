@@ -63,7 +63,7 @@ const DeviceRequest& Graph::kept(const DeviceRequest& request) {
   return requests_.emplace_back(request);
 }
 
-// Returns whether scopes further out count, too.
+// Returns whether outer scopes count, too.
 bool Graph::apply(DeviceFrame& frame, SourceLine site, const Node& node, DeviceRequest& request) {
   DeviceReason reason{.site = site, .scope = frame.what, .result = {}};
   if (const auto* spec = std::get_if<DeviceSpec>(&frame.entry)) {

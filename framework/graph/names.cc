@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kNotFirst = "_-/";  // at the root
 
-// The characters of names. A table is fast, and each name that is made is checked.
+// The characters of names. A table, because it is fast and every new name is checked.
 constexpr std::array<bool, 256> kInNames = [] {
   std::array<bool, 256> in_names = {};
   for (std::size_t c = 0; c < in_names.size(); ++c)

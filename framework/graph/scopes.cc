@@ -221,7 +221,7 @@ AutocastScope::AutocastScope(Graph& graph, Autocasting what, SourceLine site)
 SiteScope::SiteScope(Graph& graph, SourceLine site)
     : Guard(graph, SiteFrame{graph.scopes().site_or(site)}, site) {}
 
-// Inside a tower function, nodes for other replicas belong to that call, too.
+// Inside a tower function, nodes for other replicas also belong to that call.
 ReplicaScope::ReplicaScope(Graph& graph, std::string prefix, int index, int call, SourceLine site)
     : Guard(graph, ReplicaFrame{std::move(prefix), index, call == 0 ? graph.scopes().call() : call},
             site) {}

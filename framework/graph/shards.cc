@@ -95,7 +95,7 @@ Sharding product_shards(const ShardContext& c) {
 }
 
 Sharding quotient_shards(const ShardContext& c) {
-  // Quotients of integers are rounded, so parts would not add up.
+  // Quotients of integers are rounded, so partial sums would not add up.
   const bool adds_up = !c.divisions[1] && is_floating(c.inputs[0].dtype);
   return adds_up ? product_shards(c) : pointwise_shards(c);
 }

@@ -87,7 +87,7 @@ std::string receive_sized(ProcessGroup& group, int peer) {
   return std::move(texts->incoming[0].text);
 }
 
-// Sends a text to the processes from `first` up to `last`.
+// Sends a text to the processes from `first` to `last`.
 void send_sized(ProcessGroup& group, int first, int last, std::string text) {
   require<CommError>(text.size() <= kMostGatheredBytes, "a text of ", text.size(),
                      " bytes is too long for other processes; they take ", kMostGatheredBytes);

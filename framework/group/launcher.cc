@@ -26,7 +26,7 @@ constexpr int kMostProcesses = 1 << 16;
 // How many tasks srun has started. The shell of a batch job lacks it.
 constexpr char kSlurmTasks[] = "SLURM_STEP_NUM_TASKS";
 
-// The variable in which a launcher of MPI says how many processes it has started; null: none has.
+// The variable in which an MPI launcher says how many processes it has started; null: none has.
 const char* mpi_size_variable(const Environment& environment) {
   for (const char* const name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (environment(name)) return name;

@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kIdleBeat{50};
 // How often it does so while others ask for one part after another.
 constexpr std::chrono::milliseconds kAskedBeat{1};
 
-// A function as work that ends at once.
+// Wraps a function as work that ends at once.
 class Call final : public Processes::Work {
  public:
   explicit Call(const std::function<void(WatchedGroup&)>& what) : what_(what) {}

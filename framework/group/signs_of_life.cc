@@ -33,8 +33,8 @@ std::string read_proc(const std::string& path) try {
   return "";
 }
 
-// Names the machine, since its start, and the container whose processes this one sees by their
-// numbers. 0 if that is not known.
+// Identifies the machine, since its start, and the container in which process numbers are valid. 0
+// if unknown.
 std::uint64_t machine_of_numbers() {
   const std::string boot = read_proc("/proc/sys/kernel/random/boot_id");
   struct stat numbers {};

@@ -184,7 +184,7 @@ bool await(int file, short event, Deadline deadline) {
 void allow_connections(std::size_t count) {
   constexpr std::size_t kOthers = 512;  // files of the program, and connections of strangers
   const Socket probe = open_socket(AF_INET);
-  // A new file gets the least free number. So about as many are open.
+  // A new file gets the lowest free number, so about that many are open.
   const std::size_t open = static_cast<std::size_t>(std::max(probe.file(), 0));
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -295,7 +295,7 @@ class Follower {
     if (caller.answer(kWelcome)) met_[rank].socket = std::move(caller.socket);
   }
 
-  // Throws if a process that this one has met has ended. It may have said why.
+  // Throws if a process that this one has met has ended. It may have given the reason.
   void end_with_others() {
     for (std::size_t r = 0; r < met_.size(); ++r) {
       if (!met_[r].socket || !met_[r].socket.has_left()) continue;

@@ -21,7 +21,7 @@ namespace {
 constexpr std::uint32_t kTcpMagic = 0xbe1f2702;
 // What an early message costs in addition to its bytes: a rough lower bound.
 constexpr std::size_t kCostOfEarly = 4096;
-// The most bytes to move at once, before others have their turn.
+// The most bytes to move at once, before it is the others' turn.
 constexpr std::size_t kMostTcpBytesAtOnce = 4 << 20;
 // The most bytes that the system keeps unsent: a message that overtakes must wait for them.
 constexpr int kMostUnsent = 1 << 20;
@@ -69,7 +69,7 @@ void TcpPeer::receive(GroupMessage& message) {
   }
   InLane& lane = in_[overtakes(message.tag)];
   if (!lane.begun || lane.into || lane.tag != message.tag) return awaited_.push_back(&message);
-  // The rest of it goes where it belongs.
+  // The rest of the message goes straight to its destination.
   require_size(message, lane.size);
   std::copy_n(lane.kept.begin(), lane.have, message.bytes.begin());
   give_back(lane.kept);

@@ -46,7 +46,7 @@ std::optional<Caller> Reception::next(Deadline until) {
   }
 }
 
-// Waits for something to happen, and does what can be done.
+// Waits for an event, and handles all that are ready.
 void Reception::wait(Deadline until) {
   std::vector<pollfd> waits;
   for (const Visitor& visitor : visitors_) waits.push_back({visitor.socket.file(), POLLIN, 0});
@@ -118,7 +118,8 @@ void Reception::read_call(Visitor& visitor) {
                                    key_.round, " (TORCHELASTIC_RESTART_COUNT)")));
 }
 
-// The seal is right, so it is of this run, but perhaps of another version. Both sides say so.
+// The seal is right, so the caller is of this run, but perhaps of another version. Both sides
+// report that.
 void Reception::read_card(Caller caller, const std::string& text, const std::string& from) {
   try {
     caller.card = Card::read(text);

@@ -173,7 +173,7 @@ void WatchedGroup::look_for_lost() {
       blame_peer(*group_, peer,
                  cat("no sign of life for ", seconds_text(silent * options_.beat),
                      "; its process or its machine has ended, or the link to it is down"));
-    // waiting() warns of messages of steps.
+    // For messages of steps, waiting() warns.
     if (!idle && !signs_.in_step() && warnings_.is_due(under_way.since))
       log_warning("a message between two steps has waited ",
                   seconds_text(Clock::now() - under_way.since), "; late: ", signs_.describe(peer));

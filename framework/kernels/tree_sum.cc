@@ -11,8 +11,8 @@ namespace {
 
 // Sums of up to this many inputs stay in registers; larger sums are made of these.
 constexpr std::size_t kFew = 8;
-// Elements of a row that is summed and used again while it is in cache. In 16 bits, every input has
-// a row of f32 there.
+// Elements of a row that is summed and reused while it is in cache. In 16 bits, every input has a
+// row of f32 there.
 constexpr std::int64_t kRow = 1024, kHalfRow = 512;
 
 using Inputs = std::span<const void* const>;

@@ -69,7 +69,7 @@ void ArenaPacker::take(Span span) {
   const auto behind = std::ranges::upper_bound(
       runs_, span.begin, {}, [](const Run& run) { return run.spans.front().begin; });
   const auto run = behind == runs_.begin() ? behind : std::prev(behind);
-  // Blocks of one lifetime often follow each other.
+  // Blocks of one lifetime are often consecutive.
   const auto before = std::ranges::find_if(run->spans, [&](const Span& other) {
     return other.lifetime == span.lifetime && other.end == span.begin;
   });

@@ -156,13 +156,13 @@ class UpdateFuser {
       fuse(body, *plan_.node(body[0]).node);
   }
 
-  // `space`: the memory space of the sum.
+  // Whether `user` is an update that applies `sum`, in the memory space `space` of the sum.
   bool applies(const PlanNode& user, NodeIndex sum, int space) const {
     return is_update(plan_, user) && user.inputs[at(user.op->elementwise_input)].node == sum &&
            space_of(user.devices) == space;
   }
 
-  // Whether there is a kernel. Those of GPUs apply a sum by updates of one op.
+  // Whether there is a kernel. GPU kernels apply a sum only by updates of one op.
   bool has_kernel(NodeIndex sum, const std::vector<Member>& members) const {
     const PlanNode& collective = plan_.node(sum);
     if (space_of(collective.devices) == 0) return true;
@@ -177,8 +177,8 @@ class UpdateFuser {
   }
 
   // A path from one member will become a path from all of them. So no path may lead to a member.
-  // Nor may it lead to a user of a variable, unless one leads there from that variable's own
-  // update.
+  // Nor may one lead to a user of a variable, unless a path already leads there from that
+  // variable's own update.
   bool keeps_versions(const std::vector<NodeIndex>& sums, const std::vector<Member>& members) {
     std::set<NodeIndex> fused(sums.begin(), sums.end());
     for (const Member& member : members) fused.insert(member.node);

@@ -51,7 +51,7 @@ class Gathers {
     });
   }
 
-  // The first node that reads the variable before the update.
+  // The first node that reads the variable before its update.
   NodeIndex first_user(NodeIndex assign) const {
     NodeIndex first = assign;
     for (const NodeIndex user : users_of(plan_, consumers_, {variable_of(assign), 0}))

@@ -54,8 +54,8 @@ class GroupedCopies {
                  std::ranges::all_of(consumers_[n], [&](NodeIndex user) { return idle_[user]; });
   }
 
-  // awaited_[n]: n works on a GPU, is fetched or is eager, or such a node waits for n. That node
-  // may be in the next run, if n writes a variable. The second round knows of all variables.
+  // awaited_[n]: n works on a GPU, is fetched or is eager, or some such node waits for n. That node
+  // may be in the next run, if n writes a variable. The second round knows all variables.
   void find_awaited() {
     awaited_.resize(plan_.nodes.size());
     for (int round = 0; round < 2; ++round)

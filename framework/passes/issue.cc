@@ -30,7 +30,7 @@ void add_wait(std::vector<Wait>& waits, const Wait& wait) {
     same->position = std::max(same->position, wait.position);
 }
 
-// The waits of a segment, and the marks that it leaves for others.
+// What a segment waits for, and what it signals to others.
 struct Needs {
   std::vector<Wait> waits;         // by its thread
   std::vector<int> after;          // segments of other streams; it waits for their events
@@ -261,7 +261,7 @@ class GpuIssuer {
     (*list_)[begin].position = static_cast<int>(list_->size() - 1 - begin);
   }
 
-  // The thread of a GPU ends when the GPU has finished all its work.
+  // The thread of a GPU ends only when the GPU has finished all its work.
   void issue_ends() {
     std::map<int, const Segment*> last_of;
     for (const Segment& segment : segments_.all) last_of[segment.gpu] = &segment;
@@ -273,7 +273,7 @@ class GpuIssuer {
     }
   }
 
-  // Whether no other strand has to wait for the beginning of the segment.
+  // Whether no other strand must wait for the beginning of the segment.
   bool begins_alone(int s) const {
     const Segment& segment = segments_[s];
     std::set<StrandIndex> begun{segment.strand};
@@ -311,7 +311,7 @@ CommandLists issue_gpus(const Plan& plan, const std::vector<Segment>& cut,
   return GpuIssuer(plan, segments, needs, events).run();
 }
 
-// The waits of messages between processes.
+// The waits of strands that exchange messages between processes.
 std::set<Wait> waited_for_by_messages(const Plan& plan) {
   std::set<Wait> waits;
   for (const StrandIndex s : plan.strands.indices())

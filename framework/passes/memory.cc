@@ -73,7 +73,7 @@ class ValueUsers {
   Lists<Value, LaunchIndex> users_;
 };
 
-// The inputs over which a node may write output i.
+// The inputs that output i of a node may overwrite.
 std::span<const Value> overwritable(const PlanNode& node, std::size_t i) {
   const std::span<const Value> inputs(node.inputs);
   switch (node.op->in_place) {
@@ -275,9 +275,9 @@ class MemoryPlanner {
            });
   }
 
-  // Whether no other launch uses the content of the buffer at the same time or later. A value that
-  // was overwritten had no such user then, so only the values of the last writer count: a long
-  // chain of ops in one buffer would take quadratic time.
+  // Whether no other launch uses the content of the buffer at the same time or later. An
+  // overwritten value had no such user at that time, so only the values of the last writer count:
+  // otherwise a long chain of ops in one buffer would take quadratic time.
   bool last_user(BufferIndex buffer, LaunchIndex launch) const {
     for (const Value value : values_in_[buffer] | std::views::reverse) {
       if (value.node != values_in_[buffer].back().node) break;
@@ -288,7 +288,7 @@ class MemoryPlanner {
   }
 
   // Whether node n reads the buffer once. A value that it uses twice is read and written at
-  // different places. So is a value whose shards it takes one by one.
+  // different places, and so is a value whose shards it takes one by one.
   bool fed_once(NodeIndex n, BufferIndex buffer) {
     if (std::exchange(fed_node_, n) != n) {
       fed_.clear();

@@ -144,10 +144,10 @@ Indexed<PlanNode, char> find_eager(const PlanGraph& plan, const Consumers& consu
   return eager;
 }
 
-// Whether other processes or GPUs make a node's results while its device does something else.
+// Whether other processes or GPUs compute a node's results while its device does something else.
 bool communicates(const PlanNode& node) { return node.op->exchange || node.op->ranks; }
 
-// The size by which all processes put their messages into one order.
+// All processes order their messages by this size.
 std::int64_t bytes_of_messages(const PlanNode& node) {
   return node.op->exchange ? row_bytes(*node.node) : node.types[0].bytes();
 }
@@ -163,7 +163,8 @@ class Awaiting {
     std::int64_t all = 0;
     for (const PlanNode& node : plan.nodes)
       if (communicates(node)) all += bytes_of_messages(node);
-    // Values that are gathered first need not be sent again, so no message waits for delayed nodes.
+    // Values that were gathered first need not be sent again, so no message waits for delayed
+    // nodes.
     under_way_ = plan.gathered_first.empty() ? std::min(all / 8, kMostUnderWay)
                                              : std::min(all / 4, 3 * kMostUnderWay);
   }
@@ -191,7 +192,7 @@ class Awaiting {
     return true;
   }
 
-  // The first node that is due. If `any`, everything else must wait: then the first node of all,
+  // The first node that is due. With `any`, everything else must wait: then the first node of all,
   // whose messages were first.
   std::optional<NodeIndex> take(bool any) {
     auto next =
@@ -338,7 +339,7 @@ class StandIns {
     if (!gives_another_[value.node]) return value;
     if (const auto found = replacements_.values.find(value); found != replacements_.values.end())
       return found->second;
-    // A shard of a value becomes a shard of the value's replacement.
+    // A shard of a value is replaced by a shard of the value's replacement.
     const auto whole = replacements_.values.find({value.node, value.index});
     if (whole == replacements_.values.end()) return value;
     Value shard = whole->second;

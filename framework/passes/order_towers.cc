@@ -45,8 +45,8 @@ class SideBySide {
   }
 
  private:
-  // Towers may differ in a few nodes. A node that the other tower lacks, such as a variable that
-  // all share, is at most this far from one that both have.
+  // Towers may differ in a few nodes. A node without a counterpart in the other tower, such as a
+  // variable that all share, is at most this far from one with a counterpart.
   static constexpr std::size_t kFar = 64;
 
   const NodeOrigin& origin(NodeIndex n) const { return plan_.node(n).node->origin(); }

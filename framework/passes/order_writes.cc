@@ -88,7 +88,8 @@ class WriteOrder {
     return std::ranges::binary_search(sorted, n);
   }
 
-  // Makes the next write wait for all users of a version, or copies it if one of them runs later.
+  // Makes the next write wait for all users of a version, or copies the version if one of them runs
+  // later.
   void protect(const Version& version) {
     const std::vector<NodeIndex> late = after_of(version.next);
     const std::vector<NodeIndex> users = users_of(plan_, consumers_, version.reader);
@@ -98,7 +99,8 @@ class WriteOrder {
       if (user != version.next) add_edge(user, version.next);
   }
 
-  // Gives all users a copy, made as soon as the version exists, whatever the read itself waits for.
+  // Gives all users a copy, made as soon as the version exists, even if the read itself waits for
+  // more.
   void copy(const Version& version) {
     const PlanNode& reader = node(version.reader.node);
     PlanNode made{&kCopy, reader.node, {{version.variable, 0}}, {}, {}, {}};

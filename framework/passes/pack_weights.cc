@@ -59,8 +59,8 @@ class WeightPacker {
     use.runs += plan_.runs(node);
   }
 
-  // Follows aliases, as reads of one version of a variable are one tensor, whichever tower makes
-  // them.
+  // Follows aliases, because reads of one version of a variable are one tensor, whichever tower
+  // makes them.
   Value source(Value value) const {
     for (;;) {
       const PlanNode& node = plan_.node(value.node);

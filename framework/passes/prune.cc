@@ -92,7 +92,7 @@ class Pruner {
     kept_[at(node.id())] = plan_.nodes.add(std::move(kept));
   }
 
-  // Real types: those of the graph if it knew the real types of the inputs, else those that the op
+  // Real types: the graph's, if it knew the real types of the inputs; otherwise those that the op
   // infers.
   std::vector<TensorType> types_of(const PlanNode& kept) const {
     const Node& node = *kept.node;

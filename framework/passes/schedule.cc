@@ -18,13 +18,12 @@
 namespace belfry {
 namespace {
 
-// Bytes of results above which a launch is cut into parts. A part reads twice as many bytes at
-// most, so what a worker sums at a time fits in its cache. A launch that counts as reading one
-// tensor (gather of shards, random numbers) has parts of twice as many bytes. So such a launch is
-// cut above 128 KiB.
+// Bytes of results above which a launch is cut into parts. A part reads at most twice as many
+// bytes, so a worker's share of a sum fits in its cache. A launch that counts as reading one tensor
+// (gather of shards, random numbers) has parts of twice as many bytes, so it is cut above 128 KiB.
 constexpr std::int64_t kWorkerPart = 64 << 10;
 
-// Bytes of partial sums that may wait to be added. A worker takes a shard through the step until it
+// Bytes of partial sums that may wait to be added. A worker runs a shard through the step until it
 // must wait for a sum, so that the shard's tensors stay in its cache.
 constexpr std::int64_t kOpenSums = 32 << 20;
 

@@ -61,7 +61,7 @@ class ShardMaker {
         plan_.locks == LockDuration::kEachVariable ? 1 : context_.options.shards_per_device;
   }
 
-  // Binds inputs to the nodes that have moved, or that replace them.
+  // Binds inputs to the new places or replacements of their nodes.
   void place_inputs(PlanNode& node) const {
     for (Value& input : node.inputs) input = moved_[input.node].output(input.index);
     for (NodeIndex& before : node.after) before = moved_[before].node;

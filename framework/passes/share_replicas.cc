@@ -103,7 +103,8 @@ class Sharing {
     return found == writes_.end() ? kNone : found->second;
   }
 
-  // Drops groups with unequal writes. Returns true if it dropped one, as others may depend on it.
+  // Drops groups with unequal writes. Returns true if it dropped one, because others may depend on
+  // it.
   bool drop_unequal() {
     number_values();
     bool dropped = false;
@@ -164,7 +165,7 @@ class Sharing {
     return std::ranges::binary_search(reached_.at(write), n);
   }
 
-  // The number of a node's first output, and how many outputs in a row have the same number.
+  // The number of a node's first output, and how many consecutive outputs have the same number.
   struct Numbers {
     int first = 0;
     int equal = 1;
@@ -225,8 +226,8 @@ class Sharing {
     return texts_.emplace(text, static_cast<int>(texts_.size())).first->second;
   }
 
-  // Replaces the writes of all copies by those of the owner. Returns false if they would wait for
-  // each other.
+  // Replaces the writes of all copies by those of the owner. Returns false if this would close a
+  // cycle.
   bool merge() {
     Replacements replacements;
     std::map<const Node*, const Node*> shares;

@@ -73,7 +73,7 @@ class TowerDependence {
     });
   }
 
-  // Adds the towers whose whole batch the input is made of.
+  // Adds the towers whose whole batch the input depends on.
   void add_towers(Value input, bool divided_user, std::set<Maker>& towers) const {
     const PlanNode& from = plan_.node(input.node);
     const bool whole = joins(from) || (!divided_user && divisions_[input.node][at(input.index)]);

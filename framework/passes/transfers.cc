@@ -38,7 +38,7 @@ class Transfers {
         input.node = moved_[input.node];
         if (node.op != &kRead) input = on_device(input, wanted_at[i]);
       }
-      // A read stays with its variable, where its version is known. Its value is what crosses.
+      // A read stays with its variable, where its version is known. Only its value crosses devices.
       const int wanted = node.device();
       if (node.op == &kRead && !node.reads_shared_storage)
         node.devices = {plan_.device(node.inputs[0])};
@@ -152,7 +152,7 @@ class Transfers {
     return made->second = {plan_.nodes.add(std::move(same)), 0};
   }
 
-  // A tensor that a GPU takes from a CPU must be pinned. Feeds and constants are not, so they are
+  // Tensors that a GPU reads from a CPU must be pinned. Feeds and constants are not, so they are
   // copied into an arena.
   Value in_arena(Value value) {
     const PlanNode& root = plan_.node(root_of(plan_, value).node);

@@ -27,7 +27,7 @@ std::string gradient_of(const CombinedGradient& combined, std::size_t t) {
   return cat("tower ", t, "'s gradient of variable ", combined.variables[t].describe());
 }
 
-// The place of the graph's outputs in a plan.
+// Where the graph's outputs are in a plan.
 class Located {
  public:
   explicit Located(const PlanGraph& plan)
@@ -105,7 +105,7 @@ class SumChecks {
     inside(combined);
   }
 
-  // Towers must share one device, or have one each.
+  // Towers must share one device, or each have their own.
   void devices(const CombinedGradient& combined) const {
     std::map<int, std::size_t> towers;
     for (std::size_t t = 0; t < combined.towers(); ++t) {
@@ -196,8 +196,8 @@ void verify_feeds(const PlanGraph& plan, const PlanNode& collective) {
             ", ", plan.name(collective.inputs[i]), "; feed all participants or none");
 }
 
-// Participants of towers must be different tensors. If they are one tensor of several towers, they
-// must come in the order of towers. The user decides which towers take part.
+// Participants of towers must be different tensors. If they are several towers' copies of one
+// tensor, they must come in the order of towers. The user decides which towers take part.
 void verify_participants(const Node& collective) {
   if (collective.origin().forward) return;  // it sums gradients of uses, perhaps one tensor
   const std::size_t count = at(collective_size(collective));
@@ -246,7 +246,7 @@ void verify(const PlanGraph& plan, const PlanContext& context) {
   for (const CombinedGradient& combined : all) {
     checks.feeds(combined);
     checks.types(combined);
-    // Soft placement puts towers on any device that there is.
+    // Soft placement puts towers on any existing device.
     if (!context.placement->context().allow_soft_placement) checks.devices(combined);
   }
   for (const PlanNode& node : plan.nodes)

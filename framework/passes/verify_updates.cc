@@ -211,7 +211,7 @@ class UpdateChecks {
     return *applied_[g].at(&all_[g].variables[t].node());
   }
 
-  // Checks that the updates of towers t and u are of one kind. `options`: of tower t.
+  // Checks that towers t and u update in the same way. `options`: of tower t.
   void check_alike(std::size_t g, std::size_t t, const std::string& options, std::size_t u) const {
     const PlanNode &first = update_of(g, t), &other = update_of(g, u);
     std::string what;
@@ -226,7 +226,7 @@ class UpdateChecks {
             first.node->describe(), " its copy on tower ", t, "; they would differ from then on");
   }
 
-  // Whether both are known before the run and differ.
+  // Whether both are known before the run, and differ.
   bool differ(Value a, Value b) const {
     const PlanNode &one = plan_.node(a.node), &other = plan_.node(b.node);
     if (one.op != &kConst || other.op != &kConst || one.feed() >= 0 || other.feed() >= 0)

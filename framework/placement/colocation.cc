@@ -28,7 +28,7 @@ const std::vector<int>& Colocation::candidates(int n) {
   return *found;
 }
 
-// Drops the requested type and index; at first it keeps those of variables.
+// Drops the requested type and index, except at first those of variables.
 const std::vector<int>& Colocation::soften(int n) {
   ColocationSet& asking = set(n);
   const auto relaxed = [&](bool keep_variables) {

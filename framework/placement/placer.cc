@@ -34,15 +34,15 @@ Placer::Placer(const Graph& graph, const PlacementContext& context)
     if (late_[id]) settle(graph.node(id));
 }
 
-// Whether the node waits until the others are placed.
+// Whether the node must wait until the others are placed.
 bool Placer::waits(const Node& node) const {
   if (!node.op().collective) return generates(node);
   return std::ranges::any_of(node.inputs(),
                              [&](const Output& input) { return known_device(input) < 0; });
 }
 
-// Finds where all consumers of each node are. Collectives do not count: they take a value from
-// wherever it is. Consumers that wait do not agree with any.
+// Finds where all consumers of each node are. Collectives do not count, because they take a value
+// from wherever it is. A waiting consumer agrees with no other.
 void Placer::ask_consumers() {
   beside_.assign(graph_.size(), kNobody);
   for (std::size_t id = 0; id < graph_.size(); ++id) {

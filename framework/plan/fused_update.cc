@@ -8,7 +8,7 @@
 namespace belfry {
 namespace {
 
-// For each member, the output of the fused node that is the member's first.
+// For each member, the number of its first output among the outputs of the fused node.
 std::vector<std::size_t> first_outputs(const FusedUpdate& fused) {
   std::vector<std::size_t> first(fused.body.size());
   for (std::size_t i = fused.outputs.size(); i-- > 0;) first[at(fused.outputs[i].member)] = i;

@@ -29,7 +29,7 @@ struct Use {
   bool touched = false;  // some launch touches it
 };
 
-// Counts each byte of a part of an arena once, for the tensor that is put there first.
+// Counts each byte of a part of an arena once, for the first tensor put there.
 class Ground {
  public:
   explicit Ground(std::int64_t bytes) : free_{{0, bytes}} {}

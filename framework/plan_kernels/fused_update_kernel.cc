@@ -85,7 +85,7 @@ class FusedUpdateKernel {
   void update(const KernelPointers& p, std::size_t b, WorkRange range) const {
     const Tensor& tensor = tensors_[b];
     if (tensor.updates.empty()) return;
-    // Only GPUs fuse updates that follow no sum. Hosts run this as stand-ins of GPUs.
+    // Only GPUs fuse updates that follow no sum. Hosts run this in place of GPUs in tests.
     if (!tensor.sum && !tensor.shard_sum) return apply(p, tensor.updates[0], nullptr, range);
     const auto inputs = p.mutable_inputs().subspan(tensor.first_input, participants_ * shards_);
     if (tensor.assigned && tensor.sum && !tensor.shard_sum &&

@@ -125,8 +125,8 @@ bool CpuExecutor::claim(std::size_t route) {
          !progress.claimed.exchange(true, std::memory_order_acquire);
 }
 
-// The signal that the route waits for may have come since this worker looked. A worker that looked
-// in between found the route claimed, and may sleep.
+// The signal that the route waits for may have arrived since this worker looked. Another worker
+// that looked in between found the route claimed, and may sleep.
 void CpuExecutor::release(std::size_t route) {
   progress_[route].claimed.store(false, std::memory_order_seq_cst);
   const Command* const command = next(route);

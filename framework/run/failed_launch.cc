@@ -44,7 +44,7 @@ void throw_if_any(const Error& error, const FailedLaunch& launch) {
   }
 }
 
-// Whether the text of the exception that is handled names the node and its line.
+// Whether the text of the exception being handled names the node and its line.
 bool is_named(const Node& node) {
   try {
     throw;

@@ -193,7 +193,7 @@ bool GpuExecutor::must_capture(bool traced) {
   return true;
 }
 
-// Call it while nobody looks at the streams: a look would end the capture.
+// Call it while nobody polls the streams: that would end the capture.
 void GpuExecutor::capture(int thread) {
   const LinkedPlan::GpuProgram& program = linked_.program(thread);
   const Device& device = *runtime_.devices[at(program.device)];

@@ -122,8 +122,8 @@ const GpuBackend& NcclRanks::backend() const {
   return *runtime_.devices[at(plan_.strands[watched_[0].strand].device)]->backend;
 }
 
-// If all communicators live, and none was made again since this step connected last, it need not
-// connect.
+// A step need not connect if all communicators are alive, and none was made again since it last
+// connected.
 std::function<void(int thread)> NcclRanks::begin() {
   const bool connected = std::ranges::all_of(
       joined_, [](const Joined& of) { return of.all->live && of.all->made == of.made; });
@@ -141,8 +141,8 @@ void NcclRanks::meet_processes() {
       of.id = processes_->gather(place_.rank == 0 ? backend().communicator_id() : "")[0];
 }
 
-// The collectives, in which all processes must agree. If one has another collective next, NCCL
-// waits for ever, or adds up wrong tensors.
+// The collectives, on which all processes must agree. If one process has a different collective
+// next, NCCL hangs, or adds up wrong tensors.
 std::vector<AgreedItem> NcclRanks::collectives() const {
   std::vector<AgreedItem> items;
   for (const Joined& of : joined_)

@@ -108,7 +108,7 @@ StagedFeeds FeedStaging::stage(std::span<const Tensor> feeds, std::stop_token st
   return staged;
 }
 
-// Takes the slot that was not taken last, if both are free. Returns kNowhere if it is to stop.
+// Takes the less recently taken slot, if both are free. Returns kNowhere if it is told to stop.
 int FeedStaging::take(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   const auto is_free = [](const Slot& slot) { return !slot.taken; };
@@ -153,7 +153,8 @@ void FeedStaging::enqueue(int slot) {
   }
 }
 
-// Waits for copies of feeds that no run took. A failure has waited for all copies from before it.
+// Waits for copies of feeds that no run took. After a failure, all earlier copies have been waited
+// for.
 void FeedStaging::await_copies(int slot) {
   const int enqueued = std::exchange(slots_[at(slot)].enqueued, -1);
   if (enqueued < 0 || enqueued != streams_->failures()) return;

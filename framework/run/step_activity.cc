@@ -13,7 +13,7 @@
 
 namespace belfry {
 
-// Collects sentences about threads of a run, launches that run first.
+// Collects sentences about the threads of a run; those about running launches come first.
 class StepActivity::Text {
  public:
   Text(const StepActivity& of, Clock::time_point now)
@@ -67,7 +67,7 @@ class StepActivity::Text {
     if (linked_.workers == 1) look_behind(route, command);
   }
 
-  // A lone worker has the strands of several devices in one list.
+  // A single worker has the strands of several devices in one list.
   void look_behind(std::size_t route, const Command* from) {
     std::vector<int> seen{plan_.strands[plan_.launches[from->launch].strand].device};
     const std::vector<Command>& commands = linked_.routes[route].commands;

@@ -55,7 +55,7 @@ void SharedParts::update(const Node& variable, const Node& gathered) const {
   fetch(variable, cuts, whole);
   for (std::size_t r = 0; r + 1 < cuts.size(); ++r) {
     const WorkRange part = byte_range(variable, cuts, r);
-    // Others may read the own part at this moment.
+    // Others may be reading this process's own part.
     if (r != own_rank(variable))
       memory.store(whole.raw() + part.begin, at(part.begin), at(part.size()));
   }

@@ -87,8 +87,8 @@ class TimelineMaker {
     std::set<Value> taken;
     for (const Value& input : collective.inputs)
       if (taken.insert(input).second) add_arrow(input, launch);
-    // By tensor and device: the first use, and the output that it uses. Outputs of updates all
-    // differ.
+    // By tensor and device: the first use, and the output that it uses. Outputs of updates are all
+    // different.
     const std::size_t equal = node.fused_update() ? 1 : at(node.participants());
     std::map<std::pair<std::size_t, int>, std::pair<int, int>> uses;
     for (std::size_t i = 0; i < node.types.size(); ++i) {

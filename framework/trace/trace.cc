@@ -75,7 +75,7 @@ JsonValue clocks_json(const Processes& processes, const std::vector<ClockOffset>
   return clocks;
 }
 
-// What to add to times of this process. Then all processes count from the earliest start of the
+// What to add to times of this process, so that all processes count from the earliest start of the
 // step, by the clock of rank 0.
 std::int64_t shift_here(Processes& processes, const std::vector<ClockOffset>& offsets,
                         Recording::Clock::time_point zero) {

@@ -181,7 +181,7 @@ class EventPrinter {
     }
   }
 
-  // Names tell devices apart that share a process of the trace.
+  // Names distinguish devices that share a process of the trace.
   std::string with_device(int owner, const std::string& name) const {
     const std::string& device = content_.owners[static_cast<std::size_t>(owner)].short_name;
     if (is_alone() || device.empty()) return name;

@@ -5,8 +5,8 @@
 namespace belfry::kernels {
 namespace {
 
-// The state of a block's queries after some keys: the largest score, the sum of e^(score - largest)
-// as one part per lane, and the sum of values with these weights.
+// The state of a block's queries after some keys: the largest score; the sum of e^(score -
+// largest), one part per lane; and the sum of values with these weights.
 template <class T>
 struct QueryBlock {
   T *largest, *sums, *y;

@@ -1,8 +1,7 @@
-// Causal attention. Products of matrices compute tf32 and 16 bits (by_products.cuh), or cuDNN
-// computes 16 bits, if it is faster. For f32 and f64 a block takes a tile of queries and goes
-// through tiles of keys, or the other way round. Scores are added up in shared memory, sums over
-// tiles in the outputs. A thread sums in the order of times, so that results do not depend on the
-// GPU.
+// Causal attention. For tf32 and 16 bits it uses products of matrices (by_products.cuh), or for 16
+// bits cuDNN, if that is faster. For f32 and f64 a block takes a tile of queries and goes through
+// tiles of keys, or the other way round. Scores are added up in shared memory, sums over tiles in
+// the outputs. A thread sums in the order of times, so results do not depend on the GPU.
 #include "belfry/framework/cuda/kernels/gpu_kernel.h"
 #include "belfry/framework/cuda/kernels/launch.h"
 #include "belfry/framework/kernels/math.h"

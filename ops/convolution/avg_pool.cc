@@ -72,7 +72,7 @@ KernelRun avg_pool_grad_cpu(KernelPlan& plan) {
   });
 }
 
-// The reference computes value by value.
+// The reference kernel computes value by value.
 template <class Visit>
 void for_each_value(const Pool& s, const Visit& visit) {
   std::int64_t pooled = 0;

@@ -15,8 +15,8 @@ using Kind = Convolution::Kind;
 
 bool even(const WindowAxis& axis) { return axis.before == axis.after; }
 
-// A call of cuDNN and the copies around it; prepare() has none for too many elements, or no
-// elements.
+// A call of cuDNN and the copies around it. prepare() returns none if there are too many elements,
+// or no elements.
 struct Prepared {
   Convolution convolution;
   bool copied;  // x is the padded copy

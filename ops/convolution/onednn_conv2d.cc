@@ -40,7 +40,7 @@ struct Descriptions {
   }
 };
 
-// These descriptions differ between versions of the library.
+// These descriptions depend on the version of the library.
 dnnl::convolution_forward::primitive_desc describe_forward(const Descriptions& d) {
   return {{dnnl::prop_kind::forward_training, algorithm::convolution_direct, d.x, d.filter, d.y,
            d.strides, d.between_taps, d.before, d.after},

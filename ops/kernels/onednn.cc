@@ -153,7 +153,7 @@ struct Primitive::Arguments {
   Arguments* next = nullptr;  // the next spare set
 };
 
-// The sets of arguments that no run uses now.
+// The sets of arguments that no run is using.
 class Primitive::Spare {
  public:
   Spare(const dnnl::primitive_desc_base& description, std::initializer_list<int> names) {

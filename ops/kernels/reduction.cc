@@ -7,7 +7,7 @@
 namespace belfry {
 
 Reduction::Reduction(const Shape& x, const std::vector<bool>& reduced) {
-  // Neighbours that are all reduced, or all kept, are one dimension; so both kinds alternate.
+  // Neighbouring dimensions that are all reduced, or all kept, are merged, so both kinds alternate.
   struct Group {
     std::int64_t size;
     bool reduced;

@@ -71,7 +71,7 @@ QueueRun combine(KernelPlan& plan) {
       for (std::size_t k = 0; k < parts; ++k)
         kernel.part[k] = {p.input<T>(kStride * k), p.input<T>(kStride * k + 1),
                           p.input<T>(kStride * k + 2)};
-      // Without channels there is still a count.
+      // Even without channels there is a count.
       launch(queue, kernel, grid_for(std::max<std::int64_t>(p.end() - p.begin(), 1)));
     };
   });

@@ -70,7 +70,7 @@ void fuse_batch_norm_gradient(Surroundings& around) {
     members.push_back(relu);
     std::vector<NodeIndex> readers = members;
     readers.push_back(around.output(0).node);
-    // A cast that others use stays, and reads g.
+    // If others use the cast, it stays, and reads g.
     if (!casts.empty() && !around.is_used_by_others({casts[0], 0}, readers))
       readers.push_back(casts[0]);
     if (around.is_used_by_others(g, readers)) results.push_back(g);

@@ -61,7 +61,7 @@ void fuse_row_norm(Surroundings& around) {
     narrow = around.type(y).dtype;
     const Value from = before_cast(around, rows);
     if (around.type(from).dtype == narrow) {
-      // A cast that others use stays, and reads the rows.
+      // If others use the cast, it stays, and reads the rows.
       if (!around.is_used_by_others(rows, readers)) readers.push_back(rows.node);
       rows = from;
     }

@@ -78,7 +78,7 @@ class WidenedImages {
   std::int64_t elements_, before_;
 };
 
-// The factors of x, whose moments a batch norm that trains finds first.
+// The factors of x. A batch norm that trains first computes the moments.
 template <bool trained, class T>
 kernels::Channels<T> channels_of(const KernelPointers& p, const T* x, const BatchNormExtent& e,
                                  double epsilon) {

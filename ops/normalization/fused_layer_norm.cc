@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-// y is like x, and the sum like the shortcut.
+// y has the type of x, and the sum that of the shortcut.
 template <bool centred>
 OutputTypes fused_norm_shape(const ShapeContext& c) {
   constexpr std::size_t kFactors = row_norm_factors(centred);

@@ -54,7 +54,7 @@ KernelRun norm_of_half(KernelPlan& plan) {
   };
 }
 
-// finish(r, row) takes row r of dx. dx holds each row's part of dgamma until it is summed.
+// finish(r, row) receives row r of dx. dx holds each row's part of dgamma until it is summed.
 template <bool centred, class T, class Finish>
 void gradient_of_rows(const NormRows& rows, const T* dy, const T* x, const KernelPointers& p,
                       double epsilon, kernels::RowScale<T>* by, T* dx, const Finish& finish) {

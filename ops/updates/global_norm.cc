@@ -155,7 +155,7 @@ OutputTypes global_norm_shape(const ShapeContext& c) {
   return {{Shape{}, DType::kF64}};
 }
 
-// At each position only one vector has a sum, so adding vectors is exact.
+// At each position only one vector has a sum, so adding the vectors is exact.
 KernelRun global_norm_kernel(KernelPlan& plan) {
   return [n = plan.input(0).shape.elements()](const KernelPointers& p) {
     double lanes[kernels::kSquareLanes] = {};

@@ -20,7 +20,8 @@ QueueRun add_n(KernelPlan& plan) {
   return sum;
 }
 
-// Computes elements [begin, end) of a sum of rows along a tree. Some rows are a matrix's.
+// Computes elements [begin, end) of a sum of rows along a tree. Some of the rows are rows of a
+// matrix.
 template <class T>
 struct AddRows {
   static constexpr int kMostRows = 3072, kMostOwn = 24, kDepth = 24;

@@ -11,8 +11,8 @@ namespace {
 
 // The most workspace that cuBLASLt may ask for, as NVIDIA recommends for Hopper.
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
-// Alignment of the tensors in an arena, in bytes. cuBLASLt also knows the step of a batch's
-// matrices.
+// Alignment of the tensors in an arena, in bytes. cuBLASLt also knows the distance between a
+// batch's matrices.
 constexpr std::uint32_t kAlignment = 64;
 
 cudaDataType_t data_type(DType dtype) {

@@ -80,7 +80,7 @@ void CudaStream::launch(const GpuSegment& segment) {
   static_cast<const CudaSegment&>(segment).launch(queue_.stream());
 }
 
-// A waiting thread calls it: a worker of the host, which has no GPU, or another GPU's thread.
+// Called by a waiting thread: a worker of the host, which has no GPU, or another GPU's thread.
 void CudaStream::check() const {
   const DeviceGuard guard(gpu_);
   const cudaError_t status = cudaStreamQuery(queue_.stream());

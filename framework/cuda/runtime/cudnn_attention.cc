@@ -86,7 +86,7 @@ class AttentionGraph {
     graph_.reshape(x, y);
     return y;
   }
-  // Keeps the scores of keys up to each query.
+  // Keeps the scores of keys up to each query, and masks the others.
   Tensor masked(Tensor scores) {
     const auto time = [&](std::int64_t axis) {
       const Tensor t = graph_.between(CUDNN_DATA_INT32, pairs_);
@@ -125,7 +125,7 @@ class AttentionGraph {
                  v = in(3, turned_heads_), y = in(4, heads_);
     const Tensor log_sums = graph_.memory(kIn + 5, CUDNN_DATA_FLOAT, rows_);
     const Tensor dq = out(0), dk = out(1), dv = out(2);
-    // Times one: without this product cuDNN takes three times the workspace.
+    // A multiplication by one: without it cuDNN takes three times the workspace.
     const Tensor row_sums = graph_.memory(kRowSums, CUDNN_DATA_FLOAT, rows_);
     graph_.pointwise(
         {.mode = CUDNN_POINTWISE_MUL,
@@ -179,7 +179,7 @@ BackendDescriptor chosen(std::vector<BackendDescriptor> configurations, int numb
 
 }  // namespace
 
-// The graph ends once the plan exists.
+// The graph is not needed once the plan exists.
 CudnnAttention::CudnnAttention(const Attention& attention, int number, const Where& where)
     : plan_(chosen(configurations(AttentionGraph(attention, where).get(), nullptr, where), number,
                    attention, where),

@@ -5,7 +5,7 @@
 namespace belfry::cuda {
 namespace {
 
-// Whether this thread has a context. The runtime does not say.
+// Whether this thread has a context. The runtime API cannot tell.
 bool has_context() {
   using GetCurrent = int(void**);  // cuCtxGetCurrent
   static const auto get_current = [] {

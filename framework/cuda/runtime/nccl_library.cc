@@ -11,7 +11,7 @@ namespace belfry::cuda {
 namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
-// Since then communicators can be made without blocking and with a struct of settings.
+// The first version with non-blocking communicators and a struct of settings.
 constexpr int kOldest = 21400;
 
 NcclLibrary absent(std::string why) {
