@@ -83,7 +83,7 @@ bool along_batch(const Node& node) {
   return std::ranges::count(node.options<BroadcastAlongOptions>().axes, 0) > 0;
 }
 
-// The repetitions in all shards of the device.
+// How often an element is repeated, over all shards of the device.
 double repetitions(const KernelPlan& plan) {
   const double here = plan.options<BroadcastAlongOptions>().repetitions(plan.output().shape);
   return along_batch(plan.node()) ? plan.of_all(here) : here;

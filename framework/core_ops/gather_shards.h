@@ -1,4 +1,4 @@
-// Ops that make a tensor whole that a device has in shards. Only plans make these nodes.
+// Ops that assemble a whole tensor from the shards of a device. Only plans make these nodes.
 #pragma once
 #include "belfry/framework/graph/graph.h"
 

@@ -14,7 +14,7 @@
 
 namespace belfry {
 
-// One rank for each of some GPUs.
+// The communicators of a group of GPUs: one rank per GPU.
 struct Communicators {
   std::vector<int> gpus = {};
   std::unique_ptr<GpuCommunicators> live = {};  // null before the first use, and after a failure

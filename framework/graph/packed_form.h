@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-// Kernels of one form share what a plan packs once (passes/pack_weights.cc).
+// Kernels of one form share weights that a plan packs once (passes/pack_weights.cc).
 struct PackedForm {
   std::string layout;      // equal texts are one layout
   std::int64_t bytes = 0;  // a multiple of 64

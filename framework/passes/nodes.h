@@ -19,8 +19,8 @@ Consumers consumers_of(const PlanGraph& plan);
 
 // reached[n]: n is one of `starts`, or a path leads from one of them to n.
 Indexed<PlanNode, char> reached_from(const Consumers& consumers, std::span<const NodeIndex> starts);
-// Does so for many walks that each reach few nodes. A walk takes time in proportion to the nodes
-// that it reaches.
+// Like reached_from(), for many walks that each reach few nodes. A walk takes time in proportion to
+// the nodes that it reaches.
 class Walker {
  public:
   // `nodes`: the most nodes of any plan that it walks.

@@ -46,7 +46,7 @@ class WorkerCores {
   int workers() const { return static_cast<int>(seats_.size()); }
   bool is_shared(int worker) const;
   // False if the worker's thread may not use the core, or another worker is being moved. The
-  // affinity mask of the thread is the same afterwards.
+  // affinity mask of the thread is restored afterwards.
   bool move(int worker, int core);
 
   std::vector<Seat> seats_;  // per worker

@@ -25,7 +25,7 @@ class Reduction {
   template <class T>
   void operator()(const T* x, T* y, T* scratch, std::int64_t begin, std::int64_t end) const;
 
-  // Its sums; each sums the result of the one before.
+  // The sums in sequence; each reduces the result of the previous one.
   // [outer, reduced, inner] -> [outer, inner].
   struct Step {
     std::int64_t outer, reduced, inner;

@@ -93,7 +93,7 @@ BELFRY_KERNEL void gradient_loop(const T* dy, const T* x, std::int64_t n, RowSca
 
 }  // namespace
 
-// The mean is summed as differences from the first element, so a large mean swallows nothing.
+// The mean is summed as differences from the first element, so a large mean does not swallow them.
 template <bool centred, class T>
 RowScale<T> row_scale(const T* x, std::int64_t n, T epsilon) {
   const T count = static_cast<T>(n);
