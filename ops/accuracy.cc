@@ -31,7 +31,7 @@ BELFRY_KERNEL std::int64_t rank_of_class(const T* x, std::int64_t n, std::int64_
   return nans > 0 ? n : static_cast<std::int64_t>(larger);
 }
 
-// The same by sorting.
+// The same, by sorting.
 template <class T>
 std::int64_t plain_rank_of_class(const T* x, std::int64_t n, std::int64_t label) {
   if (std::any_of(x, x + n, [](T value) { return value != value; })) return n;

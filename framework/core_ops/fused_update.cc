@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// Its kernel depends on the fused nodes: prepare_fused_update() makes it.
+// The kernel depends on the fused nodes: prepare_fused_update() makes it.
 const Op kFusedUpdate{.name = "FusedUpdate",
                       .inputs = kVariadicInputs,
                       .shape = shape_by_plans,

@@ -6,7 +6,7 @@ namespace belfry {
 
 inline constexpr const char* kMadeByPlans = "plans make it after gradients are built";
 
-// Such an op has no place in graphs, and the plan knows its kernel.
+// For ops that never occur in graphs; the plan knows their kernels.
 inline OutputTypes shape_by_plans(const ShapeContext& c) {
   c.require(false, "is made by plans, not in graphs");
   return {};

@@ -4,7 +4,7 @@
 
 namespace belfry {
 
-// Its kernel comes from the packed form.
+// The kernel comes from the packed form.
 const Op kPackWeights{.name = "PackWeights",
                       .inputs = 1,
                       .shape = shape_by_plans,

@@ -87,7 +87,6 @@ class NameTree {
     }
     return nullptr;
   }
-  // Calls f with each value.
   void for_each(const auto& f) { root_.for_each(f); }
 
  private:

@@ -15,9 +15,8 @@ void check_found(Variable found, const Shape& shape, DType dtype, At at) {
           at.site, " asks for ", wanted);
 }
 
-// The prefix that the key of a variable has because a tower has its own variables: the variable
-// scope that the tower is built in, "tower1/". Getters do not see it, because they serve all
-// towers.
+// The prefix that a key has in a tower with its own variables: the variable scope that the tower is
+// built in, "tower1/". Getters do not see it, because they serve all towers.
 std::string prefix_of_replica(const ScopeStack& scopes, std::string_view key) {
   std::string_view path;
   for (const ScopeStack::Entry& entry : scopes.frames()) {

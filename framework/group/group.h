@@ -32,7 +32,8 @@ class ProcessGroup {
   // The transport of the messages: "MPI", "TCP".
   virtual std::string carrier() const = 0;
 
-  // Both post a message, and return at once. A receiver expects exactly as many bytes as are sent.
+  // Each posts a message, and returns at once. A receiver expects exactly as many bytes as are
+  // sent.
   virtual void send(GroupMessage& message) = 0;
   virtual void receive(GroupMessage& message) = 0;
   // Posts a sum, and returns at once. The group adds the f32 or f64 in message.bytes of all

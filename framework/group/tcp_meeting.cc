@@ -83,7 +83,7 @@ std::vector<Socket> listen_at(const std::string& address, int port, std::string*
 HostAddress way_to(const Place& place, const HostAddress& own, const HostAddress& first) {
   const std::vector<HostAddress> seen = read_address(place.address, place.port);
   require<CommError>(!seen.empty(), "rank 0 gives an address that is none: ", shown(place.address));
-  // It came to rank 0 from the same machine, which has another address for other machines.
+  // That process came to rank 0 from rank 0's own machine, which other machines reach at `first`.
   if (seen.front().is_loopback() && !own.is_loopback()) return first.with_port(place.port);
   return seen.front();
 }

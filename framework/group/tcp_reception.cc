@@ -109,7 +109,7 @@ void Reception::read_call(Visitor& visitor) {
   visitor.done = true;
   if (const std::optional<std::string> card = caller.seal.open("card", call.sealed))
     return read_card(std::move(caller), *card, visitor.from);
-  // It finds out on its own that this seal is of another token.
+  // The caller finds out itself that this seal is of another token.
   caller.answer("end");
   other_tokens_.tell(cat(who_, ": turned away a process from ", visitor.from, ": ",
                          call.round == key_.round

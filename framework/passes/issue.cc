@@ -209,7 +209,7 @@ class GpuIssuer {
     for (const int gpu : needs.fed) add(Kind::kWaitFeeds, first, segment.strand, gpu);
     for (const StrandIndex kernels : needs.steps)
       add(Kind::kSetStep, first, segment.strand, kernels.value());
-    // This comes before the launch, which may fail at once, and be asked about at once.
+    // Before the launch, which may fail at once, and be queried at once.
     for (const Wait& stamp : needs.stamps)
       if (plan_.strands[stamp.strand].communicates) add(Kind::kExpect, first, stamp);
     if (segment.is_graph())

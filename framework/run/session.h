@@ -62,7 +62,7 @@ struct DeviceUse {
   std::int64_t bytes = 0;
   std::int64_t peak_bytes = 0;  // the most that `bytes` has been so far
   int physical_gpu = -1;        // it has this memory; -1: the host has it
-  // It is a declared device of a dry run: peak_bytes lacks the workspaces of libraries.
+  // A declared device of a dry run: peak_bytes lacks the workspaces of libraries.
   bool declared = false;
 
   // "<full name>: 4 variables, 1024 bytes, planned peak 4096 bytes".

@@ -43,7 +43,7 @@ class StepActivity::Text {
   }
 
  private:
-  // Shards of a device often do the same.
+  // Adds a text once: shards of a device often do the same.
   static void add(std::vector<std::string>& list, std::string text) {
     if (std::ranges::find(list, text) == list.end()) list.push_back(std::move(text));
   }

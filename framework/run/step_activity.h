@@ -15,7 +15,7 @@ class CpuExecutor;
 class GpuExecutor;
 struct LinkedPlan;
 
-// It costs a run two stores. The watch reads the positions in command lists, which executors keep.
+// Costs a run two stores. The watch reads the positions in command lists, which executors keep.
 class StepActivity final : public Activity {
  public:
   // `gpus` may be null if the plan has none. Borrows all.

@@ -55,7 +55,8 @@ struct CompiledStep::State {
 
   Runtime& runtime;
   std::vector<Tensor> fetched;
-  // It computes first values of variables, which do not depend on the step that needs them.
+  // Whether this step computes first values of variables, which do not depend on the step that
+  // needs them.
   bool initial = false;
 
  private:

@@ -43,7 +43,7 @@ struct Recording;
 struct TraceContent;
 
 // The trace of one run; the next run that gets it replaces it. A run that throws leaves it empty.
-// It refers to nothing of its session.
+// Holds no reference to its session.
 class Trace {
  public:
   // A tensor that went to another device: counted once per tensor and destination device. A

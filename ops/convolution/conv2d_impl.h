@@ -101,7 +101,7 @@ using ConvRun =
 ConvRun onednn_conv2d(KernelPlan& plan, const ConvShape& shape);
 ConvRun onednn_conv2d_grad_input(KernelPlan& plan, const ConvShape& shape);
 ConvRun onednn_conv2d_grad_filter(KernelPlan& plan, const ConvShape& shape);
-// That layout, for kernels that read a filter.
+// The layout that oneDNN prefers for a filter, for kernels that read one.
 std::shared_ptr<const PackedForm> onednn_conv2d_form(const KernelPlan& plan,
                                                      const ConvShape& shape);
 std::shared_ptr<const PackedForm> onednn_conv2d_grad_input_form(const KernelPlan& plan,
