@@ -33,7 +33,7 @@ std::string line(const Prediction& prediction, std::size_t width) {
              prediction.canonical ? "" : " (not canonical)", "\n");
 }
 
-// Adds a prediction, and returns whether buckets of another size would make another plan.
+// Fills in a prediction, and returns whether buckets of another size would make another plan.
 bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceSpec>& devices,
              const MachineDescription& machine, const ChoiceOptions& options,
              Prediction& prediction) {

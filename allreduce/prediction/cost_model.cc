@@ -181,7 +181,7 @@ class PlanJobs {
     return total;
   }
 
-  // By input: whether it is a variable that the launch writes and does not read.
+  // By input: whether it is a variable that the launch overwrites without reading it.
   static std::vector<char> assigned(const PlanNode& node) {
     std::vector<char> inputs(node.inputs.size());
     if (node.op == &kAssign) inputs[0] = true;

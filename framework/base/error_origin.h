@@ -36,7 +36,7 @@ ErrorFields fields_of(const std::exception& error);
 
 // "MyCallback"; for a class of Belfry "Evaluation", without the namespace.
 std::string class_name(const std::type_info& type);
-// Whether it is a class of Belfry. Errors of the classes in base/error.h need no origin then.
+// Whether it is a class of Belfry. Errors of base/error.h that it throws need no origin.
 bool is_of_belfry(const std::type_info& type);
 
 }  // namespace belfry

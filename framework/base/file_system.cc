@@ -73,7 +73,7 @@ int named_descriptor(std::string_view path) {
   return -1;
 }
 
-// Makes writes to `fd` block until they are read, because they would be lost otherwise. Other
+// Makes writes to `fd` wait for a slow reader, because they would be lost otherwise. Other
 // processes share the open file description and may need it as it is, so `fd` gets its own. If
 // there can be none, as for a socket, the shared one is changed.
 void make_wait(int fd) {

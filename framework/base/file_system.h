@@ -114,8 +114,8 @@ class FileSystem {
 FileSystem& local_file_system();
 
 // If descriptor 0, 1 or 2 is closed, gives its number to something unusable. Otherwise a file
-// opened later could get the number, and with it printed text. From then on, writes to 1 and 2
-// block until they are read, even if they were non-blocking. For main().
+// opened later could get the number, and with it printed text. From then on, writes to 1 and 2 wait
+// for a slow reader, even if they were non-blocking. For main().
 void prepare_standard_descriptors();
 
 // Removes a file or link at `path`, or a directory and everything below it. Follows no links.
