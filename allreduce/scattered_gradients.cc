@@ -20,8 +20,8 @@
 namespace belfry {
 namespace {
 
-// Elements [begin, end) of a row. It is a node even for all elements, or none, so that all
-// processes have the same graph.
+// Elements [begin, end) of a row. Makes a node even if that is the whole row, or nothing, so that
+// all processes have the same graph.
 Output elements_of(Output row, std::int64_t begin, std::int64_t end) {
   return slice(row, {begin}, {end - begin});
 }

@@ -22,7 +22,7 @@ struct BiasSum {
   NodeIndex node;
   Value x, bias;
 };
-// The terms of an Add; no node if it is another sum.
+// The terms of an Add of rows and a bias; no node for any other sum.
 BiasSum bias_sum(const Surroundings& around, NodeIndex sum);
 
 }  // namespace belfry
