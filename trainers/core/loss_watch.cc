@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
@@ -15,6 +16,9 @@ namespace {
 constexpr double kGrowth = 4, kGrowthFromFirst = 10;
 constexpr double kLossMemory = 0.9;  // of the moving mean, per step
 constexpr double kLeastScale = 0x1p-126;
+// A quarter of the updates since so many calls is too many.
+constexpr std::size_t kCallsOfShare = 5;
+constexpr std::int64_t kMostSkippedShare = 4;
 
 }  // namespace
 
@@ -41,23 +45,31 @@ std::string LossWatch::growth() const {
 }
 
 std::string SkipWatch::warning(const LossScaleState& state) {
-  const std::int64_t skipped = state.skipped_steps - skipped_;
+  recent_.push_back(state.skipped_steps - skipped_);
   skipped_ = state.skipped_steps;
+  if (recent_.size() > kCallsOfShare) recent_.pop_front();
+  const std::int64_t steps = std::ssize(recent_) * kMostSkippedInARow;
+  const std::int64_t skipped = std::reduce(recent_.begin(), recent_.end());
+  const bool all = recent_.back() >= kMostSkippedInARow;
+  const bool many = recent_.size() == kCallsOfShare && kMostSkippedShare * skipped >= steps;
   const int level = state.scale > kLeastScale ? 1 : 2;
-  if (skipped < kMostSkippedInARow || level <= said_) return "";
+  if ((!all && !many) || level <= said_) return "";
   said_ = level;
   const std::string advice = cat(
       "look for NaN in the data, and for divisions, logarithms and square roots in the model, or "
       "use bf16, whose range is that of f32 (",
       the_option("precision"), ")");
+  const std::string which = all ? cat("the last ", recent_.back(), " updates")
+                                : cat(skipped, " of the last ", steps, " updates");
   if (level == 1)
-    return cat("f16 skipped the last ", skipped,
-               " updates, as gradients were not finite, and the loss scale is ",
-               significant(state.scale), "; if that goes on, the model learns nothing: ", advice);
-  return cat("f16 still skips all updates, and the loss scale is ", significant(state.scale),
-             ", the smallest there is: gradients are not finite at any scale, and the model learns "
-             "nothing; ",
-             advice);
+    return cat("f16 skipped ", which, ", as gradients were not finite, and the loss scale is ",
+               significant(state.scale), "; if that goes on, the model learns ",
+               all ? "nothing: " : "little: ", advice);
+  return cat(
+      "f16 still skips ", all ? "all updates" : which, ", and the loss scale is ",
+      significant(state.scale),
+      ", the smallest there is: gradients are not finite at any scale, and the model learns ",
+      all ? "nothing; " : "little; ", advice);
 }
 
 }  // namespace belfry

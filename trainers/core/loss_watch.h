@@ -1,6 +1,7 @@
 // What a training saw before a loss that is not finite: the evidence for advice.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 
@@ -30,17 +31,18 @@ class LossWatch {
   std::int64_t last_step_ = 0;
 };
 
-// Sees that f16 gets on. Asked after every kMostSkippedInARow steps.
+// Sees that f16 makes progress. Asked after every kMostSkippedInARow steps.
 class SkipWatch {
  public:
   // The updates that were skipped before the first step.
   void begin(std::int64_t skipped) { skipped_ = skipped; }
-  // What to warn of: all updates since the last call were skipped. It is said once, and once more
-  // if the loss scale cannot get smaller. Else "".
+  // A warning if all updates since the last call were skipped, or a quarter of those since the last
+  // five. It is given once, and once more if the loss scale cannot get smaller. Otherwise "".
   std::string warning(const LossScaleState& state);
 
  private:
   std::int64_t skipped_ = 0;
+  std::deque<std::int64_t> recent_;  // the updates that were skipped between calls
   int said_ = 0;
 };
 

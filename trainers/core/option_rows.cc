@@ -345,6 +345,7 @@ Option<TrainerOptions> on_nonfinite_option() {
        .text = "what to do when the loss is NaN or infinite: end with an error after that step, or "
                "train on, and end with the error if it still is",
        .otherwise = "stop",
+       .kept = true,
        .benchmarks = false,
        .compared = false}};
   option.read = [](TrainerOptions& options, const WrittenFlag& flag) {

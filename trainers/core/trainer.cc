@@ -22,6 +22,7 @@
 #include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/options/option.h"
 #include "belfry/trainers/util/clock.h"
 #include "belfry/trainers/util/device_list.h"
 

@@ -5,6 +5,7 @@
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/options/option.h"
 
 namespace belfry {
 namespace {

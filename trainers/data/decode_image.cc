@@ -13,6 +13,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/data/png_data.h"
 
 namespace belfry {
 namespace {
@@ -136,6 +137,7 @@ DecodedImage decode_png(std::span<const std::byte> file, std::int64_t most) {
   require(png_image_begin_read_from_memory(&png, file.data(), file.size()) != 0,
           "PNG: ", png.message);
   check_image_size(png.height, png.width, most);
+  check_png_data(file);
   png.format = PNG_FORMAT_RGB;
   DecodedImage image{.height = png.height, .width = png.width};
   image.pixels.resize(PNG_IMAGE_SIZE(png));

@@ -65,6 +65,7 @@ struct OptionRow {
   Scope scope = Scope::kExecution;
   bool own_process = false;    // processes may differ in it
   bool needs_run_dir = false;  // it is about what a run directory keeps, as kRunDirectory is
+  bool kept = false;           // a run that resumes keeps it, as kRunDirectory, unless it is given
   bool combines = false;       // it is about combining gradients, of which one device has no use
   bool of_training = false;    // it is about files of a training run, and inspections refuse it
   // The default follows from the devices and other options, so a configuration notes what it was,

@@ -225,6 +225,7 @@ void add_record_options(Options<RunFlags>& all) {
                    "not only before each save; 0: only then",
                    "0");
   check.scope = Scope::kExecution;
+  check.kept = true;
   all.push_back(check);
   all.push_back(
       every_option("memory_every", &RunFlags::memory_every,
@@ -263,10 +264,9 @@ Options<RunFlags> run_options() {
 void check_run_flags(const FlagParser& parser, RunFlags& flags, bool overwrite) {
   const bool has_directory = !flags.directory.empty();
   for (const WrittenFlag& flag : parser.line()) {
-    if (!parser.row(flag.name)->is_about_run_dir()) continue;
-    require<FlagError>(has_directory, flag.written,
-                       " is about what a run directory keeps; name one by --run_dir=DIR");
     flags.given.push_back(flag.name);
+    require<FlagError>(has_directory || !parser.row(flag.name)->is_about_run_dir(), flag.written,
+                       " is about what a run directory keeps; name one by --run_dir=DIR");
   }
   require<FlagError>(!(parser.given("--trace_steps") && parser.given("--trace_file")),
                      parser.flag("--trace_steps").written, " and ",
@@ -315,7 +315,8 @@ void take_from_run(TrainFlags& flags) {
       for (const auto& [name, value] : config->members()) {
         const Option<TrainFlags>* const option = find_option(*flags.table, name);
         const bool is_given = std::ranges::find(run.given, name) != run.given.end();
-        if (!option || option->scope != Scope::kRunDirectory || is_given) continue;
+        if (!option || is_given) continue;
+        if (option->scope != Scope::kRunDirectory && !option->kept) continue;
         option->read(flags, flag_of(name, value));
         set_flag(flags.config, name, value);
       }

@@ -68,7 +68,7 @@ JsonValue with_shards(const JsonValue& config, std::int64_t shards) {
 // As of layers that are frozen under an OverrideCachingDevice.
 void warn_of_unsaved(const Graph& graph) {
   std::vector<std::string> names;
-  for (const Variable& weight : unsaved_weights_of(graph)) names.push_back(weight.name());
+  for (const Variable& weight : unsaved_weights_of(graph)) names.emplace_back(weight.name());
   if (names.empty()) return;
   log_warning("checkpoints leave out local weights that are not trained: ", names.size(), " (",
               some_names(names),

@@ -20,14 +20,12 @@
 
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/json.h"
+#include "belfry/trainers/util/run_files.h"
 
 namespace belfry {
 
 class OutputFiles;
 
-inline constexpr char kConfigFile[] = "config.json", kStatsFile[] = "stats.jsonl",
-                      kLogFile[] = "log.txt", kPlacementFile[] = "placement.txt",
-                      kHashesFile[] = "hashes.jsonl", kSummaryFile[] = "summary.json";
 inline constexpr char kTensorBoardFolder[] = "tensorboard", kTracesFolder[] = "traces";
 inline constexpr char kLatestLink[] = "latest", kBestLink[] = "best";
 

@@ -10,6 +10,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
 #include "belfry/trainers/util/flag_values.h"
+#include "belfry/trainers/util/run_files.h"
 
 namespace belfry {
 namespace {
@@ -53,6 +54,8 @@ OutputFile::OutputFile(FileSystem& files, std::string_view flag, const std::stri
                             "there is no folder ", folder, "; make it, or write elsewhere");
     require<IoError>(!is_checkpoint(folder, files_), folder,
                      " is a checkpoint, and would be one no longer");
+    require<IoError>(!is_run_file(files_, path_), "the run ", folder, " keeps ",
+                     path_.substr(path_.rfind('/') + 1), " there");
     const std::string probe = temporary_name(path_);
     files_.create(probe, path_)->close();
     files_.remove(probe);

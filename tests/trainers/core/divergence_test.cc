@@ -298,6 +298,27 @@ TEST(LossWatch, TellsGrowthFromNoise) {
   EXPECT_EQ(growth_of({}), "");
 }
 
+TEST(SkipWatch, WarnsOfAllUpdatesOrAQuarterOfMany) {
+  const auto warnings = [](double scale, const std::vector<std::int64_t>& skipped) {
+    SkipWatch watch;
+    std::vector<std::string> texts;
+    LossScaleState state{.scale = scale};
+    for (const std::int64_t of_20 : skipped) {
+      state.skipped_steps += of_20;
+      if (std::string text = watch.warning(state); !text.empty())
+        texts.push_back(text.substr(0, 46));
+    }
+    return texts;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(warnings(1, {15, 4, 0, 0, 1}), testing::IsEmpty()) << "it looked for a scale";
+  EXPECT_THAT(warnings(1, {20, 20}), ElementsAre("f16 skipped the last 20 updates, as gradients "));
+  EXPECT_THAT(warnings(1, {19, 18, 19, 18, 19, 19}),
+              ElementsAre("f16 skipped 93 of the last 100 updates, as gra"));
+  EXPECT_THAT(warnings(0, {5, 5, 5, 5, 5}),
+              ElementsAre("f16 still skips 25 of the last 100 updates, an"));
+}
+
 // Sample 5 of 8 is NaN.
 std::unique_ptr<Dataset> f32_data_with_nan() {
   std::vector<float> ones(8, 1), halves(8, 0.5F);
@@ -329,7 +350,7 @@ TEST_F(DivergenceTest, F16SaysThatItMakesNoProgress) {
   many.emplace_back("--max_steps=180");
   const TrainResult result = run_train(many, recipe);
   EXPECT_THAT(result.error,
-              AllOf(HasSubstr("W f16 skipped the last 20 updates, as gradients were not finite"),
+              AllOf(HasSubstr("W f16 skipped the last 20 updates, as gradients ere not finite"),
                     HasSubstr("use bf16"), HasSubstr("(--precision)"),
                     HasSubstr("W f16 still skips all updates, and the loss scale is ")));
   EXPECT_EQ(report()["skipped_steps"], 180);

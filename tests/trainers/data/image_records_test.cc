@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include "belfry/tests/trainers/data/tf_files.h"
 #include "belfry/tests/trainers/data/training_samples.h"
@@ -59,6 +60,38 @@ std::string with_scans(int more) {
   std::string all = file.substr(0, end);
   for (int i = 0; i < more; ++i) all += file.substr(scan, end - scan);
   return all + file.substr(end);
+}
+
+// A PNG of 10 x 10 pixels whose data inflate to 100 MB.
+TEST(DecodeImage, TakesNoPngThatInflatesToMoreThanItsPixels) {
+  const std::string whole = png_of(ramp(10, 10));
+  std::string data(compressBound(100'000'000), '\0');
+  uLongf size = data.size();
+  const std::vector<Bytef> zeros(100'000'000);
+  ASSERT_EQ(compress2(reinterpret_cast<Bytef*>(data.data()), &size, zeros.data(), zeros.size(), 9),
+            Z_OK);
+  data.resize(size);
+  const auto big_endian = [](std::size_t value) {
+    std::string bytes;
+    for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(value >> shift);
+    return bytes;
+  };
+  const std::string named = "IDAT" + data;
+  const auto sum =
+      crc32(0, reinterpret_cast<const Bytef*>(named.data()), static_cast<uInt>(named.size()));
+  const std::string bomb = whole.substr(0, whole.find("IDAT") - 4) + big_endian(data.size()) +
+                           named + big_endian(sum) + whole.substr(whole.find("IEND") - 4);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { decode_image(as_bytes(bomb)); }),
+              HasSubstr("PNG: the data inflate to more than the pixels take"));
+  test::PlainImage noise = ramp(300, 300);  // whose data are long enough to be looked at
+  std::uint32_t random = 1;
+  for (auto& value : noise.pixels) {
+    random = random * 1664525 + 1013904223;
+    value = static_cast<std::uint8_t>(random >> 24);
+  }
+  const std::string file = png_of(noise);
+  EXPECT_GT(file.size(), 200'000u);
+  EXPECT_EQ(decode_image(as_bytes(file)).pixels, noise.pixels);
 }
 
 TEST(DecodeImage, BoundsTheScansOfAProgressiveImage) {

@@ -132,6 +132,10 @@ TEST_F(TrainTest, RefusesToOverwriteWhatItReads) {
   }
   EXPECT_THAT(run_train({"--json=" + checkpoint + "/r.json"}, unreadable_recipe()).error,
               HasSubstr(checkpoint + " is a checkpoint, and would be one no longer"));
+  for (const char* const file : {"config.json", "stats.jsonl", "summary.json"})
+    EXPECT_THAT(run_train({"--json=" + run + "/" + file}, unreadable_recipe()).error,
+                AllOf(HasSubstr("cannot be written: the run "), HasSubstr(file)))
+        << "of another run";
   std::filesystem::remove_all(run);
 }
 

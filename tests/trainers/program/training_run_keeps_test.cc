@@ -195,6 +195,20 @@ TEST_F(TrainingRunTest, MakesTheFolderThatAReportIsToBeIn) {
   EXPECT_EQ(nlohmann::json::parse(text_in(directory_ + "/x.json"))["steps"], 1);
 }
 
+TEST_F(TrainingRunTest, KeepsHowItWasToldToTrainOnAndToCheck) {
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=1", "--check_replicas_every=2",
+                   "--on_nonfinite=continue"})
+                .code,
+            0);
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=2"}).code, 0);
+  auto kept = nlohmann::json::parse(text_in(directory_ + "/config.json"));
+  EXPECT_EQ(kept["check_replicas_every"], 2);
+  EXPECT_EQ(kept["on_nonfinite"], "continue");
+  EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=3", "--on_nonfinite=stop"}).code, 0);
+  kept = nlohmann::json::parse(text_in(directory_ + "/config.json"));
+  EXPECT_EQ(kept["on_nonfinite"], "stop");
+}
+
 TEST_F(TrainingRunTest, NeedsNoLinks) {
   EXPECT_EQ(start({"--devices=cpu:1", "--max_steps=2"}).code, 0);
   const std::string latest = directory_ + "/checkpoints/latest";

@@ -1,0 +1,12 @@
+// The data of a PNG before they are decoded.
+#pragma once
+#include <cstddef>
+#include <span>
+
+namespace belfry {
+
+// Throws InvalidArgument if the data of a PNG inflate to more than its pixels take, since libpng
+// would inflate all of them. It inflates them to see that, unless they are too short to matter.
+void check_png_data(std::span<const std::byte> file);
+
+}  // namespace belfry
