@@ -1,6 +1,7 @@
 #include "belfry/allreduce/chunked.h"
 
 #include "belfry/allreduce/pieces.h"
+#include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/reshape.h"
@@ -8,19 +9,25 @@
 namespace belfry {
 namespace {
 
-class Chunked final : public WrappingStrategy {
+class Chunked final : public Strategy {
  public:
   Chunked(std::unique_ptr<Strategy> inner, int chunks)
-      : WrappingStrategy(std::move(inner)), chunks_(chunks) {}
+      : inner_(std::move(inner)), chunks_(chunks) {}
 
+  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal(devices);
+  }
+  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
+    return inner_->refusal_of_processes(devices);
+  }
+  bool canonical(int towers) const override { return inner_->canonical(towers); }
   std::unique_ptr<Strategy> in_one_node() const override {
-    std::unique_ptr<Strategy> in_one_node = inner().in_one_node();
+    std::unique_ptr<Strategy> in_one_node = inner_->in_one_node();
     return in_one_node ? chunked(std::move(in_one_node), chunks_) : nullptr;
   }
 
  private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     NameScope names(grads.graph(), "Chunks");
     GradientRows rows;
     for (int t = 0; t < grads.towers(); ++t) {
@@ -30,8 +37,11 @@ class Chunked final : public WrappingStrategy {
         for (const Output& piece : cut(flat_row(grads.at(t, v).value), sizes(grads, v)))
           rows.back().push_back({piece, {}});
     }
-    const GradientTable sums = combined(GradientTable(std::move(rows)), reduction);
-    std::vector<std::vector<Output>> results;
+    const GradientTable pieces(std::move(rows));
+    const std::size_t first = grads.graph().size();
+    // reduce() cannot tell pieces of one variable apart.
+    const GradientTable sums = verified(pieces, inner_->combine(pieces, reduction), first);
+    OutputRows results;
     for (int t = 0; t < grads.towers(); ++t) {
       DeviceScope on(grads.graph(), grads.device(t));
       results.push_back(joined(grads, sums.row(t)));
@@ -56,6 +66,7 @@ class Chunked final : public WrappingStrategy {
     return results;
   }
 
+  std::unique_ptr<Strategy> inner_;
   int chunks_;
 };
 

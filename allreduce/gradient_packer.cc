@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "belfry/allreduce/buckets.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/verify/verify.h"
 #include "belfry/framework/base/require.h"
@@ -13,22 +14,6 @@ namespace belfry {
 namespace {
 
 constexpr std::int64_t kLeastElementsPerPart = 1024;
-
-class Packed final : public WrappingStrategy {
- public:
-  Packed(std::unique_ptr<Strategy> inner, int parts)
-      : WrappingStrategy(std::move(inner)), parts_(parts) {}
-
- private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
-    GradientPacker packer(parts_);
-    require(packer.prepare(grads.row(0)), "gradient_repacking=", parts_, ": ", packer.reason());
-    return packer.unpacked(combined(packer.pack(grads), reduction));
-  }
-
-  int parts_;
-};
 
 }  // namespace
 
@@ -90,7 +75,7 @@ GradientTable GradientPacker::pack(const GradientTable& grads) {
   return GradientTable(std::move(rows));
 }
 
-std::vector<std::vector<Output>> GradientPacker::unpacked(const GradientTable& parts) const {
+OutputRows GradientPacker::unpacked(const GradientTable& parts) const {
   require(packed_ != nullptr, "a GradientPacker unpacks what it has packed");
   require(parts.towers() == packed_->towers() && parts.variables() == splits_,
           "unpack: ", parts.towers(), " towers with ", parts.variables(), " parts, but ",
@@ -98,7 +83,7 @@ std::vector<std::vector<Output>> GradientPacker::unpacked(const GradientTable& p
   NameScope names(parts.graph(), "GradientUnpacker");
   std::vector<std::int64_t> sizes;
   for (const Shape& shape : shapes_) sizes.push_back(shape.elements());
-  std::vector<std::vector<Output>> rows;
+  OutputRows rows;
   for (int t = 0; t < parts.towers(); ++t) {
     DeviceScope on(parts.graph(), packed_->device(t));
     std::vector<Output> pieces;
@@ -111,16 +96,22 @@ std::vector<std::vector<Output>> GradientPacker::unpacked(const GradientTable& p
 }
 
 GradientTable GradientPacker::unpack(const GradientTable& parts) const {
-  const std::vector<std::vector<Output>> values = unpacked(parts);
+  const OutputRows values = unpacked(parts);
   GradientTable results = packed_->with(values);
   note_sums(*packed_, results);
   return results;
 }
 
-std::unique_ptr<Strategy> packed_strategy(std::unique_ptr<Strategy> inner, int parts) {
-  require(inner != nullptr, "packed_strategy() needs a strategy to apply");
-  require(parts >= 1, "gradients are packed into at least one part, not ", parts);
-  return std::make_unique<Packed>(std::move(inner), parts);
+OutputRows combine_in_parts(const GradientTable& grads, const Strategy& strategy,
+                            Reduction reduction, const Packing& packing) {
+  if (packing.parts == 0) return combine_in_buckets(grads, strategy, reduction, packing.bucket_mb);
+  GradientPacker packer(packing.parts);
+  require(packer.prepare(grads.row(0)), "gradient_repacking=", packing.parts, ": ",
+          packer.reason());
+  const GradientTable parts = packer.pack(grads);
+  const std::size_t first = grads.graph().size();
+  return packer.unpacked(
+      verified(parts, combine_in_buckets(parts, strategy, reduction, packing.bucket_mb), first));
 }
 
 }  // namespace belfry

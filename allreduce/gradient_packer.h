@@ -30,8 +30,8 @@ class GradientPacker {
   // Turns combined parts back into variables, on each tower's device, in the layout of the table
   // packed last. Steps then check that updates use these, as after Strategy::reduce.
   GradientTable unpack(const GradientTable& parts) const;
-  // Only the values [t][v] of unpack(), for a strategy whose results are recorded anyway.
-  std::vector<std::vector<Output>> unpacked(const GradientTable& parts) const;
+  // Only the values [t][v] of unpack(), for results that are noted anyway.
+  OutputRows unpacked(const GradientTable& parts) const;
 
  private:
   int splits_;
@@ -43,8 +43,10 @@ class GradientPacker {
   std::unique_ptr<const GradientTable> packed_;
 };
 
-// Applies `inner` to gradients in `parts` parts. Throws InvalidArgument with the packer's reason if
-// gradients cannot be packed.
-std::unique_ptr<Strategy> packed_strategy(std::unique_ptr<Strategy> inner, int parts);
+// The results of a strategy for gradients packed into packing.parts parts, or left as they are if
+// that is 0; then in buckets. Throws InvalidArgument with the packer's reason if gradients cannot
+// be packed.
+OutputRows combine_in_parts(const GradientTable& grads, const Strategy& strategy,
+                            Reduction reduction, const Packing& packing);
 
 }  // namespace belfry

@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-class Mixed final : public CombiningStrategy {
+class Mixed final : public Strategy {
  public:
   Mixed(std::vector<SizeRange> ranges, std::string spec)
       : ranges_(std::move(ranges)), spec_(std::move(spec)) {}
@@ -43,12 +43,11 @@ class Mixed final : public CombiningStrategy {
     return "";
   }
 
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     std::vector<std::vector<int>> members(ranges_.size());
     for (int v = 0; v < grads.variables(); ++v) members[range_of(grads, v)].push_back(v);
     return by_group(grads, members, [&](std::size_t r, const GradientTable& some) {
-      return results_of(*ranges_[r].strategy, some, reduction);
+      return ranges_[r].strategy->combine(some, reduction);
     });
   }
 

@@ -1,14 +1,31 @@
 #include "belfry/allreduce/pieces.h"
 
 #include <algorithm>
+#include <map>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/framework/graph/scopes.h"
 #include "belfry/ops/concat.h"
 #include "belfry/ops/reshape.h"
 #include "belfry/ops/slice.h"
 
 namespace belfry {
+namespace {
+
+// A sum that asks for no device, as beside a variable without one, lies where its colocation says,
+// whatever device scopes are outside.
+Output divided_on(const GradientTable& sums, int tower, Output total, bool shared,
+                  const std::function<Output(Output)>& divide) {
+  if (shared && total.device().empty()) {
+    const ColocateWith beside(total);
+    return divide(total);
+  }
+  const DeviceScope on(sums.graph(), shared ? total.device() : sums.device(tower));
+  return divide(total);
+}
+
+}  // namespace
 
 std::vector<std::int64_t> even_sizes(std::int64_t elements, std::int64_t pieces) {
   const std::int64_t count = std::min(elements, pieces);
@@ -26,6 +43,22 @@ void require_results(const GradientTable& grads, int v, std::size_t results) {
                             " results for the gradients of a variable",
                             " instead of one for each of ", towers, " towers; the first gradient ",
                             "is ", first.node().describe()));
+}
+
+OutputRows divided(const GradientTable& sums, const std::function<Output(Output sum)>& divide) {
+  OutputRows means(static_cast<std::size_t>(sums.towers()));
+  std::map<std::pair<int, int>, Output> done;  // by node and output of the sum
+  for (int v = 0; v < sums.variables(); ++v) {
+    for (int t = 0; t < sums.towers(); ++t) {
+      const Output total = sums.at(t, v).value;
+      Output& mean = done[total.key()];
+      if (!mean) {
+        mean = divided_on(sums, t, total, std::ranges::count(sums.values(v), total) > 1, divide);
+      }
+      means[static_cast<std::size_t>(t)].push_back(mean);
+    }
+  }
+  return means;
 }
 
 std::int64_t known_elements(const GradientTable& grads, int v, std::string_view who) {

@@ -1,7 +1,8 @@
-// Helpers of strategies that work variable by variable, on pieces of tensors. The device scopes in
-// force place the nodes.
+// Helpers of strategies that work variable by variable, on pieces of tensors. Nodes go where the
+// device scopes in force say, but for quotients.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"
@@ -18,8 +19,8 @@ void require_results(const GradientTable& grads, int v, std::size_t results);
 // Makes the results of Strategy::sum from `combine(v)`, which gives the results of variable v for
 // each tower.
 template <class F>
-std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F& combine) {
-  std::vector<std::vector<Output>> rows(static_cast<std::size_t>(grads.towers()));
+OutputRows by_variable(const GradientTable& grads, const F& combine) {
+  OutputRows rows(static_cast<std::size_t>(grads.towers()));
   for (int v = 0; v < grads.variables(); ++v) {
     const std::vector<Output> combined = combine(v);
     require_results(grads, v, combined.size());
@@ -32,9 +33,8 @@ std::vector<std::vector<Output>> by_variable(const GradientTable& grads, const F
 // groups[g]. Each variable is in one group; groups without variables are left out. Throws
 // InvalidArgument as GradientTable::with does.
 template <class F>
-std::vector<std::vector<Output>> by_group(const GradientTable& grads,
-                                          const std::vector<std::vector<int>>& groups,
-                                          const F& combine) {
+OutputRows by_group(const GradientTable& grads, const std::vector<std::vector<int>>& groups,
+                    const F& combine) {
   const auto variables = static_cast<std::size_t>(grads.variables());
   std::vector rows(static_cast<std::size_t>(grads.towers()), std::vector<Output>(variables));
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -49,6 +49,10 @@ std::vector<std::vector<Output>> by_group(const GradientTable& grads,
   }
   return rows;
 }
+
+// Applies `divide` to each distinct sum once, on the tower's device. If several towers share a sum,
+// it is divided where it is.
+OutputRows divided(const GradientTable& sums, const std::function<Output(Output sum)>& divide);
 
 // Elements of variable v. Throws InvalidArgument naming the gradient and `who` needs its shape, if
 // the shape is not known.

@@ -5,7 +5,7 @@
 #include <optional>
 #include <ranges>
 
-#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/buckets.h"
 #include "belfry/allreduce/pieces.h"
 #include "belfry/allreduce/sums_over_processes.h"
 #include "belfry/allreduce/tower_weights.h"
@@ -112,7 +112,7 @@ ScatteredGradients::ScatteredGradients(const GradientTable& grads, const ReduceO
   const DeviceScope on(graph_, grads.device(0));
   const EagerScope eager(graph_);
   TowerWeights weights(grads, how);
-  const GradientTable leaves = weighted ? grads.with(weights.leaves()) : grads;
+  const GradientTable leaves = weighted ? weights.applied() : grads;
   for (const auto& [first, last] : buckets_of(grads, bucket_mb))
     scatter(leaves, first, last, mean && !weighted,
             [&](Output sum) { return mean && weighted ? weights.mean_of(sum) : sum; });

@@ -1,6 +1,7 @@
 // Strategies: ways to combine the gradients of towers by adding nodes to the graph. They know
 // nothing of threads or streams, only how many processes there are and which one this is.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,20 @@ namespace belfry {
 
 enum class Reduction { kSum, kMean };
 
+// How many small tensors are packed into one.
+inline constexpr int kMostInSmallPack = 10;
+
+// Which tensors are combined in place of gradients, and when. Each element is summed as it is
+// without packing.
+struct Packing {
+  // Runs of f32 gradients of at most so many bytes are laid end to end (small_tensors.h); 0: none.
+  std::int64_t small_bytes = 0;
+  int small_group = kMostInSmallPack;  // the most gradients in one run
+  int parts = 0;  // all gradients are cut into so many parts (gradient_packer.h); 0: they are not
+  // Tensors are combined in buckets of at most so many MiB (buckets.h); 0: there are none.
+  double bucket_mb = 0;
+};
+
 struct ReduceOptions {
   Reduction reduction = Reduction::kMean;
   // One scalar per tower, at least 0, such as its number of samples. No gradient flows to weights.
@@ -22,11 +37,11 @@ struct ReduceOptions {
   // With weights and several processes: the sum of the weights of all towers of all processes, a
   // scalar.
   Output total_weight = {};
+  Packing packing = {};
 };
 
-// To add a strategy, derive from this, override sum() and, if the result is canonical, canonical().
-// Register it from its own file (naive.cc is an example). A strategy that wraps another derives
-// from WrappingStrategy.
+// To add a strategy: derive, override sum() and, if the result is canonical, canonical(). Register
+// it from a file of its own (naive.cc is an example).
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -36,8 +51,10 @@ class Strategy {
   // dropped, so they change no bit. Throws InvalidArgument
   // * if the strategy does not support that many towers, or gives results of another layout;
   // * for 16-bit gradients, unless they are combined in f32 and rounded once;
-  // * unless there is one scalar weight per tower, or none.
-  GradientTable reduce(const GradientTable& grads, ReduceOptions options = {}, At at = {}) const;
+  // * unless there is one scalar weight per tower, or none;
+  // * if gradients cannot be packed as asked for.
+  GradientTable reduce(const GradientTable& grads, const ReduceOptions& options = {},
+                       At at = {}) const;
 
   // Why it cannot serve towers on these devices (one per tower), as a sentence that names the
   // strategy and no flag; "" if it can. reduce() refuses with this text. Programs ask before they
@@ -58,65 +75,17 @@ class Strategy {
   // range). Buckets use it. nullptr, the default, if each tensor needs its own nodes.
   virtual std::unique_ptr<Strategy> in_one_node() const;
 
- protected:
-  // sums[t][v] for tower t, with at least two towers. Towers may share an Output. The strategy
-  // opens the device scopes of its nodes.
-  virtual std::vector<std::vector<Output>> sum(const GradientTable& grads) const = 0;
-  // The sum divided once by the number of towers (not multiplied by a rounded reciprocal). By
-  // default it divides after sum(), on the tower's device, or once where the sum is if several
-  // towers share it.
-  virtual std::vector<std::vector<Output>> mean(const GradientTable& grads) const;
-
-  // The result of sum() or mean() of `inner` for columns of the table. For strategies that wrap
-  // others: their own reduce() checks the table, and verifies and records the results, once.
-  static std::vector<std::vector<Output>> results_of(const Strategy& inner,
-                                                     const GradientTable& grads,
-                                                     Reduction reduction);
+  // results[t][v] for tower t, of a table that reduce() has checked and perhaps packed: the sums,
+  // or the sums divided once by the number of towers (not multiplied by a rounded reciprocal).
+  // There are at least two towers, of all processes. Towers may share an Output. By default sum(),
+  // divided on the tower's device. If several towers share a sum, it is divided there. To be
+  // overridden in place of sum() if the two differ little: the strategy divides on its way, or
+  // leaves that to another one.
+  virtual OutputRows combine(const GradientTable& grads, Reduction reduction) const;
 
  private:
-  GradientTable weighted(const GradientTable& grads, const ReduceOptions& options) const;
-};
-
-// A strategy whose sums and means are built alike: it divides along the way, or leaves the division
-// to another strategy.
-class CombiningStrategy : public Strategy {
- protected:
-  // The result of sum() or mean().
-  virtual std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                                   Reduction reduction) const = 0;
-
- private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const final {
-    return combine(grads, Reduction::kSum);
-  }
-  std::vector<std::vector<Output>> mean(const GradientTable& grads) const final {
-    return combine(grads, Reduction::kMean);
-  }
-};
-
-// A strategy that wraps another one, which combines the same elements in other tables. It serves
-// the devices and processes that the inner one serves, and is canonical if the inner one is.
-class WrappingStrategy : public CombiningStrategy {
- public:
-  // `inner` is not null.
-  explicit WrappingStrategy(std::unique_ptr<Strategy> inner) : inner_(std::move(inner)) {}
-
-  std::string refusal(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal(devices);
-  }
-  std::string refusal_of_processes(const std::vector<DeviceSpec>& devices) const override {
-    return inner_->refusal_of_processes(devices);
-  }
-  bool canonical(int towers) const override { return inner_->canonical(towers); }
-
- protected:
-  const Strategy& inner() const { return *inner_; }
-  // Combines tensors other than gradients by inner(). Verifies the results here, because reduce()
-  // cannot tell pieces of one variable apart, or tensors that hold several variables.
-  GradientTable combined(const GradientTable& tensors, Reduction reduction) const;
-
- private:
-  std::unique_ptr<Strategy> inner_;
+  // sums[t][v]. The strategy opens the device scopes of its nodes.
+  virtual OutputRows sum(const GradientTable& grads) const;
 };
 
 using StrategyFactory = std::function<std::unique_ptr<Strategy>()>;

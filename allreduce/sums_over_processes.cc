@@ -119,15 +119,15 @@ Output own_piece_of_sum(const GradientTable& grads, int first, int last, bool me
                      mean, cuts);
 }
 
-std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
-                                                     bool together, ProcessSum sum) {
+OutputRows sums_over_processes(const GradientTable& grads, bool mean, bool together,
+                               ProcessSum sum) {
   NameScope names(grads.graph(), "SumOverProcesses");
   const DeviceScope on(grads.graph(), grads.device(0));
   std::vector<Output> row;
   const int step = together ? grads.variables() : 1;
   for (int v = 0; v < grads.variables(); v += step)
     for (const Output& result : combine_by(sum, grads, v, v + step, mean)) row.push_back(result);
-  return std::vector<std::vector<Output>>(static_cast<std::size_t>(grads.towers()), row);
+  return OutputRows(static_cast<std::size_t>(grads.towers()), row);
 }
 
 }  // namespace belfry

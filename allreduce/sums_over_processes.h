@@ -12,13 +12,12 @@ namespace belfry {
 // chooses.
 enum class ProcessSum { kTree, kRing, kMpi };
 
-// The result of Strategy::sum or Strategy::mean with several processes: the sum or mean over all
-// their towers. Each process first sums the gradients of its own towers. With `together`, all
-// tensors of the table, which have one dtype, are sent as one. 16 bits are summed and sent as f32,
-// and rounded once.
-std::vector<std::vector<Output>> sums_over_processes(const GradientTable& grads, bool mean,
-                                                     bool together,
-                                                     ProcessSum sum = ProcessSum::kTree);
+// The result of Strategy::sum or Strategy::mean if there are several processes: the sum or mean
+// over the towers of all. Each process first sums the gradients of its own towers. With `together`,
+// all tensors of the table, which have one dtype, travel as one. 16 bits are summed and sent as
+// f32, and rounded once.
+OutputRows sums_over_processes(const GradientTable& grads, bool mean, bool together,
+                               ProcessSum sum = ProcessSum::kTree);
 
 // This process's piece of the canonical sum or mean of variables [first, last), laid end to end (a
 // reduce-scatter).

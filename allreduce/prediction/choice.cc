@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/prediction/tower_buffers.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
@@ -38,20 +37,17 @@ bool predict(const std::vector<TensorType>& gradients, const std::vector<DeviceS
              const MachineDescription& machine, const ChoiceOptions& options,
              Prediction& prediction) {
   const auto towers = static_cast<int>(devices.size());
-  std::unique_ptr<Strategy> strategy = make_strategy(prediction.strategy);
+  const std::unique_ptr<Strategy> strategy = make_strategy(prediction.strategy);
   prediction.canonical = strategy->canonical(towers);
   prediction.refusal = strategy->refusal(devices);
   if (!prediction.canonical && !options.any && prediction.refusal.empty())
     prediction.refusal = "left out";
   if (!prediction.refusal.empty()) return false;
-  const bool in_one_node = strategy->in_one_node() != nullptr;
-  if (options.make)
-    strategy = options.make(prediction.strategy, prediction.bucket_mb);
-  else if (prediction.bucket_mb > 0)
-    strategy = bucketed(std::move(strategy), prediction.bucket_mb);
+  ReduceOptions how{.reduction = options.reduction, .packing = options.packing};
+  how.packing.bucket_mb = prediction.bucket_mb;
   prediction.seconds =
-      predict_reduction(*strategy, gradients, devices, machine, options.reduction, options.extent);
-  return in_one_node;
+      predict_reduction(*strategy, gradients, devices, machine, how, options.extent);
+  return strategy->in_one_node() != nullptr;
 }
 
 }  // namespace
@@ -62,10 +58,10 @@ std::string describe_strategy(std::string_view strategy, double bucket_mb) {
 
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
-                         Reduction reduction, PlanExtent extent) {
+                         const ReduceOptions& how, PlanExtent extent) {
   Graph graph;
   const GradientTable table(tower_buffers(graph, gradients, devices));
-  const GradientTable sums = strategy.reduce(table, {.reduction = reduction});
+  const GradientTable sums = strategy.reduce(table, how);
   std::vector<Node*> writes;
   for (int t = 0; t < sums.towers(); ++t)
     for (int v = 0; v < sums.variables(); ++v)

@@ -1,7 +1,5 @@
 // How `auto` chooses: it predicts the time of each strategy for given tensors on a given machine.
 #pragma once
-#include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,12 +17,12 @@ namespace belfry {
 // NotFoundError for devices that the machine lacks.
 double predict_reduction(const Strategy& strategy, const std::vector<TensorType>& gradients,
                          const std::vector<DeviceSpec>& devices, const MachineDescription& machine,
-                         Reduction reduction = Reduction::kMean,
+                         const ReduceOptions& how = {},
                          PlanExtent extent = PlanExtent::kPartOfStep);
 
 struct Prediction {
   std::string strategy;
-  double bucket_mb = 0;    // of bucketed(); 0: none
+  double bucket_mb = 0;    // of Packing
   bool canonical = false;  // for this number of devices
   double seconds = 0;
   std::string refusal;  // why it cannot be used; `seconds` is then unset
@@ -49,9 +47,8 @@ struct ChoiceOptions {
   // Sizes in MiB to try with each strategy, at least one; 0: no buckets. A strategy without a node
   // for a whole bucket builds the same for all sizes, so only the first size above 0 is tried.
   std::vector<double> buckets = {0};
-  // Makes the strategy to predict for a name and a bucket size. By default it is the strategy of
-  // that name, in bucketed() unless the size is 0.
-  std::function<std::unique_ptr<Strategy>(const std::string&, double bucket_mb)> make = {};
+  // How gradients are packed, but for the buckets.
+  Packing packing = {};
 };
 
 // Predicts, with each bucket size, those of `strategies` that are canonical for these devices, or

@@ -10,7 +10,7 @@ namespace {
 // Each variable's K gradients are the inputs of one AllReduce node; output t is tower t's, on its
 // device. The node also divides means. `collective#n` of a spec makes n nodes of n chunks of each
 // tensor.
-class Collective final : public CombiningStrategy {
+class Collective final : public Strategy {
  public:
   explicit Collective(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
@@ -24,8 +24,7 @@ class Collective final : public CombiningStrategy {
   }
 
  private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     const bool mean = reduction == Reduction::kMean;
     return grads.graph().process().size > 1
                ? sums_over_processes(grads, mean, in_one_node_)
@@ -40,11 +39,11 @@ const StrategyRegistration collective_strategy{"collective",
 
 }  // namespace
 
-std::vector<std::vector<Output>> by_collectives(const GradientTable& grads, bool mean,
-                                                bool in_one_node, ReduceBucket reduce) {
+OutputRows by_collectives(const GradientTable& grads, bool mean, bool in_one_node,
+                          ReduceBucket reduce) {
   NameScope names(grads.graph(), "AllReduceGrads");
   DeviceScope on(grads.graph(), grads.device(0));  // of output 0; others follow their inputs
-  std::vector<std::vector<Output>> results(static_cast<std::size_t>(grads.towers()));
+  OutputRows results(static_cast<std::size_t>(grads.towers()));
   std::vector<std::vector<Output>> tensors;
   for (int v = 0; v < grads.variables(); ++v) tensors.push_back(grads.values(v));
   const std::size_t together = in_one_node ? tensors.size() : 1;

@@ -13,7 +13,7 @@ class Colocate final : public Strategy {
   bool canonical(int) const override { return true; }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+  OutputRows sum(const GradientTable& grads) const override {
     NameScope names(grads.graph(), "AggregateGradsColocate");
     std::vector<Output> totals;
     for (int v = 0; v < grads.variables(); ++v) {

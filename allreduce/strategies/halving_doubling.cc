@@ -122,15 +122,14 @@ class PairExchange {
   std::vector<Part> parts_;
 };
 
-class HalvingDoubling final : public CombiningStrategy {
+class HalvingDoubling final : public Strategy {
  public:
   bool canonical(int towers) const override {
     return towers >= 1 && std::has_single_bit(static_cast<unsigned>(towers));
   }
 
  private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     NameScope names(grads.graph(), "AllReduceHalvingDoubling");
     return by_variable(grads, [&](int v) {
       const bool empty = known_elements(grads, v, "halving_doubling all-reduce") == 0;

@@ -22,18 +22,17 @@ class Hierarchical final : public Strategy {
   bool canonical(int towers) const override { return towers % 2 == 0; }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+  OutputRows sum(const GradientTable& grads) const override {
     const auto towers = static_cast<std::size_t>(grads.towers());
     const std::vector<DeviceSpec> devices = grads.devices();
     NameScope names(grads.graph(), "AllReduceGradsHierarchical");
-    std::vector<std::vector<Output>> results(towers);
+    OutputRows results(towers);
     for (int v = 0; v < grads.variables(); ++v) add_variable(grads, v, devices, results);
     return results;
   }
 
   static void add_variable(const GradientTable& grads, int v,
-                           const std::vector<DeviceSpec>& devices,
-                           std::vector<std::vector<Output>>& results) {
+                           const std::vector<DeviceSpec>& devices, OutputRows& results) {
     Graph& graph = grads.graph();
     const std::size_t towers = devices.size(), half = towers / 2;
     const std::size_t g0 = static_cast<std::size_t>(grads.number(v)) % towers,

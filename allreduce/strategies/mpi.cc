@@ -8,7 +8,7 @@ namespace {
 constexpr const char* kOneProcess =
     "mpi adds over several processes that MPI has started, and there is one; use collective";
 
-class Mpi final : public CombiningStrategy {
+class Mpi final : public Strategy {
  public:
   explicit Mpi(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
@@ -19,8 +19,7 @@ class Mpi final : public CombiningStrategy {
   std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Mpi>(true); }
 
  private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     return sums_over_processes(grads, reduction == Reduction::kMean, in_one_node_,
                                ProcessSum::kMpi);
   }

@@ -15,7 +15,7 @@ class Naive final : public Strategy {
   bool canonical(int) const override { return true; }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable& grads) const override {
+  OutputRows sum(const GradientTable& grads) const override {
     NameScope names(grads.graph(), "AllReduceNaive");
     const std::vector<DeviceSpec> devices = devices_.empty() ? grads.devices() : devices_;
     const auto count = static_cast<std::size_t>(grads.variables());

@@ -7,7 +7,7 @@ namespace {
 
 // Each physical GPU sums the gradients of its towers. NCCL sums these results over the GPUs of all
 // processes, in no canonical order.
-class Nccl final : public CombiningStrategy {
+class Nccl final : public Strategy {
  public:
   explicit Nccl(bool in_one_node = false) : in_one_node_(in_one_node) {}
 
@@ -27,8 +27,7 @@ class Nccl final : public CombiningStrategy {
   std::unique_ptr<Strategy> in_one_node() const override { return std::make_unique<Nccl>(true); }
 
  private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     return by_collectives(grads, reduction == Reduction::kMean, in_one_node_,
                           nccl_all_reduce_bucket);
   }
@@ -49,9 +48,7 @@ class Unavailable final : public Strategy {
   }
 
  private:
-  std::vector<std::vector<Output>> sum(const GradientTable&) const override {
-    throw InvalidArgument(why_);
-  }
+  OutputRows sum(const GradientTable&) const override { throw InvalidArgument(why_); }
 
   std::string why_;
   bool chunks_;

@@ -44,7 +44,7 @@ int gather_fragment(int rank, int towers, int tick) { return (rank + towers - 1 
 //
 // Not canonical: the order of additions differs from fragment to fragment. Works for any K and
 // shape. Throws InvalidArgument if the shape of a gradient is not fully known.
-class Ring final : public CombiningStrategy {
+class Ring final : public Strategy {
  public:
   explicit Ring(int chunks = 1) : chunks_(chunks) {}
 
@@ -57,9 +57,8 @@ class Ring final : public CombiningStrategy {
   }
 
  private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
-    if (grads.graph().process().size > 1)  // a bucket is sent as one row
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
+    if (grads.graph().process().size > 1)  // a bucket travels as one row
       return sums_over_processes(grads, reduction == Reduction::kMean, of_one_type(grads),
                                  ProcessSum::kRing);
     NameScope names(grads.graph(), "AllReduceRing");
@@ -70,8 +69,8 @@ class Ring final : public CombiningStrategy {
   // One tick of all towers. `fragment` gives the fragment that a rank takes. `take` combines its
   // predecessor's piece with its own.
   template <class Fragment, class Take>
-  void tick(const GradientTable& grads, std::vector<std::vector<Output>>& pieces,
-            const Fragment& fragment, const Take& take) const;
+  void tick(const GradientTable& grads, OutputRows& pieces, const Fragment& fragment,
+            const Take& take) const;
 
   int chunks_;
 };
@@ -83,7 +82,7 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
   const std::int64_t elements = known_elements(grads, v, "ring all-reduce");
   if (elements == 0) return grads.values(v);  // nothing to add
   const std::vector<std::int64_t> sizes = even_sizes(elements, std::int64_t{chunks_} * towers);
-  std::vector<std::vector<Output>> pieces;
+  OutputRows pieces;
   for (int t = 0; t < towers; ++t) {
     DeviceScope on(grads.graph(), grads.device(t));
     pieces.push_back(cut(flat_row(grads.at(t, v).value), sizes));
@@ -111,9 +110,9 @@ std::vector<Output> Ring::add_variable(const GradientTable& grads, int v,
 }
 
 template <class Fragment, class Take>
-void Ring::tick(const GradientTable& grads, std::vector<std::vector<Output>>& pieces,
-                const Fragment& fragment, const Take& take) const {
-  const std::vector<std::vector<Output>> before = pieces;
+void Ring::tick(const GradientTable& grads, OutputRows& pieces, const Fragment& fragment,
+                const Take& take) const {
+  const OutputRows before = pieces;
   const int towers = grads.towers();
   for (int t = 0; t < towers; ++t) {
     const auto from = static_cast<std::size_t>(predecessor(t, towers));

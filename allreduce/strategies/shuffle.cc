@@ -31,8 +31,8 @@ std::vector<DeviceSpec> on_cpus(const GradientTable& grads) {
 // sums fragment f over all towers by add_n, and divides it for a mean. Every tower joins the sums
 // on its own device. In specs, `shuffle#n` deals n fragments to each device. `psgpu` is shuffle,
 // and `pscpu` is shuffle over the CPUs cpu:0, cpu:1, ... There are as many of these as towers, but
-// none after the last CPU that has a tower. If no CPU has a tower, cpu:0 does all the sums.
-class Shuffle final : public CombiningStrategy {
+// none beyond the last CPU that has a tower. If no CPU has a tower, cpu:0 sums alone.
+class Shuffle final : public Strategy {
  public:
   explicit Shuffle(Summers summers, int chunks = 1)
       : summers_(std::move(summers)), chunks_(chunks) {}
@@ -43,8 +43,7 @@ class Shuffle final : public CombiningStrategy {
   }
 
  private:
-  std::vector<std::vector<Output>> combine(const GradientTable& grads,
-                                           Reduction reduction) const override {
+  OutputRows combine(const GradientTable& grads, Reduction reduction) const override {
     NameScope names(grads.graph(), "AllReduceShuffle");
     const std::vector<DeviceSpec> devices = summers_(grads);
     return by_variable(grads, [&](int v) { return add_variable(grads, v, devices, reduction); });

@@ -107,7 +107,7 @@ const DeviceSpec& GradientTable::device(int t) const {
   return devices_.at(static_cast<std::size_t>(t));
 }
 
-GradientTable GradientTable::with(const std::vector<std::vector<Output>>& values) const {
+GradientTable GradientTable::with(const OutputRows& values) const {
   verify_layout(rows_, values);
   GradientTable result = *this;
   for (std::size_t t = 0; t < values.size(); ++t)

@@ -8,8 +8,9 @@
 
 namespace belfry {
 
-// Gradients [tower][variable].
+// Gradients, or tensors in their place, [tower][variable].
 using GradientRows = std::vector<std::vector<Gradient>>;
+using OutputRows = std::vector<std::vector<Output>>;
 
 // at(t, v): the gradient of variable v on tower t, on t's device. Rows agree: the same variables
 // (by logical name), in the same order, with the same shapes and dtypes. Tensors that are not the
@@ -36,7 +37,7 @@ class GradientTable {
 
   // The same variables and devices with other values[t][v], e.g. combined ones. Throws
   // InvalidArgument if the values differ from the table's in number, shape or dtype.
-  GradientTable with(const std::vector<std::vector<Output>>& values) const;
+  GradientTable with(const OutputRows& values) const;
   // Some of its variables, in the order of `which`, on the same devices.
   GradientTable columns(std::span<const int> which) const;
 

@@ -201,7 +201,7 @@ void verify_rows(const GradientRows& rows, const std::vector<DeviceSpec>& device
               named(rows[t][0]), " is ", rows[t][0].value.node().describe());
 }
 
-void verify_layout(const GradientRows& rows, const std::vector<std::vector<Output>>& values) {
+void verify_layout(const GradientRows& rows, const OutputRows& values) {
   const std::size_t towers = rows.size(), variables = rows[0].size();
   require(values.size() <= towers, "combined gradients are for ", values.size(),
           " towers instead of ", towers, "; the row too many begins beside variable ",
@@ -250,8 +250,18 @@ void verify_mean(const GradientTable& grads) {
             named(grads.at(0, v)), ", is not defined; cast to f32 first, or sum");
 }
 
-GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values,
-                       std::size_t first) {
+void verify_rounded_once(const Graph& graph, std::size_t first) {
+  for (std::size_t id = first; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    const Op& op = node.op();
+    if (op.half || op.alias || op.storage || node.outputs() == 0) continue;
+    const DType dtype = node.output_type(0).dtype;
+    require(!is_half(dtype), node.describe(), ": no host kernel for ", name_of(dtype),
+            " adds up what other nodes do, rounded once; combine by a collective, or in f32");
+  }
+}
+
+GradientTable verified(const GradientTable& grads, const OutputRows& values, std::size_t first) {
   GradientTable combined = grads.with(values);
   Results(grads, combined).verify(first);
   return combined;

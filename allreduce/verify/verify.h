@@ -20,9 +20,9 @@ bool same_type(Output a, Output b);
 void verify_rows(const GradientRows& rows, const std::vector<DeviceSpec>& devices);
 
 // Checks that values[t][v] can stand for the gradients. Throws InvalidArgument naming the variable
-// and the lines if a tower or variable is missing or extra, or if a value is empty, or of another
-// graph, shape or dtype.
-void verify_layout(const GradientRows& rows, const std::vector<std::vector<Output>>& values);
+// and the lines if a tower or variable is missing or one too many. Throws it, too, if a value is
+// empty, or of another graph, shape or dtype.
+void verify_layout(const GradientRows& rows, const OutputRows& values);
 
 // Refuses to combine a table twice, which would count every tower K times. Throws InvalidArgument
 // naming the variable and the lines if a strategy has combined these gradients for the same
@@ -38,8 +38,11 @@ void verify_mean(const GradientTable& grads);
 // * a value, or a part of it that is next to others, is not made of the gradients of its variable
 //   on all towers, each once, and of no other variable's;
 // * participants of a collective are not in the order of towers, or are given each other's outputs.
-GradientTable verified(const GradientTable& grads, const std::vector<std::vector<Output>>& values,
-                       std::size_t first);
+GradientTable verified(const GradientTable& grads, const OutputRows& values, std::size_t first);
+
+// Strategies sum 16 bits in f32 and round once, in one node. Throws InvalidArgument for a node from
+// number `first` on that would round on the way.
+void verify_rounded_once(const Graph& graph, std::size_t first);
 
 // Records in the graph what was combined, for compile(): `results` are the combined gradients of
 // `grads`.

@@ -271,7 +271,7 @@ std::string reduction_refusal(const std::vector<Shape>& shapes, std::string_view
     std::vector<TensorType> types;
     for (const Shape& shape : shapes) types.push_back({shape, options.dtype});
     const MachineDescription machine{.devices = options.devices, .bandwidth = {{1, 1, 1}}};
-    predict_reduction(*made, types, options.devices, machine, options.reduction);
+    predict_reduction(*made, types, options.devices, machine, {options.reduction});
     return "";
   } catch (const Error& error) {
     return error.what();

@@ -21,11 +21,15 @@ std::vector<int> first(int count) {
   return indices;
 }
 
+GradientTable reduce(const GradientTable& table, const Packing& packing) {
+  return make_strategy("collective")->reduce(table, {.packing = packing});
+}
+
 // The shapes of the tensors that are combined.
 std::vector<Shape> combined(const std::vector<Shape>& shapes, std::int64_t max_bytes,
                             int max_group = kMostInSmallPack) {
   TestGradients g(2, shapes);
-  small_tensors_packed(make_strategy("collective"), max_bytes, max_group)->reduce(g.table());
+  reduce(g.table(), {.small_bytes = max_bytes, .small_group = max_group});
   std::vector<Shape> found;
   for (const Node* node : nodes_of(g.graph, kAllReduce))
     found.push_back(node->output_type(0).shape);
@@ -34,21 +38,14 @@ std::vector<Shape> combined(const std::vector<Shape>& shapes, std::int64_t max_b
 
 // tf_cnn_benchmarks lets runs grow to two more than the limit: [0,11], [12,23], [24,29].
 TEST(ExtractRuns, DividesThirtyIndicesInRunsOfTen) {
-  const IndexRuns found = extract_runs(first(30), 10);
-  EXPECT_THAT(found.runs, ElementsAre(P{0, 9}, P{10, 19}, P{20, 29}));
-  EXPECT_THAT(found.singles, IsEmpty());
+  EXPECT_THAT(extract_runs(first(30), 10), ElementsAre(P{0, 9}, P{10, 19}, P{20, 29}));
 }
 
-TEST(ExtractRuns, LeavesSinglesAlone) {
-  EXPECT_THAT(extract_runs({}, 10).runs, IsEmpty());
-  const IndexRuns gaps = extract_runs({0, 2, 3, 5, 7, 8, 9, 12}, 10);
-  EXPECT_THAT(gaps.runs, ElementsAre(P{2, 3}, P{7, 9}));
-  EXPECT_THAT(gaps.singles, ElementsAre(0, 5, 12));
-  const IndexRuns eleven = extract_runs(first(11), 10);
-  EXPECT_THAT(eleven.runs, ElementsAre(P{0, 9}));
-  EXPECT_THAT(eleven.singles, ElementsAre(10));
-  const IndexRuns twelve = extract_runs(first(12), 10);
-  EXPECT_THAT(twelve.runs, ElementsAre(P{0, 9}, P{10, 11}));
+TEST(ExtractRuns, LeavesSinglesOut) {
+  EXPECT_THAT(extract_runs({}, 10), IsEmpty());
+  EXPECT_THAT(extract_runs({0, 2, 3, 5, 7, 8, 9, 12}, 10), ElementsAre(P{2, 3}, P{7, 9}));
+  EXPECT_THAT(extract_runs(first(11), 10), ElementsAre(P{0, 9}));
+  EXPECT_THAT(extract_runs(first(12), 10), ElementsAre(P{0, 9}, P{10, 11}));
 }
 
 TEST(ExtractRuns, RefusesWhatIsNoList) {
@@ -79,7 +76,7 @@ TEST(SmallTensors, OfOtherTypesAreNotPacked) {
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kF32, DType::kF32})
       rows[static_cast<std::size_t>(t)].push_back({constant(graph, Tensor({2}, dtype)), {}});
   }
-  small_tensors_packed(make_strategy("collective"), 1024)->reduce(GradientTable(rows));
+  reduce(GradientTable(rows), {.small_bytes = 1024});
   std::vector<Shape> found;
   for (const Node* node : nodes_of(graph, kAllReduce)) found.push_back(node->output_type(0).shape);
   EXPECT_THAT(found, ElementsAre(Shape{4}, Shape{2}, Shape{2}));
@@ -89,8 +86,7 @@ TEST(SmallTensors, ArePackedAndUnpackedOnEachTowersDevice) {
   TestGradients g(2, {{2}, {3}, {5000}});
   const GradientTable table = g.table();
   const std::size_t before = g.graph.size();
-  const GradientTable reduced =
-      small_tensors_packed(make_strategy("collective"), 1024)->reduce(table);
+  const GradientTable reduced = reduce(table, {.small_bytes = 1024});
   EXPECT_EQ(crossings(g.graph, before), 0) << "but for the collective";
   for (int t = 0; t < 2; ++t)
     for (int v = 0; v < 3; ++v) {
@@ -101,9 +97,9 @@ TEST(SmallTensors, ArePackedAndUnpackedOnEachTowersDevice) {
 }
 
 TEST(SmallTensors, NeedALimitAndAGroup) {
-  EXPECT_THROW(small_tensors_packed(make_strategy("naive"), 0), InvalidArgument);
-  EXPECT_THROW(small_tensors_packed(make_strategy("naive"), 4, 1), InvalidArgument);
-  EXPECT_THROW(small_tensors_packed(nullptr, 4), InvalidArgument);
+  const TestGradients g(2, {{2}, {2}});
+  EXPECT_THROW(reduce(g.table(), {.small_bytes = -1}), InvalidArgument);
+  EXPECT_THROW(reduce(g.table(), {.small_bytes = 4, .small_group = 1}), InvalidArgument);
 }
 
 }  // namespace small_tensors_test

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
@@ -61,10 +60,9 @@ struct Case {
 
 class WeightedReduce : public testing::TestWithParam<Case> {
  protected:
-  static std::unique_ptr<Strategy> strategy() {
-    std::unique_ptr<Strategy> made = make_strategy(GetParam().strategy);
-    return GetParam().parts > 0 ? packed_strategy(std::move(made), GetParam().parts)
-                                : std::move(made);
+  static GradientTable reduce(const GradientTable& table, ReduceOptions how) {
+    how.packing.parts = GetParam().parts;
+    return make_strategy(GetParam().strategy)->reduce(table, how);
   }
 
   // Reduces with fed weights n and compares every tensor with its closed form.
@@ -78,7 +76,7 @@ class WeightedReduce : public testing::TestWithParam<Case> {
       feeds.push_back({weights[t], Tensor(n[t])});
     }
     const GradientTable reduced =
-        strategy()->reduce(gradients.table(), {.reduction = reduction, .weights = weights});
+        reduce(gradients.table(), {.reduction = reduction, .weights = weights});
     Session session(
         gradients.graph,
         {.device_count = {{"CPU", GetParam().towers}}, .threads = 2, .all_workers = true});
@@ -121,11 +119,11 @@ TEST_P(WeightedReduce, LeavesEqualConstantsOut) {
     for (int t = 0; t < GetParam().towers; ++t)
       weights.push_back(constant(gradients.graph, weight, DType::kI64));
     const GradientTable table =
-        strategy()->reduce(gradients.table(), {.reduction = reduction, .weights = weights});
+        reduce(gradients.table(), {.reduction = reduction, .weights = weights});
     return evaluate(table.values(0));
   };
   const auto plain = [&](Reduction reduction) {
-    return evaluate(strategy()->reduce(gradients.table(), {.reduction = reduction}).values(0));
+    return evaluate(reduce(gradients.table(), {.reduction = reduction}).values(0));
   };
   EXPECT_EQ(reduced(3, Reduction::kMean), plain(Reduction::kMean));
   EXPECT_EQ(reduced(1, Reduction::kSum), plain(Reduction::kSum));

@@ -1,15 +1,12 @@
-// Strategies around another one. Errors of the inner strategy are refused, and combined gradients
-// are noted once.
+// Strategies around another one, and packed gradients. Errors of the strategy are refused, and
+// combined gradients are noted once.
 #include <memory>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/chunked.h"
-#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/mixed.h"
-#include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/ops/concat.h"
@@ -22,7 +19,7 @@ namespace wrapping_test {
 using testing::HasSubstr;
 
 constexpr int kTowers = 3;
-using Rows = std::vector<std::vector<Output>>;
+using Rows = OutputRows;
 
 // These make two packs of two tensors, and one tensor is left alone.
 std::vector<Shape> shapes() { return {{2048}, {2048}, {2048}, {2048}, {16}}; }
@@ -106,7 +103,7 @@ std::vector<Fault> faults() {
   };
 }
 
-class Faulty final : public CombiningStrategy {
+class Faulty final : public Strategy {
  public:
   explicit Faulty(const Fault& fault) : fault_(fault) {}
 
@@ -124,31 +121,33 @@ class Faulty final : public CombiningStrategy {
   const Fault& fault_;
 };
 
+using Inner = std::unique_ptr<Strategy>;
+
+Inner itself(Inner inner) { return inner; }
+Inner in_two_chunks(Inner inner) { return chunked(std::move(inner), 2); }
+
 struct Wrapper {
   std::string name;
-  std::unique_ptr<Strategy> (*around)(std::unique_ptr<Strategy>);
+  Packing packing;
+  Inner (*around)(Inner) = itself;
 };
 
 void PrintTo(const Wrapper& wrapper, std::ostream* out) { *out << wrapper.name; }
 
-using Inner = std::unique_ptr<Strategy>;
-
 std::vector<Wrapper> wrappers() {
   return {
-      {"Bucketed", [](Inner inner) { return bucketed(std::move(inner), 1); }},
-      {"BucketedInTwo", [](Inner inner) { return bucketed(std::move(inner), 0.02); }},
+      {"Bucketed", {.bucket_mb = 1}},
+      {"BucketedInTwo", {.bucket_mb = 0.02}},
       {"Mixed",
-       [](Inner inner) {
+       {},
+       [](Inner inner) -> Inner {
          return mixed({{make_strategy("naive"), 64}, {std::move(inner)}}, "a mix");
        }},
-      {"Chunked", [](Inner inner) { return chunked(std::move(inner), 2); }},
-      {"Packed", [](Inner inner) { return packed_strategy(std::move(inner), 4); }},
-      {"SmallTensorsPacked",
-       [](Inner inner) { return small_tensors_packed(std::move(inner), 1 << 20, 2); }},
-      {"BucketedAndSmallTensorsPacked",
-       [](Inner inner) { return small_tensors_packed(bucketed(std::move(inner), 1), 1 << 20, 2); }},
-      {"BucketedAndChunked",
-       [](Inner inner) { return bucketed(chunked(std::move(inner), 2), 0.02); }}};
+      {"Chunked", {}, in_two_chunks},
+      {"Packed", {.parts = 4}},
+      {"SmallTensorsPacked", {.small_bytes = 1 << 20, .small_group = 2}},
+      {"BucketedAndSmallTensorsPacked", {.small_bytes = 1 << 20, .small_group = 2, .bucket_mb = 1}},
+      {"BucketedAndChunked", {.bucket_mb = 0.02}, in_two_chunks}};
 }
 
 class Wrapped : public testing::TestWithParam<Wrapper> {};
@@ -160,7 +159,8 @@ TEST_P(Wrapped, EveryFaultIsRefused) {
       EXPECT_THAT(message_of([&] {
                     GetParam()
                         .around(std::make_unique<Faulty>(fault))
-                        ->reduce(gradients.table(), {.reduction = reduction});
+                        ->reduce(gradients.table(),
+                                 {.reduction = reduction, .packing = GetParam().packing});
                   }),
                   HasSubstr(fault.says))
           << fault.name;
@@ -171,7 +171,7 @@ TEST_P(Wrapped, EachVariableIsNotedOnce) {
   for (const bool weighted : {false, true})
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
       TestGradients gradients(kTowers, shapes());
-      ReduceOptions options{.reduction = reduction};
+      ReduceOptions options{.reduction = reduction, .packing = GetParam().packing};
       for (int t = 0; weighted && t < kTowers; ++t)
         options.weights.push_back(constant(gradients.graph, t + 1));
       const GradientTable combined =

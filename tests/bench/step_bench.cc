@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/belfry.h"
 #include "belfry/examples/bench/byte_limit.h"
 #include "belfry/framework/base/require.h"
@@ -97,16 +97,16 @@ std::unique_ptr<Case> training_case(const Work& work, int devices, const StepOpt
   for (int k = 0; k < devices; ++k) specs.push_back(DeviceSpec::local("CPU", k));
   const std::vector<Dataset::Field> fields{{"image", DType::kF32, work.sample},
                                            {"label", DType::kI32, {}}};
-  std::unique_ptr<Strategy> strategy = make_strategy(options.allreduce);
-  if (options.bucket_mb > 0) strategy = bucketed(std::move(strategy), options.bucket_mb);
   const bool shared = options.allreduce == "colocate";
   const BatchPlan batches(kGlobalBatch, devices, kGlobalBatch / devices, 1);
   const TrainerOptions trainer{
       .model = work.model, .optimizer = work.optimizer, .devices = std::move(specs)};
   const TrainerKind kind{
       .variables = shared ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
-      .combine = [&](const TrainerOptions&, const GradientTable& gradients,
-                     const ReduceOptions& how) { return strategy->reduce(gradients, how); }};
+      .combine = [&](const TrainerOptions&, const GradientTable& gradients, ReduceOptions how) {
+        how.packing.bucket_mb = options.bucket_mb;
+        return make_strategy(options.allreduce)->reduce(gradients, how);
+      }};
   made->built = build_training_graph(
       made->graph, {.kind = kind, .trainer = trainer, .fields = fields, .forms = batches.forms()});
   std::vector<Fetch> fetches{*made->built.steps[0].train_op};

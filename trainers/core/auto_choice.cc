@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/buckets.h"
 #include "belfry/allreduce/prediction/choice.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -59,18 +59,13 @@ StrategyChoice predict(const TrainerOptions& options, const GradientTable& gradi
   const MachineDescription machine =
       choice.machine ? choice.machine()
                      : find_machine(local_file_system(), measured_devices(options));
-  TrainerOptions candidate = options;
   return choose_strategy(accepted_strategies(candidates.accepts), types,
                          machine.devices_for(options.devices), machine,
                          {.any = choice.any,
                           .buckets = options.aggregation.gradient_repacking > 0
                                          ? std::vector<double>{0}
                                          : sizes_that_differ(choice.buckets, gradients),
-                          .make = [&](const std::string& name, double bucket_mb) {
-                            candidate.aggregation.allreduce = name;
-                            candidate.aggregation.bucket_mb = bucket_mb;
-                            return candidates.assemble(candidate);
-                          }});
+                          .packing = candidates.packing});
 }
 
 }  // namespace

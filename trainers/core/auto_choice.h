@@ -47,8 +47,7 @@ struct AutoOptions {
 // The strategies that a trainer can choose from.
 struct StrategyCandidates {
   bool (*accepts)(std::string_view spec);  // as of TrainerKind
-  // Makes the strategy that combines gradients by these options, which name one.
-  std::unique_ptr<Strategy> (*assemble)(const TrainerOptions& options);
+  Packing packing;                         // how gradients are packed, but for the buckets
 };
 
 // The devices of a trainer, for find_machine().

@@ -1,15 +1,13 @@
-#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
 namespace {
 
 GradientTable combine_at_variables(const TrainerOptions& options, const GradientTable& gradients,
-                                   const ReduceOptions& how) {
-  std::unique_ptr<Strategy> strategy = make_strategy("colocate");
-  if (options.aggregation.bucket_mb > 0)
-    strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
-  return strategy->reduce(gradients, how);
+                                   ReduceOptions how) {
+  how.packing.bucket_mb = options.aggregation.bucket_mb;
+  return make_strategy("colocate")->reduce(gradients, how);
 }
 
 const TrainerRegistration kParameterServer({

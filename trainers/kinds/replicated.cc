@@ -1,7 +1,5 @@
 #include "belfry/allreduce/all_reduce_spec.h"
-#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/small_tensors.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/option_error.h"
@@ -11,15 +9,10 @@ namespace {
 
 bool accepts(std::string_view spec) { return !parse_all_reduce_spec(spec).uses("colocate"); }
 
-std::unique_ptr<Strategy> assemble(const TrainerOptions& options) {
-  std::unique_ptr<Strategy> strategy = make_strategy(options.aggregation.allreduce);
-  if (options.aggregation.gradient_repacking > 0)
-    strategy = packed_strategy(std::move(strategy), options.aggregation.gradient_repacking);
-  else if (options.aggregation.bucket_mb > 0)
-    strategy = bucketed(std::move(strategy), options.aggregation.bucket_mb);
-  if (const int kib = options.aggregation.small_tensors_kb; kib > 0)
-    strategy = small_tensors_packed(std::move(strategy), std::int64_t{kib} * 1024);
-  return strategy;
+Packing packing_of(const AggregationOptions& how) {
+  return {.small_bytes = std::int64_t{how.small_tensors_kb} * 1024,
+          .parts = how.gradient_repacking,
+          .bucket_mb = how.gradient_repacking > 0 ? 0 : how.bucket_mb};
 }
 
 // Called first, so that the user hears of the option even if one tower leaves nothing to combine.
@@ -32,12 +25,13 @@ void check_packing(const TrainerOptions& options, const GradientTable& gradients
 
 std::string choose(TrainerOptions& options, const GradientTable& gradients) {
   check_packing(options, gradients);
-  return choose_allreduce(options, gradients, {accepts, assemble});
+  return choose_allreduce(options, gradients, {accepts, packing_of(options.aggregation)});
 }
 
 GradientTable combine_replicas(const TrainerOptions& options, const GradientTable& gradients,
-                               const ReduceOptions& how) {
-  return assemble(options)->reduce(gradients, how);
+                               ReduceOptions how) {
+  how.packing = packing_of(options.aggregation);
+  return make_strategy(options.aggregation.allreduce)->reduce(gradients, how);
 }
 
 const TrainerRegistration kReplicated({

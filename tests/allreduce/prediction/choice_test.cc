@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/file_system.h"
 #include "belfry/framework/base/text.h"
@@ -21,7 +21,8 @@ TensorType floats(std::int64_t count) { return {{count}, DType::kF32}; }
 
 double microseconds(const char* strategy, const std::vector<TensorType>& gradients,
                     const std::vector<DeviceSpec>& on, const MachineDescription& machine) {
-  return 1e6 * predict_reduction(*make_strategy(strategy), gradients, on, machine, Reduction::kSum);
+  return 1e6 *
+         predict_reduction(*make_strategy(strategy), gradients, on, machine, {Reduction::kSum});
 }
 
 // Devices have links of 1 GB/s and 10 us. Kernels take 5 us and touch 10 bytes per ns.
@@ -101,7 +102,7 @@ TEST(Prediction, WhatAnotherWorkerWroteIsSlowerToRead) {
                   2 * (3 * kBytes - ahead * 10e3) / 16e3 + ahead,
               1e-6);
   EXPECT_NEAR(1e6 * predict_reduction(*make_strategy("naive"), {floats(65536)}, machine.devices,
-                                      machine, Reduction::kSum, PlanExtent::kWholeStep),
+                                      machine, {Reduction::kSum}, PlanExtent::kWholeStep),
               1 + 3 * 0.5 + 10 * kBytes / 10e3, 1e-6);
 }
 
@@ -111,7 +112,7 @@ TEST(Prediction, AWholeStepWakesTheWorkersThatItRunsOn) {
   machine.wake_us = 3;
   const auto whole = [&](std::int64_t elements) {
     return 1e6 * predict_reduction(*make_strategy("collective"), {floats(elements)},
-                                   machine.devices, machine, Reduction::kSum,
+                                   machine.devices, machine, {Reduction::kSum},
                                    PlanExtent::kWholeStep);
   };
   const auto part = [&](std::int64_t elements) {
@@ -146,7 +147,7 @@ TEST(Prediction, AllocatesNothing) {
     EXPECT_GT(
         predict_reduction(*make_strategy("collective"),
                           {{{(1LL << 40) / static_cast<std::int64_t>(size_of(dtype))}, dtype}},
-                          machine.devices, machine, Reduction::kSum),
+                          machine.devices, machine, {Reduction::kSum}),
         1);
 }
 
@@ -258,19 +259,13 @@ TEST(Choice, TakesTheFirstSizeOfThoseThatMakeNoDifference) {
 }
 
 // Training may pack gradients first: one exchange instead of two.
-TEST(Choice, PredictsWhatItIsToldToMake) {
+TEST(Choice, PredictsGradientsAsTheyArePacked) {
   const MachineDescription machine = linked(2);
   const std::vector<TensorType> two{floats(2000), floats(2000)};
-  std::vector<std::string> made;
   const auto choose = [&](ChoiceOptions options) {
-    return choose_strategy({"collective"}, two, machine.devices, machine, std::move(options))
-        .best();
+    return choose_strategy({"collective"}, two, machine.devices, machine, options).best();
   };
-  const Prediction packs = choose({.make = [&](const std::string& name, double bucket_mb) {
-    made.push_back(cat(name, " ", bucket_mb));
-    return packed_strategy(make_strategy(name), 1);
-  }});
-  EXPECT_EQ(made, std::vector<std::string>{"collective 0"});
+  const Prediction packs = choose({.packing = {.parts = 1}});
   EXPECT_NE(packs.seconds, choose({}).seconds);
 }
 

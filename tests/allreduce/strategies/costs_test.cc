@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/core_ops/transfer.h"
 #include "belfry/framework/plan/plan.h"
@@ -48,13 +47,14 @@ int hops_of(const Plan& plan) {
 
 // The traffic of a plan in which every tower uses its own results. Gradients are computed, as
 // constants would exist on every device that needs them.
-Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& shapes) {
+Costs measured(const Strategy& strategy, int towers, const std::vector<Shape>& shapes,
+               const Packing& packing = {}) {
   TestGradients g(towers, shapes);
   for (int t = 0; t < towers; ++t) {
     DeviceScope on(g.graph, cpu(t));
     for (Gradient& x : g.rows[static_cast<std::size_t>(t)]) x.value = square(x.value);
   }
-  const GradientTable reduced = strategy.reduce(g.table());
+  const GradientTable reduced = strategy.reduce(g.table(), {.packing = packing});
   std::vector<Fetch> fetches;
   for (int t = 0; t < towers; ++t) {
     DeviceScope on(g.graph, cpu(t));
@@ -176,7 +176,7 @@ TEST(Costs, InFourPartsAreThoseOfFourTensors) {
   const std::vector<Shape> shapes{{1000}, {30, 100}, {7}, {5000}, {3}};
   constexpr std::int64_t kBytes = 4 * (1000 + 3000 + 7 + 5000 + 3);
   for (const char* name : {"naive", "hierarchical", "collective"}) {
-    const Costs got = measured(*packed_strategy(make_strategy(name), 4), 4, shapes);
+    const Costs got = measured(*make_strategy(name), 4, shapes, {.parts = 4});
     EXPECT_EQ(got.bytes, 2 * 3 * kBytes) << name;
     EXPECT_EQ(got.transfers, 2 * 3 * 4) << name;
   }

@@ -4,9 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/bucketed.h"
-#include "belfry/allreduce/gradient_packer.h"
-#include "belfry/allreduce/small_tensors.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/run/session.h"
@@ -30,10 +27,8 @@ void expect_bits(const Tensor& got, const std::vector<float>& want) {
         << "element " << i << ": " << got.data<float>()[i] << " instead of " << want[i];
 }
 
-enum class Packing { kNone, kFourParts, kSmallTensors, kBucketsOf1Kib, kBucketsOf6Kib };
-
-constexpr Packing kPackings[] = {Packing::kNone, Packing::kFourParts, Packing::kSmallTensors,
-                                 Packing::kBucketsOf1Kib, Packing::kBucketsOf6Kib};
+constexpr Packing kPackings[] = {
+    {}, {.parts = 4}, {.small_bytes = 1024}, {.bucket_mb = 1.0 / 1024}, {.bucket_mb = 6.0 / 1024}};
 
 struct Case {
   std::string spec;
@@ -45,14 +40,6 @@ void PrintTo(const Case& of, std::ostream* out) { *out << of.spec << " of " << o
 // Odd shapes, shapes smaller than the number of towers, empty ones, and a scalar.
 std::vector<Shape> odd_shapes() {
   return {{33, 40}, {7}, {2, 3, 5}, {3001}, {}, {0, 4}, {3}, {1, 1}};
-}
-
-std::unique_ptr<Strategy> with(Packing packing, std::unique_ptr<Strategy> strategy) {
-  if (packing == Packing::kFourParts) return packed_strategy(std::move(strategy), 4);
-  if (packing == Packing::kSmallTensors) return small_tensors_packed(std::move(strategy), 1024);
-  if (packing == Packing::kBucketsOf1Kib) return bucketed(std::move(strategy), 1.0 / 1024);
-  if (packing == Packing::kBucketsOf6Kib) return bucketed(std::move(strategy), 6.0 / 1024);
-  return strategy;
 }
 
 // The values of every tower, per variable. They are computed together, as variables share nodes.
@@ -67,9 +54,11 @@ std::vector<std::vector<Tensor>> evaluate_all(const GradientTable& table) {
   return values;
 }
 
-void expect_bits_in_session(const Strategy& strategy, int towers, std::vector<Shape> shapes) {
+void expect_bits_in_session(const std::string& spec, const Packing& packing, int towers,
+                            std::vector<Shape> shapes) {
   TestGradients gradients(test::devices(towers), std::move(shapes));
-  const GradientTable reduced = strategy.reduce(gradients.table());
+  const GradientTable reduced =
+      make_strategy(spec)->reduce(gradients.table(), {.packing = packing});
   Session session(gradients.graph, test::on_devices(towers, 2));
   const auto values = evaluate_all(reduced);
   for (int v = 0; v < reduced.variables(); ++v) {
@@ -81,21 +70,23 @@ void expect_bits_in_session(const Strategy& strategy, int towers, std::vector<Sh
 
 class EveryStrategy : public testing::TestWithParam<Case> {
  protected:
-  // The strategy as it is, and in every packing that it supports.
-  static std::vector<std::unique_ptr<Strategy>> strategies() {
-    std::vector<std::unique_ptr<Strategy>> all;
-    for (const Packing packing : kPackings)
-      if (packing == Packing::kNone || packing >= Packing::kBucketsOf1Kib ||
-          GetParam().spec != "colocate")
-        all.push_back(with(packing, make_strategy(GetParam().spec)));
+  // None, and every packing that the strategy supports.
+  static std::vector<Packing> packings() {
+    std::vector<Packing> all(std::begin(kPackings), std::end(kPackings));
+    if (GetParam().spec == "colocate")
+      std::erase_if(all, [](const Packing& p) { return p.parts > 0 || p.small_bytes > 0; });
     return all;
+  }
+  static GradientTable reduce(const TestGradients& gradients, const ReduceOptions& how,
+                              At at = {}) {
+    return make_strategy(GetParam().spec)->reduce(gradients.table(), how, at);
   }
 
   // Reduces and compares every tensor of every tower; the sum is divided by `divisor`.
   static void expect_all(Reduction reduction, float divisor) {
     TestGradients gradients(GetParam().towers, odd_shapes());
-    for (const auto& strategy : strategies()) {
-      const GradientTable reduced = strategy->reduce(gradients.table(), {.reduction = reduction});
+    for (const Packing& packing : packings()) {
+      const GradientTable reduced = reduce(gradients, {.reduction = reduction, .packing = packing});
       ASSERT_EQ(reduced.towers(), GetParam().towers);
       ASSERT_EQ(reduced.variables(), std::ssize(odd_shapes()));
       const auto values = evaluate_all(reduced);
@@ -117,13 +108,14 @@ TEST_P(EveryStrategy, DividesTheMeanOnceByTheNumberOfTowers) {
 TEST_P(EveryStrategy, GivesTheSameBitsInASession) {
   const int towers = GetParam().towers;
   BELFRY_NEED_DEVICES(towers);
-  for (const auto& strategy : strategies()) expect_bits_in_session(*strategy, towers, odd_shapes());
+  for (const Packing& packing : packings())
+    expect_bits_in_session(GetParam().spec, packing, towers, odd_shapes());
 }
 
 TEST_P(EveryStrategy, KeepsTheVariablesOfEachTower) {
   TestGradients gradients(GetParam().towers, odd_shapes());
-  for (const auto& strategy : strategies()) {
-    const GradientTable reduced = strategy->reduce(gradients.table());
+  for (const Packing& packing : packings()) {
+    const GradientTable reduced = reduce(gradients, {.packing = packing});
     for (int t = 0; t < reduced.towers(); ++t) {
       EXPECT_EQ(reduced.device(t), cpu(t));
       for (int v = 0; v < reduced.variables(); ++v)
@@ -134,10 +126,10 @@ TEST_P(EveryStrategy, KeepsTheVariablesOfEachTower) {
 
 TEST_P(EveryStrategy, NamesTheLineThatAsksForIt) {
   TestGradients gradients(GetParam().towers, odd_shapes());
-  for (const auto& strategy : strategies()) {
+  for (const Packing& packing : packings()) {
     const std::size_t before = gradients.graph.size();
     const unsigned line = __LINE__ + 1;
-    strategy->reduce(gradients.table());
+    reduce(gradients, {.packing = packing});
     ASSERT_GT(gradients.graph.size(), before);
     for (std::size_t id = before; id < gradients.graph.size(); ++id)
       EXPECT_EQ(gradients.graph.node(id).origin().site.line, line)
@@ -202,11 +194,12 @@ TEST_P(OtherOrders, GiveEachTowerTheSameSumWithinRounding) {
   if (kThreadSanitized) GTEST_SKIP() << "computes on one thread";
   const auto [spec, towers] = GetParam();
   TestGradients gradients(towers, odd_shapes());
-  for (const Packing packing : kPackings)
+  const auto strategy = make_strategy(spec);
+  for (const Packing& packing : kPackings)
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMean}) {
-      const auto strategy = with(packing, make_strategy(spec));
       const float divisor = reduction == Reduction::kMean ? static_cast<float>(towers) : 1;
-      const GradientTable reduced = strategy->reduce(gradients.table(), {.reduction = reduction});
+      const GradientTable reduced =
+          strategy->reduce(gradients.table(), {.reduction = reduction, .packing = packing});
       const auto values = evaluate_all(reduced);
       for (int v = 0; v < reduced.variables(); ++v) {
         const std::vector<float> want = gradients.tree(v, 0, towers);
@@ -224,7 +217,7 @@ TEST_P(OtherOrders, GiveEachTowerTheSameSumWithinRounding) {
 TEST_P(OtherOrders, GiveTheSameBitsInASession) {
   const auto [spec, towers] = GetParam();
   BELFRY_NEED_DEVICES(towers);
-  expect_bits_in_session(*make_strategy(spec), towers, {{33, 40}, {5}, {}});
+  expect_bits_in_session(spec, {}, towers, {{33, 40}, {5}, {}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Towers, OtherOrders, testing::ValuesIn(cases(false)),

@@ -2,8 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/bucketed.h"
-#include "belfry/allreduce/gradient_packer.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/tests/allreduce/tables.h"
 #include "belfry/tests/support/stand_in_communicators.h"
@@ -46,10 +45,10 @@ TEST(NcclStrategy, CombinesOverAnyGpusPlainPackedAndInBuckets) {
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMean})
       for (const int way : {0, 1, 2, 3}) {
         const TestGradients gradients(gpus(towers), {{33}, {4, 5}, {}, {0}, {2101}});
-        auto strategy = make_strategy(way == 3 ? "nccl:100:collective" : "nccl");
-        if (way == 1) strategy = bucketed(std::move(strategy), 0.001);
-        if (way == 2) strategy = packed_strategy(std::move(strategy), 2);
-        const GradientTable sums = strategy->reduce(gradients.table(), {.reduction = reduction});
+        const auto strategy = make_strategy(way == 3 ? "nccl:100:collective" : "nccl");
+        const Packing packing{.parts = way == 2 ? 2 : 0, .bucket_mb = way == 1 ? 0.001 : 0};
+        const GradientTable sums =
+            strategy->reduce(gradients.table(), {.reduction = reduction, .packing = packing});
         Session session(gradients.graph, on_gpus(towers, logical));
         expect_sums(gradients, sums, session, reduction == Reduction::kMean);
       }
@@ -70,8 +69,8 @@ TEST(NcclStrategy, NamesTheVariablesOfACollectiveThatFails) {
   const test::StandInGpus present(2);
   const test::UseGpus use(present);
   const TestGradients gradients(gpus(2), {{4}, {3}, {2}});
-  const GradientTable sums = bucketed(make_strategy("nccl"), 20.0 / (1 << 20))  // v2, v1; v0
-                                 ->reduce(gradients.table());
+  const Packing buckets{.bucket_mb = 20.0 / (1 << 20)};  // v2, v1; v0
+  const GradientTable sums = make_strategy("nccl")->reduce(gradients.table(), {.packing = buckets});
   std::vector<Fetch> fetches;
   for (int t = 0; t < 2; ++t)
     for (const Gradient& sum : sums.row(t)) fetches.emplace_back(sum.value);

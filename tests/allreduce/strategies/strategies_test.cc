@@ -1,11 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/bucketed.h"
 #include "belfry/allreduce/chunked.h"
-#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/pieces.h"
-#include "belfry/allreduce/small_tensors.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -199,17 +197,17 @@ TEST(Colocate, SumsAndDividesInOnePlaceWithoutADevice) {
 
 TEST(Packed, CombinesPartsInsteadOfVariables) {
   TestGradients gradients(4, std::vector<Shape>(6, Shape{1000}));
-  packed_strategy(make_strategy("collective"), 4)->reduce(gradients.table());
+  make_strategy("collective")->reduce(gradients.table(), {.packing = {.parts = 4}});
   EXPECT_EQ(nodes_of(gradients.graph, kAllReduce).size(), 4U);
   TestGradients others(4, std::vector<Shape>(6, Shape{1000}));
-  packed_strategy(make_strategy("hierarchical"), 4)->reduce(others.table());
+  make_strategy("hierarchical")->reduce(others.table(), {.packing = {.parts = 4}});
   EXPECT_EQ(nodes_of(others.graph, kAddN).size(), 12U);
 }
 
 TEST(Packed, RefusesWithThePackersReason) {
   TestGradients gradients(2, {{100}});
-  const std::string message =
-      message_of([&] { packed_strategy(make_strategy("naive"), 4)->reduce(gradients.table()); });
+  const std::string message = message_of(
+      [&] { make_strategy("naive")->reduce(gradients.table(), {.packing = {.parts = 4}}); });
   EXPECT_THAT(message, HasSubstr("gradient_repacking=4"));
   EXPECT_THAT(message, HasSubstr("100 elements"));
 }
@@ -266,10 +264,6 @@ TEST(Refusals, AreGivenBeforeAnythingIsBuiltAndByWrappersToo) {
   EXPECT_EQ(make_strategy("hierarchical")->refusal(cpus(4)), "");
   for (const char* spec : {"hierarchical", "naive:1K:hierarchical"}) {
     EXPECT_THAT(make_strategy(spec)->refusal(cpus(3)), HasSubstr("even number")) << spec;
-    EXPECT_THAT(packed_strategy(make_strategy(spec), 4)->refusal(cpus(3)),
-                HasSubstr("even number"));
-    EXPECT_THAT(small_tensors_packed(make_strategy(spec), 4)->refusal(cpus(3)),
-                HasSubstr("even number"));
     EXPECT_THAT(chunked(make_strategy(spec), 4)->refusal(cpus(3)), HasSubstr("even number"));
   }
   for (const char* name :
@@ -280,19 +274,13 @@ TEST(Refusals, AreGivenBeforeAnythingIsBuiltAndByWrappersToo) {
 
 TEST(Refusals, OfSeveralProcessesAreThoseOfAllStrategiesInside) {
   const std::vector<DeviceSpec> devices = cpus(2);
-  for (const char* spec : {"collective", "collective#2", "collective:1K:ring:4K:collective#3"}) {
+  for (const char* spec : {"collective", "collective#2", "collective:1K:ring:4K:collective#3"})
     EXPECT_EQ(make_strategy(spec)->refusal_of_processes(devices), "") << spec;
-    EXPECT_EQ(bucketed(make_strategy(spec), 1)->refusal_of_processes(devices), "") << spec;
-    EXPECT_EQ(packed_strategy(make_strategy(spec), 4)->refusal_of_processes(devices), "") << spec;
-    EXPECT_EQ(small_tensors_packed(make_strategy(spec), 4)->refusal_of_processes(devices), "")
-        << spec;
-  }
   for (const char* spec : {"naive", "shuffle#2", "collective:1K:naive", "naive:1K:ring"}) {
     const std::string why =
         "the strategy combines the gradients of one process, and this is one of several; use "
         "collective, ring or mpi";
     EXPECT_EQ(make_strategy(spec)->refusal_of_processes(devices), why) << spec;
-    EXPECT_EQ(bucketed(make_strategy(spec), 1)->refusal_of_processes(devices), why) << spec;
     EXPECT_EQ(chunked(make_strategy(spec), 4)->refusal_of_processes(devices), why) << spec;
   }
 }

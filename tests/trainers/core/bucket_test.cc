@@ -1,7 +1,7 @@
 // The buckets of gradients in the plan of a training step.
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/strategy.h"
 #include "belfry/framework/plan/plan.h"
 #include "belfry/ops/all_reduce.h"
 #include "belfry/trainers/core/trainer_kinds.h"
@@ -30,8 +30,9 @@ Positions positions(const char* strategy, double bucket_mb) {
   const bool spread = std::string_view(strategy) == "colocate";
   const TrainerKind kind{
       .variables = spread ? VariablePolicy::kSpread : VariablePolicy::kReplicated,
-      .combine = [&](const TrainerOptions&, const GradientTable& grads, const ReduceOptions& how) {
-        return bucketed(make_strategy(strategy), bucket_mb)->reduce(grads, how);
+      .combine = [&](const TrainerOptions&, const GradientTable& grads, ReduceOptions how) {
+        how.packing.bucket_mb = bucket_mb;
+        return make_strategy(strategy)->reduce(grads, how);
       }};
   const BatchPlan batches(8, 4, 2, 1);
   const TrainingGraph built = build_training_graph(

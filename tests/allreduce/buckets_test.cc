@@ -1,4 +1,4 @@
-#include "belfry/allreduce/bucketed.h"
+#include "belfry/allreduce/buckets.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "belfry/tests/allreduce/tables.h"
 
 namespace belfry {
-namespace bucketed_test {
+namespace buckets_test {
 
 using testing::ElementsAre;
 using testing::EndsWith;
@@ -19,6 +19,10 @@ using testing::HasSubstr;
 using testing::Pair;
 
 constexpr double kKib = 1.0 / 1024;  // in MiB
+
+GradientTable in_buckets(const char* spec, const TestGradients& gradients, double megabytes) {
+  return make_strategy(spec)->reduce(gradients.table(), {.packing = {.bucket_mb = megabytes}});
+}
 
 TEST(Buckets, AreCutFromTheLastVariableToTheFirst) {
   const TestGradients gradients(2, {{100}, {50}, {50}, {1000}, {25}, {25}});
@@ -48,8 +52,7 @@ TEST(Buckets, HaveOneDTypeAndKnownShapes) {
 TEST(Bucketed, IsOneCollectiveNodePerBucket) {
   for (const int towers : {2, 3, 8}) {
     TestGradients gradients(towers, {{256}, {128}, {2, 64}, {300}});
-    const auto strategy = bucketed(make_strategy("collective"), kKib);
-    const GradientTable reduced = strategy->reduce(gradients.table());
+    const GradientTable reduced = in_buckets("collective", gradients, kKib);
     const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
     ASSERT_EQ(nodes.size(), 3u);
     const std::size_t tensors[] = {1, 2, 1};
@@ -68,8 +71,7 @@ TEST(Bucketed, IsOneCollectiveNodePerBucket) {
 
 TEST(Bucketed, IsOneNodePerRangeOfSizesThatHasSuch) {
   TestGradients gradients(2, {{8}, {9}, {100}, {101}, {102}, {10}});
-  const auto strategy = bucketed(make_strategy("collective:256:naive:404:collective#2"), 1);
-  const GradientTable reduced = strategy->reduce(gradients.table());
+  const GradientTable reduced = in_buckets("collective:256:naive:404:collective#2", gradients, 1);
   const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
   ASSERT_EQ(nodes.size(), 2u);
   EXPECT_EQ(nodes[0]->inputs().size(), 3u * 2);      // of 8, 9 and 10 elements
@@ -80,7 +82,7 @@ TEST(Bucketed, IsOneNodePerRangeOfSizesThatHasSuch) {
 
 TEST(Bucketed, OneNodeHasTheChunksOfAllTensors) {
   TestGradients gradients(3, {{8}, {9}});
-  bucketed(make_strategy("collective#4"), 1)->reduce(gradients.table());
+  in_buckets("collective#4", gradients, 1);
   const std::vector<Node*> nodes = nodes_of(gradients.graph, kAllReduce);
   ASSERT_EQ(nodes.size(), 1u);
   EXPECT_EQ(nodes[0]->inputs().size(), 2u * 4 * 3);
@@ -88,7 +90,7 @@ TEST(Bucketed, OneNodeHasTheChunksOfAllTensors) {
 
 TEST(Bucketed, ANodeIsDescribedWithEachOfItsVariablesOnce) {
   TestGradients gradients(gpus(2), {{8}, {9}});
-  bucketed(make_strategy("nccl"), 1)->reduce(gradients.table());
+  in_buckets("nccl", gradients, 1);
   EXPECT_THAT(describe_collective(*nodes_of(gradients.graph, kNcclAllReduce).at(0)),
               EndsWith("which combines the gradients of 'v0', 'v1'"));
 }
@@ -120,24 +122,19 @@ TEST(Bucketed, LeavesOtherStrategiesTheirOwnNodesAndDevices) {
     TestGradients plain(4, shapes), cut(4, shapes);
     const std::size_t first = plain.graph.size();
     make_strategy(name)->reduce(plain.table());
-    bucketed(make_strategy(name), 0.5 * kKib)->reduce(cut.table());
+    in_buckets(name, cut, 0.5 * kKib);
     EXPECT_EQ(shape_of(plain.graph, first), shape_of(cut.graph, first)) << name;
     for (std::size_t id = first; id < cut.graph.size(); ++id)
       EXPECT_TRUE(cut.graph.node(id).origin().eager) << name;
   }
 }
 
-TEST(Bucketed, IsCanonicalWhereTheStrategyIs) {
-  for (const char* name : {"collective", "hierarchical"})
-    for (const int towers : {2, 3, 4})
-      EXPECT_EQ(bucketed(make_strategy(name), 1)->canonical(towers),
-                make_strategy(name)->canonical(towers));
-}
-
 TEST(Bucketed, RefusesSizesThatAreNone) {
-  for (const double size : {0.0, -1.0, HUGE_VAL, std::nan("")})
-    EXPECT_THROW(bucketed(make_strategy("collective"), size), InvalidArgument) << size;
-  EXPECT_THROW(bucketed(nullptr, 1), InvalidArgument);
+  const TestGradients gradients(2, {{4}});
+  for (const double size : {-1.0, HUGE_VAL, std::nan("")})
+    EXPECT_THAT(message_of([&] { in_buckets("collective", gradients, size); }),
+                HasSubstr("are not possible; give a size above 0"))
+        << size;
 }
 
 TEST(GradientTableColumns, KeepTheirNumbersAndDevices) {
@@ -155,5 +152,5 @@ TEST(GradientTableColumns, KeepTheirNumbersAndDevices) {
   EXPECT_THROW(some.columns({}), InvalidArgument);
 }
 
-}  // namespace bucketed_test
+}  // namespace buckets_test
 }  // namespace belfry

@@ -1,7 +1,6 @@
 // Buckets: gradients are combined a few MiB at a time, while others are still being computed.
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -16,12 +15,13 @@ using Bucket = std::pair<int, int>;
 // many variables as fit in `bytes` per tower. A larger variable, or one of unknown shape, has its
 // own bucket. All tensors of a bucket have one dtype.
 std::vector<Bucket> cut_buckets(const GradientTable& grads, std::int64_t bytes);
-
-// Applies `inner` to each bucket of at most `megabytes` MiB as soon as its last gradient is ready.
-// A bucket is one node if the strategy can build one (Strategy::in_one_node), else the strategy's
-// nodes for these variables. Nothing is copied, and each element is summed exactly as without
-// buckets. Throws InvalidArgument unless megabytes is finite and above 0.
-std::unique_ptr<Strategy> bucketed(std::unique_ptr<Strategy> inner, double megabytes);
 std::int64_t bucket_bytes(double megabytes);
+
+// The results of a strategy, for each bucket of at most `megabytes` MiB as soon as its last
+// gradient exists; 0: for the whole table. A bucket is one node if the strategy can build one
+// (Strategy::in_one_node), else the strategy's nodes for these variables. Nothing is copied. Throws
+// InvalidArgument unless megabytes is finite and at least 0.
+OutputRows combine_in_buckets(const GradientTable& grads, const Strategy& strategy,
+                              Reduction reduction, double megabytes);
 
 }  // namespace belfry
