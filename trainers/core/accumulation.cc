@@ -81,10 +81,16 @@ BatchSums sum_over_batches(const GradientRows& combined, int batches,
   const NameScope names(graph, "accumulation");
   Node& begin = sums.begin();
   Node* const add = batches > 2 ? &sums.add() : nullptr;
-  return {.begin = &begin,
-          .add = add,
+  return {.nodes = {.begin = &begin, .add = add},
           .of_all = sums.rows(),
-          .share = constant(graph, 1.0 / batches, DType::kF32, "share")};
+          .unscaling = {.factor = constant(graph, 1.0 / batches, DType::kF32, "share")}};
+}
+
+BatchSums sum_over_batches(const GradientTable& combined, int batches) {
+  const DeviceScope on(combined.graph(), combined.device(0));
+  GradientRows distinct = combined.rows();
+  if (combined.shares_variables()) distinct.resize(1);
+  return sum_over_batches(distinct, batches);
 }
 
 }  // namespace belfry

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "belfry/allreduce/verify/gradient_table.h"
+#include "belfry/trainers/core/training_nodes.h"
 
 namespace belfry {
 
@@ -13,11 +14,12 @@ namespace belfry {
 inline constexpr std::string_view kGradientSums = "gradient_sums";
 
 struct BatchSums {
-  Node* begin;  // to be run with the first batch: sums become its combined gradients
-  Node* add;    // with each batch between the first and the last: gradients are added to them
+  // `begin` makes sums the combined gradients of the first batch, and `add` adds those of each
+  // batch between the first and the last.
+  AccumulationNodes nodes;
   // To be applied with the last batch: the sums, to which its gradients are added before.
   GradientRows of_all;
-  Output share;  // a scalar, f32, on the device in scope: 1 / batches
+  Unscaling unscaling;  // by 1 / batches, a scalar, f32, on the device in scope
 };
 
 // For steps of so many batches, at least two: (g1 + g2) + g3 for three. `combined`: of each tower,
@@ -26,5 +28,7 @@ struct BatchSums {
 // gradients are the rows of the parts of this process, and sums are as long.
 BatchSums sum_over_batches(const GradientRows& combined, int batches,
                            std::span<const VariablePart> parts = {});
+// Of the distinct gradients of a table. The device in scope is its first.
+BatchSums sum_over_batches(const GradientTable& combined, int batches);
 
 }  // namespace belfry

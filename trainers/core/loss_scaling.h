@@ -1,10 +1,15 @@
 // Loss scaling over towers: nodes of a training graph.
 #pragma once
+#include <functional>
 #include <span>
+#include <string>
+#include <vector>
 
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_nodes.h"
 
 namespace belfry {
+
+struct TrainerOptions;
 
 // The variables "loss_scale", "loss_scale/good_steps" and "loss_scale/skipped_steps" of a graph, on
 // the first device; none unless the precision is f16. Throws InvalidArgument for a scale that is

@@ -6,7 +6,7 @@
 
 #include "belfry/framework/base/json.h"
 #include "belfry/towers/replicate.h"
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_nodes.h"
 
 namespace belfry {
 

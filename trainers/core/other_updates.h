@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_nodes.h"
 
 namespace belfry {
 

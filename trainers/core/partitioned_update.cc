@@ -55,10 +55,10 @@ class PartUpdates {
 
  private:
   void add_up(int batches) {
-    const BatchSums sums = sum_over_batches({own_}, batches, parts_);
-    accumulation_ = {sums.begin, sums.add};
+    const BatchSums sums = sum_over_batches(GradientRows{own_}, batches, parts_);
+    accumulation_ = sums.nodes;
     own_ = sums.of_all[0];
-    unscaling_ = {.factor = sums.share};
+    unscaling_ = sums.unscaling;
   }
 
   void clip() {

@@ -1,6 +1,6 @@
 // In each step processes tell each other losses, metrics and requests to stop.
 #pragma once
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_nodes.h"
 
 namespace belfry {
 

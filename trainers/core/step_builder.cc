@@ -1,0 +1,163 @@
+#include "belfry/trainers/core/step_builder.h"
+
+#include <algorithm>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/framework/core_ops/constant.h"
+#include "belfry/framework/core_ops/no_op.h"
+#include "belfry/framework/graph/scopes.h"
+#include "belfry/ops/loss_scale.h"
+#include "belfry/trainers/core/accumulation.h"
+#include "belfry/trainers/core/loss_gradients.h"
+#include "belfry/trainers/core/loss_scaling.h"
+#include "belfry/trainers/core/other_updates.h"
+#include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/optimizers/clipping.h"
+
+namespace belfry {
+namespace {
+
+// ReduceOptions::weights where towers have different numbers of samples.
+std::vector<Output> sample_weights(const TrainingGraph& built, const BatchForm& batch,
+                                   DType dtype) {
+  Graph& graph = *built.towers[0].graph;
+  const NameScope names(graph, "samples");
+  std::vector<Output> weights;
+  for (std::size_t t = 0; t < built.towers.size(); ++t) {
+    const DeviceScope on(graph, built.towers[t].device);
+    weights.push_back(
+        constant(graph, static_cast<double>(batch.samples[t]), dtype, At(cat("tower", t))));
+  }
+  return weights;
+}
+
+// ReduceOptions::total_weight. None where there is one process: the weights of its towers are all.
+Output total_sample_weight(const TrainingGraph& built, const BatchForm& all, DType dtype) {
+  Graph& graph = *built.towers[0].graph;
+  if (graph.process().size == 1) return {};
+  const NameScope names(graph, "samples");
+  const DeviceScope on(graph, built.towers[0].device);
+  return constant(graph, static_cast<double>(all.total()), dtype, "all");
+}
+
+// Sums of gradients are of as many as there are towers or, with weights, samples.
+Unscaling step_unscaling(const LossScale& scale, const GradientTable& table, const StepNodes& step,
+                         bool weighted) {
+  const std::int64_t towers = std::int64_t{table.towers()} * table.graph().process().size;
+  return unscaling_of(scale, table.rows(),
+                      static_cast<double>(weighted ? step.all.total() : towers),
+                      [&](std::size_t t) { return !weighted || step.batch.samples[t] > 0; });
+}
+
+class StepBuilder {
+ public:
+  StepBuilder(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
+              const GradientRows& separate, double initial)
+      : graph_(graph),
+        built_(built),
+        options_(options),
+        separate_(separate),
+        initial_(initial),
+        updates_(graph.nodes(kUpdateOps)) {}
+
+  void add(const BatchForm& all) {
+    const ProcessPlace place = graph_.process();
+    const std::size_t towers = built_.towers.size();
+    StepNodes step{.batch = all.of_towers(static_cast<std::size_t>(place.rank) * towers, towers),
+                   .all = all};
+    const bool joint = separate_.empty(), equal = all.equal();
+    if (place.size > 1)  // so that the plans of all processes are alike
+      require<InternalError>(std::ranges::count(all.rows, 0) == 0,
+                             "a tower of several processes is fed no rows");
+    if (joint && place.size > 1) require_samples_of_all(all);
+    if (joint) step.zeros = zeros_of_joint_loss(built_.towers, step.batch);
+    if (equal && plain_.train_op) {
+      step.train_op = plain_.train_op;
+      step.gradients = plain_.gradients;
+    } else {
+      const GradientTable table(
+          joint ? gradients_of_joint_loss(built_, step, initial_, options_.trainer.recompute)
+                : gradients_of_separate_losses(built_, separate_, step.batch));
+      add_update(table, !equal && !joint, step);
+      if (equal) plain_ = step;
+    }
+    built_.steps.push_back(std::move(step));
+  }
+
+ private:
+  // Makes what the step runs.
+  void add_update(const GradientTable& table, bool weighted, StepNodes& step) {
+    UpdateOptions how{
+        .reduce = {.reduction = initial_ == 1 ? Reduction::kMean : Reduction::kSum},
+        .slots = built_.steps.empty() ? OptimizerSlots::kMake : OptimizerSlots::kReuse,
+        .unscaling = step_unscaling(built_.loss_scale, table, step, weighted)};
+    if (weighted) {
+      const DType dtype = table.at(0, 0).value.dtype();
+      how.reduce.weights = sample_weights(built_, step.batch, dtype);
+      how.reduce.total_weight = total_sample_weight(built_, step.all, dtype);
+    }
+    if (table.towers() == 1 && graph_.process().size == 1) step.gradients = table.row(0);
+    const UpdateNodes made = update_variables(table, how, step);
+    step.accumulation = made.accumulation;
+    std::vector<Node*> others = other_updates(graph_, built_, updates_, step, how.unscaling);
+    if (const LossScale& state = built_.loss_scale)
+      others.push_back(&update_loss_scale(
+          state.scale, state.good_steps, state.skipped_steps, how.unscaling.applied,
+          {.growth_steps = options_.trainer.loss_scale.growth_steps}));
+    for (Node** const node : {&step.accumulation.begin, &step.accumulation.add})
+      if (*node) *node = &train_step(graph_, **node, others);
+    step.train_op = &train_step(graph_, *made.update, others);
+  }
+
+  UpdateNodes update_variables(const GradientTable& table, const UpdateOptions& how,
+                               StepNodes& step) {
+    const TrainerKind& kind = options_.kind;
+    const TrainerOptions& trainer = options_.trainer;
+    if (updates_parts(trainer)) return update_parts(trainer, table, how);
+    if (!kind.combines()) return kind.update(trainer, table, how);
+    if (options_.choose && built_.steps.empty()) options_.choose(table);
+    return apply(kind.combine(trainer, table, how.reduce), how, step);
+  }
+
+  UpdateNodes apply(GradientTable gradients, UpdateOptions how, StepNodes& step) {
+    const TrainerOptions& trainer = options_.trainer;
+    AccumulationNodes accumulation;
+    if (const int batches = trainer.batches.gradient_accumulation_steps; batches > 1) {
+      BatchSums sums = sum_over_batches(gradients, batches);
+      accumulation = sums.nodes;
+      gradients = GradientTable(std::move(sums.of_all));
+      how.unscaling = sums.unscaling;
+    }
+    step.gradients = gradients.row(0);
+    return {&apply_gradients(trainer.optimizer, gradients, {}, how.slots,
+                             clipped(gradients, trainer.clip_norm, how.unscaling)),
+            accumulation};
+  }
+
+  Graph& graph_;
+  TrainingGraph& built_;
+  const TrainingGraphOptions& options_;
+  const GradientRows& separate_;
+  const double initial_;
+  const std::vector<Node*> updates_;
+  StepNodes plain_;  // the step in which all towers count alike
+};
+
+}  // namespace
+
+Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others) {
+  std::vector<Node*> updates{&update};
+  updates.insert(updates.end(), others.begin(), others.end());
+  return updates.size() == 1 ? update : group(graph, updates, "train_step");
+}
+
+void add_steps(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
+               const GradientRows& separate, double initial) {
+  if (separate.empty()) built.canonical = joint_loss_is_canonical(built.towers, options.forms);
+  StepBuilder steps(graph, built, options, separate, initial);
+  for (const BatchForm& form : options.forms) steps.add(form);
+}
+
+}  // namespace belfry

@@ -1,0 +1,19 @@
+// Builds the steps of a training graph whose towers exist.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "belfry/trainers/core/training_graph.h"
+
+namespace belfry {
+
+// Adds a step per form of batches to `built`. `separate`: the gradients of each tower's own loss;
+// if empty, they are taken of all losses at once. Differentiation starts at `initial`
+// (loss_scaling.h). Unless that is 1, sums over towers are the means.
+void add_steps(Graph& graph, TrainingGraph& built, const TrainingGraphOptions& options,
+               const GradientRows& separate, double initial);
+
+// What a step runs: the update, and nodes that run with it.
+Node& train_step(Graph& graph, Node& update, const std::vector<Node*>& others);
+
+}  // namespace belfry
