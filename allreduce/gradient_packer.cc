@@ -75,7 +75,7 @@ GradientTable GradientPacker::pack(const GradientTable& grads) {
   return GradientTable(std::move(rows));
 }
 
-OutputRows GradientPacker::unpacked(const GradientTable& parts) const {
+OutputRows GradientPacker::unpack(const GradientTable& parts) const {
   require(packed_ != nullptr, "a GradientPacker unpacks what it has packed");
   require(parts.towers() == packed_->towers() && parts.variables() == splits_,
           "unpack: ", parts.towers(), " towers with ", parts.variables(), " parts, but ",
@@ -95,13 +95,6 @@ OutputRows GradientPacker::unpacked(const GradientTable& parts) const {
   return rows;
 }
 
-GradientTable GradientPacker::unpack(const GradientTable& parts) const {
-  const OutputRows values = unpacked(parts);
-  GradientTable results = packed_->with(values);
-  note_sums(*packed_, results);
-  return results;
-}
-
 OutputRows combine_in_parts(const GradientTable& grads, const Strategy& strategy,
                             Reduction reduction, const Packing& packing) {
   if (packing.parts == 0) return combine_in_buckets(grads, strategy, reduction, packing.bucket_mb);
@@ -110,7 +103,7 @@ OutputRows combine_in_parts(const GradientTable& grads, const Strategy& strategy
           packer.reason());
   const GradientTable parts = packer.pack(grads);
   const std::size_t first = grads.graph().size();
-  return packer.unpacked(
+  return packer.unpack(
       verified(parts, combine_in_buckets(parts, strategy, reduction, packing.bucket_mb), first));
 }
 

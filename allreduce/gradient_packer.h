@@ -27,11 +27,9 @@ class GradientPacker {
   // The parts of each tower's gradients, built on its device. The table must have the shapes given
   // to prepare().
   GradientTable pack(const GradientTable& grads);
-  // Turns combined parts back into variables, on each tower's device, in the layout of the table
-  // packed last. Steps then check that updates use these, as after Strategy::reduce.
-  GradientTable unpack(const GradientTable& parts) const;
-  // Only the values [t][v] of unpack(), for results that are noted anyway.
-  OutputRows unpacked(const GradientTable& parts) const;
+  // The values [t][v] of combined parts, in the layout of the table packed last, on each tower's
+  // device.
+  OutputRows unpack(const GradientTable& parts) const;
 
  private:
   int splits_;

@@ -12,8 +12,8 @@ namespace belfry {
 // chooses.
 enum class ProcessSum { kTree, kRing, kMpi };
 
-// The result of Strategy::sum or Strategy::mean if there are several processes: the sum or mean
-// over the towers of all. Each process first sums the gradients of its own towers. With `together`,
+// The result of Strategy::combine if there are several processes: the sum or mean over the towers
+// of all. Each process first sums the gradients of its own towers. With `together`,
 // all tensors of the table, which have one dtype, travel as one. 16 bits are summed and sent as
 // f32, and rounded once.
 OutputRows sums_over_processes(const GradientTable& grads, bool mean, bool together,

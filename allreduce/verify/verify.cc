@@ -168,13 +168,6 @@ class Results {
   const GradientTable& combined_;
 };
 
-void record(const GradientTable& grads, const GradientTable& combined, int v) {
-  if (!grads.at(0, v).variable) return;
-  CombinedGradient noted{.gradients = grads.values(v), .results = combined.values(v)};
-  for (int t = 0; t < grads.towers(); ++t) noted.variables.push_back(grads.at(t, v).variable);
-  grads.graph().record(std::move(noted));
-}
-
 }  // namespace
 
 bool same_type(Output a, Output b) {
@@ -268,17 +261,11 @@ GradientTable verified(const GradientTable& grads, const OutputRows& values, std
 }
 
 void note_combined(const GradientTable& grads, const GradientTable& results) {
-  for (int v = 0; v < grads.variables(); ++v) record(grads, results, v);
-}
-
-void note_sums(const GradientTable& grads, const GradientTable& results) {
-  if (grads.towers() == 1) return;
-  GradientFlow flow(grads);
   for (int v = 0; v < grads.variables(); ++v) {
-    int sums = 0;
-    for (int t = 0; t < grads.towers(); ++t)
-      sums += is_sum(flow.of(results.at(t, v).value), flow.alias(v), t);
-    if (sums == grads.towers()) record(grads, results, v);
+    if (!grads.at(0, v).variable) continue;
+    CombinedGradient noted{.gradients = grads.values(v), .results = results.values(v)};
+    for (int t = 0; t < grads.towers(); ++t) noted.variables.push_back(grads.at(t, v).variable);
+    grads.graph().record(std::move(noted));
   }
 }
 

@@ -48,8 +48,4 @@ void verify_rounded_once(const Graph& graph, std::size_t first);
 // `grads`.
 void note_combined(const GradientTable& grads, const GradientTable& results);
 
-// Records in the graph which `results` are combined gradients of `grads`; others may be anything.
-// For strategies that combine tensors other than gradients, such as packed ones.
-void note_sums(const GradientTable& grads, const GradientTable& results);
-
 }  // namespace belfry

@@ -84,12 +84,10 @@ TEST(GradientPacker, GivesBackWhatItPacked) {
   EXPECT_EQ(parts.towers(), 3);
   EXPECT_EQ(parts.variables(), 3);
   EXPECT_EQ(parts.at(0, 2).value.shape(), (Shape{1453}));
-  const GradientTable again = packer.unpack(parts);
+  const OutputRows again = packer.unpack(parts);
   for (int t = 0; t < 3; ++t)
-    for (int v = 0; v < 5; ++v) {
-      EXPECT_EQ(evaluate(again.at(t, v).value), gradients.value(t, v)) << t << " " << v;
-      EXPECT_EQ(again.at(t, v).variable, table.at(t, v).variable);
-    }
+    for (int v = 0; v < 5; ++v)
+      EXPECT_EQ(evaluate(again[t][v]), gradients.value(t, v)) << t << " " << v;
 }
 
 TEST(GradientPacker, PacksAndUnpacksOnEachTowersDevice) {
@@ -98,11 +96,11 @@ TEST(GradientPacker, PacksAndUnpacksOnEachTowersDevice) {
   GradientPacker packer(2);
   ASSERT_TRUE(packer.prepare(gradients.rows[0]));
   const GradientTable parts = packer.pack(gradients.table());
-  const GradientTable again = packer.unpack(parts);
+  const OutputRows again = packer.unpack(parts);
   EXPECT_EQ(crossings(gradients.graph, before), 0);
   for (int t = 0; t < 2; ++t) {
     EXPECT_EQ(parts.device(t), cpu(t));
-    EXPECT_EQ(again.at(t, 0).value.device(), cpu(t));
+    EXPECT_EQ(again[t][0].device(), cpu(t));
   }
 }
 

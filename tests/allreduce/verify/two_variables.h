@@ -11,7 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/allreduce/strategy.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/constant.h"
@@ -73,14 +72,11 @@ struct TwoVariables {
     return reduce(Given(std::move(make)));
   }
 
-  // Reduces the parts of a packer by a collective.
+  // Reduces two parts by a collective.
   GradientTable reduce_packed() const {
-    GradientPacker packer(2);
-    packer.prepare(rows[0]);
-    const auto strategy = make_strategy("collective");
-    const ReduceOptions options{.reduction = Reduction::kSum};
-    return packer.unpack(
-        strategy->reduce(packer.pack(table()), options, SourceLine{"reduce.cc", 70}));
+    return make_strategy("collective")
+        ->reduce(table(), {.reduction = Reduction::kSum, .packing = {.parts = 2}},
+                 SourceLine{"reduce.cc", 70});
   }
 
   // variable -= gradient, on tower t.

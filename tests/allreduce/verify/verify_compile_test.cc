@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "belfry/allreduce/gradient_packer.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/core_ops/add_n.h"
 #include "belfry/framework/core_ops/assign.h"
@@ -126,7 +127,7 @@ std::vector<Way> wrong_feeds() {
   };
 }
 
-// A step with a table that its user packed and combined.
+// A step with a table that was packed and combined.
 Way packed_step(std::string name, std::function<void(TwoVariables&, const GradientTable&)> compile,
                 std::vector<std::string> says) {
   return {std::move(name),
@@ -326,9 +327,9 @@ TEST(Verified, PackingAloneCombinesNothing) {
   const GradientTable table = model.table();
   GradientPacker packer(2);
   ASSERT_TRUE(packer.prepare(table.row(0)));
-  const GradientTable same = packer.unpack(packer.pack(table));
+  const OutputRows same = packer.unpack(packer.pack(table));
   EXPECT_NO_THROW(model.compile({model.update(0, table.at(0, 0).variable, table.at(0, 0).value)}));
-  EXPECT_NO_THROW(model.compile({model.update(1, same.at(1, 1).variable, same.at(1, 1).value)}));
+  EXPECT_NO_THROW(model.compile({model.update(1, table.at(1, 1).variable, same[1][1])}));
 }
 
 TEST(Verified, StepsOfEveryStrategyAreCompiled) {
