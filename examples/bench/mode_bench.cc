@@ -18,11 +18,11 @@ namespace {
 
 // Each process holds the samples of all processes.
 HeldMemory held_by(const Trainer& trainer, const Dataset& train) {
-  return {.data = bytes_of_batch(train, trainer.batches().samples_per_step())};
+  return {.data = bytes_of_batch(train, trainer.built().batches().samples_per_step())};
 }
 
 void train_mode_watched(Trainer& trainer, const StallOptions& stall) {
-  const StallWatch watch(trainer.activity(), stall);
+  const StallWatch watch(trainer.loop().activity(), stall);
   trainer.train();
 }
 
@@ -45,23 +45,24 @@ void run_once(const TrainerOptions& options, const Dataset& train, const StepTim
   runs.memory.planned_bytes =
       planned_bytes(trainer->session().memory_report(), held_by(*trainer, train));
   const std::span<const double> seconds = timer->seconds();
-  const auto samples = static_cast<double>(trainer->batches().samples_per_step());
+  const auto samples = static_cast<double>(trainer->built().batches().samples_per_step());
   runs.speeds.push_back(speed_of(samples, seconds).mean);
   runs.seconds.insert(runs.seconds.end(), seconds.begin(), seconds.end());
   runs.total_seconds += timer->total_seconds();
   const std::string params = params_hash(trainer->session(), trainer->graph());
   const std::string state = state_hash(trainer->session(), trainer->graph());
-  runs.chosen = chosen_mode(runs.mode, *trainer);
-  const bool must_repeat = is_canonical(runs.mode, *trainer) && repeats(options);
+  runs.chosen = chosen_mode(runs.mode, trainer->built());
+  const bool must_repeat = is_canonical(runs.mode, trainer->built()) && repeats(options);
   require<InternalError>(!must_repeat || runs.state_hash.empty() || runs.state_hash == state,
                          runs.mode.name(), " ended with other bits in a second run");
   runs.params_hash = params;
-  runs.step_flops = 2 * step_multiply_adds(trainer->built(), trainer->batches().batches_per_step());
-  runs.shards = trainer->options().shards;
-  runs.k_dependent_because = k_dependence(*trainer);
+  runs.step_flops = 2 * step_multiply_adds(trainer->built().nodes(),
+                                           trainer->built().batches().batches_per_step());
+  runs.shards = trainer->built().options().shards;
+  runs.k_dependent_because = k_dependence(trainer->built());
   runs.state_hash = state;
-  runs.loss_scale = trainer->loss_scale();
-  runs.divergence = find_divergence(*trainer);
+  runs.loss_scale = trainer->built().loss_scale();
+  runs.divergence = find_divergence(trainer->built(), trainer->record());
 }
 
 }  // namespace
@@ -73,11 +74,11 @@ ModePlan plan_mode(const Mode& mode, const TrainerOptions& options, const Datase
   dry.session.log_device_placement = false;
   const std::unique_ptr<Trainer> trainer = make_in_mode(mode, dry, train, plan.refusal);
   if (!trainer) return plan;
-  plan.choice = trainer->choice();
-  plan.kept = trainer->kept_choice();
-  plan.shards = shard_report(*trainer);
+  plan.choice = trainer->built().choice();
+  plan.kept = trainer->built().kept_choice();
+  plan.shards = shard_report(trainer->built());
   plan.use = trainer->session().device_use();
-  plan.step = planned_step(*trainer);
+  plan.step = planned_step(trainer->built());
   plan.memory = trainer->session().memory_report();
   plan.held = held_by(*trainer, train);
   plan.bytes = host_bytes(plan.memory, plan.held);

@@ -8,6 +8,7 @@
 
 #include "belfry/belfry.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/flags/flag_parser.h"

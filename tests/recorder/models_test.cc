@@ -11,6 +11,7 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/recorder/library_calls.h"
 #include "belfry/tests/recorder/recorder_support.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 

@@ -21,9 +21,9 @@ constexpr std::string_view kValidation = "validation_";
 // The metrics of the model, of the evaluation and of callbacks.
 std::vector<std::string> known_metrics(const Trainer& trainer) {
   std::vector<std::string> names;
-  if (trainer.test_data())
-    for (const NamedValue& metric : trainer.step_metrics()) names.push_back(metric.name);
-  for (std::string& name : trainer.expected_metrics()) names.push_back(std::move(name));
+  if (trainer.built().test_data())
+    for (const NamedValue& metric : trainer.record().step_metrics()) names.push_back(metric.name);
+  for (std::string& name : trainer.record().expected_metrics()) names.push_back(std::move(name));
   return names;
 }
 
@@ -69,8 +69,8 @@ EarlyStop::EarlyStop(EarlyStopOptions options, Console& console)
 void EarlyStop::check(Trainer& trainer) const {
   const std::vector<std::string> known = known_metrics(trainer);
   const bool exists = std::ranges::find(known, options_.metric) != known.end();
-  if (!exists && !trainer.has_metric(options_.metric)) {
-    const bool lacks_data = of_evaluation() && !trainer.test_data();
+  if (!exists && !trainer.record().has_metric(options_.metric)) {
+    const bool lacks_data = of_evaluation() && !trainer.built().test_data();
     refuse_option<OptionMistake>(
         "early_stop", "=", options_, ": there is no metric '", options_.metric, "'",
         lacks_data ? ", as there are no data to evaluate" : did_you_mean(options_.metric, known),
@@ -85,7 +85,7 @@ void EarlyStop::setup(Trainer& trainer) {
 bool EarlyStop::of_evaluation() const { return options_.metric.starts_with(kValidation); }
 
 void EarlyStop::after_epoch(Trainer& trainer, const StepInfo& info) {
-  const std::vector<NamedValue>& metrics = trainer.step_metrics();
+  const std::vector<NamedValue>& metrics = trainer.record().step_metrics();
   if (std::ranges::find(metrics, options_.metric, &NamedValue::name) != metrics.end())
     look(trainer, info.step);
 }

@@ -38,6 +38,7 @@ class EarlyStop final : public Callback {
 
   // Throws OptionMistake for a metric that neither the model nor the evaluation has, and that no
   // callback sets (Callback::metrics()).
+  CallbackPhase phase() const override { return CallbackPhase::kJudge; }
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;

@@ -15,16 +15,16 @@ Evaluation::Evaluation(Console& console, std::function<void(Trainer&)> look)
 Evaluation::~Evaluation() = default;
 
 void Evaluation::setup(Trainer& trainer) {
-  const Dataset* data = trainer.test_data();
-  if (!data) return;
-  evaluator_ = std::make_unique<Evaluator>(
-      trainer.session(), trainer.built().predictors, *data,
-      Evaluator::Options{.global_batch = trainer.batches().global_batch(),
-                         .shards = trainer.options().shards,
-                         .towers = trainer.batches().towers(),
-                         .processes = trainer.options().session.processes.get(),
-                         .data_workers = trainer.options().data_workers});
-  is_due_ = trainer.steps() > 0 && trainer.position().samples == 0 &&
+  const BuiltTraining& built = trainer.built();
+  if (!built.test_data()) return;
+  evaluator_ =
+      std::make_unique<Evaluator>(trainer.session(), built.nodes().predictors, *built.test_data(),
+                                  Evaluator::Options{.global_batch = built.batches().global_batch(),
+                                                     .shards = built.options().shards,
+                                                     .towers = built.batches().towers(),
+                                                     .processes = built.processes(),
+                                                     .data_workers = built.options().data_workers});
+  is_due_ = trainer.steps() > 0 && trainer.progress().position().samples == 0 &&
             evaluated_at_ != trainer.steps() && knows_;
 }
 
@@ -36,7 +36,7 @@ void Evaluation::restore(const JsonValue& state) {
 }
 
 void Evaluation::before_step(Trainer& trainer, const StepInfo& info) {
-  if (!is_due_ || trainer.interrupted()) return;
+  if (!is_due_ || trainer.loop().interrupted()) return;
   is_due_ = false;
   StepInfo last = info;
   --last.epoch;
@@ -44,27 +44,27 @@ void Evaluation::before_step(Trainer& trainer, const StepInfo& info) {
 }
 
 void Evaluation::after_epoch(Trainer& trainer, const StepInfo& info) {
-  if (!trainer.interrupted()) evaluate(trainer, info);
+  if (!trainer.loop().interrupted()) evaluate(trainer, info);
 }
 
 void Evaluation::after_training(Trainer& trainer, const StepInfo& info) {
-  if ((evaluated_ && info.step == evaluated_at_) || trainer.interrupted()) return;
+  if ((evaluated_ && info.step == evaluated_at_) || trainer.loop().interrupted()) return;
   // If nothing was left to train, the epoch before ended here.
   StepInfo last = info;
-  if (trainer.position().samples == 0 && last.epoch > 0) --last.epoch;
+  if (trainer.progress().position().samples == 0 && last.epoch > 0) --last.epoch;
   evaluate(trainer, last);
 }
 
 bool Evaluation::goes_on(Trainer& trainer) const {
   if (look_) look_(trainer);
-  return !trainer.interrupted();
+  return !trainer.loop().interrupted();
 }
 
 void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
   std::vector<NamedValue> means;
   const std::string when = cat("epoch ", info.epoch + 1, ", step ", info.step);
   if (evaluator_) {
-    const std::int64_t samples = trainer.test_data()->size();
+    const std::int64_t samples = trainer.built().test_data()->size();
     if (!goes_on(trainer)) return;
     means = evaluator_->run([&](std::int64_t tested) {
       show_if_due(&console_, when, ": tested ", tested, "/", samples);
@@ -77,12 +77,12 @@ void Evaluation::evaluate(Trainer& trainer, const StepInfo& info) {
   if (!evaluator_) return;
   std::string line = when + ": test";
   for (const NamedValue& mean : means) {
-    trainer.set_metric("validation_" + mean.name, mean.value);
+    trainer.record().set_metric("validation_" + mean.name, mean.value);
     line += cat("  ", mean.name, " ", significant(mean.value));
   }
   console_.line(line);
-  trainer.note_test_loss(means[0].value, evaluator_->not_finite_input());
-  trainer.evaluated(info);
+  trainer.record().watch().note_test_loss(means[0].value, evaluator_->not_finite_input());
+  trainer.loop().evaluated(info);
 }
 
 }  // namespace belfry

@@ -19,9 +19,11 @@ class Evaluator;
 // data it does nothing. One that is interrupted between two batches counts as none.
 class Evaluation final : public Callback {
  public:
-  // `look` is called before each batch, and may call Trainer::interrupt(); empty: nothing does.
+  // `look` is called before each batch, and may call TrainingLoop::interrupt(); empty: nothing
+  // does.
   explicit Evaluation(Console& console, std::function<void(Trainer&)> look = {});
   ~Evaluation() override;
+  CallbackPhase phase() const override { return CallbackPhase::kEvaluate; }
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_epoch(Trainer& trainer, const StepInfo& info) override;

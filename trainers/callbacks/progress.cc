@@ -36,17 +36,19 @@ int highest_rank(std::span<const Progress::Part> parts, int rank) {
 
 // How many epochs the run takes: fewer than it may, if --max_steps ends it before.
 int epochs_of(const Trainer& trainer, int epoch, std::int64_t total_steps) {
-  const std::int64_t per_epoch = trainer.batches().steps_per_epoch();
+  const std::int64_t per_epoch = trainer.built().batches().steps_per_epoch();
   const std::int64_t needed = (total_steps + per_epoch - 1) / per_epoch;
-  return static_cast<int>(
-      std::clamp<std::int64_t>(needed, epoch + 1, std::max(trainer.options().epochs, epoch + 1)));
+  return static_cast<int>(std::clamp<std::int64_t>(
+      needed, epoch + 1, std::max(trainer.built().options().epochs, epoch + 1)));
 }
 
 }  // namespace
 
 void Progress::setup(Trainer& trainer) {
-  total_steps_ = trainer.total_steps();
-  if (peak_) flops_ = 2 * step_multiply_adds(trainer.built(), trainer.batches().batches_per_step());
+  total_steps_ = trainer.progress().total_steps();
+  if (peak_)
+    flops_ = 2 * step_multiply_adds(trainer.built().nodes(),
+                                    trainer.built().batches().batches_per_step());
 }
 
 void Progress::before_step(Trainer&, const StepInfo& info) { began_ = info.seconds; }
@@ -74,7 +76,7 @@ void Progress::after_epoch(Trainer& trainer, const StepInfo&) {
 
 // The speed's unit is in two parts: "ex" is short for "examples".
 std::vector<Progress::Part> Progress::parts(const Trainer& trainer) const {
-  const std::vector<NamedValue>& metrics = trainer.step_metrics();
+  const std::vector<NamedValue>& metrics = trainer.record().step_metrics();
   enum { kStep, kLoss, kLeft, kRate };
   const int epoch = kRate + static_cast<int>(metrics.size()), unit = epoch + 1, device = unit + 1;
   std::vector<Part> parts{
@@ -84,7 +86,7 @@ std::vector<Progress::Part> Progress::parts(const Trainer& trainer) const {
   for (std::size_t m = 1; m < metrics.size(); ++m)
     parts.push_back({metric_text(metrics[m]), kRate + static_cast<int>(m)});
   if (rate_seconds_ > 0) {
-    const BatchPlan& plan = trainer.batches();
+    const BatchPlan& plan = trainer.built().batches();
     const double steps = static_cast<double>(rate_steps_) / rate_seconds_;
     const double rate = steps * static_cast<double>(plan.samples_per_epoch()) /
                         static_cast<double>(plan.steps_per_epoch());
@@ -93,7 +95,7 @@ std::vector<Progress::Part> Progress::parts(const Trainer& trainer) const {
     parts.push_back({"/s", kRate});
     parts.push_back(
         {cat(" (", rounded(rate / static_cast<double>(plan.towers()), 0), " per device)"), device});
-    if (const std::int64_t tokens = trainer.train_data().tokens(); tokens > 0)
+    if (const std::int64_t tokens = trainer.built().train_data().tokens(); tokens > 0)
       parts.push_back(
           {cat("  ", rounded(rate * static_cast<double>(tokens), 0), " tokens/s"), unit});
     if (peak_)

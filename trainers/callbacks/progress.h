@@ -24,6 +24,7 @@ class Progress final : public Callback {
   // known, the line has the share of it that training reaches.
   explicit Progress(Console& console, std::optional<double> peak = {})
       : console_(console), peak_(peak) {}
+  CallbackPhase phase() const override { return CallbackPhase::kShow; }
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;

@@ -56,7 +56,7 @@ void StepTimer::show(const Trainer& trainer, std::int64_t done) const {
     show_if_due(options_.console, options_.what, "warm-up step ", done, "/", warmup);
   else
     show_if_due(options_.console, options_.what, "step ", done - warmup, "/",
-                trainer.total_steps() - warmup);
+                trainer.progress().total_steps() - warmup);
 }
 
 void StepTimer::before_step(Trainer& trainer, const StepInfo& info) {
@@ -77,7 +77,7 @@ void StepTimer::after_step(Trainer& trainer, const StepInfo& info) {
   const bool prints = options_.console && options_.display_every > 0 && step >= 1 &&
                       (step == 1 || step % options_.display_every == 0);
   if (!prints) return show(trainer, info.step + 1);
-  const auto samples = static_cast<double>(trainer.batches().samples_per_step());
+  const auto samples = static_cast<double>(trainer.built().batches().samples_per_step());
   print(step_line(step, speed_of(samples, seconds_), trainer.metric("loss")));
 }
 

@@ -7,7 +7,7 @@
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/arithmetic.h"
 #include "belfry/trainers/util/flag_values.h"
 #include "belfry/trainers/util/statistics.h"
 

@@ -15,7 +15,6 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/device/gpus.h"
 #include "belfry/ops/kernels/onednn.h"
-#include "belfry/trainers/core/run_identity.h"
 #include "belfry/trainers/util/device_list.h"
 
 namespace belfry {
@@ -79,6 +78,8 @@ std::string mixture_of_ranks(const Processes& processes, const std::vector<std::
 }
 
 }  // namespace
+
+AgreedItem agreed_version() { return {"the version of Belfry", BELFRY_VERSION}; }
 
 std::string arithmetic_of(std::span<const DeviceSpec> devices) {
   const char* const set = __builtin_cpu_supports("avx512f") ? "AVX-512"

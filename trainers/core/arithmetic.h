@@ -4,9 +4,13 @@
 #include <string>
 
 #include "belfry/framework/graph/device_spec.h"
+#include "belfry/framework/group/agreement.h"
 #include "belfry/framework/group/processes.h"
 
 namespace belfry {
+
+// The version of Belfry, which processes must have alike before they compare anything else.
+AgreedItem agreed_version();
 
 // What bits depend on: the versions of Belfry and of the libraries that compute for it, and the
 // instructions that both take; with GPUs among the devices, their name.

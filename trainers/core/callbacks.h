@@ -1,6 +1,7 @@
 // What happens around the steps of a training run. progress.h and evaluation.h have two that every
 // recipe has.
 #pragma once
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <vector>
@@ -13,17 +14,26 @@ namespace belfry {
 class Trainer;
 struct NamedValue;
 
-// Called on the thread of Trainer::train(), at each point in the order of
-// TrainerOptions::callbacks. An exception ends the training and leaves train(), so that callbacks
-// behind it are not called, but for on_error(). An IoError of after_training() leaves train() too,
-// when those behind it have been called.
-//
-// For a recipe the order is: StopOnRequest, RunLog, MemoryWatch, StatsLog, HashLog, ReplicaCheck,
-// TensorBoard, what saves, Progress, Evaluation, TellMemory, EarlyStop, then the recipe's own in
-// the order of its list. So an epoch is saved before anything that may fail looks at it; and what a
-// callback writes to variables behind an epoch is in the next checkpoint, not in that of the epoch.
+// Callbacks of an earlier phase are called first, at each of these points.
+enum class CallbackPhase : std::uint8_t {
+  kRequest,   // looks for requests to stop or to save
+  kMeasure,   // measures what others record
+  kRecord,    // writes what the training has done
+  kCheck,     // ends the training with an error if something is wrong
+  kSave,      // saves the epoch, before anything that may fail looks at it
+  kShow,      // shows people how far the training is
+  kEvaluate,  // sets metrics
+  kJudge,     // refuses or stops the training, by what is known now
+  kOwn,  // of the program. What they write to variables after an epoch is in the next checkpoint.
+};
+
+// Called on the thread of Trainer::train(), at each point in the order of their phases, and within
+// a phase in that of TrainerOptions::callbacks. An exception ends the training and leaves train(),
+// so that callbacks after it are not called, but for on_error(). An IoError of after_training()
+// leaves train() too, when those after it have been called.
 struct Callback {
   virtual ~Callback() = default;
+  virtual CallbackPhase phase() const { return CallbackPhase::kOwn; }
   // In front of setup(); programs call it before they write anything for the run, too. Throws for
   // options that cannot be served.
   virtual void check(Trainer&) const {}
@@ -35,10 +45,10 @@ struct Callback {
   // After the last step of epoch `info.epoch`; `info.step` steps are complete.
   virtual void after_epoch(Trainer&, const StepInfo&) {}
   // After an evaluation of the test data, whose metrics the trainer has: `info.step` steps are
-  // complete, the last of them in epoch `info.epoch`. Called by Trainer::evaluated().
+  // complete, the last of them in epoch `info.epoch`. Called by TrainingLoop::evaluated().
   virtual void after_evaluation(Trainer&, const StepInfo&) {}
-  // When metrics were set: by an evaluation, or by Trainer::set_metric() in a function of any
-  // callback, all of which have been called then. `info.step` steps are complete. What records
+  // When metrics were set: by an evaluation, or by TrainingRecord::set_metric() in a function of
+  // any callback, all of which have been called then. `info.step` steps are complete. What records
   // metrics, or goes by them, does so here.
   virtual void after_metrics(Trainer&, const StepInfo&, const std::vector<NamedValue>&) {}
   // Once, after the last of the above.

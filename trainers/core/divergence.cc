@@ -6,6 +6,8 @@
 #include "belfry/framework/base/not_finite.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/built_training.h"
+#include "belfry/trainers/core/training_record.h"
 #include "belfry/trainers/util/hash.h"
 #include "belfry/trainers/util/statistics.h"
 
@@ -26,10 +28,10 @@ struct BadVariables {
 };
 
 // Trainable variables first: slots that are not finite follow from them, or from their gradients.
-std::string bad_variable(Trainer& trainer) {
+std::string bad_variable(BuiltTraining& built) {
   BadVariables trainable, others;
-  for (const Variable variable : original_variables(trainer.graph()))
-    (variable.trainable() ? trainable : others).look_at(trainer.session(), variable);
+  for (const Variable variable : original_variables(built.graph()))
+    (variable.trainable() ? trainable : others).look_at(built.session(), variable);
   if (trainable.count == 0) return others.first;
   if (trainable.count == 1) return trainable.first;
   if (trainable.count == trainable.all)
@@ -41,14 +43,14 @@ std::string bad_variable(Trainer& trainer) {
 constexpr char kLookAtOps[] = "look at logarithms, divisions, square roots and exponentials of ";
 
 // The first sample with a value that is not finite; "" for none that is known.
-const std::string& bad_input(const Trainer& trainer, const Divergence& found) {
+const std::string& bad_input(const Suspects& suspects, const Divergence& found) {
   const bool of_test = !found.loss_since && found.variable.empty();
-  return of_test ? trainer.suspects().test_input : trainer.suspects().input;
+  return of_test ? suspects.test_input : suspects.input;
 }
 
 // Advice goes by what was seen. A learning rate is to blame if values were finite, and grew.
-std::string advice_by_losses(const Trainer& trainer, const Divergence& found) {
-  const Suspects& suspects = trainer.suspects();
+std::string advice_by_losses(const DivergenceWatch& watch, const Divergence& found) {
+  const Suspects& suspects = watch.suspects();
   const bool of_test = !found.loss_since && found.variable.empty();
   if (found.loss_since == 1)
     return cat(
@@ -58,7 +60,7 @@ std::string advice_by_losses(const Trainer& trainer, const Divergence& found) {
     return cat(suspects.first_update, ": ", kLookAtOps,
                "the model, whose gradients may be infinite where their values are finite");
   const std::string growth =
-      suspects.large_update.empty() ? trainer.loss_growth() : suspects.large_update;
+      suspects.large_update.empty() ? watch.losses().growth() : suspects.large_update;
   if (!growth.empty())
     return cat(growth, ": a smaller learning rate may help (", the_option("learning_rate"),
                "), or a limit of gradients (", the_option("clip_norm"), ")");
@@ -67,11 +69,11 @@ std::string advice_by_losses(const Trainer& trainer, const Divergence& found) {
              "the model, whose gradients may be infinite where their values are finite");
 }
 
-std::string advice_for(const Trainer& trainer, const Divergence& found) {
-  if (const std::string& input = bad_input(trainer, found); !input.empty())
+std::string advice_for(const DivergenceWatch& watch, Precision precision, const Divergence& found) {
+  if (const std::string& input = bad_input(watch.suspects(), found); !input.empty())
     return cat(input, "; mend this sample, or leave it out");
-  const std::string advice = advice_by_losses(trainer, found);
-  if (trainer.options().precision != Precision::kF16) return advice;
+  const std::string advice = advice_by_losses(watch, found);
+  if (precision != Precision::kF16) return advice;
   return cat(advice, "; f16 has no numbers above 65504, and bf16 has the range of f32 (",
              the_option("precision"), ")");
 }
@@ -97,15 +99,15 @@ Diverged::Diverged(Divergence found)
                         .advice = found.advice}),
       found_(std::move(found)) {}
 
-Divergence find_divergence(Trainer& trainer) {
-  Divergence found{.loss = trainer.metric("loss"),
-                   .loss_since = trainer.not_finite_since(),
-                   .variable = bad_variable(trainer),
-                   .steps = trainer.steps()};
-  if (trainer.has_metric("validation_loss"))
-    if (const double test = trainer.metric("validation_loss"); !std::isfinite(test))
+Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record) {
+  Divergence found{.loss = record.metric("loss"),
+                   .loss_since = record.losses().not_finite_since(),
+                   .variable = bad_variable(built),
+                   .steps = record.losses().steps()};
+  if (record.has_metric("validation_loss"))
+    if (const double test = record.metric("validation_loss"); !std::isfinite(test))
       found.test_loss = test;
-  if (found) found.advice = advice_for(trainer, found);
+  if (found) found.advice = advice_for(record.watch(), built.options().precision, found);
   return found;
 }
 

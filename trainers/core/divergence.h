@@ -6,13 +6,15 @@
 #include <string>
 
 #include "belfry/framework/base/error.h"
-#include "belfry/trainers/core/trainer.h"
 
 namespace belfry {
 
+class BuiltTraining;
+class TrainingRecord;
+
 struct Divergence {
   double loss = 0;                              // of the last step
-  std::optional<std::int64_t> loss_since = {};  // Trainer::not_finite_since()
+  std::optional<std::int64_t> loss_since = {};  // LossWatch::not_finite_since()
   // The first variable with a value that is not finite, and that value: "'fc/W' f32[2,1] (built at
   // model.cc:7) has nan at element 0, as have 2 others of 6 trainable variables". Optimizer slots
   // and other state come last. If all trainable variables have such values, it names none. "" if
@@ -39,6 +41,6 @@ class Diverged : public Error {
 };
 
 // Reads all variables. For between two runs, such as after Trainer::train().
-Divergence find_divergence(Trainer& trainer);
+Divergence find_divergence(BuiltTraining& built, const TrainingRecord& record);
 
 }  // namespace belfry

@@ -19,8 +19,8 @@
 #include "belfry/ops/neg.h"
 #include "belfry/ops/reduce.h"
 #include "belfry/ops/reshape.h"
+#include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/run_identity.h"
-#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/device_list.h"
 
@@ -31,8 +31,8 @@ bool is_power_of_two(std::int64_t number) {
   return std::has_single_bit(static_cast<std::uint64_t>(number));
 }
 
-std::string of_powers(const Trainer& trainer) {
-  const std::int64_t devices = trainer.batches().towers(), shards = trainer.options().shards;
+std::string of_powers(const BuiltTraining& built) {
+  const std::int64_t devices = built.batches().towers(), shards = built.options().shards;
   if (!is_power_of_two(devices)) return cat(devices, " devices: not a power of two");
   if (!is_power_of_two(shards)) return cat(shards, " shards: not a power of two");
   return "";
@@ -120,11 +120,10 @@ bool is_mean(const Output& loss, const std::set<const Node*>& by_towers = {}) {
 
 // k_dependence() for a number of shards that does not follow K, and gradients that are added
 // canonically for every K.
-std::string of_towers(const Trainer& trainer) {
-  const TrainerOptions& options = trainer.options();
-  const BatchPlan& batches = trainer.batches();
-  for (const std::string& because :
-       {of_powers(trainer), of_batches(batches.forms(), options.shards)})
+std::string of_towers(const BuiltTraining& built) {
+  const TrainerOptions& options = built.options();
+  const BatchPlan& batches = built.batches();
+  for (const std::string& because : {of_powers(built), of_batches(batches.forms(), options.shards)})
     if (!because.empty()) return because;
   if (options.session.dry_run && makes_unequal(options.batches.uneven))
     return cat(
@@ -134,13 +133,13 @@ std::string of_towers(const Trainer& trainer) {
       batches.forms().back().total() < batches.global_batch())
     return "uneven=pad fills up the last batch of an epoch, in a way that depends on the devices";
   if (options.precision == Precision::kF16) return "f16 scales the loss";
-  const Output loss = trainer.towers()[0].loss;
-  if (std::ranges::any_of(trainer.towers(), &TowerRecord::asked_for_place))
+  const Output loss = built.nodes().towers[0].loss;
+  if (std::ranges::any_of(built.nodes().towers, &TowerRecord::asked_for_place))
     return cat(loss.node().describe(),
                ": the tower function asks which tower it builds (Tower::index(), total() or "
                "is_main()), so towers may compute differently");
   if (!is_mean(loss)) return cat(loss.node().describe(), ": the loss is no mean over samples");
-  for (const std::shared_ptr<const Plan>& plan : trainer.plans())
+  for (const std::shared_ptr<const Plan>& plan : built.plans())
     if (const Node* node = plan->moved_by_towers)
       return cat(describe_with_forward(*node), " takes the whole batch of its tower");
   return "";
@@ -148,72 +147,71 @@ std::string of_towers(const Trainer& trainer) {
 
 // k_dependence() for those K that have this number of shards: not more devices than a default
 // number, which they raise.
-std::string at_these_shards(const Trainer& trainer) {
+std::string at_these_shards(const BuiltTraining& built) {
   for (const std::string& because :
-       {of_powers(trainer), of_shards(trainer.options(), trainer.shards_by_default()),
-        of_sums(trainer.options(), trainer.kind()), of_towers(trainer), trainer.other_bits()})
+       {of_powers(built), of_shards(built.options(), built.shards_by_default()),
+        of_sums(built.options(), built.kind()), of_towers(built), built.other_bits()})
     if (!because.empty()) return because;
-  return trainer.built().canonical
+  return built.nodes().canonical
              ? ""
              : "a variable has two uses, or a tower no samples, under layers that are "
                "synchronised over towers which share variables";
 }
 
 // ShardReport::for_equal_bits.
-int shards_for_equal_bits(const Trainer& trainer) {
-  const BatchPlan& batches = trainer.batches();
+int shards_for_equal_bits(const BuiltTraining& built) {
+  const BatchPlan& batches = built.batches();
   const int wanted = static_cast<int>(
       std::bit_ceil(std::max<std::size_t>(kPromisedDevices, batches.forms()[0].samples.size())));
-  const int by_default = trainer.shards_by_default();
-  if (by_default == 0 || by_default >= wanted || any_gpu(trainer.options().devices)) return 0;
-  const bool possible = of_powers(trainer).empty() &&
-                        of_sums(trainer.options(), trainer.kind()).empty() &&
-                        of_towers(trainer).empty() && trainer.built().canonical &&
-                        batches.global_batch() % wanted == 0;
+  const int by_default = built.shards_by_default();
+  if (by_default == 0 || by_default >= wanted || any_gpu(built.options().devices)) return 0;
+  const bool possible =
+      of_powers(built).empty() && of_sums(built.options(), built.kind()).empty() &&
+      of_towers(built).empty() && built.nodes().canonical && batches.global_batch() % wanted == 0;
   return possible ? wanted : 0;
 }
 
 }  // namespace
 
-std::string k_dependence(const Trainer& trainer) {
-  std::string because = at_these_shards(trainer);
-  const int wanted = trainer.shards_by_default();
+std::string k_dependence(const BuiltTraining& built) {
+  std::string because = at_these_shards(built);
+  const int wanted = built.shards_by_default();
   if (because.empty() && wanted > 0 &&
-      wanted < most_promised_devices(trainer.batches().global_batch()))
+      wanted < most_promised_devices(built.batches().global_batch()))
     because = cat("more than ", wanted, wanted == 1 ? " device raises" : " devices raise",
                   " the default of ", wanted, wanted == 1 ? " shard" : " shards");
   return because;
 }
 
-std::vector<std::string> metrics_by_devices(const Trainer& trainer) {
+std::vector<std::string> metrics_by_devices(const BuiltTraining& built) {
   std::set<const Node*> by_towers;
-  for (const std::shared_ptr<const Plan>& plan : trainer.plans())
+  for (const std::shared_ptr<const Plan>& plan : built.plans())
     by_towers.insert(plan->tower_dependent.begin(), plan->tower_dependent.end());
   std::vector<std::string> names;
-  for (const NamedOutput& metric : trainer.towers()[0].metrics)
+  for (const NamedOutput& metric : built.nodes().towers[0].metrics)
     if (!is_mean(metric.value, by_towers)) names.push_back(metric.name);
   return names;
 }
 
-ShardReport shard_report(const Trainer& trainer) {
-  return {.global_batch = trainer.batches().global_batch(),
-          .shards = trainer.options().shards,
-          .equal_up_to = at_these_shards(trainer).empty() ? trainer.options().shards : 0,
-          .for_equal_bits = shards_for_equal_bits(trainer),
-          .k_dependent_because = k_dependence(trainer)};
+ShardReport shard_report(const BuiltTraining& built) {
+  return {.global_batch = built.batches().global_batch(),
+          .shards = built.options().shards,
+          .equal_up_to = at_these_shards(built).empty() ? built.options().shards : 0,
+          .for_equal_bits = shards_for_equal_bits(built),
+          .k_dependent_because = k_dependence(built)};
 }
 
 namespace {
 
 // How gradients are added, where that is not by the canonical sum.
-std::string other_sum(const Trainer& trainer) {
-  const TrainerOptions& options = trainer.options();
-  const std::int64_t devices = trainer.batches().towers();
+std::string other_sum(const BuiltTraining& built) {
+  const TrainerOptions& options = built.options();
+  const std::int64_t devices = built.batches().towers();
   if (devices == 1) return "";
   const std::string where = cat(" over ", devices, " devices");
-  if (!trainer.kind().canonical) return cat("the trainer ", trainer.kind().name, where);
-  if (!trainer.built().canonical)
-    return cat("the trainer ", trainer.kind().name, where,
+  if (!built.kind().canonical) return cat("the trainer ", built.kind().name, where);
+  if (!built.nodes().canonical)
+    return cat("the trainer ", built.kind().name, where,
                ", all uses of a synchronised variable at once");
   const AggregationOptions& how = options.aggregation;
   if (how.allreduce.empty() || make_strategy(how.allreduce)->canonical(static_cast<int>(devices)))
@@ -225,9 +223,9 @@ std::string other_sum(const Trainer& trainer) {
 }
 
 // Why not even the same run gives the same bits twice.
-std::string chance(const Trainer& trainer) {
-  const TrainerOptions& options = trainer.options();
-  if (trainer.kind().runs_free(options) && options.devices.size() > 1)
+std::string chance(const BuiltTraining& built) {
+  const TrainerOptions& options = built.options();
+  if (built.kind().runs_free(options) && options.devices.size() > 1)
     return "towers that run free of each other give no bits twice";
   const std::string& strategy = options.aggregation.allreduce;
   if (!strategy.empty() && parse_all_reduce_spec(strategy).uses("nccl"))
@@ -259,18 +257,18 @@ std::string counted(const std::string& number, const char* what) {
 
 }  // namespace
 
-JsonValue bit_sources(const Trainer& trainer) {
-  const TrainerOptions& options = trainer.options();
+JsonValue bit_sources(const BuiltTraining& built) {
+  const TrainerOptions& options = built.options();
   JsonValue sources = JsonValue::object();
-  sources.set(kDevices, trainer.batches().towers())
+  sources.set(kDevices, built.batches().towers())
       .set(kShards, options.shards)
       .set(kTypes, types_of(options.devices))
-      .set(kArithmetic, trainer.arithmetics().all)
-      .set(kProcessors, trainer.arithmetics().processors)
-      .set(kSums, other_sum(trainer))
-      .set(kTowers, of_towers(trainer))
-      .set(kChance, chance(trainer));
-  if (!trainer.earlier_bits().empty()) sources.set(kEarlierBits, trainer.earlier_bits());
+      .set(kArithmetic, built.arithmetics().all)
+      .set(kProcessors, built.arithmetics().processors)
+      .set(kSums, other_sum(built))
+      .set(kTowers, of_towers(built))
+      .set(kChance, chance(built));
+  if (!built.earlier_bits().empty()) sources.set(kEarlierBits, built.earlier_bits());
   return sources;
 }
 

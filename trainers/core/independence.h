@@ -8,22 +8,22 @@
 
 namespace belfry {
 
-class Trainer;
+class BuiltTraining;
 
 // Why the bits of a run depend on its number of devices K; "" if K = 1, 2, 4 and 8, and larger
 // powers of two up to the number of shards, give the same with these options and the same global
 // batch, if they can share it alike. docs/numerics.md says what it takes.
-std::string k_dependence(const Trainer& trainer);
+std::string k_dependence(const BuiltTraining& built);
 
 // The metrics of the tower function that are not known to be means over samples. Towers and blocks
 // of an evaluation have means of theirs, so a ratio or another function of sums has other values on
 // other numbers of devices, also where weights have not.
-std::vector<std::string> metrics_by_devices(const Trainer& trainer);
+std::vector<std::string> metrics_by_devices(const BuiltTraining& built);
 
 // The notes of a checkpoint on how its run came to its bits: devices and their types, shards,
 // libraries, and how gradients are added if not by the canonical sum. It also notes why bits depend
 // on the number of devices, or on chance. Processors are noted for people, and not compared.
-JsonValue bit_sources(const Trainer& trainer);
+JsonValue bit_sources(const BuiltTraining& built);
 
 // Why a run that goes on as `now` does not end with the bits of one that never stopped, and whose
 // checkpoint notes `before`: the first reason; "" if it does, as far as one can know. What `before`
@@ -44,7 +44,7 @@ struct ShardReport {
   int for_equal_bits = 0;
   std::string k_dependent_because;  // k_dependence()
 };
-ShardReport shard_report(const Trainer& trainer);
+ShardReport shard_report(const BuiltTraining& built);
 
 // Adds k_independent, and k_dependent_because, which is null if it is. `because`: k_dependence().
 void add_k_dependence(JsonValue& report, const std::string& because);

@@ -17,7 +17,7 @@
 #include "belfry/ops/loss_scale.h"
 #include "belfry/ops/operand.h"
 #include "belfry/ops/reshape.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_options.h"
 
 namespace belfry {
 namespace {

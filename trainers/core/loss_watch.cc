@@ -6,7 +6,6 @@
 
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
@@ -23,6 +22,7 @@ constexpr std::int64_t kMostSkippedShare = 4;
 }  // namespace
 
 void LossWatch::note(std::int64_t step, double loss) {
+  steps_ = step;
   if (!std::isfinite(loss)) {
     if (!since_) since_ = step;
     return;

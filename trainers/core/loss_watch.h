@@ -7,7 +7,11 @@
 
 namespace belfry {
 
-struct LossScaleState;
+// The loss scale of f16 after a step.
+struct LossScaleState {
+  double scale = 1;
+  std::int64_t skipped_steps = 0;  // since the first step of the first run
+};
 
 // So many updates in a row that f16 skips are a failure; fewer look for a loss scale.
 inline constexpr std::int64_t kMostSkippedInARow = 20;
@@ -17,6 +21,8 @@ class LossWatch {
  public:
   // The loss of a step, counted from 1. With f16 it is the loss before it is scaled.
   void note(std::int64_t step, double loss);
+  // The last step that was noted; 0: none.
+  std::int64_t steps() const { return steps_; }
   // The first step of those whose losses have all been NaN or infinite since. None if the last loss
   // was finite.
   std::optional<std::int64_t> not_finite_since() const { return since_; }
@@ -25,6 +31,7 @@ class LossWatch {
   std::string growth() const;
 
  private:
+  std::int64_t steps_ = 0;
   std::optional<std::int64_t> since_;
   // Of finite losses: the first; the moving mean of those before the last; the last, and its step.
   std::optional<double> first_, usual_, last_;

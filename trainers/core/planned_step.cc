@@ -9,7 +9,7 @@
 #include "belfry/framework/graph/exchange.h"
 #include "belfry/framework/group/processes.h"
 #include "belfry/framework/plan/plan.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/built_training.h"
 
 namespace belfry {
 namespace {
@@ -39,21 +39,21 @@ std::vector<int> planned_hosts(const SessionOptions& options, int processes) {
 
 class StepReader {
  public:
-  explicit StepReader(Trainer& trainer) {
-    made_.place = trainer.graph().process();
+  explicit StepReader(BuiltTraining& built) {
+    made_.place = built.graph().process();
     made_.messages.resize(at(made_.place.size));
-    made_.hosts = planned_hosts(trainer.options().session, made_.place.size);
-    for (const DeviceUse& use : trainer.session().device_use()) made_.devices.push_back({use});
-    int tower = made_.place.rank * static_cast<int>(trainer.options().devices.size());
-    for (const DeviceSpec& device : trainer.options().devices) {
+    made_.hosts = planned_hosts(built.options().session, made_.place.size);
+    for (const DeviceUse& use : built.session().device_use()) made_.devices.push_back({use});
+    int tower = made_.place.rank * static_cast<int>(built.options().devices.size());
+    for (const DeviceSpec& device : built.options().devices) {
       const auto on = std::ranges::find_if(
           made_.devices, [&](const auto& made) { return made.use.device == device; });
       on->tower = tower++;
     }
   }
 
-  PlannedStep read(Trainer& trainer) {
-    for (const auto& [plan, runs] : trainer.plans_of_step()) add(*plan, runs);
+  PlannedStep read(BuiltTraining& built) {
+    for (const auto& [plan, runs] : built.plans_of_step()) add(*plan, runs);
     for (const auto& [devices, bytes] : links_)
       made_.links.push_back({spec(devices.first), spec(devices.second), bytes});
     return std::move(made_);
@@ -150,7 +150,7 @@ PlannedStep::Messages PlannedStep::messages_with(const std::vector<int>& ranks) 
   return all;
 }
 
-PlannedStep planned_step(Trainer& trainer) { return StepReader(trainer).read(trainer); }
+PlannedStep planned_step(BuiltTraining& built) { return StepReader(built).read(built); }
 
 std::string to_text(const PlannedStep& step) {
   std::string text = cat("this is the plan of rank ", step.place.rank, " of ", step.place.size,

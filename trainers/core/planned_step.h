@@ -11,7 +11,7 @@
 
 namespace belfry {
 
-class Trainer;
+class BuiltTraining;
 
 // Bytes are those of one step with full batches.
 struct PlannedStep {
@@ -42,7 +42,7 @@ struct PlannedStep {
   Messages messages_with(const std::vector<int>& ranks) const;
 };
 
-PlannedStep planned_step(Trainer& trainer);
+PlannedStep planned_step(BuiltTraining& built);
 
 // Lines for people: a line for each device, then what crosses links within the host and between
 // hosts.

@@ -18,9 +18,10 @@
 #include "belfry/ops/convolution/conv2d.h"
 #include "belfry/ops/normalization/batch_statistics.h"
 #include "belfry/ops/normalization/gather_moments.h"
+#include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/option_rows.h"
-#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_progress.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -109,9 +110,8 @@ void add_node(const Node& node, const TowerRecord& tower, TextHash& hash) {
   for (std::size_t i = 0; i < node.outputs(); ++i) hash.add(type_text(node, node.output_type(i)));
 }
 
-std::string hash_of_model(const Trainer& trainer) {
+std::string hash_of_model(const TowerRecord& tower) {
   TextHash hash;
-  const TowerRecord& tower = trainer.built().towers[0];
   for (const Node* const node : nodes_of_model(tower)) add_node(*node, tower, hash);
   return hash.str();
 }
@@ -246,8 +246,8 @@ std::string hash_of(const Tensor& tensor) {
   return hex(hash.value(), 16);
 }
 
-void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
-  for (const Variable variable : original_variables(trainer.graph())) {
+void add_variables(BuiltTraining& built, std::vector<AgreedItem>& items) {
+  for (const Variable variable : original_variables(built.graph())) {
     const Node& node = variable.node();
     const std::optional<VariablePart>& part = node.variable().part;
     items.push_back(
@@ -255,7 +255,7 @@ void add_variables(Trainer& trainer, std::vector<AgreedItem>& items) {
          cat(TensorType{variable.whole_shape(), variable.dtype()}, ", built at ",
              node.origin().site, variable.trainable() ? "" : ", not trained",
              part ? cat(", in parts from ", join(part->cuts))
-                  : cat(", with the value ", hash_of(trainer.session().read(variable))))});
+                  : cat(", with the value ", hash_of(built.session().read(variable))))});
   }
 }
 
@@ -286,8 +286,8 @@ std::string text_of_message(const PlanGraph& plan, const PlanNode& node) {
 
 // In the order in which the steps send them. A process waits for the first before it sends the
 // second.
-void add_messages(const Trainer& trainer, std::vector<AgreedItem>& items) {
-  for (const std::shared_ptr<const Plan>& plan : trainer.plans())
+void add_messages(const BuiltTraining& built, std::vector<AgreedItem>& items) {
+  for (const std::shared_ptr<const Plan>& plan : built.plans())
     for (const Launch& launch : plan->launches)
       if (const PlanNode& node = plan->node(launch.node); plan->exchanges(launch.strand))
         items.push_back(
@@ -364,47 +364,45 @@ std::string member_text(const JsonValue& json, std::string_view key) {
   return !value ? "" : value->kind() == JsonValue::Kind::kString ? value->text() : value->str();
 }
 
-JsonValue run_identity(const Trainer& trainer, const Dataset& data) {
-  const TrainerOptions& options = trainer.options();
+JsonValue run_identity(const BuiltTraining& built, const TrainingProgress& progress) {
+  const TrainerOptions& options = built.options();
   const std::optional<WeightAverages>& averages = options.optimizer.averages();
   JsonValue identity = JsonValue::object();
-  identity.set(kModel, hash_of_model(trainer))
-      .set(kTrained, trained_variables(trainer.graph()))
-      .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(trainer.graph())))
-      .set(kRates, trainer.learning_rate())
-      .set("global_batch", trainer.batches().global_batch())
+  identity.set(kModel, hash_of_model(built.nodes().towers[0]))
+      .set(kTrained, trained_variables(built.graph()))
+      .set("optimizer", cat(options.optimizer.name(), " ", hash_of_optimizer(built.graph())))
+      .set(kRates, progress.learning_rate())
+      .set("global_batch", built.batches().global_batch())
       .set(kAverages, averages
                           ? cat(averages->decay, averages->counts_updates ? kCountedAverages : "")
                           : "none");
   add_options(trainer_option_rows(), options, identity);
-  add_options(own_option_rows(trainer.kind()), options, identity);
+  add_options(own_option_rows(built.kind()), options, identity);
   // Absent where there is none.
   if (const double decay = options.optimizer.weight_decay(); decay != 0)
     identity.set("weight_decay", cat(decay));
-  add_data(data, identity);
+  add_data(built.train_data(), identity);
   return identity;
 }
 
-AgreedItem agreed_version() { return {"the version of Belfry", BELFRY_VERSION}; }
-
-std::vector<AgreedItem> agreed_items(Trainer& trainer) {
-  const TrainerOptions& options = trainer.options();
+std::vector<AgreedItem> agreed_items(BuiltTraining& built, const TrainingProgress& progress,
+                                     const JsonValue& identity) {
+  const TrainerOptions& options = built.options();
   std::vector<AgreedItem> items{
       agreed_version(),
-      {"the trainer", trainer.kind().name},
+      {"the trainer", built.kind().name},
       {"how gradients are combined", text_of_sums(options.aggregation)},
       {"the number of devices of each process", std::to_string(options.devices.size())},
       {"the number of shards", std::to_string(options.shards)},
-      {"the step to begin with", std::to_string(trainer.steps() + 1)},
-      {"the last step", std::to_string(trainer.total_steps())}};
-  const JsonValue& identity = trainer.identity();
+      {"the step to begin with", std::to_string(progress.steps() + 1)},
+      {"the last step", std::to_string(progress.total_steps())}};
   for (const IdentityMember& member : members_of(identity))
     if (member.key != kModel && member.key != kTrained)  // below they are more precise
       items.push_back({member.words, member_text(identity, member.key)});
-  add_test_data(trainer.test_data(), items);
-  add_variables(trainer, items);
-  add_model(trainer.towers()[0], items);
-  add_messages(trainer, items);
+  add_test_data(built.test_data(), items);
+  add_variables(built, items);
+  add_model(built.nodes().towers[0], items);
+  add_messages(built, items);
   return items;
 }
 

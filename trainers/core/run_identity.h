@@ -10,21 +10,21 @@
 
 namespace belfry {
 
-class Trainer;
+class BuiltTraining;
+class TrainingProgress;
 struct Dataset;
 
 // The model's graph (a hash of each node's op, name, options and types, by part), the optimizer and
 // its rates, global batch, seed and data. Not in it: devices, trainer, strategy, threads, epochs,
 // steps. Reads the data: of each file what checksum_of_file() does.
-JsonValue run_identity(const Trainer& trainer, const Dataset& data);
+JsonValue run_identity(const BuiltTraining& built, const TrainingProgress& progress);
 
-// The version of Belfry, which processes must have alike before they compare anything else.
-AgreedItem agreed_version();
-
-// What the processes of one training must have alike: the version of Belfry, run_identity() and the
-// test data. Each variable is there with its line and present value, each node of the model with
-// its line. Then comes what the processes send to each other, in order. Reads all variables.
-std::vector<AgreedItem> agreed_items(Trainer& trainer);
+// What the processes of one training must have alike: the version of Belfry, the identity of the
+// run and the test data. Each variable is there with its line and present value, each node of the
+// model with its line. Then comes what the processes send to each other, in order. Reads all
+// variables.
+std::vector<AgreedItem> agreed_items(BuiltTraining& built, const TrainingProgress& progress,
+                                     const JsonValue& identity);
 
 // 16 hexadecimal digits of a file up to 64 MiB, all of which it reads. Of a larger one those of 64
 // blocks of a MiB, spread evenly from its first to its last byte, with its size: " of N bytes".

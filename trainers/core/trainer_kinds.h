@@ -5,7 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/trainer_options.h"
+#include "belfry/trainers/core/training_graph.h"
 #include "belfry/trainers/options/own_option.h"
 
 namespace belfry {

@@ -12,7 +12,7 @@
 #include "belfry/framework/graph/device_spec.h"
 #include "belfry/framework/trace/trace.h"
 #include "belfry/ops/precision.h"
-#include "belfry/trainers/core/auto_choice.h"
+#include "belfry/trainers/core/auto_options.h"
 #include "belfry/trainers/core/model.h"
 #include "belfry/trainers/data/batches.h"
 #include "belfry/trainers/optimizers/optimizer.h"
@@ -29,7 +29,7 @@ struct StepRange {
 
 // How the gradients of towers are combined, by trainers that do.
 struct AggregationOptions {
-  // An AllReduceSpec. Trainer::options() has the one that "auto" chose.
+  // An AllReduceSpec. BuiltTraining::options() has the one that "auto" chose.
   std::string allreduce = "collective";
   // An AllReduceSpec that has no use on one device, if one was asked for. More devices would
   // combine by it, so k_dependence() goes by it.
@@ -69,7 +69,7 @@ struct TrainerOptions {
   // The global batch is computed in so many parts, as many on each device. Any core may compute
   // one. The bits of results depend on this number, not on the number of cores. 0 stands for
   // default_shards(), or the next multiple of the number of devices; or for one per device, if they
-  // are GPUs or run free. Trainer::options() has the number.
+  // are GPUs or run free. BuiltTraining::options() has the number.
   int shards = 0;
   BatchOptions batches = {};  // how towers share a batch, and how many batches a step takes
   int data_workers = 1;       // threads that decode and gather a batch; results do not depend on it
@@ -82,7 +82,7 @@ struct TrainerOptions {
   // The largest norm of all gradients together, once they are combined and before the optimizer
   // takes them: larger ones are scaled down. 0: any.
   double clip_norm = 0;
-  // Each step gives its gradients to Trainer::gradients(). So none is fused with its update.
+  // Each step gives its gradients to TrainingRecord::gradients(). So none is fused with its update.
   bool keeps_gradients = false;
   // Name scopes whose activations the backward pass computes again (GradientOptions::recompute).
   std::vector<std::string> recompute = {};
@@ -95,7 +95,7 @@ struct TrainerOptions {
   std::optional<StepRange> traced = {};  // by default the second of the run, or the only one
   // Shows a line to people; none: nobody looks. A program prints it in its first process.
   std::function<void(std::string_view)> say = {};
-  std::vector<std::shared_ptr<Callback>> callbacks = {};  // in the order they are called; none null
+  std::vector<std::shared_ptr<Callback>> callbacks = {};  // none null; called by phase
   // Options of the trainer's session, which has `devices`, whatever device_count says. A dry run
   // plans for devices that need not exist: it reads no data, and train() throws.
   SessionOptions session = {};

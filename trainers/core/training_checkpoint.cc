@@ -53,11 +53,11 @@ std::string other_bits_than(const CheckpointInfo& info, const Trainer& trainer) 
   const JsonValue* const total = info.extra.find("total_steps");
   const std::int64_t before =
       total ? read_manifest(info, "total_steps", [&] { return total->integer(); })
-            : trainer.total_steps();
-  if (trainer.rates_differ(before))
+            : trainer.progress().total_steps();
+  if (trainer.progress().rates_differ(before))
     return cat("the learning rate follows the length of the run, which was ", before,
-               " steps and is now ", trainer.total_steps());
-  return why_other_bits(info.extra, bit_sources(trainer));
+               " steps and is now ", trainer.progress().total_steps());
+  return why_other_bits(info.extra, bit_sources(trainer.built()));
 }
 
 // What `compare` says of the run that saved it and this one; "" for no difference.
@@ -66,7 +66,7 @@ std::string difference_of_runs(const CheckpointInfo& info, const Trainer& traine
   const JsonValue* const before = info.extra.find("identity");
   if (!before) return "";
   return read_manifest(info, "what the run was",
-                       [&] { return compare(*before, trainer.identity()); });
+                       [&] { return compare(*before, trainer.record().identity()); });
 }
 
 std::string text_of_other_run(const CheckpointInfo& info, const std::string& difference) {
@@ -78,7 +78,7 @@ std::string text_of_other_run(const CheckpointInfo& info, const std::string& dif
 // By the names of callbacks.
 JsonValue states_of(const Trainer& trainer) {
   JsonValue states = JsonValue::object();
-  for (const std::shared_ptr<Callback>& callback : trainer.options().callbacks)
+  for (const std::shared_ptr<Callback>& callback : trainer.built().options().callbacks)
     if (!callback->name().empty()) states.set(callback->name(), callback->state());
   return states;
 }
@@ -86,7 +86,8 @@ JsonValue states_of(const Trainer& trainer) {
 // The metrics that are finite; JSON has no other numbers.
 JsonValue metrics_of(const Trainer& trainer) {
   JsonValue metrics = JsonValue::object();
-  for (const auto* const values : {&trainer.step_metrics(), &trainer.set_metrics()})
+  for (const auto* const values :
+       {&trainer.record().step_metrics(), &trainer.record().set_metrics()})
     for (const NamedValue& value : *values)
       if (std::isfinite(value.value)) metrics.set(value.name, value.value);
   return metrics;
@@ -106,7 +107,7 @@ void restore_callbacks(const CheckpointInfo& info, const Trainer& trainer) {
   const JsonValue* const states = info.extra.find("callbacks");
   if (!states) return;
   read_manifest(info, "the state of callbacks", [&] {
-    for (const std::shared_ptr<Callback>& callback : trainer.options().callbacks)
+    for (const std::shared_ptr<Callback>& callback : trainer.built().options().callbacks)
       if (const JsonValue* const state =
               callback->name().empty() ? nullptr : states->find(callback->name()))
         callback->restore(*state);
@@ -161,25 +162,25 @@ std::int64_t saved_integer(const CheckpointInfo& info, std::string_view name) {
 
 namespace {
 
-JsonValue extra_of(Trainer& trainer) {
-  const TrainingPosition position = trainer.position();
+JsonValue extra_of(const Trainer& trainer) {
+  const BuiltTraining& built = trainer.built();
+  const TrainingPosition position = trainer.progress().position();
   JsonValue extra = JsonValue::object();
   extra.set("steps", position.steps)
       .set("epoch", position.epoch)
       .set("samples", position.samples)
-      .set("total_steps", trainer.total_steps())
+      .set("total_steps", trainer.progress().total_steps())
       .set("seed", position.seed)
-      .set("global_batch", trainer.batches().global_batch())
-      .set("precision", std::string(name_of(trainer.options().precision)))
-      .set(kValidatedWeights,
-           name_of(trainer.options().optimizer.averages() ? WeightChoice::kAverage
-                                                          : WeightChoice::kRaw))
-      .set("identity", trainer.identity())
+      .set("global_batch", built.batches().global_batch())
+      .set("precision", std::string(name_of(built.options().precision)))
+      .set(kValidatedWeights, name_of(built.options().optimizer.averages() ? WeightChoice::kAverage
+                                                                           : WeightChoice::kRaw))
+      .set("identity", trainer.record().identity())
       .set("metrics", metrics_of(trainer))
       .set("callbacks", states_of(trainer));
-  const JsonValue sources = bit_sources(trainer);
+  const JsonValue sources = bit_sources(built);
   for (const auto& [key, value] : sources.members()) extra.set(key, value);
-  if (const std::optional<KeptChoice> choice = trainer.kept_choice())
+  if (const std::optional<KeptChoice> choice = built.kept_choice())
     extra.set("auto", to_json(*choice));
   return extra;
 }
@@ -187,7 +188,7 @@ JsonValue extra_of(Trainer& trainer) {
 }  // namespace
 
 CheckpointSnapshot snapshot_training(Trainer& trainer, const JsonValue& more) {
-  if (const std::string file = trainer.changed_data(); !file.empty())
+  if (const std::string file = trainer.record().changed_data(); !file.empty())
     log_warning(file,
                 " has changed since this run began to read it, so what the run reads from it now ",
                 "may be other data; a run that resumes from its checkpoints needs the old file");
@@ -221,19 +222,20 @@ std::optional<KeptChoice> choice_in(const CheckpointInfo& info) {
 std::string restore_training(Trainer& trainer, const std::string& path, OtherRuns others) {
   const CheckpointInfo before = inspect_checkpoint(path);
   const TrainingPosition position = position_in(before);
-  Trainer::check_position(position);  // before anything is set: a failed restore changes nothing
+  TrainingProgress::check_position(
+      position);  // before anything is set: a failed restore changes nothing
   const std::string difference = difference_of_runs(before, trainer, first_difference);
   require<OtherRun>(others == OtherRuns::kTell || difference.empty(),
                     text_of_other_run(before, difference));
   const CheckpointInfo info = restore_whole(trainer, before, path);
-  warn_of_precision(before, trainer.options().precision);
+  warn_of_precision(before, trainer.built().options().precision);
   restore_callbacks(before, trainer);
-  trainer.resume(position);
-  trainer.resume_bits(earlier_bits(before.extra, bit_sources(trainer)));
-  trainer.resume_metrics(metrics_in(before));
+  trainer.progress().resume(position);
+  trainer.built().resume_bits(earlier_bits(before.extra, bit_sources(trainer.built())));
+  trainer.record().resume_metrics(metrics_in(before));
   const std::string why = difference.empty() ? other_bits_than(before, trainer) : difference;
   if (!why.empty()) log_warning("resume: not the same bits because ", why);
-  const std::int64_t left = trainer.total_steps() - trainer.steps();
+  const std::int64_t left = trainer.progress().total_steps() - trainer.steps();
   return cat("checkpoint: ", info.path, ", after step ", trainer.steps(), "; ",
              left > 0 ? cat(left, " steps are left") : "nothing is left to train");
 }

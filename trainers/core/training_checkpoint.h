@@ -7,7 +7,7 @@
 
 #include "belfry/framework/base/error.h"
 #include "belfry/framework/checkpoint/checkpoint.h"
-#include "belfry/trainers/core/auto_choice.h"
+#include "belfry/trainers/core/auto_options.h"
 
 namespace belfry {
 
@@ -43,8 +43,8 @@ enum class OtherRuns { kTell, kRefuse };
 // Before Trainer::train(): sets all variables and the state of callbacks. The training goes on
 // where the run that saved them was, to the bits of a run that never stopped. Where these cannot be
 // the same, it warns and says why. A checkpoint without a position counts as step 0. Returns a line
-// for people. Throws as restore_checkpoint() and Trainer::resume() do, and OtherRun, naming the
-// first difference, if that is to be refused; nothing is set then.
+// for people. Throws as restore_checkpoint() and TrainingProgress::resume() do, and OtherRun,
+// naming the first difference, if that is to be refused; nothing is set then.
 std::string restore_training(Trainer& trainer, const std::string& path,
                              OtherRuns others = OtherRuns::kTell);
 

@@ -7,7 +7,7 @@
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/arithmetic.h"
 #include "belfry/trainers/flags/flag_spellings.h"
 #include "belfry/trainers/flags/help_text.h"
 

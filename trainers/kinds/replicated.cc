@@ -1,6 +1,7 @@
 #include "belfry/allreduce/all_reduce_spec.h"
 #include "belfry/allreduce/gradient_packer.h"
 #include "belfry/framework/base/require.h"
+#include "belfry/trainers/core/auto_choice.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/option_error.h"
 

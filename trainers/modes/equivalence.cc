@@ -129,19 +129,27 @@ void compare(const Values& values, const Values& reference, Equivalence::Entry& 
   }
 }
 
+// Bytes that cross devices in one step with full batches.
+std::int64_t bytes_moved(const BuiltTraining& built) {
+  std::int64_t sum = 0;
+  for (const auto& [plan, runs] : built.plans_of_step())
+    for (const TransferRecord& transfer : plan->transfers) sum += runs * transfer.bytes;
+  return sum;
+}
+
 // Runs a mode; returns its final values, none if it was refused.
 Values run(const TrainerOptions& options, const Dataset& train, Equivalence::Entry& entry) {
   const std::unique_ptr<Trainer> trainer = make_in_mode(entry.mode, options, train, entry.refusal);
   if (!trainer) return {};
-  entry.chosen = chosen_mode(entry.mode, *trainer);
-  entry.canonical = is_canonical(entry.mode, *trainer);
+  entry.chosen = chosen_mode(entry.mode, trainer->built());
+  entry.canonical = is_canonical(entry.mode, trainer->built());
   const double began = seconds_now();
   trainer->train();
   entry.seconds = seconds_now() - began;
   for (const auto& [device, bytes] : trainer->session().peak_bytes()) entry.peak_bytes += bytes;
-  entry.bytes_moved = trainer->bytes_moved();
+  entry.bytes_moved = bytes_moved(trainer->built());
   entry.differing_replicas = differing_replicas(trainer->session(), trainer->graph());
-  entry.divergence = find_divergence(*trainer);
+  entry.divergence = find_divergence(trainer->built(), trainer->record());
   return values_of(*trainer);
 }
 

@@ -123,21 +123,20 @@ std::unique_ptr<Trainer> make_in_mode(const Mode& mode, const TrainerOptions& op
   }
 }
 
-std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer) {
-  if (trainer.choice().empty()) return {};
+std::optional<Mode> chosen_mode(const Mode& mode, const BuiltTraining& built) {
+  if (built.choice().empty()) return {};
   Mode chosen = mode;
-  chosen.allreduce = trainer.options().aggregation.allreduce;
-  chosen.bucket_mb = trainer.options().aggregation.bucket_mb;
+  chosen.allreduce = built.options().aggregation.allreduce;
+  chosen.bucket_mb = built.options().aggregation.bucket_mb;
   return chosen;
 }
 
-bool is_canonical(const Mode& mode, const Trainer& trainer) {
-  const std::vector<DeviceSpec>& own = trainer.options().devices;
+bool is_canonical(const Mode& mode, const BuiltTraining& built) {
+  const std::vector<DeviceSpec>& own = built.options().devices;
   std::vector<DeviceSpec> all;  // of all processes, which have equal ones
-  while (std::ssize(all) < trainer.batches().towers())
-    all.insert(all.end(), own.begin(), own.end());
-  return trainer.built().canonical && trainer.other_bits().empty() &&
-         chosen_mode(mode, trainer).value_or(mode).canonical(all);
+  while (std::ssize(all) < built.batches().towers()) all.insert(all.end(), own.begin(), own.end());
+  return built.nodes().canonical && built.other_bits().empty() &&
+         chosen_mode(mode, built).value_or(mode).canonical(all);
 }
 
 bool repeats(const TrainerOptions& options) {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
@@ -46,13 +47,13 @@ bool combines_canonically(const TrainerKind& kind, const std::string& allreduce,
 
 // Whether the trainer's results must have the bits of all canonical modes: its mode is canonical,
 // and the model permits it (TrainingGraph::canonical).
-bool is_canonical(const Mode& mode, const Trainer& trainer);
+bool is_canonical(const Mode& mode, const BuiltTraining& built);
 
 // Whether runs with these options end with the same bits each time. On GPUs libraries may choose
 // other algorithms, or ones that do not repeat, unless the run is deterministic.
 bool repeats(const TrainerOptions& options);
 
 // The mode that "auto" stands for in a trainer made in `mode`; none without "auto".
-std::optional<Mode> chosen_mode(const Mode& mode, const Trainer& trainer);
+std::optional<Mode> chosen_mode(const Mode& mode, const BuiltTraining& built);
 
 }  // namespace belfry

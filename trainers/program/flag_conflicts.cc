@@ -4,7 +4,7 @@
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/trainers/core/auto_choice.h"
-#include "belfry/trainers/core/trainer_checks.h"
+#include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/machine/measure_machine.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
 #include "belfry/trainers/util/device_list.h"

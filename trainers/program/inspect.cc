@@ -8,6 +8,7 @@
 #include "belfry/trainers/callbacks/evaluator.h"
 #include "belfry/trainers/core/model_summary.h"
 #include "belfry/trainers/core/planned_step.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/program/memory_report.h"
 #include "belfry/trainers/program/program_processes.h"
@@ -125,7 +126,7 @@ std::unique_ptr<Trainer> planned(const TrainFlags& flags, const TrainerOptions& 
   const Busy busy(cat("planning for ", options.devices.size(), " devices"));
   auto trainer = std::make_unique<Trainer>(find_trainer(flags.kind), options, train, test);
   if (flags.inspection.dry_run && test)
-    prepare_predictors(trainer->session(), trainer->built().predictors, options.batch_size);
+    prepare_predictors(trainer->session(), trainer->built().nodes().predictors, options.batch_size);
   return trainer;
 }
 
@@ -138,16 +139,16 @@ struct Inspection {
 
 JsonValue summary_json(const Inspection& at) {
   const ModelSummary summary =
-      summarise(at.trainer.built(), at.trainer.batches().batches_per_step());
+      summarise(at.trainer.built().nodes(), at.trainer.built().batches().batches_per_step());
   at.console.line(to_table(summary));
   return to_json(summary);
 }
 
 // Prints how the plan divides batches, and adds it to `json`.
 void add_division(const Inspection& at, JsonValue& json) {
-  const ShardReport shards = shard_report(at.trainer);
+  const ShardReport shards = shard_report(at.trainer.built());
   at.console.line(without_line_break(shards_text(shards)));
-  const BatchPlan& batches = at.trainer.batches();
+  const BatchPlan& batches = at.trainer.built().batches();
   if (batches.batches_per_step() > 1)
     at.console.line(cat("a step takes ", batches.batches_per_step(), " global batches, ",
                         batches.samples_per_step(), " samples, and makes one update"));
@@ -160,9 +161,10 @@ void add_division(const Inspection& at, JsonValue& json) {
 // Prints the traffic over links, and adds it to `json`, if the plan is of several processes.
 void add_step(const Inspection& at, JsonValue& json) {
   if (at.flags.group.processes == 1) return;
-  const PlannedStep step = planned_step(at.trainer);
+  const PlannedStep step = planned_step(at.trainer.built());
   at.console.line(without_line_break(to_text(step)));
-  const std::string note = note_of_plan(at.flags, at.trainer.options().aggregation.allreduce);
+  const std::string note =
+      note_of_plan(at.flags, at.trainer.built().options().aggregation.allreduce);
   if (!note.empty()) at.console.line(note);
   json.set("step", to_json(step).set("note", note));
 }
@@ -184,7 +186,7 @@ JsonValue add_plan(const Inspection& at, const std::string& placement, JsonValue
 
 JsonValue explanation_json(const Inspection& at, const Node& node) {
   Explanation explanation = at.trainer.session().explain(node.output());
-  for (const std::shared_ptr<const Plan>& plan : at.trainer.plans())
+  for (const std::shared_ptr<const Plan>& plan : at.trainer.built().plans())
     if (explanation.shards == 0) explain_step(node, *plan, explanation);
   at.console.line(without_line_break(explanation.str()));
   return to_json(explanation);
@@ -223,9 +225,9 @@ void inspect(const TrainFlags& flags, TrainerOptions options, const Dataset& tra
   std::string placement;  // shown once the node to explain has been found
   options.session.placement_sink = [&](std::string_view lines) { placement += lines; };
   const std::unique_ptr<Trainer> trainer = planned(flags, options, train, test);
-  if (asked.dry_run) trainer->check_callbacks();
+  if (asked.dry_run) trainer->loop().check_callbacks();
   const Node* const node = asked.explain.empty() ? nullptr : &node_to_explain(*trainer, flags);
-  if (!trainer->choice().empty()) console.line(trainer->choice());
+  if (!trainer->built().choice().empty()) console.line(trainer->built().choice());
   const Inspection at{flags, *trainer, console};
   JsonValue json = asked.summary ? summary_json(at) : JsonValue::object();
   const JsonValue planned_memory =

@@ -22,13 +22,13 @@ namespace {
 // The options of rows that change results, or whose rows ask for it, as the trainer has them. A
 // word that the trainer does not take says nothing.
 JsonValue reported_options(TrainFlags flags, const Trainer& trainer) {
-  flags.trainer = trainer.options();
+  flags.trainer = trainer.built().options();
   JsonValue options = JsonValue::object();
   for (const Option<TrainFlags>& option : *flags.table) {
     if (!option.value || !(option.reported || is_of_identity(option))) continue;
     JsonValue value = option.value(flags);
     const bool is_word = value.kind() == JsonValue::Kind::kString;
-    const bool is_taken = option.is_taken_by(trainer.kind().facts());
+    const bool is_taken = option.is_taken_by(trainer.built().kind().facts());
     if (!is_taken && !option.only_of.empty()) continue;
     options.set(option.name, is_taken || !is_word ? std::move(value) : JsonValue());
   }
@@ -36,42 +36,43 @@ JsonValue reported_options(TrainFlags flags, const Trainer& trainer) {
 }
 
 Report::Update update_report(const TrainFlags& flags, const Trainer& trainer) {
-  const TrainerOptions& made = trainer.options();
+  const TrainerOptions& made = trainer.built().options();
   const std::string& allreduce = made.aggregation.allreduce;
-  return {.allreduce_requested = trainer.choice().empty() ? allreduce : "auto",
+  return {.allreduce_requested = trainer.built().choice().empty() ? allreduce : "auto",
           .learning_rate = made.optimizer.rate().str(),
           .weight_decay = made.optimizer.weight_decay(),
-          .canonical = is_canonical({flags.kind, allreduce}, trainer)};
+          .canonical = is_canonical({flags.kind, allreduce}, trainer.built())};
 }
 
 Report::Losses known_losses(const Trainer& trainer) {
-  Report::Losses losses{.divergence = {.loss_since = trainer.not_finite_since()}};
-  if (trainer.steps_of_run() > 0 || std::isfinite(trainer.metric("loss")))
+  Report::Losses losses{.divergence = {.loss_since = trainer.record().losses().not_finite_since()}};
+  if (trainer.progress().steps_of_run() > 0 || std::isfinite(trainer.metric("loss")))
     losses.loss = trainer.metric("loss");
-  if (trainer.has_metric("validation_loss"))
+  if (trainer.record().has_metric("validation_loss"))
     losses.validation_loss = trainer.metric("validation_loss");
-  if (trainer.has_metric("validation_accuracy"))
+  if (trainer.record().has_metric("validation_accuracy"))
     losses.validation_accuracy = trainer.metric("validation_accuracy");
-  if (losses.loss) losses.metrics = trainer.step_metrics();
-  const std::vector<NamedValue>& set = trainer.set_metrics();
+  if (losses.loss) losses.metrics = trainer.record().step_metrics();
+  const std::vector<NamedValue>& set = trainer.record().set_metrics();
   losses.metrics.insert(losses.metrics.end(), set.begin(), set.end());
   return losses;
 }
 
 Report::Progress progress_report(const Trainer& trainer, std::optional<double> peak) {
-  Report::Progress progress{.steps = trainer.steps(),
-                            .epochs = trainer.epochs(),
-                            .speed = {.examples_per_second = trainer.examples_per_second()}};
+  Report::Progress progress{
+      .steps = trainer.steps(),
+      .epochs = trainer.progress().epochs(),
+      .speed = {.examples_per_second = trainer.record().examples_per_second()}};
   TrainingSpeed& speed = progress.speed;
-  if (const std::int64_t tokens = trainer.train_data().tokens(); tokens > 0)
+  if (const std::int64_t tokens = trainer.built().train_data().tokens(); tokens > 0)
     speed.tokens_per_second = speed.examples_per_second * static_cast<double>(tokens);
-  if (peak) speed.mfu = trainer.flops_per_second() / *peak;
+  if (peak) speed.mfu = trainer.record().flops_per_second() / *peak;
   return progress;
 }
 
 std::int64_t left_out(const Trainer& trainer) {
-  const Dataset* const test = trainer.test_data();
-  return trainer.train_data().left_out() + (test ? test->left_out() : 0);
+  const Dataset* const test = trainer.built().test_data();
+  return trainer.built().train_data().left_out() + (test ? test->left_out() : 0);
 }
 
 // Whether all processes end with the same values. All processes call it.
@@ -91,8 +92,7 @@ Report::Variables variables_report(Trainer& trainer) {
   const std::vector<std::string> differing = differing_replicas(session, trainer.graph());
   if (!differing.empty()) log_error("copies differ from tower 0's variables: ", join(differing));
   const std::string state = state_hash(session, trainer.graph());
-  const bool equal =
-      equal_in_all(trainer.options().session.processes.get(), state) && differing.empty();
+  const bool equal = equal_in_all(trainer.built().processes(), state) && differing.empty();
   return {.params_hash = params_hash(session, trainer.graph()),
           .state_hash = state,
           .replicas_equal = equal,
@@ -104,8 +104,8 @@ Report::Variables variables_report(Trainer& trainer) {
 Report make_report(const std::string& program, const TrainFlags& flags, const Recipe& recipe,
                    Trainer& trainer, std::optional<double> peak) {
   Report report = report_without_values(program, flags, recipe, trainer, peak);
-  report.losses.divergence = find_divergence(trainer);
-  report.losses.scale = trainer.loss_scale();
+  report.losses.divergence = find_divergence(trainer.built(), trainer.record());
+  report.losses.scale = trainer.built().loss_scale();
   report.variables = variables_report(trainer);
   return report;
 }
@@ -113,7 +113,7 @@ Report make_report(const std::string& program, const TrainFlags& flags, const Re
 Report report_without_values(const std::string& program, const TrainFlags& flags,
                              const Recipe& recipe, Trainer& trainer, std::optional<double> peak) {
   const Session& session = trainer.session();
-  const TrainerOptions& made = trainer.options();
+  const TrainerOptions& made = trainer.built().options();
   return {.program = program,
           .flags = values_of_own(recipe.flags),
           .options = reported_options(flags, trainer),
@@ -122,9 +122,9 @@ Report report_without_values(const std::string& program, const TrainFlags& flags
           .threads = session.threads(),
           .peak_bytes = session.peak_bytes(),
           .update = update_report(flags, trainer),
-          .batches = {.global_batch_size = trainer.batches().global_batch(),
-                      .k_dependent_because = k_dependence(trainer),
-                      .device_metrics = metrics_by_devices(trainer)},
+          .batches = {.global_batch_size = trainer.built().batches().global_batch(),
+                      .k_dependent_because = k_dependence(trainer.built()),
+                      .device_metrics = metrics_by_devices(trainer.built())},
           .left_out = left_out(trainer),
           .progress = progress_report(trainer, peak),
           .losses = known_losses(trainer)};
@@ -148,12 +148,12 @@ ProcessMemory memory_use(Trainer& trainer, std::int64_t rss_before_plan, bool sa
 
 void print_header(Console& console, const std::string& program, const TrainFlags& flags,
                   Trainer& trainer, const Dataset& train, const Dataset* test) {
-  if (!trainer.choice().empty()) console.line(trainer.choice());
-  const BatchPlan& plan = trainer.batches();
+  if (!trainer.built().choice().empty()) console.line(trainer.built().choice());
+  const BatchPlan& plan = trainer.built().batches();
   console.line(cat(program, ": ", flags.kind,
                    flags.trainer.aggregation.allreduce.empty()
                        ? ""
-                       : cat(", ", trainer.options().aggregation.allreduce),
+                       : cat(", ", trainer.built().options().aggregation.allreduce),
                    flags.async().empty() ? "" : cat(", ", flags.async()), " on ",
                    short_names(flags.trainer.devices), ", ", trainer.session().threads(),
                    " threads, seed ", flags.trainer.seed,
@@ -179,16 +179,17 @@ void print_header(Console& console, const std::string& program, const TrainFlags
 
 void warn_of_no_trace(const TrainFlags& flags, const Trainer& trainer) {
   log_warning("--trace_file=", flags.files.trace_file, " was not written: this run ended after ",
-              trainer.steps_of_run(),
+              trainer.progress().steps_of_run(),
               " steps, before one to trace; train longer by --epochs or --max_steps");
 }
 
 void warn_of_no_traces(const StepRange& asked, const Trainer& trainer) {
-  const std::int64_t before = trainer.steps() - trainer.steps_of_run();
+  const std::int64_t before = trainer.steps() - trainer.progress().steps_of_run();
   if (asked.first <= trainer.steps() && asked.last > before) return;
-  log_warning(
-      "--trace_steps=", asked.first, "-", asked.last, " traced nothing: this run made ",
-      trainer.steps_of_run() == 0 ? "no step" : cat("steps ", before + 1, " to ", trainer.steps()));
+  log_warning("--trace_steps=", asked.first, "-", asked.last, " traced nothing: this run made ",
+              trainer.progress().steps_of_run() == 0
+                  ? "no step"
+                  : cat("steps ", before + 1, " to ", trainer.steps()));
 }
 
 }  // namespace belfry

@@ -47,6 +47,7 @@ class TellMemory final : public Callback {
       : console_(console), saves_(saves), limit_(std::move(limit)) {}
   // Throws OutOfMemory if the CPUs of this process need more memory than the limit, as far as steps
   // are planned: those of training before setup(), then those of the evaluation, too.
+  CallbackPhase phase() const override { return CallbackPhase::kJudge; }
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
 

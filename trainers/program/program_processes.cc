@@ -14,7 +14,7 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/agreement.h"
-#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/arithmetic.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/machine/core_shares.h"
 #include "belfry/trainers/machine/gpu_shares.h"

@@ -7,8 +7,8 @@
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/base/text.h"
-#include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_sizes.h"
 #include "belfry/trainers/program/flag_conflicts_impl.h"
 
 namespace belfry {

@@ -73,7 +73,7 @@ std::vector<std::int32_t> encoded(const Vocabulary& vocabulary, const std::strin
 
 void TextSamples::check(Trainer& trainer) const {
   if (options.begin.empty()) return;
-  const Vocabulary* const vocabulary = trainer.train_data().vocabulary();
+  const Vocabulary* const vocabulary = trainer.built().train_data().vocabulary();
   if (!vocabulary)
     refuse(options.begin, "nobody knows what the tokens of the data stand for; leave it out");
   encoded(*vocabulary, options.begin);
@@ -83,13 +83,13 @@ void TextSamples::setup(Trainer& trainer) {
   if (trainer.graph().process().rank != 0) return;
   require(options.tokens >= 1 && options.temperature > 0, "samples of ", options.tokens,
           " tokens at temperature ", options.temperature, "; both are above 0");
-  const Vocabulary* const vocabulary = trainer.train_data().vocabulary();
+  const Vocabulary* const vocabulary = trainer.built().train_data().vocabulary();
   if (!vocabulary) return;
-  const TowerRecord& predictor = trainer.built().predictors[0];
+  const TowerRecord& predictor = trainer.built().nodes().predictors[0];
   const Output logits = predictor.get(options.output);
   std::vector<FeedType> feeds;
   add_feeds(predictor, 1, {}, feeds);
-  std::vector<Tensor> inputs = batch_tensors(trainer.train_data(), 1);
+  std::vector<Tensor> inputs = batch_tensors(trainer.built().train_data(), 1);
   require(logits.shape().rank() == 2 && inputs[0].dtype() == DType::kI32 &&
               inputs[0].shape().rank() == 2,
           "samples of text need tokens i32 [time] and logits [n time, tokens], not ",
@@ -101,11 +101,11 @@ void TextSamples::setup(Trainer& trainer) {
 }
 
 void TextSamples::after_epoch(Trainer& trainer, const StepInfo& info) {
-  if (!trainer.interrupted()) show(trainer, info.step);
+  if (!trainer.loop().interrupted()) show(trainer, info.step);
 }
 
 void TextSamples::after_training(Trainer& trainer, const StepInfo& info) {
-  if (!trainer.interrupted() && info.step != shown_at_) show(trainer, info.step);
+  if (!trainer.loop().interrupted() && info.step != shown_at_) show(trainer, info.step);
 }
 
 void TextSamples::on_ended_run(Trainer& trainer) {
@@ -116,10 +116,11 @@ void TextSamples::on_ended_run(Trainer& trainer) {
 void TextSamples::show(Trainer& trainer, std::int64_t step) {
   shown_at_ = step;
   if (!model_) return;
-  const Vocabulary& vocabulary = *trainer.train_data().vocabulary();
+  const Vocabulary& vocabulary = *trainer.built().train_data().vocabulary();
   Tensor& tokens = model_->inputs[0];
   const auto time = static_cast<std::size_t>(tokens.shape()[1]);
-  const std::uint64_t key = combine_key(trainer.options().seed, static_cast<std::uint64_t>(step));
+  const std::uint64_t key =
+      combine_key(trainer.built().options().seed, static_cast<std::uint64_t>(step));
   std::vector<std::int32_t> text = model_->begin;
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     // The last tokens come first; a causal model does not look at the rest of the row.
@@ -132,7 +133,8 @@ void TextSamples::show(Trainer& trainer, std::int64_t step) {
     text.push_back(draw(logits.data<float>().subspan((known - 1) * classes, usable),
                         combine_key(key, static_cast<std::uint64_t>(i))));
   }
-  trainer.say(cat("sample after step ", step, ":\n", printable(vocabulary.decode(text))));
+  if (const auto& say = trainer.built().options().say)
+    say(cat("sample after step ", step, ":\n", printable(vocabulary.decode(text))));
 }
 
 // Draws by the softmax of logits / temperature.

@@ -18,10 +18,10 @@ struct TextSampleOptions {
 };
 
 // Shows a sample after each epoch, after a last epoch that was cut short, and for a run that had
-// ended before (Trainer::say). The fields of the data begin with tokens i32 [time]. The model is
-// causal, and its output has a row of logits per token: [n time, tokens]. Each token is drawn by
-// its probability, as a function of the seed, the step and its place. Shows nothing if the data
-// have no vocabulary, unless a beginning was asked for.
+// ended before (TrainerOptions::say). The fields of the data begin with tokens i32 [time]. The
+// model is causal, and its output has a row of logits per token: [n time, tokens]. Each token is
+// drawn by its probability, as a function of the seed, the step and its place. Shows nothing if the
+// data have no vocabulary, unless a beginning was asked for.
 class TextSamples final : public Callback {
  public:
   explicit TextSamples(TextSampleOptions wanted = {});

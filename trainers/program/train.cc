@@ -15,6 +15,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/base/threads.h"
 #include "belfry/towers/balance.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_checks.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
@@ -55,13 +56,13 @@ std::exception_ptr train_or_tell(Trainer& trainer, const TrainingRun& run) try {
   return nullptr;
 } catch (const std::exception& error) {
   // Other processes know of no error here if this one has ended as they have.
-  const bool is_alone = !trainer.options().session.processes;
+  const bool is_alone = !trainer.built().processes();
   const bool is_trained =
-      trainer.trained() && (is_alone || dynamic_cast<const IoError*>(&error) != nullptr);
+      trainer.loop().is_complete() && (is_alone || dynamic_cast<const IoError*>(&error) != nullptr);
   // All processes see one loss, and end alike.
-  const bool is_diverged =
-      is_alone ? bool(find_divergence(trainer))
-               : trainer.not_finite_since() && dynamic_cast<const Diverged*>(&error) != nullptr;
+  const bool is_diverged = is_alone ? bool(find_divergence(trainer.built(), trainer.record()))
+                                    : trainer.record().losses().not_finite_since() &&
+                                          dynamic_cast<const Diverged*>(&error) != nullptr;
   const bool is_reported = trainer.session().intact() && (is_trained || is_diverged);
   try {
     ErrorFields known = fields_of(error);
@@ -181,7 +182,7 @@ class TrainingProgram {
     run_.restore(*trainer_);
     const std::optional<JsonValue> results = run_.finished(*trainer_);
     if (rank_0_says(results.has_value())) return results ? repeat(*results) : 0;
-    trainer_->check_callbacks();
+    trainer_->loop().check_callbacks();
     run_.begin(*trainer_, placement_);
     try {
       train_and_report(start);
@@ -226,7 +227,7 @@ class TrainingProgram {
   }
 
   std::exception_ptr train_watched(const Start& start) {
-    const StallWatch watch(trainer_->activity(), stall_options(start));
+    const StallWatch watch(trainer_->loop().activity(), stall_options(start));
     return train_or_tell(*trainer_, run_);
   }
 
@@ -331,18 +332,20 @@ class TrainingProgram {
     const char* const goes_on =
         is_automatic ? "the same command goes on from there" : "--resume=PATH goes on from there";
     console_.line(
-        cat(run_.stop().reason(), ": step ", trainer_->steps(), " of ", trainer_->total_steps(),
-            " is complete",
+        cat(run_.stop().reason(), ": step ", trainer_->steps(), " of ",
+            trainer_->progress().total_steps(), " is complete",
             saved.empty() ? ", and nothing was to be saved" : cat("; ", saved, "; ", goes_on)));
   }
 
   // Prints and writes the results of a run that had ended before.
   int repeat(const JsonValue& results) {
-    const bool stopped_early = flags_.early_stop && trainer_->steps() < trainer_->total_steps();
+    const bool stopped_early =
+        flags_.early_stop && trainer_->steps() < trainer_->progress().total_steps();
     console_.line(
         stopped_early
             ? cat("this run has ended before: --early_stop=", *flags_.early_stop,
-                  " stopped it after step ", trainer_->steps(), " of ", trainer_->total_steps(),
+                  " stopped it after step ", trainer_->steps(), " of ",
+                  trainer_->progress().total_steps(),
                   "; nothing was written. To train on, leave --early_stop out or change it.")
             : cat("this run has ended before, after step ", trainer_->steps(),
                   "; nothing was written. Train longer by --epochs or --max_steps."));

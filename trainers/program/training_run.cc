@@ -307,8 +307,8 @@ std::optional<JsonValue> TrainingRun::finished(const Trainer& trainer) const {
       // if what stopped it is not asked for again.
       const JsonValue* const total = summary.find("total_steps");
       const bool as_before =
-          total && total->integer() == trainer.total_steps() && !is_stopped_otherwise();
-      if (as_before || trainer.total_steps() <= trainer.steps()) return summary;
+          total && total->integer() == trainer.progress().total_steps() && !is_stopped_otherwise();
+      if (as_before || trainer.progress().total_steps() <= trainer.steps()) return summary;
     }
   } catch (const Error& error) {
     log_warning(directory_->path_of(kSummaryFile), " cannot be read: ", error.what());
@@ -333,8 +333,8 @@ void TrainingRun::begin(Trainer& trainer, const std::string& placement) {
   directory_->files().remove(directory_->path_of(kSummaryFile));
   JsonValue config = flags_.config;
   if (found_ && !flags_.given.batch)
-    config.set("global_batch_size", trainer.batches().global_batch());
-  config = with_shards(config, trainer.options().shards);
+    config.set("global_batch_size", trainer.built().batches().global_batch());
+  config = with_shards(config, trainer.built().options().shards);
   directory_->write(kConfigFile, config.str(2) + "\n");
   directory_->write(kPlacementFile, placement);
   go_on(stats_->file());
@@ -371,9 +371,9 @@ void TrainingRun::end(Trainer& trainer, const JsonValue& report, const End& end)
   JsonValue summary = report;
   JsonValue told;
   if (end.error) told = error_json(*end.error, trainer, saved());
-  summary.set("total_steps", trainer.total_steps())
+  summary.set("total_steps", trainer.progress().total_steps())
       .set("resumed_from_step", resumed_from_ ? JsonValue(*resumed_from_) : JsonValue())
-      .set("finished", end.is_trained && !trainer.interrupted())
+      .set("finished", end.is_trained && !trainer.loop().interrupted())
       .set("exit_code", end.exit_code)
       .set("error", std::move(told));
   if (end.error) log_->line(error_line(*end.error));

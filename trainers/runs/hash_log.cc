@@ -99,7 +99,7 @@ void HashLog::after_step(Trainer& trainer, const StepInfo& info) {
   if (steps % every_ != 0) return;
   file_.add(JsonValue::object()
                 .set("step", steps)
-                .set("gradients", hashes_of(trainer.gradients()))
+                .set("gradients", hashes_of(trainer.record().gradients()))
                 .set("variables", hashes_of(read_state(trainer.session(), trainer.graph())))
                 .str() +
             "\n");

@@ -22,6 +22,7 @@ class HashLog final : public Callback {
   HashLog(FileSystem& files, std::string path, std::int64_t every,
           OnSaveError on_error = OnSaveError::kRetry);
   LineFile& file() { return file_; }
+  CallbackPhase phase() const override { return CallbackPhase::kRecord; }
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
  private:

@@ -14,6 +14,7 @@ class MemoryWatch final : public Callback {
  public:
   // `every`: steps; 0: never.
   explicit MemoryWatch(std::int64_t every) : every_(every) {}
+  CallbackPhase phase() const override { return CallbackPhase::kMeasure; }
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
   // Values of the last step; empty if it was none to look at. "host_bytes" is the memory of the

@@ -15,7 +15,7 @@ void ReplicaCheck::after_step(Trainer& trainer, const StepInfo& info) {
   const std::int64_t steps = info.step + 1;
   if (steps % every_ != 0) return;
   require_equal_replicas(trainer.session(), trainer.graph(), steps);
-  trainer.compare_processes(steps);
+  trainer.loop().compare_processes(steps);
 }
 
 }  // namespace belfry

@@ -12,6 +12,7 @@ class ReplicaCheck final : public Callback {
  public:
   // Throws InvalidArgument for less than 1.
   explicit ReplicaCheck(std::int64_t every);
+  CallbackPhase phase() const override { return CallbackPhase::kCheck; }
   void after_step(Trainer& trainer, const StepInfo& info) override;
 
  private:

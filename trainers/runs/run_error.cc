@@ -55,7 +55,7 @@ Divergence divergence_of(const std::exception& error, const ErrorFields& known, 
   });
   const bool can_read = known.kind != ErrorKind::kStalled && trainer.session().intact() &&
                         trainer.graph().process().size == 1;
-  if (!found) found = can_read ? find_divergence(trainer) : Divergence{};
+  if (!found) found = can_read ? find_divergence(trainer.built(), trainer.record()) : Divergence{};
   return *found;
 }
 
@@ -84,7 +84,7 @@ JsonValue error_json(const std::exception& error, Trainer& trainer, const std::s
   const std::string what = error_text(known);
   const std::string cause = divergence ? "values that are not finite" : cause_of(error, known);
   const std::int64_t step = step_of(known, divergence, trainer);
-  if (const Processes* const processes = trainer.options().session.processes.get())
+  if (const Processes* const processes = trainer.built().processes())
     known = of_process(std::move(known), processes->rank(), processes->host(processes->rank()));
   if (divergence) known.kind = ErrorKind::kDiverged;
   return JsonValue::object()

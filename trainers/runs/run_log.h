@@ -24,6 +24,7 @@ class RunLog final : public Callback {
   // Adds a line, without a line break. Any thread may call it.
   void line(std::string_view text);
 
+  CallbackPhase phase() const override { return CallbackPhase::kRecord; }
   void after_step(Trainer&, const StepInfo&) override { tell(); }
   void after_training(Trainer&, const StepInfo&) override { tell(); }
   void on_error(Trainer&, const std::exception&) override { tell(); }

@@ -57,7 +57,7 @@ bool RunSaver::has_best() const {
 void RunSaver::check(Trainer& trainer) const {
   const std::string& best = schedule_.best.name;
   if (best.empty()) return;
-  const std::vector<std::string> names = trainer.expected_metrics();
+  const std::vector<std::string> names = trainer.record().expected_metrics();
   if (std::ranges::find(names, best) == names.end())
     refuse_option<OptionMistake>("best_metric", "=", best, ": there is no such metric",
                                  did_you_mean(best, names), " (there are ", join(names), ")");
@@ -71,7 +71,7 @@ void RunSaver::check(Trainer& trainer) const {
 }
 
 void RunSaver::setup(Trainer& trainer) {
-  trainer.identity();  // reads the data, so that no step waits for that
+  trainer.record().identity();  // reads the data, so that no step waits for that
   begun_time_ = seconds_now();
   if (!has_best()) best_.reset();
   const std::vector<std::int64_t> there = directory_.checkpoints();
@@ -103,20 +103,20 @@ bool RunSaver::is_due(const StepInfo& info) const {
 void RunSaver::before_step(Trainer& trainer, const StepInfo& info) {
   if (saving_.is_written()) settle(trainer);
   if (info.step > 0 && is_due(info)) save_if_compared(trainer, info.step);
-  if (is_due_after(trainer, info)) trainer.compare_processes_soon();
+  if (is_due_after(trainer, info)) trainer.loop().compare_processes_soon();
 }
 
 // Whether a save is known to come after this step.
 bool RunSaver::is_due_after(const Trainer& trainer, const StepInfo& info) const {
   return (schedule_.every_steps > 0 && (info.step + 1) % schedule_.every_steps == 0) ||
-         (schedule_.every_epochs > 0 && trainer.ends_epoch() &&
+         (schedule_.every_epochs > 0 && trainer.progress().steps_left_of_epoch() == 1 &&
           (info.epoch + 1) % schedule_.every_epochs == 0);
 }
 
 void RunSaver::save_if_compared(Trainer& trainer, std::int64_t steps) {
-  if (trainer.is_compared()) return save(trainer, steps);
+  if (trainer.loop().is_compared()) return save(trainer, steps);
   asked_ = true;
-  trainer.compare_processes_soon();
+  trainer.loop().compare_processes_soon();
 }
 
 void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
@@ -125,7 +125,8 @@ void RunSaver::after_epoch(Trainer& trainer, const StepInfo& info) {
   const auto of_model = [&](const NamedValue& metric) {
     return metric.name == schedule_.best.name;
   };
-  if (std::ranges::any_of(trainer.step_metrics(), of_model)) look_at_best(trainer, info.step);
+  if (std::ranges::any_of(trainer.record().step_metrics(), of_model))
+    look_at_best(trainer, info.step);
 }
 
 void RunSaver::after_metrics(Trainer& trainer, const StepInfo& info,
@@ -167,7 +168,7 @@ std::string RunSaver::sync_lines() {
 void RunSaver::save(Trainer& trainer, std::int64_t steps) {
   if (begun_at_ == steps) return;
   asked_ = false;
-  if (const auto since = trainer.not_finite_since()) {
+  if (const auto since = trainer.record().losses().not_finite_since()) {
     if (std::exchange(warned_since_, *since) != *since)
       log_warning("the loss is not finite since step ", *since,
                   ", so no step is saved until it is; checkpoints from before are kept");
@@ -231,8 +232,9 @@ void RunSaver::settle(Trainer& trainer) {
 
 // A slot of the optimizer may overflow while loss and weights are finite.
 void RunSaver::refuse(Trainer& trainer, const NotFiniteError& error) {
-  if (trainer.options().on_nonfinite == OnNonfinite::kStop)
-    if (const Divergence found = find_divergence(trainer)) throw Diverged(found);
+  if (trainer.built().options().on_nonfinite == OnNonfinite::kStop)
+    if (const Divergence found = find_divergence(trainer.built(), trainer.record()))
+      throw Diverged(found);
   if (!std::exchange(warned_of_values_, true))
     log_warning("step ", begun_at_, ": ", error.what(), "; checkpoints from before are kept");
 }

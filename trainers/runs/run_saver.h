@@ -81,6 +81,7 @@ class RunSaver final : public Callback {
 
   // Throws OptionMistake if there is no such metric, or if the best checkpoint of the directory is
   // so by another one.
+  CallbackPhase phase() const override { return CallbackPhase::kSave; }
   void check(Trainer& trainer) const override;
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;

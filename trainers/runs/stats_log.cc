@@ -31,9 +31,10 @@ std::string line_of(std::int64_t steps, int epoch) {
 
 void StatsLog::after_step(Trainer& trainer, const StepInfo& info) {
   std::string line = line_of(info.step + 1, info.epoch + 1);
-  for (const NamedValue& metric : trainer.step_metrics()) add(line, metric.name, metric.value);
-  add(line, "learning_rate", trainer.step_learning_rate());
-  add(line, "examples_per_second", trainer.step_examples_per_second());
+  for (const NamedValue& metric : trainer.record().step_metrics())
+    add(line, metric.name, metric.value);
+  add(line, "learning_rate", trainer.record().step_learning_rate());
+  add(line, "examples_per_second", trainer.record().step_examples_per_second());
   add(line, "seconds", info.seconds);
   if (memory_)
     for (const NamedValue& value : memory_->values()) add(line, value.name, value.value);

@@ -29,6 +29,7 @@ class StatsLog final : public Callback {
 
   LineFile& file() { return file_; }
 
+  CallbackPhase phase() const override { return CallbackPhase::kRecord; }
   void after_step(Trainer& trainer, const StepInfo& info) override;
   void after_metrics(Trainer& trainer, const StepInfo& info,
                      const std::vector<NamedValue>& metrics) override;

@@ -23,14 +23,14 @@ void StopOnRequest::setup(Trainer&) { signals_.emplace(); }
 
 // A run makes a step, whenever the signal comes: so it gets on, however often it is ended.
 void StopOnRequest::before_step(Trainer& trainer, const StepInfo&) {
-  if (trainer.steps_of_run() > 0) look(trainer);
+  if (trainer.progress().steps_of_run() > 0) look(trainer);
 }
 
 void StopOnRequest::look(Trainer& trainer) {
   const int signal = StopSignals::signal();
   if (signal == 0 || trainer.graph().process().size > 1) return;
   if (reason_.empty()) end(trainer, signal);
-  signal_ = trainer.interruption();
+  signal_ = trainer.loop().interruption();
 }
 
 void StopOnRequest::after_step(Trainer& trainer, const StepInfo&) {
@@ -41,7 +41,7 @@ void StopOnRequest::after_step(Trainer& trainer, const StepInfo&) {
     log_warning("SIGUSR2 saves into a run directory, and this run has none");
   const bool late = max_seconds_ > 0 && seconds_since_start() >= max_seconds_;
   if (reason_.empty() && (asked.signal != 0 || late)) end(trainer, asked.signal);
-  signal_ = trainer.interruption();
+  signal_ = trainer.loop().interruption();
   if (signal_ != 0 && reason_.empty())
     reason_ = cat(name_of_signal(signal_), " in another process");
 }
@@ -49,7 +49,7 @@ void StopOnRequest::after_step(Trainer& trainer, const StepInfo&) {
 // `signal` is 0 if the time is up.
 void StopOnRequest::end(Trainer& trainer, int signal) {
   reason_ = signal != 0 ? name_of_signal(signal) : "the time is up";
-  trainer.interrupt(signal != 0 ? signal : SIGTERM);
+  trainer.loop().interrupt(signal != 0 ? signal : SIGTERM);
 }
 
 }  // namespace belfry

@@ -15,14 +15,15 @@ std::string name_of_signal(int signal);
 
 // From the beginning of training on, and as long as it lives, it takes SIGINT, SIGTERM, SIGHUP and
 // SIGUSR1, as StopSignals does.
-// The running step is completed, then the training ends as Trainer::interrupt() says. SIGUSR2 saves
-// and goes on. A signal that comes behind a step ends the training before the next one.
+// The running step is completed, then the training ends as TrainingLoop::interrupt() says. SIGUSR2
+// saves and goes on. A signal that comes behind a step ends the training before the next one.
 class StopOnRequest final : public Callback {
  public:
   // `max_seconds` counts from the start of the process, 0 for no limit. Without `saver`, SIGUSR2
   // does nothing.
   StopOnRequest(double max_seconds, RunSaver* saver) : max_seconds_(max_seconds), saver_(saver) {}
 
+  CallbackPhase phase() const override { return CallbackPhase::kRequest; }
   void setup(Trainer& trainer) override;
   void before_step(Trainer& trainer, const StepInfo& info) override;
   void after_step(Trainer& trainer, const StepInfo& info) override;

@@ -26,7 +26,7 @@ void TensorBoard::setup(Trainer& trainer) {
   first_step_ = trainer.steps();
   train_.emplace(files_, directory_ + "/train", first_step_ + 1);
   const auto of_validation = [](const std::string& name) { return name.starts_with(kValidation); };
-  if (std::ranges::any_of(trainer.expected_metrics(), of_validation))
+  if (std::ranges::any_of(trainer.record().expected_metrics(), of_validation))
     validation_.emplace(files_, directory_ + "/validation", first_step_ + 1);
 }
 
@@ -42,9 +42,10 @@ void TensorBoard::write(const F& f) try {
 void TensorBoard::after_step(Trainer& trainer, const StepInfo& info) {
   if (!train_) return;
   const std::int64_t steps = info.step + 1;
-  for (const NamedValue& metric : trainer.step_metrics()) train_->add(metric.name, metric.value);
-  train_->add("learning_rate", trainer.step_learning_rate());
-  train_->add("examples_per_second", trainer.step_examples_per_second());
+  for (const NamedValue& metric : trainer.record().step_metrics())
+    train_->add(metric.name, metric.value);
+  train_->add("learning_rate", trainer.record().step_learning_rate());
+  train_->add("examples_per_second", trainer.record().step_examples_per_second());
   if (options_.memory)
     for (const NamedValue& value : options_.memory->values()) train_->add(value.name, value.value);
   const std::int64_t every = options_.histograms_every;

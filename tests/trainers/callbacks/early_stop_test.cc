@@ -20,9 +20,10 @@ using testing::HasSubstr;
 struct Says final : Callback {
   std::vector<double> values;
   explicit Says(std::vector<double> of_epochs) : values(std::move(of_epochs)) {}
-  void setup(Trainer& trainer) override { trainer.set_metric("score", 0); }
+  CallbackPhase phase() const override { return CallbackPhase::kEvaluate; }
+  void setup(Trainer& trainer) override { trainer.record().set_metric("score", 0); }
   void after_epoch(Trainer& trainer, const StepInfo& info) override {
-    trainer.set_metric("score", values[static_cast<std::size_t>(info.epoch)]);
+    trainer.record().set_metric("score", values[static_cast<std::size_t>(info.epoch)]);
   }
 };
 
@@ -42,7 +43,7 @@ Outcome run(const EarlyStopOptions& options, const std::vector<double>& scores,
   training.epochs = static_cast<int>(scores.size());
   training.callbacks = {std::make_shared<Says>(scores), stop};
   Trainer trainer(find_trainer("simple"), std::move(training), *data);
-  trainer.resume(from);
+  trainer.progress().resume(from);
   trainer.train();
   return {trainer.steps(), console.printed(), stop->state().str()};
 }

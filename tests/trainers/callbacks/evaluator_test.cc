@@ -56,7 +56,8 @@ std::vector<std::pair<std::string, double>> trained(int devices, int global_batc
                   *data, test.get());
   trainer.train();
   std::vector<std::pair<std::string, double>> result;
-  for (const auto* const values : {&trainer.step_metrics(), &trainer.set_metrics()})
+  for (const auto* const values :
+       {&trainer.record().step_metrics(), &trainer.record().set_metrics()})
     for (const NamedValue& value : *values) result.emplace_back(value.name, value.value);
   return result;
 }

@@ -14,6 +14,7 @@
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/util/fake_console.h"
 #include "belfry/trainers/callbacks/evaluation.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {

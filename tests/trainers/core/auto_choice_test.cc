@@ -13,6 +13,7 @@
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
@@ -373,9 +374,11 @@ TEST(AutoChoice, DependsOnTheModelsGradients) {
          .batch_size = 1,
          .session = {.dry_run = true}},
         *data);
-    EXPECT_EQ(trainer.kept_choice()->allreduce, trainer.options().aggregation.allreduce);
-    EXPECT_EQ(trainer.kept_choice()->bucket_mb, trainer.options().aggregation.bucket_mb);
-    return trainer.options().aggregation.allreduce;
+    EXPECT_EQ(trainer.built().kept_choice()->allreduce,
+              trainer.built().options().aggregation.allreduce);
+    EXPECT_EQ(trainer.built().kept_choice()->bucket_mb,
+              trainer.built().options().aggregation.bucket_mb);
+    return trainer.built().options().aggregation.allreduce;
   };
   EXPECT_EQ(chosen("mlp"), "collective");         // six large tensors
   EXPECT_EQ(chosen("resnet20"), "hierarchical");  // 65 small ones
@@ -394,16 +397,17 @@ TEST(AutoChoice, PassesOverWhatAnEarlierRunTookAndThisProgramLacks) {
                                                     .from = "that run"}}},
       .batch_size = 4};
   const Trainer trainer(find_trainer("replicated"), options, *data);
-  EXPECT_THAT(trainer.choice(), HasSubstr("auto: choosing anew: the choice of that run (rong) is "
-                                          "no use here: "));
-  EXPECT_EQ(trainer.options().aggregation.allreduce, "collective");
+  EXPECT_THAT(trainer.built().choice(),
+              HasSubstr("auto: choosing anew: the choice of that run (rong) is "
+                        "no use here: "));
+  EXPECT_EQ(trainer.built().options().aggregation.allreduce, "collective");
   options.aggregation.choice.kept->allreduce = "colocate";
-  EXPECT_THAT(Trainer(find_trainer("replicated"), options, *data).choice(),
+  EXPECT_THAT(Trainer(find_trainer("replicated"), options, *data).built().choice(),
               HasSubstr("(colocate) is not taken by this trainer\n"));
   options.aggregation.choice.kept->allreduce = "shuffle";
   const Trainer keeps(find_trainer("replicated"), options, *data);
-  EXPECT_EQ(keeps.choice(), "auto: shuffle, as that run chose on these devices");
-  EXPECT_EQ(keeps.options().aggregation.allreduce, "shuffle");
+  EXPECT_EQ(keeps.built().choice(), "auto: shuffle, as that run chose on these devices");
+  EXPECT_EQ(keeps.built().options().aggregation.allreduce, "shuffle");
 }
 
 TEST(AutoChoice, TriesSizesOfBucketsThatCutTheGradientsDifferently) {
@@ -415,11 +419,11 @@ TEST(AutoChoice, TriesSizesOfBucketsThatCutTheGradientsDifferently) {
       .aggregation = {.allreduce = "auto",
                       .choice = {.machine = [] { return machine_of_workers(2); }}},
       .batch_size = 4};
-  const std::string small = Trainer(find_trainer("replicated"), options, *data).choice();
+  const std::string small = Trainer(find_trainer("replicated"), options, *data).built().choice();
   EXPECT_THAT(small, AllOf(HasSubstr("  collective, 4 MiB"), HasSubstr("  collective  "),
                            Not(HasSubstr("16 MiB")), Not(HasSubstr("1 MiB"))));
   options.aggregation.choice.buckets = {0.0001, 4, 0.00001};
-  const std::string cut = Trainer(find_trainer("replicated"), options, *data).choice();
+  const std::string cut = Trainer(find_trainer("replicated"), options, *data).built().choice();
   EXPECT_THAT(cut, AllOf(HasSubstr("collective, 1e-04 MiB"), HasSubstr("collective, 1e-05 MiB"),
                          HasSubstr("collective, 4 MiB"), HasSubstr("naive, 1e-04 MiB"),
                          Not(HasSubstr("naive, 4 MiB"))));
@@ -437,9 +441,9 @@ TEST(AutoChoice, OfPackedGradientsTriesNoBuckets) {
                                    .gradient_repacking = 2},
                    .batch_size = 2},
                   *data);
-  EXPECT_THAT(trainer.choice(), Not(HasSubstr("MiB")));
-  EXPECT_EQ(trainer.options().aggregation.bucket_mb, 0);
-  EXPECT_EQ(trainer.kept_choice()->gradient_repacking, 2);
+  EXPECT_THAT(trainer.built().choice(), Not(HasSubstr("MiB")));
+  EXPECT_EQ(trainer.built().options().aggregation.bucket_mb, 0);
+  EXPECT_EQ(trainer.built().kept_choice()->gradient_repacking, 2);
 }
 
 }  // namespace auto_choice_test

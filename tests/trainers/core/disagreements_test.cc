@@ -13,6 +13,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/schedules.h"
 
@@ -204,7 +205,9 @@ TEST(Disagreements, AboutFirstValuesAreNamed) {
 
 TEST(Disagreements, AboutWhereTheyGoOnAreNamed) {
   expect_refusal("the step to begin with is 4 there, and 1 in rank 0", kNone, [](Training& t) {
-    t.prepare = [](Trainer& trainer) { trainer.resume({.steps = 3, .samples = 3 * kGlobalBatch}); };
+    t.prepare = [](Trainer& trainer) {
+      trainer.progress().resume({.steps = 3, .samples = 3 * kGlobalBatch});
+    };
   });
 }
 

@@ -17,6 +17,7 @@
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/runs/run_files.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/runs/run_directory.h"
@@ -125,7 +126,7 @@ TEST_F(DivergenceTest, OfATrainerThatIsNotRunByTrainIsFoundToo) {
   Tensor bad = trainer.session().read(w);
   bad.mutable_data<double>()[2] = -std::numeric_limits<double>::infinity();
   trainer.session().write(w, bad);
-  const Divergence found = find_divergence(trainer);
+  const Divergence found = find_divergence(trainer.built(), trainer.record());
   EXPECT_FALSE(found.loss_since);
   EXPECT_THAT(found.str(), AllOf(HasSubstr("'fc1/W' f64[5,1]"), HasSubstr("-inf at element 2")));
 }
@@ -264,12 +265,12 @@ TEST_F(DivergenceTest, NamesNoVariableAsTheCulpritIfAllAreNotFinite) {
   const auto data = smooth_data(16);
   Trainer trainer(find_trainer("simple"),
                   {.model = smooth_model, .optimizer = sgd(0.1), .batch_size = 4}, *data);
-  const std::vector<Variable> all = trainer.towers()[0].trainables;
+  const std::vector<Variable> all = trainer.built().nodes().towers[0].trainables;
   for (std::size_t v = 0; v < all.size(); ++v) {
     Tensor bad = trainer.session().read(all[v]);
     bad.mutable_data<double>()[0] = std::nan("");
     trainer.session().write(all[v], bad);
-    const std::string text = find_divergence(trainer).variable;
+    const std::string text = find_divergence(trainer.built(), trainer.record()).variable;
     const std::string others = v == 1 ? ", as have 1 others of 4" : ", as have 2 others of 4";
     if (v == 0) {
       EXPECT_THAT(text, testing::EndsWith("has nan at element 0"));
@@ -277,7 +278,7 @@ TEST_F(DivergenceTest, NamesNoVariableAsTheCulpritIfAllAreNotFinite) {
       EXPECT_THAT(text, HasSubstr(others));
     }
   }
-  EXPECT_EQ(find_divergence(trainer).variable,
+  EXPECT_EQ(find_divergence(trainer.built(), trainer.record()).variable,
             "all 4 trainable variables have values that are not finite");
 }
 
@@ -392,9 +393,11 @@ TEST_F(DivergenceTest, IsNotClaimedOfStepsThatF16SkipsIfTrainingGoesOn) {
                     *data);
     trainer.train();
     EXPECT_EQ(trainer.steps(), 12);
-    EXPECT_EQ(trainer.loss_scale()->skipped_steps, 3);
-    EXPECT_EQ(find_divergence(trainer).variable, "") << "those steps were skipped";
-    EXPECT_EQ(trainer.not_finite_since().has_value(), !std::isfinite(trainer.metric("loss")));
+    EXPECT_EQ(trainer.built().loss_scale()->skipped_steps, 3);
+    EXPECT_EQ(find_divergence(trainer.built(), trainer.record()).variable, "")
+        << "those steps were skipped";
+    EXPECT_EQ(trainer.record().losses().not_finite_since().has_value(),
+              !std::isfinite(trainer.metric("loss")));
   }
 }
 

@@ -25,10 +25,11 @@ using ::testing::HasSubstr;
 
 constexpr int kStepsPerEpoch = 5, kBatch = 8;
 
-// Changes a variable of one process after a step, counted from 1.
+// Changes a variable of one process after a step, counted from 1, before anything looks at it.
 struct Flip final : Callback {
   Flip(int in, std::int64_t after, std::string of = "fc0/W")
       : rank(in), step(after), variable(std::move(of)) {}
+  CallbackPhase phase() const override { return CallbackPhase::kRequest; }
   void after_step(Trainer& trainer, const StepInfo& info) override {
     if (trainer.graph().process().rank != rank || info.step + 1 != step) return;
     const Variable w = trainer.graph().stored_variable(variable);

@@ -16,6 +16,7 @@
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/kinds/async_support.h"
 #include "belfry/trainers/callbacks/evaluation.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
@@ -43,7 +44,8 @@ struct Recorder : Callback {
     note("epoch at", info);
     // All towers have stopped, after exactly so many tower steps.
     EXPECT_EQ(trainer.session().step(), static_cast<std::uint64_t>(3 * info.step));
-    EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = info.step, .epoch = info.epoch + 1}));
+    EXPECT_EQ(trainer.progress().position(),
+              (TrainingPosition{.steps = info.step, .epoch = info.epoch + 1}));
   }
   void after_training(Trainer&, const StepInfo& info) override { note("end at", info); }
 };
@@ -57,7 +59,7 @@ TEST(Free, CountsKTowerStepsAsOneAndCallsCallbacksInOrder) {
   options.max_steps = 5;
   options.optimizer = adam(0.01);
   Trainer trainer(find_trainer("async"), options, *data);
-  EXPECT_EQ(trainer.total_steps(), 5);
+  EXPECT_EQ(trainer.progress().total_steps(), 5);
   trainer.train();
   EXPECT_THAT(recorder->events,
               ElementsAre("before 0 of epoch 0", "after 0 of epoch 0", "before 1 of epoch 0",
@@ -66,10 +68,11 @@ TEST(Free, CountsKTowerStepsAsOneAndCallsCallbacksInOrder) {
                           "epoch at 4 of epoch 1", "before 4 of epoch 2", "after 4 of epoch 2",
                           "end at 5 of epoch 2"));
   EXPECT_EQ(trainer.steps(), 5);
-  EXPECT_EQ(trainer.epochs(), 2);
+  EXPECT_EQ(trainer.progress().epochs(), 2);
   EXPECT_EQ(trainer.session().step(), 15u);
-  EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 5, .epoch = 2, .samples = 12}));
-  EXPECT_GT(trainer.examples_per_second(), 0);
+  EXPECT_EQ(trainer.progress().position(),
+            (TrainingPosition{.steps = 5, .epoch = 2, .samples = 12}));
+  EXPECT_GT(trainer.record().examples_per_second(), 0);
   EXPECT_EQ(
       trainer.session().read(trainer.graph().stored_variable("Adam/step")).item<std::int64_t>(),
       15);
@@ -356,7 +359,7 @@ TEST(Free, GoesOnFromACheckpointWithItsCounts) {
   Trainer rest(find_trainer("async"), options, *data);
   restore_training(rest, path);
   EXPECT_EQ(hashes_of(rest), hashes_of(half));
-  EXPECT_EQ(rest.position(), (TrainingPosition{.steps = 5, .samples = 40}));
+  EXPECT_EQ(rest.progress().position(), (TrainingPosition{.steps = 5, .samples = 40}));
   rest.train();
   EXPECT_EQ(rest.steps(), 8);
   EXPECT_EQ(rest.session().step(), 16u);
@@ -367,7 +370,7 @@ TEST(Free, GoesOnFromACheckpointWithItsCounts) {
 TEST(Free, TowersNeedNothingOfEachOther) {
   const auto data = smooth_data(64);
   Trainer trainer(find_trainer("async"), async_options("free", 3), *data);
-  const TrainingGraph& built = trainer.built();
+  const TrainingGraph& built = trainer.built().nodes();
   EXPECT_TRUE(built.steps.empty());
   ASSERT_EQ(built.tower_ops.size(), 3u);
   for (std::size_t t = 0; t < 3; ++t) {

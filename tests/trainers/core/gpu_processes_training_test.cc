@@ -11,6 +11,7 @@
 #include "belfry/tests/support/stand_in_communicators.h"
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
 

@@ -8,6 +8,7 @@
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/models/models.h"
@@ -141,7 +142,7 @@ TEST(GpuTrainer, StagesBatchesOfBothFormsWhileRatesChange) {
         std::make_unique<Trainer>(find_trainer("replicated"), std::move(options), *data);
     trainer->train();
     EXPECT_EQ(trainer->steps(), 12);
-    EXPECT_EQ(trainer->batches().forms().size(), 2u);
+    EXPECT_EQ(trainer->built().batches().forms().size(), 2u);
     return cat(params_hash(trainer->session(), trainer->graph()), " ",
                state_hash(trainer->session(), trainer->graph()), " ", trainer->metric("loss"));
   };

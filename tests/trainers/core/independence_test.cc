@@ -27,6 +27,7 @@
 #include "belfry/ops/transpose.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/util/hash.h"
@@ -181,7 +182,7 @@ std::unique_ptr<Trainer> trainer_of(const Run& run) {
   return std::make_unique<Trainer>(find_trainer(trainer), std::move(options), *kept.back());
 }
 
-std::string because(const Run& run) { return k_dependence(*trainer_of(run)); }
+std::string because(const Run& run) { return k_dependence(trainer_of(run)->built()); }
 
 TEST(MetricsByDevices, AreThoseThatAreNoMeans) {
   const auto metrics = [](Tower& tower, Output images, Output labels) {
@@ -204,9 +205,9 @@ TEST(MetricsByDevices, AreThoseThatAreNoMeans) {
   };
   for (const int shards : {1, 8})
     EXPECT_THAT(
-        metrics_by_devices(*trainer_of({.model = metrics, .shards = shards})),
+        metrics_by_devices(trainer_of({.model = metrics, .shards = shards})->built()),
         testing::ElementsAre("ratio", "sum", "root", "variance", "first", "products", "columns"));
-  EXPECT_THAT(metrics_by_devices(*trainer_of({.model = convnet})), testing::IsEmpty());
+  EXPECT_THAT(metrics_by_devices(trainer_of({.model = convnet})->built()), testing::IsEmpty());
 }
 
 void expect_same_bits(Run run) {
@@ -214,7 +215,7 @@ void expect_same_bits(Run run) {
   for (const int devices : {1, 2, 4, 8}) {
     run.devices = devices;
     const std::unique_ptr<Trainer> trainer = trainer_of(run);
-    EXPECT_EQ(k_dependence(*trainer), "") << devices;
+    EXPECT_EQ(k_dependence(trainer->built()), "") << devices;
     trainer->train();
     EXPECT_TRUE(std::isfinite(trainer->metric("loss")));
     const std::string hash = cat(params_hash(trainer->session(), trainer->graph()), " ",
@@ -397,7 +398,7 @@ TEST(KDependence, OfATrainerThatPromisesNothingSaysSo) {
   options.devices = {DeviceSpec::local("CPU", 0), DeviceSpec::local("CPU", 1)};
   const auto data = smooth_data(8);
   Trainer trainer(own, options, *data);
-  EXPECT_THAT(k_dependence(trainer),
+  EXPECT_THAT(k_dependence(trainer.built()),
               HasSubstr("the trainer own does not promise the bits of one tower"));
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/models/models.h"
@@ -27,7 +28,7 @@ ModelSummary summary_of(const char* model, int batch_size, int towers = 1, int s
                          .session = {.dry_run = true}};
   const Trainer trainer(find_trainer(towers == 1 ? "simple" : "replicated"), std::move(options),
                         *data);
-  return summarise(trainer.built(), steps);
+  return summarise(trainer.built().nodes(), steps);
 }
 
 TEST(ModelSummary, HasALayerForEachScopeInTheOrderOfTheModel) {
@@ -59,7 +60,7 @@ TEST(ModelSummary, CountsFrozenParametersAndSaysHowManyAreTrained) {
                          .batch_size = 4,
                          .session = {.dry_run = true}};
   const Trainer trainer(find_trainer("simple"), std::move(options), *data);
-  const ModelSummary summary = summarise(trainer.built());
+  const ModelSummary summary = summarise(trainer.built().nodes());
   EXPECT_EQ(summary.parameters, 4 + 4 * 5 + 5 + 5 + 1);
   EXPECT_EQ(summary.trained, 4 * 5 + 5 + 5 + 1);
   EXPECT_THAT(to_table(summary), HasSubstr("31 of the parameters are trained"));

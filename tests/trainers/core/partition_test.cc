@@ -12,6 +12,7 @@
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/tests/trainers/data/idx_files.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/util/hash.h"
@@ -53,7 +54,7 @@ struct Trained {
 
 Trained result_of(Trainer& trainer) {
   return {params_hash(trainer.session(), trainer.graph()),
-          state_hash(trainer.session(), trainer.graph()), trainer.identity().str(),
+          state_hash(trainer.session(), trainer.graph()), trainer.record().identity().str(),
           trainer.metric("loss")};
 }
 
@@ -175,7 +176,7 @@ TEST(Partition, BeginsStepsWithTheValuesOfTheStepBefore) {
       TrainerOptions options = options_of(1, processes, std::move(optimizer));
       options.batches.gradient_accumulation_steps = batches;
       Trainer trainer(find_trainer("replicated"), std::move(options), *data);
-      return trainer.plans().back()->gathered_first.size();
+      return trainer.built().plans().back()->gathered_first.size();
     };
     EXPECT_EQ(gathered_first(adam(0.01), 1), 4u);
     EXPECT_EQ(gathered_first(adam(0.01), 2), 0u);

@@ -28,7 +28,7 @@ PlannedStep planned(ProcessPlace place, const char* type, int devices,
   for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local(type, d));
   const auto data = smooth_data(64);
   Trainer trainer(find_trainer("replicated"), options, *data);
-  return planned_step(trainer);
+  return planned_step(trainer.built());
 }
 
 constexpr std::int64_t kGradients = 4 * 5 + 5 + 5 + 1;  // elements

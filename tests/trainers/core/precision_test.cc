@@ -26,6 +26,7 @@
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/program/parsed_flags.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
@@ -102,7 +103,7 @@ class Rule final : public Callback {
   void before_step(Trainer& trainer, const StepInfo&) override { before_ = state_of(trainer); }
 
   void after_step(Trainer& trainer, const StepInfo& info) override {
-    const LossScaleState now = trainer.loss_scale().value();
+    const LossScaleState now = trainer.built().loss_scale().value();
     // f16 also overflows by itself while the scale is large.
     const bool bad = now.skipped_steps > skipped_;
     EXPECT_TRUE(bad || std::isfinite(trainer.metric("spice"))) << "after step " << info.step;
@@ -167,8 +168,8 @@ TEST(LossScale, MaySkipTheVeryFirstUpdates) {
   options.batch_size = 1;
   const auto trainer = make("replicated", std::move(options), *data);
   trainer->train();
-  EXPECT_EQ(trainer->loss_scale()->skipped_steps, 3);
-  EXPECT_EQ(trainer->loss_scale()->scale, 4096);
+  EXPECT_EQ(trainer->built().loss_scale()->skipped_steps, 3);
+  EXPECT_EQ(trainer->built().loss_scale()->scale, 4096);
   EXPECT_EQ(state_of(*trainer).at("Adam/step"), Tensor(std::int64_t{0}));
 }
 
@@ -228,8 +229,8 @@ void expect_equal_bits(const TrainerOptions& common, const Dataset& data, std::i
     }
     const auto trainer = make(kind, std::move(options), data);
     trainer->train();
-    if (trainer->loss_scale()) {
-      EXPECT_GE(trainer->loss_scale()->skipped_steps, least);
+    if (trainer->built().loss_scale()) {
+      EXPECT_GE(trainer->built().loss_scale()->skipped_steps, least);
     }
     const std::string hash = state_hash(trainer->session(), trainer->graph());
     if (reference.empty()) reference = hash;
@@ -267,8 +268,8 @@ TEST(LossScale, LeavesTowersWithoutSamplesOut) {
     options.loss_scale.initial = 64;
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();
-    EXPECT_EQ(trainer->loss_scale()->skipped_steps, 0);
-    EXPECT_EQ(trainer->loss_scale()->scale, 256);  // for 6 steps
+    EXPECT_EQ(trainer->built().loss_scale()->skipped_steps, 0);
+    EXPECT_EQ(trainer->built().loss_scale()->scale, 256);  // for 6 steps
   }
 }
 
@@ -294,13 +295,13 @@ TEST(LossScale, SkipsWhatASumOverTowersMightNotHold) {
     options.loss_scale.initial = 1;
     const auto trainer = make("replicated", std::move(options), *data);
     trainer->train();
-    EXPECT_EQ(trainer->loss_scale()->skipped_steps, 1);
+    EXPECT_EQ(trainer->built().loss_scale()->skipped_steps, 1);
     EXPECT_EQ(state_of(*trainer).at("w"), Tensor(1.0f));
   }
 }
 
 int fused_updates(Trainer& trainer) {
-  const TrainingGraph& built = trainer.built();
+  const TrainingGraph& built = trainer.built().nodes();
   const TrainingStep step(trainer.session(), built.steps[0], built.towers, built.learning_rates);
   return static_cast<int>(std::ranges::count(step.plan()->nodes, &kFusedUpdate, &PlanNode::op));
 }
@@ -345,7 +346,7 @@ TEST(LossScale, IsKeptByCheckpointsForAnyTrainerAndTowers) {
                             make("parameter_server", std::move(server), *data)}) {
     restore_training(*other, path);
     EXPECT_EQ(state_hash(other->session(), other->graph()), state);
-    EXPECT_EQ(other->loss_scale()->scale, trained->loss_scale()->scale);
+    EXPECT_EQ(other->built().loss_scale()->scale, trained->built().loss_scale()->scale);
   }
 }
 
@@ -360,7 +361,7 @@ TEST(LossScale, StartsAnewBehindACheckpointOfAnotherPrecision) {
   const auto f16 = make("replicated", spiced_options(2), *data);
   restore_training(*f16, path);
   EXPECT_EQ(params_hash(f16->session(), f16->graph()), params);
-  EXPECT_EQ(f16->loss_scale()->scale, 32768);
+  EXPECT_EQ(f16->built().loss_scale()->scale, 32768);
   save_training(*f16, path + "2");
   const auto bf16 = make("replicated", spiced_options(2, Precision::kBf16), *data);
   restore_training(*bf16, path + "2");

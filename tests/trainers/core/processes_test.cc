@@ -10,6 +10,7 @@
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/callbacks/evaluation.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/console.h"
 #include "belfry/trainers/util/hash.h"
@@ -60,7 +61,7 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, double b
   trainer.train();
   return {params_hash(trainer.session(), trainer.graph()),
           state_hash(trainer.session(), trainer.graph()), trainer.metric("loss"),
-          trainer.identity().str()};
+          trainer.record().identity().str()};
 }
 
 class Layouts : public testing::TestWithParam<std::tuple<int, int>> {};
@@ -138,8 +139,8 @@ Trained train_in_f16(int devices, const std::shared_ptr<Processes>& processes) {
   options.loss_scale.initial = 0x1p20;
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
   trainer.train();
-  EXPECT_GT(trainer.loss_scale()->skipped_steps, 0);
-  EXPECT_LT(trainer.loss_scale()->skipped_steps, kSteps);
+  EXPECT_GT(trainer.built().loss_scale()->skipped_steps, 0);
+  EXPECT_LT(trainer.built().loss_scale()->skipped_steps, kSteps);
   return {params_hash(trainer.session(), trainer.graph()),
           state_hash(trainer.session(), trainer.graph()), trainer.metric("loss")};
 }

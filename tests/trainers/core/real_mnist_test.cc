@@ -6,6 +6,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/callbacks/evaluation.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/models/models.h"

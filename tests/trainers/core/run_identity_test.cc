@@ -12,6 +12,7 @@
 #include "belfry/tests/framework/base/memory_file_system.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 
@@ -85,7 +86,7 @@ TEST(RunIdentity, OfPlainConvolutionsIsWhatItWas) {
                            .batch_size = 8};
     options.session.dry_run = true;
     const Trainer trainer(find_trainer("simple"), std::move(options), *data);
-    return run_identity(trainer, *data).str();
+    return run_identity(trainer.built(), trainer.progress()).str();
   };
   constexpr const char* kBefore = "5e695aa74e3b43c5";
   EXPECT_THAT(model_of({.filters = 32}), HasSubstr(kBefore));

@@ -16,6 +16,7 @@
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/towers/layers.h"
 #include "belfry/trainers/core/default_shards.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/models/models.h"
@@ -76,7 +77,7 @@ TEST(DefaultShards, CountAllRowsOfASample) {
       options.session.dry_run = true;
       const Trainer trainer(find_trainer(devices == 1 ? "simple" : "replicated"),
                             std::move(options), *data);
-      const ModelWork work = work_of(trainer.towers()[0], 16 / devices);
+      const ModelWork work = work_of(trainer.built().nodes().towers[0], 16 / devices);
       EXPECT_EQ(work.multiply_adds, 6 * 18 * 4 + 6 * 6 * 4 + 24 * 5) << devices;
       EXPECT_EQ(work.weights, 18 * 5 + 5 * 4 + 24 * 5 + 5);
     }
@@ -99,7 +100,7 @@ TEST(DefaultShards, CountConvolutionsOfGroupsInBothDirections) {
       .batch_size = 16};
   options.session.dry_run = true;
   const Trainer trainer(find_trainer("simple"), std::move(options), *data);
-  EXPECT_EQ(work_of(trainer.towers()[0], 16).multiply_adds,
+  EXPECT_EQ(work_of(trainer.built().nodes().towers[0], 16).multiply_adds,
             3 * 3 * 8 * (3 * 3 * 1) + 3 * 3 * 8 * (3 * 3 * 1) + 6 * 6 * 2 * 5);
 }
 
@@ -202,7 +203,7 @@ TEST(Shards, OfAllNumbersGiveNearlyTheSameGradients) {
     const auto gradients = [&](int shards) {
       return trained<std::vector<NamedTensor>>(
           {.shards = shards, .model = model, .steps = 1, .keeps_gradients = true},
-          [](Trainer& trainer) { return trainer.gradients(); });
+          [](Trainer& trainer) { return trainer.record().gradients(); });
     };
     const std::vector<NamedTensor> of_two = gradients(2);
     for (const int shards : {4, 16}) EXPECT_LT(largest_difference(of_two, gradients(shards)), 1e-5);

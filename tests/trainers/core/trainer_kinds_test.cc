@@ -9,6 +9,7 @@
 #include "belfry/framework/graph/scopes.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
@@ -85,7 +86,7 @@ TEST(TrainerKinds, ThatSpreadVariablesPutThemOnTheCpuIfAsked) {
                        .batch_size = 8},
                       *data);
       trainer.train();
-      for (const Variable& v : trainer.towers()[0].trainables)
+      for (const Variable& v : trainer.built().nodes().towers[0].trainables)
         EXPECT_EQ(trainer.session().placement(v) == DeviceSpec::local("CPU", 0), on_cpu)
             << v.name();
       hashes.push_back(state_hash(trainer.session(), trainer.graph()));
@@ -142,8 +143,8 @@ LocalRun run_of(const TrainerKind& kind, const Dataset& data, int towers, int ba
   Trainer trainer(kind, std::move(options), data);
   trainer.train();
   EXPECT_TRUE(differing_replicas(trainer.session(), trainer.graph()).empty());
-  LocalRun run{.identity = trainer.identity()};
-  for (const Variable v : trainer.towers()[0].trainables)
+  LocalRun run{.identity = trainer.record().identity()};
+  for (const Variable v : trainer.built().nodes().towers[0].trainables)
     run.values.push_back(trainer.session().read(v));
   return run;
 }

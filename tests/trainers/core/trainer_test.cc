@@ -71,7 +71,32 @@ TEST(Trainer, CallsCallbacksInOrderAroundEveryStep) {
                   "b before 2 of epoch 1", "a after 2 of epoch 1", "b after 2 of epoch 1",
                   "a end at 3 of epoch 1", "b end at 3 of epoch 1"));
   EXPECT_EQ(trainer.steps(), 3);
-  EXPECT_EQ(trainer.epochs(), 1);
+  EXPECT_EQ(trainer.progress().epochs(), 1);
+}
+
+TEST(Trainer, CallsCallbacksByPhaseThenInTheOrderOfTheList) {
+  struct Phased final : Recorder {
+    CallbackPhase own;
+    Phased(std::vector<std::string>* log, std::string who, CallbackPhase phase)
+        : Recorder(log, std::move(who)), own(phase) {}
+    CallbackPhase phase() const override { return own; }
+  };
+  const auto data = smooth_data(4);
+  std::vector<std::string> events;
+  TrainerOptions options = small_options(1);
+  options.callbacks = {std::make_shared<Recorder>(&events, "own"),
+                       std::make_shared<Phased>(&events, "evaluates", CallbackPhase::kEvaluate),
+                       std::make_shared<Phased>(&events, "saves", CallbackPhase::kSave),
+                       std::make_shared<Phased>(&events, "saves too", CallbackPhase::kSave),
+                       std::make_shared<Recorder>(&events, "last")};
+  Trainer(find_trainer("simple"), std::move(options), *data).train();
+  for (const char* const what : {" setup", " before", " after", " epoch at", " end"}) {
+    std::vector<std::string> called;
+    for (const std::string& event : events)
+      if (const auto at = event.find(what); at != std::string::npos)
+        called.push_back(event.substr(0, at));
+    EXPECT_THAT(called, ElementsAre("saves", "saves too", "evaluates", "own", "last")) << what;
+  }
 }
 
 TEST(Trainer, TellsAllCallbacksOfTheErrorThatEndsIt) {
@@ -113,11 +138,11 @@ struct StopAfter : Callback {
 TEST(Trainer, HasATrainingTowerForEachDevice) {
   const auto data = smooth_data(16);
   const Trainer trainer(find_trainer("replicated"), small_options(3), *data);
-  ASSERT_EQ(trainer.towers().size(), 3u);
+  ASSERT_EQ(trainer.built().nodes().towers.size(), 3u);
   for (std::size_t t = 0; t < 3; ++t) {
-    EXPECT_EQ(trainer.towers()[t].index, static_cast<int>(t));
-    EXPECT_EQ(trainer.towers()[t].device, trainer.options().devices[t]);
-    EXPECT_EQ(trainer.towers()[t].name, cat("tower", t));
+    EXPECT_EQ(trainer.built().nodes().towers[t].index, static_cast<int>(t));
+    EXPECT_EQ(trainer.built().nodes().towers[t].device, trainer.built().options().devices[t]);
+    EXPECT_EQ(trainer.built().nodes().towers[t].name, cat("tower", t));
   }
 }
 
@@ -127,7 +152,7 @@ TEST(Trainer, PredictsOnAllDevicesWhereThereAreTestDataElseOnTheFirst) {
   const auto predicting = [&](const Dataset* test) {
     const Trainer trainer(find_trainer("replicated"), options, *data, test);
     std::vector<DeviceSpec> devices;
-    for (const TowerRecord& predictor : trainer.built().predictors)
+    for (const TowerRecord& predictor : trainer.built().nodes().predictors)
       devices.push_back(predictor.device);
     return devices;
   };
@@ -149,11 +174,11 @@ TEST(Trainer, RunsEveryFullBatchOfEveryEpoch) {
   TrainerOptions options = small_options(2);
   options.epochs = 4;
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
-  EXPECT_EQ(trainer.total_steps(), 12);
+  EXPECT_EQ(trainer.progress().total_steps(), 12);
   trainer.train();
   EXPECT_EQ(trainer.steps(), 12);
-  EXPECT_EQ(trainer.epochs(), 4);
-  EXPECT_GT(trainer.examples_per_second(), 0);
+  EXPECT_EQ(trainer.progress().epochs(), 4);
+  EXPECT_GT(trainer.record().examples_per_second(), 0);
 }
 
 TEST(Trainer, TracesItsSecondStepOrItsOnlyOne) {
@@ -179,25 +204,27 @@ TEST(Trainer, ResumesAtAPositionAndCountsWhatWasDone) {
   TrainerOptions options = small_options(2);
   options.epochs = 4;
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
-  trainer.resume({.steps = 5, .epoch = 1, .samples = 16});
-  EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 5, .epoch = 1, .samples = 16}));
-  EXPECT_EQ(trainer.total_steps(), 12);
+  trainer.progress().resume({.steps = 5, .epoch = 1, .samples = 16});
+  EXPECT_EQ(trainer.progress().position(),
+            (TrainingPosition{.steps = 5, .epoch = 1, .samples = 16}));
+  EXPECT_EQ(trainer.progress().total_steps(), 12);
   trainer.train();
   EXPECT_EQ(trainer.steps(), 12);
-  EXPECT_EQ(trainer.epochs(), 4);
-  EXPECT_EQ(trainer.position(), (TrainingPosition{.steps = 12, .epoch = 4}));
+  EXPECT_EQ(trainer.progress().epochs(), 4);
+  EXPECT_EQ(trainer.progress().position(), (TrainingPosition{.steps = 12, .epoch = 4}));
 }
 
 TEST(Trainer, ResumesAnotherGlobalBatchAtItsLastWholeOne) {
   const auto data = smooth_data(27);
   Trainer trainer(find_trainer("simple"), small_options(1), *data);  // 6 steps of 4 an epoch
-  trainer.resume({.steps = 2, .samples = 14});
-  EXPECT_EQ(trainer.position().samples, 12);
-  EXPECT_EQ(trainer.total_steps(), 2 + 3);
-  trainer.resume({.steps = 9, .samples = 27});  // as of another data set: a whole epoch is done
-  EXPECT_EQ(trainer.position().epoch, 1);
-  EXPECT_EQ(trainer.total_steps(), 9);
-  EXPECT_THROW(trainer.resume({.steps = -1}), InvalidArgument);
+  trainer.progress().resume({.steps = 2, .samples = 14});
+  EXPECT_EQ(trainer.progress().position().samples, 12);
+  EXPECT_EQ(trainer.progress().total_steps(), 2 + 3);
+  trainer.progress().resume(
+      {.steps = 9, .samples = 27});  // as of another data set: a whole epoch is done
+  EXPECT_EQ(trainer.progress().position().epoch, 1);
+  EXPECT_EQ(trainer.progress().total_steps(), 9);
+  EXPECT_THROW(trainer.progress().resume({.steps = -1}), InvalidArgument);
 }
 
 TEST(Trainer, ReportsTheMeanOfMetricsOverTowers) {
@@ -244,7 +271,7 @@ TEST(Trainer, KnowsTheSpeedOfTheLastStep) {
       std::this_thread::sleep_for(kSleep);
     }
     void after_step(Trainer& trainer, const StepInfo& info) override {
-      speeds.push_back(trainer.step_examples_per_second());
+      speeds.push_back(trainer.record().step_examples_per_second());
       seconds.push_back(info.seconds - began);
     }
   };
@@ -255,7 +282,7 @@ TEST(Trainer, KnowsTheSpeedOfTheLastStep) {
   options.callbacks = {watch};
   options.on_trace = [](const Trace&) { std::this_thread::sleep_for(kSleep); };  // for step 1
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
-  EXPECT_EQ(trainer.step_examples_per_second(), 0);
+  EXPECT_EQ(trainer.record().step_examples_per_second(), 0);
   trainer.train();
   ASSERT_EQ(watch->speeds.size(), 2u);
   EXPECT_LE(8 / watch->speeds[0], watch->seconds[0] - 0.02);
@@ -274,9 +301,9 @@ TEST(Trainer, TellsSchedulesOfTheWholeRun) {
   options.epochs = 3;
   options.max_steps = 5;
   Trainer trainer(find_trainer("simple"), std::move(options), *data);
-  EXPECT_EQ(trainer.learning_rate(), "function of 5 steps: 0=0.5");
+  EXPECT_EQ(trainer.progress().learning_rate(), "function of 5 steps: 0=0.5");
   asked.clear();
-  trainer.resume({.steps = 3, .epoch = 1, .samples = 4});
+  trainer.progress().resume({.steps = 3, .epoch = 1, .samples = 4});
   trainer.train();
   ASSERT_EQ(asked.size(), 2u);
   EXPECT_EQ(asked[0].step, 3);
@@ -294,7 +321,7 @@ TEST(Evaluation, TakesEveryTestSampleExactlyOnceAndWeightsAShortBatch) {
     options.callbacks = {std::make_shared<Evaluation>(console)};
     options.epochs = 2;
     Trainer trainer(find_trainer("replicated"), std::move(options), *train, test.get());
-    EXPECT_FALSE(trainer.has_metric("validation_loss"));
+    EXPECT_FALSE(trainer.record().has_metric("validation_loss"));
     trainer.train();
     EXPECT_NEAR(trainer.metric("validation_mean_x"), mean, 1e-12);
     EXPECT_GT(trainer.metric("validation_loss"), 0);
@@ -337,7 +364,7 @@ TEST(Evaluation, WorksWithLessTestDataThanABatch) {
     options.max_steps = 1;
     Trainer trainer(find_trainer("simple"), std::move(options), *train, test.get());
     trainer.train();
-    EXPECT_TRUE(trainer.has_metric("validation_loss"));
+    EXPECT_TRUE(trainer.record().has_metric("validation_loss"));
   }
   std::fclose(sink);
 }

@@ -4,6 +4,7 @@
 
 #include "belfry/tests/support/stand_in_gpus.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
@@ -23,7 +24,7 @@ std::unique_ptr<Trainer> trainer_on(std::vector<DeviceSpec> devices, const Datas
 }
 
 TrainingStep step_of(Trainer& trainer, std::size_t form) {
-  const TrainingGraph& built = trainer.built();
+  const TrainingGraph& built = trainer.built().nodes();
   return {trainer.session(), built.steps[form], built.towers, built.learning_rates};
 }
 

@@ -8,6 +8,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/process_threads.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/util/hash.h"
 
@@ -53,7 +54,8 @@ Trained train(int devices, const std::shared_ptr<Processes>& processes, const Wa
   EXPECT_EQ(trainer.steps(), wanted.last > 0 ? 6 : 4);
   Trained result{params_hash(trainer.session(), trainer.graph()),
                  state_hash(trainer.session(), trainer.graph())};
-  for (const NamedValue& metric : trainer.step_metrics()) result.metrics.push_back(metric.value);
+  for (const NamedValue& metric : trainer.record().step_metrics())
+    result.metrics.push_back(metric.value);
   return result;
 }
 
@@ -135,7 +137,7 @@ TEST(UnevenProcesses, CutATowerWithoutSamplesIntoShards) {
                    .shards = 4,
                    .batches = {.uneven = Uneven::kPad}},
                   *data);
-  const auto& batches = trainer.plans().back()->batches;
+  const auto& batches = trainer.built().plans().back()->batches;
   ASSERT_EQ(batches.size(), 2);
   EXPECT_EQ(batches[0].samples, 2);
   EXPECT_EQ(batches[1].samples, kGlobalBatch / 2);

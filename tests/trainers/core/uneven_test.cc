@@ -154,7 +154,7 @@ TEST(UnevenTowers, GoOnFromACheckpointToTheSameBits) {
       save_training(*first, folder.path() + "/checkpoint");
       const auto rest = make(uneven, 0);
       restore_training(*rest, folder.path() + "/checkpoint");
-      EXPECT_EQ(rest->position().samples, cut % 4 * 8);
+      EXPECT_EQ(rest->progress().position().samples, cut % 4 * 8);
       rest->train();
       EXPECT_EQ(rest->steps(), 12);
       EXPECT_EQ(state_hash(rest->session(), rest->graph()),

@@ -6,6 +6,7 @@
 #include "belfry/framework/core_ops/placeholder.h"
 #include "belfry/tests/trainers/data/idx_files.h"
 #include "belfry/tests/trainers/kinds/async_support.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/mnist.h"
@@ -96,7 +97,7 @@ TEST_P(SequentialUpdates, ByHandEqualThoseInOrderBitForBit) {
   options.max_steps = kSteps;
   Trainer trainer(find_trainer("async"), options, *data);
   ByHand expected(towers, options.optimizer, trainer.session());
-  Prefetcher input(*data, trainer.batches());
+  Prefetcher input(*data, trainer.built().batches());
   for (std::int64_t i = 0; i < kSteps; ++i) expected.step(input.next());
   trainer.train();
   EXPECT_EQ(trainer.steps(), kSteps);

@@ -8,6 +8,7 @@
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/models/models.h"
@@ -108,12 +109,12 @@ TEST(ClipNorm, BoundsAStepOfGradientDescent) {
   const auto length = [&](double clip_norm) {
     Trainer trainer(find_trainer("replicated"), smooth_options(clip_norm), *data);
     std::vector<Tensor> before;
-    for (const Variable v : trainer.towers()[0].trainables)
+    for (const Variable v : trainer.built().nodes().towers[0].trainables)
       before.push_back(trainer.session().read(v));
     trainer.train();
     double squares = 0;
     for (std::size_t i = 0; i < before.size(); ++i) {
-      const Tensor after = trainer.session().read(trainer.towers()[0].trainables[i]);
+      const Tensor after = trainer.session().read(trainer.built().nodes().towers[0].trainables[i]);
       for (std::size_t j = 0; j < after.data<double>().size(); ++j)
         squares += std::pow(after.data<double>()[j] - before[i].data<double>()[j], 2);
     }
@@ -137,8 +138,8 @@ TEST(ClipNorm, HidesNoDivergence) {
   options.max_steps = 0;
   Trainer trainer(find_trainer("replicated"), std::move(options), data);
   EXPECT_THROW(trainer.train(), Diverged);
-  EXPECT_TRUE(find_divergence(trainer));
-  for (const Variable v : trainer.towers()[0].trainables)
+  EXPECT_TRUE(find_divergence(trainer.built(), trainer.record()));
+  for (const Variable v : trainer.built().nodes().towers[0].trainables)
     EXPECT_TRUE(std::isnan(trainer.session().read(v).data<double>()[0])) << v.name();
 }
 

@@ -12,6 +12,7 @@
 #include "belfry/ops/sparse_softmax_cross_entropy.h"
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/mnist.h"
 #include "belfry/trainers/models/models.h"
@@ -203,7 +204,7 @@ TEST(Replicas, ThatWereChangedFromOutsideAreFound) {
   Session& session = trainer.session();
   const int shared = count_shared(session, trainer.graph());
   // Everything that a tower has of its own: trained variables and their slots.
-  EXPECT_EQ(shared, 2 * static_cast<int>(trainer.towers()[1].trainables.size()));
+  EXPECT_EQ(shared, 2 * static_cast<int>(trainer.built().nodes().towers[1].trainables.size()));
   const Variable bias = trainer.graph().stored_variable("tower1/fc1/b");
   Tensor value = session.read(bias);
   value.mutable_data<float>()[3] += 1;

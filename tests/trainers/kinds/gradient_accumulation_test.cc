@@ -10,6 +10,7 @@
 #include "belfry/tests/support/test_devices.h"
 #include "belfry/tests/trainers/core/small_problem.h"
 #include "belfry/trainers/core/accumulation.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/core/training_checkpoint.h"
 #include "belfry/trainers/data/synthetic_data.h"
@@ -36,7 +37,7 @@ std::vector<Tensor> trained(const char* kind, TrainerOptions options, const Data
   Trainer trainer(find_trainer(kind), std::move(options), data);
   trainer.train();
   std::vector<Tensor> values;
-  for (const Variable v : trainer.towers()[0].trainables)
+  for (const Variable v : trainer.built().nodes().towers[0].trainables)
     values.push_back(trainer.session().read(v));
   return values;
 }
@@ -152,8 +153,8 @@ TEST(Accumulation, CountsUpdatesAndLeavesOutWhatDoesNotFillOne) {
   options.epochs = 2;
   options.callbacks = {steps};
   Trainer trainer(find_trainer("replicated"), std::move(options), *data);
-  EXPECT_EQ(trainer.total_steps(), 4);
-  EXPECT_EQ(trainer.batches().dropped_per_epoch(), 5);
+  EXPECT_EQ(trainer.progress().total_steps(), 4);
+  EXPECT_EQ(trainer.built().batches().dropped_per_epoch(), 5);
   asked.clear();
   trainer.train();
   EXPECT_THAT(steps->seen,
@@ -167,11 +168,11 @@ TEST(Accumulation, RunsThePlansOfTheFirstTheOtherAndTheLastBatch) {
   const auto runs_of = [&](int batches) {
     const Trainer trainer(find_trainer("replicated"), smooth_options(2, batches), *data);
     std::vector<std::int64_t> runs;
-    for (const PlanOfStep& of : trainer.plans_of_step()) {
+    for (const PlanOfStep& of : trainer.built().plans_of_step()) {
       runs.push_back(of.runs);
-      EXPECT_EQ(of.plan, trainer.plans()[runs.size() - 1]);
+      EXPECT_EQ(of.plan, trainer.built().plans()[runs.size() - 1]);
     }
-    EXPECT_EQ(runs.size(), trainer.plans().size());
+    EXPECT_EQ(runs.size(), trainer.built().plans().size());
     return runs;
   };
   EXPECT_THAT(runs_of(1), ElementsAre(1));
@@ -204,7 +205,7 @@ TEST(Accumulation, GoesOnWhereARunStopped) {
   half.max_steps = 5;
   Trainer first(find_trainer("replicated"), half, *data);
   first.train();
-  EXPECT_EQ(first.position().samples, 8);  // one step of the second epoch
+  EXPECT_EQ(first.progress().position().samples, 8);  // one step of the second epoch
   const std::string saved = testing::TempDir() + "gradient_accumulation_test.checkpoint";
   std::filesystem::remove_all(saved);
   save_training(first, saved);
@@ -254,7 +255,8 @@ TEST(Accumulation, KeepsNoGradientsBesideTheirSums) {
     std::int64_t bytes = 0;
     for (const DeviceUse& use : trainer.session().device_use()) bytes += use.bytes;
     std::int64_t weights = 0;
-    for (const Variable v : trainer.towers()[0].trainables) weights += v.ref().type().bytes();
+    for (const Variable v : trainer.built().nodes().towers[0].trainables)
+      weights += v.ref().type().bytes();
     return std::pair(bytes, weights);
   };
   for (const auto& [kind, towers] :

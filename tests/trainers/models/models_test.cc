@@ -10,6 +10,7 @@
 #include "belfry/tests/framework/framework_test_support.h"
 #include "belfry/tests/support/sanitizers.h"
 #include "belfry/trainers/core/independence.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 #include "belfry/trainers/data/synthetic_data.h"
 #include "belfry/trainers/util/hash.h"
@@ -102,7 +103,7 @@ TEST(Models, GptTrainsAlikeOnOneTwoAndFourDevices) {
     options.devices.clear();
     for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
     Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
-    EXPECT_EQ(k_dependence(trainer), "");
+    EXPECT_EQ(k_dependence(trainer.built()), "");
     trainer.train();
     const std::string hash = params_hash(trainer.session(), trainer.graph());
     EXPECT_EQ(one.empty() ? hash : one, hash) << devices;
@@ -123,8 +124,8 @@ TEST(Models, GptHasEightShardsByDefaultOnAnyNumberOfDevices) {
     for (int d = 0; d < devices; ++d) options.devices.push_back(DeviceSpec::local("CPU", d));
     options.session.dry_run = true;
     Trainer trainer(find_trainer(devices > 1 ? "replicated" : "simple"), std::move(options), *data);
-    EXPECT_EQ(trainer.options().shards, 8);
-    EXPECT_EQ(k_dependence(trainer), "");
+    EXPECT_EQ(trainer.built().options().shards, 8);
+    EXPECT_EQ(k_dependence(trainer.built()), "");
   }
 }
 

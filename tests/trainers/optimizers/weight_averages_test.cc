@@ -135,7 +135,7 @@ TEST(WeightAverages, StartAtRandomFirstValues) {
   options.optimizer = sgd(0).with_averages({.decay = 0.5});
   Trainer trainer(find_trainer("replicated"), options, *data);
   trainer.train();
-  for (const Variable v : trainer.towers()[0].trainables)
+  for (const Variable v : trainer.built().nodes().towers[0].trainables)
     EXPECT_EQ(trainer.session().read(average_of(v)), trainer.session().read(v)) << v.name();
 }
 

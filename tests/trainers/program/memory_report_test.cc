@@ -11,6 +11,7 @@
 #include "belfry/framework/base/text.h"
 #include "belfry/ops/matmul.h"
 #include "belfry/tests/trainers/program/train_support.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {

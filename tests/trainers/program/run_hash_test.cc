@@ -22,7 +22,7 @@ TEST_F(RunHashTest, NotesHashesByWhichAFlippedBitIsFound) {
   };
   EXPECT_EQ(run(".a", small_recipe()), 0);
   const auto flip = [](Trainer& trainer) {
-    for (const TowerRecord& tower : trainer.towers()) {
+    for (const TowerRecord& tower : trainer.built().nodes().towers) {
       Tensor value = trainer.session().read(tower.trainables[1]);
       value.mutable_raw()[5] ^= std::byte{1};
       trainer.session().write(tower.trainables[1], value);
@@ -100,7 +100,7 @@ TEST_F(RunHashTest, NotesTheSameGradientsInEachCanonicalWay) {
 TEST_F(RunHashTest, EndsWhenCopiesOfAVariableDiffer) {
   const auto flips = [](std::int64_t step) {
     return recipe_that(step, [](Trainer& trainer) {
-      const Variable w = trainer.towers()[1].trainables[1];
+      const Variable w = trainer.built().nodes().towers[1].trainables[1];
       Tensor value = trainer.session().read(w);
       value.mutable_raw()[0] ^= std::byte{1};
       trainer.session().write(w, value);
@@ -146,7 +146,7 @@ TEST(HashLog, IsReadWhileItGrows) {
 // Nothing is saved, so only the end looks.
 TEST_F(TrainTest, CopiesThatDifferAtTheEndEndWithAnError) {
   Recipe recipe = recipe_that(4, [](Trainer& trainer) {
-    const Variable w = trainer.towers()[1].trainables[1];
+    const Variable w = trainer.built().nodes().towers[1].trainables[1];
     Tensor value = trainer.session().read(w);
     value.mutable_raw()[0] ^= std::byte{1};
     trainer.session().write(w, value);

@@ -98,7 +98,7 @@ TEST_F(TrainingLoadTest, AveragesBeginAtTheWeightsThatAreLoaded) {
   for (const char* devices : {"--devices=cpu:1", "--devices=cpu:2"}) {
     std::vector<double> weights, averages;
     const Recipe recipe = recipe_that(0, [&](Trainer& trainer) {
-      for (const Variable variable : trainer.towers()[0].trainables) {
+      for (const Variable variable : trainer.built().nodes().towers[0].trainables) {
         const Tensor value = trainer.session().read(variable);
         EXPECT_EQ(trainer.session().read(average_of(variable)), value) << variable.name();
       }

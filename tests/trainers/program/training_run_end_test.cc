@@ -39,7 +39,7 @@ TEST_F(TrainingRunTest, EndsWhenASignalAsksForItAndGoesOn) {
 TEST_F(TrainingRunTest, KeepsWeightsThatAreFinite) {
   // The losses are finite, but the weights are not.
   const Recipe recipe = recipe_that(12, [](Trainer& trainer) {
-    const Variable w = trainer.towers()[0].trainables[1];
+    const Variable w = trainer.built().nodes().towers[0].trainables[1];
     Tensor value = trainer.session().read(w);
     value.mutable_data<double>()[0] = std::nan("");
     trainer.session().write(w, value);

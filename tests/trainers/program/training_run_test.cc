@@ -476,10 +476,10 @@ struct Scores final : Callback {
   explicit Scores(bool of_epochs) : epochs(of_epochs) {}
   std::vector<std::string> metrics() const override { return {"validation_score"}; }
   void after_evaluation(Trainer& trainer, const StepInfo&) override {
-    if (!epochs) trainer.set_metric("validation_score", ++count);
+    if (!epochs) trainer.record().set_metric("validation_score", ++count);
   }
   void after_epoch(Trainer& trainer, const StepInfo&) override {
-    if (epochs) trainer.set_metric("validation_score", ++count);
+    if (epochs) trainer.record().set_metric("validation_score", ++count);
   }
   bool epochs;
   double count = 0;

@@ -10,6 +10,7 @@
 #include "belfry/tests/trainers/program/train_support.h"
 #include "belfry/tests/trainers/runs/run_files.h"
 #include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/trainer.h"
 #include "belfry/trainers/core/trainer_kinds.h"
 
 namespace belfry {
@@ -113,7 +114,7 @@ TEST_F(RunErrorTest, NamesOpAndDeviceOfAKernelThatFailsOnAGpu) {
 TEST_F(RunErrorTest, NamesStepAndVariablesOfARunThatDiverges) {
   Recipe recipe = small_recipe();
   recipe.callbacks = {std::make_shared<BeforeSecondStep>([](Trainer& trainer) {
-    const Variable w = trainer.towers()[0].trainables[0];
+    const Variable w = trainer.built().nodes().towers[0].trainables[0];
     Tensor value = trainer.session().read(w);
     value.mutable_data<double>()[0] = std::nan("");
     trainer.session().write(w, value);

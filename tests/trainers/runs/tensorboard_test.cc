@@ -63,7 +63,7 @@ class TensorBoardTest : public testing::Test {
                          std::make_shared<Evaluation>(console_.console), watch_};
     if (also_) options.callbacks.push_back(also_);
     Trainer trainer(find_trainer("simple"), std::move(options), *data_, test_.get());
-    trainer.resume({.steps = from, .epoch = from / 5, .samples = from % 5 * 4});
+    trainer.progress().resume({.steps = from, .epoch = from / 5, .samples = from % 5 * 4});
     trainer.train();
   }
   Shown shown(const std::string& run) { return shown_in(disk_, "/disk/tb/" + run); }

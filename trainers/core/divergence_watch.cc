@@ -1,16 +1,17 @@
-// What a trainer sees of a step that goes wrong.
+#include "belfry/trainers/core/divergence_watch.h"
+
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "belfry/framework/base/log.h"
 #include "belfry/framework/base/option_name.h"
 #include "belfry/framework/base/text.h"
 #include "belfry/framework/group/processes.h"
-#include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/built_training.h"
 #include "belfry/trainers/core/partitioned_update.h"
-#include "belfry/trainers/core/trainer.h"
+#include "belfry/trainers/core/training_progress.h"
 #include "belfry/trainers/data/not_finite_input.h"
+#include "belfry/trainers/data/prefetch.h"
 #include "belfry/trainers/util/statistics.h"
 
 namespace belfry {
@@ -34,25 +35,31 @@ double largest_weight_of(const Tensor& tensor) {
 
 }  // namespace
 
-void Trainer::begin_to_watch() {
-  if (built_.loss_scale) skips_.begin(loss_scale()->skipped_steps);
+void DivergenceWatch::begin() {
+  if (built_.nodes().loss_scale) skips_.begin(built_.loss_scale()->skipped_steps);
 }
 
 // Data are looked at only then: that takes time.
-void Trainer::look_at_input(const Batch& batch, double loss) {
+void DivergenceWatch::look_at_batch(const Batch& batch, double loss) {
   if (std::isfinite(loss) || !suspects_.input.empty() || losses_.not_finite_since()) return;
-  suspects_.input = not_finite_input(train_, batches_, own_towers(), batch);
+  suspects_.input =
+      not_finite_input(built_.train_data(), built_.batches(), built_.own_towers(), batch);
+}
+
+void DivergenceWatch::look_at_step(double loss) {
+  look_at_loss(loss);
+  look_at_first_update();
+  look_at_scale();
 }
 
 // With f16, too: its loss scale mends gradients that are not finite, and no loss.
-void Trainer::look_at_loss() {
-  const double loss = step_metrics_[0].value;
+void DivergenceWatch::look_at_loss(double loss) {
   const bool known = losses_.not_finite_since().has_value();
-  losses_.note(counts_.steps + 1, loss);
+  losses_.note(progress_.steps() + 1, loss);
   if (known || !losses_.not_finite_since()) return;
   suspects_.input = of_any_process(suspects_.input);
-  if (options_.on_nonfinite == OnNonfinite::kStop || std::exchange(warned_, true)) return;
-  if (!options_.warn_of_loss || graph_.process().rank > 0) return;
+  if (built_.options().on_nonfinite == OnNonfinite::kStop || std::exchange(warned_, true)) return;
+  if (!warns()) return;
   log_warning("the loss is ", significant(loss), " at step ", *losses_.not_finite_since(),
               suspects_.input.empty() ? "" : cat(": ", suspects_.input), ", and training goes on (",
               the_option("on_nonfinite"), ")");
@@ -60,15 +67,16 @@ void Trainer::look_at_loss() {
 
 // A rate that is far too large shows here, before the loss is not finite at once. Updates of parts
 // are not looked at: reading would wait for other processes. Towers that run free are a step ahead.
-void Trainer::look_at_first_update() {
-  if (counts_.steps != counts_.first_step || updates_parts(options_) || !built_.tower_ops.empty())
+void DivergenceWatch::look_at_first_update() {
+  if (progress_.steps_of_run() > 0 || updates_parts(built_.options()) ||
+      !built_.nodes().tower_ops.empty())
     return;
   std::size_t bytes = 0;
-  for (const Variable variable : originals_of(graph_.variables(kTrainableVariables))) {
+  for (const Variable variable : originals_of(built_.graph().variables(kTrainableVariables))) {
     bytes += static_cast<std::size_t>(variable.shape().elements()) * size_of(variable.dtype());
     if (bytes > kMostBytesToRead) return;
     if (variable.dtype() != DType::kF32 && variable.dtype() != DType::kF64) continue;
-    const double largest = largest_weight_of(session_->read(variable));
+    const double largest = largest_weight_of(built_.session().read(variable));
     const std::string made = cat("the first update made '", variable.logical_name(), "' ");
     if (!std::isfinite(largest))
       suspects_.first_update =
@@ -79,28 +87,31 @@ void Trainer::look_at_first_update() {
   }
 }
 
-void Trainer::look_at_scale() {
-  if (!built_.loss_scale || (steps_of_run() + 1) % kMostSkippedInARow != 0) return;
-  const std::string warning = skips_.warning(*loss_scale());
-  if (!warning.empty() && graph_.process().rank == 0) log_warning(warning);
+void DivergenceWatch::look_at_scale() {
+  if (!built_.nodes().loss_scale || (progress_.steps_of_run() + 1) % kMostSkippedInARow != 0)
+    return;
+  const std::string warning = skips_.warning(*built_.loss_scale());
+  if (!warning.empty() && built_.graph().process().rank == 0) log_warning(warning);
 }
 
 // What any process knows, the first by rank; all call it after the same step.
-std::string Trainer::of_any_process(const std::string& own) const {
-  Processes* const processes = options_.session.processes.get();
-  if (!processes) return own;
-  for (const std::string& text : processes->gather(own))
+std::string DivergenceWatch::of_any_process(const std::string& own) const {
+  if (!built_.processes()) return own;
+  for (const std::string& text : built_.processes()->gather(own))
     if (!text.empty()) return text;
   return "";
 }
 
-void Trainer::note_test_loss(double loss, const std::string& input) {
+bool DivergenceWatch::warns() const {
+  return built_.options().warn_of_loss && built_.graph().process().rank <= 0;
+}
+
+void DivergenceWatch::note_test_loss(double loss, const std::string& input) {
   suspects_.test_input.clear();
   if (std::isfinite(loss)) return;
   suspects_.test_input = of_any_process(input);
-  if (std::exchange(warned_of_test_, true) || !options_.warn_of_loss || graph_.process().rank > 0)
-    return;
-  log_warning("the test loss is ", significant(loss), " after step ", counts_.steps,
+  if (std::exchange(warned_of_test_, true) || !warns()) return;
+  log_warning("the test loss is ", significant(loss), " after step ", progress_.steps(),
               suspects_.test_input.empty() ? "" : cat(": ", suspects_.test_input));
 }
 

@@ -1,0 +1,141 @@
+#include "belfry/trainers/core/built_training.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/default_shards.h"
+#include "belfry/trainers/core/partitioned_update.h"
+#include "belfry/trainers/core/trainer_checks.h"
+#include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/core/training_sizes.h"
+#include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/options/option.h"
+#include "belfry/trainers/util/device_list.h"
+
+namespace belfry {
+namespace {
+
+// The options, such that the plans of all processes are alike.
+TrainerOptions with_equal_plans(TrainerOptions options) {
+  options.batches.feeds_every_tower = processes_of(options) > 1;
+  return options;
+}
+
+// The number of samples that the plan of batches is made for.
+std::int64_t samples_of(const TrainerOptions& options, const Dataset& train) {
+  // A dry run plans one step, whatever the data.
+  if (options.session.dry_run) return samples_of_step(options, processes_of(options));
+  return checked_size(train, "training data");
+}
+
+}  // namespace
+
+BuiltTraining::BuiltTraining(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
+                             const Dataset* test)
+    : kind_(kind),
+      options_(with_equal_plans(std::move(options))),
+      train_(train),
+      test_(test),
+      batches_(samples_of(options_, train), towers_of(options_, processes_of(options_)),
+               options_.batch_size, options_.seed, options_.batches),
+      graph_(options_.seed, process_place(options_.session)) {
+  check_options(options_, kind);
+  check_data(train, test, options_.session.dry_run);
+  std::ranges::stable_sort(options_.callbacks, {}, [](const auto& c) { return c->phase(); });
+  options_.session.device_count = device_count(options_.devices);
+  for (DeviceSpec& device : options_.devices) device = device.of_process(graph_.process());
+  const std::vector<Dataset::Field> fields = train.signature();
+  const auto choose = [&](const GradientTable& gradients) {
+    if (kind.choose) choice_ = kind.choose(options_, gradients);
+  };
+  nodes_ = build_training_graph(graph_, {.kind = kind,
+                                         .trainer = options_,
+                                         .fields = fields,
+                                         .forms = batches_.forms(),
+                                         .choose = choose,
+                                         .predictors = test ? options_.devices.size() : 1});
+  choose_shards();
+  session_ = std::make_unique<Session>(graph_, options_.session);
+  compile();
+  if (processes()) arithmetics();  // asks all processes
+}
+
+void BuiltTraining::choose_shards() {
+  const auto devices = static_cast<int>(batches_.towers());
+  if (options_.shards == 0) {
+    default_shards_ = has_one_shard_each(options_, kind_.facts())
+                          ? devices
+                          : default_shards(work_of(nodes_.towers[0], batches_.forms()[0].rows[0]),
+                                           batches_.global_batch());
+    options_.shards = (default_shards_ + devices - 1) / devices * devices;
+  }
+  options_.session.shards_per_device = options_.shards / devices;
+}
+
+void BuiltTraining::compile() {
+  const PrepareOptions how{.gathers_first =
+                               updates_parts(options_) && batches_.batches_per_step() == 1};
+  const auto compiled = [&](const StepNodes& step, bool keeps_gradients) {
+    return TrainingStep(*session_, step, nodes_.towers, nodes_.learning_rates, how,
+                        keeps_gradients);
+  };
+  for (const StepNodes& step : nodes_.steps) {
+    const auto before_last = [&](Node* op) -> std::optional<TrainingStep> {
+      StepNodes nodes = step;
+      nodes.train_op = op;
+      if (!op) return {};
+      return compiled(nodes, false);
+    };
+    steps_.first = before_last(step.accumulation.begin);
+    steps_.between = before_last(step.accumulation.add);
+    steps_.by_form.push_back(compiled(step, options_.keeps_gradients));
+  }
+  for (std::size_t t = 0; t < nodes_.tower_ops.size(); ++t) {
+    const BatchForm own = batches_.forms()[0].of_tower(t);
+    steps_.free.emplace_back(*session_,
+                             StepNodes{.batch = own, .all = own, .train_op = nodes_.tower_ops[t]},
+                             std::span(nodes_.towers).subspan(t, 1), nodes_.learning_rates,
+                             PrepareOptions{.locks = LockDuration::kEachVariable});
+  }
+}
+
+TowerSpan BuiltTraining::own_towers() const {
+  const auto own = std::ssize(options_.devices);
+  return {graph_.process().rank * own, own};
+}
+
+std::vector<PlanOfStep> BuiltTraining::plans_of_step() const {
+  return steps_.plans_with_runs(batches_.batches_per_step());
+}
+
+std::optional<KeptChoice> BuiltTraining::kept_choice() const {
+  if (choice_.empty()) return {};
+  return KeptChoice{.allreduce = options_.aggregation.allreduce,
+                    .bucket_mb = options_.aggregation.bucket_mb,
+                    .gradient_repacking = options_.aggregation.gradient_repacking,
+                    .small_tensors_kb = options_.aggregation.small_tensors_kb,
+                    .devices = options_.devices,
+                    .from = "an earlier run"};
+}
+
+std::optional<LossScaleState> BuiltTraining::loss_scale() {
+  const LossScale& state = nodes_.loss_scale;
+  if (!state) return {};
+  return LossScaleState{.scale = session_->read(state.scale).item<float>(),
+                        .skipped_steps = session_->read(state.skipped_steps).item<std::int64_t>()};
+}
+
+const Arithmetics& BuiltTraining::arithmetics() const {
+  if (!arithmetics_) arithmetics_ = arithmetics_of(processes(), options_.devices);
+  return *arithmetics_;
+}
+
+std::string BuiltTraining::other_bits() const {
+  if (arithmetics_ && !arithmetics_->mixed.empty()) return arithmetics_->mixed;
+  return earlier_bits_.empty() ? "" : cat("this run was resumed with other bits: ", earlier_bits_);
+}
+
+}  // namespace belfry

@@ -1,0 +1,95 @@
+// What a training is built of: one graph, one session and compiled steps, for a kind of trainer,
+// options and data.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "belfry/framework/run/session.h"
+#include "belfry/trainers/core/arithmetic.h"
+#include "belfry/trainers/core/auto_options.h"
+#include "belfry/trainers/core/loss_watch.h"
+#include "belfry/trainers/core/trainer_options.h"
+#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_step.h"
+#include "belfry/trainers/data/batches.h"
+#include "belfry/trainers/data/dataset.h"
+
+namespace belfry {
+
+struct TowerSpan;
+struct TrainerKind;
+
+class BuiltTraining {
+ public:
+  // As Trainer's constructor.
+  BuiltTraining(const TrainerKind& kind, TrainerOptions options, const Dataset& train,
+                const Dataset* test);
+  BuiltTraining(const BuiltTraining&) = delete;
+  BuiltTraining& operator=(const BuiltTraining&) = delete;
+
+  const TrainerKind& kind() const { return kind_; }
+  // As they were given, with what was chosen: strategy, shards, callbacks in the order of phases.
+  const TrainerOptions& options() const { return options_; }
+  // All processes of the training; null: there is one.
+  Processes* processes() const { return options_.session.processes.get(); }
+  const Dataset& train_data() const { return train_; }
+  const Dataset* test_data() const { return test_; }
+  const BatchPlan& batches() const { return batches_; }
+  // Of all towers of all processes, those of this one.
+  TowerSpan own_towers() const;
+
+  Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
+  Session& session() { return *session_; }
+  // The nodes of the training: its towers, one for each of options().devices in their order, its
+  // steps, and towers that predict.
+  const TrainingGraph& nodes() const { return nodes_; }
+  TrainingSteps& steps() { return steps_; }
+  // The plans of all compiled steps: one for each form of batches (more if a step takes several
+  // batches), or one for each tower that runs free.
+  std::vector<std::shared_ptr<const Plan>> plans() const { return steps_.plans(); }
+  // The plans of one training step with full batches.
+  std::vector<PlanOfStep> plans_of_step() const;
+
+  // Lines for people: what "auto" chose for options().aggregation.allreduce, and why. "" if it was
+  // not asked for.
+  const std::string& choice() const { return choice_; }
+  // The choice, for runs that resume from this one; none without "auto".
+  std::optional<KeptChoice> kept_choice() const;
+  // The default number of shards, before it was raised to one per device; 0: options had a number.
+  int shards_by_default() const { return default_shards_; }
+  // The state of the loss scale; none unless the precision is f16.
+  std::optional<LossScaleState> loss_scale();
+
+  // With what all processes compute.
+  const Arithmetics& arithmetics() const;
+  // Notes why the parts of the run before this one had other bits (earlier_bits()); "": they had
+  // not. A checkpoint keeps it.
+  void resume_bits(std::string earlier) { earlier_bits_ = std::move(earlier); }
+  const std::string& earlier_bits() const { return earlier_bits_; }
+  // Says which process computes with other instructions or libraries than rank 0, or why parts of
+  // the run had other bits; "" for neither. Otherwise results are not canonical.
+  std::string other_bits() const;
+
+ private:
+  void choose_shards();
+  void compile();
+
+  const TrainerKind& kind_;
+  TrainerOptions options_;
+  const Dataset& train_;
+  const Dataset* test_;
+  int default_shards_ = 0;
+  std::string choice_, earlier_bits_;
+  mutable std::optional<Arithmetics> arithmetics_;
+  BatchPlan batches_;
+  Graph graph_;
+  TrainingGraph nodes_;
+  std::unique_ptr<Session> session_;
+  TrainingSteps steps_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,48 @@
+// Watches a training for a loss that is not finite, and for who may have made it.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "belfry/trainers/core/loss_watch.h"
+
+namespace belfry {
+
+class BuiltTraining;
+class TrainingProgress;
+struct Batch;
+
+class DivergenceWatch {
+ public:
+  DivergenceWatch(BuiltTraining& built, const TrainingProgress& progress)
+      : built_(built), progress_(progress) {}
+
+  const LossWatch& losses() const { return losses_; }
+  const Suspects& suspects() const { return suspects_; }
+  // For the callback that has evaluated, in all processes: the loss, and not_finite_input() of the
+  // test samples of this process.
+  void note_test_loss(double loss, const std::string& input);
+
+  // For the loop: before the first step; after each batch, or what towers that run free have found
+  // in theirs; after each step, with its loss.
+  void begin();
+  void look_at_batch(const Batch& batch, double loss);
+  void note_input(std::string input) { suspects_.input = std::move(input); }
+  void look_at_step(double loss);
+
+ private:
+  void look_at_loss(double loss);
+  void look_at_first_update();
+  void look_at_scale();
+  std::string of_any_process(const std::string& own) const;
+  bool warns() const;
+
+  BuiltTraining& built_;
+  const TrainingProgress& progress_;
+  LossWatch losses_;
+  SkipWatch skips_;
+  Suspects suspects_;
+  bool warned_ = false, warned_of_test_ = false;
+};
+
+}  // namespace belfry

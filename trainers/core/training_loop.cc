@@ -1,0 +1,294 @@
+#include "belfry/trainers/core/training_loop.h"
+
+#include <algorithm>
+#include <functional>
+#include <typeinfo>
+#include <utility>
+
+#include "belfry/framework/base/error.h"
+#include "belfry/framework/base/error_origin.h"
+#include "belfry/framework/base/log.h"
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/group/processes.h"
+#include "belfry/trainers/core/built_training.h"
+#include "belfry/trainers/core/divergence.h"
+#include "belfry/trainers/core/equal_processes.h"
+#include "belfry/trainers/core/free_towers.h"
+#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/training_progress.h"
+#include "belfry/trainers/core/training_record.h"
+#include "belfry/trainers/data/prefetch.h"
+#include "belfry/trainers/util/clock.h"
+
+namespace belfry {
+
+template <class F>
+void TrainingLoop::call(const char* hook, std::int64_t step, const F& f) {
+  const TrainingActivity::Place before = activity_.place();  // a callback that calls others, say
+  for (const std::shared_ptr<Callback>& callback : built_.options().callbacks)
+    call_one(*callback, hook, step, f);
+  activity_.enter(before);
+}
+
+template <class F>
+void TrainingLoop::call_one(Callback& callback, const char* hook, std::int64_t step, const F& f) {
+  const std::type_info& type = typeid(callback);
+  const TrainingActivity::Place place{TrainingActivity::What::kCallback, &type, hook, step};
+  activity_.enter(place);
+  try {
+    f(callback);
+  } catch (const Error&) {
+    rethrow_from({.what = place.str(), .step = step, .is_told = is_of_belfry(type)});
+  } catch (...) {
+    rethrow_from({.what = place.str(), .step = step});
+  }
+}
+
+void TrainingLoop::check_callbacks() {
+  call("check", progress_.steps() + 1, [&](Callback& c) { c.check(trainer_); });
+}
+
+void TrainingLoop::evaluated(const StepInfo& info) {
+  evaluated_at_ = info;
+  call("after_evaluation", info.step, [&](Callback& c) { c.after_evaluation(trainer_, info); });
+}
+
+// `info` is of an evaluation, if there was one.
+void TrainingLoop::tell_metrics(const StepInfo& info) {
+  const std::vector<NamedValue> metrics = record_.take_new_metrics();
+  if (metrics.empty()) return;
+  const StepInfo at = std::exchange(evaluated_at_, {}).value_or(info);
+  call("after_metrics", at.step, [&](Callback& c) { c.after_metrics(trainer_, at, metrics); });
+}
+
+void TrainingLoop::interrupt(int signal) {
+  if (built_.graph().process().size == 1) return end_by(signal);
+  ask({.signal = signal, .comparison = request_.comparison});
+}
+
+void TrainingLoop::end_by(int signal) {
+  stopped_ = true;
+  interruption_ = signal;
+}
+
+void TrainingLoop::ask(StepRequest request) {
+  request_ = request;
+  for (TrainingStep* const step : built_.steps().all()) step->request(request);
+}
+
+void TrainingLoop::compare_processes_soon() {
+  if (built_.graph().process().size > 1) ask({.signal = request_.signal, .comparison = true});
+}
+
+void TrainingLoop::compare_processes(std::int64_t steps) {
+  if (!built_.processes() || compared_at_ == steps) return;
+  require_equal_processes(*built_.processes(), built_.session(), built_.graph(), steps);
+  compared_at_ = steps;
+}
+
+bool TrainingLoop::is_compared() const {
+  return built_.graph().process().size == 1 || compared_at_ == progress_.steps();
+}
+
+// Before the first step: processes that differ would wait for each other, or train two models.
+void TrainingLoop::agree() {
+  Processes* const processes = built_.processes();
+  if (!processes) return;
+  require_agreement(*processes, agreed_items(built_, progress_, record_.identity()));
+  const std::string& mixed = built_.arithmetics().mixed;
+  if (!mixed.empty() && processes->rank() == 0)
+    log_warning(mixed, ": bits may differ from those of one process");
+}
+
+// Where steps come from: the batches of all towers, or towers that take their own.
+struct TrainingLoop::Source {
+  std::unique_ptr<Prefetcher> input;
+  std::unique_ptr<FreeTowers> free;
+};
+
+namespace {
+
+// The prefetcher calls this with each batch that it has gathered. Empty if no GPU takes one.
+std::function<StagedFeeds(const Batch&, std::stop_token)> stager(BuiltTraining& built) {
+  if (std::ranges::none_of(built.steps().all(), &TrainingStep::stages)) return {};
+  return [&built](const Batch& batch, std::stop_token stop) {
+    TrainingStep& step = built.steps().of(batch, built.batches().batches_per_step());
+    return step.stage(batch.tensors, std::move(stop));
+  };
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingLoop::Source> TrainingLoop::open_source() {
+  const TrainerOptions& options = built_.options();
+  const std::int64_t last = progress_.total_steps(), done = progress_.steps();
+  if (options.on_trace) {
+    const std::int64_t second = std::max(done, std::min(done + 1, last - 1)) + 1;
+    traced_ = options.traced.value_or(StepRange{second, second});
+  }
+  auto source = std::make_unique<Source>();
+  if (built_.nodes().tower_ops.empty())
+    source->input = std::make_unique<Prefetcher>(
+        built_.train_data(), built_.batches(), progress_.next_batch(), Prefetcher::kSlots,
+        built_.own_towers(), stager(built_), options.data_workers);
+  else
+    source->free =
+        std::make_unique<FreeTowers>(FreeTowers::Options{.towers = built_.steps().free,
+                                                         .data = built_.train_data(),
+                                                         .plan = built_.batches(),
+                                                         .start = progress_.next_batch(),
+                                                         .steps = last - done,
+                                                         .traced = traced_.first - 1 - done,
+                                                         .data_workers = options.data_workers});
+  return source;
+}
+
+void TrainingLoop::run() try {
+  require(!built_.options().session.dry_run, "a dry run trains nothing");
+  train();
+  activity_.enter({.what = TrainingActivity::What::kEnded});
+} catch (const std::exception& error) {
+  for (const std::shared_ptr<Callback>& callback : built_.options().callbacks)
+    tell(*callback, error);
+  activity_.enter({.what = TrainingActivity::What::kEnded});
+  throw;
+}
+
+void TrainingLoop::tell(Callback& callback, const std::exception& error) try {
+  callback.on_error(trainer_, error);
+} catch (const std::exception& other) {
+  log_error("a callback that was told of an error failed: ", other.what());
+} catch (...) {
+  log_error("a callback that was told of an error threw what is no std::exception");
+}
+
+void TrainingLoop::train() {
+  call("setup", progress_.steps() + 1, [&](Callback& c) {
+    c.check(trainer_);
+    c.setup(trainer_);
+  });
+  record_.take_new_metrics();  // those of a run before, and first values
+  built_.graph().freeze();
+  agree();
+  record_.watch().begin();
+  std::unique_ptr<Source> source = open_source();
+  progress_.begin();
+  try {
+    make_steps(source);
+  } catch (const std::exception&) {
+    if (source && source->free) source->free->rethrow_failure();  // it was first
+    throw;
+  }
+  activity_.enter({.what = TrainingActivity::What::kEnd, .step = progress_.steps() + 1});
+  source.reset();
+  compare_processes(progress_.steps());  // the end may be saved
+  is_complete_ = true;
+  end();
+}
+
+void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
+  const std::int64_t last = progress_.total_steps();
+  while (progress_.steps() < last && !stopped_) {
+    const double start = seconds_now();
+    StepInfo step = progress_.info();
+    call("before_step", step.step + 1, [&](Callback& c) { c.before_step(trainer_, step); });
+    tell_metrics(step);
+    if (stopped_) break;  // by an evaluation that was due when the run before ended
+    const std::int64_t samples = progress_.samples_of_step();
+    const double step_start = progress_.seconds();
+    const bool with_trace = run_step(*source, step);
+    step.seconds = progress_.seconds();
+    record_.note_speed(static_cast<double>(samples) / (step.seconds - step_start));
+    call("after_step", step.step + 1, [&](Callback& c) { c.after_step(trainer_, step); });
+    ++step.step;
+    tell_metrics(step);
+    // Neither the first, which allocates, nor the one that writes a trace is typical.
+    if (progress_.steps_of_run() > 0 && !with_trace)
+      record_.add_time(seconds_now() - start, samples);
+    progress_.end_step();
+    if (std::exchange(comparison_due_, false)) {
+      ask({.signal = request_.signal});
+      compare_processes(progress_.steps());
+    }
+    if (built_.options().on_nonfinite == OnNonfinite::kStop &&
+        record_.losses().not_finite_since()) {
+      source.reset();  // towers that run free come to rest
+      throw Diverged(find_divergence(built_, record_));
+    }
+    if (progress_.steps_left_of_epoch() == 0) {
+      const StepInfo epoch = progress_.info();
+      progress_.end_epoch();
+      call("after_epoch", epoch.step, [&](Callback& c) { c.after_epoch(trainer_, epoch); });
+      tell_metrics(epoch);
+    }
+  }
+}
+
+// What one callback cannot write takes nothing from the others.
+void TrainingLoop::end() {
+  std::exception_ptr first;
+  const auto guarded = [&](const auto& f) {
+    try {
+      f();
+    } catch (const IoError& error) {
+      if (first)
+        log_error(error_text(fields_of(error)));
+      else
+        first = std::current_exception();
+    }
+  };
+  for (const std::shared_ptr<Callback>& callback : built_.options().callbacks)
+    guarded([&] {
+      call_one(*callback, "after_training", progress_.steps(),
+               [&](Callback& c) { c.after_training(trainer_, progress_.info()); });
+    });
+  guarded([&] { tell_metrics(progress_.info()); });
+  if (first) std::rethrow_exception(first);
+}
+
+// Whether it was traced.
+bool TrainingLoop::run_step(Source& source, const StepInfo& step) try {
+  const double rate = built_.options().optimizer.rate().at(step);
+  record_.begin_step(rate);
+  std::optional<Trace> trace;
+  if (source.free) {
+    activity_.enter({.what = TrainingActivity::What::kTowers, .step = step.step + 1});
+    source.free->next(rate, progress_.steps_left_of_epoch(), record_.values_of_step());
+    record_.watch().note_input(source.free->not_finite_input());
+    trace = source.free->take_trace();
+  } else {
+    if (traced_.contains(step.step + 1)) trace.emplace();
+    run_batches(source, rate, trace ? &*trace : nullptr);
+  }
+  if (trace) built_.options().on_trace(*trace);
+  record_.watch().look_at_step(record_.step_metrics()[0].value);
+  return trace.has_value();
+} catch (const std::exception& error) {
+  add_step_to_origin(error, step.step + 1);
+  throw;
+}
+
+void TrainingLoop::run_batches(Source& source, double rate, Trace* trace) {
+  const std::int64_t count = built_.batches().batches_per_step(), number = progress_.steps() + 1;
+  const std::span<NamedValue> values = record_.values_of_step();
+  for (std::int64_t b = 0; b < count; ++b) {
+    activity_.enter({.what = TrainingActivity::What::kInput, .step = number});
+    Batch& batch = source.input->next();
+    activity_.enter({.what = TrainingActivity::What::kStep, .step = number});
+    TrainingStep& step = built_.steps().of(batch, count);
+    step.run(std::move(batch.staged), batch.tensors, rate,
+             {.trace = b + 1 == count ? trace : nullptr});
+    record_.note_step(step);
+    record_.watch().look_at_batch(batch, step.metric(0));
+    const StepRequest asked = step.requested();
+    if (asked.signal != 0) end_by(asked.signal);
+    comparison_due_ = comparison_due_ || asked.comparison;
+    for (std::size_t m = 0; m < values.size(); ++m) {
+      double& value = values[m].value;
+      value = b == 0 ? step.metric(m) : value + step.metric(m);
+      if (b + 1 == count && count > 1) value /= static_cast<double>(count);
+    }
+  }
+}
+
+}  // namespace belfry

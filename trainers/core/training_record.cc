@@ -1,0 +1,107 @@
+#include "belfry/trainers/core/training_record.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "belfry/framework/base/require.h"
+#include "belfry/framework/base/text.h"
+#include "belfry/trainers/core/built_training.h"
+#include "belfry/trainers/core/callbacks.h"
+#include "belfry/trainers/core/model_summary.h"
+#include "belfry/trainers/core/run_identity.h"
+#include "belfry/trainers/core/training_progress.h"
+
+namespace belfry {
+
+TrainingRecord::TrainingRecord(BuiltTraining& built, const TrainingProgress& progress)
+    : built_(built), progress_(progress), watch_(built, progress) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // before the first step
+  step_metrics_.push_back({"loss", kNone});
+  for (const NamedOutput& metric : built.nodes().towers[0].metrics)
+    step_metrics_.push_back({metric.name, kNone});
+}
+
+const NamedValue* TrainingRecord::find_metric(std::string_view name) const {
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values)
+      if (value.name == name) return &value;
+  return nullptr;
+}
+
+double TrainingRecord::metric(std::string_view name) const {
+  if (const NamedValue* found = find_metric(name)) return found->value;
+  std::vector<std::string> names;
+  for (const auto* values : {&step_metrics_, &other_metrics_})
+    for (const NamedValue& value : *values) names.push_back(value.name);
+  throw NotFoundError(cat("no metric '", name, "'; there are ", join(names)));
+}
+
+void TrainingRecord::set_metric(std::string_view name, double value) {
+  const auto put = [&](std::vector<NamedValue>& values) {
+    const auto known = std::ranges::find(values, name, &NamedValue::name);
+    if (known == values.end())
+      values.push_back({std::string(name), value});
+    else
+      known->value = value;
+  };
+  require(std::ranges::find(step_metrics_, name, &NamedValue::name) == step_metrics_.end(),
+          "metric '", name, "' is set by the model");
+  put(other_metrics_);
+  put(new_metrics_);
+}
+
+void TrainingRecord::resume_metrics(const std::vector<NamedValue>& values) {
+  for (const NamedValue& value : values) {
+    const auto known = std::ranges::find(step_metrics_, value.name, &NamedValue::name);
+    if (known != step_metrics_.end())
+      known->value = value.value;
+    else
+      set_metric(value.name, value.value);
+  }
+}
+
+std::vector<std::string> TrainingRecord::expected_metrics() const {
+  std::vector<std::string> names;
+  for (const NamedValue& metric : step_metrics_)
+    names.push_back(built_.test_data() ? cat("validation_", metric.name) : metric.name);
+  for (const std::shared_ptr<Callback>& callback : built_.options().callbacks)
+    for (std::string& name : callback->metrics()) names.push_back(std::move(name));
+  return names;
+}
+
+std::vector<NamedTensor> TrainingRecord::gradients() const {
+  return last_step_ ? last_step_->gradients() : std::vector<NamedTensor>();
+}
+
+double TrainingRecord::examples_per_second() const {
+  return timed_steps_ == 0 ? 0 : static_cast<double>(timed_samples_) / timed_seconds_;
+}
+
+double TrainingRecord::flops_per_second() const {
+  if (timed_steps_ == 0) return 0;
+  const double flops = 2 * step_multiply_adds(built_.nodes(), built_.batches().batches_per_step());
+  return flops * static_cast<double>(timed_steps_) / timed_seconds_;
+}
+
+void TrainingRecord::add_time(double seconds, std::int64_t samples) {
+  timed_seconds_ += seconds;
+  ++timed_steps_;
+  timed_samples_ += samples;
+}
+
+const JsonValue& TrainingRecord::identity() const {
+  if (identity_) return *identity_;
+  data_stamp_ = stamp_of_files(built_.train_data());  // what is written from now on is a change
+  return identity_.emplace(run_identity(built_, progress_));
+}
+
+std::string TrainingRecord::changed_data() const {
+  if (!identity_) return "";
+  std::string stamp = stamp_of_files(built_.train_data());
+  if (stamp == data_stamp_) return "";
+  data_stamp_ = std::move(stamp);
+  return changed_file(built_.train_data(), *identity_);
+}
+
+}  // namespace belfry

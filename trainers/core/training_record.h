@@ -1,0 +1,96 @@
+// What a training has made so far: what callbacks and reports read.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "belfry/framework/base/json.h"
+#include "belfry/trainers/core/divergence_watch.h"
+#include "belfry/trainers/core/training_step.h"
+
+namespace belfry {
+
+class TrainingRecord {
+ public:
+  TrainingRecord(BuiltTraining& built, const TrainingProgress& progress);
+
+  // For "loss" and the tower function's metrics, the mean over batches and towers of the last step,
+  // weighted by their samples where these differ; NaN before the first step. For "validation_loss"
+  // and "validation_<metric>", the value of the last evaluation. Throws NotFoundError, with the
+  // names there are.
+  double metric(std::string_view name) const;
+  bool has_metric(std::string_view name) const { return find_metric(name) != nullptr; }
+  // Sets a metric, for callbacks. When those of the step, epoch or evaluation have all been called,
+  // their after_metrics() is.
+  void set_metric(std::string_view name, double value);
+  // Sets what metric() says before the first step and evaluation: the metrics of the run that this
+  // one resumes.
+  void resume_metrics(const std::vector<NamedValue>& values);
+  // The names that metrics have after an epoch, or with test data after an evaluation: those of the
+  // model, and of callbacks (Callback::metrics()).
+  std::vector<std::string> expected_metrics() const;
+  // The metrics of the last step, "loss" first.
+  const std::vector<NamedValue>& step_metrics() const { return step_metrics_; }
+  // The metrics that were set, by an evaluation for example.
+  const std::vector<NamedValue>& set_metrics() const { return other_metrics_; }
+
+  // The combined gradients of the last step, if options().keeps_gradients, by the logical names of
+  // tower 0's variables. There are none before the first step, and where towers update by their
+  // own. With f16 they are scaled as the loss is. If a step takes several batches, they are sums
+  // over these. They are not clipped.
+  std::vector<NamedTensor> gradients() const;
+
+  // Training samples of all towers per second of training. The first step does not count, nor do
+  // evaluations and other callbacks of epochs. 0 before the second step.
+  double examples_per_second() const;
+  // The same in the last step alone, which may be the first; 0 before it.
+  double step_examples_per_second() const { return step_examples_per_second_; }
+  // Multiplications and additions per second of training, of the towers of this process: twice
+  // step_multiply_adds() of model_summary.h per step. 0 before the second step.
+  double flops_per_second() const;
+  // The learning rate of the last step, by the optimizer's schedule; 0 before it.
+  double step_learning_rate() const { return step_rate_; }
+
+  // The losses of the steps so far, and who may have made one that is not finite.
+  const LossWatch& losses() const { return watch_.losses(); }
+  const DivergenceWatch& watch() const { return watch_; }
+  DivergenceWatch& watch() { return watch_; }
+
+  // run_identity() of this run. The first call works it out, and reads the data.
+  const JsonValue& identity() const;
+  // The first file of the training data that has other content than identity() read; "" for none.
+  // It looks at the content only if the size or the time of a file has changed since the last call.
+  std::string changed_data() const;
+
+  // For the loop: the rate of a step, its values, which the loop sets, the compiled step that has
+  // its gradients, and its speed.
+  void begin_step(double rate) { step_rate_ = rate; }
+  std::span<NamedValue> values_of_step() { return step_metrics_; }
+  void note_step(const TrainingStep& step) { last_step_ = &step; }
+  void note_speed(double examples_per_second) { step_examples_per_second_ = examples_per_second; }
+  // Counts a step for examples_per_second(), with its callbacks.
+  void add_time(double seconds, std::int64_t samples);
+  // The metrics that were set since the last call.
+  std::vector<NamedValue> take_new_metrics() { return std::exchange(new_metrics_, {}); }
+
+ private:
+  const NamedValue* find_metric(std::string_view name) const;
+
+  BuiltTraining& built_;
+  const TrainingProgress& progress_;
+  std::vector<NamedValue> step_metrics_, other_metrics_;
+  std::vector<NamedValue> new_metrics_;  // for the next after_metrics()
+  const TrainingStep* last_step_ = nullptr;
+  double step_examples_per_second_ = 0, step_rate_ = 0;
+  // The steps that count for examples_per_second(), with their samples and time.
+  double timed_seconds_ = 0;
+  std::int64_t timed_steps_ = 0, timed_samples_ = 0;
+  DivergenceWatch watch_;
+  mutable std::optional<JsonValue> identity_;
+  mutable std::string data_stamp_;  // of the files that identity_ was read from
+};
+
+}  // namespace belfry
