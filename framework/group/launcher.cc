@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "belfry/framework/base/require.h"
 #include "belfry/framework/group/mpi_module.h"
@@ -55,9 +57,26 @@ void require_lone_task(const Environment& environment) {
           "alone in each task with mpi=off)");
 }
 
+// A meeting place beside one of RANK and WORLD_SIZE is from a launcher; the other one is lost.
+void require_all_of_launcher(const Environment& environment) {
+  const auto says_alone = [&](std::string_view given) {
+    return given == "WORLD_SIZE" && std::string_view(environment("WORLD_SIZE")) == "1";
+  };
+  for (const auto& [given, missing] : {std::pair("RANK", "WORLD_SIZE"), {"WORLD_SIZE", "RANK"}})
+    for (const char* const place : {"MASTER_ADDR", "MASTER_PORT"})
+      require(!environment(given) || !environment(place) || says_alone(given),
+              "the environment has ", given, "=", environment(given), " and ", place, "=",
+              environment(place), ", but no ", missing,
+              ", without which this process would train alone; set it, or unset ", given,
+              " for a process that runs alone (a training program does so with mpi=off, too)");
+}
+
 // Processes that cannot meet would each train alone, and nobody would notice.
 void require_meeting_place(const Environment& environment) {
-  if (!has_ranks(environment)) return require_lone_task(environment);
+  if (!has_ranks(environment)) {
+    require_all_of_launcher(environment);
+    return require_lone_task(environment);
+  }
   const int size = number_in(environment, "WORLD_SIZE", 1, kMostProcesses);
   for (const char* const name : {"MASTER_ADDR", "MASTER_PORT"})
     require(size == 1 || environment(name), "the environment has RANK=", environment("RANK"),

@@ -77,6 +77,22 @@ TEST(Launcher, AMissingMeetingPlaceIsNamed) {
   EXPECT_EQ(found({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).kind, Kind::kNone);
 }
 
+// One of both shows a launcher if there is a place to meet.
+TEST(Launcher, AMissingRankOrSizeIsNamed) {
+  EXPECT_THAT(message_of<InvalidArgument>([&] { found(torchrun_without("RANK")); }),
+              HasSubstr("WORLD_SIZE=2 and MASTER_ADDR=node1, but no RANK"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { found(torchrun_without("WORLD_SIZE")); }),
+              HasSubstr("RANK=1 and MASTER_ADDR=node1, but no WORLD_SIZE"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] {
+        found({{"RANK", "1"}, {"MASTER_PORT", "29500"}});
+      }),
+      AllOf(HasSubstr("RANK=1 and MASTER_PORT=29500, but no WORLD_SIZE"), HasSubstr("mpi=off")));
+  EXPECT_EQ(found({{"RANK", "1"}}).kind, Kind::kNone);
+  EXPECT_EQ(found({{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}}).kind, Kind::kNone);
+  EXPECT_EQ(found({{"WORLD_SIZE", "1"}, {"MASTER_ADDR", "node1"}}).kind, Kind::kNone);
+}
+
 TEST(Launcher, AnEmptyMeetingPlaceIsNamed) {
   EXPECT_THAT(message_of<InvalidArgument>([&] { found(torchrun_with("MASTER_ADDR", "")); }),
               HasSubstr("the environment has an empty MASTER_ADDR; set it to the host of rank 0"));
