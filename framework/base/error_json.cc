@@ -34,9 +34,13 @@ constexpr std::pair<std::string_view, bool ErrorFields::*> kErrorFlags[] = {
 constexpr std::pair<std::string_view, int ErrorFields::*> kErrorRanks[] = {
     {"rank", &ErrorFields::rank}, {"reporter", &ErrorFields::reporter}};
 
+// Terminals also obey the control characters of two bytes, U+0080 to U+009F.
 std::string printable_text(std::string text) {
   std::ranges::replace_if(
       text, [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7F; }, '?');
+  for (std::size_t at = 0; (at = text.find('\xC2', at)) != text.npos; ++at)
+    if (at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) < 0xA0)
+      text.replace(at, 2, "?");
   return text;
 }
 

@@ -31,8 +31,9 @@ ErrorFields error_in(std::string_view reason) {
   try {
     return error_from(JsonValue::parse(reason));
   } catch (const InvalidArgument&) {
-    // Makes a text printable, as a member of JSON is.
-    return error_from(JsonValue::object().set("code", "COLLECTIVE").set("why", reason));
+    // Makes a text printable, as a member of JSON is. Text of JSON is UTF-8, whatever came.
+    const JsonValue fields = JsonValue::object().set("code", "COLLECTIVE").set("why", reason);
+    return error_from(JsonValue::parse(fields.str()));
   }
 }
 

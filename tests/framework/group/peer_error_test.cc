@@ -56,6 +56,11 @@ TEST(PeerErrors, MayBeText) {
   EXPECT_EQ(fields.why, "the disk? is full");
   EXPECT_EQ(fields.rank, 1);
   EXPECT_EQ(told<CommError>("{}").why, "it gives no reason");
+  // Bytes that are no UTF-8, and control characters of two bytes: CSI, say.
+  EXPECT_EQ(told<CommError>("full\xff\x9b disk \xc2\x9b"
+                            "31m \xc3\xa4")
+                .why,
+            "full\uFFFD\uFFFD disk ?31m \u00E4");
 }
 
 TEST(PeerErrors, AreCutToWhatAMessageTakes) {
