@@ -219,6 +219,31 @@ TEST_F(BelfryRunTest, LeavesAloneWhatItHasNotStarted) {
   EXPECT_EQ(done.output, "it ran\n") << done.errors;
 }
 
+// A training that leaves the foreground would be lost in silence.
+TEST_F(BelfryRunTest, NamesWhatItEndsIfItsProgramsLeaveTheForeground) {
+  for (const char* const program : {"sh -c 'sleep 100 & exit 0'", "setsid --fork sleep 100"}) {
+    const Finished done = shell(cat("belfry run -n 2 -- ", program));
+    EXPECT_EQ(done.status, 1) << program;
+    EXPECT_THAT(
+        done.errors,
+        AllOf(HasSubstr("error: all ranks of PROGRAM ended, but not what they had started: "),
+              HasSubstr(" (sleep) of rank 0"), HasSubstr(" (sleep) of rank 1"),
+              HasSubstr("must not leave the foreground")))
+        << program;
+  }
+  // Some end soon by themselves.
+  EXPECT_EQ(shell("belfry run -n 2 -- sh -c 'sleep 0.2 & exit 0'").status, 0);
+}
+
+TEST_F(BelfryRunTest, FailsIfItsOutputCannotBeWritten) {
+  if (!local_file_system().exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  const Finished done = shell("belfry run -n 1 -- echo the end > /dev/full");
+  EXPECT_EQ(done.status, 1);
+  EXPECT_THAT(done.errors, HasSubstr("error: standard output could not be written to its end"));
+  EXPECT_THAT(text_of("logs/rank_0.log"), HasSubstr("the end"));
+  EXPECT_EQ(shell("belfry run -n 1 -- seq 100000 | head -n 1 > /dev/null").status, 0);
+}
+
 // Such a process has neither the group nor the mark of the others.
 TEST_F(BelfryRunTest, LeavesNoOrphanThatHasClearedItsEnvironment) {
   const Finished done = shell(

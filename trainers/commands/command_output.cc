@@ -18,8 +18,8 @@
 namespace belfry {
 namespace {
 
-// Gives up if nobody can take it any more.
-void write_to_reader(int file, std::string_view text) {
+// Gives up if nobody can take it any more. Returns the number of the error; 0: none.
+int write_to_reader(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file, text.data(), text.size());
     if (written > 0)
@@ -28,8 +28,9 @@ void write_to_reader(int file, std::string_view text) {
       pollfd wait{file, POLLOUT, 0};
       ::poll(&wait, 1, -1);
     } else if (errno != EINTR)
-      return;
+      return errno;
   }
+  return 0;
 }
 
 bool lead_to_one_place(int file, int other) {
@@ -83,6 +84,11 @@ class CommandOutput::Queue {
     hurried_ = now;
   }
 
+  bool has_failed() const {
+    const std::lock_guard lock(mutex_);
+    return has_failed_;
+  }
+
   void finish() {
     std::unique_lock lock(mutex_);
     if (waiting_ <= options_.room / 2) say_what_is_left_out(options_.errors);
@@ -128,8 +134,10 @@ class CommandOutput::Queue {
       const Piece piece = std::move(pieces_.front());
       pieces_.pop_front();
       lock.unlock();
-      write_to_reader(piece.file, piece.text);
+      const int error = write_to_reader(piece.file, piece.text);
       lock.lock();
+      // A reader that has gone wants no more.
+      if (piece.file == options_.output && error != 0 && error != EPIPE) has_failed_ = true;
       waiting_ -= piece.text.size();
       moved_at_ = Clock::now();
       changed_.notify_all();
@@ -143,7 +151,7 @@ class CommandOutput::Queue {
   std::size_t waiting_ = 0;   // bytes, with the piece that is being written
   std::size_t left_out_ = 0;  // bytes since the last line that says so
   Clock::time_point moved_at_;
-  bool hurried_ = false, ended_ = false;
+  bool hurried_ = false, ended_ = false, has_failed_ = false;
 };
 
 CommandOutput::CommandOutput(CommandOutputOptions options)
@@ -166,6 +174,8 @@ CommandOutput::Queue& CommandOutput::queue_of(int file) const {
 bool CommandOutput::is_full() const { return output_->is_full() || errors_->is_full(); }
 
 bool CommandOutput::is_settled() const { return output_->is_settled() && errors_->is_settled(); }
+
+bool CommandOutput::has_failed() const { return output_->has_failed(); }
 
 void CommandOutput::hurry(bool now) {
   output_->hurry(now);

@@ -37,6 +37,8 @@ class CommandOutput {
   bool is_full() const;
   // Whether all is written, except what nobody takes.
   bool is_settled() const;
+  // Whether standard output could not be written, as on a full disk.
+  bool has_failed() const;
   // While it is true, no reader is worth a wait.
   void hurry(bool now);
 

@@ -19,6 +19,11 @@
 namespace belfry {
 namespace {
 
+// Of the text "4711 (mnist".
+std::string_view name_in(std::string_view text) {
+  return text.substr(std::min(text.find('(') + 1, text.size()));
+}
+
 // What /proc/PID/stat says; none if the process has ended. See proc(5) for the fields.
 std::optional<Descendant> process_status(const std::string& name) try {
   enum Field { kState = 3, kParent = 4, kGroup = 5, kFlags = 9, kIgnored = 33, kCaught = 34 };
@@ -41,7 +46,8 @@ std::optional<Descendant> process_status(const std::string& name) try {
                     .group = static_cast<pid_t>(number(kGroup)),
                     .caught = number(kCaught),
                     .ignored = number(kIgnored),
-                    .is_copy = (number(kFlags) & kForkedWithoutExec) != 0};
+                    .is_copy = (number(kFlags) & kForkedWithoutExec) != 0,
+                    .name = std::string(name_in(text.substr(0, name_end)))};
 } catch (const Error&) {
   return {};
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -14,6 +15,7 @@ struct Descendant {
   std::uint64_t caught = 0, ignored = 0;  // bit N - 1 for signal N
   // Of its parent, with the same handlers: it may be about to start a program.
   bool is_copy = false;
+  std::string name = {};  // of its program
 
   bool catches(int signal) const { return has(caught, signal); }
   bool ignores(int signal) const { return has(ignored, signal); }

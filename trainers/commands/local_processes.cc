@@ -71,6 +71,13 @@ bool blames_another(const ProcessEnd& end) {
   return end.error && end.error->rank >= 0 && end.error->rank != end.rank;
 }
 
+// Whether the run had stalled, and one that was asked to end has said so: then it did not fail.
+bool ended_by_request(const ProcessEnd& end, const std::vector<ProcessEnd>& ends) {
+  if (!end.error || end.error->kind != ErrorKind::kStalled || !blames_another(end)) return false;
+  const auto other = std::ranges::find(ends, end.error->rank, &ProcessEnd::rank);
+  return other != ends.end() && other->how.code != 0 && !other->failed();
+}
+
 }  // namespace
 
 // What a process prints, in a file.
@@ -208,6 +215,7 @@ std::vector<ProcessEnd> LocalProcesses::finish() {
     limit_time_after_request();
     kill_late_ones();
   }
+  left_ = look_for_left();
   services_.orphans.end_all();  // so that nobody prints any more
   while (look(std::chrono::milliseconds(0)) || services_.output.is_full()) {
   }
@@ -218,6 +226,23 @@ std::vector<ProcessEnd> LocalProcesses::finish() {
     std::ranges::replace(end.said, '\n', ' ');
   }
   return ends_;
+}
+
+// They may be about to end, as what reads the last output of a script.
+std::vector<std::string> LocalProcesses::look_for_left() {
+  constexpr std::chrono::milliseconds kMoment{20}, kForTheRest{1'000};
+  const bool all_well =
+      std::ranges::all_of(ends_, [](const ProcessEnd& end) { return end.how.code == 0; });
+  if (!all_well || is_asked_to_end()) return {};
+  const Clock::time_point last = Clock::now() + kForTheRest;
+  while (!services_.orphans.left().empty() && Clock::now() < last) look(kMoment);
+  std::vector<std::string> left;
+  for (const Descendant& other : services_.orphans.left()) {
+    const Process* const owner = owner_of(other.pid, other.group);
+    left.push_back(
+        cat(other.pid, " (", shown(other.name), ")", owner ? cat(" of rank ", owner->rank) : ""));
+  }
+  return left;
 }
 
 bool LocalProcesses::look(std::chrono::milliseconds most) {
@@ -265,8 +290,9 @@ void LocalProcesses::copy_output(Process& process, int file) {
 
 void LocalProcesses::collect() {
   // After a request to end, what a script has started may still be saving.
+  // And what is left of one that ended well is named first.
   const auto spares = [this](const ChildEnd& how) {
-    return is_asked_to_end() || asks_to_end(how.signal);
+    return is_asked_to_end() || asks_to_end(how.signal) || how.code == 0;
   };
   for (const ChildEnd& how : collect_children(spares)) {
     const auto found = std::ranges::find(processes_, how.pid,
@@ -418,7 +444,7 @@ const ProcessEnd* first_failure(const std::vector<ProcessEnd>& ends) {
   if (killed) return killed;
   if (const auto* end = find([](const ProcessEnd& e) { return e.failed() && !blames_another(e); }))
     return end;
-  return find([](const ProcessEnd& e) { return e.failed(); });
+  return find([&](const ProcessEnd& e) { return e.failed() && !ended_by_request(e, ends); });
 }
 
 }  // namespace belfry

@@ -50,8 +50,8 @@ struct ProcessEnd {
 // any more ends with a warning, and the process runs on.
 //
 // A process may start others, as a script does. A signal reaches those that handle it, and after a
-// request to end they are waited for. Else they end with the process that started them. None
-// outlives this object.
+// request to end they are waited for. Else they end with the process that started them if it fails,
+// and soon after all ranks if these end well. None outlives this object.
 class LocalProcesses {
  public:
   // Throws IoError if a new log cannot be written or the program cannot be started.
@@ -63,6 +63,10 @@ class LocalProcesses {
   // Waits until all have ended, and passes signals on to them; never waits for a reader of their
   // output. Returns how they ended, in that order.
   std::vector<ProcessEnd> finish();
+  // For people: the processes that were left when all ranks had ended well, and were killed: "4711
+  // (mnist) of rank 0". Such a training has left the foreground, and is lost. Empty if a rank
+  // failed or was asked to end.
+  const std::vector<std::string>& left() const { return left_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -93,6 +97,7 @@ class LocalProcesses {
   void limit_time_after_request();
   void kill_late_ones();
   void tell_of_late_ones(std::vector<std::string> late);
+  std::vector<std::string> look_for_left();
   void kill_all();
 
   const LocalProcessesOptions options_;
@@ -100,6 +105,7 @@ class LocalProcesses {
   const ManyOpenFiles open_files_;
   std::vector<std::unique_ptr<Process>> processes_;
   std::vector<ProcessEnd> ends_;
+  std::vector<std::string> left_;
   std::optional<Clock::time_point> limited_at_;
   std::string reason_;  // "rank 1 failed"
   Clock::time_point last_moment_ = Clock::time_point::max();

@@ -135,7 +135,12 @@ class ProcessRun {
     pollfd signal{signals_.file(), POLLIN, 0};
     while (!output_.is_settled())
       if (::poll(&signal, 1, kPause) > 0 && !signals_.take().empty()) output_.hurry(true);
-    return code;
+    if (!output_.has_failed()) return code;
+    output_.print_error(
+        cat("error: standard output could not be written to its end (is its disk "
+            "full?); ",
+            flags_.log_directory, "/rank_0.log has what rank 0 printed\n"));
+    return std::max(code, 1);
   }
 
  private:
@@ -147,6 +152,7 @@ class ProcessRun {
     for (int number = 0;; ++number) {
       const std::vector<ProcessEnd> ends = run_once(start, number);
       const ProcessEnd* const failure = first_failure(ends);
+      if (!left_.empty()) return fail_for_left();
       if (signals_.asked_to_end() != 0 || !failure) return exit_code(ends);
       const std::string what = describe(*failure, flags_.log_directory);
       if (number == flags_.restarts || failure->how.code == kWrongCommandLine) {
@@ -169,13 +175,27 @@ class ProcessRun {
                               .heading = heading,
                               .adds_to_logs = number > 0},
                              {signals_, orphans_, output_});
-    return processes.finish();
+    const std::vector<ProcessEnd> ends = processes.finish();
+    left_ = processes.left();
+    return ends;
   }
 
-  // The exit code of a run that ended well or by a signal.
+  // A training that was killed in the background is no success.
+  int fail_for_left() {
+    output_.print_error(
+        cat("error: all ranks of PROGRAM ended, but not what they had started: ", join(left_),
+            left_.size() == 1 ? ". It was killed" : ". These were killed",
+            ". PROGRAM must not leave the foreground while it trains: let it wait for what it "
+            "starts ('wait' in a shell, setsid --wait), or end that itself\n"));
+    return 1;
+  }
+
+  // The exit code of a run that ended well or by a request.
   static int exit_code(const std::vector<ProcessEnd>& ends) {
-    const auto other =
-        std::ranges::find_if(ends, [](const ProcessEnd& end) { return end.how.code != 0; });
+    auto other = std::ranges::find_if(
+        ends, [](const ProcessEnd& end) { return end.how.code != 0 && !end.failed(); });
+    if (other == ends.end())
+      other = std::ranges::find_if(ends, [](const ProcessEnd& end) { return end.how.code != 0; });
     return other == ends.end() ? 0 : other->how.code;
   }
 
@@ -195,6 +215,7 @@ class ProcessRun {
   OrphanWatch orphans_;  // before the first thread
   std::unique_ptr<FileLock> lock_;
   CommandOutput output_;
+  std::vector<std::string> left_;  // LocalProcesses::left()
 };
 
 // Nothing is written before the program is found.

@@ -129,5 +129,15 @@ TEST_F(LocalProcessesTest, HaveEndedOnRequestWhenWhatTheyStartedHasEnded) {
   EXPECT_EQ(ends[1].how.code, 7);
 }
 
+// The run had stalled, and the process that was asked to end has said so to the others.
+TEST(FirstFailure, IsNoStallThatARequestHasEnded) {
+  const ErrorFields stalled{.kind = ErrorKind::kStalled, .rank = 1, .why = "SIGTERM, but"};
+  std::vector<ProcessEnd> ends{{.rank = 0, .how = {.code = 75}, .error = stalled},
+                               {.rank = 1, .how = {.code = 143}, .error = stalled}};
+  EXPECT_EQ(first_failure(ends), nullptr);
+  ends[1].how.code = 75;
+  EXPECT_EQ(first_failure(ends), &ends[1]);
+}
+
 }  // namespace local_processes_test
 }  // namespace belfry
