@@ -194,18 +194,25 @@ void Processes::run(Work& work) {
       const std::lock_guard telling(telling_);
       return told_ ? told_->doing() : std::string();
     });
+    // A call that waits for messages sees then that the group has failed.
+    group_->at_each_beat([this] {
+      if (!group_) return;  // it leaves
+      mutual_wait_ = group_->mutual_wait();
+      end_others_if_asked();
+    });
   }
   Backoff backoff;
   for (;;) {
     end_others_if_asked();
     switch (work.advance(*group_)) {
-      case Work::Progress::kEnded: return;
+      case Work::Progress::kEnded: group_->end_wait(); return;
       case Work::Progress::kSome: backoff.moved(); break;
       case Work::Progress::kNone:
         group_->beat();
         backoff.nap();
         break;
       case Work::Progress::kIdle:
+        group_->end_wait();
         group_->beat();
         work.sleep(group_->asked_lately() ? kAskedBeat : kIdleBeat);
         backoff.moved();

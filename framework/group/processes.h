@@ -75,6 +75,8 @@ class Processes {
   void end_others_in(std::chrono::milliseconds most, const ErrorFields& error);
   // Whether there is work, so that this process may be waiting for others. Any thread may ask.
   bool has_work() const;
+  // WatchedGroup::mutual_wait(), as of the last beat. Any thread may ask.
+  std::chrono::milliseconds mutual_wait() const { return mutual_wait_.load(); }
 
  private:
   void call(const std::function<void(WatchedGroup&)>& what);
@@ -101,6 +103,7 @@ class Processes {
   std::exception_ptr error_;
   PublishedParts parts_;
   std::atomic<std::uint64_t> next_number_{0};
+  std::atomic<std::chrono::milliseconds> mutual_wait_{std::chrono::milliseconds(0)};
   std::jthread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -91,8 +92,11 @@ void SignsOfLife::send(bool last) {
   Sign sign{.pid = static_cast<std::uint32_t>(::getpid()),
             .is_last = last,
             .launches = launches_,
-            .machine = machine_};
-  const std::string doing = doing_ ? doing_() : "";
+            .machine = machine_,
+            .wait = static_cast<std::uint32_t>(
+                std::min<std::int64_t>(wait_.count(), std::numeric_limits<std::uint32_t>::max())),
+            .in_step = in_step()};
+  const std::string doing = own_doing();
   std::memcpy(sign.doing, doing.data(), std::min(doing.size(), sizeof(sign.doing) - 1));
   for (Peer& peer : peers_) {
     if (is_own(peer) || !peer.sent.done) continue;
@@ -150,9 +154,14 @@ std::string SignsOfLife::describe(int rank) const {
                                : doing);
 }
 
+std::string SignsOfLife::own_doing() const {
+  if (std::string doing = doing_ ? doing_() : ""; !doing.empty()) return doing;
+  return wait_.count() > 0 ? cat("waits for ", awaited_, " between two steps") : "";
+}
+
 bool SignsOfLife::any_computes_late() const {
   return std::ranges::any_of(
-      peers_, [&](const Peer& peer) { return is_late(peer) && peer.last.doing[0] != '\0'; });
+      peers_, [&](const Peer& peer) { return is_late(peer) && peer.last.in_step != 0; });
 }
 
 bool SignsOfLife::any_late() const {
@@ -165,6 +174,23 @@ std::string SignsOfLife::late_processes() const {
     if (is_late(peer)) all += cat(all.empty() ? "" : "; ", describe(peer.rank));
   }
   return all.empty() ? "no process; the message itself is slow" : all;
+}
+
+std::chrono::milliseconds SignsOfLife::least_wait() const {
+  constexpr auto kNone = std::numeric_limits<std::uint32_t>::max();
+  std::uint32_t least = kNone;
+  for (const Peer& peer : peers_)
+    if (!is_own(peer) && peer.left == 0) least = std::min(least, peer.last.wait);
+  return std::chrono::milliseconds(least == kNone ? 0 : least);
+}
+
+std::string SignsOfLife::all_processes() const {
+  const std::string doing = own_doing();
+  std::string all = cat(describe_rank(group_, group_.rank()), ": ",
+                        in_step() ? cat(doing, " and waits for ", awaited_) : doing);
+  for (const Peer& peer : peers_)
+    if (!is_own(peer) && peer.left == 0) all += cat("; ", describe(peer.rank));
+  return all;
 }
 
 bool SignsOfLife::is_late(const Peer& peer) const {

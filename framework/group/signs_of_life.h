@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/group/group.h"
@@ -24,6 +25,12 @@ class SignsOfLife {
   // `doing` says what this process does in a step; empty between two steps. Called per heartbeat.
   void tell(std::function<std::string()> doing) { doing_ = std::move(doing); }
   bool in_step() const { return doing_ && !doing_().empty(); }
+  // How long this process has waited for others while nothing moved, and for whom: "rank 3, node7";
+  // 0: it does not wait. The next heartbeat has it.
+  void note_wait(std::chrono::milliseconds length, std::string whom) {
+    wait_ = length;
+    awaited_ = std::move(whom);
+  }
   // This process has begun the messages of one more launch of a step.
   void count_launch() { ++launches_; }
 
@@ -60,6 +67,11 @@ class SignsOfLife {
   bool any_late() const;
   // All late processes, as describe() says: "rank 2, node7: ...; rank 3, node7: ...".
   std::string late_processes() const;
+  // The shortest wait of the other processes, by note_wait(); 0: one does not wait, or there is no
+  // other. Processes that have left do not count.
+  std::chrono::milliseconds least_wait() const;
+  // All processes that have not left, this one first: "rank 0, node7: waits for rank 2, node7".
+  std::string all_processes() const;
 
  private:
   struct Sign {
@@ -67,7 +79,9 @@ class SignsOfLife {
     std::uint32_t is_last = 0;  // not 0: no heartbeat follows
     std::int64_t launches = 0;
     std::uint64_t machine = 0;  // on which `pid` is this process; 0: not known
-    char doing[232] = {};
+    std::uint32_t wait = 0;     // note_wait(), in ms
+    std::uint32_t in_step = 0;  // not 0: `doing` is of a step
+    char doing[224] = {};
   };
   struct Peer {
     int rank = 0;
@@ -84,6 +98,8 @@ class SignsOfLife {
   bool is_own(const Peer& peer) const { return peer.rank == group_.rank(); }
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   bool is_late(const Peer& peer) const;
+  // What this process does now.
+  std::string own_doing() const;
 
   ProcessGroup& group_;
   const std::chrono::milliseconds interval_;
@@ -91,6 +107,8 @@ class SignsOfLife {
   std::vector<Peer> peers_;
   std::function<std::string()> doing_;
   std::int64_t launches_ = 0;
+  std::chrono::milliseconds wait_{0};
+  std::string awaited_;
 };
 
 }  // namespace belfry

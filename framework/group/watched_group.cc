@@ -15,6 +15,12 @@ namespace {
 // This many beats after a process has left, no message that it sent before can still arrive.
 constexpr int kBeatsBehindTheLast = 5;
 
+// Who waits asks for messages again and again, at least this often.
+constexpr std::chrono::milliseconds kStillWaits{500};
+
+// Bytes of heartbeats that may arrive from one process between two beats of this one.
+constexpr std::uint64_t kBytesOfHeartbeats = 1024;
+
 }  // namespace
 
 std::string stalled_run(const std::string& what) { return cat("the run has stalled: ", what); }
@@ -49,6 +55,7 @@ void WatchedGroup::use(const std::function<void()>& f) {
 
 void WatchedGroup::send(GroupMessage& message) {
   use([&] {
+    moved_ = Clock::now();
     group_->send(message);
     under_way_[static_cast<std::size_t>(message.peer)].add(message);
   });
@@ -56,6 +63,7 @@ void WatchedGroup::send(GroupMessage& message) {
 
 void WatchedGroup::receive(GroupMessage& message) {
   use([&] {
+    moved_ = Clock::now();
     group_->receive(message);
     under_way_[static_cast<std::size_t>(message.peer)].add(message);
   });
@@ -63,6 +71,7 @@ void WatchedGroup::receive(GroupMessage& message) {
 
 void WatchedGroup::sum(GroupMessage& message, DType dtype) {
   use([&] {
+    moved_ = Clock::now();
     group_->sum(message, dtype);
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank()) under_way_[static_cast<std::size_t>(peer)].add(message);
@@ -71,6 +80,7 @@ void WatchedGroup::sum(GroupMessage& message, DType dtype) {
 
 bool WatchedGroup::poll() {
   bool moved = false;
+  note_wait();
   use([&] { moved = turn(); });
   return moved;
 }
@@ -114,6 +124,8 @@ void WatchedGroup::end_others(ErrorFields error) noexcept {
 }
 
 void WatchedGroup::waiting(const std::string& what, Clock::time_point began) {
+  note_wait();
+  moved_ = std::max(moved_, began);
   const Clock::duration waited = Clock::now() - began;
   const auto told = [&] {
     return cat(what, " has waited ", seconds_text(waited), "; late: ", signs_.late_processes());
@@ -149,14 +161,18 @@ bool WatchedGroup::StallWarnings::is_due(Clock::time_point began) {
 bool WatchedGroup::turn() {
   const bool moved = group_->poll();
   for (UnderWay& under_way : under_way_)
-    std::erase_if(under_way.messages, [](const GroupMessage* message) { return message->done; });
+    if (std::erase_if(under_way.messages,
+                      [](const GroupMessage* message) { return message->done; }) > 0)
+      moved_ = Clock::now();
   signs_.hear();
   parts_.serve();
   if (const Clock::time_point now = Clock::now(); now >= next_beat_) {
     next_beat_ = now + options_.beat;
+    look_at_wait();
     if (!silent_) signs_.send();
     signs_.count_interval();
     look_for_lost();
+    if (at_each_beat_) at_each_beat_();
   }
   return moved;
 }
@@ -180,6 +196,48 @@ void WatchedGroup::look_for_lost() {
   }
 }
 
+// For callers that need a message.
+void WatchedGroup::note_wait() {
+  const Clock::time_point now = Clock::now();
+  if (!waits_ || now - waited_ > kStillWaits) wait_began_ = now;
+  waits_ = true;
+  waited_ = now;
+}
+
+// Processes that wait for each other would do so for ever: one of them has taken another way
+// through the program, or a message was lost. A long message moves, and a process that computes,
+// reads or saves does not wait.
+void WatchedGroup::look_at_wait() {
+  const Clock::time_point now = Clock::now();
+  std::uint64_t received = 0;
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank()) received += received_from(peer);
+  const std::uint64_t before = std::exchange(received_, received);
+  if (received - before > kBytesOfHeartbeats * static_cast<std::uint64_t>(size())) moved_ = now;
+  std::chrono::milliseconds own{0};
+  if (waits_ && now - waited_ <= kStillWaits)
+    own =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now - std::max(wait_began_, moved_));
+  signs_.note_wait(own, own.count() > 0 ? awaited() : "");
+  const std::chrono::milliseconds others = signs_.least_wait();
+  mutual_wait_ = std::min(own, others);
+  // The others noted theirs at a beat before.
+  if (options_.stall_end.count() > 0 && own >= options_.stall_end &&
+      others >= options_.stall_end / 2)
+    throw StallError(stalled_run(cat(
+        "all processes wait for each other, and nothing has moved for ", seconds_text(mutual_wait_),
+        ": ", signs_.all_processes(), "; each has to make the same calls in the same order")));
+}
+
+// "rank 2, node7 and rank 3, node7".
+std::string WatchedGroup::awaited() const {
+  std::vector<std::string> ranks;
+  for (int peer = 0; peer < size(); ++peer)
+    if (!under_way_[static_cast<std::size_t>(peer)].messages.empty())
+      ranks.push_back(describe_rank(*group_, peer));
+  return ranks.empty() ? "others" : join(ranks, " and ");
+}
+
 // All processes wait for each other here, so that none ends while others need it. Each sends
 // heartbeats until no process needs any.
 void WatchedGroup::leave() {
@@ -187,6 +245,7 @@ void WatchedGroup::leave() {
   const auto look_until = [&](const auto& over) {
     while (!over()) turn() ? backoff.moved() : backoff.nap();
   };
+  end_wait();
   signs_.tell({});
   signs_.leave();
   parts_.end();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "belfry/framework/base/error.h"
@@ -25,8 +26,8 @@ struct WatchOptions {
   // Counting the listener's beats, a listener that was stopped itself blames nobody.
   int most_silent = 25;
   // A message that has waited this long causes a warning that names the late processes, or ends the
-  // run; 0: never. The run continues if the late processes are between two steps, or if the message
-  // is.
+  // run; 0: never. A late process that is between two steps may save or read, so the run continues,
+  // unless all processes wait for each other and nothing moves.
   std::chrono::milliseconds stall_warn{10'000}, stall_end{600'000};
   // How long this process may live on after the group has failed, because another thread hangs; the
   // time does not count while a checkpoint is being written (UnfinishedWrite). Then the message
@@ -56,6 +57,7 @@ class WatchedGroup final : public ProcessGroup {
   void send(GroupMessage& message) override;
   void receive(GroupMessage& message) override;
   void sum(GroupMessage& message, DType dtype) override;
+  // Who calls it waits for messages, until end_wait().
   bool poll() override;
   std::uint64_t received_from(int rank) const override { return group_->received_from(rank); }
   bool forget_messages() noexcept override;
@@ -79,6 +81,13 @@ class WatchedGroup final : public ProcessGroup {
   // StallError, after the times of WatchOptions. It names the processes that have begun fewer
   // messages of steps.
   void waiting(const std::string& what, std::chrono::steady_clock::time_point began);
+  // How long all processes have waited for each other while no byte of a message moved; 0: one of
+  // them does not wait.
+  std::chrono::milliseconds mutual_wait() const { return mutual_wait_; }
+  // The caller of poll() or waiting() needs no message any more.
+  void end_wait() noexcept { waits_ = false; }
+  // Has f() called at every beat, also while a call of this group waits.
+  void at_each_beat(std::function<void()> f) { at_each_beat_ = std::move(f); }
   // The error that all later calls throw; null as long as the group works.
   const std::exception_ptr& failure() const { return failure_; }
 
@@ -108,6 +117,9 @@ class WatchedGroup final : public ProcessGroup {
   void use(const std::function<void()>& f);
   bool turn();
   void look_for_lost();
+  void note_wait();
+  void look_at_wait();
+  std::string awaited() const;
   void leave();
 
   std::unique_ptr<ProcessGroup> group_;
@@ -117,6 +129,12 @@ class WatchedGroup final : public ProcessGroup {
   std::vector<UnderWay> under_way_;  // by rank
   Clock::time_point next_beat_;
   StallWarnings warnings_;
+  bool waits_ = false;
+  // When this process began to wait, when it last did, and when something last moved.
+  Clock::time_point wait_began_ = {}, waited_ = {}, moved_ = {};
+  std::uint64_t received_ = 0;  // bytes, at the last beat
+  std::chrono::milliseconds mutual_wait_{0};
+  std::function<void()> at_each_beat_;
   bool silent_ = false;  // has sent its last heartbeat, or is about to
   bool needs_memory_ = false;
   std::exception_ptr failure_;

@@ -32,7 +32,8 @@ class Trainer {
   // not finite, unless options ask to continue; all processes do so after the same step.
   void train() { loop_.run(); }
   // Ends the training after the step that is running; in before_step(), before it runs. For
-  // callbacks.
+  // callbacks. Several processes end after the same step, whichever of them call it: at the end of
+  // an epoch, an evaluation or setup() at once, otherwise after the next step.
   void stop() { loop_.stop(); }
   // The number of complete steps, with those of the runs that this one resumes.
   std::int64_t steps() const { return progress_.steps(); }

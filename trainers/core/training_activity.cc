@@ -7,6 +7,7 @@ namespace belfry {
 
 std::string TrainingActivity::Place::str() const {
   switch (what) {
+    case What::kSetup: return hook;
     case What::kCallback:
       return cat("the callback ", class_name(*callback), "::", hook, " at step ", step);
     case What::kEnd: return cat("the end of the training behind step ", step - 1);

@@ -11,6 +11,7 @@ class TrainingActivity {
  public:
   enum class What : std::uint8_t {
     kNothing,  // train() has not begun, or is between the others
+    kSetup,    // the program does what `hook` says before there is a step: "reading the data"
     kCallback,
     kInput,   // waits for a batch
     kStep,    // runs a step

@@ -50,20 +50,42 @@ void TrainingLoop::check_callbacks() {
 
 void TrainingLoop::evaluated(const StepInfo& info) {
   evaluated_at_ = info;
+  stop_is_usual_ = true;
   call("after_evaluation", info.step, [&](Callback& c) { c.after_evaluation(trainer_, info); });
 }
 
 // `info` is of an evaluation, if there was one.
 void TrainingLoop::tell_metrics(const StepInfo& info) {
   const std::vector<NamedValue> metrics = record_.take_new_metrics();
-  if (metrics.empty()) return;
-  const StepInfo at = std::exchange(evaluated_at_, {}).value_or(info);
-  call("after_metrics", at.step, [&](Callback& c) { c.after_metrics(trainer_, at, metrics); });
+  if (!metrics.empty()) {
+    const StepInfo at = std::exchange(evaluated_at_, {}).value_or(info);
+    call("after_metrics", at.step, [&](Callback& c) { c.after_metrics(trainer_, at, metrics); });
+  }
+  if (std::exchange(stop_is_usual_, false)) agree_to_stop();
 }
 
 void TrainingLoop::interrupt(int signal) {
   if (built_.graph().process().size == 1) return end_by(signal);
-  ask({.signal = signal, .comparison = request_.comparison});
+  StepRequest request = request_;
+  request.signal = signal;
+  ask(request);
+}
+
+void TrainingLoop::stop() {
+  if (built_.graph().process().size == 1) {
+    stopped_ = true;
+    return;
+  }
+  StepRequest request = request_;
+  request.stop = true;
+  ask(request);
+}
+
+// All processes call it after the same step.
+void TrainingLoop::agree_to_stop() {
+  if (stopped_ || !built_.processes()) return;
+  const std::vector<std::string> asked = built_.processes()->gather(request_.stop ? "stop" : "");
+  stopped_ = std::ranges::any_of(asked, [](const std::string& text) { return !text.empty(); });
 }
 
 void TrainingLoop::end_by(int signal) {
@@ -77,7 +99,10 @@ void TrainingLoop::ask(StepRequest request) {
 }
 
 void TrainingLoop::compare_processes_soon() {
-  if (built_.graph().process().size > 1) ask({.signal = request_.signal, .comparison = true});
+  if (built_.graph().process().size == 1) return;
+  StepRequest request = request_;
+  request.comparison = true;
+  ask(request);
 }
 
 void TrainingLoop::compare_processes(std::int64_t steps) {
@@ -170,6 +195,7 @@ void TrainingLoop::train() {
   record_.take_new_metrics();  // those of a run before, and first values
   built_.graph().freeze();
   agree();
+  agree_to_stop();
   record_.watch().begin();
   std::unique_ptr<Source> source = open_source();
   progress_.begin();
@@ -207,7 +233,8 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
       record_.add_time(seconds_now() - start, samples);
     progress_.end_step();
     if (std::exchange(comparison_due_, false)) {
-      ask({.signal = request_.signal});
+      request_.comparison = false;
+      ask(request_);
       compare_processes(progress_.steps());
     }
     if (built_.options().on_nonfinite == OnNonfinite::kStop &&
@@ -219,6 +246,7 @@ void TrainingLoop::make_steps(std::unique_ptr<Source>& source) {
       const StepInfo epoch = progress_.info();
       progress_.end_epoch();
       call("after_epoch", epoch.step, [&](Callback& c) { c.after_epoch(trainer_, epoch); });
+      stop_is_usual_ = true;
       tell_metrics(epoch);
     }
   }
@@ -282,6 +310,7 @@ void TrainingLoop::run_batches(Source& source, double rate, Trace* trace) {
     record_.watch().look_at_batch(batch, step.metric(0));
     const StepRequest asked = step.requested();
     if (asked.signal != 0) end_by(asked.signal);
+    stopped_ = stopped_ || asked.stop;
     comparison_due_ = comparison_due_ || asked.comparison;
     for (std::size_t m = 0; m < values.size(); ++m) {
       double& value = values[m].value;

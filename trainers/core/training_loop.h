@@ -37,7 +37,7 @@ class TrainingLoop {
   const TrainingActivity& activity() const { return activity_; }
 
   // Trainer::stop().
-  void stop() { stopped_ = true; }
+  void stop();
   // Ends the training so for a signal. What is due then, as an evaluation, is left to the run that
   // resumes. One of several processes tells the others in its next step, and all end after that.
   void interrupt(int signal);
@@ -68,6 +68,7 @@ class TrainingLoop {
   void run_batches(Source& source, double rate, Trace* trace);
   void end();
   void ask(StepRequest request);
+  void agree_to_stop();
   void end_by(int signal);
   void tell(Callback& callback, const std::exception& error);
   void tell_metrics(const StepInfo& info);
@@ -88,6 +89,7 @@ class TrainingLoop {
   int interruption_ = 0;
   StepRequest request_;            // of this process
   bool comparison_due_ = false;    // after the running step
+  bool stop_is_usual_ = false;     // now: an epoch or an evaluation has ended
   std::int64_t compared_at_ = -1;  // steps
 };
 

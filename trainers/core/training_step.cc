@@ -29,10 +29,11 @@ class InputsInFront {
   std::span<Tensor> held_;
 };
 
-constexpr int kComparisonRequest = 256;  // above all signals
+constexpr int kComparisonRequest = 256, kStopRequest = 512;  // above all signals
 
 double number_of_request(StepRequest request) {
-  return request.signal + (request.comparison ? kComparisonRequest : 0);
+  return request.signal + (request.comparison ? kComparisonRequest : 0) +
+         (request.stop ? kStopRequest : 0);
 }
 
 }  // namespace
@@ -133,7 +134,8 @@ StepRequest TrainingStep::requested() const {
   for (std::size_t i = per_process_ - 1; i < values.size(); i += per_process_) {
     const auto number = static_cast<int>(values[i]);
     all.signal = std::max(all.signal, number % kComparisonRequest);
-    all.comparison = all.comparison || number >= kComparisonRequest;
+    all.comparison = all.comparison || (number & kComparisonRequest) != 0;
+    all.stop = all.stop || (number & kStopRequest) != 0;
   }
   return all;
 }

@@ -48,6 +48,7 @@ void add_fetches(const TowerRecord& tower, std::vector<Fetch>& fetches);
 struct StepRequest {
   int signal = 0;           // to end for; 0: not to end
   bool comparison = false;  // to compare their variables after the step
+  bool stop = false;        // to end after the step, as the work is done
 };
 
 class TrainingStep {

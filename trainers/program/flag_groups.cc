@@ -393,8 +393,8 @@ class FlagTable {
         {.name = "stall_abort_seconds",
          .unit = "X",
          .text = "end with an error when an op, data set or callback has made no progress for X "
-                 "seconds, or a message has waited so long for a process that computes, or "
-                 "a collective of `allreduce=nccl` has; 0: never",
+                 "seconds, or a message has waited so long for a process that computes, or all "
+                 "processes for each other, or a collective of `allreduce=nccl` has; 0: never",
          .otherwise = "600"},
         [](TrainFlags& flags, const WrittenFlag& flag) {
           const double seconds = stall_seconds(flag);

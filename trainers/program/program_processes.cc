@@ -201,6 +201,7 @@ StallOptions stall_options(const TrainFlags& flags) {
   if (Processes* const processes = flags.trainer.session.processes.get()) {
     options.process = process_text(*processes);
     options.waits_for_others = [processes] { return processes->has_work(); };
+    options.mutual_wait = [processes] { return processes->mutual_wait(); };
   }
   return options;
 }

@@ -85,7 +85,7 @@ void StallReporter::look(TimePoint now) {
   if (may_wait_for_others(found)) {
     waited_until_ = now;
     last_progress_.reset();
-    return;
+    return look_at_mutual_wait(std::move(found), now);
   }
   found.since = std::max(found.since, waited_until_);
   if (last_progress_) longest_ = std::max(longest_, found.since - *last_progress_);
@@ -99,6 +99,16 @@ bool StallReporter::may_wait_for_others(const Found& found) const {
   if (options_.process.empty()) return false;
   if (found.in_step) return found.details.op.empty();
   return options_.waits_for_others && options_.waits_for_others();
+}
+
+// The group ends a wait in a circle after options_.end; a request ends it before that.
+void StallReporter::look_at_mutual_wait(Found found, TimePoint now) {
+  if (!options_.mutual_wait) return;
+  const std::chrono::milliseconds wait = options_.mutual_wait();
+  if (wait < kBeforeRequestIsTold) return;
+  found.since = now - wait;
+  found.details.what = "all processes wait for each other";
+  look_at_requests(found, now);
 }
 
 void StallReporter::look_at_stall(const Found& found, TimePoint now) {
@@ -125,7 +135,9 @@ Activity::Clock::duration StallReporter::grace() const {
 }
 
 void StallReporter::look_at_requests(const Found& found, TimePoint now) {
-  const int signal = StopSignals::signal();
+  // Before there is a trainer, a signal ends the process at once.
+  const bool is_setup = training_.place().what == What::kSetup;
+  const int signal = is_setup ? 0 : StopSignals::signal();
   const bool is_late = options_.deadline && now >= *options_.deadline;
   if (signal == 0 && !is_late) return;
   if (!asked_since_) asked_since_ = now;

@@ -30,6 +30,9 @@ struct StallOptions {
   std::string process = {};
   // Whether the process may be waiting for others between two steps. Null: it never does.
   std::function<bool()> waits_for_others = {};
+  // How long all processes have waited for each other; 0: one of them does not. A request ends a
+  // run in which they do. Null: they never do.
+  std::function<std::chrono::milliseconds()> mutual_wait = {};
   // Ends the process: the thread that hangs cannot be ended. origin_of(error) says where it hangs.
   // `request` is the signal that asked the run to end, SIGTERM if its time is up; 0: nothing did.
   // Called by the thread of the watch. Null: neither a stall nor a request ends anything.
@@ -59,6 +62,7 @@ class StallReporter {
   Found find(TimePoint now);
   static std::string text_of_stall(const Found& found, TimePoint now);
   bool may_wait_for_others(const Found& found) const;
+  void look_at_mutual_wait(Found found, TimePoint now);
   Activity::Clock::duration grace() const;
   void look_at_stall(const Found& found, TimePoint now);
   void look_at_requests(const Found& found, TimePoint now);

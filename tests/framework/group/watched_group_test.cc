@@ -201,6 +201,70 @@ TEST(Processes, AWatchEndsTheOthersWhateverItsOwnProcessDoes) {
         watch);
 }
 
+// Rank 0 waits for a part that rank 1 never has, and rank 1 for a text that rank 0 never gives.
+void wait_for_each_other(Processes& processes) {
+  if (processes.rank() == 1) {
+    processes.gather("of rank 1");
+    return;
+  }
+  std::byte part{};
+  const std::span<std::byte> parts[] = {{}, {&part, 1}};
+  processes.fetch(7, 1, parts);
+}
+
+TEST(Processes, ThatWaitForEachOtherEndAndSayWhoWaitsForWhom) {
+  WatchOptions watch = kQuick;
+  watch.most_silent = kPatient;
+  watch.stall_end = milliseconds(300);
+  test::run_processes(
+      2,
+      [](const std::shared_ptr<Processes>& processes) {
+        const std::string told = message_of<StallError>([&] { wait_for_each_other(*processes); });
+        EXPECT_THAT(told,
+                    AllOf(HasSubstr("all processes wait for each other, and nothing has moved for"),
+                          testing::ContainsRegex("rank 0, .*: waits for rank 1, .* between two "),
+                          testing::ContainsRegex("rank 1, .*: waits for rank 0, .* between two ")));
+        processes->end_others({.kind = ErrorKind::kStalled, .why = told});  // as programs do
+      },
+      watch);
+}
+
+// As one whose process is asked to end: the call that waits then ends, too.
+TEST(Processes, ThatWaitForEachOtherAreSeenAndEndedByAWatch) {
+  WatchOptions watch = kQuick;
+  watch.most_silent = kPatient;
+  watch.stall_end = {};
+  test::run_processes(
+      2,
+      [](const std::shared_ptr<Processes>& processes) {
+        EXPECT_EQ(processes->mutual_wait(), milliseconds(0));
+        const std::jthread sees([&] {
+          while (processes->mutual_wait() < milliseconds(200))
+            std::this_thread::sleep_for(milliseconds(1));
+          if (processes->rank() == 1)
+            processes->end_others_in(milliseconds(60'000),
+                                     {.kind = ErrorKind::kStalled, .why = "SIGTERM, but"});
+        });
+        EXPECT_THAT(message_of<StallError>([&] { wait_for_each_other(*processes); }),
+                    HasSubstr("SIGTERM, but"));
+      },
+      watch);
+}
+
+// It has to have time to save, and to read.
+TEST(Processes, OneThatDoesNotWaitKeepsAllAlive) {
+  WatchOptions watch = kQuick;
+  watch.most_silent = kPatient;
+  watch.stall_end = milliseconds(50);
+  test::run_processes(
+      3,
+      [](const std::shared_ptr<Processes>& processes) {
+        if (processes->rank() == 1) std::this_thread::sleep_for(milliseconds(800));
+        EXPECT_EQ(processes->gather("x").size(), 3u);
+      },
+      watch);
+}
+
 class Waiting : public ::testing::Test {
  protected:
   // Makes rank 0 wait for rank 1, which does `doing`, and looks at the group of rank 0.

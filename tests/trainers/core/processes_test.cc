@@ -236,6 +236,42 @@ TEST(Processes, AnErrorInOneEndsTheOthers) {
               testing::AllOf(HasSubstr("rank 1, "), HasSubstr("no memory")));
 }
 
+// Stops the training in rank 1 alone, after a step or an epoch.
+struct StopsOne final : Callback {
+  StopsOne(std::int64_t s, std::int64_t e) : step(s), epoch(e) {}
+  void after_step(Trainer& trainer, const StepInfo& info) override {
+    if (info.step == step && trainer.graph().process().rank == 1) trainer.stop();
+  }
+  void after_epoch(Trainer& trainer, const StepInfo& info) override {
+    if (info.epoch == epoch && trainer.graph().process().rank == 1) trainer.stop();
+  }
+  std::int64_t step, epoch;
+};
+
+// The number of steps of all processes, of 20 in 4 epochs.
+std::int64_t steps_if_one_stops(std::int64_t step, std::int64_t epoch) {
+  std::atomic<std::int64_t> steps = -1;
+  test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {
+    TrainerOptions options = options_of(1, processes, 0, smooth_model);
+    options.max_steps = 0;
+    options.callbacks = {std::make_shared<StopsOne>(step, epoch)};
+    const auto data = smooth_data(5 * kGlobalBatch);
+    Trainer trainer(find_trainer("replicated"), std::move(options), *data);
+    trainer.train();
+    if (const std::int64_t other = steps.exchange(trainer.steps()); other >= 0) {
+      EXPECT_EQ(other, trainer.steps());
+    }
+  });
+  return steps;
+}
+
+TEST(Processes, EndAfterTheSameStepIfACallbackStopsOne) {
+  EXPECT_EQ(steps_if_one_stops(2, -1), 4);  // the fourth step tells the other
+  EXPECT_EQ(steps_if_one_stops(-1, 1), 10);
+  EXPECT_EQ(steps_if_one_stops(4, 0), 5);  // an epoch ends there
+  EXPECT_EQ(steps_if_one_stops(-1, -1), 20);
+}
+
 TEST(Processes, OtherStrategiesAreRefused) {
   EXPECT_THAT(message_of<InvalidArgument>([&] {
                 test::run_processes(2, [&](const std::shared_ptr<Processes>& processes) {

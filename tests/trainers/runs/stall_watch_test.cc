@@ -264,6 +264,46 @@ TEST_F(StallReporterTest, OfOneOfSeveralProcessesBlamesNoProcessThatWaits) {
   EXPECT_THAT(ends.said, ElementsAre(HasSubstr("SIGTERM, but the run has stalled")));
 }
 
+// Nobody would come on: a request ends a wait in a circle, in a step or between two.
+TEST_F(StallReporterTest, EndsProcessesThatWaitForEachOtherForARequest) {
+  for (const What what : {What::kStep, What::kCallback}) {
+    const StopSignals fresh;
+    Ends ends;
+    std::chrono::milliseconds wait = 0ms;
+    StallReporter reporter(training_, {.warn = 4s,
+                                       .process = "rank 1, node7",
+                                       .waits_for_others = [] { return true; },
+                                       .mutual_wait = [&] { return wait; },
+                                       .end_run = ends.note()});
+    if (what == What::kStep)
+      enter(what, 7);
+    else
+      enter_callback(7);
+    std::raise(SIGTERM);
+    std::string told = look(reporter, 0);
+    for (int s = 1; s < 50; ++s) told += look(reporter, s);
+    EXPECT_THAT(told, IsEmpty());
+    for (int s = 50; s < 60; ++s) {
+      wait = std::chrono::seconds(s - 49);
+      told += look(reporter, s);
+    }
+    EXPECT_THAT(told, HasSubstr("SIGTERM: waiting for "));
+    EXPECT_THAT(ends.said, ElementsAre(HasSubstr("all processes wait for each other")));
+    EXPECT_THAT(ends.requests, ElementsAre(SIGTERM));
+  }
+}
+
+TEST_F(StallReporterTest, NamesWhatHangsBeforeThereIsATrainer) {
+  Ends ends;
+  StallReporter reporter(training_, {.warn = 2s, .end = 5s, .end_run = ends.note()});
+  training_.enter({.what = What::kSetup, .hook = "reading the data", .step = 0});
+  look(reporter, 0);
+  EXPECT_EQ(look(reporter, 2), "W reading the data has made no progress for 2 s\n");
+  look(reporter, 5);
+  EXPECT_THAT(ends.said, ElementsAre("the run has stalled: reading the data has made no progress "
+                                     "for 5 s"));
+}
+
 TEST_F(StallReporterTest, LeavesATrainingAloneThatHasEnded) {
   StallReporter reporter(training_, {});
   EXPECT_THAT(look(reporter, 100), IsEmpty());
