@@ -1,7 +1,7 @@
 // Updates of which each process makes a part (AggregationOptions::zero_stage).
 #pragma once
 #include "belfry/trainers/core/trainer_options.h"
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_nodes.h"
 
 namespace belfry {
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "belfry/trainers/core/trainer_kinds.h"
+#include "belfry/trainers/data/dataset.h"
 
 namespace belfry {
 

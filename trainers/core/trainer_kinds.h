@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "belfry/trainers/core/trainer_options.h"
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_nodes.h"
 #include "belfry/trainers/options/own_option.h"
 
 namespace belfry {

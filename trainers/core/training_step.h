@@ -9,7 +9,7 @@
 
 #include "belfry/framework/kernels/plain.h"
 #include "belfry/framework/run/session.h"
-#include "belfry/trainers/core/training_graph.h"
+#include "belfry/trainers/core/training_nodes.h"
 #include "belfry/trainers/util/hash.h"
 
 namespace belfry {
